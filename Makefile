@@ -1,0 +1,137 @@
+# Everything one does with gemel's source. `make help` lists the targets.
+# On a fresh machine with Python (venv), g++ and make, `make demo` and `make test` are enough.
+
+PYTHON ?= python3
+# make's own default is g++, which a machine with another compiler lacks.
+ifeq ($(origin CXX),default)
+CXX := c++
+endif
+# How long each sanitizer run of the engine lasts.
+SECONDS ?= 60
+# What `make benchmark` runs, and how: make benchmark WHAT=issue OPTIONS=--quick
+WHAT ?= mlp issue train cold
+OPTIONS ?=
+PEERS ?= torch==2.13.0 onnxruntime onnx jax jaxlib
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Everything the wheel is made of: when one of these changes, it is built and installed again.
+SOURCES := $(sort $(shell find gemel src -type f \( -name '*.py' -o -name '*.pyi' -o -name '*.h' \
+  -o -name '*.cc' -o -name py.typed \) 2>/dev/null)) CMakeLists.txt pyproject.toml
+CXX_FILES := $(shell find src tests/cpp benchmarks -name '*.h' -o -name '*.cc' 2>/dev/null)
+PYTHON_DIRECTORIES := $(wildcard gemel tests benchmarks examples tools)
+WHEEL = $(wildcard build/wheel/gemel-*.whl)
+
+# What to say when pip cannot fetch something: the one thing a script cannot check beforehand.
+define NO_NETWORK
+{ echo "gemel cannot be built here: pip could not fetch what it needs (see above)." >&2; \
+  echo "  Connect to the network, or point pip at a mirror: PIP_INDEX_URL=... make $(MAKECMDGOALS)" >&2; \
+  exit 1; }
+endef
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+# ---------------------------------------------------------------- environment and package
+
+.PHONY: venv build
+venv: .venv/.made ## make the virtual environment .venv
+build: .venv/.installed ## build the package from source and install it in .venv
+
+.venv/.made:
+	@tools/check_machine.sh "$(PYTHON)" "$(CXX)"
+	$(PYTHON) -m venv .venv
+	@$(PIP) install --quiet --retries 1 --timeout 20 --upgrade pip numpy llvmlite || $(NO_NETWORK)
+	@touch $@
+
+# Changes only when a source file is added or removed (make itself sees only changed ones).
+build/sources: always
+	@mkdir -p build
+	@echo "$(SOURCES)" | cmp -s - $@ || echo "$(SOURCES)" > $@
+
+.PHONY: always
+always:
+
+# One wheel, built by pip with build isolation, serves every target below.
+build/wheel/.stamp: $(SOURCES) build/sources | .venv/.made
+	@tools/check_machine.sh "$(PYTHON)" "$(CXX)"
+	@rm -rf build/wheel && mkdir -p build/wheel
+	CXX="$(CXX)" $(PIP) wheel --quiet --no-deps --wheel-dir build/wheel .
+	@touch $@
+
+.venv/.installed: build/wheel/.stamp
+	@$(PIP) install --quiet "$(WHEEL)" || $(NO_NETWORK)
+	@$(PIP) install --quiet --no-deps --force-reinstall "$(WHEEL)"
+	@touch $@
+
+.venv/.demo .venv/.test .venv/.dev: .venv/.%: pyproject.toml | .venv/.installed
+	@$(PIP) install --quiet "$(WHEEL)[$*]" || $(NO_NETWORK)
+	@touch $@
+
+# ---------------------------------------------------------------- what users run
+
+.PHONY: demo test
+demo: .venv/.installed .venv/.demo ## train a network on real handwriting, imperatively and hybridized
+	$(BIN)/python examples/digits.py
+
+test: .venv/.installed .venv/.test ## run the tests against the installed package
+	$(BIN)/pytest $(TESTS)
+
+# ---------------------------------------------------------------- checks
+
+.PHONY: lint format tsan asan
+lint: .venv/.dev ## check style, types, layers and the format of the C++ files
+	$(BIN)/ruff check $(PYTHON_DIRECTORIES)
+	$(BIN)/ruff format --check $(PYTHON_DIRECTORIES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
+
+format: .venv/.dev ## rewrite the files in the project's format
+	$(BIN)/ruff check --fix $(PYTHON_DIRECTORIES)
+	$(BIN)/ruff format $(PYTHON_DIRECTORIES)
+	$(BIN)/clang-format -i $(CXX_FILES)
+
+tsan: build/thread/.run ## the engine's stress program under ThreadSanitizer (SECONDS=60)
+asan: build/address/.run ## the same under AddressSanitizer and UndefinedBehaviorSanitizer
+
+# The engine, the memory and the object loader are C++ without Python.
+build/%/.run: .venv/.dev always
+	$(BIN)/cmake -S tests/cpp -B build/$* -DSANITIZER=$* -DCMAKE_CXX_COMPILER="$(CXX)" >build/$*.log
+	$(BIN)/cmake --build build/$* >>build/$*.log || { cat build/$*.log; exit 1; }
+	build/$*/cases && build/$*/object_test
+	build/$*/stress --seconds $(SECONDS)
+
+# ---------------------------------------------------------------- figures
+
+.PHONY: peers benchmark
+peers: .venv-peers/.made ## install the libraries gemel is measured against, in .venv-peers
+
+.venv-peers/.made: Makefile
+	@tools/check_machine.sh "$(PYTHON)" "$(CXX)"
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip --disable-pip-version-check install $(PEERS) || $(NO_NETWORK)
+	@touch $@
+
+benchmark: .venv/.installed ## measure gemel beside its peers (WHAT="mlp issue", OPTIONS=--quick)
+	@for what in $(WHAT); do $(BIN)/python -m benchmarks $$what $(OPTIONS) || exit 1; done
+
+# ---------------------------------------------------------------- for developers
+
+.PHONY: core clean
+core: .venv/.dev ## compile the C++ core into gemel/ for a quick edit-and-run loop
+	$(BIN)/cmake -S . -B build/core -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$(CXX)" \
+	  -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" \
+	  -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DSKBUILD_PROJECT_NAME=gemel \
+	  -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >build/core.log
+	$(BIN)/cmake --build build/core
+	cp build/core/_core*.so gemel/
+
+clean: ## remove everything building made, the environments too
+	rm -rf build dist .venv .venv-peers .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find gemel tests benchmarks examples \( -name __pycache__ -o -name '_core*.so' \) -prune -exec rm -rf {} +

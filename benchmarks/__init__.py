@@ -1,0 +1,1 @@
+"""gemel beside its peers: `python -m benchmarks mlp|issue|train|cold` (README.md says more)."""

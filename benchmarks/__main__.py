@@ -1,0 +1,158 @@
+"""The command line: `python -m benchmarks mlp|issue|train|cold`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from statistics import median
+
+from benchmarks import startup, workloads
+from benchmarks.driver import contenders_of, measure
+from benchmarks.machine import Machine, measure_machine, processor
+from benchmarks.table import print_results, print_rows
+from benchmarks.workloads import Workload
+
+
+def arguments() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure gemel beside every peer that is installed (make peers). Each "
+        "contender runs in a process of its own, the processes take turns, figures are medians, "
+        "and whoever computes something else than the others is marked FAILED.",
+    )
+    parser.add_argument("what", nargs="+", choices=("mlp", "issue", "train", "cold"))
+    parser.add_argument("--runs", type=int, help="rounds of processes (default 5; 3 for train)")
+    parser.add_argument("--quick", action="store_true", help="two short rounds, nothing slow")
+    parser.add_argument(
+        "--shapes", type=int, default=0, help="mlp: this many random networks against their floors"
+    )
+    parser.add_argument("--only", help="contenders, separated by commas")
+    return parser.parse_args()
+
+
+class Session:
+    """What the command line asks for, on this machine."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.machine: Machine | None = measure_machine()
+        self.failed = False
+
+    def measure(self, workload: Workload, repeats: int, seconds: float, rounds: int) -> list:
+        """Measure all contenders of a workload that are installed and asked for."""
+        quick = self.options.quick
+        names = contenders_of(workload.kind, quick)
+        if self.options.only:
+            wanted = self.options.only.split(",")
+            names = [name for name in names if name in wanted]
+        rounds = self.options.runs or (2 if quick else rounds)
+        results = measure(workload, names, rounds, max(1, repeats // (4 if quick else 1)), seconds)
+        self.failed |= any(result.failure and result.ours for result in results)
+        return results
+
+    def floor(self, function: object, workload: Workload) -> float | None:
+        """The floor of a workload in microseconds per call."""
+        if self.machine is None:
+            return None
+        flops = self.machine.flops_per_us(workload.threads)
+        if function is workloads.mlp_floor:
+            return workloads.mlp_floor(workload, self.machine.l2_bytes_per_us, flops)
+        return function(workload, flops)  # type: ignore[operator,no-any-return]
+
+
+def run_mlp(session: Session) -> None:
+    """Inference of a small network: batch 1 on one thread, batch 32 on two."""
+    if session.options.shapes:
+        run_shapes(session, session.options.shapes)
+        return
+    for workload in (workloads.MLP, workloads.MLP_BATCH):
+        sizes = "-".join(map(str, workload.sizes))
+        threads = "1 thread" if workload.threads == 1 else f"{workload.threads} threads"
+        title = f"mlp {sizes}, batch {workload.batch}, {threads}"
+        results = session.measure(workload, repeats=20, seconds=0.02, rounds=5)
+        floor = session.floor(workloads.mlp_floor, workload)
+        print_results(title, results, "us per call", 1.0, floor)
+
+
+def run_shapes(session: Session, count: int) -> None:
+    """Random networks: how far each is from its floor, and how evenly."""
+    if session.machine is None:
+        sys.exit("the floors need a C++ compiler")
+    session.options.only = session.options.only or "gemel hybridized,numpy"
+    rows, distances = [], []
+    for workload in workloads.random_mlps(count):
+        results = session.measure(workload, repeats=20, seconds=0.01, rounds=2)
+        floor = session.floor(workloads.mlp_floor, workload)
+        assert floor is not None
+        row = ["-".join(map(str, workload.sizes)), str(workload.batch), f"{floor:.2f}"]
+        for result in results:
+            if result.failure:
+                row += ["FAILED", ""]
+                continue
+            distance = result.done_us / floor
+            row += [f"{result.done_us:.2f}", f"{distance:.2f}"]
+            if result.ours:
+                distances.append(distance)
+        rows.append(row)
+    header = ["sizes", "batch", "floor, us"]
+    for result in results:
+        header += [f"{result.name}, us", "x floor"]
+    print(f"## {count} random networks, 1 thread\n")
+    print_rows(header, rows)
+    if distances:
+        middle = median(distances)
+        print(
+            f"distance to the floor: median {middle:.2f}, from {min(distances):.2f} to "
+            f"{max(distances):.2f}; farthest / median {max(distances) / middle:.2f}, "
+            f"median / nearest {middle / min(distances):.2f}\n"
+        )
+
+
+def run_issue(session: Session) -> None:
+    """What it costs to issue an operation."""
+    results = session.measure(workloads.ADD, repeats=100, seconds=0.0, rounds=7)
+    print_results("y = x + 1 on (1, 2), 1000 then wait", results, "us per op", 1.0, issue=True)
+    results = session.measure(workloads.DOT, repeats=5, seconds=0.0, rounds=5)
+    floor = session.floor(workloads.dot_floor, workloads.DOT)
+    title = "10 x (random normal 1000x1000; dot), 2 threads"
+    print_results(title, results, "ms in all", 1e-3 * workloads.DOT.count, floor, issue=True)
+
+
+def run_train(session: Session) -> None:
+    """A training loop without a barrier."""
+    workload = workloads.TRAIN
+    results = session.measure(workload, repeats=1, seconds=0.0, rounds=3)
+    floor = session.floor(workloads.train_floor, workload)
+    title = "training mlp 512-2048-512-1, batch 1024, 50 batches, SGD, 2 threads"
+    print_results(title, results, "s", 1e-6 * workload.count, floor, issue=True)
+
+
+def run_cold(session: Session) -> None:
+    """From the start of a process to the first inference."""
+    options = session.options
+    rounds = options.runs or (2 if options.quick else 9)
+    session.failed |= startup.run(rounds, options.quick, options.only)
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    options = arguments()
+    session = Session(options)
+    print(f"{processor()}", end="")
+    if session.machine is not None:
+        machine = session.machine
+        print(
+            f": {machine.cores} cores, {machine.gflops_one:.0f} / {machine.gflops_all:.0f} GFLOP/s "
+            f"on 1 / all, {machine.l2_gbs:.0f} GB/s from L2, {machine.memory_gbs:.0f} from memory",
+            end="",
+        )
+    print("\n")
+    runners = {"mlp": run_mlp, "issue": run_issue, "train": run_train, "cold": run_cold}
+    for what in options.what:
+        runners[what](session)
+    sys.exit(1 if session.failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Who takes part: each contender, the module that builds it and the package it needs."""
+
+from __future__ import annotations
+
+import importlib
+from typing import NamedTuple
+
+from benchmarks.cases import Case
+from benchmarks.workloads import Workload
+
+
+class Contender(NamedTuple):
+    """One way of running a workload."""
+
+    name: str
+    module: str
+    requires: tuple[str, ...]
+    ours: bool = False
+    slow_start: bool = False  # compiles for seconds: left out of quick runs
+
+
+ALL = (
+    Contender("gemel", "gemel_contender", ("gemel",), ours=True),
+    Contender("gemel hybridized", "gemel_contender", ("gemel",), ours=True),
+    Contender("numpy", "numpy_contender", ("numpy",)),
+    Contender("torch", "torch_contender", ("torch",)),
+    Contender("torch script", "torch_contender", ("torch",)),
+    Contender("torch compile", "torch_contender", ("torch",), slow_start=True),
+    Contender("onnxruntime", "onnx_contender", ("onnxruntime", "onnx")),
+    Contender("onnxruntime bound", "onnx_contender", ("onnxruntime", "onnx")),
+    Contender("jax", "jax_contender", ("jax",)),
+)
+
+BY_NAME = {contender.name: contender for contender in ALL}
+
+# Who has something of its own to say on which workload.
+TAKING_PART = {
+    "mlp": tuple(contender.name for contender in ALL),
+    "add": ("gemel", "numpy", "torch", "jax"),
+    "dot": ("gemel", "numpy", "torch", "jax"),
+    "train": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
+}
+
+
+def build(name: str, workload: Workload) -> Case:
+    """Return the case of contender `name` on `workload` (imports its library)."""
+    module = importlib.import_module(f"benchmarks.contenders.{BY_NAME[name].module}")
+    case: Case = getattr(module, workload.kind)(name, workload)
+    return case

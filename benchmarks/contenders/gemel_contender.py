@@ -1,0 +1,82 @@
+"""gemel, imperative and hybridized."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from benchmarks.cases import Added, Calls, Case, Products, Training
+from benchmarks.workloads import Workload, inputs, parameters
+from gemel import autograd, gluon, np, npx
+
+
+def network(name: str, workload: Workload) -> Any:
+    """The MLP with the workload's parameters."""
+    net = gluon.nn.HybridSequential()
+    for index, (inputs_, outputs) in enumerate(workload.layers):
+        last = index == len(workload.layers) - 1
+        activation = None if last else "relu"
+        net.add(gluon.nn.Dense(outputs, activation=activation, in_units=inputs_))
+    net.initialize()
+    fill(net, workload)
+    if name == "gemel hybridized":
+        net.hybridize()
+    return net
+
+
+def fill(net: Any, workload: Workload) -> None:
+    """Put the workload's parameters into `net`."""
+    for layer, (weight, bias) in zip(net, parameters(workload), strict=True):
+        layer.weight.set_data(np.array(weight))
+        layer.bias.set_data(np.array(bias))
+
+
+def to_numpy(result: Any) -> numpy.ndarray:
+    array: numpy.ndarray = result.asnumpy()
+    return array
+
+
+def wait(results: Any) -> None:
+    npx.waitall()
+
+
+def mlp(name: str, workload: Workload) -> Case:
+    """`name` chooses imperative or hybridized."""
+    net = network(name, workload)
+    return Calls(net, [np.array(x) for x in inputs(workload)], to_numpy, wait)
+
+
+def add(name: str, workload: Workload) -> Case:
+    """`y = x + 1`."""
+    return Added(np.ones(workload.sizes), workload.count, to_numpy, wait)
+
+
+def dot(name: str, workload: Workload) -> Case:
+    """np.random.normal and np.dot."""
+
+    def step() -> Any:
+        a = np.random.normal(size=workload.sizes)
+        return np.dot(a, a)
+
+    return Products(step, workload.count, to_numpy, wait)
+
+
+def train(name: str, workload: Workload) -> Case:
+    """The chapter's loop: record, backward, step, with no barrier in between."""
+    net = network(name, workload)
+    loss_of = gluon.loss.L2Loss()
+    if name == "gemel hybridized":
+        loss_of.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
+
+    def step(x: Any, y: Any) -> Any:
+        with autograd.record():
+            loss = loss_of(net(x), y)
+        loss.backward()
+        trainer.step(workload.batch)
+        return loss
+
+    target = np.ones((workload.batch,))
+    batches = [(np.array(x), target) for x in inputs(workload)]
+    return Training(batches, workload.count, lambda: fill(net, workload), step, to_numpy, wait)

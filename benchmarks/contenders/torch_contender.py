@@ -1,0 +1,91 @@
+"""PyTorch: eager, TorchScript and torch.compile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import torch
+
+from benchmarks.cases import Added, Calls, Case, Products, Training
+from benchmarks.workloads import Workload, inputs, parameters
+
+
+def network(workload: Workload) -> torch.nn.Sequential:
+    """The MLP with the workload's parameters."""
+    modules: list[torch.nn.Module] = []
+    for inputs_, outputs in workload.layers:
+        modules += [torch.nn.Linear(inputs_, outputs), torch.nn.ReLU()]
+    net = torch.nn.Sequential(*modules[:-1])
+    fill(net, workload)
+    return net
+
+
+def fill(net: torch.nn.Sequential, workload: Workload) -> None:
+    """Put the workload's parameters into `net`."""
+    linear = [module for module in net if isinstance(module, torch.nn.Linear)]
+    with torch.no_grad():
+        for module, (weight, bias) in zip(linear, parameters(workload), strict=True):
+            module.weight.copy_(torch.from_numpy(weight))
+            module.bias.copy_(torch.from_numpy(bias))
+
+
+def to_numpy(result: torch.Tensor) -> numpy.ndarray:
+    return result.detach().numpy()
+
+
+def mlp(name: str, workload: Workload) -> Case:
+    """Inference mode; `name` chooses eager, script or compile."""
+    torch.set_num_threads(workload.threads)
+    net: Any = network(workload).eval()
+    if name == "torch script":
+        net = torch.jit.freeze(torch.jit.script(net))
+    elif name == "torch compile":
+        net = torch.compile(net)
+
+    class Inference(Calls):
+        def issue(self) -> Any:
+            with torch.inference_mode():
+                return super().issue()
+
+    return Inference(net, [torch.from_numpy(x) for x in inputs(workload)], to_numpy)
+
+
+def add(name: str, workload: Workload) -> Case:
+    """`y = x + 1`."""
+    torch.set_num_threads(workload.threads)
+    return Added(torch.ones(workload.sizes), workload.count, to_numpy)
+
+
+def dot(name: str, workload: Workload) -> Case:
+    """torch.randn and a product."""
+    torch.set_num_threads(workload.threads)
+
+    def step() -> torch.Tensor:
+        a = torch.randn(workload.sizes)
+        return torch.mm(a, a)
+
+    return Products(step, workload.count, to_numpy)
+
+
+def train(name: str, workload: Workload) -> Case:
+    """The usual loop; with compile the network and the loss are one compiled function."""
+    torch.set_num_threads(workload.threads)
+    net = network(workload)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+    def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return 0.5 * torch.nn.functional.mse_loss(net(x).reshape(-1), y)
+
+    forward = torch.compile(loss_of) if name == "torch compile" else loss_of
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = forward(x, y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    target = torch.ones(workload.batch)
+    batches = [(torch.from_numpy(x), target) for x in inputs(workload)]
+    return Training(batches, workload.count, lambda: fill(net, workload), step, to_numpy)

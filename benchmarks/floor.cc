@@ -1,0 +1,106 @@
+// What this machine can do at best: products, and reading from the second-level cache.
+// Prints one JSON line. Compiled with -O3 -march=native by machine.py.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#if defined(__AVX512F__)
+constexpr int kBytes = 64;
+#elif defined(__AVX__)
+constexpr int kBytes = 32;
+#else
+constexpr int kBytes = 16;
+#endif
+
+constexpr int kChains = 16;
+
+typedef float Vector __attribute__((vector_size(kBytes)));
+
+double seconds() {
+  auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+// Sixteen independent chains of multiply-add keep every unit busy. The indices are constants, so
+// that the chains live in registers.
+template <size_t... i>
+void multiply_add(long rounds, float* sink, std::index_sequence<i...>) {
+  Vector chain[sizeof...(i)];
+  Vector factor = {}, term = {};
+  factor += 0.999f;
+  term += 1e-3f;
+  ((chain[i] = term * float(i)), ...);
+  for (long round = 0; round < rounds; ++round) {
+    ((chain[i] = chain[i] * factor + term), ...);
+  }
+  Vector sum = {};
+  ((sum += chain[i]), ...);
+  *sink = sum[0];
+}
+
+double gflops(int threads) {
+  const long rounds = 4000000;
+  double best = 0;
+  for (int attempt = 0; attempt < 40; ++attempt) {
+    std::vector<std::thread> pool;
+    std::vector<float> sinks(threads * 64);
+    double begin = seconds();
+    for (int t = 0; t < threads; ++t) {
+      pool.emplace_back([=, &sinks] {
+        multiply_add(rounds, &sinks[t * 64], std::make_index_sequence<kChains>());
+      });
+    }
+    for (auto& thread : pool) thread.join();
+    double flops = 2.0 * kChains * (kBytes / 4) * double(rounds) * threads;
+    best = std::max(best, flops / (seconds() - begin) / 1e9);
+  }
+  return best;
+}
+
+// One pass over `count` vectors with eight independent sums.
+template <size_t... i>
+Vector sum_of(const Vector* data, size_t count, std::index_sequence<i...>) {
+  Vector sum[sizeof...(i)] = {};
+  for (size_t position = 0; position < count; position += sizeof...(i)) {
+    ((sum[i] += data[position + i]), ...);
+  }
+  Vector total = {};
+  ((total += sum[i]), ...);
+  return total;
+}
+
+// Reads `bytes` again and again; GB/s.
+double read_bandwidth(size_t bytes) {
+  size_t count = bytes / kBytes / 8 * 8;
+  auto* data = static_cast<Vector*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
+  for (size_t i = 0; i < count; ++i) data[i] = Vector{} + 1e-3f;
+  double best = 0;
+  float result = 0;
+  for (int attempt = 0; attempt < 60; ++attempt) {
+    const int passes = std::max<size_t>(1, (64u << 20) / bytes);
+    double begin = seconds();
+    for (int pass = 0; pass < passes; ++pass) {
+      result += sum_of(data, count, std::make_index_sequence<8>())[0];
+      asm volatile("" ::: "memory");
+    }
+    double elapsed = seconds() - begin;
+    best = std::max(best, double(count) * kBytes * passes / elapsed / 1e9);
+  }
+  volatile float sink = result;
+  (void)sink;
+  std::free(data);
+  return best;
+}
+
+int main() {
+  int threads = std::max(1u, std::thread::hardware_concurrency());
+  std::printf(
+      "{\"cores\": %d, \"gflops_one\": %.1f, \"gflops_all\": %.1f, \"l2_gbs\": %.1f, "
+      "\"memory_gbs\": %.1f}\n",
+      threads, gflops(1), gflops(threads), read_bandwidth(656u << 10), read_bandwidth(256u << 20));
+}

@@ -1,0 +1,62 @@
+"""What this machine can do at best, measured by floor.cc; nothing when there is no compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "benchmarks"
+
+
+class Machine(NamedTuple):
+    """Peak products (GFLOP/s on one core and on all) and read bandwidths (GB/s, one core)."""
+
+    cores: int
+    gflops_one: float
+    gflops_all: float
+    l2_gbs: float
+    memory_gbs: float
+
+    def flops_per_us(self, threads: int) -> float:
+        """Floating-point operations per microsecond on `threads` cores."""
+        if threads == 1:
+            return self.gflops_one * 1e3
+        return self.gflops_all * 1e3 * min(threads, self.cores) / self.cores
+
+    @property
+    def l2_bytes_per_us(self) -> float:
+        """Bytes one core reads from its second-level cache in a microsecond."""
+        return self.l2_gbs * 1e3
+
+
+def measure_machine() -> Machine | None:
+    """Compile and run floor.cc; None when that is not possible."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    program = BUILD / "floor"
+    source = Path(__file__).with_name("floor.cc")
+    compiler = os.environ.get("CXX", "c++")
+    command = [compiler, "-O3", "-march=native", "-ffp-contract=fast", "-std=c++20", "-pthread"]
+    try:
+        if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+            subprocess.run([*command, str(source), "-o", str(program)], check=True)
+        output = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"no floors: {error}")
+        return None
+    return Machine(**json.loads(output))
+
+
+def processor() -> str:
+    """The processor's name."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

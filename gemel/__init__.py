@@ -1,0 +1,68 @@
+"""gemel: imperative NumPy-style code, run by a native engine, compiled by one graph compiler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import _core, config
+
+_core.configure(
+    workers=config.WORKERS.read(),
+    serial=config.ENGINE.read() == "serial",
+    queue_operations=config.QUEUE_OPERATIONS.read(),
+    queue_bytes=config.QUEUE_BYTES.read(),
+)
+
+from gemel import errors, ops  # noqa: E402 -- the engine is configured before anything can run
+from gemel.device import cpu, gpu, num_gpus  # noqa: E402
+
+_core.set_exception_types({name: getattr(errors, name) for name in dir(errors) if name.endswith("Error")})
+
+__version__ = "0.1.0"
+
+#: What is imported when it is first asked for.
+_LAZY = {
+    "autograd": "gemel.autograd",
+    "gluon": "gemel.gluon",
+    "init": "gemel.init",
+    "np": "gemel.np",
+    "npx": "gemel.npx",
+    "optimizer": "gemel.optimizer",
+}
+_LAZY_NAMES = {
+    "Benchmark": "gemel.benchmark",
+    "Timer": "gemel.benchmark",
+    "compile": "gemel.compiled",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _LAZY:
+        return import_module(_LAZY[name])
+    if name in _LAZY_NAMES:
+        return getattr(import_module(_LAZY_NAMES[name]), name)
+    raise AttributeError(f"module 'gemel' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY, *_LAZY_NAMES])
+
+
+__all__ = [
+    "Benchmark",
+    "Timer",
+    "autograd",
+    "compile",
+    "cpu",
+    "errors",
+    "gluon",
+    "gpu",
+    "init",
+    "np",
+    "npx",
+    "num_gpus",
+    "ops",
+    "optimizer",
+]

@@ -1,0 +1,256 @@
+"""What a program's instructions depend on, and the passes its reductions need.
+
+A program with reductions reads its inner dimensions several times: pass p computes the reductions
+whose arguments need those of the passes before, and the last pass also stores. A value which is
+needed in a later pass again is computed again there, from its loads.
+"""
+
+from __future__ import annotations
+
+from gemel.codegen import mathlib
+from gemel.codegen.program import BROADCAST, INDEX, INNER, OUTER, Program
+from gemel.dtype import DType
+from gemel.errors import CompileError
+
+_WRITES = ("store", "scatter_add")
+_ROOTS = ("store", "scatter_add", "check")
+
+
+class Pass:
+    """One walk over the inner dimensions.
+
+    `uniform` and `varying` are the positions to compute at each step: those which do not change
+    along the vector and those which do. `reductions` are the positions of the reductions it does.
+    `keeps` and `finds` name a value and the output which holds it from this pass to the last one.
+    """
+
+    __slots__ = ("finds", "keeps", "reductions", "uniform", "varying")
+
+    def __init__(self, uniform: list[int], varying: list[int], reductions: list[int]) -> None:
+        self.uniform = uniform
+        self.varying = varying
+        self.reductions = reductions
+        self.keeps: tuple[int, int] | None = None
+        self.finds: tuple[int, int] | None = None
+
+
+class Analysis:
+    """For each instruction: does it change along the vector (`vector`), along the inner dimensions
+    (`inner`), which pass must have ended before it is known (`stage`), is it used (`live`)?"""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        count = len(program.code)
+        self.vector = [False] * count
+        self.inner = [False] * count
+        self.stage = [0] * count
+        self.loads = [False] * count
+        for position in range(count):
+            self._place(position)
+        self.live = self._closure([p for p, s in enumerate(program.code) if s.name in _ROOTS])
+        self._check()
+        self.last = self._last_pass()
+        self.passes = [self._pass(number) for number in range(self.last + 1)]
+        kept = self._worth_keeping()
+        if kept is not None:
+            number = self.last - 1
+            self.passes[number:] = [self._pass(number, also=kept[0]), self._pass(self.last, kept[0])]
+            self.passes[number].keeps = self.passes[self.last].finds = kept
+
+    def _operand(self, number: int) -> tuple[bool, bool]:
+        """Whether an operand changes along the vector, and along the inner dimensions."""
+        operand = self.program.operands[number]
+        inner = operand.varies and self.program.inner > 0
+        moves = operand.stride != BROADCAST
+        return (moves if self.program.lanes == OUTER else moves and inner), inner
+
+    def _place(self, position: int) -> None:
+        step = self.program.code[position]
+        arguments = step.arguments
+        self.vector[position] = any(self.vector[a] for a in arguments)
+        self.inner[position] = any(self.inner[a] for a in arguments)
+        self.stage[position] = max((self.stage[a] for a in arguments), default=0)
+        self.loads[position] = any(self.loads[a] for a in arguments)
+        if step.name in ("load", "gather", "store", "scatter_add"):
+            attribute = step.attribute
+            number = attribute if step.name in ("load", "store") else attribute[0]  # type: ignore[index]
+            vector, inner = self._operand(number)  # type: ignore[arg-type]
+            self.vector[position] |= vector
+            if step.name in _WRITES and self.inner[position] and not inner:
+                self._refuse(position, "stores a varying value into an operand that does not vary")
+            self.inner[position] |= inner
+            self.loads[position] = True
+        elif step.name == "reduce":
+            self.vector[position] = self.program.lanes == OUTER
+            self.inner[position] = False
+            self.stage[position] += 1
+            self.loads[position] = True
+
+    def _refuse(self, position: int, why: str) -> None:
+        step = self.program.code[position]
+        raise CompileError(f"instruction %{position} = {step!r} {why}\n{self.program.text}")
+
+    def _check(self) -> None:
+        program = self.program
+        if program.lanes == INNER and not program.inner:
+            raise CompileError(f"lanes are inner, but there is no inner dimension\n{program.text}")
+        if program.outer < 1:
+            raise CompileError(f"a program has at least one outer dimension\n{program.text}")
+        if not program.inner:
+            for position, step in enumerate(program.code):
+                if step.name == "reduce":
+                    self._refuse(position, "reduces, but there is no inner dimension")
+
+    def _closure(
+        self, roots: list[int], inner_only: bool = False, known: int | None = None
+    ) -> set[int]:
+        """The roots and all they are computed from; with `inner_only`, what varies of that. What
+        `known` is computed from is left out."""
+        found: set[int] = set()
+        waiting = list(roots)
+        while waiting:
+            position = waiting.pop()
+            if position in found or position == known:
+                continue
+            if inner_only and not self.inner[position]:
+                continue
+            found.add(position)
+            waiting.extend(self.program.code[position].arguments)
+        return found
+
+    def _last_pass(self) -> int:
+        last = -1
+        for position in self.live:
+            step = self.program.code[position]
+            if step.name == "reduce":
+                last = max(last, self.stage[position] - 1)
+            elif self.inner[position] and step.name in _ROOTS:
+                last = max(last, self.stage[position])
+        return last
+
+    def _pass(self, number: int, known: int | None = None, also: int | None = None) -> Pass:
+        """The pass `number`; `known` is given to it, `also` is computed besides."""
+        code = self.program.code
+        reductions, roots = [], [] if also is None else [also]
+        for position in sorted(self.live):
+            step = code[position]
+            if step.name == "reduce" and self.stage[position] == number + 1:
+                reductions.append(position)
+                roots.append(step.arguments[0])
+            elif self.inner[position] and (
+                (step.name in _WRITES and number == self.last)
+                or (step.name == "check" and self.stage[position] == number)
+            ):
+                roots.append(position)
+        needed = sorted(self._closure(roots, inner_only=True, known=known))
+        # Writing is work of the vector, even of a value that is the same all along it.
+        varying = [p for p in needed if self.vector[p] or code[p].name in _WRITES]
+        uniform = [p for p in needed if p not in set(varying)]
+        return Pass(uniform, varying, reductions)
+
+    def _worth_keeping(self) -> tuple[int, int] | None:
+        """A costly value of the last pass which an earlier one can leave in an output (softmax's
+        exponentials), and that output. The last pass must then read no other array, since the
+        output may be the same memory as any."""
+        if self.last < 1:
+            return None
+        best, found = 11, None
+        final = self.passes[self.last]
+        for store in final.varying:
+            if self.program.code[store].name != "store":
+                continue
+            number: int = self.program.code[store].attribute  # type: ignore[assignment]
+            operand = self.program.operands[number]
+            if operand.stride == BROADCAST:
+                continue
+            for position in final.varying:
+                step = self.program.code[position]
+                if step.dtype is not operand.dtype or self.stage[position] >= self.last:
+                    continue
+                cost = self.cost(sorted(self._closure([position], inner_only=True)))
+                if cost > best and self._reads_only(position):
+                    best, found = cost, (position, number)
+        return found
+
+    def _reads_only(self, known: int) -> bool:
+        """Whether the last pass reads no array when it is given the value `known`."""
+        rest = self._pass(self.last, known)
+        for position in rest.uniform + rest.varying:
+            step = self.program.code[position]
+            if step.name in ("gather", "scatter_add"):
+                return False
+            if step.name == "load" and self.program.operands[step.attribute].role != INDEX:  # type: ignore[call-overload]
+                return False
+        return True
+
+    # -- instructions outside the passes ----------------------------------------------------------
+
+    def fixed(self) -> list[int]:
+        """Those no load and no loop has a part in: computed once per call."""
+        return [p for p in sorted(self.live) if not self._moves(p)]
+
+    def _moves(self, position: int) -> bool:
+        if self.program.code[position].name in _ROOTS:
+            return True
+        return self.loads[position] or self.inner[position] or self.vector[position]
+
+    def row(self) -> list[int]:
+        """Those which do not change along the vector nor need a pass; lanes outer only."""
+        return [
+            p
+            for p in sorted(self.live)
+            if self._moves(p)
+            and not self.vector[p]
+            and not self.inner[p]
+            and self.stage[p] == 0
+            and self.program.code[p].name not in _WRITES
+        ]
+
+    def point(self, stage: int, lanes_outer: bool) -> list[int]:
+        """Those computed at each outer position once the passes before `stage` have ended."""
+        writes = stage > self.last
+        skip = set(self.row()) if lanes_outer else set()
+        return [
+            p
+            for p in sorted(self.live)
+            if not self.inner[p]
+            and self._moves(p)
+            and p not in skip
+            and self.program.code[p].name != "reduce"
+            and (
+                writes
+                if self.program.code[p].name in _WRITES
+                else self.stage[p] == stage
+            )
+        ]
+
+    # -- sizes ------------------------------------------------------------------------------------
+
+    def cost(self, positions: list[int]) -> int:
+        """About how many machine operations these instructions are."""
+        total = 0
+        for position in positions:
+            step = self.program.code[position]
+            if step.name in mathlib.FUNCTIONS and step.dtype.kind == "f":
+                source: DType = self.program.code[step.arguments[0]].dtype
+                try:
+                    total += len(mathlib.expansion(step.name, source, step.dtype)[0])
+                except NotImplementedError:
+                    total += 1
+            elif step.name in ("gather", "scatter_add", "divide", "floor_divide", "remainder"):
+                total += 8
+            elif step.name not in ("constant", "scalar"):
+                total += 1
+        return total
+
+    def lanes(self, width: int) -> int:
+        """How many lanes fill vectors of `width` bytes with the widest dtype that matters."""
+        program = self.program
+        if any(step.name == "scatter_add" for step in program.code):
+            return 1
+        sizes = [o.dtype.itemsize for o in program.operands if o.role != INDEX]
+        for position in self.live:
+            step = program.code[position]
+            if step.dtype.kind == "f" and step.name not in ("scalar", "constant"):
+                sizes.append(step.dtype.itemsize if self.vector[position] else 1)
+        return width // max(sizes, default=4)

@@ -1,0 +1,219 @@
+"""Which kernels compute a matrix product, with which tiling: decided from shape and target only."""
+
+from __future__ import annotations
+
+from gemel.codegen.program import Contraction
+from gemel.codegen.target import Target
+from gemel.dtype import DType
+
+#: Lengths of one block of k, in elements of four bytes: a panel of b then stays in the first cache.
+K_BLOCK = 384
+#: Below this many microseconds a product is one tile: waking another core costs more.
+ALONE = 20.0
+#: The longest a tile may take, so that nothing waits long behind it.
+LONGEST = 300.0
+#: Up to this many rows, dot products straight from a b that runs along k beat packing it.
+DOT_ROWS = 32
+#: Up to this many rows, a b that runs along n is read where it lies.
+DIRECT_ROWS = 32
+#: Row counts a micro-tile may have: few, since each is a kernel of its own.
+ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
+#: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
+RATE = 1.0
+
+
+class Choice:
+    """The kernels of one product and their tiling.
+
+    `kind` is ``"dot"`` or ``"gemm"``; `rows` x `columns` is the micro-tile; `a_form` and `b_form`
+    say whether the operand is read packed or where it lies (``"k"``, ``"m"``, ``"n"``); a tile is
+    `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut every `k_block`.
+    """
+
+    __slots__ = (
+        "a_form",
+        "b_form",
+        "chunk",
+        "columns",
+        "k_block",
+        "kind",
+        "m_block",
+        "n_block",
+        "rows",
+        "split",
+        "unroll",
+    )
+
+    def __init__(self, kind: str, rows: int, columns: int, a_form: str, b_form: str) -> None:
+        self.kind = kind
+        self.rows = rows
+        self.columns = columns
+        self.a_form = a_form
+        self.b_form = b_form
+        self.unroll = 1
+        self.split = False
+        self.k_block = self.m_block = self.n_block = self.chunk = 1
+
+    @property
+    def variant(self) -> str:
+        """The main kernel's name: `Contraction.variant`."""
+        if self.kind == "dot":
+            return f"dot {self.rows}x{self.columns}x{self.unroll}"
+        end = " split" if self.split else ""
+        return f"gemm {self.rows}x{self.columns} a:{self.a_form} b:{self.b_form}{end}"
+
+    def __repr__(self) -> str:
+        tile = f"{self.m_block}x{self.n_block} k {self.k_block}"
+        return f"Choice({self.variant!r}, tile {tile}, {self.chunk} a call)"
+
+
+def cost(m: int, n: int, k: int, batch: int = 1, dtype: DType | None = None, width: int = 64) -> float:
+    """Estimated microseconds of a product on one core with vectors of `width` bytes.
+
+    The larger of what the arithmetic and what reading both operands once takes.
+    """
+    size = dtype.itemsize if dtype is not None else 4
+    work = m * n * k / (RATE * width * 4 / size)
+    moved = (m * k + k * n + m * n) * size / 25
+    return 0.1 + batch * max(work, moved) / 1000
+
+
+def variants(
+    dtype: DType, a_last: str, b_last: str, target: Target, m: int, n: int, k: int, batch: int = 1
+) -> Choice:
+    """The kernels and the tiling for ``batch`` products of m x k by k x n."""
+    lanes = target.width // dtype.itemsize
+    if b_last == "k" and a_last == "k" and m <= DOT_ROWS:
+        choice = _dot(lanes, target, m)
+    else:
+        choice = _gemm(lanes, target, a_last, b_last, m, n, k)
+    _cut_k(choice, dtype, k)
+    _tile(choice, m, n, batch, cost(m, n, k, batch, dtype, target.width))
+    return choice
+
+
+def _dot(lanes: int, target: Target, m: int) -> Choice:
+    """Rows of a x rows of b held as partial sums; about half the registers."""
+    wide = target.width == 64
+    rows = min(m, 4) if wide else min(m, 2)
+    columns = min(lanes, (8, 8, 8, 4)[rows - 1] if wide else 4)
+    choice = Choice("dot", rows, columns, "k", "k")
+    choice.unroll = 2 if rows == 1 else 1
+    return choice
+
+
+def _gemm(lanes: int, target: Target, a_last: str, b_last: str, m: int, n: int, k: int) -> Choice:
+    rows, vectors = _micro_tile(target, m, -(-n // lanes))
+    a_form = a_last if m * k <= 1 << 14 or n <= 4 * lanes else "packed"
+    b_form = "n" if b_last == "n" and (m <= DIRECT_ROWS or k * n <= 1 << 13) else "packed"
+    return Choice("gemm", rows, vectors * lanes, a_form, b_form)
+
+
+def _micro_tile(target: Target, m: int, vectors: int) -> tuple[int, int]:
+    """Rows and vectors of a micro-tile: as square as the registers allow, little waste in m."""
+    if target.width == 64:
+        limits = {8: 2, 4: 6, 2: 14, 1: 14}
+    elif target.fma:
+        limits = {8: 1, 4: 2, 2: 6, 1: 8}
+    else:
+        limits = {8: 1, 4: 2, 2: 4, 1: 8}
+    wide = next(count for count, most in limits.items() if _fits(count, vectors) and m <= most or count <= 2 and _fits(count, vectors))
+    most = limits[wide]
+    # An estimate of cycles: two multiply-adds a cycle, at least the latency, some overhead each.
+    best = min(
+        (count for count in ROWS if count <= most),
+        key=lambda rows: -(-m // rows) * (max(rows * wide / 2, 4.0) + 0.4),
+    )
+    return best, wide
+
+
+def _fits(count: int, vectors: int) -> bool:
+    """Whether micro-tiles of `count` vectors waste little on a result of `vectors`."""
+    return count <= vectors or count == 1 or (count < 2 * vectors and count <= 4)
+
+
+def _cut_k(choice: Choice, dtype: DType, k: int) -> None:
+    """Blocks of k of about equal length, where packed panels would outgrow the first cache."""
+    most = K_BLOCK * 4 // dtype.itemsize
+    choice.k_block = max(k, 1)
+    if choice.kind == "gemm" and choice.b_form == "packed" and k > most * 3 // 2:
+        blocks = -(-k // most)
+        choice.k_block = -(-k // blocks)
+        choice.split = True
+
+
+def _tile(choice: Choice, m: int, n: int, batch: int, microseconds: float) -> None:
+    """Cuts the batch, then the result, into enough tiles to keep several cores busy."""
+    choice.m_block = max(_up(m, choice.rows), choice.rows)
+    choice.n_block = max(_up(n, choice.columns), choice.columns)
+    wanted = 1
+    if microseconds > ALONE:
+        wanted = max(4 if microseconds < 100 else 8, int(microseconds / LONGEST) + 1)
+    m_parts = n_parts = 1
+    while batch * m_parts * n_parts < wanted:
+        tall = choice.m_block > 8 * choice.rows and choice.m_block * 4 >= choice.n_block
+        if choice.m_block > choice.rows and (tall or choice.n_block <= choice.columns):
+            choice.m_block, m_parts = _cut(m, choice.m_block, choice.rows)
+        elif choice.n_block > choice.columns:
+            choice.n_block, n_parts = _cut(n, choice.n_block, choice.columns)
+        else:
+            break
+    choice.chunk = max(1, batch * m_parts * n_parts // wanted)
+
+
+def _cut(total: int, block: int, unit: int) -> tuple[int, int]:
+    """The next smaller block, of whole units, and how many there then are, of about one size."""
+    parts = -(-total // (block - unit))
+    smaller = _up(-(-total // parts), unit)
+    return smaller, -(-total // smaller)
+
+
+def _up(value: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-value // multiple) * multiple
+
+
+class StepPlan:
+    """One step of a product: a kernel and what it is called with.
+
+    `buffers` are (role, byte offset) pairs: ``"a"``, ``"b"``, ``"operand 0"`` (of the contraction's
+    operands, inputs and outputs alike, in order; index operands have none) or ``"scratch"``.
+    `integers` are the run-time integers; the scalars' 8 bytes belong at positions from `scalars` on
+    (-1: the step takes none). The tile range is [0, extent), `chunk` tiles a call, and tiles may run
+    in any order or side by side. `packs` is ``"a"`` or ``"b"`` for a step that only copies that
+    operand into panels: it may be skipped while the operand and the scratch are unchanged.
+    `scratch` is how many bytes the product needs in all, aligned to 64.
+    """
+
+    __slots__ = (
+        "buffers",
+        "chunk",
+        "contraction",
+        "extent",
+        "integers",
+        "microseconds",
+        "packs",
+        "scalars",
+        "scratch",
+    )
+
+    def __init__(
+        self,
+        contraction: Contraction,
+        buffers: list[tuple[str, int]],
+        integers: list[int],
+        extent: int,
+        chunk: int,
+    ) -> None:
+        self.contraction = contraction
+        self.buffers = buffers
+        self.integers = integers
+        self.extent = extent
+        self.chunk = chunk
+        self.scalars = -1
+        self.packs = ""
+        self.scratch = 0
+        self.microseconds = 0.0
+
+    def __repr__(self) -> str:
+        return f"StepPlan({self.contraction.variant!r}, {self.extent} tiles by {self.chunk})"

@@ -1,0 +1,506 @@
+"""Straight-line instructions to LLVM values: one `Printer` for a fixed number of lanes.
+
+A value in a register has one of these LLVM types (a vector of them when there are several lanes)::
+
+    bool i1    uint8, int8 i8    int32, uint32 i32    int64, uint64 i64
+    float16 i16 (its bits: float16 is only loaded, selected, cast and stored)    float32 float    float64 double
+
+This module imports llvmlite: import it inside the function that compiles, never on the way to a
+cached kernel.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from gemel import dtype as dtypes
+from gemel.codegen import mathlib
+from gemel.codegen.program import Instruction
+from gemel.codegen.target import PORTABLE, Target
+from gemel.dtype import DType
+
+#: LLVM values and types come from llvmlite, which has no type stubs.
+Value = Any
+Type = Any
+
+I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+F32, F64 = ir.FloatType(), ir.DoubleType()
+POINTER = ir.PointerType()
+
+_SCALAR_TYPES = (I1, I8, I8, I32, I64, I16, F32, F64, I32, I64)
+_TYPES: dict[tuple[int, int], Type] = {}
+_MASKS: dict[tuple[int, ...], Value] = {}
+
+
+def register_type(dtype: DType, lanes: int) -> Type:
+    """The LLVM type of `lanes` values of `dtype` in registers."""
+    return widened(_SCALAR_TYPES[dtype.code], lanes)
+
+
+def widened(scalar: Type, lanes: int) -> Type:
+    """`scalar`, or a vector of `lanes` of them (one object per type: comparing types is slow)."""
+    if lanes == 1:
+        return scalar
+    key = (id(scalar), lanes)
+    found = _TYPES.get(key)
+    if found is None:
+        found = _TYPES[key] = ir.VectorType(scalar, lanes)
+    return found
+
+
+def constant(dtype: DType, value: Any, lanes: int = 1) -> Value:
+    """A constant of `dtype` in every lane."""
+    scalar = _SCALAR_TYPES[dtype.code]
+    if dtype.kind == "f":
+        one = _floating_constant(dtype, scalar, float(value))
+    elif dtype.kind == "b":
+        one = ir.Constant(scalar, int(bool(value)))
+    else:
+        bits = 8 * dtype.itemsize
+        wrapped = int(value) & ((1 << bits) - 1)
+        signed = wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped
+        one = ir.Constant(scalar, signed)
+    return one if lanes == 1 else splat_constant(one, lanes)
+
+
+def _floating_constant(dtype: DType, scalar: Type, value: float) -> Value:
+    if dtype is dtypes.float64:
+        return ir.Constant(scalar, value)
+    code, bits = ("<e", "<H") if dtype is dtypes.float16 else ("<f", "<I")
+    try:
+        packed = struct.pack(code, value)
+    except OverflowError:
+        packed = struct.pack(code, float("inf") if value > 0 else float("-inf"))
+    if dtype is dtypes.float16:
+        return ir.Constant(scalar, struct.unpack(bits, packed)[0])
+    return ir.Constant(scalar, struct.unpack(code, packed)[0])
+
+
+class Spelled(ir.Constant):  # type: ignore[misc]
+    """A constant in LLVM's own words, such as ``splat (float 1.0)``, ``poison``, ``zeroinitializer``."""
+
+    def __init__(self, kind: Type, text: str) -> None:
+        self.type = kind
+        self.constant = text
+
+    def _to_string(self) -> str:
+        return f"{self.type} {self.constant}"
+
+    def _get_reference(self) -> str:
+        return self.constant
+
+
+def splat_constant(one: Value, lanes: int) -> Value:
+    """A scalar constant in every lane, in LLVM's short spelling (long vectors parse slowly)."""
+    return Spelled(widened(one.type, lanes), f"splat ({one.type} {one.get_reference()})")
+
+
+def splat(builder: Any, value: Value, lanes: int) -> Value:
+    """`value` in every lane; a value which already has lanes is returned as it is."""
+    if lanes == 1 or isinstance(value.type, ir.VectorType):
+        return value
+    if isinstance(value, ir.Constant):
+        return splat_constant(value, lanes)
+    kind = widened(value.type, lanes)
+    poison = Spelled(kind, "poison")
+    first = builder.insert_element(poison, value, ir.Constant(I64, 0))
+    return builder.shuffle_vector(first, poison, shuffle_mask((0,) * lanes))
+
+
+def shuffle_mask(places: tuple[int, ...]) -> Value:
+    """The constant which tells `shufflevector` what goes where."""
+    found = _MASKS.get(places)
+    if found is None:
+        kind = widened(I32, len(places))
+        found = _MASKS[places] = ir.Constant(kind, [ir.Constant(I32, place) for place in places])
+    return found
+
+
+def intrinsic(builder: Any, name: str, result: Type, arguments: Sequence[Value]) -> Value:
+    """Call the LLVM intrinsic of this full name, declaring it in the module when it is new."""
+    function = builder.module.globals.get(name)
+    if function is None:
+        kind = ir.FunctionType(result, [argument.type for argument in arguments])
+        function = ir.Function(builder.module, kind, name)
+    return builder.call(function, arguments)
+
+
+def suffix(kind: Type) -> str:
+    """How an overloaded intrinsic's name spells a type: ``f32``, ``v16f32``, ``v8i64``."""
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{suffix(kind.element)}"
+    if isinstance(kind, ir.IntType):
+        return f"i{kind.width}"
+    return "p0" if isinstance(kind, ir.PointerType) else "f32" if kind is F32 else "f64"
+
+
+_COMPARISONS = {
+    "equal": "==",
+    "not_equal": "!=",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+_FLOATING = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
+_INTEGER = {"add": "add", "subtract": "sub", "multiply": "mul"}
+_BOOLEAN = {
+    "add": "or_",
+    "multiply": "and_",
+    "subtract": "xor",
+    "maximum": "or_",
+    "minimum": "and_",
+}
+_BITS = {"bit_and": "and_", "bit_or": "or_", "bit_xor": "xor"}
+_ROUNDING = {"floor": "floor", "ceil": "ceil", "rint": "roundeven", "trunc": "trunc"}
+
+
+class Printer:
+    """Emits instructions for `lanes` lanes at the builder's position, in no loop of its own.
+
+    A scalar LLVM value stands for the same value in every lane wherever an instruction of several
+    lanes takes it. `target` says which operations are native; without one the portable forms are
+    used, which give the same bits.
+    """
+
+    def __init__(self, builder: Any, lanes: int, target: Target = PORTABLE) -> None:
+        self.builder = builder
+        self.lanes = lanes
+        self.target = target
+        self._code: Sequence[Instruction] = ()
+        self._values: list[Value] = []
+
+    def emit(
+        self,
+        instructions: Sequence[Instruction],
+        load: Callable[[int], Value] | None = None,
+        scalar: Callable[[int], Value] | None = None,
+        store: Callable[[int, Value], None] | None = None,
+        given: dict[int, Value] | None = None,
+        *,
+        gather: Callable[[int, int, Value], Value] | None = None,
+        scatter: Callable[[int, int, Value, Value], None] | None = None,
+        check: Callable[[Value], None] | None = None,
+        only: Iterable[int] | None = None,
+    ) -> list[Value]:
+        """Values of the instructions, by position (None for those not computed).
+
+        `load(operand)` and `scalar(number)` give values in register form, of one lane or all;
+        `store(operand, value)` takes one with all lanes. `gather(operand, extra, index)`,
+        `scatter(operand, extra, index, value)` and `check(value)` serve the instructions of these
+        names. `given` holds values known beforehand, which are not computed again. `only` names
+        the positions to compute (default all). Whatever writes is done last, in program order, so
+        that an output may be the same memory as an input.
+        """
+        values: list[Value] = [None] * len(instructions)
+        for position, value in (given or {}).items():
+            values[position] = value
+        outer = self._code, self._values
+        self._code, self._values = instructions, values
+        last = []
+        for position in range(len(instructions)) if only is None else only:
+            if values[position] is not None:
+                continue
+            step = instructions[position]
+            name = step.name
+            if name in ("store", "scatter_add"):
+                last.append(step)
+            elif name == "load":
+                values[position] = load(step.attribute)  # type: ignore[misc, arg-type]
+            elif name == "scalar":
+                values[position] = scalar(step.attribute)  # type: ignore[misc, arg-type]
+            elif name == "gather":
+                operand, extra = step.attribute  # type: ignore[misc]
+                values[position] = gather(operand, extra, self._wide(step, 0))  # type: ignore[misc]
+            elif name == "check":
+                check(self._wide(step, 0))  # type: ignore[misc]
+            else:
+                values[position] = self._compute(step)
+        for step in last:
+            if step.name == "store":
+                store(step.attribute, self._wide(step, 0))  # type: ignore[misc, arg-type]
+            else:
+                operand, extra = step.attribute  # type: ignore[misc]
+                scatter(operand, extra, self._wide(step, 0), self._wide(step, 1))  # type: ignore[misc]
+        self._code, self._values = outer
+        return values
+
+    # -- one instruction ------------------------------------------------------------------------
+
+    def _wide(self, step: Instruction, number: int) -> Value:
+        """An argument with all lanes."""
+        return splat(self.builder, self._values[step.arguments[number]], self.lanes)
+
+    def _dtype(self, step: Instruction, number: int = 0) -> DType:
+        return self._code[step.arguments[number]].dtype
+
+    def _constant(self, dtype: DType, value: Any) -> Value:
+        return constant(dtype, value, self.lanes)
+
+    def _compute(self, step: Instruction) -> Value:
+        if step.name == "constant":
+            return constant(step.dtype, step.attribute)
+        arguments = [self._wide(step, number) for number in range(len(step.arguments))]
+        method = getattr(self, "_" + step.name, None)
+        if method is not None:
+            return method(step, *arguments)
+        if step.name in _COMPARISONS:
+            return self._compare(step.name, self._dtype(step), *arguments)
+        if step.name in _BITS:
+            return getattr(self.builder, _BITS[step.name])(*arguments)
+        if step.name in _ROUNDING:
+            return self._rounding(step, arguments[0])
+        if step.name in ("add", "subtract", "multiply"):
+            return self._arithmetic(step, *arguments)
+        return self._expanded(step, arguments)
+
+    def _expanded(self, step: Instruction, arguments: list[Value]) -> Value:
+        """A function which mathlib writes out as arithmetic."""
+        code, result = mathlib.expansion(step.name, self._dtype(step), step.dtype)
+        given = dict(enumerate(arguments))
+        value = self.emit(code, given=given)[result]
+        return splat(self.builder, value, self.lanes)
+
+    def _arithmetic(self, step: Instruction, a: Value, b: Value) -> Value:
+        kind = step.dtype.kind
+        names = _FLOATING if kind == "f" else _BOOLEAN if kind == "b" else _INTEGER
+        return getattr(self.builder, names[step.name])(a, b)
+
+    def _compare(self, name: str, dtype: DType, a: Value, b: Value) -> Value:
+        sign = _COMPARISONS[name]
+        if dtype.kind == "f":
+            unordered = sign == "!="
+            builder = self.builder
+            return (builder.fcmp_unordered if unordered else builder.fcmp_ordered)(sign, a, b)
+        if dtype.kind == "i":
+            return self.builder.icmp_signed(sign, a, b)
+        return self.builder.icmp_unsigned(sign, a, b)
+
+    def _divide(self, step: Instruction, a: Value, b: Value) -> Value:
+        if step.dtype.kind == "f":
+            return self.builder.fdiv(a, b)
+        return self._quotient(step.dtype, a, b)
+
+    def _negative(self, step: Instruction, a: Value) -> Value:
+        if step.dtype.kind == "f":
+            return self.builder.fneg(a)
+        return self.builder.sub(self._constant(step.dtype, 0), a)
+
+    def _absolute(self, step: Instruction, a: Value) -> Value:
+        if step.dtype.kind == "f":
+            return intrinsic(self.builder, f"llvm.fabs.{suffix(a.type)}", a.type, [a])
+        if step.dtype.kind != "i":
+            return a
+        below = self.builder.icmp_signed("<", a, self._constant(step.dtype, 0))
+        return self.builder.select(below, self.builder.sub(self._constant(step.dtype, 0), a), a)
+
+    def _sqrt(self, step: Instruction, a: Value) -> Value:
+        return intrinsic(self.builder, f"llvm.sqrt.{suffix(a.type)}", a.type, [a])
+
+    def _rounding(self, step: Instruction, a: Value) -> Value:
+        if step.dtype.kind != "f":
+            return a
+        if not self.target.rounds:
+            return self._expanded(step, [a])
+        name = f"llvm.{_ROUNDING[step.name]}.{suffix(a.type)}"
+        return intrinsic(self.builder, name, a.type, [a])
+
+    def _maximum(self, step: Instruction, a: Value, b: Value) -> Value:
+        return self._extreme(step, "greater", a, b)
+
+    def _minimum(self, step: Instruction, a: Value, b: Value) -> Value:
+        return self._extreme(step, "less", a, b)
+
+    def _extreme(self, step: Instruction, name: str, a: Value, b: Value) -> Value:
+        if step.dtype.kind == "b":
+            return getattr(self.builder, _BOOLEAN[step.name])(a, b)
+        return extreme(self.builder, step.dtype, name, a, b)
+
+    def _isnan(self, step: Instruction, a: Value) -> Value:
+        if self._dtype(step).kind != "f":
+            return self._constant(dtypes.bool_, False)
+        return self.builder.fcmp_unordered("uno", a, a)
+
+    def _bit_not(self, step: Instruction, a: Value) -> Value:
+        return self.builder.xor(a, self._constant(step.dtype, True if step.dtype.kind == "b" else -1))
+
+    def _select(self, step: Instruction, condition: Value, a: Value, b: Value) -> Value:
+        return self.builder.select(condition, a, b)
+
+    def _reinterpret(self, step: Instruction, a: Value) -> Value:
+        """The same bits as another dtype of this size, float16's as int32's low half (mathlib's
+        own instruction)."""
+        kind = register_type(step.dtype, self.lanes)
+        if self._dtype(step) is dtypes.float16:
+            return self.builder.zext(a, kind)
+        if step.dtype is dtypes.float16:
+            return self.builder.trunc(a, kind)
+        return a if a.type is kind else self.builder.bitcast(a, kind)
+
+    def _multiply_high(self, step: Instruction, a: Value, b: Value) -> Value:
+        wide = widened(I64, self.lanes)
+        product = self.builder.mul(self.builder.zext(a, wide), self.builder.zext(b, wide))
+        high = self.builder.lshr(product, self._constant(dtypes.int64, 32))
+        return self.builder.trunc(high, a.type)
+
+    # -- integers: division and shifts must not trap, nor be undefined --------------------------
+
+    def _quotient(self, dtype: DType, a: Value, b: Value) -> Value:
+        """Truncated a / b; 0 where b is 0; the smallest integer over -1 wraps to itself."""
+        builder = self.builder
+        zero, one = self._constant(dtype, 0), self._constant(dtype, 1)
+        none = builder.icmp_signed("==", b, zero)
+        if dtype.kind != "i":
+            quotient = self._exact(dtype, a, builder.select(none, one, b))
+            return builder.select(none, zero, quotient)
+        minus = builder.icmp_signed("==", b, self._constant(dtype, -1))
+        safe = builder.select(builder.or_(none, minus), one, b)
+        quotient = builder.select(minus, builder.sub(zero, a), self._exact(dtype, a, safe))
+        return builder.select(none, zero, quotient)
+
+    def _exact(self, dtype: DType, a: Value, b: Value) -> Value:
+        """a / b for b > 0 or b < -1. Vectors have no integer division: up to 32 bits the floating
+        quotient, truncated, is exact, since a / b is at least 1 / |b| away from the next integer."""
+        signed = dtype.kind == "i"
+        builder = self.builder
+        if self.lanes == 1 or dtype.itemsize == 8:
+            return (builder.sdiv if signed else builder.udiv)(a, b)
+        wide = widened(F32 if dtype.itemsize == 1 else F64, self.lanes)
+        convert = builder.sitofp if signed else builder.uitofp
+        quotient = builder.fdiv(convert(a, wide), convert(b, wide))
+        if dtype.itemsize == 1:
+            return builder.trunc(builder.fptosi(quotient, widened(I32, self.lanes)), a.type)
+        return (builder.fptosi if signed else builder.fptoui)(quotient, a.type)
+
+    def _floor_divide(self, step: Instruction, a: Value, b: Value) -> Value:
+        if step.dtype.kind == "f":
+            return self._expanded(step, [a, b])
+        quotient = self._quotient(step.dtype, a, b)
+        if step.dtype.kind != "i":
+            return quotient
+        wrong = self._wrong_sign(step.dtype, self._rest(step.dtype, a, b, quotient), b)
+        less = self.builder.sub(quotient, self._constant(step.dtype, 1))
+        return self.builder.select(wrong, less, quotient)
+
+    def _remainder(self, step: Instruction, a: Value, b: Value) -> Value:
+        if step.dtype.kind == "f":
+            return self._expanded(step, [a, b])
+        rest = self._rest(step.dtype, a, b, self._quotient(step.dtype, a, b))
+        if step.dtype.kind != "i":
+            return rest
+        wrong = self._wrong_sign(step.dtype, rest, b)
+        return self.builder.select(wrong, self.builder.add(rest, b), rest)
+
+    def _rest(self, dtype: DType, a: Value, b: Value, quotient: Value) -> Value:
+        zero = self._constant(dtype, 0)
+        rest = self.builder.sub(a, self.builder.mul(quotient, b))
+        return self.builder.select(self.builder.icmp_signed("==", b, zero), zero, rest)
+
+    def _wrong_sign(self, dtype: DType, rest: Value, b: Value) -> Value:
+        zero = self._constant(dtype, 0)
+        opposite = self.builder.icmp_signed("<", self.builder.xor(rest, b), zero)
+        return self.builder.and_(opposite, self.builder.icmp_signed("!=", rest, zero))
+
+    def _shift_left(self, step: Instruction, a: Value, b: Value) -> Value:
+        return self._shift(step, a, b, self.builder.shl, False)
+
+    def _shift_right(self, step: Instruction, a: Value, b: Value) -> Value:
+        signed = step.dtype.kind == "i"
+        return self._shift(step, a, b, self.builder.ashr if signed else self.builder.lshr, signed)
+
+    def _shift(self, step: Instruction, a: Value, b: Value, shift: Any, keeps_sign: bool) -> Value:
+        """Shifts by the width or more give 0, or the sign; LLVM leaves them undefined."""
+        amount = self._code[step.arguments[1]]
+        bits = 8 * step.dtype.itemsize
+        if amount.name == "constant" and 0 <= amount.attribute < bits:  # type: ignore[operator]
+            return shift(a, b)
+        last = self._constant(step.dtype, bits - 1)
+        fits = self.builder.icmp_unsigned("<=", b, last)
+        shifted = shift(a, self.builder.select(fits, b, last))
+        if keeps_sign:
+            return shifted
+        return self.builder.select(fits, shifted, self._constant(step.dtype, 0))
+
+    # -- casts ----------------------------------------------------------------------------------
+
+    def _cast(self, step: Instruction, a: Value) -> Value:
+        return self.cast(a, self._dtype(step), step.dtype)
+
+    def cast(self, value: Value, source: DType, target: DType) -> Value:
+        """`value` of `source` as `target`, as NumPy's astype: truncation towards zero, wrapping
+        integers; floating values no integer holds give what the processor gives."""
+        if source is target:
+            return value
+        if source is dtypes.float16:
+            return self._from_half(value, target)
+        if target is dtypes.float16:
+            return self._to_half(value, source)
+        kind = register_type(target, self.lanes)
+        if target.kind == "b":
+            name = "not_equal"
+            return self._compare(name, source, value, self._constant(source, 0))
+        if source.kind == "b" and target.kind == "f":
+            return self.builder.select(value, self._constant(target, 1), self._constant(target, 0))
+        if source.kind == "f":
+            return self._from_floating(value, source, target, kind)
+        if target.kind == "f":
+            signed = source.kind == "i"
+            return (self.builder.sitofp if signed else self.builder.uitofp)(value, kind)
+        if target.itemsize < source.itemsize:
+            return self.builder.trunc(value, kind)
+        if target.itemsize == source.itemsize and source.kind != "b":
+            return value
+        return (self.builder.sext if source.kind == "i" else self.builder.zext)(value, kind)
+
+    def _from_floating(self, value: Value, source: DType, target: DType, kind: Type) -> Value:
+        if target.kind == "f":
+            narrower = target.itemsize < source.itemsize
+            return (self.builder.fptrunc if narrower else self.builder.fpext)(value, kind)
+        if target.itemsize == 1:
+            # Through int32, which wraps as NumPy does instead of saturating.
+            whole = self.builder.fptosi(value, widened(I32, self.lanes))
+            return self.builder.trunc(whole, kind)
+        if target.kind == "u":
+            return self.builder.fptoui(value, kind)
+        return self.builder.fptosi(value, kind)
+
+    def _from_half(self, value: Value, target: DType) -> Value:
+        if self.target.halves:
+            half = self.builder.bitcast(value, widened(_HALF, self.lanes))
+            single = self.builder.fpext(half, widened(F32, self.lanes))
+        else:
+            single = self._function("half_to_float", dtypes.float16, dtypes.float32, value)
+        return self.cast(single, dtypes.float32, target)
+
+    def _to_half(self, value: Value, source: DType) -> Value:
+        if source is dtypes.float64:
+            # To odd first: rounding twice to nearest would not be rounding once.
+            value = self._function("double_to_odd_float", source, dtypes.float32, value)
+        else:
+            value = self.cast(value, source, dtypes.float32)
+        if not self.target.halves:
+            return self._function("float_to_half", dtypes.float32, dtypes.float16, value)
+        half = self.builder.fptrunc(value, widened(_HALF, self.lanes))
+        return self.builder.bitcast(half, widened(I16, self.lanes))
+
+    def _function(self, name: str, source: DType, target: DType, value: Value) -> Value:
+        code, result = mathlib.expansion(name, source, target)
+        return self.emit(code, given={0: value})[result]
+
+
+_HALF = ir.HalfType()
+
+
+def extreme(builder: Any, dtype: DType, name: str, a: Value, b: Value) -> Value:
+    """The greater (or less) of two values of one register type; NaN wins."""
+    sign = _COMPARISONS[name]
+    if dtype.kind == "f":
+        # This order of operands is one native instruction; b's NaN passes, a's is put back.
+        better = builder.select(builder.fcmp_ordered(sign, a, b), a, b)
+        return builder.select(builder.fcmp_unordered("uno", a, a), a, better)
+    compare = builder.icmp_signed if dtype.kind == "i" else builder.icmp_unsigned
+    return builder.select(compare(sign, a, b), a, b)

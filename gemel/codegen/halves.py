@@ -1,0 +1,42 @@
+"""float16 to and from float32 as integer arithmetic, for processors that cannot convert it.
+
+Rounding is to nearest, ties to even; subnormals, infinities and NaN come through.
+"""
+
+from __future__ import annotations
+
+from gemel import dtype as dtypes
+from gemel.codegen.lane import Lane, Value
+
+
+def half_to_float(xp: Lane, half: Value) -> Value:
+    bits = xp.reinterpret(half, dtypes.int32)
+    magnitude = (bits & 0x7FFF) << 13
+    # The exponents' biases differ by 112; multiplying also makes subnormals normal.
+    scaled = xp.reinterpret(xp.reinterpret(magnitude, dtypes.float32) * 2.0**112, dtypes.int32)
+    special = (bits & 0x7C00) == 0x7C00
+    result = xp.where(special, magnitude | 0x7F800000, scaled)
+    return xp.reinterpret(result | ((bits & 0x8000) << 16), dtypes.float32)
+
+
+def float_to_half(xp: Lane, single: Value) -> Value:
+    bits = xp.reinterpret(single, dtypes.int32)
+    magnitude = bits & 0x7FFFFFFF
+    sign = (bits >> 16) & 0x8000
+    odd = (magnitude >> 13) & 1
+    normal = (magnitude + (0xFFF - (112 << 23)) + odd) >> 13
+    # Adding 0.5 lines the bits of a subnormal result up, rounded, at the bottom.
+    aligned = xp.reinterpret(magnitude, dtypes.float32) + 0.5
+    small = xp.reinterpret(aligned, dtypes.int32) - 0x3F000000
+    result = xp.where(magnitude < (113 << 23), small, normal)
+    result = xp.where(magnitude >= (143 << 23), xp.constant(0x7C00, dtypes.int32), result)
+    result = xp.where(magnitude > 0x7F800000, xp.constant(0x7E00, dtypes.int32), result)
+    return xp.reinterpret(result | sign, dtypes.float16)
+
+
+def double_to_odd_float(xp: Lane, double: Value) -> Value:
+    """float64 to float32, rounded to odd: rounding that to float16 is rounding once."""
+    single = double.cast(dtypes.float32)
+    back = single.cast(dtypes.float64)
+    bits = xp.reinterpret(single, dtypes.int32) - (abs(back) > abs(double)).cast(dtypes.int32)
+    return xp.reinterpret(bits | (back != double).cast(dtypes.int32), dtypes.float32)

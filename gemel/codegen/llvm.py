@@ -1,0 +1,93 @@
+"""Programs to machine code: LLVM IR through llvmlite to an ELF object.
+
+No optimisation pass runs: what `loops` prints is what a kernel does, and code generation alone
+takes a few milliseconds. llvmlite is imported on the first compilation.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from gemel.errors import CompileError
+
+if TYPE_CHECKING:
+    from gemel.codegen.program import Program
+    from gemel.codegen.target import Target
+
+#: What code generation may call: nothing else is there when the object is loaded.
+ALLOWED = frozenset(("memcpy", "memset", "memmove"))
+
+_machines: dict[str, Any] = {}
+
+
+def compile_program(program: Program, target: Target) -> bytes:
+    """The ELF object of a loop program, with the one function `kernel`.
+
+    Raises `CompileError` when the program makes no sense or its code needs an outside symbol.
+    """
+    from llvmlite import ir
+
+    from gemel.codegen.loops import Nest
+
+    module = ir.Module("kernel")
+    module.triple = target.triple
+    Nest(program, target, module).build()
+    return emit_object(str(module), target, program.text)
+
+
+def emit_object(assembly: str, target: Target, origin: str = "") -> bytes:
+    """LLVM assembly to an ELF object; `origin` is shown with an error.
+
+    Raises `CompileError` for invalid assembly and for undefined symbols but the few in `ALLOWED`.
+    """
+    import llvmlite.binding as binding
+
+    machine = target_machine(target)
+    try:
+        module = binding.parse_assembly(assembly)
+        module.verify()
+    except RuntimeError as error:
+        raise CompileError(f"LLVM refuses the code: {error}\n{origin}\n{assembly}") from error
+    code: bytes = machine.emit_object(module)
+    missing = undefined_symbols(code) - ALLOWED
+    if missing:
+        names = ", ".join(sorted(missing))
+        raise CompileError(f"the code for {target.name} calls {names}, which no kernel may\n{origin}")
+    return code
+
+
+def target_machine(target: Target) -> Any:
+    """LLVM's machine for a target, made once: position-independent, small code model."""
+    found = _machines.get(target.text)
+    if found is None:
+        import llvmlite.binding as binding
+
+        if not _machines:
+            binding.initialize_all_targets()
+            binding.initialize_all_asmprinters()
+        found = binding.Target.from_triple(target.triple).create_target_machine(
+            cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
+        )
+        _machines[target.text] = found
+    return found
+
+
+def undefined_symbols(code: bytes) -> set[str]:
+    """The names an ELF64 object leaves to be found elsewhere."""
+    sections, width, count = struct.unpack_from("<Q", code, 40)[0], *struct.unpack_from(
+        "<HH", code, 58
+    )
+    found = set()
+    for number in range(count):
+        head = struct.unpack_from("<IIQQQQIIQQ", code, sections + number * width)
+        if head[1] != 2:  # SHT_SYMTAB
+            continue
+        strings = struct.unpack_from("<IIQQQQIIQQ", code, sections + head[6] * width)[4]
+        # The first symbol is empty by definition.
+        for place in range(head[4] + 24, head[4] + head[5], 24):
+            name, _, _, section = struct.unpack_from("<IBBH", code, place)
+            if section == 0:
+                end = code.index(b"\0", strings + name)
+                found.add(code[strings + name : end].decode())
+    return found

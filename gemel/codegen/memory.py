@@ -1,0 +1,158 @@
+"""Loads and stores of vectors: contiguous or scattered, whole or under a mask.
+
+Values are in register form (see `gemel.codegen.expression`); in memory a bool is a byte.
+A mask is a vector of i1, or None for all lanes; memory under a false lane is never touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from gemel.codegen.expression import (
+    I1,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    Spelled,
+    Value,
+    intrinsic,
+    register_type,
+    splat,
+    splat_constant,
+    suffix,
+    widened,
+)
+from gemel.dtype import DType
+
+
+def memory_type(dtype: DType, lanes: int) -> Any:
+    """The LLVM type of `lanes` values of `dtype` in memory."""
+    return widened(I8, lanes) if dtype.kind == "b" else register_type(dtype, lanes)
+
+
+def _to_register(builder: Any, value: Value, dtype: DType) -> Value:
+    if dtype.kind != "b":
+        return value
+    zero = Spelled(value.type, "zeroinitializer")
+    return builder.icmp_unsigned("!=", value, ir.Constant(I8, 0) if value.type is I8 else zero)
+
+
+def _to_memory(builder: Any, value: Value, dtype: DType, lanes: int) -> Value:
+    return builder.zext(value, widened(I8, lanes)) if dtype.kind == "b" else value
+
+
+def _nothing(kind: Any) -> Value:
+    return Spelled(kind, "zeroinitializer")
+
+
+def load(builder: Any, pointer: Value, dtype: DType, lanes: int, mask: Value | None = None) -> Value:
+    """`lanes` neighbouring elements; lanes the mask leaves out are 0."""
+    kind = memory_type(dtype, lanes)
+    if mask is None:
+        value = builder.load(pointer, typ=kind, align=dtype.itemsize)
+    else:
+        arguments = [pointer, ir.Constant(I32, dtype.itemsize), mask, _nothing(kind)]
+        value = intrinsic(builder, f"llvm.masked.load.{suffix(kind)}.p0", kind, arguments)
+    return _to_register(builder, value, dtype)
+
+
+def store(
+    builder: Any, value: Value, pointer: Value, dtype: DType, lanes: int, mask: Value | None = None
+) -> None:
+    """Writes `lanes` neighbouring elements, but those the mask leaves out."""
+    value = _to_memory(builder, value, dtype, lanes)
+    if mask is None:
+        builder.store(value, pointer, align=dtype.itemsize)
+        return
+    arguments = [value, pointer, ir.Constant(I32, dtype.itemsize), mask]
+    intrinsic(builder, f"llvm.masked.store.{suffix(value.type)}.p0", ir.VoidType(), arguments)
+
+
+def element(builder: Any, pointer: Value, offset: Value, dtype: DType) -> Value:
+    """The address `offset` elements on."""
+    return builder.gep(pointer, [offset], source_etype=memory_type(dtype, 1))
+
+
+def _addresses(builder: Any, pointer: Value, offsets: Value, dtype: DType) -> Value:
+    """A vector of addresses; `offsets` count elements."""
+    lanes = offsets.type.count
+    size = splat_constant(ir.Constant(I64, dtype.itemsize), lanes)
+    base = splat(builder, builder.ptrtoint(pointer, I64), lanes)
+    whole = builder.add(base, builder.mul(offsets, size))
+    return builder.inttoptr(whole, widened(POINTER, lanes))
+
+
+def _lane(number: int) -> Value:
+    return ir.Constant(I64, number)
+
+
+def load_scattered(
+    builder: Any,
+    pointer: Value,
+    offsets: Value,
+    dtype: DType,
+    mask: Value | None = None,
+    native: bool = False,
+) -> Value:
+    """The elements at `offsets` (a vector of i64, or one) from `pointer`."""
+    if not isinstance(offsets.type, ir.VectorType):
+        return load(builder, element(builder, pointer, offsets, dtype), dtype, 1)
+    lanes = offsets.type.count
+    kind = memory_type(dtype, lanes)
+    if mask is None and not (native and dtype.itemsize >= 4):
+        value = Spelled(kind, "poison")
+        for number in range(lanes):
+            offset = builder.extract_element(offsets, _lane(number))
+            one = builder.load(
+                element(builder, pointer, offset, dtype),
+                typ=memory_type(dtype, 1),
+                align=dtype.itemsize,
+            )
+            value = builder.insert_element(value, one, _lane(number))
+        return _to_register(builder, value, dtype)
+    addresses = _addresses(builder, pointer, offsets, dtype)
+    arguments = [addresses, ir.Constant(I32, dtype.itemsize), mask or full_mask(lanes), _nothing(kind)]
+    name = f"llvm.masked.gather.{suffix(kind)}.{suffix(addresses.type)}"
+    return _to_register(builder, intrinsic(builder, name, kind, arguments), dtype)
+
+
+def store_scattered(
+    builder: Any,
+    value: Value,
+    pointer: Value,
+    offsets: Value,
+    dtype: DType,
+    mask: Value | None = None,
+    native: bool = False,
+) -> None:
+    """Writes the elements at `offsets`, in lane order where they coincide."""
+    if not isinstance(offsets.type, ir.VectorType):
+        store(builder, value, element(builder, pointer, offsets, dtype), dtype, 1)
+        return
+    lanes = offsets.type.count
+    value = _to_memory(builder, value, dtype, lanes)
+    if mask is None and not (native and dtype.itemsize >= 4):
+        for number in range(lanes):
+            offset = builder.extract_element(offsets, _lane(number))
+            one = builder.extract_element(value, _lane(number))
+            builder.store(one, element(builder, pointer, offset, dtype), align=dtype.itemsize)
+        return
+    addresses = _addresses(builder, pointer, offsets, dtype)
+    arguments = [value, addresses, ir.Constant(I32, dtype.itemsize), mask or full_mask(lanes)]
+    name = f"llvm.masked.scatter.{suffix(value.type)}.{suffix(addresses.type)}"
+    intrinsic(builder, name, ir.VoidType(), arguments)
+
+
+def full_mask(lanes: int) -> Value:
+    """All lanes."""
+    one = ir.Constant(I1, 1)
+    return one if lanes == 1 else splat_constant(one, lanes)
+
+
+def numbered(lanes: int, kind: Any = I64) -> Value:
+    """The vector 0, 1, 2, ..."""
+    inside = ", ".join(f"{kind} {number}" for number in range(lanes))
+    return Spelled(widened(kind, lanes), f"<{inside}>")

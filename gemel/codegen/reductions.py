@@ -1,0 +1,160 @@
+"""Accumulators: the state, the step and the joining of each kind of reduction.
+
+A state is a list of LLVM values: one, or for argmax and argmin the extreme and its position.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from gemel import dtype as dtypes
+from gemel.codegen.expression import I64, Spelled, Value, constant, extreme, shuffle_mask, widened
+from gemel.dtype import DType
+from gemel.errors import CompileError
+
+State = list[Value]
+
+_UNSET = (1 << 63) - 1
+
+
+def _limits(dtype: DType) -> tuple[float | int, float | int]:
+    if dtype.kind == "f":
+        return float("-inf"), float("inf")
+    bits = 8 * dtype.itemsize
+    if dtype.kind == "i":
+        return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    return (0, 1) if dtype.kind == "b" else (0, (1 << bits) - 1)
+
+
+class Reduction:
+    """One reduction of values of `dtype`; `kind` is sum, prod, max, min, any, all, argmax, argmin."""
+
+    def __init__(self, kind: str, dtype: DType) -> None:
+        # The order of bools is that of bytes, which have comparisons everywhere.
+        self.widens = dtype.kind == "b" and kind in ("argmax", "argmin")
+        self.kind = kind
+        self.dtype = dtypes.uint8 if self.widens else dtype
+        self.positions = kind.startswith("arg")
+        self.blocked = kind == "sum" and dtype.kind == "f"
+        low, high = _limits(self.dtype)
+        identities: dict[str, Any] = {
+            "sum": 0, "prod": 1, "max": low, "min": high, "any": False, "all": True,
+            "argmax": low, "argmin": high,
+        }  # fmt: skip
+        if kind not in identities:
+            raise CompileError(f"no reduction is called {kind!r}; there are {', '.join(identities)}")
+        self.neutral = identities[kind]
+
+    def identity(self, lanes: int) -> State:
+        """The state before any value."""
+        first = constant(self.dtype, self.neutral, lanes)
+        return [first, constant(dtypes.int64, _UNSET, lanes)] if self.positions else [first]
+
+    def value(self, builder: Any, value: Value, position: Value, mask: Value | None) -> State:
+        """One value (with its flat position) as a state; the identity under a false lane."""
+        if self.widens:
+            lanes = value.type.count if isinstance(value.type, ir.VectorType) else 1
+            value = builder.zext(value, widened(ir.IntType(8), lanes))
+        state = [value, position] if self.positions else [value]
+        if mask is None:
+            return state
+        neutral = self.identity(mask.type.count)
+        return [builder.select(mask, a, b) for a, b in zip(state, neutral, strict=True)]
+
+    def join(self, builder: Any, a: State, b: State) -> State:
+        """Both together. In max and min the newer value goes first, which is one instruction."""
+        if self.positions:
+            return self._join_positions(builder, a, b)
+        floating = self.dtype.kind == "f"
+        boolean = self.dtype.kind == "b"
+        if self.kind == "sum":
+            return [(builder.fadd if floating else builder.add)(a[0], b[0])]
+        if self.kind == "prod":
+            return [(builder.fmul if floating else builder.mul)(a[0], b[0])]
+        if self.kind == "any" or (self.kind == "max" and boolean):
+            return [builder.or_(a[0], b[0])]
+        if self.kind == "all" or (self.kind == "min" and boolean):
+            return [builder.and_(a[0], b[0])]
+        name = "greater" if self.kind == "max" else "less"
+        return [extreme(builder, self.dtype, name, b[0], a[0])]
+
+    def step(self, builder: Any, state: State, value: State) -> State:
+        """The state after one more value, which lies behind all it has seen."""
+        if not self.positions:
+            return self.join(builder, state, value)
+        sign = ">" if self.kind == "argmax" else "<"
+        if self.dtype.kind == "f":
+            # Greater, or NaN where there was none yet.
+            better = builder.fcmp_unordered(sign, value[0], state[0])
+            better = builder.and_(better, builder.fcmp_ordered("ord", state[0], state[0]))
+        else:
+            signed = self.dtype.kind == "i"
+            better = (builder.icmp_signed if signed else builder.icmp_unsigned)(
+                sign, value[0], state[0]
+            )
+        return [builder.select(better, new, old) for new, old in zip(value, state, strict=True)]
+
+    def _join_positions(self, builder: Any, a: State, b: State) -> State:
+        """The more extreme, the first of equals; NaN is more extreme than all."""
+        sign = ">" if self.kind == "argmax" else "<"
+        earlier = builder.icmp_signed("<", b[1], a[1])
+        if self.dtype.kind == "f":
+            nan_a = builder.fcmp_unordered("uno", a[0], a[0])
+            nan_b = builder.fcmp_unordered("uno", b[0], b[0])
+            better = builder.fcmp_ordered(sign, b[0], a[0])
+            better = builder.or_(better, builder.and_(nan_b, builder.fcmp_ordered("ord", a[0], a[0])))
+            same = builder.fcmp_ordered("==", a[0], b[0])
+            same = builder.or_(same, builder.and_(nan_a, nan_b))
+        else:
+            signed = self.dtype.kind == "i"
+            compare = builder.icmp_signed if signed else builder.icmp_unsigned
+            better = compare(sign, b[0], a[0])
+            same = builder.icmp_signed("==", a[0], b[0])
+        better = builder.or_(better, builder.and_(same, earlier))
+        return [builder.select(better, new, old) for new, old in zip(b, a, strict=True)]
+
+    def across(self, builder: Any, state: State) -> State:
+        """All lanes of a vector state joined, by halves."""
+        kind = state[0].type
+        if not isinstance(kind, ir.VectorType):
+            return state
+        lanes = kind.count
+        while lanes > 1:
+            lanes //= 2
+            low = [_part(builder, value, 0, lanes) for value in state]
+            high = [_part(builder, value, lanes, lanes) for value in state]
+            state = self.join(builder, low, high)
+        return state
+
+    def result(self, builder: Any, state: State) -> Value:
+        """The reduction's value."""
+        if not self.positions:
+            return state[0]
+        # Where nothing was more extreme than the identity, all are equal to it.
+        kind = state[1].type
+        lanes = kind.count if isinstance(kind, ir.VectorType) else 1
+        unset = builder.icmp_signed("==", state[1], constant(dtypes.int64, _UNSET, lanes))
+        return builder.select(unset, constant(dtypes.int64, 0, lanes), state[1])
+
+
+def _part(builder: Any, value: Value, start: int, count: int) -> Value:
+    if count == 1:
+        return builder.extract_element(value, ir.Constant(I64, start))
+    which = shuffle_mask(tuple(range(start, start + count)))
+    poison = Spelled(value.type, "poison")
+    return builder.shuffle_vector(value, poison, which)
+
+
+def joined(builder: Any, reduction: Reduction, states: list[State]) -> State:
+    """Several states as one, pair by pair."""
+    while len(states) > 1:
+        half = (len(states) + 1) // 2
+        states = [
+            reduction.join(builder, states[i], states[i + half])
+            if i + half < len(states)
+            else states[i]
+            for i in range(half)
+        ]
+    return states[0]

@@ -1,0 +1,141 @@
+"""Targets: which vectors and which native operations the machine has.
+
+Finding the host's level reads one file and needs no compiler, so that the key of a cached kernel is
+cheap. The level can be chosen by hand: ``GEMEL_TARGET=avx512``, ``avx2`` or ``generic``.
+"""
+
+from __future__ import annotations
+
+import os
+
+MACHINE = os.uname().machine if hasattr(os, "uname") else "x86_64"
+
+
+class Target:
+    """One level of a processor family.
+
+    `width` is the vector width in bytes; `cpu` and `features` are LLVM's names. `masks`: loads and
+    stores under a mask are native for 4 and 8 byte elements; `small_masks`: also for smaller ones;
+    `rounds`: rounding to integers; `halves`: float16 conversion; `fma`: fused multiply-add.
+    """
+
+    __slots__ = (
+        "cpu",
+        "features",
+        "fma",
+        "halves",
+        "masks",
+        "name",
+        "rounds",
+        "small_masks",
+        "triple",
+        "width",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        width: int,
+        triple: str,
+        cpu: str,
+        features: str,
+        *,
+        masks: bool = False,
+        small_masks: bool = False,
+        rounds: bool = False,
+        halves: bool = False,
+        fma: bool = False,
+    ) -> None:
+        self.name = name
+        self.width = width
+        self.triple = triple
+        self.cpu = cpu
+        self.features = features
+        self.masks = masks
+        self.small_masks = small_masks
+        self.rounds = rounds
+        self.halves = halves
+        self.fma = fma
+
+    @property
+    def text(self) -> str:
+        """What the code depends on, for a kernel's key."""
+        return f"{self.triple} {self.cpu} {self.name} {self.features}"
+
+    def __repr__(self) -> str:
+        return f"Target({self.name!r}, width={self.width})"
+
+
+_X86 = "x86_64-unknown-linux-gnu"
+_AVX2 = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe"
+_AVX512 = _AVX2 + ",+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,-prefer-256-bit"
+
+#: By name; the first two exist on x86-64 only.
+TARGETS = {
+    "avx512": Target(
+        "avx512",
+        64,
+        _X86,
+        "x86-64-v4",
+        _AVX512,
+        masks=True,
+        small_masks=True,
+        rounds=True,
+        halves=True,
+        fma=True,
+    ),
+    "avx2": Target(
+        "avx2", 32, _X86, "x86-64-v3", _AVX2, masks=True, rounds=True, halves=True, fma=True
+    ),
+    "generic": Target("generic", 16, _X86, "x86-64", "")
+    if MACHINE in ("x86_64", "AMD64")
+    else Target(
+        "generic",
+        16,
+        f"{'aarch64' if MACHINE == 'arm64' else MACHINE}-unknown-linux-gnu",
+        "generic",
+        "",
+        rounds=MACHINE in ("aarch64", "arm64"),
+        halves=MACHINE in ("aarch64", "arm64"),
+        fma=MACHINE in ("aarch64", "arm64"),
+    ),
+}
+#: Nothing native that is not everywhere: what code is emitted for when no target is named.
+PORTABLE = Target("portable", 16, _X86, "x86-64", "")
+
+_NEEDED = {
+    "avx512": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+    "avx2": {"avx2", "fma", "f16c", "bmi1", "bmi2", "abm", "movbe", "popcnt"},
+}
+_found: list[Target] = []
+
+
+def _flags() -> set[str]:
+    """The processor's features as the kernel lists them; empty where it does not."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                if line.startswith("flags"):
+                    return set(line.partition(":")[2].split())
+    except OSError:
+        pass
+    return set()
+
+
+def host() -> Target:
+    """The best level of this machine, or the one the variable GEMEL_TARGET names.
+
+    Raises `ValueError` for a name which is not a level. Found once per process.
+    """
+    if not _found:
+        name = os.environ.get("GEMEL_TARGET", "")
+        if name and name not in TARGETS:
+            raise ValueError(f"GEMEL_TARGET={name!r} is no target; there are {', '.join(TARGETS)}")
+        _found.append(TARGETS[name or _best(_flags())])
+    return _found[0]
+
+
+def _best(flags: set[str]) -> str:
+    if not _NEEDED["avx2"] <= flags:
+        return "generic"
+    return "avx512" if _NEEDED["avx512"] <= flags else "avx2"

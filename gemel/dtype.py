@@ -1,0 +1,124 @@
+"""Data types: gemel's own small objects, equal to their NumPy twins without importing NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.errors import DTypeError
+
+
+class DType:
+    """The type of an array's elements.
+
+    A dtype equals its name, its NumPy twin (``numpy.dtype('float32')`` and ``numpy.float32``) and
+    nothing else. ``kind`` is ``b``, ``u``, ``i`` or ``f``; ``itemsize`` is in bytes.
+    """
+
+    __slots__ = ("code", "itemsize", "kind", "name")
+
+    def __init__(self, name: str, code: int, itemsize: int, kind: str) -> None:
+        self.name = name
+        self.code = code
+        self.itemsize = itemsize
+        self.kind = kind
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, DType):
+            return False
+        try:
+            return as_dtype(other) is self
+        except DTypeError:
+            return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"dtype('{self.name}')"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return as_dtype, (self.name,)
+
+    def __call__(self, value: Any) -> Any:
+        """An array of this dtype holding `value`, as ``numpy.float32(3)`` does."""
+        return _constructor[0](value, self)
+
+    @property
+    def is_floating(self) -> bool:
+        return self.kind == "f"
+
+
+#: How `dtype(value)` makes an array; the array layer, which lies above this one, puts it here.
+_constructor: list[Any] = []
+
+bool_ = DType("bool", 0, 1, "b")
+uint8 = DType("uint8", 1, 1, "u")
+int8 = DType("int8", 2, 1, "i")
+int32 = DType("int32", 3, 4, "i")
+int64 = DType("int64", 4, 8, "i")
+float16 = DType("float16", 5, 2, "f")
+float32 = DType("float32", 6, 4, "f")
+float64 = DType("float64", 7, 8, "f")
+
+#: Only inside kernels (random bits); no array has them.
+uint32 = DType("uint32", 8, 4, "u")
+uint64 = DType("uint64", 9, 8, "u")
+
+#: The dtypes an array may have, by code.
+DTYPES = (bool_, uint8, int8, int32, int64, float16, float32, float64)
+BY_CODE = (*DTYPES, uint32, uint64)
+
+_BY_NAME = {dtype.name: dtype for dtype in DTYPES}
+_PYTHON = {bool: bool_, int: int64, float: float32}
+
+
+def as_dtype(value: object) -> DType:
+    """The dtype meant by a dtype, a name, a Python type or a NumPy dtype.
+
+    Raises `DTypeError` for anything else, and for NumPy dtypes gemel has no arrays of.
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        name = value
+    elif value in _PYTHON:
+        return _PYTHON[value]  # type: ignore[index]
+    else:
+        # numpy.dtype has .name; the scalar classes (numpy.float32) have __name__.
+        name = getattr(value, "name", None) or getattr(value, "__name__", None) or ""
+    found = _BY_NAME.get(name if name != "bool_" else "bool")
+    if found is None:
+        known = ", ".join(_BY_NAME)
+        raise DTypeError(f"{value!r} is not a dtype gemel has arrays of; those are {known}")
+    return found
+
+
+#: Result of mixing two dtypes, by code. Integers with floating give the floating dtype
+#: (the one deviation from NumPy); uint8 with int8 gives int32, the next signed type that holds both.
+_LADDER = {"b": 0, "u": 1, "i": 1, "f": 2}
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The dtype that holds values of both, as NumPy says, but floating wins over integer unchanged."""
+    if a is b:
+        return a
+    if _LADDER[a.kind] != _LADDER[b.kind]:
+        return a if _LADDER[a.kind] > _LADDER[b.kind] else b
+    if {a, b} == {uint8, int8}:
+        return int32
+    return a if a.itemsize > b.itemsize else b
+
+
+def weak(scalar: bool | int | float) -> DType:
+    """The dtype a Python scalar has on its own; next to an array it gives way."""
+    return bool_ if isinstance(scalar, bool) else int64 if isinstance(scalar, int) else float32
+
+
+def promote_weak(array: DType, scalar: DType) -> DType:
+    """The dtype of an array mixed with a Python scalar whose own dtype is `scalar`."""
+    return array if _LADDER[array.kind] >= _LADDER[scalar.kind] else scalar

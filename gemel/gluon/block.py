@@ -1,0 +1,456 @@
+"""Blocks: the parts networks are built from.
+
+A `Block` holds child blocks and parameters, found by assigning them to attributes, and says in
+`forward` what it computes. A `HybridBlock` is one whose `forward` works with symbols too, so that
+`hybridize()` can turn it into a compiled program.
+"""
+
+from __future__ import annotations
+
+from _weakref import ref
+from typing import TYPE_CHECKING, Any
+
+from gemel import compiled, init
+from gemel.errors import GemelError, TraceError
+from gemel.gluon import facade, serialize
+from gemel.gluon.block_parameters import BlockParameters
+from gemel.gluon.parameter import Parameter, ParameterDict
+from gemel.ir.trace import current_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: What flows through a network: an array, or in a trace the symbol that stands for it.
+Tensor = Any
+
+
+class BlockError(GemelError, ValueError):
+    """A network put together in a way that cannot work."""
+
+
+class Block:
+    """A part of a network: children, parameters, and `forward`.
+
+    Assigning a block or a parameter to an attribute makes it part of this block. `prefix` begins
+    the names of its parameters (by default the class's name and a number); `params` are parameters
+    of another block to share.
+    """
+
+    #: Containers run their children and nothing else: there is no code of theirs to compile.
+    _container = False
+
+    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        self._children: dict[str, Block] = {}
+        self._parameters = BlockParameters(self, params)
+        self._parents: list[Any] = []
+        self._prefix = _new_prefix(prefix, type(self).__name__.lower())
+        self._names: dict[str, int] = {}
+        self._hooks: list[Any] = []
+        self._pre_hooks: list[Any] = []
+        #: Some own parameter's shape may still be unknown.
+        self._unfinished = False
+
+    # ---- names
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its parameters begin with, e.g. ``dense0_``."""
+        return self._prefix
+
+    @property
+    def name(self) -> str:
+        """Its name: the prefix without the last underscore."""
+        return self._prefix[:-1] if self._prefix.endswith("_") else self._prefix
+
+    def name_scope(self) -> _NameScope:
+        """``with self.name_scope():`` blocks made inside get names that begin with this prefix."""
+        return _NameScope(self)
+
+    # ---- structure
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Block):
+            self._require_init(name)
+            self.register_child(value, name)
+        elif isinstance(value, Parameter):
+            self._require_init(name)
+            self._register_parameter(name, value)
+        elif name in self.__dict__.get("_children", ()):
+            del self._children[name]
+            self._changed()
+        elif name in self.__dict__.get("_parameters", ()):
+            del self._parameters[name]
+            self._changed()
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if self._children.pop(name, None) or self._parameters.pop(name, None):
+            self._changed()
+        super().__delattr__(name)
+
+    def _require_init(self, name: str) -> None:
+        if "_children" not in self.__dict__:
+            raise BlockError(
+                f"{type(self).__name__}.{name}: call super().__init__() before assigning layers or "
+                "parameters"
+            )
+
+    def register_child(self, block: Block, name: str | None = None) -> None:
+        """Make `block` a part of this block, as assigning it to an attribute does."""
+        self._children[str(len(self._children)) if name is None else name] = block
+        block._parents.append(ref(self))
+        self._changed()
+
+    def _register_parameter(self, name: str, parameter: Parameter) -> None:
+        if not parameter.name:
+            parameter.name = self._prefix + name
+        # `self.w = self.params.get("weight")`: the attribute's name is the one that counts.
+        for other in [key for key, value in self._parameters.items() if value is parameter]:
+            if self.__dict__.get(other) is not parameter:
+                del self._parameters[other]
+        self._parameters[name] = parameter
+        parameter._add_owner(self)
+        self._unfinished = self._unfinished or not parameter.is_shape_known
+        self._changed()
+
+    def _changed(self) -> None:
+        """The structure or an array changed: programs compiled over it no longer hold."""
+        for parent in self._parents:
+            block = parent()
+            if block is not None:
+                block._changed()
+
+    def apply(self, function: Callable[[Block], Any]) -> Block:
+        """Call `function` on every block inside, children first, then on this one."""
+        for child in self._children.values():
+            child.apply(function)
+        function(self)
+        return self
+
+    def __repr__(self) -> str:
+        lines = "".join(f"  ({key}): {_indented(child)}\n" for key, child in self._children.items())
+        return f"{type(self).__name__}(\n{lines})"
+
+    # ---- parameters
+
+    @property
+    def params(self) -> BlockParameters:
+        """Its own parameters, without its children's; ``params.get(name, ...)`` makes one."""
+        return self._parameters
+
+    def collect_params(self, select: str | None = None) -> ParameterDict:
+        """All parameters, its own and its children's, by their place: ``0.weight``.
+
+        `select` is a regular expression; only parameters whose place or name it matches are given.
+        """
+        found = ParameterDict(self._walk(""))
+        if select is None:
+            return found
+        import re
+
+        matches = re.compile(select).match
+        kept = {k: p for k, p in found.items() if matches(k) or matches(p.name)}
+        return ParameterDict(kept)
+
+    def _walk(self, prefix: str) -> Iterator[tuple[str, Parameter]]:
+        for name, parameter in self._parameters.items():
+            yield prefix + name, parameter
+        for name, child in self._children.items():
+            yield from child._walk(f"{prefix}{name}.")
+
+    def initialize(
+        self,
+        init: Any = None,
+        device: Any = None,
+        verbose: bool = False,
+        force_reinit: bool = False,
+        ctx: Any = None,
+    ) -> None:
+        """Give every parameter its first values, now or when its shape is known.
+
+        `init` is an initializer or its name (default Uniform(0.07)); a parameter with an
+        initializer of its own uses that. Parameters that hold values keep them unless
+        `force_reinit`.
+        """
+        default = init_module.Uniform() if init is None else init_module.create(init)
+        self.collect_params().initialize(default, device, verbose, force_reinit, ctx)
+        if force_reinit:
+            self._changed()
+
+    def setattr(self, name: str, value: Any) -> None:
+        """Set one attribute of every parameter, e.g. ``setattr("grad_req", "null")``."""
+        self.collect_params().setattr(name, value)
+
+    def zero_grad(self) -> None:
+        """Set every parameter's gradient to zero."""
+        self.collect_params().zero_grad()
+
+    def reset_device(self, device: Any) -> None:
+        """Move every parameter to another device."""
+        self.collect_params().reset_device(device)
+
+    reset_ctx = reset_device
+
+    def cast(self, dtype: Any) -> None:
+        """Change the dtype of every parameter."""
+        for child in self._children.values():
+            child.cast(dtype)
+        for parameter in self._parameters.values():
+            parameter.cast(dtype)
+
+    def save_parameters(self, filename: Any) -> None:
+        """Write all parameters to `filename`, in MXNet's format, whole or not at all."""
+        parameters = self.collect_params()
+        serialize.save(filename, {name: p.array() for name, p in parameters.items()})
+
+    def load_parameters(
+        self,
+        filename: Any,
+        device: Any = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        cast_dtype: bool = False,
+        ctx: Any = None,
+    ) -> None:
+        """Read all parameters from `filename` (gemel's or MXNet's).
+
+        Raises `ParameterFileError`, and changes nothing, when the file is damaged, lacks a
+        parameter (unless `allow_missing`), has one too many (unless `ignore_extra`), or has one of
+        another shape or dtype (unless `cast_dtype`).
+        """
+        source = f"parameter file {filename}"
+        values = serialize.load_named(filename, device if device is not None else ctx)
+        serialize.assign(
+            self.collect_params(), values, source, allow_missing, ignore_extra, cast_dtype
+        )
+
+    def load_dict(
+        self,
+        values: dict[str, Any],
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        cast_dtype: bool = False,
+    ) -> None:
+        """Take the parameters from a dictionary of arrays; checked as `load_parameters` does."""
+        parameters = self.collect_params()
+        serialize.assign(parameters, values, "load_dict", allow_missing, ignore_extra, cast_dtype)
+
+    # ---- running
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run the block, and the hooks around it."""
+        if self._pre_hooks:
+            for hook in tuple(self._pre_hooks):
+                hook(self, arguments)
+        result = self._run(*arguments, **keywords)
+        if self._hooks:
+            for hook in tuple(self._hooks):
+                hook(self, arguments, result)
+        return result
+
+    def _run(self, *arguments: Any, **keywords: Any) -> Any:
+        if self._unfinished:
+            self._find_shapes(arguments)
+        return self.forward(*arguments, **keywords)
+
+    def forward(self, *arguments: Any, **keywords: Any) -> Any:
+        """What the block computes; subclasses say it."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward(self, x)")
+
+    def _find_shapes(self, arguments: tuple[Any, ...]) -> None:
+        """Finish own parameters whose shapes follow from the first input."""
+        unknown = [p for p in self._parameters.values() if not p.is_shape_known]
+        if any(parameter._waiting is not None for parameter in unknown):
+            self.infer_shape(*arguments)
+        for parameter in unknown:
+            parameter._shape_found()
+        self._unfinished = any(not p.is_shape_known for p in self._parameters.values())
+
+    def infer_shape(self, *arguments: Any) -> None:
+        """Set the shapes of own parameters from the inputs' shapes (``x.shape``)."""
+        names = [p.name for p in self._parameters.values() if not p.is_shape_known]
+        raise BlockError(
+            f"{type(self).__name__}: the shape of {', '.join(names)} is not known; give it, or "
+            "define infer_shape(self, x) to set it from the input's shape"
+        )
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Have ``hook(block, inputs, output)`` called after each forward."""
+        return HookHandle(self._hooks, hook)
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Have ``hook(block, inputs)`` called before each forward."""
+        return HookHandle(self._pre_hooks, hook)
+
+    def hybridize(self, active: bool = True, **flags: Any) -> None:
+        """Compile the hybrid blocks inside; warns, naming the blocks that cannot be compiled.
+
+        `flags` (``static_alloc`` and others) are accepted for old code: programs always plan their
+        memory.
+        """
+        plain: list[str] = []
+        self._hybridize_inside("", active, plain)
+        if active and plain:
+            import warnings
+
+            warnings.warn(
+                f"hybridize: {', '.join(plain)} cannot be compiled: a layer that inherits from "
+                "Block is not optimised; derive it from HybridBlock",
+                stacklevel=2,
+            )
+
+    def _hybridize_inside(self, place: str, active: bool, plain: list[str]) -> None:
+        if not self._container:
+            plain.append(f"{place or 'the block itself'} ({type(self).__name__})")
+        for name, child in self._children.items():
+            if isinstance(child, HybridBlock):
+                child.hybridize(active)
+            else:
+                child._hybridize_inside(f"{place}.{name}" if place else name, active, plain)
+
+
+class HybridBlock(Block):
+    """A block that can be compiled: `hybridize()` makes a program of it at the next call.
+
+    Subclasses define ``forward(self, x)``, or ``hybrid_forward(self, F, x, **parameters)``, which
+    gets the operations (`F.np`, `F.npx`, and their names directly) and its own parameters.
+    """
+
+    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        super().__init__(prefix, params)
+        self._active = False
+        self._compiled: Any = None
+
+    def register_child(self, block: Block, name: str | None = None) -> None:
+        """Make `block`, which must be a `HybridBlock` too, a part of this block."""
+        if not isinstance(block, HybridBlock):
+            raise BlockError(
+                f"{type(self).__name__} can only hold HybridBlocks, and {block.name} is a "
+                f"{type(block).__name__}, which is a plain Block: derive it from HybridBlock, or "
+                "use Block or Sequential here"
+            )
+        super().register_child(block, name)
+
+    def hybridize(self, active: bool = True, **flags: Any) -> None:
+        """Compile this block at its next call (or, with ``active=False``, run it as Python again).
+
+        The outermost hybridized block that is called becomes one program. `flags` are accepted for
+        old code.
+        """
+        self._active = active
+        self._compiled = None
+        for child in self._children.values():
+            child.hybridize(active)
+
+    def _changed(self) -> None:
+        if self.__dict__.get("_compiled") is not None:
+            self._compiled = None
+        super()._changed()
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run the block: its program if it is hybridized, else its Python."""
+        if not self._active or current_trace() is not None:
+            return super().__call__(*arguments, **keywords)
+        if keywords:
+            arguments = self._positional(arguments, keywords)
+        program = self._compiled
+        if program is None:
+            program = self._compile()
+        if not (self._hooks or self._pre_hooks):
+            return program(*arguments)
+        for hook in tuple(self._pre_hooks):
+            hook(self, arguments)
+        result = program(*arguments)
+        for hook in tuple(self._hooks):
+            hook(self, arguments, result)
+        return result
+
+    def _compile(self) -> Any:
+        self._compiled = compiled.Compiled(
+            self._run, parameters=self._distinct_parameters, name=self.name
+        )
+        return self._compiled
+
+    def _distinct_parameters(self) -> list[Parameter]:
+        """Every parameter once, in the order of the structure."""
+        return list({id(parameter): parameter for _, parameter in self._walk("")}.values())
+
+    def _positional(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments of `forward` in order: a program takes no keywords."""
+        import inspect
+
+        bound = inspect.signature(self.forward).bind(*arguments, **keywords)
+        if bound.kwargs:
+            raise TraceError(
+                f"{self.name} is hybridized and takes no keyword-only arguments: "
+                f"{', '.join(bound.kwargs)}"
+            )
+        return bound.args
+
+    def forward(self, *arguments: Any, **keywords: Any) -> Any:
+        """What the block computes; by default what `hybrid_forward` says."""
+        tracing = current_trace() is not None
+        own = {n: p.data() for n, p in self._parameters.items() if self.__dict__.get(n) is p}
+        operations = facade.symbol if tracing else facade.ndarray
+        return self.hybrid_forward(operations, *arguments, **keywords, **own)
+
+    def hybrid_forward(self, F: Any, *arguments: Any, **parameters: Any) -> Any:  # noqa: N803
+        """What the block computes, in the form of MXNet 1."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has neither forward(self, x) nor hybrid_forward(self, F, x)"
+        )
+
+
+class HookHandle:
+    """A registered hook; `detach()` removes it, as leaving a ``with`` block over it does."""
+
+    def __init__(self, hooks: list[Any], hook: Any) -> None:
+        self._hooks = hooks
+        self._hook = hook
+        hooks.append(hook)
+
+    def detach(self) -> None:
+        """Remove the hook."""
+        if self._hook in self._hooks:
+            self._hooks.remove(self._hook)
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.detach()
+
+
+# `init` is a keyword of `initialize`, as users write it; this is the module.
+init_module = init
+
+#: How many blocks of each kind were named outside any scope.
+_counts: dict[str, int] = {}
+_scopes: list[Block] = []
+
+
+class _NameScope:
+    def __init__(self, block: Block) -> None:
+        self._block = block
+
+    def __enter__(self) -> Block:
+        _scopes.append(self._block)
+        return self._block
+
+    def __exit__(self, *error: object) -> None:
+        _scopes.pop()
+
+
+def _new_prefix(given: str | None, hint: str) -> str:
+    scope = _scopes[-1] if _scopes else None
+    if given is None:
+        counts = _counts if scope is None else scope._names
+        number = counts.get(hint, 0)
+        counts[hint] = number + 1
+        given = f"{hint}{number}_"
+    return given if scope is None else scope.prefix + given
+
+
+def _indented(block: Block) -> str:
+    first, *rest = repr(block).split("\n")
+    return "\n".join([first, *(f"  {line}" for line in rest)])

@@ -1,0 +1,84 @@
+"""Samplers: the order in which examples are taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel import np
+from gemel.errors import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LAST_BATCH = ("keep", "discard", "rollover")
+
+
+class Sampler:
+    """Base class: iterating gives numbers of examples; `len` says how many."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__")
+
+    def __len__(self) -> int:
+        raise NotImplementedError(f"{type(self).__name__} has no __len__")
+
+
+class SequentialSampler(Sampler):
+    """start, start + 1, ...: `length` numbers."""
+
+    def __init__(self, length: int, start: int = 0) -> None:
+        self._length = length
+        self._start = start
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self._start, self._start + self._length))
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class RandomSampler(Sampler):
+    """0 to length - 1 in a new random order each time; `np.random.seed` repeats it."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(np.random.permutation(self._length).tolist())
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class BatchSampler(Sampler):
+    """Lists of `batch_size` numbers from another sampler.
+
+    `last_batch` says what becomes of an incomplete last one: "keep" gives it, "discard" drops it,
+    "rollover" begins the next epoch with it.
+    """
+
+    def __init__(self, sampler: Any, batch_size: int, last_batch: str = "keep") -> None:
+        if last_batch not in LAST_BATCH:
+            raise unknown_name("last_batch", last_batch, LAST_BATCH)
+        self._sampler = sampler
+        self._batch_size = batch_size
+        self._last_batch = last_batch
+        self._left: list[Any] = []
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        batch, self._left = self._left, []
+        for index in self._sampler:
+            batch.append(index)
+            if len(batch) == self._batch_size:
+                yield batch
+                batch = []
+        if batch and self._last_batch == "keep":
+            yield batch
+        elif self._last_batch == "rollover":
+            self._left = batch
+
+    def __len__(self) -> int:
+        total = len(self._sampler) + len(self._left)
+        whole = total // self._batch_size
+        partial = self._last_batch == "keep" and total % self._batch_size > 0
+        return whole + int(partial)

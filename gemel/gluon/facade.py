@@ -1,0 +1,46 @@
+"""`F`, the first argument of `hybrid_forward`: the operations under one name.
+
+MXNet had one module for arrays and one for symbols. Here the same functions take both, so the two
+facades differ in their name only: `print(F)` still tells whether the block is being traced.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import np, npx
+
+#: Names of MXNet 1 whose meaning has another name in `np` or `npx`.
+_OLD_NAMES = {
+    "Activation": "activation",
+    "BatchNorm": "batch_norm",
+    "Dropout": "dropout",
+    "FullyConnected": "fully_connected",
+    "LeakyReLU": "leaky_relu",
+    "concat": "concatenate",
+}
+
+
+class Facade:
+    """The names of `npx`, then those of `np`; both whole as `.npx` and `.np`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.np = np
+        self.npx = npx
+        self.random = np.random
+
+    def __getattr__(self, name: str) -> Any:
+        name = _OLD_NAMES.get(name, name)
+        for module in (npx, np):
+            found = getattr(module, name, None)
+            if found is not None:
+                return found
+        raise AttributeError(f"F has no operation {name!r}: neither npx nor np has it")
+
+    def __repr__(self) -> str:
+        return f"<module 'gemel.{self._name}'>"
+
+
+ndarray = Facade("ndarray")
+symbol = Facade("symbol")

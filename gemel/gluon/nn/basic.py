@@ -1,0 +1,246 @@
+"""The layers most networks have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel import autograd, np, npx
+from gemel.gluon.block import Block, HybridBlock, Tensor
+from gemel.gluon.nn.activations import Activation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gemel.gluon.parameter import Parameter
+
+
+class Dense(HybridBlock):
+    """A fully connected layer: activation(x @ weight.T + bias).
+
+    With `flatten` (the default) each example is one row of all its values, and the result is
+    (batch, units); without, only the last axis changes, to `units`. `in_units` 0 means that the
+    first input says it. `weight` is (units, in_units), `bias` (units,).
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: str | None = None,
+        use_bias: bool = True,
+        flatten: bool = True,
+        dtype: Any = "float32",
+        weight_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        in_units: int = 0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self._units = units
+        self._flatten = flatten
+        self.weight: Parameter = self.params.get(
+            "weight", shape=(units, in_units), dtype=dtype, init=weight_initializer
+        )
+        self.bias: Parameter | None = None
+        if use_bias:
+            self.bias = self.params.get("bias", shape=(units,), dtype=dtype, init=bias_initializer)
+        self.act: Activation | None = None
+        if activation is not None:
+            self.act = Activation(activation, prefix=f"{self.prefix}{activation}_")
+
+    def infer_shape(self, x: Tensor) -> None:
+        """The weight has as many columns as an example has values."""
+        columns = x.shape[-1]
+        if self._flatten:
+            columns = 1
+            for size in x.shape[1:]:
+                columns *= int(size)
+        self.weight.shape = (self._units, int(columns))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, ...) -> (batch, units), or (..., in_units) -> (..., units) without `flatten`."""
+        bias = None if self.bias is None else self.bias.data()
+        y = npx.fully_connected(x, self.weight.data(), bias, flatten=self._flatten)
+        return y if self.act is None else self.act(y)
+
+    def __repr__(self) -> str:
+        inputs = None if self.weight.shape is None else self.weight.shape[1]
+        activation = "linear" if self.act is None else repr(self.act)
+        return f"{type(self).__name__}({inputs} -> {self._units}, {activation})"
+
+
+class Flatten(HybridBlock):
+    """(batch, ...) -> (batch, all values of an example)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The examples as rows."""
+        return x.reshape((x.shape[0], -1))
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+class Dropout(HybridBlock):
+    """While training, sets each value to 0 with probability `rate` and scales up the others.
+
+    Values that share their place on all but `axes` are kept or dropped together. Srivastava et
+    al., Dropout: a simple way to prevent neural networks from overfitting, JMLR 15, 2014.
+    """
+
+    def __init__(self, rate: float, axes: tuple[int, ...] = (), **settings: Any) -> None:
+        if not 0 <= rate < 1:
+            raise ValueError(f"Dropout: rate is {rate}; it is a probability from 0 to below 1")
+        super().__init__(**settings)
+        self._rate = rate
+        self._axes = tuple(axes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The shape of `x`; `x` itself unless training."""
+        if self._rate == 0:
+            return x
+        if self._axes:
+            return npx.dropout(x, p=self._rate, axes=self._axes)
+        return npx.dropout(x, p=self._rate)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(p = {self._rate}, axes={self._axes})"
+
+
+class BatchNorm(HybridBlock):
+    """Normalises each channel (`axis`) to mean 0 and variance 1 over the batch, then scales it.
+
+    While training the batch's own statistics are used, and mixed into the running ones, which
+    keep `momentum` of what they were; otherwise the running ones are used. With `scale` or
+    `center` off, gamma stays 1 or beta 0. Ioffe and Szegedy, Batch normalization: accelerating
+    deep network training by reducing internal covariate shift, ICML 2015.
+    """
+
+    def __init__(
+        self,
+        axis: int = 1,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        use_global_stats: bool = False,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        running_mean_initializer: Any = "zeros",
+        running_variance_initializer: Any = "ones",
+        in_channels: int = 0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self._axis = axis
+        self._momentum = momentum
+        self._epsilon = epsilon
+        self._scale = scale
+        self._use_global_stats = use_global_stats
+        self.gamma = self._vector("gamma", in_channels, gamma_initializer, trained=scale)
+        self.beta = self._vector("beta", in_channels, beta_initializer, trained=center)
+        self.running_mean = self._vector(
+            "running_mean", in_channels, running_mean_initializer, trained=False
+        )
+        self.running_var = self._vector(
+            "running_var", in_channels, running_variance_initializer, trained=False
+        )
+
+    def _vector(self, name: str, channels: int, initializer: Any, trained: bool) -> Parameter:
+        return self.params.get(
+            name,
+            shape=(channels,),
+            init=initializer,
+            grad_req="write" if trained else "null",
+            differentiable=trained,
+        )
+
+    def infer_shape(self, x: Tensor) -> None:
+        """One value of each parameter for each channel."""
+        channels = int(x.shape[self._axis])
+        for parameter in (self.gamma, self.beta, self.running_mean, self.running_var):
+            parameter.shape = (channels,)
+
+    def cast(self, dtype: Any) -> None:
+        """Change the dtype; statistics of float16 data stay float32, which has room for them."""
+        super().cast("float32" if str(dtype) == "float16" else dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The shape of `x`."""
+        y, mean, variance = npx.batch_norm(
+            x,
+            self.gamma.data(),
+            self.beta.data(),
+            self.running_mean.data(),
+            self.running_var.data(),
+            eps=self._epsilon,
+            momentum=self._momentum,
+            axis=self._axis,
+            use_global_stats=self._use_global_stats,
+            fix_gamma=not self._scale,
+        )
+        if autograd.is_training() and not self._use_global_stats:
+            self.running_mean.set_data(mean)
+            self.running_var.set_data(variance)
+        return y
+
+    def __repr__(self) -> str:
+        channels = None if self.gamma.shape is None else self.gamma.shape[0]
+        return (
+            f"{type(self).__name__}(axis={self._axis}, eps={self._epsilon}, "
+            f"momentum={self._momentum}, fix_gamma={not self._scale}, "
+            f"use_global_stats={self._use_global_stats}, in_channels={channels})"
+        )
+
+
+class Identity(HybridBlock):
+    """Gives back what it gets."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`x`."""
+        return x
+
+
+def _function(given: Any) -> Callable[..., Any]:
+    """A function, or the one in `np` or `npx` of that name."""
+    if not isinstance(given, str):
+        return given  # type: ignore[no-any-return]
+    found: Callable[..., Any] | None = getattr(npx, given, None) or getattr(np, given, None)
+    if found is None:
+        raise ValueError(f"Lambda: neither np nor npx has a function {given!r}")
+    return found
+
+
+class Lambda(Block):
+    """A function, or the name of one in `np` or `npx`, as a block."""
+
+    def __init__(self, function: Any, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._function = _function(function)
+
+    def forward(self, *arguments: Any) -> Any:
+        """What the function gives."""
+        return self._function(*arguments)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({getattr(self._function, '__name__', '')})"
+
+
+class HybridLambda(HybridBlock):
+    """A function of arrays or symbols, or the name of one in `np` or `npx`, as a hybrid block.
+
+    A function whose first parameter is `F` gets the operations there, as `hybrid_forward` does.
+    """
+
+    def __init__(self, function: Any, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._function = _function(function)
+        code = getattr(self._function, "__code__", None)
+        self._takes_operations = code is not None and code.co_varnames[:1] == ("F",)
+
+    def hybrid_forward(self, F: Any, *arguments: Any, **parameters: Any) -> Any:  # noqa: N803
+        """What the function gives."""
+        if self._takes_operations:
+            return self._function(F, *arguments)
+        return self._function(*arguments)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({getattr(self._function, '__name__', '')})"

@@ -1,0 +1,319 @@
+"""Parameter files: MXNet's binary ``.params`` format, written and read without NumPy.
+
+Little-endian::
+
+    u64 0x112 | u64 check | u64 N | N arrays | u64 K (0 or N) | K x {u64 length, name in UTF-8}
+    array:  u32 magic | i32 storage (0: dense) | i32 ndim, i64 x ndim | i32 device type, i32 device
+            | i32 type | elements
+
+`check` is reserved in MXNet, which writes 0 and does not read it. gemel puts a checksum there: the
+bytes ``geme`` above the CRC-32 of everything that follows. Files come from strangers, so no length
+is believed before it is compared with the file's size.
+"""
+
+from __future__ import annotations
+
+import os
+from struct import pack, unpack_from
+from typing import TYPE_CHECKING, Any
+
+from gemel import _core
+from gemel.device import Device, as_device
+from gemel.dtype import DTYPES, DType, as_dtype
+from gemel.errors import ParameterFileError
+
+if TYPE_CHECKING:
+    from gemel.gluon.parameter import Parameter, ParameterDict
+    from gemel.np import ndarray
+
+_MAGIC = 0x112
+_V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+_CHECKED = int.from_bytes(b"geme", "big") << 32
+_MAX_DIMENSIONS = 32
+
+#: MXNet's numbers for dtypes, and the ones gemel has no arrays of.
+_TYPES = {
+    0: "float32",
+    1: "float64",
+    2: "float16",
+    3: "uint8",
+    4: "int32",
+    5: "int8",
+    6: "int64",
+    7: "bool",
+}
+_UNSUPPORTED = {8: "int16", 9: "uint16", 10: "uint32", 11: "uint64", 12: "bfloat16"}
+_FLAGS = {name: flag for flag, name in _TYPES.items()}
+
+
+def save(filename: Any, arrays: dict[str, ndarray] | list[ndarray]) -> None:
+    """Write arrays, named or not, to `filename`.
+
+    The file appears whole or not at all: it is written beside its place and moved there. An array
+    that holds an error raises it here, before anything is written.
+    """
+    names = list(arrays) if isinstance(arrays, dict) else []
+    values = list(arrays.values()) if isinstance(arrays, dict) else list(arrays)
+    parts = [pack("<Q", len(values))]
+    for value in values:
+        parts += _array_parts(value)
+    parts.append(pack("<Q", len(names)))
+    for name in names:
+        encoded = name.encode()
+        parts += [pack("<Q", len(encoded)), encoded]
+    _write(os.fspath(filename), [pack("<QQ", _MAGIC, _CHECKED | _checksum(parts)), *parts])
+
+
+def load(filename: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray]:
+    """The arrays in `filename`: a dictionary if they are named, else a list.
+
+    Raises `ParameterFileError`, naming the field and the place, for a file that is damaged,
+    truncated or in another format.
+    """
+    path = os.fspath(filename)
+    with open(path, "rb") as file:
+        content = file.read()
+    return _Reader(path, content, as_device(device)).file()
+
+
+def load_named(filename: Any, device: Any = None) -> dict[str, ndarray]:
+    """The named arrays in `filename`; ``arg:`` and ``aux:`` before names are dropped."""
+    arrays = load(filename, device)
+    if isinstance(arrays, dict):
+        return {name.removeprefix("arg:").removeprefix("aux:"): a for name, a in arrays.items()}
+    if not arrays:
+        return {}
+    raise ParameterFileError(
+        f"{os.fspath(filename)}: its {len(arrays)} arrays have no names, so it is not a file of "
+        "parameters; npx.load reads it"
+    )
+
+
+def assign(
+    parameters: ParameterDict,
+    values: dict[str, ndarray],
+    source: str,
+    allow_missing: bool = False,
+    ignore_extra: bool = False,
+    cast_dtype: bool = False,
+) -> None:
+    """Set `parameters` to `values`, all of them or, when anything is wrong, none.
+
+    Values go by place (``0.weight``), or by full name when the file has those.
+    """
+    targets: dict[str, Parameter] = parameters
+    if not any(name in parameters for name in values):
+        by_name = {parameter.name: parameter for parameter in parameters.values()}
+        if any(name in by_name for name in values):
+            targets = by_name
+    problems = _differences(targets, values, allow_missing, ignore_extra, cast_dtype)
+    if problems:
+        raise ParameterFileError(
+            f"{source} does not fit this network: {'; '.join(problems)}; no parameter was changed"
+        )
+    for name, value in values.items():
+        if name in targets:
+            _set(targets[name], value)
+
+
+def _differences(
+    targets: dict[str, Parameter],
+    values: dict[str, ndarray],
+    allow_missing: bool,
+    ignore_extra: bool,
+    cast_dtype: bool,
+) -> list[str]:
+    problems = []
+    given = {id(targets[name]) for name in values if name in targets}
+    missing = [name for name, parameter in targets.items() if id(parameter) not in given]
+    extra = [name for name in values if name not in targets]
+    if missing and not allow_missing:
+        problems.append(f"it lacks {_listed(missing)} (allow_missing=True keeps those as they are)")
+    if extra and not ignore_extra:
+        problems.append(f"the network has no {_listed(extra)} (ignore_extra=True skips them)")
+    for name, value in values.items():
+        if name not in targets:
+            continue
+        parameter, shape = targets[name], tuple(value.shape)
+        known = parameter.shape
+        if known is not None and not _compatible(known, shape):
+            problems.append(f"{name} has shape {shape}, the network's has {known}")
+        if parameter.dtype != value.dtype and not cast_dtype:
+            problems.append(
+                f"{name} is {value.dtype}, the network's is {parameter.dtype} "
+                "(cast_dtype=True converts)"
+            )
+    return problems
+
+
+def _compatible(known: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    if len(known) != len(shape):
+        return False
+    return all(a in (-1, b) for a, b in zip(known, shape, strict=True))
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
+
+
+def _set(parameter: Parameter, value: ndarray) -> None:
+    if parameter._array is None:
+        parameter.shape = value.shape
+        parameter.initialize("zeros", value.device)
+    parameter.set_data(value)
+
+
+# ---- writing
+
+
+def _array_parts(value: ndarray) -> list[bytes]:
+    header = pack("<IiI", _V3, 0, value.ndim) + pack(f"<{value.ndim}q", *value.shape)
+    return [header + pack("<iii", 1, 0, _FLAGS[value.dtype.name]), _core.to_bytes(value)]
+
+
+def _checksum(parts: list[bytes]) -> int:
+    from zlib import crc32
+
+    check = 0
+    for part in parts:
+        check = crc32(part, check)
+    return check
+
+
+def _write(path: str, parts: list[bytes]) -> None:
+    beside = f"{path}.{os.getpid()}.part"
+    try:
+        with open(beside, "wb") as file:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise
+
+
+# ---- reading
+
+
+class _Reader:
+    """Reads one file's content from front to back, never past its end."""
+
+    def __init__(self, path: str, content: bytes, device: Device) -> None:
+        self.path = path
+        self.content = memoryview(content)
+        self.device = device
+        self.position = 0
+
+    def file(self) -> dict[str, ndarray] | list[ndarray]:
+        if self.number("Q", "the format's number") != _MAGIC:
+            if bytes(self.content[:4]) == b"PK\x03\x04":
+                self.fail("is a NumPy archive (.npz), as MXNet 2 writes: not supported yet")
+            self.fail("is not a parameter file: it does not begin with 0x112")
+        self.check(self.number("Q", "the checksum"))
+        arrays = [self.array() for _ in range(self.count("the number of arrays", 4))]
+        names = [self.name() for _ in range(self.count("the number of names", 8))]
+        if self.position != len(self.content):
+            self.fail(f"goes on after its end at byte {self.position}")
+        if names and len(names) != len(arrays):
+            self.fail(f"has {len(arrays)} arrays but {len(names)} names")
+        if len(set(names)) != len(names):
+            self.fail("gives one name to two arrays")
+        made = [self.made(*found) for found in arrays]
+        return dict(zip(names, made, strict=True)) if names else made
+
+    def fail(self, problem: str) -> None:
+        raise ParameterFileError(f"parameter file {self.path} {problem}")
+
+    def check(self, expected: int) -> None:
+        if expected >> 32 != _CHECKED >> 32:
+            if expected:
+                self.fail("is damaged: its second field is neither 0 nor a checksum")
+            return
+        if _checksum([self.content[self.position :]]) != expected & 0xFFFFFFFF:  # type: ignore[list-item]
+            self.fail("is damaged or truncated: its checksum does not fit its content")
+
+    def take(self, length: int, field: str) -> int:
+        """Where the next `length` bytes begin."""
+        begin = self.position
+        left = len(self.content) - begin
+        if length > left:
+            self.fail(
+                f"is truncated or damaged: at byte {begin}, {field} takes {length} bytes and "
+                f"{left} are left"
+            )
+        self.position = begin + length
+        return begin
+
+    def number(self, code: str, field: str) -> int:
+        length = 8 if code in "Qq" else 4
+        value: int = unpack_from("<" + code, self.content, self.take(length, field))[0]
+        return value
+
+    def count(self, field: str, smallest: int) -> int:
+        """A number of things that take at least `smallest` bytes each."""
+        count = self.number("Q", field)
+        if count * smallest > len(self.content) - self.position:
+            self.fail(f"is truncated or damaged: {field} is {count}, more than fit in the file")
+        return count
+
+    def name(self) -> str:
+        length = self.number("Q", "the length of a name")
+        begin = self.take(length, "a name")
+        try:
+            return str(self.content[begin : self.position], "utf-8")
+        except UnicodeDecodeError:
+            self.fail(f"is damaged: the name at byte {begin} is not UTF-8")
+            raise
+
+    def shape(self, code: str, ndim: int) -> tuple[int, ...]:
+        if not 0 <= ndim <= _MAX_DIMENSIONS:
+            self.fail(f"is damaged: before byte {self.position}, an array of {ndim} dimensions")
+        return tuple(self.number(code, "a dimension") for _ in range(ndim))
+
+    def array(self) -> tuple[DType, tuple[int, ...], int]:
+        """The next array's dtype, shape, and where its elements begin."""
+        magic = self.number("I", "an array's magic number")
+        if magic in (_V2, _V3):
+            storage = self.number("i", "an array's storage type")
+            if storage != 0:
+                self.fail(
+                    f"holds a sparse array (storage type {storage}): only dense ones are read"
+                )
+            shape = self.shape("q", self.number("i", "the number of dimensions"))
+        elif magic == _V1:
+            shape = self.shape("q", self.number("i", "the number of dimensions"))
+        else:
+            shape = self.shape("I", magic)  # the oldest files begin with the number of dimensions
+        if magic != _V3 and not shape:
+            self.fail(f"holds an array without a value before byte {self.position}")
+        self.take(8, "an array's device")
+        dtype = self.dtype(self.number("i", "an array's dtype"))
+        size = 1
+        for extent in shape:
+            if extent < 0:
+                self.fail(f"is damaged: before byte {self.position}, an array of shape {shape}")
+            size *= extent
+        return dtype, shape, self.take(size * dtype.itemsize, f"an array of shape {shape}")
+
+    def dtype(self, flag: int) -> DType:
+        if flag not in _TYPES:
+            name = _UNSUPPORTED.get(flag)
+            self.fail(
+                f"holds an array of {name}, which gemel has no arrays of"
+                if name
+                else f"is damaged: before byte {self.position}, dtype number {flag}"
+            )
+        return as_dtype(_TYPES[flag])
+
+    def made(self, dtype: DType, shape: tuple[int, ...], begin: int) -> ndarray:
+        size = dtype.itemsize
+        for extent in shape:
+            size *= extent
+        content = self.content[begin : begin + size]
+        return _core.from_buffer(content, dtype.code, shape, self.device)
+
+
+assert len(_TYPES) == len(DTYPES)

@@ -1,0 +1,77 @@
+"""Small helpers of training loops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel import autograd, np
+from gemel.errors import ShapeError
+
+if TYPE_CHECKING:
+    from gemel.np import ndarray
+
+
+def split_data(
+    data: ndarray, num_slice: int, batch_axis: int = 0, even_split: bool = True
+) -> list[ndarray]:
+    """`data` in `num_slice` parts along `batch_axis`; views of it.
+
+    Raises `ShapeError` when there are fewer examples than parts, or when `even_split` and the
+    parts would differ in length.
+    """
+    size = data.shape[batch_axis]
+    if size < num_slice or (even_split and size % num_slice):
+        raise ShapeError(
+            f"split_data: {size} examples (axis {batch_axis} of shape {data.shape}) do not split "
+            f"into {num_slice} {'equal ' if even_split else ''}parts; use another batch size"
+            + (" or even_split=False" if even_split and size > num_slice else "")
+        )
+    bounds = [size * part // num_slice for part in range(num_slice + 1)]
+    before = (slice(None),) * (batch_axis % data.ndim)
+    parts = [(*before, slice(a, b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [data[part] for part in parts]
+
+
+def split_and_load(
+    data: Any,
+    ctx_list: list[Any] | None = None,
+    batch_axis: int = 0,
+    even_split: bool = True,
+    devices: list[Any] | None = None,
+) -> list[ndarray]:
+    """`data` in as many parts as there are devices, each on its device."""
+    places = devices if devices is not None else ctx_list
+    if not places:
+        raise ValueError("split_and_load: give the devices, as a list")
+    if not hasattr(data, "as_in_ctx"):
+        data = np.array(data)
+    if len(places) == 1:
+        return [data.as_in_ctx(places[0])]
+    parts = split_data(data, len(places), batch_axis, even_split)
+    return [part.as_in_ctx(place) for part, place in zip(parts, places, strict=True)]
+
+
+def clip_global_norm(
+    arrays: list[ndarray], max_norm: float, check_isfinite: bool = True
+) -> float | ndarray:
+    """Scale `arrays` in place so that the norm of them all together is at most `max_norm`.
+
+    Gives the norm they had: a number, or an array nobody waits for when `check_isfinite` is off.
+    Pascanu et al., On the difficulty of training recurrent neural networks, ICML 2013.
+    """
+    with autograd.pause():
+        total = sum(np.square(array).sum() for array in arrays)
+        norm = np.sqrt(total)
+        scale = np.minimum(max_norm / (norm + 1e-8), 1.0)
+        for array in arrays:
+            array *= scale
+    if not check_isfinite:
+        return norm
+    value = float(norm)
+    if value != value or value in (float("inf"), float("-inf")):
+        import warnings
+
+        warnings.warn(
+            "clip_global_norm: the norm is not finite; the result holds NaN", stacklevel=2
+        )
+    return value

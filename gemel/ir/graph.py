@@ -1,0 +1,262 @@
+"""Node, Entry and Graph: a program as values that name the values they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from gemel.dtype import weak
+from gemel.errors import TraceError
+from gemel.ir.methods import ArrayMethods
+from gemel.spec import Spec
+
+if TYPE_CHECKING:
+    from gemel.ir.op import Op
+
+
+class Node:
+    """One step of a program: an operation on entries, or (without one) an input or a constant.
+
+    `value` holds a constant: a Python number, or an array the traced function closed over (read
+    anew at every run). `specs` has one Spec per output.
+    """
+
+    __slots__ = ("__weakref__", "entries", "inputs", "name", "op", "params", "specs", "value")
+
+    def __init__(
+        self,
+        op: Op | None,
+        inputs: tuple[Entry, ...],
+        params: dict[str, Any],
+        specs: tuple[Spec, ...],
+        value: Any = None,
+        name: str = "",
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.params = params
+        self.specs = specs
+        self.value = value
+        self.name = name
+        self.entries = tuple(Entry(self, index) for index in range(len(specs)))
+
+    @property
+    def is_input(self) -> bool:
+        return self.op is None and self.value is None
+
+    @property
+    def is_constant(self) -> bool:
+        return self.op is None and self.value is not None
+
+    @property
+    def is_number(self) -> bool:
+        return self.op is None and isinstance(self.value, (bool, int, float))
+
+    def __repr__(self) -> str:
+        kind = self.op.name if self.op else "constant" if self.is_constant else "input"
+        return f"<{kind} {', '.join(map(str, self.specs))}>"
+
+
+class Entry(ArrayMethods):
+    """One output of a node: what an operation takes and gives. Users see it as a symbol.
+
+    It has the methods and operators of an array; each adds a node. Entries are compared by
+    identity when used as keys; `==` is the elementwise operation.
+    """
+
+    __slots__ = ("index", "node")
+
+    def __init__(self, node: Node, index: int) -> None:
+        self.node = node
+        self.index = index
+
+    @property
+    def spec(self) -> Spec:
+        return self.node.specs[self.index]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.spec.ndim
+
+    @property
+    def size(self) -> int:
+        return self.spec.size
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
+    def __repr__(self) -> str:
+        name = self.node.name or (self.node.op.name if self.node.op else "constant")
+        return f"<_Symbol {name}>"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of a 0-d symbol")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def _unknown(self, what: str) -> TraceError:
+        return TraceError(
+            f"{what} needs the value of {self!r} ({self.spec}), which is only known when the "
+            "program runs; use npx.cond for a branch, np.where for a choice per element, "
+            "or take this code out of the hybridized function"
+        )
+
+    def __bool__(self) -> bool:
+        raise self._unknown("bool()")
+
+    def __int__(self) -> int:
+        raise self._unknown("int()")
+
+    def __float__(self) -> float:
+        raise self._unknown("float()")
+
+    def __index__(self) -> int:
+        raise self._unknown("indexing")
+
+    def asnumpy(self) -> Any:
+        """Not possible in a trace: raises `TraceError`."""
+        raise self._unknown("asnumpy()")
+
+    def item(self) -> Any:
+        """Not possible in a trace: raises `TraceError`."""
+        raise self._unknown("item()")
+
+    def tolist(self) -> Any:
+        """Not possible in a trace: raises `TraceError`."""
+        raise self._unknown("tolist()")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise self._unknown("conversion to NumPy")
+
+
+def constant(value: Any) -> Entry:
+    """A Python number as a weak 0-d constant."""
+    return Node(None, (), {}, (Spec((), weak(value), weak=True),), value).entries[0]
+
+
+def captured(array: Any) -> Entry:
+    """An array the program closes over: read at every run, never folded."""
+    return Node(None, (), {}, (Spec(array.shape, array.dtype),), array).entries[0]
+
+
+def placeholder(spec: Spec, name: str = "") -> Entry:
+    """A new input."""
+    return Node(None, (), {}, (spec,), None, name).entries[0]
+
+
+class Graph:
+    """A program: inputs, outputs, and updates -- (index of an input, the entry it becomes)."""
+
+    __slots__ = ("inputs", "name", "outputs", "updates")
+
+    def __init__(
+        self,
+        inputs: Iterable[Entry],
+        outputs: Iterable[Entry],
+        updates: Iterable[tuple[int, Entry]] = (),
+        name: str = "graph",
+    ) -> None:
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.updates = tuple(updates)
+        self.name = name
+
+    @property
+    def results(self) -> tuple[Entry, ...]:
+        """Everything the program must compute: its outputs, then its updates."""
+        return self.outputs + tuple(entry for _, entry in self.updates)
+
+    def walk(self) -> list[Node]:
+        """Every node the results need, each after its inputs."""
+        return walk(self.results)
+
+    def count(self, name: str) -> int:
+        """How many nodes apply the operation called `name` (``"constant"`` counts constants)."""
+        if name == "constant":
+            return sum(1 for node in self.walk() if node.is_constant)
+        return sum(1 for node in self.walk() if node.op is not None and node.op.name == name)
+
+    def __str__(self) -> str:
+        from gemel.ir.text import describe
+
+        return describe(self)
+
+
+def walk(results: Iterable[Entry]) -> list[Node]:
+    """Every node these entries need, each after its inputs, in order of first use."""
+    order: list[Node] = []
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(entry.node, False) for entry in reversed(tuple(results))]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((entry.node, False) for entry in reversed(node.inputs))
+    return order
+
+
+Rule = Callable[[Node, tuple[Entry, ...]], "tuple[Entry, ...] | None"]
+
+
+def rewrite(graph: Graph, rule: Rule) -> Graph:
+    """A graph in which each node with an operation is replaced by what `rule` gives for it.
+
+    The rule gets the node and its already rewritten inputs; None keeps the node (copied when its
+    inputs changed). This is the one way passes change graphs.
+    """
+    replaced: dict[Entry, Entry] = {}
+    for node in graph.walk():
+        if node.op is None:
+            continue
+        inputs = tuple(replaced.get(entry, entry) for entry in node.inputs)
+        new = rule(node, inputs)
+        if new is None:
+            if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+                continue
+            new = copy_node(node, inputs).entries
+        for old_entry, new_entry in zip(node.entries, new, strict=True):
+            replaced[old_entry] = new_entry
+    return substitute_results(graph, replaced)
+
+
+def substitute_results(graph: Graph, replaced: dict[Entry, Entry]) -> Graph:
+    """The same inputs with results looked up in `replaced`."""
+    return Graph(
+        graph.inputs,
+        (replaced.get(entry, entry) for entry in graph.outputs),
+        ((index, replaced.get(entry, entry)) for index, entry in graph.updates),
+        graph.name,
+    )
+
+
+def copy_node(node: Node, inputs: tuple[Entry, ...]) -> Node:
+    """The same operation on other inputs of the same specs."""
+    return Node(node.op, inputs, node.params, node.specs, node.value, node.name)
+
+
+def inline(graph: Graph, arguments: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The graph's outputs with its inputs replaced: a call, written out."""
+    replaced = dict(zip(graph.inputs, arguments, strict=True))
+    for node in graph.walk():
+        if node.op is None:
+            continue
+        new = copy_node(node, tuple(replaced.get(entry, entry) for entry in node.inputs))
+        replaced.update(zip(node.entries, new.entries, strict=True))
+    return tuple(replaced.get(entry, entry) for entry in graph.outputs)

@@ -1,0 +1,139 @@
+"""The meaning of a graph: every node by its NumPy reference, slow and obvious."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.dtype import as_dtype, weak
+from gemel.ir.graph import Graph
+from gemel.ir.op import HOOKS, Composite, Elementwise
+from gemel.spec import Spec
+
+
+def numpy() -> Any:
+    """NumPy, imported on first use: nothing on the way to a cached inference needs it."""
+    import numpy
+
+    return numpy
+
+
+HOOKS["numpy"] = numpy
+
+
+class NumpyLane:
+    """The namespace an elementwise body sees as reference: NumPy, and what NumPy lacks.
+
+    `shape` is the result's shape; `stream` is (seed, call number) for random bodies.
+    """
+
+    def __init__(self, shape: tuple[int, ...], stream: tuple[int, int]) -> None:
+        self.shape = shape
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(numpy(), name)
+
+    def cast(self, value: Any, dtype: Any) -> Any:
+        """The value in another dtype."""
+        return numpy().asarray(value).astype(as_dtype(dtype).name)
+
+    def index(self, axis: int) -> Any:
+        """Each element's position along an axis."""
+        np = numpy()
+        lined = [n if i == axis else 1 for i, n in enumerate(self.shape)]
+        return np.broadcast_to(np.arange(self.shape[axis]).reshape(lined), self.shape)
+
+    def random_bits(self) -> tuple[Any, Any]:
+        """Two random uint32 for each element."""
+        from gemel.codegen.philox import random_bits
+
+        first, second = random_bits(self.shape, *self.stream)
+        return first, second
+
+    def erf(self, x: Any) -> Any:
+        """Gauss's error function, by Python's math."""
+        from math import erf
+
+        return numpy().vectorize(erf, otypes=[x.dtype])(x)
+
+
+def reference(op: Elementwise, arrays: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
+    """An elementwise body in NumPy: inputs converted, computed and rounded as the kernel does."""
+    np = numpy()
+    parameters = dict(parameters)
+    stream = parameters.pop("stream", (0, 0))
+    specs = tuple(spec_of(array) for array in arrays)
+    (result,) = op.infer(*specs, **parameters)
+    inputs, dtype = op.types(specs, parameters)
+    wide = [compute_name(d.name) for d in inputs]
+    values = [np.asarray(a).astype(d) for a, d in zip(arrays, wide, strict=True)]
+    lane = NumpyLane(tuple(int(n) for n in result.shape), stream)
+    with np.errstate(all="ignore"):
+        found = np.asarray(op.body(lane, *values, **parameters)).astype(dtype.name)
+    return (np.array(np.broadcast_to(found, lane.shape)),)
+
+
+def compute_name(name: str) -> str:
+    """float16 is computed in float32."""
+    return "float32" if name == "float16" else name
+
+
+def spec_of(value: Any) -> Spec:
+    """The spec of a NumPy array or Python number."""
+    if isinstance(value, (bool, int, float)):
+        return Spec((), weak(value), weak=True)
+    return Spec(value.shape, value.dtype)
+
+
+def interpret(graph: Graph, *arrays: Any, stream: tuple[int, int] = (0, 0)) -> list[Any]:
+    """The results of a graph (outputs, then updates) on NumPy arrays and Python numbers.
+
+    `stream` is the seed and the number of the first random call.
+    """
+    np = numpy()
+    values: dict[Any, Any] = dict(zip(graph.inputs, arrays, strict=True))
+    for node in graph.walk():
+        if node.is_constant:
+            number = isinstance(node.value, (bool, int, float))
+            values[node.entries[0]] = node.value if number else node.value.asnumpy()
+        if node.op is None:
+            continue
+        parameters = dict(node.params)
+        inputs = [values[entry] for entry in node.inputs]
+        if isinstance(node.op, Elementwise):
+            if node.op.random:
+                parameters["stream"] = (stream[0], stream[1] + parameters["call"])
+        elif not isinstance(node.op, Composite):
+            inputs = [np.asarray(value) for value in inputs]
+        if "body" in parameters:  # fused
+            found = interpret(parameters["body"], *inputs, stream=stream)
+        elif isinstance(node.op, Composite):
+            found = composite(node.op, tuple(inputs), parameters, stream)
+        else:
+            found = list(node.op.reference(*inputs, **parameters))
+        for entry, value in zip(node.entries, found, strict=True):
+            values[entry] = _as_declared(value, entry.spec)
+    return [np.asarray(values[entry]) for entry in graph.results]
+
+
+def _as_declared(value: Any, spec: Spec) -> Any:
+    """A weak result stays a Python number, so that it keeps giving way."""
+    if spec.weak and not isinstance(value, (bool, int, float)):
+        return numpy().asarray(value).item()
+    return value
+
+
+def composite(
+    op: Composite, arrays: tuple[Any, ...], parameters: dict[str, Any], stream: tuple[int, int] = (0, 0)
+) -> list[Any]:
+    """A composite by interpreting its body."""
+    from gemel.ir.trace import Trace
+
+    with Trace():
+        inputs, outputs = op.expand(tuple(spec_of(a) for a in arrays), parameters)
+    return interpret(Graph(inputs, outputs), *arrays, stream=stream)
+
+
+HOOKS["reference"] = reference
+HOOKS["interpret"] = lambda op, arrays, parameters: tuple(composite(op, arrays, parameters))
+HOOKS["interpret_graph"] = lambda graph, *arrays: interpret(graph, *arrays)

@@ -1,0 +1,405 @@
+"""Op: one operation, declared once; its kinds; the decorators that declare it.
+
+Everything else -- public function, imperative call, tracing, gradient, kernel, tests -- reads the
+declaration. Positional arguments are arrays (or Python numbers, which are weak run-time operands);
+keyword-only arguments are static parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemel import _core
+from gemel.dtype import DType, as_dtype, bool_, float32, int64
+from gemel.errors import DTypeError, GradientError, ShapeError
+from gemel.ir.graph import Entry, Node, constant
+from gemel.ir.methods import REGISTRY
+from gemel.ir.trace import current_trace
+from gemel.spec import Spec, broadcast, promote_specs
+
+#: The arity of an operation on any number of arrays, and the flag Python marks its function with.
+VARIADIC = -1
+CO_VARARGS = 0x04
+
+#: What lies above the graph and is needed for a call: filled in by `gemel.runtime` and `gemel.ndarray`.
+HOOKS: dict[str, Any] = {}
+
+
+class Op(_core.OpBase):
+    """A named operation: its NumPy reference and the rules that hang on it.
+
+    `outputs` is how many results it has, `updates` which inputs it overwrites (input -> output),
+    `names` the same operation under other standards (``onnx=``, ``mxnet=``). `random` operations
+    take a call number; `blocks` ones need values at issue and cannot be traced.
+    """
+
+    elementwise = False
+    random = False
+    blocks = False
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        outputs: int = 1,
+        updates: dict[int, int] | None = None,
+        random: bool = False,
+        blocks: bool = False,
+        **names: str,
+    ) -> None:
+        code = function.__code__
+        lead = 1 if self.elementwise else 0  # the namespace `xp`
+        self.arity = VARIADIC if code.co_flags & CO_VARARGS else code.co_argcount - lead
+        keyword = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        super().__init__(function.__name__, self.elementwise, keyword)
+        self.name = function.__name__
+        self.function = function
+        self.input_names = code.co_varnames[lead : code.co_argcount]
+        self.parameters = keyword
+        self.defaults = dict(function.__kwdefaults__ or {})
+        self.outputs = outputs
+        self.updates = updates or {}
+        self.random = random
+        self.blocks = blocks
+        self.names = names
+        self.rules: dict[str, Callable[..., Any]] = {}
+        self.__doc__ = function.__doc__
+        self.__name__ = self.name
+        if self.name in REGISTRY:
+            raise ValueError(f"operation {self.name!r} is declared twice")
+        REGISTRY[self.name] = self
+
+    # --- rules ------------------------------------------------------------------------------
+
+    def _declare(self, kind: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+        self.rules[kind] = rule
+        return rule
+
+    def spec(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the specs of the results: rule(*input specs, **parameters) -> Spec or a tuple."""
+        return self._declare("spec", rule)
+
+    def gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the gradient: rule(g, y, *inputs, **parameters) -> one entry or None per input.
+
+        With several outputs g and y are tuples; an output nobody needs has g None.
+        """
+        return self._declare("gradient", rule)
+
+    def lower(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the kernels: rule(emit, outputs, inputs, **parameters), see runtime.lower."""
+        return self._declare("lower", rule)
+
+    def view(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare that the result is a view of input 0: rule(layout, spec, **parameters) -> Layout."""
+        return self._declare("view", rule)
+
+    @property
+    def differentiable(self) -> bool:
+        return "gradient" in self.rules
+
+    # --- meaning ----------------------------------------------------------------------------
+
+    def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
+        """The specs of the results. Raises `ShapeError` or `DTypeError`."""
+        found = self.rules["spec"](*specs, **parameters)
+        return (found,) if isinstance(found, Spec) else tuple(found)
+
+    def reference(self, *arrays: Any, **parameters: Any) -> tuple[Any, ...]:
+        """The results by NumPy, whatever the kernels do."""
+        found = self.function(*arrays, **parameters)
+        return found if isinstance(found, tuple) else (found,)
+
+    def complete(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """The parameters with defaults filled in and lists made tuples. Raises `TypeError`."""
+        for name in parameters:
+            if name not in self.parameters:
+                raise TypeError(self._unknown_keyword(name))
+        full = {**self.defaults, **parameters}
+        missing = [name for name in self.parameters if name not in full]
+        if missing:
+            raise TypeError(f"{self.name}: missing keyword {missing[0]!r}")
+        return {name: static(value) for name, value in full.items()}
+
+    def _unknown_keyword(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, self.parameters, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        takes = ", ".join(self.parameters) or "none"
+        return f"{self.name}: unknown keyword {name!r}{hint} (keywords: {takes})"
+
+    def check_count(self, count: int) -> None:
+        """Raises `TypeError` unless `count` inputs are what the operation takes."""
+        if self.arity not in (count, VARIADIC):
+            takes = ", ".join(self.input_names) or "no arrays"
+            raise TypeError(f"{self.name}: takes {self.arity} inputs ({takes}), got {count}")
+
+    # --- calls ------------------------------------------------------------------------------
+
+    def apply(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
+        """A node of this operation on entries and numbers: the recorded form of a call."""
+        if self.blocks:
+            raise HOOKS["blocked"](self)
+        entries = tuple(HOOKS["entry"](value) for value in inputs)
+        self.check_count(len(entries))
+        specs = self.infer(*(entry.spec for entry in entries), **parameters)
+        if self.random:
+            trace = current_trace()
+            parameters = {**parameters, "call": trace.next_call() if trace else 0}
+        return Node(self, entries, parameters, specs).entries
+
+    def _call(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Everything the core does not do itself: symbols, creation, conversions, errors."""
+        if len(inputs) > self.arity and self.arity != VARIADIC:
+            inputs, keywords = self._positional(inputs, keywords)
+        parameters = self.complete(keywords)
+        if any(isinstance(value, Entry) for value in inputs) or current_trace() is not None:
+            found = self.apply(inputs, parameters)
+        else:
+            found = HOOKS["run"](self, inputs, parameters)
+        return found[0] if self.outputs == 1 and len(found) == 1 else found
+
+    def _positional(
+        self, inputs: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """sum(x, 0) for sum(x, axis=0), as NumPy's callers write."""
+        extra = inputs[self.arity :]
+        if len(extra) > len(self.parameters):
+            self.check_count(len(inputs))
+        named = dict(zip(self.parameters, extra, strict=False))
+        twice = [name for name in named if name in keywords]
+        if twice:
+            raise TypeError(f"{self.name}: {twice[0]!r} is given twice")
+        return inputs[: self.arity], {**named, **keywords}
+
+    def _prepare(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """The plan of a call the core has not seen (a miss). None sends the call to `_call`."""
+        if self.arity not in (len(inputs), VARIADIC) or current_trace() is not None or self.blocks:
+            return None
+        return HOOKS["prepare"](self, inputs, self.complete(keywords))
+
+    def _record(
+        self, inputs: tuple[Any, ...], keywords: dict[str, Any], outputs: tuple[Any, ...]
+    ) -> None:
+        """Put a call on the tape."""
+        HOOKS["record"](self, inputs, self.complete(keywords), outputs)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+def static(value: Any) -> Any:
+    """A parameter in its canonical, hashable form."""
+    if isinstance(value, list):
+        return tuple(static(item) for item in value)
+    return value
+
+
+class Elementwise(Op):
+    """An operation on each element alone: one body, written against a namespace `xp`.
+
+    With xp = NumPy the body is the reference, with xp = a lane it is one iteration of a kernel.
+    `dtype` is the policy: ``"same"`` (promote), ``"floating"`` (integers become float32),
+    ``"compare"`` (promote, result bool), ``"logical"`` (bool in and out), or a function
+    (input specs, parameters) -> (dtype per input, result dtype).
+    """
+
+    elementwise = True
+
+    def __init__(self, body: Callable[..., Any], *, dtype: Any = "same", **names: Any) -> None:
+        super().__init__(body, **names)
+        self.body = body
+        self.policy = POLICIES[dtype] if isinstance(dtype, str) else dtype
+
+    def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
+        """Broadcast shape, and the policy's dtype."""
+        if "spec" in self.rules:
+            return super().infer(*specs, **parameters)
+        _, dtype = self.types(specs, parameters)
+        weak = bool(specs) and all(spec.weak for spec in specs)
+        return (Spec(broadcast(self.name, *specs), dtype, weak),)
+
+    def types(
+        self, specs: tuple[Spec, ...], parameters: dict[str, Any]
+    ) -> tuple[tuple[DType, ...], DType]:
+        """The dtype each input is computed in, and the result's. Raises `DTypeError`."""
+        found: tuple[tuple[DType, ...], DType] = self.policy(self, specs, parameters)
+        return found
+
+    def reference(self, *arrays: Any, **parameters: Any) -> tuple[Any, ...]:
+        """The body in NumPy, computed and rounded as the kernel does."""
+        return HOOKS["reference"](self, arrays, parameters)  # type: ignore[no-any-return]
+
+    def _kernel(self, *description: Any, **target: Any) -> Any:
+        """The machine code for one combination of dtypes and strides (a miss)."""
+        return HOOKS["kernel"](self, *description, **target)
+
+
+def _same(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    return (dtype,) * len(specs), dtype
+
+
+def _arithmetic(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    if dtype is bool_:
+        rule = f"{op.name}: {' and '.join(map(str, specs))}: bool has no {op.name}"
+        raise DTypeError(f"{rule}; use logical_xor, logical_not or astype('int32')")
+    return (dtype,) * len(specs), dtype
+
+
+def _floating(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    if not dtype.is_floating:
+        dtype = float32
+    return (dtype,) * len(specs), dtype
+
+
+def _compare(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    return (promote_specs(*specs),) * len(specs), bool_
+
+
+def _logical(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    return (bool_,) * len(specs), bool_
+
+
+def _integral(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    if dtype.is_floating:
+        given = " and ".join(map(str, specs))
+        raise DTypeError(f"{op.name}: {given}: only integers and bools have bits; use astype('int32')")
+    return (dtype,) * len(specs), dtype
+
+
+POLICIES = {
+    "same": _same,
+    "arithmetic": _arithmetic,
+    "floating": _floating,
+    "compare": _compare,
+    "logical": _logical,
+    "integral": _integral,
+}
+
+
+class Reduction(Op):
+    """An operation that combines elements along axes: `combine` names the instruction."""
+
+    def __init__(self, function: Callable[..., Any], *, combine: str, **names: Any) -> None:
+        super().__init__(function, **names)
+        self.combine = combine
+
+    def accumulator(self, dtype: DType) -> DType:
+        """The dtype the elements are combined in."""
+        if self.combine in ("sum", "prod") and not dtype.is_floating:
+            return int64
+        if self.combine in ("any", "all"):
+            return bool_
+        return float32 if dtype.itemsize == 2 else dtype
+
+    def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
+        """Without the reduced axes (or with them as 1, under keepdims)."""
+        from gemel.spec import normalize_axes
+
+        (x,) = specs
+        axes = normalize_axes(self.name, parameters["axis"], x.ndim)
+        keep = parameters["keepdims"]
+        shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keep or i not in axes]
+        if self.combine not in ("sum", "prod", "any", "all"):
+            empty = [a for a in axes if x.shape[a] == 0]
+            if empty:
+                raise ShapeError(f"{self.name}: {x}: axis {empty[0]} is empty, so there is no {self.name}")
+        return (Spec(shape, self.result_dtype(x.dtype)),)
+
+    def result_dtype(self, dtype: DType) -> DType:
+        """The dtype of the result for elements of `dtype`."""
+        if self.combine.startswith("arg"):
+            return int64
+        accumulator = self.accumulator(dtype)
+        return dtype if dtype.is_floating and self.combine != "any" and self.combine != "all" else accumulator
+
+
+class Composite(Op):
+    """An operation written over other operations; expanded into them before kernels are made."""
+
+    def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
+        """The specs of its body's results."""
+        if "spec" in self.rules:
+            return super().infer(*specs, **parameters)
+        return tuple(entry.spec for entry in self.expand(specs, parameters)[1])
+
+    def expand(
+        self, specs: tuple[Spec, ...], parameters: dict[str, Any]
+    ) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+        """Placeholders for the inputs and the entries the body makes of them."""
+        from gemel.ir.graph import placeholder
+
+        inputs = tuple(placeholder(spec) for spec in specs)
+        return inputs, self.written_out(inputs, parameters)
+
+    def written_out(self, inputs: tuple[Entry, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
+        """The body's results on these entries."""
+        found = self.function(*inputs, **parameters)
+        return found if isinstance(found, tuple) else (found,)
+
+    def reference(self, *arrays: Any, **parameters: Any) -> tuple[Any, ...]:
+        """The body, interpreted."""
+        return HOOKS["interpret"](self, arrays, parameters)  # type: ignore[no-any-return]
+
+
+def elementwise(**options: Any) -> Callable[[Callable[..., Any]], Elementwise]:
+    """Declare an operation on each element alone."""
+    return lambda body: Elementwise(body, **options)
+
+
+def op(**options: Any) -> Callable[[Callable[..., Any]], Op]:
+    """Declare an operation by its NumPy reference; `spec` and `lower` or `view` rules follow."""
+    return lambda function: Op(function, **options)
+
+
+def reduction(**options: Any) -> Callable[[Callable[..., Any]], Reduction]:
+    """Declare a reduction by its NumPy reference."""
+    return lambda function: Reduction(function, **options)
+
+
+def composite(**options: Any) -> Callable[[Callable[..., Any]], Composite]:
+    """Declare an operation by writing it over others."""
+    return lambda function: Composite(function, **options)
+
+
+def method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a composition of operations available as a method of arrays and symbols."""
+    REGISTRY[function.__name__] = function
+    return function
+
+
+def find(name: str) -> Op:
+    """The operation called `name`. Raises `UnknownNameError`, suggesting the nearest."""
+    found = REGISTRY.get(name)
+    if isinstance(found, Op):
+        return found
+    from gemel.errors import unknown_name
+
+    raise unknown_name("operation", name, (n for n, o in REGISTRY.items() if isinstance(o, Op)))
+
+
+def stop_gradient_error(name: str) -> GradientError:
+    """The error for an operation without a gradient."""
+    return GradientError(f"{name} has no gradient; use detach() on its input if none is wanted")
+
+
+__all__ = [
+    "Composite",
+    "Elementwise",
+    "Op",
+    "Reduction",
+    "as_dtype",
+    "composite",
+    "constant",
+    "elementwise",
+    "find",
+    "method",
+    "op",
+    "reduction",
+]

@@ -1,0 +1,221 @@
+"""Graphs as text: `describe` for people, `print_graph` and `parse_graph` for the round trip."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.errors import GemelError
+from gemel.ir.graph import Entry, Graph, Node, constant, placeholder
+from gemel.ir.op import find
+from gemel.spec import Dim, Spec
+
+INFIX = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "floor_divide": "//",
+    "remainder": "%",
+    "power": "**",
+    "matmul": "@",
+    "equal": "==",
+    "not_equal": "!=",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+
+
+# --- for people -----------------------------------------------------------------------------
+
+
+def describe(graph: Graph) -> str:
+    """A graph as formulas: values used once are written in place, others get a line.
+
+    >>> describe(graph_of_add(add(1, 2), add(3, 4)))
+    '(1 + 2) + (3 + 4)'
+    """
+    uses: dict[Entry, int] = {}
+    for node in graph.walk():
+        for entry in node.inputs:
+            uses[entry] = uses.get(entry, 0) + 1
+    names: dict[Entry, str] = {}
+    for number, entry in enumerate(graph.inputs):
+        names[entry] = entry.node.name or f"x{number}"
+    lines = []
+    for node in graph.walk():
+        if node.op is not None and (len(node.entries) > 1 or uses.get(node.entries[0], 0) > 1):
+            text = _formula(node, names, top=True)
+            for entry in node.entries:
+                names[entry] = f"t{len(names)}"
+            lines.append(f"{', '.join(names[entry] for entry in node.entries)} = {text}")
+    outputs = [_written(entry, names, top=True) for entry in graph.outputs]
+    for index, entry in graph.updates:
+        outputs.append(f"{names[graph.inputs[index]]} := {_written(entry, names, top=True)}")
+    return "\n".join([*lines, ", ".join(outputs)])
+
+
+def _written(entry: Entry, names: dict[Entry, str], top: bool = False) -> str:
+    if entry in names:
+        return names[entry]
+    node = entry.node
+    if node.is_constant:
+        return repr(node.value) if node.is_number else f"array{list(entry.shape)}"
+    return _formula(node, names, top)
+
+
+def _formula(node: Node, names: dict[Entry, str], top: bool) -> str:
+    assert node.op is not None
+    inputs = [_written(entry, names) for entry in node.inputs]
+    sign = INFIX.get(node.op.name)
+    if sign and len(inputs) == 2:
+        text = f"{inputs[0]} {sign} {inputs[1]}"
+        return text if top else f"({text})"
+    default = node.op.defaults
+    parameters = (f"{k}={_short(v)}" for k, v in node.params.items() if k not in default or default[k] != v)
+    return f"{node.op.name}({', '.join([*inputs, *parameters])})"
+
+
+def _short(value: Any) -> str:
+    return "{...}" if isinstance(value, Graph) else str(value)
+
+
+# --- for the round trip ---------------------------------------------------------------------
+
+
+def print_graph(graph: Graph) -> str:
+    """A graph as lines that `parse_graph` reads back."""
+    names: dict[Entry, str] = {}
+    lines = [f"graph {graph.name}"]
+    for number, entry in enumerate(graph.inputs):
+        names[entry] = f"%{number}"
+        label = f" {entry.node.name!r}" if entry.node.name else ""
+        lines.append(f"  input %{number}: {_spec_text(entry.spec)}{label}")
+    for node in graph.walk():
+        if node.op is None and node.entries[0] in names:
+            continue
+        fresh = [f"%{len(names) + i}" for i in range(len(node.entries))]
+        names.update(zip(node.entries, fresh, strict=True))
+        lines.append(f"  {', '.join(fresh)} = {_node_text(node, names)}")
+    for entry in graph.outputs:
+        lines.append(f"  output {names[entry]}")
+    for index, entry in graph.updates:
+        lines.append(f"  update %{index} = {names[entry]}")
+    return "\n".join([*lines, "end"]) + "\n"
+
+
+def _spec_text(spec: Spec) -> str:
+    return str(spec)
+
+
+def _node_text(node: Node, names: dict[Entry, str]) -> str:
+    if node.op is None:
+        if not node.is_number:
+            raise GemelError(f"print_graph: {node!r} is an array; only numbers can be written down")
+        return f"constant {node.value!r}"
+    inputs = [names[entry] for entry in node.inputs]
+    parameters = [f"{name}={_value_text(value)}" for name, value in node.params.items()]
+    return f"{node.op.name}({', '.join([*inputs, *parameters])})"
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, Graph):
+        return "{\n" + print_graph(value) + "}"
+    if isinstance(value, Dim):
+        raise GemelError(f"print_graph: the extent {value} is free; give it a value first")
+    if isinstance(value, tuple):
+        inside = ", ".join(_value_text(item) for item in value)
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    return repr(value.name if hasattr(value, "itemsize") else value)
+
+
+def parse_graph(text: str) -> Graph:
+    """The graph that `print_graph` wrote. Raises `GemelError` naming the line it cannot read."""
+    return _Parser(text.splitlines()).graph()
+
+
+class _Parser:
+    """Reads lines; a subgraph between braces is read by recursion."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self.position = 0
+
+    def graph(self) -> Graph:
+        name = self._next().split(" ", 1)[1]
+        values: dict[str, Entry] = {}
+        inputs: list[Entry] = []
+        outputs: list[Entry] = []
+        updates: list[tuple[int, Entry]] = []
+        while (line := self._next().strip()) != "end":
+            if line.startswith("input "):
+                label, _, rest = line[6:].partition(": ")
+                spec, _, quoted = rest.partition("]")
+                entry = placeholder(_parse_spec(spec + "]" + quoted[:1]), quoted.strip(" ~'"))
+                values[label] = entry
+                inputs.append(entry)
+            elif line.startswith("output "):
+                outputs.append(values[line[7:]])
+            elif line.startswith("update "):
+                index, _, value = line[8:].partition(" = ")
+                updates.append((int(index), values[value]))
+            else:
+                self._step(line, values)
+        return Graph(inputs, outputs, updates, name)
+
+    def _next(self) -> str:
+        if self.position >= len(self.lines):
+            raise GemelError("parse_graph: the text ends inside a graph")
+        self.position += 1
+        return self.lines[self.position - 1]
+
+    def _step(self, line: str, values: dict[str, Entry]) -> None:
+        left, _, right = line.partition(" = ")
+        if right.startswith("constant "):
+            values[left] = constant(_literal(right[9:], {}))
+            return
+        name, _, arguments = right.partition("(")
+        if not left.startswith("%") or not arguments:
+            raise GemelError(f"parse_graph: cannot read {line!r}")
+        subgraphs: dict[str, Graph] = {}
+        while arguments.endswith("{"):
+            label = f"_graph{len(subgraphs)}"
+            subgraphs[label] = self.graph()
+            arguments = arguments[:-1] + label + self._next().strip()[1:]
+        inputs, parameters = _arguments(arguments[:-1], values, subgraphs)
+        op = find(name)
+        specs = op.infer(*(entry.spec for entry in inputs), **parameters)
+        node = Node(op, inputs, parameters, specs)
+        values.update(zip(left.split(", "), node.entries, strict=True))
+
+
+def _arguments(
+    text: str, values: dict[str, Entry], subgraphs: dict[str, Graph]
+) -> tuple[tuple[Entry, ...], dict[str, Any]]:
+    """The inputs and parameters between an operation's parentheses."""
+    import ast
+
+    call = ast.parse(f"f({text.replace('%', 'v_')})", mode="eval").body
+    assert isinstance(call, ast.Call)
+    inputs = tuple(values["%" + argument.id[2:]] for argument in call.args if isinstance(argument, ast.Name))
+    parameters = {
+        str(keyword.arg): _literal(ast.unparse(keyword.value), subgraphs) for keyword in call.keywords
+    }
+    return inputs, parameters
+
+
+def _literal(text: str, subgraphs: dict[str, Graph]) -> Any:
+    if text in subgraphs:
+        return subgraphs[text]
+    if text in ("inf", "-inf", "nan"):
+        return float(text)
+    import ast
+
+    return ast.literal_eval(text)
+
+
+def _parse_spec(text: str) -> Spec:
+    dtype, _, extents = text.rstrip("~").rstrip("]").partition("[")
+    shape = tuple(int(n) for n in extents.split(", ") if n)
+    return Spec(shape, dtype, weak=text.endswith("~"))

@@ -1,0 +1,69 @@
+"""The trace in progress on this thread: who gives out random numbers, parameters and guards."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from gemel.ir.graph import Entry, placeholder
+from gemel.spec import Dim, Guard, Spec
+
+
+class Trace:
+    """What a function being traced has asked for so far."""
+
+    def __init__(self) -> None:
+        self.guards: list[Guard] = []
+        self.random_calls = 0
+        self.parameters: dict[int, tuple[Any, Entry]] = {}
+        self.updates: list[tuple[Any, Entry]] = []
+        self.dims: dict[str, int] = {}
+
+    def next_call(self) -> int:
+        """The number of the next random call, in trace order."""
+        self.random_calls += 1
+        return self.random_calls - 1
+
+    def free(self, name: str, value: int) -> Dim:
+        """A free extent called `name`, now `value`."""
+        self.dims[name] = value
+        return Dim(value, name, self.guards)
+
+    def parameter(self, parameter: Any) -> Entry:
+        """The symbol that stands for a parameter; its array becomes an input of the program."""
+        found = self.parameters.get(id(parameter))
+        if found is None:
+            array = parameter.array()
+            entry = placeholder(Spec(array.shape, array.dtype), getattr(parameter, "name", ""))
+            found = self.parameters[id(parameter)] = (parameter, entry)
+        current = [value for updated, value in self.updates if updated is parameter]
+        return current[0] if current else found[1]
+
+    def update(self, parameter: Any, value: Entry) -> None:
+        """The parameter holds `value` once the program has run, and already for later reads."""
+        self.parameter(parameter)
+        self.updates = [pair for pair in self.updates if pair[0] is not parameter]
+        self.updates.append((parameter, value))
+
+    def __enter__(self) -> Trace:
+        _stack().append(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _stack().pop()
+
+
+_local = threading.local()
+
+
+def _stack() -> list[Trace]:
+    if not hasattr(_local, "stack"):
+        _local.stack = []
+    stack: list[Trace] = _local.stack
+    return stack
+
+
+def current_trace() -> Trace | None:
+    """The innermost trace in progress on this thread, or None."""
+    stack = getattr(_local, "stack", None)
+    return stack[-1] if stack else None

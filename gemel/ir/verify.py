@@ -1,0 +1,43 @@
+"""The invariants of a graph, checked after every pass in tests and under GEMEL_VERIFY=1."""
+
+from __future__ import annotations
+
+from gemel.errors import GemelError
+from gemel.ir.graph import Graph, Node
+from gemel.ir.op import Elementwise
+
+
+class InvalidGraph(GemelError, AssertionError):
+    """A pass left a graph that breaks a rule: a defect in gemel."""
+
+
+def verify(graph: Graph, after: str = "") -> Graph:
+    """The graph itself. Raises `InvalidGraph` naming the node, the rule and the pass."""
+    where = f" after {after}" if after else ""
+    known = {entry.node for entry in graph.inputs}
+    if len(known) != len(graph.inputs):
+        raise InvalidGraph(f"{graph.name}{where}: an input is listed twice")
+    seen: set[Node] = set()
+    for node in graph.walk():
+        _check_node(node, known, seen, f"{graph.name}{where}")
+        seen.add(node)
+    for index, entry in graph.updates:
+        before = graph.inputs[index].spec
+        if before != entry.spec:
+            raise InvalidGraph(f"{graph.name}{where}: update of {before} by {entry.spec}")
+    return graph
+
+
+def _check_node(node: Node, known: set[Node], seen: set[Node], where: str) -> None:
+    if node.op is None:
+        if node.is_input and node not in known:
+            raise InvalidGraph(f"{where}: {node!r} {node.name!r} is used but is no input")
+        return
+    for entry in node.inputs:
+        if entry.node not in seen:
+            raise InvalidGraph(f"{where}: {node!r} comes before its input {entry.node!r}")
+    specs = node.op.infer(*(entry.spec for entry in node.inputs), **node.params)
+    if tuple(specs) != tuple(node.specs):
+        raise InvalidGraph(f"{where}: {node!r} should have the specs {list(map(str, specs))}")
+    if node.op.random and isinstance(node.op, Elementwise) and node.params.get("call") is None:
+        raise InvalidGraph(f"{where}: {node!r} has no call number")

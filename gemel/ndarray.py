@@ -1,0 +1,385 @@
+"""ndarray: the array users hold. The core does the work; here are its methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import _core, autograd
+from gemel.device import CPUS, Device, as_device, current_device
+from gemel.dtype import BY_CODE, DType, _constructor, as_dtype, bool_, float32, int64
+from gemel.errors import DTypeError, GradientError, ShapeError
+from gemel.ir.graph import Entry
+from gemel.ir.methods import ArrayMethods
+from gemel.ir.op import HOOKS, Op
+from gemel.ops import elementwise, indexing, linalg, logic
+from gemel.runtime import prepare
+from gemel.spec import product
+
+
+class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
+    """An n-dimensional array. Operations on it return at once; reading its elements waits.
+
+    Made by `np.array`, `np.zeros`, ... and by operations, never by its class.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000.0
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def asnumpy(self) -> Any:
+        """A NumPy array with a copy of the elements. Waits for them."""
+        import numpy
+
+        return numpy.array(memoryview(self), copy=True) if self.size else self._empty_numpy(numpy)
+
+    def _empty_numpy(self, numpy: Any) -> Any:
+        return numpy.empty(self.shape, self.dtype.name)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        found = self.asnumpy()
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        text = repr(self.asnumpy())
+        extra = [] if self.device.code == 0 else [f"device={self.device}"]
+        for plain in (", dtype=float32", ", dtype=int64", ", dtype=bool"):
+            text = text.replace(plain, "")
+        return text if not extra else f"{text[:-1]}, {', '.join(extra)})"
+
+    def __str__(self) -> str:
+        return str(self.asnumpy())
+
+    def __format__(self, form: str) -> str:
+        return format(self.item() if self.ndim == 0 else self.asnumpy(), form)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        data = _core.to_bytes(self)
+        return _restored, (data, self.dtype.name, self.shape, self.device)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def asscalar(self) -> Any:
+        """The element of an array of one, as a Python number. Waits for it."""
+        return self.item()
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def _getitem(self, key: Any) -> Any:
+        return indexing.getitem(self, key)
+
+    def _setitem(self, key: Any, value: Any) -> None:
+        if not indexing.is_basic(key):
+            self._scattered(key, value)
+            return
+        canonical = indexing.canonical(self.shape, key)
+        if autograd.is_recording() and autograd.tracked(self, value):
+            self._recorded_write(indexing.assign(self, as_array(value), key=canonical))
+            return
+        target = self._view(canonical)
+        self._write(target, value)
+
+    def _view(self, canonical: Any) -> Any:
+        layout = indexing.key_layout(indexing.Layout(self.shape, self.strides, 0), canonical)
+        return self._as_strided(layout.shape, layout.strides, layout.offset)
+
+    def _write(self, target: Any, value: Any) -> None:
+        if not isinstance(value, (bool, int, float)):
+            value = array_like(value)
+            lead = target.ndim - value.ndim
+            pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
+            if lead < 0 or not all(m in (1, n) for m, n in pairs):
+                raise ShapeError(
+                    f"assign: {prepare.spec_of(value)} does not broadcast to the selected "
+                    f"{prepare.spec_of(target)}"
+                )
+            if value.device != target.device:
+                value = value.to_device(target.device)
+        elementwise.copy.into(target, value)
+
+    def _scattered(self, key: Any, value: Any) -> None:
+        """x[mask or positions] = value: through NumPy, waiting for both."""
+        if autograd.is_recording() and autograd.tracked(self, value):
+            raise GradientError(
+                "x[array] = value has no gradient while recording; use np.where(mask, value, x)"
+            )
+        items = key if isinstance(key, tuple) else (key,)
+        plain = tuple(i.asnumpy() if isinstance(i, ndarray) else i for i in items)
+        found = self.asnumpy()
+        found[plain] = value.asnumpy() if isinstance(value, ndarray) else value
+        self._write(self, from_numpy(found, self.device))
+
+    def _recorded_write(self, new: Any) -> None:
+        """Take the result of a recorded write as this array's contents and history."""
+        call = self._tape[0] if isinstance(self._tape, tuple) else None
+        if call is not None and "view" in call.op.rules:
+            raise GradientError(
+                "an in-place write to a view while recording has no gradient; write to the array "
+                "itself, x[key] = value"
+            )
+        history = new._tape
+        with autograd.pause(train_mode=autograd.is_training()):
+            elementwise.copy.into(self, new)
+        self._tape = history
+
+    def _inplace(self, name: str, other: Any) -> Any:
+        """x += y where the core does not do it itself: recorded, or an error."""
+        op: Op = OPERATORS[name]
+        if autograd.is_recording() and autograd.tracked(self, other):
+            new = op(self, other)
+            if new.shape != self.shape or new.dtype is not self.dtype:
+                raise ShapeError(f"{op.name}: the result {prepare.spec_of(new)} does not fit in place")
+            self._recorded_write(new)
+            return self
+        new = op(self, other)
+        if new.shape != self.shape:
+            raise ShapeError(
+                f"{op.name}: in place, {prepare.spec_of(self)} cannot hold {prepare.spec_of(new)}"
+            )
+        if new.dtype.is_floating and not self.dtype.is_floating:
+            raise DTypeError(f"{op.name}: in place, {self.dtype} cannot hold {new.dtype}; use x = x + y")
+        elementwise.copy.into(self, new)
+        return self
+
+    # --- places -----------------------------------------------------------------------------
+
+    @property
+    def ctx(self) -> Device:
+        """Where the array lives."""
+        device: Device = self.device
+        return device
+
+    context = ctx
+
+    def to_device(self, device: Any) -> Any:
+        """The array on a device; itself when it is there already."""
+        device = as_device(device)
+        return self if device == self.device else self.copyto(device)
+
+    as_in_ctx = to_device
+    as_in_context = to_device
+
+    def copyto(self, other: Any) -> Any:
+        """A copy on a device, or the elements written into another array, which is returned."""
+        if isinstance(other, Device):
+            target = _core.empty(self.shape, self.dtype.code, other.code)
+            _core.copy(self, target)
+            return target
+        if other.shape != self.shape:
+            raise ShapeError(f"copyto: {prepare.spec_of(self)} does not fit {prepare.spec_of(other)}")
+        other._write(other, self)
+        return other
+
+    # --- gradients --------------------------------------------------------------------------
+
+    def attach_grad(self, grad_req: str = "write") -> None:
+        """Make this a variable: `backward` will leave its gradient in `.grad`, zeros until then."""
+        autograd.mark_variables([self], grad_reqs=grad_req)
+
+    @property
+    def grad(self) -> Any:
+        """The gradient `backward` left, or None without `attach_grad`."""
+        return self._grad
+
+    def detach(self) -> Any:
+        """The same elements, cut off from what they were computed from."""
+        return self._as_strided(self.shape, self.strides, 0)
+
+    def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
+        """Gradients of this array for all variables it was computed from."""
+        heads = None if out_grad is None else [out_grad]
+        autograd.backward([self], heads, retain_graph, train_mode)
+
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        """The elements in another dtype; without `copy`, the array itself when it has it."""
+        dtype = as_dtype(dtype)
+        return self if dtype is self.dtype and not copy else elementwise.cast(self, dtype=dtype)
+
+    def as_np_ndarray(self) -> Any:
+        """The array itself: there is only one kind."""
+        return self
+
+    as_nd_ndarray = as_np_ndarray
+
+    def zero_grad(self) -> None:
+        """Set the gradient to zeros."""
+        if self._grad is not None:
+            self._grad[...] = 0
+
+
+def _restored(data: bytes, dtype: str, shape: tuple[int, ...], device: Device) -> Any:
+    return _core.from_buffer(data, as_dtype(dtype).code, shape, device.code)
+
+
+# --- making arrays --------------------------------------------------------------------------
+
+
+def from_numpy(value: Any, device: Device | None = None) -> Any:
+    """An array with a copy of a NumPy array's elements; dtypes gemel lacks are converted."""
+    import numpy
+
+    value = numpy.asarray(value)
+    name = value.dtype.name
+    if name not in NAMES:
+        name = {"u": "int64", "i": "int64", "f": "float64", "b": "bool"}.get(value.dtype.kind, "")
+        if not name:
+            raise DTypeError(f"NumPy arrays of dtype {value.dtype} cannot become gemel arrays")
+    value = numpy.ascontiguousarray(value, name).reshape(value.shape)
+    code = as_dtype(name).code
+    return _core.from_buffer(value, code, value.shape, (device or current_device()).code)
+
+
+NAMES = frozenset(d.name for d in BY_CODE[:8])
+
+
+def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
+    """An array of nested lists of numbers, without NumPy."""
+    from array import array
+
+    shape = _list_shape(value)
+    flat: list[Any] = []
+    _flatten(value, shape, 0, flat)
+    letter = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "int8": "b"}.get(dtype.name)
+    if letter is None:
+        wide = float32 if dtype.is_floating else int64
+        return from_list(value, wide, device).astype(dtype)
+    try:
+        data = array(letter, flat)
+    except (TypeError, OverflowError):
+        data = array(letter, [_converted(dtype, item) for item in flat])
+    return _core.from_buffer(data, dtype.code, shape, (device or current_device()).code)
+
+
+def _converted(dtype: DType, item: Any) -> Any:
+    return float(item) if dtype.is_floating else int(item)
+
+
+def _list_shape(value: Any) -> tuple[int, ...]:
+    shape = []
+    while isinstance(value, (list, tuple)):
+        shape.append(len(value))
+        if not value:
+            break
+        value = value[0]
+    return tuple(shape)
+
+
+def _flatten(value: Any, shape: tuple[int, ...], depth: int, out: list[Any]) -> None:
+    if depth == len(shape):
+        if isinstance(value, (list, tuple)):
+            raise ShapeError("array: nested lists of different depths or lengths make no array")
+        out.append(value)
+        return
+    if not isinstance(value, (list, tuple)) or len(value) != shape[depth]:
+        raise ShapeError("array: nested lists of different depths or lengths make no array")
+    for item in value:
+        _flatten(item, shape, depth + 1, out)
+
+
+def _leaves(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
+    """An array of anything that can be one: arrays, NumPy arrays, numbers, nested lists."""
+    if isinstance(value, ndarray):
+        return value
+    if isinstance(value, (bool, int, float)):
+        wanted = as_dtype(dtype) if dtype is not None else default_dtype(value)
+        return from_list(value, wanted, device)
+    if isinstance(value, (list, tuple)):
+        leaves = list(_leaves(value))
+        if all(isinstance(leaf, (bool, int, float)) for leaf in leaves):
+            return from_list(value, as_dtype(dtype) if dtype is not None else _list_dtype(leaves), device)
+        if any(isinstance(leaf, ndarray) for leaf in leaves):
+            value = [v.asnumpy() if isinstance(v, ndarray) else v for v in value]
+    return from_numpy(value, device)
+
+
+#: After `npx.set_np()`, creation follows MXNet: integers become float32 as well.
+CREATION = {"integers": "int64"}
+
+
+def default_dtype(value: Any) -> DType:
+    """The dtype of an array made of Python numbers like this one."""
+    if isinstance(value, bool):
+        return bool_
+    return as_dtype(CREATION["integers"]) if isinstance(value, int) else float32
+
+
+def _list_dtype(leaves: list[Any]) -> DType:
+    if not leaves or any(isinstance(leaf, float) for leaf in leaves):
+        return float32
+    return bool_ if all(isinstance(leaf, bool) for leaf in leaves) else default_dtype(0)
+
+
+def as_array(value: Any) -> Any:
+    """What an operation takes for this argument: an array, or a Python number as it is."""
+    if isinstance(value, (ndarray, bool, int, float, Entry)):
+        return _plain_number(value)
+    if hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0 and not hasattr(value, "__dlpack__"):
+        return value.item()  # a NumPy scalar: as weak as a Python number
+    if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
+        return array_like(value)
+    raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
+
+
+def _plain_number(value: Any) -> Any:
+    """Subclasses of float and int (NumPy's float64 among them) as plain numbers."""
+    if isinstance(value, bool) or type(value) in (int, float):
+        return value
+    if isinstance(value, float):
+        return float(value)
+    return int(value) if type(value).__module__ == "numpy" and isinstance(value, int) else value
+
+
+def index_item(item: Any) -> Any:
+    """One item of an index: lists become arrays, NumPy integers Python ones."""
+    if item is None or item is Ellipsis or isinstance(item, (int, slice, ndarray, Entry)):
+        return item
+    if hasattr(item, "__index__") and not hasattr(item, "__len__"):
+        return item.__index__()
+    found = array_like(item)
+    return found.astype(int64) if found.dtype.is_floating and not found.size else found
+
+
+OPERATORS = {
+    "add": elementwise.add,
+    "subtract": elementwise.subtract,
+    "multiply": elementwise.multiply,
+    "true_divide": elementwise.divide,
+    "floor_divide": elementwise.floor_divide,
+    "remainder": elementwise.remainder,
+    "power": elementwise.power,
+    "matmul": linalg.matmul,
+    "negative": elementwise.negative,
+    "absolute": elementwise.absolute,
+    "and": logic.bitwise_and,
+    "or": logic.bitwise_or,
+    "xor": logic.bitwise_xor,
+    "invert": logic.invert,
+    "eq": logic.equal,
+    "ne": logic.not_equal,
+    "lt": logic.less,
+    "le": logic.less_equal,
+    "gt": logic.greater,
+    "ge": logic.greater_equal,
+    "copy": elementwise.copy,
+}
+
+_core.set_array_class(ndarray)
+_core.set_dtypes(list(BY_CODE[:8]))
+_core.set_devices(list(CPUS))
+for _name, _op in OPERATORS.items():
+    _core.set_operator(_name, _op)
+_constructor.append(lambda value, dtype: array_like(value, dtype).astype(dtype))
+HOOKS["array"] = as_array
+HOOKS["from_numpy"] = from_numpy
+HOOKS["index"] = index_item
+
+__all__ = ["array_like", "from_numpy", "ndarray", "product"]

@@ -1,0 +1,87 @@
+"""`np.random`: random arrays. `seed` makes a whole run repeatable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import _core
+from gemel.device import as_device
+from gemel.dtype import as_dtype, float32, float64
+from gemel.ir.trace import current_trace
+from gemel.ops import random as _ops
+
+_normal = _ops.normal
+_randint = _ops.randint
+_uniform = _ops.uniform
+
+
+def seed(value: int) -> None:
+    """Start the stream again: the same seed and the same calls give the same numbers."""
+    _core.random_seed(int(value))
+
+
+def _shape(size: Any, *parameters: Any) -> tuple[int, ...]:
+    if size is None:
+        for parameter in parameters:
+            if getattr(parameter, "ndim", 0):
+                return tuple(parameter.shape)
+        return ()
+    return (size,) if isinstance(size, int) else tuple(size)
+
+
+def _placed(found: Any, device: Any) -> Any:
+    return found if current_trace() is not None else found.to_device(as_device(device))
+
+
+def uniform(
+    low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = None, device: Any = None, ctx: Any = None
+) -> Any:
+    """Numbers spread evenly over [low, high)."""
+    shape = _shape(size, low, high)
+    found = _uniform(low, high, shape=shape, dtype=as_dtype(dtype or float32))
+    return _placed(found, device or ctx)
+
+
+def normal(
+    loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = None, device: Any = None, ctx: Any = None
+) -> Any:
+    """Normally distributed numbers with mean `loc` and standard deviation `scale`."""
+    shape = _shape(size, loc, scale)
+    found = _normal(loc, scale, shape=shape, dtype=as_dtype(dtype or float32))
+    return _placed(found, device or ctx)
+
+
+def randint(
+    low: int, high: int | None = None, size: Any = None, dtype: Any = "int64", device: Any = None
+) -> Any:
+    """Whole numbers from low (0 when only one bound is given) up to and without high."""
+    if high is None:
+        low, high = 0, low
+    if not isinstance(low, int) or not isinstance(high, int) or high <= low:
+        raise ValueError(f"randint: low {low} must be a whole number below high {high}")
+    return _placed(_randint(low, high, shape=_shape(size), dtype=as_dtype(dtype)), device)
+
+
+def rand(*shape: int) -> Any:
+    """Numbers spread evenly over [0, 1), in the shape given."""
+    return uniform(size=shape)
+
+
+def randn(*shape: int) -> Any:
+    """Standard normal numbers, in the shape given."""
+    return normal(size=shape)
+
+
+def permutation(x: Any) -> Any:
+    """The numbers 0 to x - 1 in random order, or a copy of an array with its rows in random order."""
+    count = x if isinstance(x, int) else x.shape[0]
+    order = _ops.argsort(_uniform(0.0, 1.0, shape=(int(count),), dtype=float64))
+    return order if isinstance(x, int) else x.take(order, axis=0)
+
+
+def shuffle(x: Any) -> None:
+    """Put an array's rows in random order, in place."""
+    x[...] = permutation(x)
+
+
+__all__ = ["normal", "permutation", "rand", "randint", "randn", "seed", "shuffle", "uniform"]

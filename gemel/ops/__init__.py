@@ -1,0 +1,25 @@
+"""The one table of operations: one paragraph each, by family. Nothing else is here."""
+
+from gemel.ops import (
+    control,
+    elementwise,
+    indexing,
+    linalg,
+    logic,
+    neural,
+    random,
+    reduction,
+    shape,
+)
+
+__all__ = [
+    "control",
+    "elementwise",
+    "indexing",
+    "linalg",
+    "logic",
+    "neural",
+    "random",
+    "reduction",
+    "shape",
+]

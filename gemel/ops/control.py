@@ -1,0 +1,128 @@
+"""Operations whose operands are programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemel.errors import ShapeError
+from gemel.ir.graph import Entry, Graph, placeholder, walk
+from gemel.ir.op import HOOKS, Op, op
+from gemel.ir.trace import current_trace
+from gemel.spec import Spec
+
+
+@op()
+def branch(predicate: Any, *inputs: Any, then: Any, otherwise: Any) -> Any:
+    """The outputs of one of two graphs on the same inputs, chosen by a 0-d condition."""
+    chosen = then if bool(predicate) else otherwise
+    return tuple(HOOKS["interpret_graph"](chosen, *inputs))
+
+
+@branch.spec
+def _(predicate: Spec, *inputs: Spec, then: Any, otherwise: Any) -> tuple[Spec, ...]:
+    if predicate.size != 1:
+        raise ShapeError(f"cond: the condition {predicate} must have one element")
+    first = tuple(entry.spec for entry in then.outputs)
+    second = tuple(entry.spec for entry in otherwise.outputs)
+    if first != second:
+        raise ShapeError(
+            f"cond: both branches must give the same specs, not {list(first)} and {list(second)}"
+        )
+    return first
+
+
+@branch.gradient
+def _(g: Any, y: Any, predicate: Any, *inputs: Any, then: Any, otherwise: Any) -> Any:
+    gs = g if isinstance(g, tuple) else (g,)
+    used = [index for index, entry in enumerate(gs) if entry is not None]
+    heads = [gs[index] for index in used]
+    wanted = [i for i, entry in enumerate(inputs) if entry.dtype.is_floating]
+    sides = [backward_graph(graph, used, wanted) for graph in (then, otherwise)]
+    found = branch.apply((predicate, *inputs, *heads), {"then": sides[0], "otherwise": sides[1]})
+    gradients: list[Any] = [None] * len(inputs)
+    for index, entry in zip(wanted, found, strict=True):
+        gradients[index] = entry
+    return (None, *gradients)
+
+
+def backward_graph(graph: Graph, used: list[int], wanted: list[int]) -> Graph:
+    """The gradients of a graph's wanted inputs, from its inputs and the used outputs' gradients."""
+    heads = [placeholder(graph.outputs[index].spec) for index in used]
+    outputs = [graph.outputs[index] for index in used]
+    inputs = [graph.inputs[index] for index in wanted]
+    gradients = HOOKS["gradient"](outputs, heads, inputs)
+    return Graph((*graph.inputs, *heads), gradients, name=f"{graph.name}_backward")
+
+
+@branch.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, then: Any, otherwise: Any) -> None:
+    emit.branch(inputs[0], then, otherwise, inputs[1:], outputs)
+
+
+def cond(
+    predicate: Any, then_func: Callable[..., Any], else_func: Callable[..., Any], inputs: Any = ()
+) -> Any:
+    """then_func(*inputs) if the condition holds, else else_func(*inputs).
+
+    `predicate` is a 0-d array, or a function of the inputs that gives one. Called with arrays it
+    waits for the condition and calls one function; in a trace both are recorded, must give the
+    same specs, and the compiled program chooses when it runs.
+    """
+    arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    condition = predicate(*arguments) if callable(predicate) else predicate
+    if not isinstance(condition, Entry):
+        return (then_func if bool(condition) else else_func)(*arguments)
+    entries = _listed(arguments)
+    stand_ins = tuple(placeholder(entry.spec, entry.node.name) for entry in entries)
+    sides = [_record(function, stand_ins) for function in (then_func, else_func)]
+    free: dict[Entry, None] = {}
+    for results in sides:
+        free.update(dict.fromkeys(_free(_listed(results), stand_ins)))
+    outside = (*stand_ins, *free)
+    named = zip(sides, NAMES, strict=True)
+    graphs = [_closed(_listed(results), outside, name) for results, name in named]
+    parameters = {"then": graphs[0], "otherwise": graphs[1]}
+    found = branch.apply((condition, *entries, *free), parameters)
+    return found if isinstance(sides[0], (tuple, list)) else found[0]
+
+
+NAMES = ("then", "otherwise")
+
+
+def _listed(results: Any) -> tuple[Entry, ...]:
+    values = results if isinstance(results, (tuple, list)) else (results,)
+    return tuple(HOOKS["entry"](value) for value in values)
+
+
+def _record(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """A branch's results; updates of parameters inside one branch are refused."""
+    trace = current_trace()
+    before = len(trace.updates) if trace else 0
+    results = function(*arguments)
+    if trace and len(trace.updates) != before:
+        from gemel.errors import TraceError
+
+        raise TraceError("cond: a branch must not update a parameter; do it after, with np.where")
+    return results
+
+
+def _free(results: tuple[Entry, ...], stand_ins: tuple[Entry, ...]) -> list[Entry]:
+    """What a branch needs besides its arguments: the program's inputs its results lead back to.
+
+    A value computed before the branch and reached by closure is computed again inside it; pass it
+    in `inputs` to avoid that.
+    """
+    known = {entry.node for entry in stand_ins}
+    return [node.entries[0] for node in walk(results) if node.is_input and node not in known]
+
+
+def _closed(results: tuple[Entry, ...], free: tuple[Entry, ...], name: str) -> Graph:
+    """The branch as a graph over placeholders for what it needs from outside."""
+    from gemel.ir.graph import inline
+
+    inputs = tuple(placeholder(entry.spec, entry.node.name) for entry in free)
+    return Graph(inputs, inline(Graph(free, results), inputs), name=name)
+
+
+__all__ = ["Op", "branch", "cond"]

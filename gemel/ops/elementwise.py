@@ -1,0 +1,435 @@
+"""Arithmetic and functions of each element alone. All of them fuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.dtype import DType, as_dtype
+from gemel.ir.op import Op, elementwise
+from gemel.spec import Spec
+
+# --- arithmetic -----------------------------------------------------------------------------
+
+
+@elementwise(onnx="Add", mxnet="_npi_add")
+def add(xp: Any, a: Any, b: Any) -> Any:
+    """Sum."""
+    return a + b
+
+
+@add.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g, g
+
+
+@elementwise(dtype="arithmetic", onnx="Sub", mxnet="_npi_subtract")
+def subtract(xp: Any, a: Any, b: Any) -> Any:
+    """Difference."""
+    return a - b
+
+
+@subtract.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g, -g
+
+
+@elementwise(onnx="Mul", mxnet="_npi_multiply")
+def multiply(xp: Any, a: Any, b: Any) -> Any:
+    """Product."""
+    return a * b
+
+
+@multiply.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g * b, g * a
+
+
+@elementwise(dtype="floating", onnx="Div", mxnet="_npi_true_divide")
+def divide(xp: Any, a: Any, b: Any) -> Any:
+    """Quotient; integers become float32."""
+    return a / b
+
+
+@divide.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g / b, -(g * y / b)
+
+
+@elementwise(dtype="arithmetic")
+def floor_divide(xp: Any, a: Any, b: Any) -> Any:
+    """Quotient rounded down; integers divided by zero give 0."""
+    return a // b
+
+
+@elementwise(dtype="arithmetic", mxnet="_npi_mod")
+def remainder(xp: Any, a: Any, b: Any) -> Any:
+    """Remainder with the sign of b; integers modulo zero give 0."""
+    return a % b
+
+
+@remainder.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g, -(g * floor(a / b))
+
+
+@elementwise(dtype="arithmetic", onnx="Neg", mxnet="_npi_negative")
+def negative(xp: Any, x: Any) -> Any:
+    """Sign reversed."""
+    return -x
+
+
+@negative.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (-g,)
+
+
+@elementwise(onnx="Abs", mxnet="_npi_absolute")
+def absolute(xp: Any, x: Any) -> Any:
+    """Absolute value."""
+    return xp.absolute(x)
+
+
+@absolute.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g * sign(x),)
+
+
+@elementwise(dtype="arithmetic", onnx="Sign", mxnet="_npi_sign")
+def sign(xp: Any, x: Any) -> Any:
+    """-1, 0 or 1; NaN stays NaN."""
+    return xp.sign(x)
+
+
+@sign.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (None,)
+
+
+@elementwise(mxnet="_npi_square")
+def square(xp: Any, x: Any) -> Any:
+    """Product with itself."""
+    return x * x
+
+
+@square.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g * (x * 2),)
+
+
+@elementwise(dtype="floating", onnx="Reciprocal", mxnet="_npi_reciprocal")
+def reciprocal(xp: Any, x: Any) -> Any:
+    """1 / x; integers become float32."""
+    return 1 / x
+
+
+@reciprocal.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (-(g * y * y),)
+
+
+def _power_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    from gemel.spec import promote_specs
+
+    dtype = promote_specs(*specs)
+    compute = dtype if dtype.is_floating else as_dtype("float64")
+    return (compute, compute), dtype
+
+
+@elementwise(dtype=_power_types, onnx="Pow", mxnet="_npi_power")
+def power(xp: Any, a: Any, b: Any) -> Any:
+    """a to the power of b. Integers are computed in float64, exact to 2**53."""
+    return xp.power(a, b)
+
+
+@power.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    slope = where(equal_zero(b), 0, b * power(a, b - 1))
+    logarithm = where(greater_zero(a), log(where(greater_zero(a), a, 1)), 0)
+    return g * slope, g * y * logarithm
+
+
+def equal_zero(x: Any) -> Any:
+    """Where x is zero."""
+    return x == 0
+
+
+def greater_zero(x: Any) -> Any:
+    """Where x is greater than zero."""
+    return x > 0
+
+
+@elementwise(onnx="Max", mxnet="_npi_maximum")
+def maximum(xp: Any, a: Any, b: Any) -> Any:
+    """The larger; NaN wins."""
+    return xp.maximum(a, b)
+
+
+@maximum.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    first = a >= b
+    return where(first, g, 0), where(first, 0, g)
+
+
+@elementwise(onnx="Min", mxnet="_npi_minimum")
+def minimum(xp: Any, a: Any, b: Any) -> Any:
+    """The smaller; NaN wins."""
+    return xp.minimum(a, b)
+
+
+@minimum.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    first = a <= b
+    return where(first, g, 0), where(first, 0, g)
+
+
+@elementwise(onnx="Clip", mxnet="_npi_clip")
+def limit(xp: Any, x: Any, low: Any, high: Any) -> Any:
+    """x limited to [low, high]: what clip does when both bounds are given."""
+    return xp.minimum(xp.maximum(x, low), high)
+
+
+@limit.gradient
+def _(g: Any, y: Any, x: Any, low: Any, high: Any) -> Any:
+    below, above = x < low, x > high
+    return where(below | above, 0, g), where(below, g, 0), where(above & ~below, g, 0)
+
+
+# --- functions ------------------------------------------------------------------------------
+
+
+@elementwise(dtype="floating", onnx="Sqrt", mxnet="_npi_sqrt")
+def sqrt(xp: Any, x: Any) -> Any:
+    """Square root; NaN for negative elements."""
+    return xp.sqrt(x)
+
+
+@sqrt.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g * 0.5 / y,)
+
+
+@elementwise(dtype="floating", onnx="Exp", mxnet="_npi_exp")
+def exp(xp: Any, x: Any) -> Any:
+    """Exponential."""
+    return xp.exp(x)
+
+
+@exp.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g * y,)
+
+
+@elementwise(dtype="floating", mxnet="_npi_expm1")
+def expm1(xp: Any, x: Any) -> Any:
+    """exp(x) - 1, accurate near zero."""
+    return xp.expm1(x)
+
+
+@expm1.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g * (y + 1),)
+
+
+@elementwise(dtype="floating", onnx="Log", mxnet="_npi_log")
+def log(xp: Any, x: Any) -> Any:
+    """Natural logarithm; -inf at zero, NaN below."""
+    return xp.log(x)
+
+
+@log.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g / x,)
+
+
+@elementwise(dtype="floating", mxnet="_npi_log1p")
+def log1p(xp: Any, x: Any) -> Any:
+    """log(1 + x), accurate near zero."""
+    return xp.log1p(x)
+
+
+@log1p.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g / (x + 1),)
+
+
+@elementwise(dtype="floating", onnx="Tanh", mxnet="_npi_tanh")
+def tanh(xp: Any, x: Any) -> Any:
+    """Hyperbolic tangent."""
+    return xp.tanh(x)
+
+
+@tanh.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g * (1 - y * y),)
+
+
+@elementwise(dtype="floating", onnx="Sin", mxnet="_npi_sin")
+def sin(xp: Any, x: Any) -> Any:
+    """Sine of x in radians."""
+    return xp.sin(x)
+
+
+@sin.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g * cos(x),)
+
+
+@elementwise(dtype="floating", onnx="Cos", mxnet="_npi_cos")
+def cos(xp: Any, x: Any) -> Any:
+    """Cosine of x in radians."""
+    return xp.cos(x)
+
+
+@cos.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (-(g * sin(x)),)
+
+
+@elementwise(onnx="Floor", mxnet="_npi_floor")
+def floor(xp: Any, x: Any) -> Any:
+    """Largest whole number not above x."""
+    return xp.floor(x)
+
+
+@elementwise(onnx="Ceil", mxnet="_npi_ceil")
+def ceil(xp: Any, x: Any) -> Any:
+    """Smallest whole number not below x."""
+    return xp.ceil(x)
+
+
+@elementwise(onnx="Round", mxnet="_npi_rint")
+def rint(xp: Any, x: Any) -> Any:
+    """Nearest whole number, ties to even."""
+    return xp.rint(x)
+
+
+@floor.gradient
+@ceil.gradient
+@rint.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (None,)
+
+
+@elementwise(dtype="floating", onnx="Sigmoid", mxnet="_npx_sigmoid")
+def sigmoid(xp: Any, x: Any) -> Any:
+    """1 / (1 + exp(-x)), without overflow on either side."""
+    small = xp.exp(-xp.absolute(x))
+    return xp.where(x >= 0, 1 / (1 + small), small / (1 + small))
+
+
+@sigmoid.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g * y * (1 - y),)
+
+
+@elementwise(dtype="arithmetic", onnx="Relu", mxnet="_npx_relu")
+def relu(xp: Any, x: Any) -> Any:
+    """max(x, 0); NaN stays NaN."""
+    return xp.maximum(x, 0)
+
+
+@relu.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    # From y, which the next layer keeps anyway: x need not be saved.
+    return (where(y > 0, g, 0),)
+
+
+# --- choice and conversion ------------------------------------------------------------------
+
+
+def _where_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    from gemel.dtype import bool_
+    from gemel.spec import promote_specs
+
+    dtype = promote_specs(*specs[1:])
+    return (bool_, dtype, dtype), dtype
+
+
+@elementwise(dtype=_where_types, onnx="Where", mxnet="_npi_where")
+def where(xp: Any, condition: Any, a: Any, b: Any) -> Any:
+    """a where the condition holds, else b."""
+    return xp.where(condition, a, b)
+
+
+@where.gradient
+def _(g: Any, y: Any, condition: Any, a: Any, b: Any) -> Any:
+    return None, where(condition, g, 0), where(condition, 0, g)
+
+
+def _cast_types(op: Op, specs: tuple[Spec, ...], parameters: Any) -> tuple[tuple[DType, ...], DType]:
+    return (specs[0].dtype,), as_dtype(parameters["dtype"])
+
+
+@elementwise(dtype=_cast_types, onnx="Cast", mxnet="_npi_cast")
+def cast(xp: Any, x: Any, *, dtype: Any) -> Any:
+    """The elements in another dtype; floating to integer truncates."""
+    return x
+
+
+@cast.spec
+def _(x: Spec, *, dtype: Any) -> Spec:
+    return Spec(x.shape, dtype)
+
+
+@cast.gradient
+def _(g: Any, y: Any, x: Any, *, dtype: Any) -> Any:
+    return (g if as_dtype(dtype).is_floating else None,)
+
+
+@elementwise(onnx="Identity", mxnet="_npi_copy")
+def copy(xp: Any, x: Any) -> Any:
+    """The same elements in memory of their own."""
+    return x
+
+
+@copy.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g,)
+
+
+@elementwise(mxnet="BlockGrad")
+def stop_gradient(xp: Any, x: Any) -> Any:
+    """The same elements; gradients do not pass."""
+    return x
+
+
+@stop_gradient.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (None,)
+
+
+# --- sources --------------------------------------------------------------------------------
+
+
+def _dtype_parameter(
+    op: Op, specs: tuple[Spec, ...], parameters: Any
+) -> tuple[tuple[DType, ...], DType]:
+    dtype = as_dtype(parameters["dtype"])
+    return (dtype,) * len(specs), dtype
+
+
+@elementwise(dtype=_dtype_parameter, onnx="ConstantOfShape", mxnet="_npi_full")
+def full(xp: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
+    """An array filled with one number."""
+    return value
+
+
+@full.spec
+def _(value: Spec, *, shape: Any, dtype: Any) -> Spec:
+    return Spec(shape, dtype)
+
+
+@full.gradient
+def _(g: Any, y: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
+    return (g,)
+
+
+@elementwise(dtype=_dtype_parameter)
+def iota(xp: Any, *, shape: Any, axis: int, dtype: Any) -> Any:
+    """Each element's position along an axis."""
+    return xp.index(axis)
+
+
+@iota.spec
+def _(*, shape: Any, axis: int, dtype: Any) -> Spec:
+    return Spec(shape, dtype)

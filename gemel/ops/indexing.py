@@ -1,0 +1,477 @@
+"""Taking elements by position: basic keys are views, integer arrays gather."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.dtype import int64
+from gemel.errors import DTypeError, ShapeError
+from gemel.ir.op import HOOKS, composite, method, op
+from gemel.ops.elementwise import cast, full, iota, where
+from gemel.ops.shape import Layout, dense, expand_dims, reshape
+from gemel.spec import Dim, Spec, normalize_axis
+
+
+def numpy() -> Any:
+    """NumPy, imported at the first reference call."""
+    return HOOKS["numpy"]()
+
+
+# --- basic keys -----------------------------------------------------------------------------
+#
+# A canonical key has one item per axis of the input, and one per new axis:
+# ("int", position), ("slice", start, length, step), ("new",).
+
+
+def canonical(shape: tuple[int, ...], key: Any) -> tuple[Any, ...]:
+    """A basic index as a canonical key. Raises `IndexError`, as NumPy does."""
+    items = list(key) if isinstance(key, tuple) else [key]
+    used = sum(1 for item in items if item is not None and item is not Ellipsis)
+    if used > len(shape):
+        raise IndexError(f"too many indices: {used} for an array of {len(shape)} dimensions")
+    if not any(item is Ellipsis for item in items):
+        items.append(Ellipsis)
+    found: list[Any] = []
+    axis = 0
+    for item in items:
+        if item is None:
+            found.append(("new",))
+        elif item is Ellipsis:
+            rest = len(shape) - used
+            found += [("slice", 0, shape[a], 1) for a in range(axis, axis + rest)]
+            axis += rest
+        else:
+            found.append(_axis_item(item, shape[axis], axis))
+            axis += 1
+    return tuple(found)
+
+
+def _axis_item(item: Any, extent: int, axis: int) -> tuple[Any, ...]:
+    if isinstance(item, slice):
+        if item == slice(None):
+            return ("slice", 0, extent, 1)
+        if isinstance(extent, Dim) and item.step is None:
+            return _free_slice(item, extent)
+        start, stop, step = item.indices(extent)
+        return ("slice", start, len(range(start, stop, step)), step)
+    position = item.__index__()
+    if not -extent <= position < extent:
+        raise IndexError(f"index {position} is out of bounds for axis {axis} with size {extent}")
+    return ("int", position + extent if position < 0 else position)
+
+
+def _free_slice(item: slice, extent: Dim) -> tuple[Any, ...]:
+    """A slice along a free extent: the bounds must be on the same side for every extent."""
+    start = item.start or 0
+    stop = extent if item.stop is None else item.stop
+    start = start + extent if start < 0 else start if start < extent else extent
+    stop = stop + extent if stop < 0 else stop if stop <= extent else extent
+    return ("slice", start, stop - start if stop > start else 0, 1)
+
+
+def key_shape(key: tuple[Any, ...]) -> tuple[int, ...]:
+    """The shape of what a canonical key selects."""
+    return tuple(1 if item[0] == "new" else item[2] for item in key if item[0] != "int")
+
+
+def key_layout(layout: Layout, key: tuple[Any, ...]) -> Layout:
+    """Where the elements a canonical key selects lie."""
+    shape, strides, offset, axis = [], [], layout.offset, 0
+    for item in key:
+        if item[0] == "new":
+            shape.append(1)
+            strides.append(0)
+            continue
+        stride = layout.strides[axis]
+        offset += item[1] * stride
+        if item[0] == "slice":
+            shape.append(item[2])
+            strides.append(item[3] * stride)
+        axis += 1
+    return Layout(shape, strides, offset)
+
+
+def numpy_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A canonical key as NumPy writes it."""
+    return tuple(_numpy_item(item) for item in key)
+
+
+def _numpy_item(item: tuple[Any, ...]) -> Any:
+    if item[0] == "new":
+        return None
+    if item[0] == "int":
+        return item[1]
+    _, start, length, step = item
+    stop = start + length * step
+    return slice(start, None if stop < 0 else stop, step)
+
+
+@op(onnx="Slice", mxnet="_npx_slice")
+def basic_index(x: Any, *, key: Any) -> Any:
+    """What a canonical basic key selects, as a view."""
+    return x[numpy_key(key)]
+
+
+@basic_index.spec
+def _(x: Spec, *, key: Any) -> Spec:
+    return Spec(key_shape(key), x.dtype)
+
+
+@basic_index.view
+def _(layout: Layout, result: Spec, *, key: Any) -> Layout:
+    return key_layout(layout, key)
+
+
+@basic_index.gradient
+def _(g: Any, y: Any, x: Any, *, key: Any) -> Any:
+    return (place(g, key=key, shape=x.shape),)
+
+
+@op()
+def place(x: Any, *, key: Any, shape: Any) -> Any:
+    """Zeros of the given shape with x where the canonical key selects."""
+    result = numpy().zeros(shape, x.dtype)
+    result[numpy_key(key)] = x
+    return result
+
+
+@place.spec
+def _(x: Spec, *, key: Any, shape: Any) -> Spec:
+    return Spec(shape, x.dtype)
+
+
+@place.gradient
+def _(g: Any, y: Any, x: Any, *, key: Any, shape: Any) -> Any:
+    return (basic_index(g, key=key),)
+
+
+@place.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, key: Any, shape: Any) -> None:
+    (result,), (part,) = outputs, inputs
+    emit.fill(result, 0)
+    emit.copy(part, result.at(key_layout(result.layout, key)))
+
+
+@op()
+def assign(x: Any, value: Any, *, key: Any) -> Any:
+    """x with `value` where the canonical key selects: an in-place write, as a function."""
+    result = numpy().array(x)
+    result[numpy_key(key)] = value
+    return result
+
+
+@assign.spec
+def _(x: Spec, value: Spec, *, key: Any) -> Spec:
+    target = Spec(key_shape(key), x.dtype)
+    lead = target.ndim - value.ndim
+    pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
+    if lead < 0 or not all(m == n or m == 1 for m, n in pairs):
+        raise ShapeError(f"assign: {value} does not broadcast to the selected {target} of {x}")
+    return Spec(x.shape, x.dtype)
+
+
+@assign.gradient
+def _(g: Any, y: Any, x: Any, value: Any, *, key: Any) -> Any:
+    selected = basic_index(g, key=key)
+    zeros = full(0, shape=selected.shape, dtype=g.dtype)
+    return assign(g, zeros, key=key), selected
+
+
+@assign.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, key: Any) -> None:
+    (result,), (x, value) = outputs, inputs
+    emit.copy(x, result)
+    emit.copy(value, result.at(key_layout(result.layout, key)))
+
+
+# --- integer arrays -------------------------------------------------------------------------
+
+
+def _integer_indices(name: str, indices: Spec) -> None:
+    if indices.dtype.kind not in "iu":
+        raise DTypeError(f"{name}: indices {indices} must be integers; use astype('int64')")
+
+
+@op(onnx="Gather", mxnet="_npi_take")
+def gather(x: Any, indices: Any, *, axis: int) -> Any:
+    """The slices of x at these positions along an axis; negative ones count from the end.
+
+    A position out of range is an `IndexError`, raised when the result is waited for.
+    """
+    return numpy().take(x, indices, axis=axis)
+
+
+@gather.spec
+def _(x: Spec, indices: Spec, *, axis: int) -> Spec:
+    _integer_indices("take", indices)
+    return Spec((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
+
+
+@gather.gradient
+def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
+    return scatter(g, indices, axis=axis, shape=x.shape), None
+
+
+@gather.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
+    (result,), (x, indices) = outputs, inputs
+    lead, middle = axis, len(indices.shape)
+    loop = emit.loop(result.shape, failure=("IndexError", out_of_range("take", axis, x.shape)))
+    strides = (*x.strides[:lead], *[0] * middle, *x.strides[axis + 1 :])
+    source = loop.operand(x, strides)
+    rest = len(result.shape) - lead - middle
+    position = loop.load(indices, (*[0] * lead, *indices.strides, *[0] * rest))
+    position = loop.checked(position, x.shape[axis])
+    loop.store(result, loop.gather(source, position, x.strides[axis]))
+    loop.finish()
+
+
+def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> str:
+    """The message for a position that is out of range."""
+    return f"{name}: an index is out of bounds for axis {axis} with size {shape[axis]}"
+
+
+@op()
+def scatter(g: Any, indices: Any, *, axis: int, shape: Any) -> Any:
+    """Zeros of the given shape with the slices of g added at these positions along an axis."""
+    np = numpy()
+    result = np.zeros(shape, g.dtype)
+    lead = np.moveaxis(result, axis, 0)
+    slices = np.moveaxis(g, range(axis, axis + indices.ndim), range(indices.ndim))
+    np.add.at(lead, indices, slices)
+    return result
+
+
+@scatter.spec
+def _(g: Spec, indices: Spec, *, axis: int, shape: Any) -> Spec:
+    return Spec(shape, g.dtype)
+
+
+@scatter.gradient
+def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int, shape: Any) -> Any:
+    return gather(g, indices, axis=axis), None
+
+
+@scatter.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
+    (result,), (g, indices) = outputs, inputs
+    emit.fill(result, 0)
+    lead, middle = axis, len(indices.shape)
+    # One tile, one lane: two slices may meet in the same place.
+    loop = emit.loop(g.shape, parallel=False)
+    rest = len(g.shape) - lead - middle
+    target = loop.target(result, (*result.strides[:lead], *[0] * middle, *result.strides[axis + 1 :]))
+    position = loop.load(indices, (*[0] * lead, *indices.strides, *[0] * rest))
+    position = loop.checked(position, result.shape[axis])
+    loop.scatter_add(target, position, loop.load(g), result.strides[axis])
+    loop.finish()
+
+
+@method
+def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
+    """The elements at these positions along an axis, or of the flattened array.
+
+    `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range.
+    """
+    if axis is None:
+        x, axis = reshape(x, shape=(-1,)), 0
+    axis = normalize_axis("take", axis, len(x.shape))
+    if isinstance(indices, int):
+        return basic_index(x, key=canonical(x.shape, (slice(None),) * axis + (indices,)))
+    if mode != "raise":
+        indices = _within(indices, x.shape[axis], mode)
+    return gather(x, indices, axis=axis)
+
+
+def _within(indices: Any, extent: int, mode: str) -> Any:
+    from gemel.errors import unknown_name
+    from gemel.ops.elementwise import limit
+
+    if mode == "clip":
+        return limit(indices, 0, extent - 1)
+    if mode == "wrap":
+        return indices % extent
+    raise unknown_name("mode", mode, ("raise", "clip", "wrap"))
+
+
+@op(mxnet="_npx_pick")
+def pick(x: Any, index: Any, *, axis: int = -1, keepdims: bool = False) -> Any:
+    """From each row along an axis, the element at that row's index (clipped to the range)."""
+    np = numpy()
+    place = np.clip(np.expand_dims(index.astype("int64"), axis), 0, x.shape[axis] - 1)
+    found = np.take_along_axis(x, place, axis)
+    return found if keepdims else np.squeeze(found, axis)
+
+
+@pick.spec
+def _(x: Spec, index: Spec, *, axis: int, keepdims: bool) -> Spec:
+    place = normalize_axis("pick", axis, x.ndim)
+    rows = (*x.shape[:place], *x.shape[place + 1 :])
+    given = tuple(index.shape)
+    same = len(rows) == len(given) and all(m == n for m, n in zip(rows, given, strict=True))
+    if not same:
+        raise ShapeError(f"pick: index {index} must have the shape of x {x} without axis {place}")
+    return Spec((*x.shape[:place], 1, *x.shape[place + 1 :]) if keepdims else rows, x.dtype)
+
+
+@pick.gradient
+def _(g: Any, y: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
+    place = normalize_axis("pick", axis, x.ndim)
+    extent = x.shape[place]
+    from gemel.ops.elementwise import limit
+
+    chosen = expand_dims(limit(cast(index, dtype="int64"), 0, extent - 1), place)
+    lanes = iota(shape=(extent, *[1] * (x.ndim - place - 1)), axis=0, dtype="int64")
+    return where(chosen == lanes, g if keepdims else expand_dims(g, place), 0), None
+
+
+@pick.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, keepdims: bool) -> None:
+    (result,), (x, index) = outputs, inputs
+    place = axis % len(x.shape)
+    rows = (*x.shape[:place], *x.shape[place + 1 :])
+    loop = emit.loop(rows)
+    source = loop.operand(x, (*x.strides[:place], *x.strides[place + 1 :]))
+    position = loop.limited(loop.cast(loop.load(index), int64), x.shape[place])
+    loop.store(result.reshaped(rows), loop.gather(source, position, x.strides[place]))
+    loop.finish()
+
+
+@composite(onnx="OneHot", mxnet="_npx_one_hot")
+def one_hot(
+    x: Any, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
+) -> Any:
+    """A new last axis of `depth` lanes: `on_value` in the lane x names, `off_value` elsewhere."""
+    lanes = iota(shape=(depth,), axis=0, dtype="int64")
+    chosen = expand_dims(cast(x, dtype="int64"), -1) == lanes
+    return cast(where(chosen, float(on_value), float(off_value)), dtype=dtype)
+
+
+@one_hot.gradient
+def _(g: Any, y: Any, x: Any, **_: Any) -> Any:
+    return (None,)
+
+
+@one_hot.spec
+def _(x: Spec, *, depth: int, on_value: float, off_value: float, dtype: Any) -> Spec:
+    return Spec((*x.shape, depth), dtype)
+
+
+@op(blocks=True, mxnet="_npx_nonzero")
+def nonzero(x: Any) -> Any:
+    """The positions of elements that are not zero, one int64 array per axis.
+
+    Its shape depends on values: the call waits for x, and it cannot be part of a trace.
+    """
+    return numpy().nonzero(x)
+
+
+@op(blocks=True, mxnet="_npi_boolean_mask")
+def boolean_index(x: Any, mask: Any) -> Any:
+    """The elements of x where the mask is true. Waits for both; it cannot be part of a trace."""
+    return x[mask]
+
+
+# --- x[key] ---------------------------------------------------------------------------------
+
+
+def is_basic(key: Any) -> bool:
+    """Whether a key has only ints, slices, None and Ellipsis."""
+    items = key if isinstance(key, tuple) else (key,)
+    return all(
+        item is None or item is Ellipsis or isinstance(item, (int, slice)) and not isinstance(item, bool)
+        for item in items
+    )
+
+
+@method
+def getitem(x: Any, key: Any) -> Any:
+    """x[key] for every kind of key: basic, integer arrays, boolean masks."""
+    if is_basic(key):
+        return basic_index(x, key=canonical(x.shape, key))
+    items = list(key) if isinstance(key, tuple) else [key]
+    items = [HOOKS["index"](item) for item in items]
+    masks = [i for i, item in enumerate(items) if is_mask(item)]
+    if len(items) == 1 and masks and items[0].ndim == len(x.shape):
+        return boolean_index(x, items[0])
+    if masks:
+        items = _masks_as_positions(items)
+    return _advanced(x, items)
+
+
+def is_mask(item: Any) -> bool:
+    """Whether an index item is a boolean array."""
+    return getattr(item, "dtype", None) == "bool"
+
+
+def _masks_as_positions(items: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for item in items:
+        if is_mask(item):
+            positions = nonzero(item)
+            found += positions if isinstance(positions, tuple) else [positions]
+        else:
+            found.append(item)
+    return found
+
+
+def is_array(item: Any) -> bool:
+    """Whether an index item selects by an array of positions."""
+    return item is not None and item is not Ellipsis and not isinstance(item, (int, slice))
+
+
+def _advanced(x: Any, items: list[Any]) -> Any:
+    """Integer arrays, one or several: the basic part first, then one gather."""
+    used = sum(1 for item in items if item is not None and item is not Ellipsis)
+    if used > len(x.shape):
+        raise IndexError(f"too many indices: {used} for an array of {len(x.shape)} dimensions")
+    if not any(item is Ellipsis for item in items):
+        items = [*items, Ellipsis]
+    basic = tuple(slice(None) if is_array(item) else item for item in items)
+    axes = _array_axes(items, len(x.shape))
+    x = basic_index(x, key=canonical(x.shape, basic))
+    arrays = [item for item in items if is_array(item)]
+    if len(arrays) == 1:
+        return gather(x, arrays[0], axis=axes[0])
+    return _several(x, arrays, axes)
+
+
+def _array_axes(items: list[Any], ndim: int) -> list[int]:
+    """The axes, after the basic part is taken, that arrays index."""
+    used = sum(1 for item in items if item is not None and item is not Ellipsis)
+    axes, axis = [], 0
+    for item in items:
+        if is_array(item):
+            axes.append(axis)
+        if item is Ellipsis:
+            axis += ndim - used
+        elif not isinstance(item, int):
+            axis += 1
+    return axes
+
+
+def _several(x: Any, arrays: list[Any], axes: list[int]) -> Any:
+    """Several integer arrays at once: one flat position over the axes they index."""
+    from gemel.ops.shape import transpose
+
+    ndim = len(x.shape)
+    others = [axis for axis in range(ndim) if axis not in axes]
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    lead = axes[0] if adjacent else 0
+    order = (*others[:lead], *axes, *others[lead:])
+    extents = [x.shape[axis] for axis in axes]
+    x = transpose(x, axes=order)
+    flat: Any = 0
+    joined = 1
+    for array, extent in zip(arrays, extents, strict=True):
+        flat = flat * extent + checked_position(array, extent)
+        joined = joined * extent
+    x = reshape(x, shape=(*x.shape[:lead], joined, *x.shape[lead + len(axes) :]))
+    return gather(x, flat, axis=lead)
+
+
+def checked_position(index: Any, extent: int) -> Any:
+    """A position counted from the front; one out of range becomes one out of every range."""
+    index = cast(index, dtype="int64")
+    index = where(index < 0, index + extent, index)
+    return where((index < 0) | (index >= extent), -(2**40), index)

@@ -1,0 +1,115 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.errors import ShapeError
+from gemel.ir.op import HOOKS, method, op
+from gemel.ops.elementwise import cast, multiply
+from gemel.ops.reduction import sum
+from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes
+from gemel.spec import Spec, broadcast, promote_specs
+
+
+def numpy() -> Any:
+    """NumPy, imported at the first reference call."""
+    return HOOKS["numpy"]()
+
+
+@op(onnx="MatMul", mxnet="_npi_matmul")
+def matmul(a: Any, b: Any) -> Any:
+    """Matrix product of the last two axes; the axes before them broadcast.
+
+    A 1-d `a` is one row and a 1-d `b` one column, left out of the result. float16 is multiplied
+    and added in float32.
+    """
+    np = numpy()
+    dtype = np.result_type(a, b) if a.dtype.kind == b.dtype.kind else (a if a.dtype.kind == "f" else b).dtype
+    wide = np.float32 if dtype == np.float16 else dtype
+    return np.matmul(a.astype(wide), b.astype(wide)).astype(dtype)
+
+
+@matmul.spec
+def _(a: Spec, b: Spec) -> Spec:
+    if not a.ndim or not b.ndim:
+        raise ShapeError(f"matmul: {a} @ {b}: a 0-d array has no axis to multiply; use *")
+    rows = b.shape[-2] if b.ndim > 1 else b.shape[0]
+    if not a.shape[-1] == rows:
+        raise ShapeError(
+            f"matmul: {a} @ {b}: the last axis of a ({a.shape[-1]}) must equal the "
+            f"{'second last' if b.ndim > 1 else 'only'} axis of b ({rows})"
+        )
+    lead = broadcast("matmul", Spec(a.shape[:-2], a.dtype), Spec(b.shape[:-2], b.dtype))
+    tail = (a.shape[-2:-1] if a.ndim > 1 else ()) + (b.shape[-1:] if b.ndim > 1 else ())
+    return Spec(lead + tail, promote_specs(a, b))
+
+
+@matmul.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    rows = a if a.ndim > 1 else reshape(a, shape=(1, *a.shape))
+    columns = b if b.ndim > 1 else reshape(b, shape=(*b.shape, 1))
+    shape = (*g.shape[: g.ndim - (a.ndim > 1) - (b.ndim > 1)], rows.shape[-2], columns.shape[-1])
+    g = reshape(g, shape=shape)
+    da = matmul(g, swapaxes(columns, -1, -2))
+    db = matmul(swapaxes(rows, -1, -2), g)
+    return _like(da, a, -2), _like(db, b, -1)
+
+
+def _like(gradient: Any, operand: Any, axis: int) -> Any:
+    """A 1-d operand's gradient without the axis it was given."""
+    if operand.ndim > 1:
+        return gradient
+    lead = tuple(range(gradient.ndim - 2))
+    return reshape(sum(gradient, axis=lead) if lead else gradient, shape=operand.shape)
+
+
+def decompose(a: Any, b: Any) -> Any:
+    """A product of dtypes the contraction has no kernel for, by those it has; else None."""
+    dtype = promote_specs(a.spec, b.spec)
+    if dtype.name in ("float32", "float64"):
+        if a.dtype is dtype and b.dtype is dtype:
+            return None
+        return matmul(cast(a, dtype=dtype), cast(b, dtype=dtype))
+    if dtype.name == "float16":
+        return cast(matmul(cast(a, dtype="float32"), cast(b, dtype="float32")), dtype="float16")
+    return _by_sum(a, b, dtype)
+
+
+def _by_sum(a: Any, b: Any, dtype: Any) -> Any:
+    """An integer product as one reduction over products."""
+    rows = a if a.ndim > 1 else reshape(a, shape=(1, *a.shape))
+    columns = b if b.ndim > 1 else reshape(b, shape=(*b.shape, 1))
+    result = matmul.infer(a.spec, b.spec)[0]
+    left = expand_dims(rows, -1)
+    right = expand_dims(columns, -3)
+    left, right = cast(left, dtype="int64"), cast(right, dtype="int64")
+    shape = broadcast("matmul", left.spec, right.spec)
+    total = sum(multiply(broadcast_to(left, shape=shape), right), axis=-2)
+    return cast(reshape(total, shape=result.shape), dtype=dtype)
+
+
+@method
+def dot(a: Any, b: Any) -> Any:
+    """`np.dot`: the product of a's last axis with b's second last (or only) one.
+
+    Numbers and 0-d arrays multiply; for two arrays of more than two dimensions all pairs of
+    leading positions are combined, unlike `matmul`.
+    """
+    if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
+        return multiply(a, b)
+    if b.ndim <= 2:
+        return matmul(a, b) if a.ndim <= 2 or b.ndim == 1 else _many_by_one(a, b)
+    rows = reshape(a, shape=(-1, a.shape[-1]))
+    found = matmul(rows, b)  # (..., rows, n)
+    order = (found.ndim - 2, *range(found.ndim - 2), found.ndim - 1)
+    from gemel.ops.shape import transpose
+
+    found = transpose(found, axes=order)
+    return reshape(found, shape=(*a.shape[:-1], *b.shape[:-2], b.shape[-1]))
+
+
+def _many_by_one(a: Any, b: Any) -> Any:
+    """(..., k) by (k, n) as one product with all leading axes as rows."""
+    found = matmul(reshape(a, shape=(-1, a.shape[-1])), b)
+    return reshape(found, shape=(*a.shape[:-1], b.shape[-1]))

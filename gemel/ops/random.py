@@ -1,0 +1,100 @@
+"""Random numbers. A call takes the next number of the stream; the element's index is the counter.
+
+So the same seed and the same order of calls give the same numbers, whatever runs them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.dtype import DType, as_dtype
+from gemel.errors import DTypeError
+from gemel.ir.op import HOOKS, Op, elementwise, op
+from gemel.spec import Spec, broadcast
+
+
+def _floating(op: Op, specs: tuple[Spec, ...], parameters: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = as_dtype(parameters["dtype"])
+    if not dtype.is_floating:
+        raise DTypeError(f"{op.name}: dtype {dtype} must be floating; use randint for integers")
+    return (dtype,) * len(specs), dtype
+
+
+def _shaped(name: str, a: Spec, b: Spec, shape: Any, dtype: Any) -> Spec:
+    result = Spec(shape, dtype)
+    broadcast(name, a, b, result)
+    return result
+
+
+@elementwise(dtype=_floating, random=True, onnx="RandomUniform", mxnet="_npi_uniform")
+def uniform(
+    xp: Any, low: Any, high: Any, *, shape: Any, dtype: Any = "float32", call: Any = None
+) -> Any:
+    """Numbers spread evenly over [low, high)."""
+    first, _ = xp.random_bits()
+    # 24 bits are what a float32 holds: the largest is below 1.
+    fraction = xp.cast(first >> 8, low.dtype) * 2.0**-24
+    return low + (high - low) * fraction
+
+
+@uniform.spec
+def _(low: Spec, high: Spec, *, shape: Any, dtype: Any, call: Any = None) -> Spec:
+    return _shaped("uniform", low, high, shape, dtype)
+
+
+@uniform.gradient
+def _(g: Any, y: Any, low: Any, high: Any, **_: Any) -> Any:
+    return None, None
+
+
+@elementwise(dtype=_floating, random=True, onnx="RandomNormal", mxnet="_npi_normal")
+def normal(
+    xp: Any, loc: Any, scale: Any, *, shape: Any, dtype: Any = "float32", call: Any = None
+) -> Any:
+    """Normally distributed numbers with mean `loc` and standard deviation `scale`.
+
+    By Box and Muller (A note on the generation of random normal deviates, 1958).
+    """
+    first, second = xp.random_bits()
+    # (bits + 1) / 2**24 lies in (0, 1], so its logarithm is finite.
+    radius = xp.sqrt(-2 * xp.log((xp.cast(first >> 8, loc.dtype) + 1) * 2.0**-24))
+    angle = xp.cast(second >> 8, loc.dtype) * (2.0**-23 * 3.141592653589793)
+    return loc + scale * (radius * xp.cos(angle))
+
+
+@normal.spec
+def _(loc: Spec, scale: Spec, *, shape: Any, dtype: Any, call: Any = None) -> Spec:
+    return _shaped("normal", loc, scale, shape, dtype)
+
+
+@normal.gradient
+def _(g: Any, y: Any, loc: Any, scale: Any, **_: Any) -> Any:
+    return g, g * ((y - loc) / scale)
+
+
+def _integers(op: Op, specs: tuple[Spec, ...], parameters: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = as_dtype(parameters["dtype"])
+    if dtype.kind not in "iu":
+        raise DTypeError(f"{op.name}: dtype {dtype} must be an integer")
+    return (as_dtype("int64"),) * len(specs), dtype
+
+
+@elementwise(dtype=_integers, random=True, mxnet="_npi_random_randint")
+def randint(
+    xp: Any, low: Any, high: Any, *, shape: Any, dtype: Any = "int64", call: Any = None
+) -> Any:
+    """Whole numbers from low up to and without high."""
+    first, _ = xp.random_bits()
+    # Scaling 31 bits keeps the product within int64 for ranges below 2**32.
+    return low + (((high - low) * xp.cast(first >> 1, low.dtype)) >> 31)
+
+
+@randint.spec
+def _(low: Spec, high: Spec, *, shape: Any, dtype: Any, call: Any = None) -> Spec:
+    return _shaped("randint", low, high, shape, dtype)
+
+
+@op(blocks=True, mxnet="_npi_permutation")
+def argsort(x: Any) -> Any:
+    """The positions that sort a 1-d array, equal elements in order. Waits for x."""
+    return HOOKS["numpy"]().argsort(x, kind="stable")

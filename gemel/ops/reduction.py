@@ -1,0 +1,174 @@
+"""Operations that combine elements along axes."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from gemel.ir.op import HOOKS, composite, reduction
+from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract, where
+from gemel.ops.shape import broadcast_to, reshape
+from gemel.spec import Spec, normalize_axes, product
+
+
+def numpy() -> Any:
+    """NumPy, imported at the first reference call."""
+    return HOOKS["numpy"]()
+
+
+def kept(shape: tuple[int, ...], axis: Any, name: str = "sum") -> tuple[int, ...]:
+    """The shape after a reduction that keeps its axes with length 1."""
+    axes = normalize_axes(name, axis, len(shape))
+    return tuple(1 if i in axes else n for i, n in enumerate(shape))
+
+
+def spread(g: Any, x: Any, axis: Any) -> Any:
+    """A reduction's gradient, repeated along the reduced axes."""
+    return broadcast_to(reshape(g, shape=kept(x.shape, axis)), shape=x.shape)
+
+
+@reduction(combine="sum", onnx="ReduceSum", mxnet="_npi_sum")
+def sum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Sum over the given axes, or all. Integers and bools are summed in int64."""
+    np = numpy()
+    wide = {"f": np.float64 if x.dtype == np.float64 else np.float32}.get(x.dtype.kind, np.int64)
+    return np.sum(x, axis=axis, keepdims=keepdims, dtype=wide).astype(
+        x.dtype if x.dtype.kind == "f" else wide
+    )
+
+
+@sum.gradient
+def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    return (spread(g, x, axis),)
+
+
+@reduction(combine="prod", onnx="ReduceProd", mxnet="_npi_prod")
+def prod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Product over the given axes, or all. Integers and bools are multiplied in int64."""
+    np = numpy()
+    wide = {"f": np.float64 if x.dtype == np.float64 else np.float32}.get(x.dtype.kind, np.int64)
+    return np.prod(x, axis=axis, keepdims=keepdims, dtype=wide).astype(
+        x.dtype if x.dtype.kind == "f" else wide
+    )
+
+
+@prod.gradient
+def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    # y / x, which a zero breaks: then the product of the others, found by leaving zeros out.
+    zero = x == 0
+    others = prod(where(zero, 1, x), axis=axis, keepdims=True)
+    zeros = sum(cast(zero, dtype=x.dtype), axis=axis, keepdims=True)
+    alone = where(zeros == 0, others / where(zero, 1, x), where((zeros == 1) & zero, others, 0))
+    return (spread(g, x, axis) * alone,)
+
+
+@reduction(combine="max", onnx="ReduceMax", mxnet="_npi_max")
+def max(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Largest element over the given axes, or all; NaN wins."""
+    return numpy().max(x, axis=axis, keepdims=keepdims)
+
+
+@reduction(combine="min", onnx="ReduceMin", mxnet="_npi_min")
+def min(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Smallest element over the given axes, or all; NaN wins."""
+    return numpy().min(x, axis=axis, keepdims=keepdims)
+
+
+@max.gradient
+@min.gradient
+def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    # Tied extremes share the gradient equally.
+    tied = cast(x == reshape(y, shape=kept(x.shape, axis)), dtype=x.dtype)
+    return (spread(g, x, axis) * tied / sum(tied, axis=axis, keepdims=True),)
+
+
+@reduction(combine="any", mxnet="_npi_any")
+def any(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Whether any element is true (not zero)."""
+    return numpy().any(x, axis=axis, keepdims=keepdims)
+
+
+@reduction(combine="all", mxnet="_npi_all")
+def all(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Whether all elements are true (not zero)."""
+    return numpy().all(x, axis=axis, keepdims=keepdims)
+
+
+@reduction(combine="argmax", onnx="ArgMax", mxnet="_npi_argmax")
+def argmax(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Position of the largest element (the first of equals; NaN is largest), int64."""
+    return numpy().argmax(x, axis=axis, keepdims=keepdims)
+
+
+@reduction(combine="argmin", onnx="ArgMin", mxnet="_npi_argmin")
+def argmin(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Position of the smallest element (the first of equals; NaN is smallest), int64."""
+    return numpy().argmin(x, axis=axis, keepdims=keepdims)
+
+
+def count(x: Any, axis: Any, name: str) -> int:
+    """How many elements each result of a reduction combines."""
+    return product(x.shape[a] for a in normalize_axes(name, axis, builtins.len(x.shape)))
+
+
+def floating(x: Any) -> Any:
+    """x, as float32 when it has no floating dtype."""
+    return x if x.dtype.is_floating else cast(x, dtype="float32")
+
+
+@composite(onnx="ReduceMean", mxnet="_npi_mean")
+def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
+    x = floating(x)
+    half = x.dtype.itemsize == 2
+    total = sum(cast(x, dtype="float32") if half else x, axis=axis, keepdims=keepdims)
+    average = divide(total, count(x, axis, "mean"))
+    return cast(average, dtype=x.dtype) if half else average
+
+
+@mean.spec
+def _(x: Spec, *, axis: Any, keepdims: bool) -> Spec:
+    (total,) = sum.infer(x, axis=axis, keepdims=keepdims)
+    return Spec(total.shape, x.dtype if x.dtype.is_floating else "float32")
+
+
+@mean.gradient
+def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    return (divide(spread(g, x, axis), count(x, axis, "mean")),)
+
+
+@composite(mxnet="_npi_var")
+def var(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Variance (mean squared distance from the mean) over the given axes, or all."""
+    x = floating(x)
+    return mean(square(subtract(x, mean(x, axis=axis, keepdims=True))), axis=axis, keepdims=keepdims)
+
+
+@var.spec
+def _(x: Spec, *, axis: Any, keepdims: bool) -> Spec:
+    return mean.infer(x, axis=axis, keepdims=keepdims)[0]
+
+
+@var.gradient
+def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    distance = subtract(x, mean(x, axis=axis, keepdims=True))
+    scale = divide(2, count(x, axis, "var"))
+    return (multiply(multiply(spread(g, x, axis), distance), scale),)
+
+
+@composite(mxnet="_npi_std")
+def std(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Standard deviation over the given axes, or all."""
+    return sqrt(var(x, axis=axis, keepdims=keepdims))
+
+
+@std.spec
+def _(x: Spec, *, axis: Any, keepdims: bool) -> Spec:
+    return mean.infer(x, axis=axis, keepdims=keepdims)[0]
+
+
+@std.gradient
+def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    distance = subtract(x, mean(x, axis=axis, keepdims=True))
+    spread_y = spread(y, x, axis)
+    return (spread(g, x, axis) * distance / spread_y / count(x, axis, "std"),)

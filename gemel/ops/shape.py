@@ -1,0 +1,346 @@
+"""Operations that only rearrange elements. Most are views: no element moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.errors import ShapeError
+from gemel.ir.op import HOOKS, method, op
+from gemel.ops.elementwise import copy, full
+from gemel.spec import Spec, normalize_axes, normalize_axis, product
+
+
+def numpy() -> Any:
+    """NumPy, imported at the first reference call."""
+    return HOOKS["numpy"]()
+
+
+class Layout:
+    """Where the elements of a view lie: shape, strides and offset, in elements."""
+
+    __slots__ = ("offset", "shape", "strides")
+
+    def __init__(self, shape: Any, strides: Any, offset: int = 0) -> None:
+        self.shape: tuple[int, ...] = tuple(shape)
+        self.strides: tuple[int, ...] = tuple(strides)
+        self.offset = offset
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements lie in C order without gaps."""
+        if product(self.shape) <= 1:
+            return True
+        dense = dense_strides(self.shape)
+        pairs = zip(self.shape, self.strides, dense, strict=True)
+        return all(n == 1 or a == b for n, a, b in pairs)
+
+
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of an array in C order, in elements."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return tuple(strides)
+
+
+def dense(shape: tuple[int, ...]) -> Layout:
+    """The layout of an array in C order."""
+    return Layout(shape, dense_strides(shape))
+
+
+# --- reshape --------------------------------------------------------------------------------
+
+
+def target_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """`shape` with its -1 filled in. Raises `ShapeError` when the sizes differ."""
+    free = [axis for axis, n in enumerate(shape) if type(n) is int and n == -1]
+    if len(free) > 1:
+        raise ShapeError(f"reshape: {x} to {list(shape)}: at most one extent may be -1")
+    if free:
+        known = product(n for axis, n in enumerate(shape) if axis != free[0])
+        if known == 0 or x.size % known != 0:
+            raise ShapeError(f"reshape: {x} to {list(shape)}: {x.size} is no multiple of {known}")
+        return (*shape[: free[0]], x.size // known, *shape[free[0] + 1 :])
+    if not product(shape) == x.size:
+        raise ShapeError(
+            f"reshape: {x} to {list(shape)}: {x.size} elements cannot fill {product(shape)}"
+        )
+    return tuple(shape)
+
+
+@op(onnx="Reshape", mxnet="_npx_reshape")
+def reshape(x: Any, *, shape: Any) -> Any:
+    """The same elements in another shape; one extent may be -1."""
+    return numpy().reshape(x, shape)
+
+
+@reshape.spec
+def _(x: Spec, *, shape: Any) -> Spec:
+    return Spec(target_shape(x, (shape,) if isinstance(shape, int) else shape), x.dtype)
+
+
+@reshape.view
+def _(layout: Layout, result: Spec, *, shape: Any) -> Layout | None:
+    strides = reshaped_strides(layout, result.shape)
+    return None if strides is None else Layout(result.shape, strides, layout.offset)
+
+
+@reshape.gradient
+def _(g: Any, y: Any, x: Any, *, shape: Any) -> Any:
+    return (reshape(g, shape=x.shape),)
+
+
+def reshaped_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The strides of a view of another shape, or None where elements would have to move."""
+    if layout.contiguous:
+        return dense_strides(shape)
+    # Runs of old axes that lie without gaps may be split and merged freely.
+    old = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]
+    strides: list[int] = [0] * len(shape)
+    axis, position = len(shape) - 1, len(old) - 1
+    while position >= 0:
+        extent, stride = old[position]
+        while position > 0 and old[position - 1][1] == stride * extent:
+            position -= 1
+            extent *= old[position][0]
+            # the run keeps the innermost stride
+        position -= 1
+        filled = 1
+        while axis >= 0 and filled < extent:
+            strides[axis] = stride * filled
+            filled *= shape[axis]
+            axis -= 1
+        if filled != extent:
+            return None
+        while axis >= 0 and shape[axis] == 1:
+            axis -= 1
+    return tuple(strides)
+
+
+# --- axes -----------------------------------------------------------------------------------
+
+
+def axis_order(ndim: int, axes: Any) -> tuple[int, ...]:
+    """The axes of a transpose, reversed by default. Raises `ShapeError`."""
+    if axes is None:
+        return tuple(range(ndim - 1, -1, -1))
+    order = tuple(normalize_axis("transpose", axis, ndim) for axis in axes)
+    if sorted(order) != list(range(ndim)):
+        raise ShapeError(f"transpose: axes {axes!r} must name each of the {ndim} axes once")
+    return order
+
+
+@op(onnx="Transpose", mxnet="_npi_transpose")
+def transpose(x: Any, *, axes: Any = None) -> Any:
+    """The axes in another order, reversed by default."""
+    return numpy().transpose(x, axes)
+
+
+@transpose.spec
+def _(x: Spec, *, axes: Any) -> Spec:
+    return Spec((x.shape[axis] for axis in axis_order(x.ndim, axes)), x.dtype)
+
+
+@transpose.view
+def _(layout: Layout, result: Spec, *, axes: Any) -> Layout:
+    order = axis_order(len(layout.shape), axes)
+    return Layout(result.shape, (layout.strides[axis] for axis in order), layout.offset)
+
+
+@transpose.gradient
+def _(g: Any, y: Any, x: Any, *, axes: Any) -> Any:
+    order = axis_order(x.ndim, axes)
+    back = tuple(sorted(range(len(order)), key=order.__getitem__))
+    return (transpose(g, axes=back),)
+
+
+@method
+def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+    """Exchange two axes."""
+    ndim = len(x.shape)
+    order = list(range(ndim))
+    first, second = (normalize_axis("swapaxes", axis, ndim) for axis in (axis1, axis2))
+    order[first], order[second] = second, first
+    return transpose(x, axes=tuple(order))
+
+
+@method
+def expand_dims(x: Any, axis: Any) -> Any:
+    """A new axis (or several) of length 1."""
+    added = (axis,) if isinstance(axis, int) else tuple(axis)
+    places = normalize_axes("expand_dims", added, len(x.shape) + len(added))
+    extents = iter(x.shape)
+    total = len(x.shape) + len(added)
+    return reshape(x, shape=tuple(1 if i in places else next(extents) for i in range(total)))
+
+
+@method
+def squeeze(x: Any, axis: Any = None) -> Any:
+    """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
+    shape = x.shape
+    if axis is None:
+        return reshape(x, shape=tuple(n for n in shape if not n == 1))
+    axes = normalize_axes("squeeze", axis, len(shape))
+    long = [a for a in axes if not shape[a] == 1]
+    if long:
+        raise ShapeError(f"squeeze: axis {long[0]} of shape {list(shape)} has length {shape[long[0]]}, not 1")
+    return reshape(x, shape=tuple(n for i, n in enumerate(shape) if i not in axes))
+
+
+@op(onnx="Expand", mxnet="_npi_broadcast_to")
+def broadcast_to(x: Any, *, shape: Any) -> Any:
+    """Repeated along new axes and axes of length 1, until it has the given shape."""
+    return numpy().broadcast_to(x, shape)
+
+
+@broadcast_to.spec
+def _(x: Spec, *, shape: Any) -> Spec:
+    lead = len(shape) - x.ndim
+    fits = lead >= 0 and all(m == n or m == 1 for m, n in zip(x.shape, shape[lead:], strict=True))
+    if not fits:
+        raise ShapeError(f"broadcast_to: {x} does not broadcast to {list(shape)}")
+    return Spec(shape, x.dtype)
+
+
+@broadcast_to.view
+def _(layout: Layout, result: Spec, *, shape: Any) -> Layout:
+    lead = len(result.shape) - len(layout.shape)
+    pairs = zip(layout.shape, layout.strides, result.shape[lead:], strict=True)
+    strides = (0 if m == 1 and n != 1 else s for m, s, n in pairs)
+    return Layout(result.shape, (*[0] * lead, *strides), layout.offset)
+
+
+@broadcast_to.gradient
+def _(g: Any, y: Any, x: Any, *, shape: Any) -> Any:
+    return (g,)  # the gradient pass sums over the repeated axes
+
+
+# --- joining and splitting ------------------------------------------------------------------
+
+
+@op(onnx="Concat", mxnet="_npi_concatenate")
+def concatenate(*arrays: Any, axis: int = 0) -> Any:
+    """The arrays one after another along an axis."""
+    return numpy().concatenate(arrays, axis)
+
+
+@concatenate.spec
+def _(*specs: Spec, axis: int) -> Spec:
+    from gemel.spec import promote_specs
+
+    if not specs:
+        raise ShapeError("concatenate: needs at least one array")
+    first = specs[0]
+    place = normalize_axis("concatenate", axis, first.ndim)
+    total = first.shape[place]
+    for spec in specs[1:]:
+        others = zip(first.shape, spec.shape, strict=False)
+        if spec.ndim != first.ndim or not all(m == n for i, (m, n) in enumerate(others) if i != place):
+            raise ShapeError(f"concatenate: {first} and {spec} must agree in all axes but {place}")
+        total = total + spec.shape[place]
+    return Spec((*first.shape[:place], total, *first.shape[place + 1 :]), promote_specs(*specs))
+
+
+@concatenate.gradient
+def _(g: Any, y: Any, *arrays: Any, axis: int) -> Any:
+    place = normalize_axis("concatenate", axis, g.ndim)
+    parts, start = [], 0
+    for array in arrays:
+        extent = array.shape[place]
+        parts.append(narrow(g, axis=place, start=start, length=extent))
+        start = start + extent
+    return tuple(parts)
+
+
+@concatenate.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
+    (result,) = outputs
+    place = axis % len(result.shape)
+    start = 0
+    for part in inputs:
+        emit.copy(part, result.narrow(place, start, part.shape[place]))
+        start += part.shape[place]
+
+
+def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, int], ...]:
+    """(start, length) of each part: an equal count, or cut positions. Raises `ShapeError`."""
+    if isinstance(sections, int):
+        if sections <= 0 or extent % sections != 0:
+            raise ShapeError(f"{name}: axis of {extent} does not divide into {sections} equal parts")
+        length = extent // sections
+        return tuple((index * length, length) for index in range(sections))
+    cuts = [0, *(min(cut, extent) for cut in sections), extent]
+    pairs = zip(cuts, cuts[1:], strict=False)
+    return tuple((a, b - a if b > a else 0) for a, b in pairs)
+
+
+@op(onnx="Split", mxnet="_npi_split")
+def split(x: Any, *, sections: Any, axis: int = 0) -> Any:
+    """Equal parts along an axis, or the parts between cut positions. Several results, all views."""
+    parts = section_lengths("split", x.shape[axis], sections)
+    cuts = [start for start, _ in parts[1:]]
+    return tuple(numpy().split(x, cuts, axis))
+
+
+@split.spec
+def _(x: Spec, *, sections: Any, axis: int) -> tuple[Spec, ...]:
+    place = normalize_axis("split", axis, x.ndim)
+    parts = section_lengths("split", x.shape[place], sections)
+    shapes = ((*x.shape[:place], length, *x.shape[place + 1 :]) for _, length in parts)
+    return tuple(Spec(shape, x.dtype) for shape in shapes)
+
+
+@split.view
+def _(layout: Layout, *results: Spec, sections: Any, axis: int) -> tuple[Layout, ...]:
+    place = normalize_axis("split", axis, len(layout.shape))
+    stride = layout.strides[place]
+    starts = [start for start, _ in section_lengths("split", layout.shape[place], sections)]
+    pairs = zip(results, starts, strict=True)
+    return tuple(
+        Layout(result.shape, layout.strides, layout.offset + start * stride) for result, start in pairs
+    )
+
+
+@split.gradient
+def _(g: Any, y: Any, x: Any, *, sections: Any, axis: int) -> Any:
+    pairs = zip(g, y, strict=True)
+    parts = [full(0, shape=part.shape, dtype=part.dtype) if d is None else d for d, part in pairs]
+    return (concatenate(*parts, axis=axis),)
+
+
+@op(mxnet="_npx_slice_axis")
+def narrow(x: Any, *, axis: int, start: int, length: int) -> Any:
+    """The elements start to start + length along an axis, as a view."""
+    return x[(slice(None),) * axis + (slice(start, start + length),)]
+
+
+@narrow.spec
+def _(x: Spec, *, axis: int, start: int, length: int) -> Spec:
+    return Spec((*x.shape[:axis], length, *x.shape[axis + 1 :]), x.dtype)
+
+
+@narrow.view
+def _(layout: Layout, result: Spec, *, axis: int, start: int, length: int) -> Layout:
+    return Layout(result.shape, layout.strides, layout.offset + start * layout.strides[axis])
+
+
+@narrow.gradient
+def _(g: Any, y: Any, x: Any, *, axis: int, start: int, length: int) -> Any:
+    key = tuple(
+        ("slice", start, length, 1) if i == axis else ("slice", 0, n, 1) for i, n in enumerate(x.shape)
+    )
+    from gemel.ops.indexing import place
+
+    return (place(g, key=key, shape=x.shape),)
+
+
+@method
+def stack(arrays: Any, axis: int = 0) -> Any:
+    """The arrays side by side along a new axis."""
+    return concatenate(*(expand_dims(array, axis) for array in arrays), axis=axis)
+
+
+@method
+def contiguous(x: Any) -> Any:
+    """x itself when its elements lie in C order, else a copy."""
+    return x if getattr(x, "_is_contiguous", True) else copy(x)

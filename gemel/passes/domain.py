@@ -1,0 +1,159 @@
+"""Domains: which axis of each value in a loop nest runs along which loop.
+
+A domain is a shape, and the set of its dimensions that are reduced. A value's placement names, for
+each of its axes, the dimension it runs along (None for an axis of length 1 that runs along none).
+"""
+
+from __future__ import annotations
+
+from gemel.ir.graph import Entry, Node
+from gemel.ir.op import Elementwise, Reduction
+from gemel.spec import normalize_axes, same_shape
+
+Placement = tuple["int | None", ...]
+
+
+class Domain:
+    """The loops of a group, and where each of its values lies in them."""
+
+    __slots__ = ("placements", "reduced", "shape")
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.reduced: frozenset[int] | None = None
+        self.placements: dict[Entry, Placement] = {}
+
+    @staticmethod
+    def of(node: Node) -> Domain:
+        """The domain a node needs by itself."""
+        shape = node.inputs[0].shape if isinstance(node.op, Reduction) else node.specs[0].shape
+        domain = Domain(shape)
+        if not domain.add(node):
+            domain.placements[node.entries[0]] = tuple(range(len(shape)))
+        return domain
+
+    @staticmethod
+    def of_all(nodes: list[Node]) -> Domain:
+        """The domain of a whole body."""
+        shapes = [n.inputs[0].shape if isinstance(n.op, Reduction) else n.specs[0].shape for n in nodes]
+        domain = Domain(max(shapes, key=lambda shape: (_size(shape), len(shape))))
+        for node in nodes:
+            if not domain.add(node):
+                raise AssertionError(f"{node!r} does not fit the loops of its body")
+        return domain
+
+    @staticmethod
+    def is_alignment(node: Node) -> bool:
+        """Whether a view only adds or removes axes of length 1, or repeats along axes."""
+        if node.op is None or node.op.name not in ("reshape", "broadcast_to"):
+            return False
+        if node.op.name == "broadcast_to":
+            return True
+        before = [n for n in node.inputs[0].shape if not _is_one(n)]
+        after = [n for n in node.specs[0].shape if not _is_one(n)]
+        return same_shape(tuple(before), tuple(after))
+
+    def add(self, node: Node) -> bool:
+        """Place a node's result; False (and no change) when it does not fit these loops."""
+        if isinstance(node.op, Elementwise):
+            return self._add_elementwise(node)
+        if isinstance(node.op, Reduction):
+            return self._add_reduction(node)
+        if node.op is not None and node.op.name == "reshape" and self.is_alignment(node):
+            return self._add_reshape(node)
+        if node.op is not None and node.op.name == "broadcast_to":
+            return self._add_elementwise(node)
+        return False
+
+    def _add_elementwise(self, node: Node) -> bool:
+        shape = node.specs[0].shape
+        known: list[int | None] = [None] * len(shape)
+        for entry in node.inputs:
+            for axis, dimension in self._aligned(entry, len(shape)):
+                if dimension is None:
+                    continue
+                if known[axis] not in (None, dimension):
+                    return False
+                known[axis] = dimension
+        return self._keep(node.entries[0], known)
+
+    def _aligned(self, entry: Entry, ndim: int) -> list[tuple[int, int | None]]:
+        """(axis of the result, dimension) for a placed input, lined up from the right."""
+        placement = self.placements.get(entry)
+        if placement is None:
+            return []
+        lead = ndim - len(placement)
+        return [(lead + axis, dimension) for axis, dimension in enumerate(placement)]
+
+    def _keep(self, entry: Entry, known: list[int | None]) -> bool:
+        """Complete a placement: unknown axes run along the nearest free dimension that fits."""
+        shape = entry.shape
+        limit = len(self.shape)
+        for axis in range(len(shape) - 1, -1, -1):
+            if known[axis] is None and not _is_one(shape[axis]):
+                floor = max((d for d in known[:axis] if d is not None), default=-1)
+                fits = (d for d in range(limit - 1, floor, -1) if self._fits(shape[axis], d))
+                known[axis] = next(fits, None)
+                if known[axis] is None:
+                    return False
+            dimension = known[axis]
+            if dimension is not None:
+                if dimension >= limit:
+                    return False
+                if not _is_one(shape[axis]) and not self._fits(shape[axis], dimension):
+                    return False
+                limit = dimension
+        self.placements[entry] = tuple(known)
+        return True
+
+    def _fits(self, extent: int, dimension: int) -> bool:
+        return same_shape((extent,), (self.shape[dimension],))
+
+    def _add_reduction(self, node: Node) -> bool:
+        source = node.inputs[0]
+        placement = self.placements.get(source)
+        if placement is None:
+            if not same_shape(source.shape, self.shape):
+                return False
+            placement = tuple(range(len(self.shape)))
+        axes = normalize_axes(node.op.name if node.op else "", node.params["axis"], source.ndim)
+        along = [placement[axis] for axis in axes if not _is_one(source.shape[axis])]
+        reduced = frozenset(d for d in along if d is not None)
+        wanted = frozenset(d for d in reduced if not _is_one(self.shape[d]))
+        if self.reduced is not None and wanted != self.reduced:
+            return False
+        if not self._varies(source, placement, wanted):
+            return False
+        keep = node.params["keepdims"]
+        self.reduced = wanted
+        self.placements[node.entries[0]] = tuple(
+            d for axis, d in enumerate(placement) if keep or axis not in axes
+        )
+        return True
+
+    def _varies(self, entry: Entry, placement: Placement, reduced: frozenset[int]) -> bool:
+        """Whether a value runs along every reduced dimension (else it would be added once)."""
+        pairs = zip(placement, entry.shape, strict=True)
+        running = {d for d, extent in pairs if d is not None and not _is_one(extent)}
+        return reduced <= running
+
+    def _add_reshape(self, node: Node) -> bool:
+        placement = self.placements.get(node.inputs[0])
+        if placement is None:
+            return False
+        pairs = zip(placement, node.inputs[0].shape, strict=True)
+        dimensions = iter([d for d, extent in pairs if not _is_one(extent)])
+        shape = node.specs[0].shape
+        self.placements[node.entries[0]] = tuple(None if _is_one(n) else next(dimensions) for n in shape)
+        return True
+
+
+def _is_one(extent: int) -> bool:
+    return extent == 1
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for extent in shape:
+        size *= int(extent)
+    return size

@@ -1,0 +1,103 @@
+"""gradient: reverse-mode differentiation. The gradient of a graph is another graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gemel.ir.graph import Entry, Node, walk
+from gemel.ir.op import HOOKS, Composite, stop_gradient_error
+from gemel.ops.elementwise import add, cast, full
+from gemel.ops.reduction import sum
+from gemel.ops.shape import reshape
+
+
+def gradient(
+    outputs: Sequence[Entry], heads: Sequence[Entry], inputs: Sequence[Entry]
+) -> tuple[Entry, ...]:
+    """The gradients of `inputs`, given those (`heads`) of `outputs`; zeros where none arrives.
+
+    Each has exactly its input's shape and dtype. Raises `GradientError` naming an operation that
+    lies on the way and has no gradient.
+    """
+    nodes = walk(outputs)
+    needed = leads_to(nodes, inputs)
+    arrived: dict[Entry, Entry] = {}
+    for entry, head in zip(outputs, heads, strict=True):
+        accumulate(arrived, entry, head)
+    for node in reversed(nodes):
+        if node.op is None or not any(entry in needed for entry in node.inputs):
+            continue
+        pass_back(node, arrived, needed)
+    return tuple(arrived.get(entry) or zeros(entry) for entry in inputs)
+
+
+def leads_to(nodes: Iterable[Node], inputs: Iterable[Entry]) -> set[Entry]:
+    """The floating entries that depend on one of `inputs`."""
+    needed = set(inputs)
+    for node in nodes:
+        if any(entry in needed for entry in node.inputs):
+            needed.update(entry for entry in node.entries if entry.dtype.is_floating)
+    return needed
+
+
+def pass_back(node: Node, arrived: dict[Entry, Entry], needed: set[Entry]) -> None:
+    """Send what has arrived at a node's outputs on to its inputs."""
+    gs = tuple(arrived.get(entry) for entry in node.entries)
+    if all(g is None for g in gs):
+        return
+    for entry, g in zip(node.inputs, rule(node, gs), strict=True):
+        if g is not None and entry in needed:
+            accumulate(arrived, entry, like(g, entry))
+
+
+def rule(node: Node, gs: tuple[Entry | None, ...]) -> Sequence[Any]:
+    """One gradient (or None) per input, by the operation's own rule or its body's."""
+    op = node.op
+    assert op is not None
+    declared = op.rules.get("gradient")
+    if declared is not None:
+        several = len(node.entries) > 1
+        g: Any = gs if several else gs[0]
+        y: Any = node.entries if several else node.entries[0]
+        parameters = {k: v for k, v in node.params.items() if k not in ("call",)}
+        found: Sequence[Any] = declared(g, y, *node.inputs, **parameters)
+        return found
+    if isinstance(op, Composite):
+        body = op.written_out(node.inputs, node.params)
+        pairs = [(y, g) for y, g in zip(body, gs, strict=True) if g is not None]
+        return gradient([y for y, _ in pairs], [g for _, g in pairs], node.inputs)
+    if not any(entry.dtype.is_floating for entry in node.entries):
+        return (None,) * len(node.inputs)
+    raise stop_gradient_error(op.name)
+
+
+def accumulate(arrived: dict[Entry, Entry], entry: Entry, g: Entry) -> None:
+    """Add a gradient to what has arrived at an entry."""
+    arrived[entry] = add(arrived[entry], g) if entry in arrived else g
+
+
+def like(g: Entry, entry: Entry) -> Entry:
+    """A gradient in its input's dtype and shape: summed over the axes broadcasting added."""
+    g = unbroadcast(g, entry)
+    return g if g.dtype is entry.dtype else cast(g, dtype=entry.dtype)
+
+
+def unbroadcast(g: Entry, entry: Entry) -> Entry:
+    """g, summed over the axes along which `entry` was repeated to meet it."""
+    shape = entry.shape
+    lead = g.ndim - len(shape)
+    repeated = [a for a, n in enumerate(shape, start=lead) if n == 1 and not g.shape[a] == 1]
+    axes = (*range(lead), *repeated)
+    if axes:
+        g = sum(g, axis=axes, keepdims=True)
+    return reshape(g, shape=shape) if lead > 0 else g
+
+
+def zeros(entry: Entry) -> Entry:
+    """The gradient nothing arrived at."""
+    found: Entry = full.apply((0,), {"shape": entry.shape, "dtype": entry.dtype})[0]
+    return found
+
+
+HOOKS["gradient"] = gradient

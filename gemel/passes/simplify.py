@@ -1,0 +1,161 @@
+"""Small passes: expand composites, fold constants, drop what changes nothing, merge duplicates."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gemel.ir.graph import Entry, Graph, Node, constant, rewrite
+from gemel.ir.op import Composite, Elementwise
+from gemel.ops import linalg
+from gemel.ops.shape import axis_order
+from gemel.spec import Dim, key
+
+# --- expand ---------------------------------------------------------------------------------
+
+
+def expand(graph: Graph) -> Graph:
+    """Composites become their bodies, and products of rare dtypes what they are made of."""
+    return rewrite(graph, _expanded)
+
+
+def _expanded(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+    if isinstance(node.op, Composite):
+        return _fully(node.op.written_out(inputs, node.params))
+    if node.op is linalg.matmul:
+        found = linalg.decompose(*inputs)
+        return None if found is None else (found,)
+    return None
+
+
+def _fully(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """A body may use composites in turn."""
+    graph = Graph((), entries)
+    if any(isinstance(node.op, Composite) for node in graph.walk()):
+        return expand(graph).outputs
+    return entries
+
+
+# --- fold -----------------------------------------------------------------------------------
+
+
+class PythonLane:
+    """The namespace an elementwise body sees when it is computed on Python numbers."""
+
+    maximum = staticmethod(lambda a, b: a if a != a or a > b else b)
+    minimum = staticmethod(lambda a, b: a if a != a or a < b else b)
+    where = staticmethod(lambda condition, a, b: a if condition else b)
+    absolute = staticmethod(abs)
+    power = staticmethod(lambda a, b: a**b)
+    sign = staticmethod(lambda x: (x > 0) - (x < 0))
+    logical_and = staticmethod(lambda a, b: bool(a) and bool(b))
+    logical_or = staticmethod(lambda a, b: bool(a) or bool(b))
+    logical_not = staticmethod(lambda x: not x)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(math, name)
+
+
+def fold(graph: Graph) -> Graph:
+    """Operations on numbers become their results."""
+    return rewrite(graph, _folded)
+
+
+def _folded(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+    op = node.op
+    if not isinstance(op, Elementwise) or op.random or not inputs or not node.specs[0].weak:
+        return None
+    numbers = [entry.node.value for entry in inputs if entry.node.is_number]
+    if len(numbers) != len(inputs) or any(isinstance(number, Dim) for number in numbers):
+        return None
+    types, result = op.types(tuple(entry.spec for entry in inputs), node.params)
+    try:
+        values = [_number(d.kind, n) for d, n in zip(types, numbers, strict=True)]
+        found = op.body(PythonLane(), *values, **node.params)
+        return (constant(_number(result.kind, found)),)
+    except (ArithmeticError, ValueError, AttributeError, TypeError):
+        return None  # 1 / 0, log(-1), or a function Python lacks: the kernel knows what to give
+
+
+def _number(kind: str, value: Any) -> Any:
+    return bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
+
+
+# --- drop -----------------------------------------------------------------------------------
+
+
+def drop(graph: Graph) -> Graph:
+    """Operations that change nothing become their input: x * 1, a cast to the same dtype."""
+    return rewrite(graph, _dropped)
+
+
+def _dropped(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+    assert node.op is not None
+    check = UNCHANGED.get(node.op.name)
+    if check is None or not check(node, inputs):
+        return None
+    return (inputs[0],) if inputs[0].spec == node.specs[0] else None
+
+
+def _is_one(node: Node, inputs: tuple[Entry, ...]) -> bool:
+    second = inputs[1].node
+    return second.is_number and not isinstance(second.value, Dim) and second.value == 1
+
+
+def _always(node: Node, inputs: tuple[Entry, ...]) -> bool:
+    return True
+
+
+def _identity_order(node: Node, inputs: tuple[Entry, ...]) -> bool:
+    ndim = inputs[0].ndim
+    return axis_order(ndim, node.params["axes"]) == tuple(range(ndim))
+
+
+#: Operations that may leave their first input as it is; equal specs are checked besides.
+UNCHANGED = {
+    "multiply": _is_one,
+    "divide": _is_one,
+    "cast": _always,
+    "reshape": _always,
+    "broadcast_to": _always,
+    "stop_gradient": _always,
+    "transpose": _identity_order,
+}
+
+
+# --- merge ----------------------------------------------------------------------------------
+
+
+def merge(graph: Graph) -> Graph:
+    """Equal operations on equal inputs become one (not random ones; dead code goes by itself)."""
+    found: dict[Any, tuple[Entry, ...]] = {}
+    numbers: dict[Any, Entry] = {}
+
+    def shared(entry: Entry) -> Entry:
+        if not entry.node.is_number or isinstance(entry.node.value, Dim):
+            return entry
+        value = entry.node.value
+        return numbers.setdefault((type(value), repr(value)), entry)
+
+    def merged(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        assert node.op is not None
+        if node.op.random or node.op.updates:
+            return None
+        inputs = tuple(shared(entry) for entry in inputs)
+        new = Node(node.op, inputs, node.params, node.specs, node.value, node.name).entries
+        return found.setdefault((node.op.name, inputs, frozen(node.params)), new)
+
+    return rewrite(graph, merged)
+
+
+def frozen(value: Any) -> Any:
+    """A parameter as a dictionary key: typed, and symbolic for free extents."""
+    if isinstance(value, dict):
+        return tuple((name, frozen(item)) for name, item in value.items())
+    if isinstance(value, tuple):
+        return tuple(frozen(item) for item in value)
+    if isinstance(value, Dim):
+        return ("dim", key(value))
+    if isinstance(value, Graph):
+        return id(value)
+    return (type(value), value)

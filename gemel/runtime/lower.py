@@ -1,0 +1,445 @@
+"""Lowering: a graph with known extents to a plan -- kernels in order, each given its places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import _core
+from gemel.codegen.nest import Kernel, Nest, Number, Place, write_loops
+from gemel.codegen.product import write_product
+from gemel.codegen.target import host
+from gemel.dtype import DType, float64
+from gemel.errors import CompileError
+from gemel.ir.graph import Entry, Graph, Node
+from gemel.ir.op import Elementwise
+from gemel.ops import linalg
+from gemel.ops.shape import Layout, dense
+from gemel.passes import optimize
+from gemel.passes.fuse import fused
+from gemel.runtime.cache import kernel_for
+from gemel.runtime.memory import plan_memory
+from gemel.spec import Spec, product
+
+INPUT, OUTPUT, WORKSPACE, CONSTANT = 0, 1, 2, 3
+
+
+class Buffer:
+    """A block of memory a plan uses: one of its inputs, outputs or constants, or a temporary."""
+
+    __slots__ = ("first", "index", "last", "size", "space")
+
+    def __init__(self, space: int, index: int, size: int = 0) -> None:
+        self.space = space
+        self.index = index
+        self.size = size
+        self.first = self.last = -1
+
+
+class Launch:
+    """A kernel and the number of the step it runs in."""
+
+    __slots__ = ("kernel",)
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+
+class Choice:
+    """A branch of the plan: a condition and two lists of steps."""
+
+    __slots__ = ("otherwise", "place", "then")
+
+    def __init__(self, place: Place, then: list[Any], otherwise: list[Any]) -> None:
+        self.place = place
+        self.then = then
+        self.otherwise = otherwise
+
+
+class Lowering:
+    """The lowering of one optimised graph. `layouts`: strides of inputs that are not dense."""
+
+    def __init__(self, graph: Graph, layouts: dict[int, Layout] | None = None) -> None:
+        self.graph = graph
+        self.target = host()
+        self.where: dict[Entry, Any] = {}
+        self.temporaries: list[Buffer] = []
+        self.constants: list[Any] = []
+        self.items: list[Any] = []
+        self.time = 0
+        self.scalars = 0
+        self.random = 0
+        self.inputs: list[tuple[Any, ...]] = []
+        self._take_inputs(layouts or {})
+        self.outputs = [Buffer(OUTPUT, i) for i in range(len(graph.outputs))]
+        self.claimed: dict[Entry, Place] = {}
+        self._claim_results()
+
+    # --- what comes in and goes out ---------------------------------------------------------
+
+    def _take_inputs(self, layouts: dict[int, Layout]) -> None:
+        for position, entry in enumerate(self.graph.inputs):
+            if entry.spec.weak:
+                self.where[entry] = Number(("argument", self.scalars), entry.dtype)
+                self.scalars += 1
+                continue
+            layout = layouts.get(position) or dense(entry.shape)
+            buffer = Buffer(INPUT, len(self.inputs))
+            strides = None if position not in layouts else layout.strides
+            self.inputs.append((entry.dtype.code, entry.shape, strides))
+            self.where[entry] = Place(buffer, entry.dtype, Layout(layout.shape, layout.strides, 0))
+
+    def _claim_results(self) -> None:
+        """Let results be computed where they are wanted, when nothing else wants them there."""
+        for buffer, entry in zip(self.outputs, self.graph.outputs, strict=True):
+            root = self._root(entry)
+            if root.node.op is not None and root not in self.claimed and root.dtype is entry.dtype:
+                self.claimed[root] = Place(buffer, root.dtype, dense(root.shape))
+        users = self._users()
+        for index, entry in self.graph.updates:
+            old = self.graph.inputs[index]
+            if entry not in self.claimed and self._in_place(old, entry, users):
+                self.claimed[entry] = self.where[old]
+
+    def _root(self, entry: Entry) -> Entry:
+        """What an entry is a reshaping of."""
+        while entry.node.op is not None and entry.node.op.name == "reshape":
+            entry = entry.node.inputs[0]
+        return entry
+
+    def _users(self) -> dict[Entry, list[Node]]:
+        users: dict[Entry, list[Node]] = {}
+        for node in self.graph.walk():
+            for entry in node.inputs:
+                users.setdefault(entry, []).append(node)
+        return users
+
+    def _in_place(self, old: Entry, new: Entry, users: dict[Entry, list[Node]]) -> bool:
+        """Whether a fused loop may write its result over the input it replaces.
+
+        Only it reads the input, element by element where it writes it.
+        """
+        node = new.node
+        elsewhere = any(entry is old for entry in self.graph.results)
+        if node.op is not fused or users.get(old, []) != [node] or elsewhere:
+            return False
+        body: Graph = node.params["body"]
+        inner = {b for b, e in zip(body.inputs, node.inputs, strict=True) if e is old}
+        steps = [n for n in body.walk() if n.op is not None]
+        return all(isinstance(n.op, Elementwise) for n in steps) and all(
+            n.specs[0].shape == old.shape for n in steps if any(e in inner for e in n.inputs)
+        )
+
+    # --- nodes ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Emit every node, then move results that were not computed in place."""
+        self._emit_all(self.graph)
+        for buffer, entry in zip(self.outputs, self.graph.outputs, strict=True):
+            place = self.claimed.get(self._root(entry))
+            if place is None or place.buffer is not buffer:
+                self.copy(self._place(entry), Place(buffer, entry.dtype, dense(entry.shape)))
+        self._write_updates()
+
+    def _write_updates(self) -> None:
+        """Updates not written in place; one that is another input is read before any is written."""
+        moves = []
+        for index, entry in self.graph.updates:
+            target = self.where[self.graph.inputs[index]]
+            if self.claimed.get(entry) is target:
+                continue
+            source = self._place(entry)
+            if source.buffer.space == INPUT:
+                source = self.temporary(entry.dtype, entry.shape)
+                self.copy(self._place(entry), source)
+            moves.append((source, target))
+        for source, target in moves:
+            self.copy(source, target)
+
+    def _emit_all(self, graph: Graph) -> None:
+        for node in graph.walk():
+            if node.is_constant:
+                self._constant(node)
+            elif node.op is not None:
+                self._emit(node)
+
+    def _constant(self, node: Node) -> None:
+        entry = node.entries[0]
+        if node.is_number:
+            self.where[entry] = Number(("constant", node.value), entry.dtype)
+            return
+        buffer = Buffer(CONSTANT, len(self.constants))
+        self.constants.append(node.value)
+        self.where[entry] = Place(buffer, entry.dtype, Layout(entry.shape, node.value.strides))
+
+    def _emit(self, node: Node) -> None:
+        op = node.op
+        assert op is not None
+        if "view" in op.rules:
+            self._view(node)
+            return
+        outputs = [self._new(entry) for entry in node.entries]
+        if op is fused:
+            self._fused(node, outputs)
+        elif "lower" in op.rules:
+            op.rules["lower"](self, outputs, [self._place(e) for e in node.inputs], **node.params)
+        else:
+            raise CompileError(f"{op.name} has no kernel; it cannot be part of a plan")
+        for entry, place in zip(node.entries, outputs, strict=True):
+            self.where[entry] = place
+
+    def _new(self, entry: Entry) -> Place:
+        return self.claimed.get(entry) or self.temporary(entry.dtype, entry.shape)
+
+    def _view(self, node: Node) -> None:
+        assert node.op is not None
+        source = self._place(node.inputs[0])
+        found = node.op.rules["view"](source.layout, *node.specs, **node.params)
+        if found is None:
+            source = self.contiguous(source)
+            found = node.op.rules["view"](source.layout, *node.specs, **node.params)
+        layouts = found if isinstance(found, tuple) else (found,)
+        for entry, layout in zip(node.entries, layouts, strict=True):
+            self.where[entry] = source.at(layout)
+
+    def _fused(self, node: Node, outputs: list[Place]) -> None:
+        body: Graph = node.params["body"]
+        given = dict(zip(body.inputs, (self._known(e) for e in node.inputs), strict=True))
+        if any(n.op is linalg.matmul for n in body.walk()):
+            kernels = write_product(body, given, outputs, self.target, self.contiguous, self._scratch)
+        else:
+            kernels = [write_loops(body, given, outputs)]
+        for kernel in kernels:
+            self._launch(kernel)
+
+    def _known(self, entry: Entry) -> Any:
+        """Where an entry is: a Place, or a Number."""
+        return self.where[entry]
+
+    def _place(self, entry: Entry) -> Place:
+        """Where an entry is in memory; a number is written there first."""
+        where = self.where[entry]
+        if isinstance(where, Place):
+            return where
+        place = self.temporary(entry.dtype, ())
+        nest = Nest(())
+        nest.store(place, nest.scalar(where), ())
+        self._launch(nest.finish())
+        return place
+
+    # --- what `lower` rules use -------------------------------------------------------------
+
+    def temporary(self, dtype: DType, shape: tuple[int, ...]) -> Place:
+        """New memory that lives while it is used."""
+        return Place(self._scratch(product(shape) * dtype.itemsize), dtype, dense(shape))
+
+    def _scratch(self, size: int) -> Buffer:
+        buffer = Buffer(WORKSPACE, len(self.temporaries), max(int(size), 1))
+        self.temporaries.append(buffer)
+        return buffer
+
+    def loop(
+        self, shape: tuple[int, ...], failure: tuple[str, str] | None = None, parallel: bool = True
+    ) -> _Loop:
+        """A loop nest over a shape, to be written step by step and finished."""
+        return _Loop(self, shape, failure, parallel)
+
+    def copy(self, source: Place, target: Place) -> None:
+        """Copy elements, converting and broadcasting as needed."""
+        nest = Nest(target.shape)
+        lead = len(target.shape) - len(source.shape)
+        pairs = zip(source.shape, source.strides, strict=True)
+        strides = (*[0] * lead, *(0 if n == 1 else s for n, s in pairs))
+        nest.store(target, nest.load(source, strides))
+        self._launch(nest.finish())
+
+    def fill(self, target: Place, value: float) -> None:
+        """Set every element to a number."""
+        nest = Nest(target.shape)
+        nest.store(target, nest.scalar(Number(("constant", value), float64)))
+        self._launch(nest.finish())
+
+    def contiguous(self, source: Place) -> Place:
+        """The place itself when it is dense, else a dense copy of it."""
+        if source.layout.contiguous:
+            return source
+        target = self.temporary(source.dtype, source.shape)
+        self.copy(source, target)
+        return target
+
+    def branch(
+        self, predicate: Place, then: Graph, otherwise: Graph, inputs: list[Place], outputs: list[Place]
+    ) -> None:
+        """Either graph on the same inputs into the same outputs, chosen when the plan runs."""
+        start = self.time
+        sides = [self._side(graph, inputs, outputs) for graph in (then, otherwise)]
+        condition = predicate
+        self.items.append(Choice(condition, *sides))
+        # What either side touches stays alive over both: only one runs, but both are planned.
+        self._touch(condition.buffer, start)
+        for place in (*inputs, *outputs):
+            self._touch(place.buffer, start)
+            self._touch(place.buffer, self.time)
+
+    def _side(self, graph: Graph, inputs: list[Place], outputs: list[Place]) -> list[Any]:
+        kept, self.items = self.items, []
+        graph = optimize(graph)
+        self.where.update(zip(graph.inputs, inputs, strict=True))
+        self._emit_all(graph)
+        for entry, place in zip(graph.outputs, outputs, strict=True):
+            self.copy(self._place(entry), place)
+        side, self.items = self.items, kept
+        return side
+
+    def _launch(self, kernel: Kernel) -> None:
+        self.time += 1
+        for place, _ in kernel.places:
+            self._touch(place.buffer if isinstance(place, Place) else place, self.time)
+        for _, number in kernel.scalars:
+            if number.source[0] == "call":
+                self.random = max(self.random, number.source[1] + 1)
+        if kernel.extent > 0:
+            self.items.append(Launch(kernel))
+
+    def _touch(self, buffer: Buffer, time: int) -> None:
+        buffer.first = time if buffer.first < 0 else min(buffer.first, time)
+        buffer.last = max(buffer.last, time)
+
+    # --- the plan ---------------------------------------------------------------------------
+
+    def plan(self) -> Any:
+        """The finished plan, its temporaries placed and its kernels compiled."""
+        spans = [(b.size, b.first, b.last) for b in self.temporaries]
+        self.offsets, workspace = plan_memory(spans)
+        steps = self._steps(self.items)
+        outputs = [("new", e.dtype.code, e.shape) for e in self.graph.outputs]
+        writes = [self.where[self.graph.inputs[i]].buffer.index for i, _ in self.graph.updates]
+        return _core.Plan(
+            self.graph.name,
+            self.inputs,
+            outputs,
+            steps,
+            workspace,
+            self.constants,
+            self.scalars,
+            self.random,
+            writes,
+            self._cost(self.items),
+        )
+
+    def _cost(self, items: list[Any]) -> float:
+        total = 0.0
+        for item in items:
+            if isinstance(item, Choice):
+                total += max(self._cost(item.then), self._cost(item.otherwise))
+            else:
+                total += item.kernel.microseconds
+        return total
+
+    def _steps(self, items: list[Any]) -> list[Any]:
+        steps: list[Any] = []
+        for item in items:
+            if isinstance(item, Choice):
+                then, otherwise = self._steps(item.then), self._steps(item.otherwise)
+                steps.append(_core.Branch(self._address(item.place, 0), then, otherwise))
+            else:
+                steps.append(self._step(item.kernel))
+        return steps
+
+    def _step(self, kernel: Kernel) -> Any:
+        integers = [int(n) for n in kernel.integers]
+        scalars = []
+        for position, number in kernel.scalars:
+            if number.source[0] == "constant":
+                integers[position] = as_bits(number)
+            else:
+                scalars.append((position, run_time_source(number), number.passed is float64))
+        return _core.Step(
+            kernel_for(kernel.program, self.target),
+            [self._address(place, offset) for place, offset in kernel.places],
+            integers,
+            int(kernel.extent),
+            int(kernel.chunk),
+            scalars,
+            kernel.failure,
+        )
+
+    def _address(self, place: Any, offset: int) -> tuple[int, int, int]:
+        buffer = place.buffer if isinstance(place, Place) else place
+        if isinstance(place, Place):
+            offset += place.layout.offset * place.dtype.itemsize
+        if buffer.space == WORKSPACE:
+            return WORKSPACE, 0, int(self.offsets[buffer.index] + offset)
+        return buffer.space, buffer.index, int(offset)
+
+
+def as_bits(number: Number) -> int:
+    """A known number as the 8 bytes a kernel takes, read as an int64."""
+    value = number.source[1]
+    if number.passed is not float64:
+        return int(value)
+    import struct
+
+    bits: int = struct.unpack("<q", struct.pack("<d", float(value)))[0]
+    return bits
+
+
+def run_time_source(number: Number) -> int:
+    """A number's source as the core counts them: arguments up from 0, the seed, call numbers."""
+    kind = number.source[0]
+    if kind == "argument":
+        return int(number.source[1])
+    return -1 if kind == "seed" else -2 - int(number.source[1])
+
+
+class _Loop(Nest):
+    """A nest that a `lower` rule writes; `finish` hands it to the plan."""
+
+    def __init__(
+        self, lowering: Lowering, shape: tuple[int, ...], failure: Any, parallel: bool
+    ) -> None:
+        super().__init__(shape)
+        self.lowering = lowering
+        self.failure = failure
+        self.parallel = parallel
+
+    def finish(self) -> Kernel:
+        kernel = super().finish()
+        self.lowering._launch(kernel)
+        return kernel
+
+
+def lower(graph: Graph, layouts: dict[int, Layout] | None = None) -> Any:
+    """The plan of an optimised graph with known extents."""
+    lowering = Lowering(graph, layouts)
+    lowering.run()
+    return lowering.plan()
+
+
+def concrete_graph(graph: Graph, values: dict[str, int]) -> Graph:
+    """A graph with its free extents replaced by numbers: the same steps, bound to a size."""
+    from gemel.spec import concrete
+
+    replaced: dict[Entry, Entry] = {}
+
+    def bound(spec: Spec) -> Spec:
+        return Spec(concrete(spec.shape, values), spec.dtype, spec.weak)
+
+    def parameters(params: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: concrete_graph(value, values) if isinstance(value, Graph) else concrete(value, values)
+            for name, value in params.items()
+        }
+
+    pending = {entry.node: None for entry in graph.inputs}
+    for node in [*pending, *(n for n in graph.walk() if n not in pending)]:
+        specs = tuple(bound(spec) for spec in node.specs)
+        value = concrete(node.value, values) if node.is_number else node.value
+        inputs = tuple(replaced[entry] for entry in node.inputs)
+        new = Node(node.op, inputs, parameters(node.params), specs, value, node.name)
+        replaced.update(zip(node.entries, new.entries, strict=True))
+    return Graph(
+        (replaced[e] for e in graph.inputs),
+        (replaced[e] for e in graph.outputs),
+        ((i, replaced[e]) for i, e in graph.updates),
+        graph.name,
+    )

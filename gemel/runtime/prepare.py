@@ -1,0 +1,175 @@
+"""Preparing calls: the core's misses become kernels and plans. Installs the hooks of `ir.op`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import _core
+from gemel.codegen.nest import write_elementwise
+from gemel.codegen.target import host
+from gemel.dtype import BY_CODE, weak
+from gemel.errors import TraceError
+from gemel.ir.graph import Entry, Graph, Node, captured, constant, placeholder
+from gemel.ir.op import HOOKS, Elementwise, Op, static
+from gemel.ir.trace import Trace
+from gemel.ops.shape import Layout
+from gemel.passes import optimize
+from gemel.runtime.cache import kernel_for
+from gemel.runtime.lower import lower
+from gemel.spec import Spec
+
+
+def spec_of(value: Any) -> Spec:
+    """The spec of an array or a Python number."""
+    if isinstance(value, (bool, int, float)):
+        return Spec((), weak(value), weak=True)
+    return Spec(value.shape, value.dtype)
+
+
+# --- elementwise kernels --------------------------------------------------------------------
+
+
+def elementwise_kernel(
+    op: Elementwise,
+    rank: int,
+    operands: tuple[tuple[int, int], ...],
+    parameters: dict[str, Any],
+    out: int | None = None,
+    stride: int = 1,
+) -> Any:
+    """The kernel of an elementwise call, for one combination of dtypes and strides."""
+    parameters = op.complete(parameters)
+    target = None if out is None else (BY_CODE[out], stride)
+    program, dtype = write_elementwise(op, rank, operands, parameters, target)
+    kernel = kernel_for(program, host())
+    from gemel.codegen.nest import estimate
+
+    nanoseconds = estimate(program, 1000) - 0.05
+    return _core.Elementwise(kernel, (dtype.code,), nanoseconds)
+
+
+# --- plans of single operations -------------------------------------------------------------
+
+
+def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
+    """The plan (or view) of one call on arrays and numbers of these specs and layouts."""
+    specs = tuple(spec_of(value) for value in inputs)
+    results = op.infer(*specs, **parameters)
+    if "view" in op.rules and len(results) == 1:
+        source = inputs[0]
+        layout = Layout(source.shape, source.strides, 0)
+        found = op.rules["view"](layout, *results, **parameters)
+        if found is not None:
+            return _core.View(found.shape, found.strides, found.offset)
+    return single_plan(op, specs, parameters, _layouts(inputs))
+
+
+def _layouts(inputs: tuple[Any, ...]) -> dict[int, Layout]:
+    """The layouts of inputs that are not dense, by position."""
+    return {
+        position: Layout(value.shape, value.strides, 0)
+        for position, value in enumerate(inputs)
+        if not isinstance(value, (bool, int, float)) and not value._is_contiguous
+    }
+
+
+def single_plan(
+    op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any], layouts: dict[int, Layout]
+) -> Any:
+    """The plan of a graph of one operation."""
+    with Trace() as trace:
+        entries = tuple(placeholder(spec) for spec in specs)
+        found = op.apply(entries, parameters)
+    del trace
+    hidden = set(op.updates.values())
+    outputs = [entry for index, entry in enumerate(found) if index not in hidden]
+    updates = [(position, found[index]) for position, index in op.updates.items()]
+    return lower(optimize(Graph(entries, outputs, updates, op.name)), layouts)
+
+
+# --- calls the core leaves to Python --------------------------------------------------------
+
+_creations: dict[Any, Any] = {}
+#: Bound on remembered plans of calls without arrays; then they are forgotten and made again.
+CREATIONS = 1024
+
+
+def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
+    """A call that is not all arrays: creation, conversion, an operation that blocks, or an error."""
+    op.check_count(len(inputs))
+    arrays = tuple(HOOKS["array"](value) for value in inputs)
+    specs = tuple(spec_of(value) for value in arrays)
+    if op.blocks:
+        return _by_reference(op, arrays, parameters)
+    if all(isinstance(value, (bool, int, float)) for value in arrays):
+        return _create(op, arrays, specs, parameters)
+    _same_device(op, arrays)
+    op.infer(*specs, **parameters)  # raises when the call is wrong
+    if any(a is not b for a, b in zip(arrays, inputs, strict=True)):
+        found = op(*arrays, **parameters)
+        return found if isinstance(found, tuple) else (found,)
+    plan = single_plan(op, specs, parameters, _layouts(arrays))
+    return tuple(plan(*arrays))
+
+
+def _by_reference(op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
+    """A blocking operation: wait for the inputs and let NumPy do it."""
+    values = [value if isinstance(value, (bool, int, float)) else value.asnumpy() for value in arrays]
+    device = next((a.device for a in arrays if hasattr(a, "device")), None)
+    return tuple(HOOKS["from_numpy"](value, device) for value in op.reference(*values, **parameters))
+
+
+def _create(
+    op: Op, numbers: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
+) -> tuple[Any, ...]:
+    """A call with numbers only: its plan is remembered under the parameters."""
+    key = (op.name, tuple(type(n) for n in numbers), tagged(tuple(parameters.values())))
+    plan = _creations.get(key)
+    if plan is None:
+        if len(_creations) >= CREATIONS:
+            _creations.clear()
+        plan = _creations[key] = single_plan(op, specs, parameters, {})
+    return tuple(plan(*numbers))
+
+
+def tagged(value: Any) -> Any:
+    """A parameter as a key that tells 2, 2.0 and True apart."""
+    if isinstance(value, tuple):
+        return tuple(tagged(item) for item in value)
+    return type(value), static(value)
+
+
+def _same_device(op: Op, arrays: tuple[Any, ...]) -> None:
+    from gemel.errors import DeviceError
+
+    devices = {a.device for a in arrays if hasattr(a, "device")}
+    if len(devices) > 1:
+        names = " and ".join(sorted(map(str, devices)))
+        raise DeviceError(f"{op.name}: arrays on {names}; move one with to_device(device)")
+
+
+def as_entry(value: Any) -> Entry:
+    """An entry for anything an operation takes: symbols, numbers, arrays of every sort."""
+    if isinstance(value, Entry):
+        return value
+    if isinstance(value, (bool, int, float)):
+        return constant(value)
+    array = HOOKS["array"](value)
+    return constant(array) if isinstance(array, (bool, int, float)) else captured(array)
+
+
+def blocked(op: Op) -> TraceError:
+    """The error for an operation that needs values, met in a trace."""
+    return TraceError(
+        f"{op.name}: the shape of its result depends on values, which are only known when the "
+        "program runs; call it outside the hybridized function, or use np.where"
+    )
+
+
+HOOKS["kernel"] = elementwise_kernel
+HOOKS["prepare"] = prepare
+HOOKS["run"] = run
+HOOKS["entry"] = as_entry
+HOOKS["blocked"] = blocked
+
+__all__ = ["Node", "prepare", "run", "single_plan", "spec_of"]

@@ -1,0 +1,431 @@
+#include "engine.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <new>
+
+#include "memory.h"
+#include "scheduler.h"
+
+namespace gemel {
+
+constinit thread_local int operation_depth = 0;
+constinit thread_local bool inside_tile = false;
+
+// --- storages and operations ---
+
+namespace {
+
+constexpr size_t kHeaderBytes = (sizeof(Storage) + memory::kAlignment - 1) / memory::kAlignment *
+                                memory::kAlignment;
+
+size_t block_bytes(size_t bytes) noexcept {
+  return kHeaderBytes + (bytes <= Storage::kInsideBytes ? bytes : 0);
+}
+
+}  // namespace
+
+Storage::Storage(size_t bytes, int device) noexcept : device_(device), bytes_(bytes) {
+  if (bytes <= kInsideBytes) {
+    data_.store(reinterpret_cast<char*>(this) + kHeaderBytes, std::memory_order_relaxed);
+  }
+}
+
+Storage* Storage::create(size_t bytes, int device) {
+  void* block = memory::allocate(block_bytes(bytes));
+  if (block == nullptr) throw std::bad_alloc();
+  return new (block) Storage(bytes, device);
+}
+
+void Storage::destroy() noexcept {
+  const size_t bytes = bytes_;
+  if (bytes > kInsideBytes) memory::release(data(), bytes);
+  this->~Storage();
+  memory::release(this, block_bytes(bytes));
+}
+
+void* Storage::materialize() noexcept {
+  void* data = data_.load(std::memory_order_acquire);
+  if (data != nullptr) return data;
+  data = memory::allocate(bytes_);
+  data_.store(data, std::memory_order_release);
+  return data;
+}
+
+FailurePointer Storage::failure() const {
+  if (!failed()) return nullptr;
+  Guard guard(Engine::get().state_->lock);
+  return failure_;
+}
+
+Operation::~Operation() {
+  if (requests_ != inside_) delete[] requests_;
+}
+
+// --- set-up ---
+
+Engine::Engine() : state_(new EngineState) { configure(-1, false, 0, 0); }
+
+Engine& Engine::get() {
+  static Engine* const engine = new Engine;
+  return *engine;
+}
+
+void Engine::configure(int workers, bool serial, int64_t queue_operations, int64_t queue_bytes) {
+  EngineState& state = *state_;
+  if (state.pending.load() > 0) wait_all_quietly();
+  state.stop_workers();
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const uint64_t ram = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  Guard guard(state.lock);
+  state.worker_count = serial ? 0 : workers >= 0 ? workers : std::max(1, cores - 1);
+  state.serial = serial;
+  state.queue_operations = queue_operations > 0 ? queue_operations : 1024;
+  state.queue_bytes = queue_bytes > 0 ? static_cast<uint64_t>(queue_bytes) : ram / 4;
+}
+
+void EngineState::start_workers() {
+  std::lock_guard<std::mutex> guard(thread_mutex);
+  if (started.load()) return;
+  // Signals are the front end's business: Python expects them on its own threads.
+  sigset_t all;
+  sigset_t old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  for (int index = 0; index < worker_count.load(); ++index) {
+    try {
+      threads.emplace_back([this] { worker_main(); });
+    } catch (const std::exception&) {            // fewer, then: waiting threads work as well
+      break;
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  started.store(true);
+}
+
+void EngineState::stop_workers() {
+  std::lock_guard<std::mutex> thread_guard(thread_mutex);
+  if (!started.load()) return;
+  {
+    Wakes wakes;
+    Guard guard(lock);
+    stopping = true;
+    for (Parker* parker : parked_workers) wakes.add(parker);
+    looking.store(looking.load() + static_cast<int>(parked_workers.size()));
+    parked_workers.clear();
+    parked.store(0);
+  }
+  for (std::thread& thread : threads) thread.join();
+  threads.clear();
+  Guard guard(lock);
+  stopping = false;
+  started.store(false);
+}
+
+int Engine::workers() const noexcept { return state_->worker_count.load(); }
+
+bool Engine::serial() const noexcept { return state_->serial.load(std::memory_order_relaxed); }
+
+Counters Engine::counters() const {
+  Guard guard(state_->lock);
+  Counters result = state_->counters;
+  result.issued += result.inlined;
+  result.pending = static_cast<uint64_t>(state_->pending.load());
+  return result;
+}
+
+// --- the inline path ---
+
+namespace {
+
+double inline_limit(const EngineState& state) noexcept {
+  if (state.serial.load(std::memory_order_relaxed)) return std::numeric_limits<double>::infinity();
+  if (state.looking.load(std::memory_order_relaxed) > 0) return kInlineWhenSpinning;
+  const bool asleep = state.parked.load(std::memory_order_relaxed) > 0 ||
+                      !state.started.load(std::memory_order_relaxed);
+  return asleep ? kInlineWhenParked : kInlineWhenBusy;
+}
+
+}  // namespace
+
+bool Engine::acquire_inline(Storage* const* reads, int read_count, Storage* const* writes,
+                            int write_count, double microseconds) noexcept {
+  EngineState& state = *state_;
+  if (microseconds > inline_limit(state)) return false;
+  bool lacks_memory = false;
+  {
+    Guard guard(state.lock);
+    for (int index = 0; index < read_count; ++index) {
+      if (!ready(reads[index]) || reads[index]->failed_.load(std::memory_order_relaxed)) return false;
+    }
+    for (int index = 0; index < write_count; ++index) {
+      if (!idle(writes[index]) || writes[index]->failed_.load(std::memory_order_relaxed)) return false;
+    }
+    for (int index = 0; index < read_count; ++index) {
+      Storage* storage = reads[index];
+      ++storage->reading_;
+      const uint32_t before = storage->reads_pending_.load(std::memory_order_relaxed);
+      storage->reads_pending_.store(before + 1, std::memory_order_release);
+    }
+    for (int index = 0; index < write_count; ++index) {
+      Storage* storage = writes[index];
+      storage->writing_ = true;
+      const uint64_t before = storage->writes_issued_.load(std::memory_order_relaxed);
+      storage->writes_issued_.store(before + 1, std::memory_order_release);
+      lacks_memory |= storage->data_.load(std::memory_order_relaxed) == nullptr;
+    }
+    ++state.counters.inlined;
+  }
+  if (!lacks_memory) return true;
+  bool complete = true;
+  for (int index = 0; index < write_count; ++index) {
+    complete = complete && writes[index]->materialize() != nullptr;
+  }
+  if (complete) return true;
+  release_inline(reads, read_count, writes, write_count);
+  Guard guard(state.lock);
+  --state.counters.inlined;
+  return false;
+}
+
+void Engine::release_inline(Storage* const* reads, int read_count, Storage* const* writes,
+                            int write_count, FailurePointer failure) noexcept {
+  EngineState& state = *state_;
+  std::vector<FailurePointer> replaced;          // dropped after the lock
+  Wakes wakes;
+  Guard guard(state.lock);
+  if (failure != nullptr) state.register_failure(++state.sequence, failure);
+  state.release_storages(reads, read_count, writes, write_count, failure, replaced);
+  if (!state.parked_waiters.empty()) state.wake_for_conditions(wakes);
+  if (!state.ready.empty()) state.wake_for_work(wakes, 0);
+}
+
+// --- handing over ---
+
+bool Engine::may_block() const noexcept {
+  return serial() || state_->pending.load(std::memory_order_relaxed) >=
+                         state_->queue_operations.load(std::memory_order_relaxed);
+}
+
+void Engine::issue(std::unique_ptr<Operation> owned) {
+  EngineState& state = *state_;
+  const bool serial = this->serial();
+  if (!serial && !state.started.load(std::memory_order_acquire)) state.start_workers();
+  const int64_t most = state.queue_operations.load(std::memory_order_relaxed);
+  // An operation that issues others holds a place itself: making it wait for room could be for ever.
+  if (operation_depth == 0 && state.pending.load() >= most) {
+    state.help_until({.pending = &state.pending, .most = most - 1}, nullptr);
+  }
+  const size_t requests = owned->reads.size() + owned->writes.size();
+  if (requests > Operation::kInsideRequests) owned->requests_ = new Request[requests];
+  std::atomic<bool> finished{false};
+  if (serial) owned->finished_ = &finished;
+  Operation* operation = owned.release();
+  bool run_here = false;
+  {
+    Wakes wakes;
+    Guard guard(state.lock);
+    state.pending.fetch_add(1);
+    state.link(operation);
+    run_here = serial && state.take_this(operation);
+    if (!run_here) state.wake_for_work(wakes, 0);
+  }
+  if (run_here) state.execute(operation);
+  if (serial) state.help_until({.kind = Condition::Kind::kFlag, .flag = &finished}, nullptr);
+}
+
+namespace {
+
+FailurePointer failed_input(const Operation& operation) {
+  for (const Storage* storage : operation.reads) {
+    if (storage->failed()) return storage->failure();
+  }
+  for (const Storage* storage : operation.updates) {
+    if (storage->failed()) return storage->failure();
+  }
+  return nullptr;
+}
+
+FailurePointer take_memory(const Operation& operation) {
+  for (Storage* storage : operation.writes) {
+    if (storage->materialize() != nullptr) continue;
+    return std::make_shared<Failure>(
+        "MemoryError", "out of memory: could not take " + std::to_string(storage->bytes()) + " bytes",
+        operation.origin);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void EngineState::execute(Operation* operation) {
+  ++operation_depth;
+  Outcome outcome = Outcome::kInputFailed;
+  FailurePointer failure = failed_input(*operation);
+  if (failure == nullptr) {
+    outcome = Outcome::kNoMemory;
+    failure = take_memory(*operation);
+  }
+  if (failure == nullptr) {
+    outcome = Outcome::kRan;
+    failure = operation->run();
+  }
+  --operation_depth;
+  std::vector<FailurePointer> replaced;          // dropped after the lock
+  {
+    Wakes wakes;
+    Guard guard(lock);
+    unlink(operation, failure, outcome, replaced);
+    wake_for_conditions(wakes);
+    // In serial mode a thread runs nothing but its own operation: it is no taker.
+    if (!ready.empty()) wake_for_work(wakes, serial.load(std::memory_order_relaxed) ? 0 : 1);
+  }
+  for (uint32_t index = 0; index < operation->request_count_; ++index) {
+    operation->requests_[index].storage->release();
+  }
+  delete operation;
+  // After the storages are gone: who has waited for everything finds the memory given back.
+  pending.fetch_sub(1);
+  if (pending_waiters.load() == 0) return;
+  Wakes wakes;
+  Guard guard(lock);
+  wake_for_conditions(wakes);
+}
+
+// --- waiting ---
+
+bool Engine::wait(Storage* storage, InterruptedFunction interrupted) {
+  if (ready(storage)) return true;
+  const uint64_t writes = storage->writes_issued_.load(std::memory_order_acquire);
+  return state_->help_until(
+      {.kind = Condition::Kind::kWritten, .storage = storage, .writes = writes}, interrupted);
+}
+
+bool Engine::wait_idle(Storage* storage, InterruptedFunction interrupted) {
+  if (idle(storage)) return true;
+  return state_->help_until({.kind = Condition::Kind::kIdle, .storage = storage}, interrupted);
+}
+
+bool Engine::wait_all_quietly(InterruptedFunction interrupted) {
+  return state_->help_until({.pending = &state_->pending, .most = operation_depth}, interrupted);
+}
+
+FailurePointer Engine::wait_all(InterruptedFunction interrupted) {
+  if (!wait_all_quietly(interrupted)) return nullptr;
+  const std::vector<FailurePointer> all = unseen();
+  if (all.empty()) return nullptr;
+  std::string message = all.front()->message;
+  for (size_t index = 1; index < all.size(); ++index) {
+    message += "\nalso " + all[index]->type + ": " + all[index]->message;
+  }
+  for (const FailurePointer& failure : all) failure->seen.store(true);
+  if (all.size() == 1) return all.front();
+  auto summary = std::make_shared<Failure>(all.front()->type, message, all.front()->origin);
+  summary->seen.store(true);
+  return summary;
+}
+
+std::vector<FailurePointer> Engine::unseen() const {
+  std::vector<std::pair<uint64_t, FailurePointer>> entries;
+  {
+    Guard guard(state_->lock);
+    entries = state_->failures;
+  }
+  const auto order = [](const auto& left, const auto& right) { return left.first < right.first; };
+  std::stable_sort(entries.begin(), entries.end(), order);
+  std::vector<FailurePointer> result;
+  for (const auto& [sequence, failure] : entries) {
+    const bool again = std::find(result.begin(), result.end(), failure) != result.end();
+    if (!failure->seen.load() && !again) result.push_back(failure);
+  }
+  return result;
+}
+
+// Works, spins, then sleeps, until the condition holds. False when `interrupted` said stop.
+bool EngineState::help_until(Condition condition, InterruptedFunction interrupted) {
+  if (done(condition)) return true;
+  if (!serial.load(std::memory_order_relaxed) && !started.load()) start_workers();
+  const bool any_work = condition.kind == Condition::Kind::kPending;
+  const bool nested = operation_depth > 0;
+  if (any_work) pending_waiters.fetch_add(1);
+  if (condition.storage != nullptr) {
+    Guard guard(lock);
+    want(condition.storage);
+  }
+  bool stopped = false;
+  auto polled = std::chrono::steady_clock::now();
+  while (!stopped && !done(condition)) {
+    if (!help_once(condition, any_work, nested)) {
+      park_waiter(condition, any_work, interrupted != nullptr);
+    }
+    if (interrupted == nullptr) continue;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - polled < std::chrono::milliseconds(kPollMilliseconds)) continue;
+    polled = now;
+    stopped = interrupted();
+  }
+  if (any_work) pending_waiters.fetch_sub(1);
+  Wakes wakes;                                   // somebody may have counted on this thread
+  Guard guard(lock);
+  if (!ready.empty() || !jobs.empty()) wake_for_work(wakes, 0);
+  return !stopped;
+}
+
+// True when it has done something, or the condition holds; false after spinning in vain.
+bool EngineState::help_once(const Condition& condition, bool any_work, bool nested) {
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (work_hint.load(std::memory_order_acquire) > 0) {
+      Work work;
+      bool found = false;
+      {
+        Guard guard(lock);
+        found = take(work, any_work, nested);
+      }
+      if (found) {
+        if (work.job != nullptr) help_with(*work.job, &condition);
+        if (work.operation != nullptr) execute(work.operation);
+        return true;
+      }
+      spin += kSpins / 8;                        // there is work, but not for us: do not hammer the lock
+    }
+    if (done(condition)) return true;
+    pause_briefly();
+  }
+  return false;
+}
+
+void EngineState::park_waiter(const Condition& condition, bool any_work, bool polled) {
+  Parker* parker = nullptr;
+  {
+    Guard guard(lock);
+    // What happens from here on wakes us; what has happened already must be looked at once more.
+    if (done(condition) || open_job() != nullptr) return;
+    if (would_start(any_work, operation_depth > 0)) return;
+    parker = take_parker();
+    parker->condition = &condition;
+    parker->any_work = any_work;
+    parked_waiters.push_back(parker);
+  }
+  bool woken = true;
+  if (polled) {
+    woken = parker->sleep_briefly(kPollMilliseconds);
+  } else {
+    parker->sleep();
+  }
+  if (!woken) {
+    Guard guard(lock);
+    if (std::erase(parked_waiters, parker) > 0) {
+      free_parkers.push_back(parker);
+      return;
+    }
+  }
+  if (!woken) parker->sleep();                   // chosen in the meantime: that wake is on its way
+  Guard guard(lock);
+  free_parkers.push_back(parker);
+}
+
+}  // namespace gemel

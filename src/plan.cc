@@ -1,0 +1,152 @@
+#include "plan.h"
+
+#include <cstring>
+#include <stdexcept>
+
+#include "memory.h"
+#include "small_array.h"
+
+namespace gemel {
+namespace {
+
+constexpr size_t kInsideBuffers = 24;
+constexpr size_t kInsideIntegers = 64;
+constexpr size_t kInsideBases = 32;
+
+struct Running {
+  const PlanRun& run;
+  char* const* bases;
+};
+
+char* address(const Running& running, const BufferReference& buffer) {
+  return running.bases[buffer.base] + buffer.byte_offset;
+}
+
+int64_t patch_value(const PlanRun& run, const ScalarPatch& patch) {
+  if (patch.source == -1) return run.seed;
+  if (patch.source < -1) return run.first_call + (-2 - patch.source);
+  const PlanScalar& scalar = run.scalars[patch.source];
+  if (!patch.is_float) return scalar.integer;
+  int64_t bits;
+  std::memcpy(&bits, &scalar.floating, sizeof bits);
+  return bits;
+}
+
+int32_t call_step(const PlanStep& step, void* const* buffers, const Running& running) {
+  if (step.patches.empty()) {
+    return run_tiles(step.kernel.function, buffers, step.integers.data(), step.extent, step.chunk);
+  }
+  SmallArray<int64_t, kInsideIntegers> integers(step.integers.size());
+  std::memcpy(integers.data(), step.integers.data(), sizeof(int64_t) * step.integers.size());
+  for (const ScalarPatch& patch : step.patches) {
+    integers[patch.position] = patch_value(running.run, patch);
+  }
+  return run_tiles(step.kernel.function, buffers, integers.data(), step.extent, step.chunk);
+}
+
+FailurePointer run_step(const PlanStep& step, const Running& running) {
+  SmallArray<void*, kInsideBuffers> buffers(step.buffers.size());
+  for (size_t i = 0; i < step.buffers.size(); ++i) {
+    buffers[i] = address(running, step.buffers[i]);
+  }
+  int32_t status = call_step(step, buffers.data(), running);
+  return status == 0 ? nullptr : make_failure(step.failure, running.run.origin);
+}
+
+FailurePointer run_items(const std::vector<PlanItem>& items, const Running& running) {
+  for (const PlanItem& item : items) {
+    FailurePointer failure;
+    if (item.branch == nullptr) {
+      failure = run_step(item.step, running);
+    } else {
+      bool chosen = *address(running, item.branch->predicate) != 0;
+      failure = run_items(chosen ? item.branch->then : item.branch->otherwise, running);
+    }
+    if (failure != nullptr) return failure;
+  }
+  return nullptr;
+}
+
+class Resolver {
+ public:
+  explicit Resolver(const PlanProgram& program) : program_(program) {}
+
+  void resolve(std::vector<PlanItem>& items) {
+    for (PlanItem& item : items) {
+      if (item.branch == nullptr) {
+        for (BufferReference& buffer : item.step.buffers) resolve(buffer);
+        check_patches(item.step);
+        continue;
+      }
+      // Branches are shared with the Python object they came from, so each plan has its own.
+      item.branch = std::make_shared<PlanBranch>(*item.branch);
+      resolve(item.branch->predicate);
+      resolve(item.branch->then);
+      resolve(item.branch->otherwise);
+    }
+  }
+
+ private:
+  void resolve(BufferReference& buffer) {
+    const size_t sizes[] = {program_.inputs.size(), program_.outputs.size(), 1,
+                            program_.constants.size()};
+    if (buffer.space < kInput || buffer.space > kConstant || buffer.index < 0 ||
+        static_cast<size_t>(buffer.index) >= sizes[buffer.space]) {
+      throw std::invalid_argument(program_.name + ": a step names buffer " +
+                                  std::to_string(buffer.index) + " of space " +
+                                  std::to_string(buffer.space) + ", which does not exist");
+    }
+    buffer.base = buffer.index;
+    for (int space = kInput; space < buffer.space; ++space) {
+      buffer.base += static_cast<int>(sizes[space]);
+    }
+  }
+
+  void check_patches(const PlanStep& step) const {
+    for (const ScalarPatch& patch : step.patches) {
+      bool fine = patch.position >= 0 &&
+                  static_cast<size_t>(patch.position) < step.integers.size() &&
+                  patch.source < program_.scalars && -2 - patch.source < program_.random;
+      if (!fine) throw std::invalid_argument(program_.name + ": a step's scalar is out of range");
+    }
+  }
+
+  const PlanProgram& program_;
+};
+
+void find_bases(const PlanRun& run, char* workspace, char** bases) {
+  const PlanProgram& program = *run.program;
+  size_t arrays = program.inputs.size() + program.outputs.size();
+  for (size_t i = 0; i < arrays; ++i) {
+    bases[i] = static_cast<char*>(run.places[i].storage->data()) + run.places[i].bytes;
+  }
+  bases[arrays] = workspace;
+  for (size_t i = 0; i < program.constants.size(); ++i) {
+    const ConstantBuffer& constant = program.constants[i];
+    bases[arrays + 1 + i] = static_cast<char*>(constant.storage->data()) + constant.byte_offset;
+  }
+}
+
+}  // namespace
+
+void PlanProgram::resolve() { Resolver(*this).resolve(items); }
+
+FailurePointer run_plan(const PlanRun& run) {
+  const PlanProgram& program = *run.program;
+  char* workspace = nullptr;
+  if (program.workspace > 0) {
+    workspace = static_cast<char*>(memory::allocate(program.workspace));
+    if (workspace == nullptr) {
+      FailureText text{"MemoryError", program.name + ": no memory for a workspace of " +
+                                          std::to_string(program.workspace) + " bytes"};
+      return make_failure(text, run.origin);
+    }
+  }
+  SmallArray<char*, kInsideBases> bases(static_cast<size_t>(program.base_count()));
+  find_bases(run, workspace, bases.data());
+  FailurePointer failure = run_items(program.items, Running{run, bases.data()});
+  if (workspace != nullptr) memory::release(workspace, program.workspace);
+  return failure;
+}
+
+}  // namespace gemel

@@ -1,0 +1,293 @@
+#include "plan_launch.h"
+
+#include <cstring>
+
+#include "op_type.h"
+
+namespace gemel {
+namespace {
+
+class PlanOperation final : public Operation {
+ public:
+  FailurePointer run() override {
+    return run_plan({program.get(), places.data(), scalars.data(), seed, first_call, origin});
+  }
+
+  std::shared_ptr<const PlanProgram> program;
+  std::vector<Place> places;
+  std::vector<PlanScalar> scalars;
+  int64_t seed = 0;
+  int64_t first_call = 0;
+};
+
+constexpr const char* kNames[kDTypes] = {"bool",  "uint8",   "int8",    "int32",
+                                         "int64", "float16", "float32", "float64"};
+
+std::string shape_text(const int64_t* shape, size_t ndim) {
+  std::string text = "(";
+  for (size_t axis = 0; axis < ndim; ++axis) {
+    text += std::to_string(shape[axis]) + (axis + 1 < ndim ? ", " : ndim == 1 ? "," : "");
+  }
+  return text + ")";
+}
+
+bool mismatch(const PlanProgram& program, size_t index, const std::string& what) {
+  std::string text = program.name + ": input " + std::to_string(index) + " " + what;
+  PyErr_SetString(PyExc_TypeError, text.c_str());
+  return false;
+}
+
+// Strides of dimensions with one position do not matter.
+bool strides_match(const InputSpec& spec, Array* array) {
+  if (spec.contiguous && array->contiguous) return true;
+  for (int axis = 0; axis < array->ndim; ++axis) {
+    if (array->shape()[axis] > 1 && array->strides()[axis] != spec.strides[axis]) return false;
+  }
+  return true;
+}
+
+// An uninitialised array with the declared strides.
+Array* array_like(const InputSpec& spec, int device) {
+  int ndim = static_cast<int>(spec.shape.size());
+  if (spec.contiguous) return new_array(spec.code, spec.shape.data(), ndim, device);
+  int64_t low, high;
+  element_range({ndim, spec.shape.data(), spec.strides.data()}, &low, &high);
+  int64_t size = high - low;
+  Array* whole = new_array(spec.code, &size, 1, device);
+  if (whole == nullptr) return nullptr;
+  Array* view = new_view(whole->storage, spec.code, spec.shape.data(), spec.strides.data(), ndim,
+                         -low);
+  Py_DECREF(whole);
+  return view;
+}
+
+}  // namespace
+
+PlanLaunch::PlanLaunch(const std::shared_ptr<const PlanProgram>& program, int device)
+    : program_(program),
+      device_(device),
+      input_count_(program->inputs.size()),
+      inputs_(input_count_),
+      scalars_(static_cast<size_t>(program->scalars)),
+      places_(input_count_ + program->outputs.size()),
+      reads_(input_count_),
+      writes_(input_count_ + program->outputs.size()) {}
+
+PlanLaunch::~PlanLaunch() = default;
+
+bool PlanLaunch::take_arguments(PyObject* const* values, Py_ssize_t count) {
+  if (count != static_cast<Py_ssize_t>(input_count_) + program_->scalars) {
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arrays and %d scalars, %zd arguments were given",
+                 program_->name.c_str(), static_cast<Py_ssize_t>(input_count_), program_->scalars,
+                 count);
+    return false;
+  }
+  for (size_t i = 0; i < input_count_; ++i) {
+    if (!take_input(i, values[i])) return false;
+  }
+  for (size_t i = 0; i < static_cast<size_t>(program_->scalars); ++i) {
+    if (!take_scalar(i, values[input_count_ + i])) return false;
+  }
+  if (device_ < 0) device_ = 0;
+  return !program_->writes_inputs || separate_written();
+}
+
+bool PlanLaunch::take_input(size_t index, PyObject* value) {
+  if (!is_array(value)) {
+    return mismatch(*program_, index, std::string("is a ") + Py_TYPE(value)->tp_name +
+                                          ", not an array");
+  }
+  Array* array = as_array(value);
+  inputs_[index] = array;
+  if (!check_spec(index, array)) return false;
+  const InputSpec& spec = program_->inputs[index];
+  if (strides_match(spec, array)) return true;
+  if (spec.written) {
+    return mismatch(*program_, index, "is overwritten and must have the layout of the plan");
+  }
+  return replace_by_copy(index);
+}
+
+bool PlanLaunch::check_spec(size_t index, Array* array) {
+  const InputSpec& spec = program_->inputs[index];
+  if (array->code != spec.code) {
+    return mismatch(*program_, index, std::string("has dtype ") + kNames[array->code] +
+                                          ", the plan was made for " + kNames[spec.code]);
+  }
+  if (array->ndim != spec.shape.size() ||
+      std::memcmp(array->dims, spec.shape.data(), sizeof(int64_t) * array->ndim) != 0) {
+    return mismatch(*program_, index,
+                    "has shape " + shape_text(array->dims, array->ndim) +
+                        ", the plan was made for " +
+                        shape_text(spec.shape.data(), spec.shape.size()));
+  }
+  int device = array->storage->device();
+  if (device_ < 0) device_ = device;
+  if (device != device_) {
+    return mismatch(*program_, index, "is on device " + std::to_string(device) +
+                                          ", the others are on device " + std::to_string(device_));
+  }
+  return true;
+}
+
+bool PlanLaunch::replace_by_copy(size_t index) {
+  Array* array = inputs_[index];
+  const InputSpec& spec = program_->inputs[index];
+  PyObject* operation = find_operator("copy");
+  if (operation == nullptr) return false;
+  Reference copy(as_object(array_like(spec, array->storage->device())));
+  if (!copy) return false;
+  PyObject* source = as_object(array);
+  if (!call_into(reinterpret_cast<OpObject*>(operation), as_array(copy.get()),
+                 Arguments{&source, 1, nullptr})) {
+    return false;
+  }
+  inputs_[index] = as_array(copy.get());
+  copies_.push_back(std::move(copy));
+  return true;
+}
+
+// No input may lie in a storage which the plan overwrites through another input.
+bool PlanLaunch::separate_written() {
+  for (size_t i = 0; i < input_count_; ++i) {
+    if (!program_->inputs[i].written) continue;
+    for (size_t j = 0; j < input_count_; ++j) {
+      if (j == i || inputs_[j]->storage != inputs_[i]->storage) continue;
+      if (program_->inputs[j].written) continue;
+      if (!replace_by_copy(j)) return false;
+    }
+  }
+  return true;
+}
+
+bool PlanLaunch::take_scalar(size_t index, PyObject* value) {
+  PlanScalar& scalar = scalars_[index];
+  if (PyFloat_CheckExact(value)) {
+    scalar.floating = PyFloat_AS_DOUBLE(value);
+    bool fits = scalar.floating >= -0x1p63 && scalar.floating < 0x1p63;
+    scalar.integer = fits ? static_cast<int64_t>(scalar.floating) : 0;
+    return true;
+  }
+  if (!PyLong_CheckExact(value) && !PyBool_Check(value)) {
+    PyErr_Format(PyExc_TypeError, "%s: scalar %zd is a %s, not a bool, an int or a float",
+                 program_->name.c_str(), static_cast<Py_ssize_t>(index), Py_TYPE(value)->tp_name);
+    return false;
+  }
+  scalar.integer = PyLong_AsLongLong(value);
+  if (scalar.integer == -1 && PyErr_Occurred()) return false;
+  scalar.floating = static_cast<double>(scalar.integer);
+  return true;
+}
+
+Array* PlanLaunch::make_result(const OutputSpec& spec, PyObject** results) {
+  int ndim = static_cast<int>(spec.shape.size());
+  if (!spec.is_view) return new_array(spec.code, spec.shape.data(), ndim, device_);
+  Array* viewed = spec.space == kInput ? inputs_[spec.index] : as_array(results[spec.index]);
+  return new_view(viewed->storage, viewed->code, spec.shape.data(), spec.strides.data(), ndim,
+                  viewed->offset + spec.offset);
+}
+
+bool PlanLaunch::make_results(PyObject** results) {
+  for (size_t i = 0; i < program_->outputs.size(); ++i) {
+    Array* result = make_result(program_->outputs[i], results);
+    if (result == nullptr) {
+      while (i > 0) Py_DECREF(results[--i]);
+      return false;
+    }
+    results[i] = as_object(result);
+    places_[input_count_ + i] = {result->storage, result->offset * kItemSize[result->code]};
+  }
+  return true;
+}
+
+void PlanLaunch::list_storages() {
+  for (size_t i = 0; i < input_count_; ++i) {
+    Array* input = inputs_[i];
+    places_[i] = {input->storage, input->offset * kItemSize[input->code]};
+    if (program_->inputs[i].written) {
+      writes_[write_count_++] = input->storage;
+      input->storage->bump_version();
+    } else {
+      reads_[read_count_++] = input->storage;
+    }
+  }
+  update_count_ = write_count_;
+  for (size_t i = 0; i < program_->outputs.size(); ++i) {
+    if (!program_->outputs[i].is_view) writes_[write_count_++] = places_[input_count_ + i].storage;
+  }
+}
+
+void PlanLaunch::hand_over() {
+  auto operation = std::make_unique<PlanOperation>();
+  operation->program = program_;
+  operation->places.assign(places_.data(),
+                           places_.data() + input_count_ + program_->outputs.size());
+  operation->scalars.assign(scalars_.data(), scalars_.data() + program_->scalars);
+  operation->seed = seed_;
+  operation->first_call = first_call_;
+  operation->reads.assign(reads_.data(), reads_.data() + read_count_);
+  operation->writes.assign(writes_.data(), writes_.data() + write_count_);
+  operation->updates.assign(writes_.data(), writes_.data() + update_count_);
+  operation->microseconds = program_->microseconds;
+  operation->device = device_;
+  operation->origin = current_origin();
+  issue_operation(std::move(operation));
+}
+
+void PlanLaunch::launch() {
+  Engine& engine = Engine::get();
+  if (!engine.acquire_inline(reads_.data(), read_count_, writes_.data(), update_count_,
+                             program_->microseconds)) {
+    hand_over();
+    return;
+  }
+  bool memory = true;
+  for (int i = update_count_; i < write_count_ && memory; ++i) {
+    memory = writes_[i]->data() != nullptr || writes_[i]->materialize() != nullptr;
+  }
+  if (!memory) {
+    // The engine reports missing memory as it does for all work.
+    engine.release_inline(reads_.data(), read_count_, writes_.data(), update_count_);
+    hand_over();
+    return;
+  }
+  PlanRun run = make_run();
+  FailurePointer failure = run_plan(run);
+  if (failure != nullptr) {
+    failure = std::make_shared<const Failure>(failure->type, failure->message, current_origin());
+    // Nobody else knows of the new results: acquiring them cannot fail.
+    Storage* const* results = writes_.data() + update_count_;
+    int count = write_count_ - update_count_;
+    if (engine.acquire_inline(nullptr, 0, results, count, 0)) {
+      engine.release_inline(nullptr, 0, results, count, failure);
+    }
+  }
+  engine.release_inline(reads_.data(), read_count_, writes_.data(), update_count_,
+                        std::move(failure));
+}
+
+bool PlanLaunch::settle_exports() {
+  if (!any_exported(reads_.data(), read_count_) && !any_exported(writes_.data(), write_count_)) {
+    return true;
+  }
+  if (write_count_ == 0) return true;
+  WithoutGil released;
+  return Engine::get().wait(writes_[0], not_interrupted);
+}
+
+bool PlanLaunch::run(PyObject** results) {
+  if (!make_results(results)) return false;
+  if (program_->random > 0) {
+    seed_ = random_stream.seed;
+    first_call_ = random_stream.next_call;
+    random_stream.next_call += program_->random;
+  }
+  list_storages();
+  // A plan of views alone has nothing to run.
+  if (!program_->items.empty() || write_count_ > 0) launch();
+  if (settle_exports()) return true;
+  for (size_t i = 0; i < program_->outputs.size(); ++i) Py_DECREF(results[i]);
+  return false;
+}
+
+}  // namespace gemel

@@ -1,0 +1,386 @@
+// Queues of storages and the heap of ready operations. Everything here runs under the engine's lock
+// unless it says otherwise.
+
+#include "scheduler.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace gemel {
+namespace {
+
+template <typename Integer>
+void add(std::atomic<Integer>& counter, Integer amount) noexcept {
+  // Only changed under the lock: no need of an atomic addition.
+  counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_release);
+}
+
+bool contains(const std::vector<Storage*>& storages, const Storage* storage) noexcept {
+  return std::find(storages.begin(), storages.end(), storage) != storages.end();
+}
+
+}  // namespace
+
+void Parker::wake() {
+  // Notify inside: the sleeper may give the parker to another thread as soon as it sees the flag.
+  std::lock_guard<std::mutex> guard(mutex_);
+  woken_ = true;
+  changed_.notify_one();
+}
+
+void Parker::sleep() {
+  std::unique_lock<std::mutex> guard(mutex_);
+  changed_.wait(guard, [this] { return woken_; });
+  woken_ = false;
+}
+
+bool Parker::sleep_briefly(int milliseconds) {
+  std::unique_lock<std::mutex> guard(mutex_);
+  const auto limit = std::chrono::milliseconds(milliseconds);
+  if (!changed_.wait_for(guard, limit, [this] { return woken_; })) return false;
+  woken_ = false;
+  return true;
+}
+
+Wakes::~Wakes() {
+  while (first_ != nullptr) {
+    Parker* parker = first_;
+    first_ = parker->next;                       // before the wake: then it may be reused
+    parker->wake();
+  }
+}
+
+void Wakes::add(Parker* parker) noexcept {
+  parker->next = first_;
+  first_ = parker;
+}
+
+bool done(const Condition& condition) noexcept {
+  switch (condition.kind) {
+    case Condition::Kind::kWritten:
+      return Engine::get().writes_finished(condition.storage) >= condition.writes;
+    case Condition::Kind::kIdle:
+      return Engine::get().idle(condition.storage);
+    case Condition::Kind::kPending:
+      return condition.pending->load(std::memory_order_seq_cst) <= condition.most;
+    case Condition::Kind::kFlag:
+      return condition.flag->load(std::memory_order_acquire);
+  }
+  return true;
+}
+
+// --- the heap ---
+
+bool EngineState::before(const Operation* left, const Operation* right) const noexcept {
+  if (left->wanted_ != right->wanted_) return left->wanted_;
+  if (left->priority != right->priority) return left->priority > right->priority;
+  return left->sequence_ < right->sequence_;
+}
+
+void EngineState::sift_up(size_t place) noexcept {
+  Operation* moving = ready[place];
+  while (place > 0) {
+    const size_t parent = (place - 1) / 2;
+    if (!before(moving, ready[parent])) break;
+    ready[place] = ready[parent];
+    ready[place]->place_ = place;
+    place = parent;
+  }
+  ready[place] = moving;
+  moving->place_ = place;
+}
+
+void EngineState::sift_down(size_t place) noexcept {
+  Operation* moving = ready[place];
+  for (;;) {
+    size_t child = 2 * place + 1;
+    if (child >= ready.size()) break;
+    if (child + 1 < ready.size() && before(ready[child + 1], ready[child])) ++child;
+    if (!before(ready[child], moving)) break;
+    ready[place] = ready[child];
+    ready[place]->place_ = place;
+    place = child;
+  }
+  ready[place] = moving;
+  moving->place_ = place;
+}
+
+void EngineState::push_ready(Operation* operation) {
+  operation->ready_ = true;
+  operation->taken_bytes_ = 0;
+  for (const Storage* storage : operation->writes) {
+    if (storage->data() == nullptr) operation->taken_bytes_ += storage->bytes();
+  }
+  ready.push_back(operation);
+  sift_up(ready.size() - 1);
+  note_work();
+}
+
+// Takes it out of the heap, wherever it is: the caller runs it.
+void EngineState::start_now(Operation* operation) noexcept {
+  const size_t place = operation->place_;
+  Operation* last = ready.back();
+  ready.pop_back();
+  if (last != operation) {
+    ready[place] = last;
+    last->place_ = place;
+    sift_up(place);
+    sift_down(last->place_);
+  }
+  operation->ready_ = false;
+  running_bytes += operation->taken_bytes_;
+  note_work();
+}
+
+void EngineState::note_work() noexcept {
+  work_hint.store(static_cast<uint32_t>(ready.size() + jobs.size()), std::memory_order_release);
+}
+
+// An operation bigger than the bound runs alone; one needed by a running one (nested) runs anyhow.
+bool EngineState::fits(const Operation* operation, bool nested) const noexcept {
+  return nested || operation->taken_bytes_ == 0 || running_bytes == 0 ||
+         running_bytes + operation->taken_bytes_ <= queue_bytes;
+}
+
+// Ask once: its tiles may be used up a moment later.
+TileJob* EngineState::open_job() const noexcept {
+  for (TileJob* job : jobs) {
+    if (job->next.load(std::memory_order_relaxed) < job->tiles) return job;
+  }
+  return nullptr;
+}
+
+// A waiting thread passes over long operations nobody waits for, and nothing younger overtakes what
+// does not fit.
+bool EngineState::would_start(bool any_operation, bool nested) const noexcept {
+  if (ready.empty() || !fits(ready.front(), nested)) return false;
+  const Operation* top = ready.front();
+  return any_operation || top->wanted_ || top->microseconds <= kShortMicroseconds;
+}
+
+// Tiles first: what has been started holds memory and somebody waits for it.
+bool EngineState::take(Work& work, bool any_operation, bool nested) {
+  work.job = open_job();
+  if (work.job != nullptr) {
+    add(work.job->helpers, 1);
+    return true;
+  }
+  if (!would_start(any_operation, nested)) return false;
+  work.operation = ready.front();
+  start_now(work.operation);
+  return true;
+}
+
+// Serial issue: the operation just linked, whatever else is ready. False when its turn has not come.
+bool EngineState::take_this(Operation* operation) {
+  if (!operation->ready_) {
+    want(operation->requests_[0].storage);
+    return false;
+  }
+  start_now(operation);
+  return true;
+}
+
+// --- storages ---
+
+void EngineState::grant(Request* request) {
+  request->granted = true;
+  if (request->write) {
+    request->storage->writing_ = true;
+  } else {
+    ++request->storage->reading_;
+  }
+  if (--request->operation->missing_ == 0) push_ready(request->operation);
+}
+
+void EngineState::grant_followers(Storage* storage) {
+  for (Request* request = storage->first_; request != nullptr; request = request->next) {
+    if (storage->writing_) return;
+    if (request->write) {
+      if (storage->reading_ == 0) grant(request);
+      return;
+    }
+    if (!request->granted) grant(request);
+  }
+}
+
+void EngineState::add_request(Operation* operation, Storage* storage, bool write) {
+  if (storage->mark_ == operation->sequence_) return;
+  storage->mark_ = operation->sequence_;
+  storage->retain();
+  Request* request = &operation->requests_[operation->request_count_++];
+  *request = {operation, storage, storage->last_, nullptr, write, false};
+  (storage->last_ != nullptr ? storage->last_->next : storage->first_) = request;
+  storage->last_ = request;
+}
+
+void EngineState::link(Operation* operation) {
+  operation->sequence_ = ++sequence;
+  ++counters.issued;
+  ++counters.queued;
+  for (Storage* storage : operation->writes) add_request(operation, storage, true);
+  for (Storage* storage : operation->reads) add_request(operation, storage, false);
+  operation->missing_ = operation->request_count_ + 1;   // not ready before all have been asked
+  for (uint32_t index = 0; index < operation->request_count_; ++index) {
+    Request* request = &operation->requests_[index];
+    Storage* storage = request->storage;
+    const bool no_writer = Engine::get().ready(storage);
+    const bool no_reader = storage->reads_pending_.load(std::memory_order_relaxed) == 0;
+    if (request->write) {
+      add<uint64_t>(storage->writes_issued_, 1);
+    } else {
+      add<uint32_t>(storage->reads_pending_, 1);
+    }
+    if (no_writer && (!request->write || no_reader)) grant(request);
+  }
+  if (--operation->missing_ == 0) push_ready(operation);
+}
+
+void EngineState::remove_request(Request* request) noexcept {
+  Storage* storage = request->storage;
+  (request->previous != nullptr ? request->previous->next : storage->first_) = request->next;
+  (request->next != nullptr ? request->next->previous : storage->last_) = request->previous;
+}
+
+void EngineState::set_failure(Storage* storage, const FailurePointer& failure,
+                              std::vector<FailurePointer>& replaced) {
+  if (storage->failure_ != nullptr) replaced.push_back(std::move(storage->failure_));
+  storage->failure_ = failure;
+  storage->failed_.store(failure != nullptr, std::memory_order_release);
+}
+
+// The operation has finished (or was skipped): its storages pass on to those behind it.
+void EngineState::unlink(Operation* operation, const FailurePointer& failure, Outcome outcome,
+                         std::vector<FailurePointer>& replaced) {
+  if (failure != nullptr && outcome != Outcome::kInputFailed) {
+    register_failure(operation->sequence_, failure);
+  }
+  for (uint32_t index = 0; index < operation->request_count_; ++index) {
+    Request* request = &operation->requests_[index];
+    Storage* storage = request->storage;
+    remove_request(request);
+    if (!request->write) {
+      --storage->reading_;
+      add<uint32_t>(storage->reads_pending_, -1);
+      continue;
+    }
+    const bool untouched =
+        outcome != Outcome::kRan && contains(operation->updates, storage);
+    if (!untouched && (failure != nullptr || storage->failure_ != nullptr)) {
+      set_failure(storage, failure, replaced);
+    }
+    storage->writing_ = false;
+    add<uint64_t>(storage->writes_finished_, 1);
+  }
+  for (uint32_t index = 0; index < operation->request_count_; ++index) {
+    Storage* storage = operation->requests_[index].storage;
+    // A reader who leaves others behind makes room for nobody.
+    if (storage->first_ != nullptr && storage->reading_ == 0) grant_followers(storage);
+  }
+  running_bytes -= operation->taken_bytes_;
+  if (operation->finished_ != nullptr) operation->finished_->store(true, std::memory_order_release);
+}
+
+void EngineState::release_storages(Storage* const* reads, int read_count, Storage* const* writes,
+                                   int write_count, const FailurePointer& failure,
+                                   std::vector<FailurePointer>& replaced) {
+  Storage* queued = nullptr;
+  for (int index = 0; index < read_count; ++index) {
+    Storage* storage = reads[index];
+    --storage->reading_;
+    add<uint32_t>(storage->reads_pending_, -1);
+    if (storage->first_ != nullptr) queued = storage;
+  }
+  for (int index = 0; index < write_count; ++index) {
+    Storage* storage = writes[index];
+    if (failure != nullptr || storage->failure_ != nullptr) set_failure(storage, failure, replaced);
+    storage->writing_ = false;
+    add<uint64_t>(storage->writes_finished_, 1);
+    if (storage->first_ != nullptr) queued = storage;
+  }
+  if (queued == nullptr) return;
+  for (int index = 0; index < read_count; ++index) grant_followers(reads[index]);
+  for (int index = 0; index < write_count; ++index) grant_followers(writes[index]);
+}
+
+// --- wishes ---
+
+// Marks what stands in the queue up to `request`. An operation marked already has had, or will have,
+// those before it marked too: every one is visited once.
+void EngineState::want_before(Request* request) {
+  for (; request != nullptr && !request->operation->wanted_; request = request->previous) {
+    Operation* operation = request->operation;
+    operation->wanted_ = true;
+    if (operation->ready_) sift_up(operation->place_);
+    want_stack.push_back(operation);
+  }
+}
+
+// Everything pending on the storage now, and everything that depends on, goes first.
+void EngineState::want(const Storage* storage) {
+  want_before(storage->last_);
+  while (!want_stack.empty()) {
+    Operation* operation = want_stack.back();
+    want_stack.pop_back();
+    for (uint32_t index = 0; index < operation->request_count_; ++index) {
+      // Also where it has its turn already: readers beside it hold up the writer behind them all.
+      want_before(operation->requests_[index].previous);
+    }
+  }
+}
+
+void EngineState::register_failure(uint64_t order, const FailurePointer& failure) {
+  if (failures.size() >= kMostFailures) {
+    std::erase_if(failures, [](const auto& entry) { return entry.second->seen.load(); });
+  }
+  if (failures.size() < kMostFailures) failures.emplace_back(order, failure);
+}
+
+// --- waking ---
+
+Parker* EngineState::take_parker() {
+  if (free_parkers.empty()) return new Parker;
+  Parker* parker = free_parkers.back();
+  free_parkers.pop_back();
+  parker->condition = nullptr;
+  parker->any_work = false;
+  return parker;
+}
+
+// `takers`: threads which will look for work themselves right after this.
+void EngineState::wake_for_work(Wakes& wakes, int64_t takers) {
+  int64_t tiles = 0;
+  for (const TileJob* job : jobs) {
+    tiles += std::max<int64_t>(0, job->tiles - job->next.load(std::memory_order_relaxed));
+  }
+  const bool start = !ready.empty() && fits(ready.front(), false);
+  int64_t wanted = tiles + (start ? static_cast<int64_t>(ready.size()) : 0);
+  wanted -= takers + looking.load(std::memory_order_relaxed);
+  while (wanted > 0 && !parked_workers.empty()) {
+    wakes.add(parked_workers.back());
+    parked_workers.pop_back();
+    add(looking, 1);                             // on its behalf: nobody else is woken for the same work
+    add(parked, -1);
+    --wanted;
+  }
+  if (wanted <= 0 || parked_waiters.empty()) return;
+  const bool for_all = tiles > 0 || (start && (ready.front()->wanted_ ||
+                                               ready.front()->microseconds <= kShortMicroseconds));
+  std::erase_if(parked_waiters, [&](Parker* parker) {
+    if (wanted <= 0 || !(for_all || parker->any_work)) return false;
+    wakes.add(parker);
+    --wanted;
+    return true;
+  });
+}
+
+void EngineState::wake_for_conditions(Wakes& wakes) {
+  if (parked_waiters.empty()) return;
+  std::erase_if(parked_waiters, [&](Parker* parker) {
+    if (!done(*parker->condition)) return false;
+    wakes.add(parker);
+    return true;
+  });
+}
+
+}  // namespace gemel

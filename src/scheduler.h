@@ -1,0 +1,173 @@
+// Private to engine.cc: the engine's state, everything it does under its lock.
+//
+// One lock guards every queue. Sections under it are a few dozen instructions, so a lock for each
+// storage would cost more in atomic operations (an inline call takes this one twice, whatever the
+// number of its storages) and acquiring several storages in one step would need roll-back.
+
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine.h"
+#include "lock.h"
+
+namespace gemel {
+
+// What a thread waits for. done() may be asked by anybody who holds the lock, and by its owner.
+struct Condition {
+  enum class Kind { kWritten, kIdle, kPending, kFlag };
+  Kind kind = Kind::kPending;
+  const Storage* storage = nullptr;
+  uint64_t writes = 0;                           // kWritten: this many have finished
+  const std::atomic<int64_t>* pending = nullptr; // kPending: at most `most` operations are
+  int64_t most = 0;
+  const std::atomic<bool>* flag = nullptr;       // kFlag: it is set
+};
+
+// A place to sleep. Whoever takes a parker out of the list of sleepers, under the lock, owes it exactly
+// one wake(), after the lock. Parkers are reused and never freed, so that late wake() is always safe.
+struct Parker {
+  void wake();
+  void sleep();                                  // until woken
+  bool sleep_briefly(int milliseconds);          // false when nobody woke it in that time
+
+  const Condition* condition = nullptr;          // of a waiting thread; null: a worker
+  bool any_work = false;
+  Parker* next = nullptr;                        // in a list of Wakes
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool woken_ = false;
+};
+
+// Threads to wake once the lock is free: declare it before the Guard.
+class Wakes {
+ public:
+  Wakes() = default;
+  ~Wakes();
+  Wakes(const Wakes&) = delete;
+  Wakes& operator=(const Wakes&) = delete;
+  void add(Parker* parker) noexcept;
+
+ private:
+  Parker* first_ = nullptr;
+};
+
+// One call of parallel(); lies on the stack of the thread which called.
+struct TileJob {
+  TileFunction function;
+  void* context;
+  int64_t tiles;
+  std::atomic<int64_t> next{0};
+  std::atomic<int> helpers{0};                   // changed under the lock
+  Parker* owner = nullptr;                       // asleep until the last helper has left
+};
+
+struct Work {
+  Operation* operation = nullptr;
+  TileJob* job = nullptr;
+};
+
+enum class Outcome { kRan, kInputFailed, kNoMemory };
+
+struct EngineState {
+  // Queues (scheduler.cc); the lock is held.
+  void link(Operation* operation);
+  bool take(Work& work, bool any_operation, bool nested);
+  void unlink(Operation* operation, const FailurePointer& failure, Outcome outcome,
+              std::vector<FailurePointer>& replaced);
+  void release_storages(Storage* const* reads, int read_count, Storage* const* writes,
+                        int write_count, const FailurePointer& failure,
+                        std::vector<FailurePointer>& replaced);
+  bool take_this(Operation* operation);
+  bool would_start(bool any_operation, bool nested) const noexcept;
+  TileJob* open_job() const noexcept;
+  void want(const Storage* storage);
+  void register_failure(uint64_t sequence, const FailurePointer& failure);
+  void wake_for_work(Wakes& wakes, int64_t takers);
+  void wake_for_conditions(Wakes& wakes);
+  Parker* take_parker();
+
+  // Outside the lock.
+  void execute(Operation* operation);
+  void run_tiles(TileJob& job, const Condition* until);
+  void help_with(TileJob& job, const Condition* until);
+  bool help_until(Condition condition, InterruptedFunction interrupted);
+  bool help_once(const Condition& condition, bool any_work, bool nested);
+  void park_waiter(const Condition& condition, bool any_work, bool polled);
+  enum class Search { kFound, kSlept, kStop };
+  void worker_main();
+  Search find_work(Work& work, bool counted);
+  void wait_for_helpers(TileJob& job);
+  void note_work() noexcept;
+  void start_workers();
+  void stop_workers();
+
+  mutable Lock lock;
+  std::mutex thread_mutex;                       // starting and stopping workers; before `lock`
+  std::vector<std::thread> threads;
+  std::atomic<bool> started{false};
+  bool stopping = false;
+  std::atomic<bool> serial{false};
+  std::atomic<int> worker_count{0};
+  std::atomic<int64_t> queue_operations{1024};
+  uint64_t queue_bytes = 0;
+
+  uint64_t sequence = 0;
+  Counters counters;                             // all but `pending`
+  std::vector<Operation*> ready;                 // a heap: wanted, then priority, then oldest first
+  std::vector<TileJob*> jobs;
+  std::atomic<uint32_t> work_hint{0};            // ready operations + jobs, for spinners
+  uint64_t running_bytes = 0;                    // taken by operations which run now
+  std::atomic<int64_t> pending{0};               // handed over and not yet destroyed
+  std::atomic<int> pending_waiters{0};           // threads in a kPending condition
+  std::atomic<int> looking{0};                   // workers spinning, or woken and on their way
+  std::atomic<int> parked{0};                    // = parked_workers.size(), for the inline rule
+  std::vector<Parker*> parked_workers;
+  std::vector<Parker*> parked_waiters;
+  std::vector<Parker*> free_parkers;
+  std::vector<Operation*> want_stack;
+  std::vector<std::pair<uint64_t, FailurePointer>> failures;   // nobody has seen them, as far as we know
+
+ private:
+  bool before(const Operation* left, const Operation* right) const noexcept;
+  void sift_up(size_t place) noexcept;
+  void sift_down(size_t place) noexcept;
+  void push_ready(Operation* operation);
+  void start_now(Operation* operation) noexcept;
+  bool fits(const Operation* operation, bool nested) const noexcept;
+  void add_request(Operation* operation, Storage* storage, bool write);
+  void grant(Request* request);
+  void grant_followers(Storage* storage);
+  void remove_request(Request* request) noexcept;
+  void want_before(Request* request);
+  void set_failure(Storage* storage, const FailurePointer& failure,
+                   std::vector<FailurePointer>& replaced);
+};
+
+bool done(const Condition& condition) noexcept;
+
+// Operations this thread is inside of (they may wait, and waiting runs others), and whether in a tile.
+extern constinit thread_local int operation_depth;
+extern constinit thread_local bool inside_tile;
+
+// Spinning costs a core, parking costs its waker about 5 us: spin for about as long as that pays.
+constexpr int kSpins = 2000;
+// The inline rule. Handing over to a spinning worker costs about 0.3 us and starts at once; waking a
+// parked one costs the waker 5 us or more; with every worker busy nothing is gained by queueing.
+constexpr double kInlineWhenSpinning = 2.0;
+constexpr double kInlineWhenBusy = 5.0;
+constexpr double kInlineWhenParked = 8.0;
+// A waiting thread takes operations nobody waits for only when they are this short: its own storage
+// may be ready any moment.
+constexpr double kShortMicroseconds = 300.0;
+constexpr int kPollMilliseconds = 50;
+constexpr size_t kMostFailures = 1000;           // remembered for the report at exit
+
+}  // namespace gemel

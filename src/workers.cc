@@ -1,0 +1,176 @@
+// Worker threads, tiles, fork and shutdown.
+
+#include <algorithm>
+
+#include "memory.h"
+#include "scheduler.h"
+
+namespace gemel {
+
+// --- workers ---
+
+// A worker looks for work by spinning, then sleeps. `looking` counts those who will see new work by
+// themselves: it falls, under the lock, when one takes work or goes to sleep.
+void EngineState::worker_main() {
+  bool counted = false;
+  for (;;) {
+    Work work;
+    const Search search = find_work(work, counted);
+    if (search == Search::kStop) return;
+    counted = search == Search::kSlept;          // whoever woke us has counted us
+    if (work.job != nullptr) help_with(*work.job, nullptr);
+    if (work.operation != nullptr) execute(work.operation);
+  }
+}
+
+EngineState::Search EngineState::find_work(Work& work, bool counted) {
+  if (!counted) {
+    Guard guard(lock);
+    if (take(work, true, false)) return Search::kFound;
+    looking.fetch_add(1, std::memory_order_relaxed);
+  }
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (work_hint.load(std::memory_order_acquire) > 0) {
+      Guard guard(lock);
+      if (take(work, true, false)) {
+        looking.fetch_sub(1, std::memory_order_relaxed);
+        return Search::kFound;
+      }
+      spin += kSpins / 8;
+    }
+    pause_briefly();
+  }
+  Parker* parker = nullptr;
+  {
+    Guard guard(lock);
+    looking.fetch_sub(1, std::memory_order_relaxed);
+    if (take(work, true, false)) return Search::kFound;
+    if (stopping) return Search::kStop;
+    parker = take_parker();
+    parked_workers.push_back(parker);
+    parked.store(static_cast<int>(parked_workers.size()));
+  }
+  parker->sleep();
+  Guard guard(lock);
+  free_parkers.push_back(parker);
+  return Search::kSlept;
+}
+
+// --- tiles ---
+
+// Until the tiles are used up, or what the thread itself waits for is there.
+void EngineState::run_tiles(TileJob& job, const Condition* until) {
+  const bool outer = inside_tile;
+  inside_tile = true;
+  for (;;) {
+    const int64_t tile = job.next.fetch_add(1, std::memory_order_relaxed);
+    if (tile >= job.tiles) break;
+    job.function(job.context, tile);
+    if (until != nullptr && done(*until)) break;
+  }
+  inside_tile = outer;
+}
+
+// take() has counted us among the helpers: the job stays until we have left.
+void EngineState::help_with(TileJob& job, const Condition* until) {
+  run_tiles(job, until);
+  Wakes wakes;
+  Guard guard(lock);
+  const int others = job.helpers.load(std::memory_order_relaxed) - 1;
+  if (others == 0 && job.owner != nullptr) wakes.add(job.owner);
+  job.helpers.store(others, std::memory_order_release);   // the last touch: the owner may return now
+}
+
+void EngineState::wait_for_helpers(TileJob& job) {
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (job.helpers.load(std::memory_order_acquire) == 0) return;
+    pause_briefly();
+  }
+  Parker* parker = nullptr;
+  {
+    Guard guard(lock);
+    if (job.helpers.load(std::memory_order_relaxed) == 0) return;
+    parker = take_parker();
+    job.owner = parker;
+  }
+  parker->sleep();
+  Guard guard(lock);
+  free_parkers.push_back(parker);
+}
+
+void Engine::parallel(int64_t tiles, TileFunction function, void* context) {
+  EngineState& state = *state_;
+  if (tiles <= 0) return;
+  const bool alone = tiles == 1 || inside_tile || serial();
+  if (!alone && !state.started.load(std::memory_order_acquire)) state.start_workers();
+  TileJob job{function, context, tiles};
+  {
+    Wakes wakes;
+    Guard guard(state.lock);
+    state.counters.tiles += static_cast<uint64_t>(tiles);
+    if (!alone) {
+      state.jobs.push_back(&job);
+      state.note_work();
+      state.wake_for_work(wakes, 1);
+    }
+  }
+  state.run_tiles(job, nullptr);
+  if (alone) return;
+  {
+    Guard guard(state.lock);
+    std::erase(state.jobs, &job);
+    state.note_work();
+  }
+  state.wait_for_helpers(job);
+}
+
+// --- fork and exit ---
+
+void Engine::before_fork() {
+  EngineState& state = *state_;
+  for (;;) {
+    if (operation_depth == 0) wait_all_quietly();
+    state.thread_mutex.lock();
+    state.lock.lock();
+    // Another thread may have issued in between.
+    if (operation_depth > 0 || state.pending.load() == 0) break;
+    state.lock.unlock();
+    state.thread_mutex.unlock();
+  }
+  memory::lock_for_fork();
+}
+
+void Engine::after_fork_parent() {
+  memory::unlock_after_fork();
+  state_->lock.unlock();
+  state_->thread_mutex.unlock();
+}
+
+// Only this thread is left. Sleepers, their parkers and the thread handles are dropped as they are.
+void Engine::after_fork_child() {
+  EngineState& state = *state_;
+  memory::unlock_after_fork();
+  new std::vector<std::thread>(std::move(state.threads));   // destroying a running handle would abort
+  state.threads.clear();
+  state.parked_workers.clear();
+  state.parked_waiters.clear();
+  state.free_parkers.clear();
+  state.jobs.clear();
+  state.note_work();
+  state.looking.store(0);
+  state.parked.store(0);
+  state.pending_waiters.store(0);
+  state.started.store(false);
+  state.lock.unlock();
+  state.thread_mutex.unlock();
+}
+
+void Engine::shut_down() {
+  if (operation_depth > 0) return;               // somebody called exit() inside an operation: just go
+  wait_all_quietly();
+  state_->serial.store(true);
+  state_->stop_workers();
+  wait_all_quietly();                            // issued by another thread meanwhile
+}
+
+}  // namespace gemel

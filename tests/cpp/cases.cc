@@ -1,0 +1,304 @@
+// The engine's promises, one by one. Exit status 1 when one is broken.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "engine.h"
+#include "memory.h"
+
+namespace {
+
+using gemel::Engine;
+using gemel::Failure;
+using gemel::FailurePointer;
+using gemel::Storage;
+using Storages = std::vector<Storage*>;
+
+int failures = 0;
+
+void check(bool right, const char* what) {
+  if (right) return;
+  std::fprintf(stderr, "broken: %s\n", what);
+  ++failures;
+}
+
+class Function : public gemel::Operation {
+ public:
+  explicit Function(std::function<FailurePointer()> function) : function_(std::move(function)) {}
+  FailurePointer run() override { return function_(); }
+
+ private:
+  std::function<FailurePointer()> function_;
+};
+
+struct Options {
+  double microseconds = 100;
+  int priority = 0;
+  Storages updates = {};
+};
+
+void issue(Storages reads, Storages writes, std::function<FailurePointer()> function,
+           Options options = {}) {
+  auto operation = std::make_unique<Function>(std::move(function));
+  operation->reads = std::move(reads);
+  operation->writes = std::move(writes);
+  operation->updates = std::move(options.updates);
+  operation->microseconds = options.microseconds;
+  operation->priority = options.priority;
+  Engine::get().issue(std::move(operation));
+}
+
+FailurePointer fine() { return nullptr; }
+
+std::function<FailurePointer()> failing(const char* message) {
+  return [message] { return std::make_shared<Failure>("ValueError", message); };
+}
+
+std::function<FailurePointer()> sleeping(int milliseconds) {
+  return [milliseconds]() -> FailurePointer {
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    return nullptr;
+  };
+}
+
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+struct Handle {                        // gives the storage back
+  explicit Handle(size_t bytes = 8) : storage(Storage::create(bytes, 0)) {}
+  ~Handle() { storage->release(); }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  operator Storage*() const { return storage; }
+  Storage* storage;
+};
+
+std::string message_of(const Handle& handle) {
+  const FailurePointer failure = handle.storage->failure();
+  return failure == nullptr ? "" : failure->message;
+}
+
+// --- cases ---
+
+void waiting_is_for_one_storage() {
+  Engine::get().configure(1, false, 0, 0);
+  Handle slow, quick;
+  const auto start = std::chrono::steady_clock::now();
+  issue({}, {slow}, sleeping(400), {400000.0});
+  issue({}, {quick}, fine, {400000.0});
+  Engine::get().wait(quick);
+  check(milliseconds_since(start) < 300, "a wait waits for its own storage only");
+  Engine::get().wait(slow);
+  check(milliseconds_since(start) >= 399, "a wait waits for its storage");
+}
+
+void waiting_prefers_what_it_needs() {
+  Engine::get().configure(0, false, 0, 0);       // nobody but the waiting thread works
+  Handle other, first, last;
+  int unrelated = 0;
+  for (int index = 0; index < 50; ++index) {
+    issue({}, {other}, [&]() -> FailurePointer { ++unrelated; return nullptr; }, {5000, 9});
+  }
+  issue({}, {first}, fine, {5000});
+  issue({first}, {last}, fine, {5000});
+  Engine::get().wait(last);
+  check(unrelated == 0, "a waiting thread runs what it depends on first");
+  check(!Engine::get().ready(other), "others are still queued");
+  Engine::get().wait_all();
+  check(unrelated == 50, "wait_all runs everything");
+}
+
+void priorities_come_first() {
+  Engine::get().configure(0, false, 0, 0);
+  Handle storages[6];
+  std::string order;
+  const int priorities[] = {0, 1, -1, 1, 0, 2};
+  for (int index = 0; index < 6; ++index) {
+    const auto note = [&order, index]() -> FailurePointer {
+      order += static_cast<char>('0' + index);
+      return nullptr;
+    };
+    issue({}, {storages[index]}, note, {5000, priorities[index]});
+  }
+  Engine::get().wait_all();
+  check(order == "513042", "higher priority first, then order of issue");
+}
+
+void failures_stick(int workers, bool serial) {
+  Engine::get().configure(workers, serial, 0, 0);
+  Handle bad, derived, weights, sum;
+  issue({}, {weights}, fine);
+  issue({}, {sum}, fine);
+  issue({}, {bad}, failing("one"));
+  issue({bad}, {derived, weights}, fine, {100, 0, {weights}});
+  issue({bad, sum}, {sum}, fine);
+  for (Storage* storage : Storages{bad, derived, weights, sum}) Engine::get().wait(storage);
+  check(message_of(bad) == "one" && message_of(derived) == "one", "a failure passes on");
+  check(message_of(weights).empty(), "an update whose input failed leaves its target alone");
+  check(message_of(sum) == "one", "an in-place target gets it");
+  Storage* const list[] = {derived};
+  check(!Engine::get().acquire_inline(list, 1, nullptr, 0, 0), "no inline work on a failed storage");
+  issue({}, {derived}, fine);
+  Engine::get().wait(derived);
+  check(message_of(derived).empty(), "overwriting heals");
+  issue({sum}, {sum}, fine);
+  Engine::get().wait(sum);
+  check(message_of(sum) == "one", "overwriting in place does not");
+  issue({}, {derived}, failing("two"));
+  Engine::get().wait(derived);
+  check(Engine::get().unseen().size() == 2, "nobody has seen two failures");
+  const FailurePointer all = Engine::get().wait_all();
+  check(all != nullptr && all->message == "one\nalso ValueError: two", "wait_all tells all");
+  check(Engine::get().unseen().empty() && Engine::get().wait_all() == nullptr, "and only once");
+}
+
+void memory_failures_stick() {
+  Engine::get().configure(1, false, 0, 0);
+  Handle huge((size_t{1} << 46) + 64), derived;
+  issue({}, {huge}, fine);
+  issue({huge}, {derived}, fine);
+  Engine::get().wait(derived);
+  const FailurePointer failure = derived.storage->failure();
+  check(failure != nullptr && failure->type == "MemoryError", "out of memory is a sticky failure");
+  check(Engine::get().wait_all() == failure, "and is reported");
+}
+
+void memory_stays_flat() {
+  Engine::get().configure(1, false, 8, 0);
+  const uint64_t before = gemel::memory::statistics().bytes_in_use;
+  gemel::memory::reset_peak();
+  const uint64_t low = gemel::memory::statistics().peak_bytes;
+  constexpr size_t kBytes = size_t{1} << 20;
+  for (int index = 0; index < 200; ++index) {
+    Handle first(kBytes), second(kBytes);
+    issue({}, {first}, sleeping(0), {1000});
+    issue({first}, {second}, sleeping(0), {1000});
+  }
+  Engine::get().wait_all();
+  check(gemel::memory::statistics().bytes_in_use == before, "everything is given back");
+  check(gemel::memory::statistics().peak_bytes - low <= 10 * kBytes, "a bounded queue, bounded memory");
+}
+
+struct Tally {
+  std::atomic<int> inner{0};
+  std::atomic<int> outer{0};
+};
+
+void tiles_all_run(int workers, bool serial) {
+  Engine::get().configure(workers, serial, 0, 0);
+  Tally tally;
+  const auto outer = [](void* context, int64_t) {
+    const auto inner = [](void* same, int64_t) { ++static_cast<Tally*>(same)->inner; };
+    ++static_cast<Tally*>(context)->outer;
+    Engine::get().parallel(3, inner, context);   // nested: runs here
+  };
+  Engine::get().parallel(100, outer, &tally);
+  Handle result;
+  issue({}, {result}, [&]() -> FailurePointer {
+    Engine::get().parallel(100, outer, &tally);
+    return nullptr;
+  });
+  Engine::get().wait(result);
+  check(tally.outer == 200 && tally.inner == 600, "every tile runs once");
+}
+
+void waits_can_be_interrupted() {
+  Engine::get().configure(1, false, 0, 0);
+  Handle slow;
+  issue({}, {slow}, sleeping(500), {500000.0});
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));   // the worker has it now
+  const auto start = std::chrono::steady_clock::now();
+  check(!Engine::get().wait(slow, [] { return true; }), "an interrupted wait says so");
+  check(milliseconds_since(start) < 300, "and stops soon");
+  Engine::get().wait(slow);
+}
+
+void operations_may_wait() {
+  Engine::get().configure(1, false, 2, 1);       // small bounds: nothing may wait for room here
+  Handle first, second, last;
+  issue({}, {last}, [&]() -> FailurePointer {
+    issue({}, {first}, sleeping(5));
+    issue({first}, {second}, fine);
+    Engine::get().wait(second);
+    return nullptr;
+  });
+  Engine::get().wait(last);
+  check(Engine::get().idle(second), "an operation may issue others and wait for them");
+}
+
+void idle_means_no_reader() {
+  Engine::get().configure(1, false, 0, 0);
+  Handle source, copy;
+  issue({}, {source}, fine);
+  issue({source}, {copy}, sleeping(50));
+  Engine::get().wait_idle(source);
+  check(Engine::get().ready(copy), "wait_idle waits for readers");
+}
+
+void a_child_starts_afresh() {
+#if !defined(__SANITIZE_THREAD__)
+  Engine::get().configure(2, false, 0, 0);
+  Handle storage(4096);
+  issue({}, {storage}, sleeping(20));
+  Engine::get().before_fork();
+  check(Engine::get().ready(storage), "fork drains");
+  const pid_t child = fork();
+  if (child == 0) {
+    Engine::get().after_fork_child();
+    Handle own(4096);
+    for (int index = 0; index < 100; ++index) issue({storage}, {own}, fine);
+    Engine::get().wait(own);
+    Engine::get().shut_down();
+    _exit(Engine::get().idle(own) ? 0 : 1);
+  }
+  Engine::get().after_fork_parent();
+  int status = 1;
+  waitpid(child, &status, 0);
+  check(status == 0, "the child works");
+  issue({}, {storage}, fine);
+  Engine::get().wait(storage);
+#endif
+}
+
+void shutting_down_twice() {
+  Handle storage;
+  Engine::get().configure(2, false, 0, 0);
+  issue({}, {storage}, sleeping(20));
+  Engine::get().shut_down();
+  check(Engine::get().ready(storage), "shut_down drains");
+  Engine::get().shut_down();
+  issue({}, {storage}, failing("late"));
+  check(message_of(storage) == "late", "later issues run at once");
+  Engine::get().wait_all();
+}
+
+}  // namespace
+
+int main() {
+  waiting_is_for_one_storage();
+  waiting_prefers_what_it_needs();
+  priorities_come_first();
+  for (const int workers : {0, 1, 2}) {
+    failures_stick(workers, false);
+    tiles_all_run(workers, false);
+  }
+  failures_stick(0, true);
+  tiles_all_run(0, true);
+  memory_failures_stick();
+  memory_stays_flat();
+  waits_can_be_interrupted();
+  operations_may_wait();
+  idle_means_no_reader();
+  a_child_starts_afresh();
+  shutting_down_twice();
+  if (failures == 0) std::printf("engine: all promises kept\n");
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,804 @@
+"""Loop programs as machine code, against NumPy: every instruction, loop form and target."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+from typing import Any
+
+import numpy
+import pytest
+
+from gemel import dtype as dtypes
+from gemel.codegen import philox
+from gemel.codegen.lane import Lane, Recorder
+from gemel.codegen.llvm import compile_program
+from gemel.codegen.program import (
+    BROADCAST,
+    CONTIGUOUS,
+    INDEX,
+    INNER,
+    INPUT,
+    OUTER,
+    OUTPUT,
+    STRIDED,
+    Operand,
+    Program,
+)
+from gemel.codegen.target import _NEEDED, MACHINE, TARGETS, _flags
+from gemel.errors import CompileError
+
+binding = pytest.importorskip("llvmlite.binding")
+
+RUNNABLE = [n for n in TARGETS if _NEEDED.get(n, set()) <= _flags()] or ["generic"]
+if MACHINE not in ("x86_64", "AMD64"):
+    RUNNABLE = ["generic"]
+
+F32, F64, F16 = dtypes.float32, dtypes.float64, dtypes.float16
+I8, U8, I32, I64, BOOL = dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.int64, dtypes.bool_
+U32, U64 = dtypes.uint32, dtypes.uint64
+
+_engines: list[Any] = []
+_kernels: dict[tuple[str, str], Any] = {}
+
+
+def kernel(program: Program, target: str) -> Any:
+    """The program as a callable, compiled once."""
+    found = _kernels.get((program.text, target))
+    if found is None:
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        code = compile_program(program, TARGETS[target])
+        machine = binding.Target.from_default_triple().create_target_machine()
+        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+        engine.add_object_file(binding.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        _engines.append(engine)
+        word, whole = ctypes.c_void_p, ctypes.c_int64
+        kind = ctypes.CFUNCTYPE(ctypes.c_int32, word, word, whole, whole)
+        found = _kernels[program.text, target] = kind(engine.get_function_address("kernel"))
+    return found
+
+
+def twin(dtype: Any) -> Any:
+    return numpy.dtype(dtype.name)
+
+
+def run(
+    program: Program,
+    target: str,
+    extents: tuple[int, ...],
+    arrays: list[Any],
+    strides: list[tuple[int, ...]],
+    extra: tuple[int, ...] = (),
+    scalars: tuple[Any, ...] = (),
+    span: tuple[int, int] | None = None,
+) -> int:
+    """Calls the kernel; `arrays` has None for index operands, strides are in elements."""
+    integers: list[int] = list(extents)
+    for of_operand in strides:
+        integers.extend(of_operand)
+    integers.extend(extra)
+    for dtype, value in zip(program.scalars, scalars, strict=True):
+        bits = numpy.float64(value).view(numpy.int64) if dtype.kind == "f" else int(value)
+        integers.append(int(bits))
+    buffers = [a.ctypes.data for a in arrays if a is not None]
+    begin, end = span if span is not None else (0, extents[0])
+    return kernel(program, target)(
+        (ctypes.c_void_p * max(1, len(buffers)))(*buffers),
+        (ctypes.c_int64 * len(integers))(*integers),
+        begin,
+        end,
+    )
+
+
+def elementwise(function: Any, *kinds: Any, out: Any = None) -> tuple[Program, Any]:
+    """A one-dimensional program computing `function(xp, *inputs)`."""
+    recorder = Recorder()
+    xp = Lane(recorder)
+    values = [recorder.load(number, kind) for number, kind in enumerate(kinds)]
+    result = xp.value(function(xp, *values))
+    recorder.store(len(kinds), result)
+    operands = [Operand(kind, INPUT, CONTIGUOUS) for kind in kinds]
+    operands.append(Operand(result.dtype, OUTPUT, CONTIGUOUS))
+    return Program(1, 0, OUTER, tuple(operands), (), 0, tuple(recorder.code)), result.dtype
+
+
+GUARD = 64
+
+
+def guarded(array: Any) -> tuple[Any, Any]:
+    """A copy between guard bytes, to see writes outside."""
+    raw = numpy.full(array.nbytes + 2 * GUARD, 0xA5, numpy.uint8)
+    inside = raw[GUARD : GUARD + array.nbytes].view(array.dtype)
+    inside[...] = array
+    return raw, inside
+
+
+def apply(function: Any, target: str, *arrays: Any) -> Any:
+    kinds = [dtypes.as_dtype(str(a.dtype)) for a in arrays]
+    program, kind = elementwise(function, *kinds)
+    size = arrays[0].size
+    raw, out = guarded(numpy.zeros(size, twin(kind)))
+    status = run(program, target, (size,), [*arrays, out], [(1,)] * (len(arrays) + 1))
+    assert status == 0
+    assert (raw[:GUARD] == 0xA5).all()
+    assert (raw[GUARD + out.nbytes :] == 0xA5).all()
+    return out
+
+
+def values(kind: Any, size: int, seed: int = 0) -> Any:
+    """Arbitrary values with the awkward ones first."""
+    source = numpy.random.default_rng(seed)
+    if kind.kind == "b":
+        return source.integers(0, 2, size).astype(bool)
+    if kind.kind == "f":
+        array = (source.standard_normal(size) * 10).astype(kind.name)
+        awkward = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 0.5, -0.5, 2.5, -3.5]
+    else:
+        limits = numpy.iinfo(kind.name)
+        array = source.integers(limits.min, limits.max, size, dtype=kind.name, endpoint=True)
+        awkward = [0, 1, limits.max, limits.min, 2, 3, 5]
+    source.shuffle(awkward)
+    count = min(size // 2, len(awkward))
+    array[:count] = awkward[:count]
+    return array
+
+
+def same(got: Any, expected: Any) -> None:
+    """Equal, bit by bit but for which NaN it is."""
+    assert got.dtype == expected.dtype
+    numpy.testing.assert_array_equal(got, expected)
+    if got.dtype.kind == "f":
+        real = ~numpy.isnan(expected)
+        signs = numpy.signbit(got[real]), numpy.signbit(expected[real])
+        numpy.testing.assert_array_equal(*signs)
+
+
+SIZES = (0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 100, 1000)
+NUMBERS = (U8, I8, I32, I64, F32, F64)
+EXACT = ("add", "subtract", "multiply", "maximum", "minimum", "negative", "absolute", "square")
+EXACT += ("sign",)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("kind", NUMBERS, ids=str)
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_arithmetic(name: str, kind: Any, target: str) -> None:
+    two = name in ("add", "subtract", "multiply", "maximum", "minimum")
+    with numpy.errstate(all="ignore"):
+        for size in SIZES:
+            inputs = [values(kind, size, size + i) for i in range(2 if two else 1)]
+            got = apply(lambda xp, *x: getattr(xp, name)(*x), target, *inputs)
+            expected = getattr(numpy, name)(*inputs)
+            if name in ("maximum", "minimum", "sign"):
+                numpy.testing.assert_array_equal(got, expected)  # NumPy's zeros have either sign
+            else:
+                same(got, expected)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("kind", (BOOL, *NUMBERS), ids=str)
+def test_comparisons_and_select(kind: Any, target: str) -> None:
+    names = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+    for size in (1, 17, 100):
+        a, b = values(kind, size, 1), values(kind, size, 2)
+        b[: size // 3] = a[: size // 3]
+        for name in names:
+            same(apply(lambda xp, *x: getattr(xp, name)(*x), target, a, b), getattr(numpy, name)(a, b))
+        got = apply(lambda xp, a, b: xp.where(a == b, b, a), target, a, b)
+        same(got, numpy.where(a == b, b, a))
+        if kind.kind != "b":
+            same(apply(lambda xp, x: xp.isnan(x), target, a), numpy.isnan(a))
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("kind", (BOOL, U8, I8, I32, I64), ids=str)
+def test_bits(kind: Any, target: str) -> None:
+    for size in (1, 17, 100):
+        a, b = values(kind, size, 1), values(kind, size, 2)
+        for name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+            same(apply(lambda xp, *x: getattr(xp, name)(*x), target, a, b), getattr(numpy, name)(a, b))
+        same(apply(lambda xp, x: ~x, target, a), ~a)
+        if kind is not BOOL:
+            n = (values(U8, size, 3) % 70).astype(a.dtype)
+            same(apply(lambda xp, a, n: a << n, target, a, n), a << n)
+            same(apply(lambda xp, a, n: a >> n, target, a, n), a >> n)
+            same(apply(lambda xp, a: a >> 3, target, a), a >> 3)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("kind", NUMBERS, ids=str)
+def test_division_has_pythons_signs(kind: Any, target: str) -> None:
+    with numpy.errstate(all="ignore"):
+        for size in (1, 17, 1000):
+            a, b = values(kind, size, 1), values(kind, size, 2)
+            if kind.kind != "f":
+                b[size // 2 :] %= 7
+                a[0], b[0] = numpy.iinfo(kind.name).min, 0
+                if size > 1 and kind.kind == "i":
+                    a[1], b[1] = numpy.iinfo(kind.name).min, -1
+            for name in ("floor_divide", "remainder"):
+                expected = getattr(numpy, name)(a, b)
+                got = apply(lambda xp, *x: getattr(xp, name)(*x), target, a, b)
+                if kind.kind == "f" and name == "remainder":
+                    # NumPy's x % inf of the other sign is inf; of the same sign x.
+                    same(got, expected)
+                else:
+                    numpy.testing.assert_array_equal(got, expected)
+            if kind.kind == "f":
+                same(apply(lambda xp, a, b: a / b, target, a, b), a / b)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("kind", (F32, F64), ids=str)
+def test_rounding_and_root(kind: Any, target: str) -> None:
+    x = numpy.concatenate(
+        [values(kind, 100), numpy.arange(-20, 20, dtype=kind.name) / 4]
+        + [numpy.array([1e10, -1e10, 1e30, -0.2, 8388607.5, 4503599627370495.5], kind.name)]
+    )
+    for name in ("floor", "ceil", "rint", "trunc", "sqrt"):
+        with numpy.errstate(all="ignore"):
+            same(apply(lambda xp, x: getattr(xp, name)(x), target, x), getattr(numpy, name)(x))
+
+
+CASTS = (BOOL, U8, I8, I32, I64, F16, F32, F64)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("source", CASTS, ids=str)
+def test_casts(source: Any, target: str) -> None:
+    with numpy.errstate(all="ignore"):
+        for size in (1, 17, 100):
+            x = values(source, size)
+            for kind in CASTS:
+                y = x
+                if source.kind == "f" and kind.kind in "iu":
+                    y = numpy.nan_to_num(x, posinf=3, neginf=4)
+                    y = numpy.abs(y) if kind.kind == "u" else y
+                same(apply(lambda xp, v: xp.cast(v, kind), target, y), y.astype(kind.name))
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+def test_halves_exhaustively(target: str) -> None:
+    half = numpy.arange(65536, dtype=numpy.uint16).view(numpy.float16)
+    single = apply(lambda xp, x: xp.cast(x, F32), target, half)
+    same(single, half.astype(numpy.float32))
+    same(apply(lambda xp, x: xp.cast(x, F16), target, single), half)
+    with numpy.errstate(all="ignore"):
+        source = numpy.random.default_rng(1)
+        bits = source.integers(0, 1 << 32, 200000, dtype=numpy.uint64).astype(numpy.uint32)
+        # Between neighbours: ties and just beside them.
+        finite = single[numpy.isfinite(single)]
+        middle = (numpy.sort(finite)[:-1].astype(numpy.float64) + numpy.sort(finite)[1:]) / 2
+        beside = [numpy.nextafter(middle, s * numpy.inf) for s in (-1, 1)]
+        wide = numpy.concatenate([middle, *beside, [65519.999, 65520, 65520.001, 1e300, 1e-300]])
+        for x in (bits.view(numpy.float32), wide.astype(numpy.float32), wide):
+            same(apply(lambda xp, v: xp.cast(v, F16), target, x), x.astype(numpy.float16))
+
+
+# -- functions ------------------------------------------------------------------------------------
+
+
+def error(got: Any, expected: Any) -> float:
+    """Largest relative error where the expected value is normal; the rest must agree."""
+    info = numpy.finfo(got.dtype)
+    wide = expected.astype(got.dtype)
+    normal = numpy.isfinite(wide) & (numpy.abs(wide) >= info.tiny) & numpy.isfinite(got)
+    special = ~numpy.isfinite(wide)
+    # At the very end of the range the last bit may decide about infinity.
+    edge = numpy.abs(expected) > 0.9999 * float(info.max)
+    numpy.testing.assert_array_equal(got[special & ~edge], wide[special & ~edge])
+    small = numpy.abs(wide) < info.tiny
+    assert (numpy.abs(got[small].astype(numpy.longdouble) - expected[small]) <= 2 * info.smallest_subnormal).all()
+    with numpy.errstate(all="ignore"):
+        ratio = numpy.abs(got[normal].astype(numpy.longdouble) / expected[normal] - 1)
+    return float(ratio.max()) if ratio.size else 0.0
+
+
+def arguments(kind: Any, low: float, high: float) -> Any:
+    source = numpy.random.default_rng(7)
+    span = source.uniform(low, high, 40000)
+    tiny = numpy.exp(source.uniform(-80, 0, 4000)) * source.choice([-1, 1], 4000)
+    big = numpy.exp(source.uniform(0, 88, 4000)) * source.choice([-1, 1], 4000)
+    awkward = [0.0, -0.0, 1, -1, 2, math.inf, -math.inf, math.nan, 1e-40, -1e-40, 0.5, -0.5, 1000, -1000]
+    return numpy.concatenate([span, tiny, big, awkward]).astype(kind.name)
+
+
+def longdouble(name: str) -> Any:
+    if name != "erf":
+        return getattr(numpy, name)
+    special = pytest.importorskip("scipy.special")
+    return lambda x: special.erf(x.astype(numpy.float64)).astype(numpy.longdouble)
+
+
+FUNCTIONS = {
+    "exp": (-110.0, 100.0, 2e-7, 4e-16),
+    "log": (0.0, 10.0, 2.5e-7, 4e-16),
+    "tanh": (-12.0, 12.0, 4.5e-7, 1e-15),
+    "sin": (-100.0, 100.0, 2e-7, 4e-16),
+    "cos": (-100.0, 100.0, 2e-7, 4e-16),
+    "erf": (-5.0, 5.0, 4.5e-7, 1e-15),
+    "expm1": (-20.0, 90.0, 4e-7, 8e-16),
+    "log1p": (-1.0, 10.0, 4e-7, 8e-16),
+}
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("kind", (F32, F64), ids=str)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name: str, kind: Any, target: str) -> None:
+    low, high, single, double = FUNCTIONS[name]
+    x = arguments(kind, low, high)
+    if name in ("sin", "cos"):
+        x = x[~(numpy.abs(x) > 1e5)]
+    if kind is F64 and name in ("exp", "expm1"):
+        x = numpy.concatenate([x, numpy.random.default_rng(1).uniform(-750, 712, 40000)])
+    with numpy.errstate(all="ignore"):
+        expected = longdouble(name)(x.astype(numpy.longdouble))
+        got = apply(lambda xp, v: getattr(xp, name)(v), target, x)
+        plain = expected.astype(kind.name)
+    worst = error(got, expected)
+    assert worst <= (single if kind is F32 else double), worst
+    zero = x == 0
+    numpy.testing.assert_array_equal(numpy.signbit(got[zero]), numpy.signbit(plain[zero]))
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("kind", (F32, F64), ids=str)
+def test_power(kind: Any, target: str) -> None:
+    source = numpy.random.default_rng(3)
+    x = numpy.exp(source.uniform(-8, 8, 40000)).astype(kind.name)
+    y = source.uniform(-12, 12, 40000).astype(kind.name)
+    x[:10000] = numpy.exp(source.uniform(-0.01, 0.01, 10000))
+    y[:10000] = source.uniform(-40000, 40000, 10000)
+    with numpy.errstate(all="ignore"):
+        expected = numpy.power(x.astype(numpy.longdouble), y)
+    worst = error(apply(lambda xp, a, b: xp.power(a, b), target, x, y), expected)
+    assert worst <= (2e-7 if kind is F32 else 1.5e-15), worst
+    awkward = [0.0, -0.0, 1, -1, 2, -2, 3, -3, 0.5, -0.5, 1.5, -1.5, math.inf, -math.inf, math.nan]
+    awkward += [1e30, -1e30, 1e-30, 7, -7, 100, -100]
+    pairs = numpy.array(list(itertools.product(awkward, awkward)), kind.name)
+    a, b = pairs[:, 0].copy(), pairs[:, 1].copy()
+    with numpy.errstate(all="ignore"):
+        expected = numpy.power(a, b)
+    got = apply(lambda xp, a, b: xp.power(a, b), target, a, b)
+    numpy.testing.assert_allclose(got, expected, rtol=3e-7 if kind is F32 else 2e-15)
+    real = ~numpy.isnan(expected)
+    numpy.testing.assert_array_equal(numpy.signbit(got[real]), numpy.signbit(expected[real]))
+
+
+@pytest.mark.parametrize("kind", (F32, F64), ids=str)
+def test_same_bits_on_every_target(kind: Any) -> None:
+    x = arguments(kind, -20, 20)
+    for name in (*FUNCTIONS, "sinh", "cosh", "tan", "arcsinh", "reciprocal"):
+        results = [apply(lambda xp, v: getattr(xp, name)(v), t, x) for t in RUNNABLE]
+        for other in results[1:]:
+            same(other, results[0])
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+def test_composite_functions(target: str) -> None:
+    x = arguments(F64, -20, 20)
+    with numpy.errstate(all="ignore"):
+        for name in ("sinh", "cosh", "arcsinh", "exp2", "log2", "log10", "reciprocal"):
+            got = apply(lambda xp, v: getattr(xp, name)(v), target, x)
+            numpy.testing.assert_allclose(got, getattr(numpy, name)(x), rtol=2e-14, atol=1e-300)
+        a, b = values(I32, 100, 1), values(I32, 100, 2) % 9 - 2
+        got = apply(lambda xp, a, b: a**b, target, a, b)
+        positive = b >= 0
+        same(got[positive], a[positive] ** b[positive])
+
+
+# -- loops ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("kinds", ((F32, F32), (U8, F32), (F64, BOOL), (F16, F32)), ids=str)
+@pytest.mark.parametrize("layout", list(itertools.product((0, 1, 2), repeat=2)), ids=str)
+def test_three_dimensions(layout: tuple[int, int], kinds: Any, target: str) -> None:
+    """Broadcast, contiguous and strided operands, and an output that is strided."""
+    shape = (3, 5, 37)
+    arrays, strides = [], []
+    for number, (kind, inner) in enumerate(zip(kinds, layout, strict=True)):
+        step = (0, 1, 3)[inner]
+        whole = values(kind, 3 * 5 * 37 * 3 + 100, number)
+        whole = numpy.nan_to_num(whole) if kind.kind == "f" else whole
+        plan = (400, 0, step) if number else (0, 120, step)
+        arrays.append(whole)
+        strides.append(plan)
+    views = [
+        numpy.lib.stride_tricks.as_strided(a, shape, [s * a.itemsize for s in plan])
+        for a, plan in zip(arrays, strides, strict=True)
+    ]
+    recorder = Recorder()
+    a = recorder.load(0, kinds[0]).cast(F32)
+    b = recorder.load(1, kinds[1]).cast(F32)
+    recorder.store(2, a * 2 + b)
+    recorder.store(3, a > b)
+    operands = [Operand(k, INPUT, c) for k, c in zip(kinds, layout, strict=True)]
+    operands += [Operand(F32, OUTPUT, STRIDED), Operand(BOOL, OUTPUT, CONTIGUOUS)]
+    program = Program(3, 0, OUTER, tuple(operands), (), 0, tuple(recorder.code))
+    out = numpy.zeros((3, 5, 74), numpy.float32)
+    flags = numpy.zeros(shape, bool)
+    strides += [(370, 74, 2), (185, 37, 1)]
+    for span in ((0, 1), (1, 3)):
+        run(program, target, shape, [*arrays, out, flags], strides, span=span)
+    x, y = views[0].astype(numpy.float32), views[1].astype(numpy.float32)
+    same(out[:, :, ::2], x * numpy.float32(2) + y)
+    assert not out[:, :, 1::2].any()
+    same(flags, x > y)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+def test_in_place_scalars_and_ranges(target: str) -> None:
+    recorder = Recorder()
+    x = recorder.load(0, F32)
+    first, second = recorder.scalar(0, F64).cast(F32), recorder.scalar(1, I64).cast(F32)
+    recorder.store(1, x * first + second)
+    recorder.store(2, x)
+    operands = (
+        Operand(F32, INPUT, CONTIGUOUS),
+        Operand(F32, OUTPUT, CONTIGUOUS),
+        Operand(F32, OUTPUT, CONTIGUOUS),
+    )
+    program = Program(1, 0, OUTER, operands, (F64, I64), 0, tuple(recorder.code))
+    for size in SIZES:
+        source = numpy.random.default_rng(size).random(size, dtype=numpy.float32)
+        data, old = source.copy(), numpy.zeros(size, numpy.float32)
+        for span in ((0, size // 3), (size // 3, size)):
+            run(program, target, (size,), [data, data, old], [(1,)] * 3, (), (2.5, 7), span)
+        same(data, source * numpy.float32(2.5) + numpy.float32(7))
+        same(old, source)
+
+
+def reduced(
+    body: Any, kind: Any, lanes: str, shape: tuple[int, ...], outer: int, **more: Any
+) -> tuple[Program, list[Any]]:
+    """A program over `shape` with `outer` outer dimensions; `body(recorder, x)` gives the stores:
+    (value, varies) each. The array lies so that lanes are contiguous."""
+    recorder = Recorder()
+    stores = body(recorder, recorder.load(0, kind))
+    inner = len(shape) - outer
+    operands = [Operand(kind, INPUT, more.get("stride", CONTIGUOUS), varies=True)]
+    kinds = []
+    for number, (value, varies) in enumerate(stores):
+        value = value.cast(more["out"]) if "out" in more else value
+        recorder.store(number + 1, value)
+        moves = CONTIGUOUS if varies or lanes == OUTER else BROADCAST
+        operands.append(Operand(value.dtype, OUTPUT, moves, varies=varies))
+        kinds.append(value.dtype)
+    return Program(outer, inner, lanes, tuple(operands), (), 0, tuple(recorder.code)), kinds
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def reduce_run(
+    body: Any, x: Any, lanes: str, outer: int, target: str
+) -> list[Any]:
+    """Runs a reduction of the array x (outer dimensions first); the memory order of x is so that
+    the vector dimension is contiguous."""
+    kind = dtypes.as_dtype(str(x.dtype))
+    shape = x.shape
+    program, kinds = reduced(body, kind, lanes, shape, outer)
+    rank = len(shape)
+    if lanes == OUTER:
+        order = [d for d in range(rank) if d != outer - 1] + [outer - 1]
+    else:
+        order = list(range(rank))
+    memory = numpy.ascontiguousarray(x.transpose(order))
+    moved = memory.transpose(numpy.argsort(order))
+    steps = tuple(s // x.itemsize for s in moved.strides)
+    arrays, strides = [memory], [steps]
+    outputs = []
+    for number, made in enumerate(kinds):
+        operand = program.operands[number + 1]
+        if operand.varies:
+            out = numpy.zeros(memory.shape, twin(made))
+            outputs.append(out.transpose(numpy.argsort(order)))
+            strides.append(steps)
+        else:
+            out = numpy.zeros(shape[:outer], twin(made))
+            outputs.append(out)
+            strides.append(row_major(shape[:outer]) + (0,) * (rank - outer))
+        arrays.append(out)
+    for begin in range(0, shape[0], 5):
+        span = (begin, min(begin + 5, shape[0]))
+        assert run(program, target, shape, arrays, strides, span=span) == 0
+    return outputs
+
+
+SHAPES = [((3, n), 1) for n in (0, 1, 7, 16, 17, 64, 65, 130, 1000)]
+SHAPES += [((n, 9), 1) for n in (1, 15, 16, 17, 70, 130)]
+SHAPES += [((2, 5, 3, 7), 2), ((3, 2, 4, 70), 1), ((2, 33, 4), 2), ((7, 2, 2, 2, 19), 2)]
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("lanes", (OUTER, INNER))
+@pytest.mark.parametrize("kind", (F32, F64, I32, I64, U8), ids=str)
+def test_reductions(kind: Any, lanes: str, target: str) -> None:
+    for shape, outer in SHAPES:
+        x = values(kind, math.prod(shape), 5).reshape(shape)
+        axes = tuple(range(outer, len(shape)))
+        flat = x.reshape(*shape[:outer], -1)
+        calm = numpy.nan_to_num(x, posinf=1, neginf=2) if kind.kind == "f" else x
+
+        def body(recorder: Any, v: Any) -> Any:
+            names = ("max", "min", "argmax", "argmin")
+            return [(recorder.reduce(name, v), False) for name in names]
+
+        got = reduce_run(body, x, lanes, outer, target)
+        if math.prod(shape[outer:]):
+            numpy.testing.assert_array_equal(got[0], x.max(axes))
+            numpy.testing.assert_array_equal(got[1], x.min(axes))
+            numpy.testing.assert_array_equal(got[2], flat.argmax(-1))
+            numpy.testing.assert_array_equal(got[3], flat.argmin(-1))
+        (total,) = reduce_run(lambda r, v: [(r.reduce("sum", v), False)], calm, lanes, outer, target)
+        near = numpy.clip(calm, -1.25, 1.25) if kind.kind == "f" else calm
+        (product,) = reduce_run(lambda r, v: [(r.reduce("prod", v), False)], near, lanes, outer, target)
+        if kind.kind == "f":
+            size = numpy.abs(calm.astype(numpy.float64)).sum(axes)
+            exact = calm.astype(numpy.float64).sum(axes)
+            assert (numpy.abs(total - exact) <= 1e-6 * size).all()
+            with numpy.errstate(all="ignore"):
+                numpy.testing.assert_allclose(product, near.prod(axes), rtol=1e-3)
+        else:
+            same(total, calm.sum(axes, dtype=x.dtype))
+            same(product, calm.prod(axes, dtype=x.dtype))
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("lanes", (OUTER, INNER))
+def test_truth_and_ties(lanes: str, target: str) -> None:
+    for shape, outer in SHAPES:
+        source = numpy.random.default_rng(1)
+        axes = tuple(range(outer, len(shape)))
+        for share in (0.0, 0.02, 0.5, 0.98, 1.0):
+            x = source.random(shape) < share
+            names = ("any", "all") + (("argmax", "argmin") if math.prod(shape[outer:]) else ())
+            got = reduce_run(
+                lambda r, v: [(r.reduce(name, v), False) for name in names], x, lanes, outer, target
+            )
+            same(got[0], x.any(axes))
+            same(got[1], x.all(axes))
+            flat = x.reshape(*shape[:outer], -1)
+            if len(names) == 4:
+                numpy.testing.assert_array_equal(got[2], flat.argmax(-1))
+                numpy.testing.assert_array_equal(got[3], flat.argmin(-1))
+        if not math.prod(shape[outer:]):
+            continue
+        # Few values: many ties; and some NaN, which is the extreme.
+        y = source.integers(0, 3, shape).astype(numpy.float32)
+        for number in range(3):
+            y[source.random(shape) < 0.02 * number] = numpy.nan
+            y[source.random(shape) < 0.3 * number] = -numpy.inf
+            flat = y.reshape(*shape[:outer], -1)
+            got = reduce_run(
+                lambda r, v: [(r.reduce("argmax", v), False), (r.reduce("argmin", v), False)],
+                y,
+                lanes,
+                outer,
+                target,
+            )
+            numpy.testing.assert_array_equal(got[0], flat.argmax(-1))
+            numpy.testing.assert_array_equal(got[1], flat.argmin(-1))
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("lanes", (OUTER, INNER))
+def test_softmax_and_norm(lanes: str, target: str) -> None:
+    def softmax(r: Recorder, x: Any) -> Any:
+        e = Lane(r).exp(x - r.reduce("max", x))
+        return [(e / r.reduce("sum", e), True), (r.reduce("sum", e), False)]
+
+    def norm(r: Recorder, x: Any) -> Any:
+        count = r.reduce("sum", r.constant(1, F32))
+        mean = r.reduce("sum", x) / count
+        variance = r.reduce("sum", (x - mean) * (x - mean)) / count
+        return [((x - mean) / Lane(r).sqrt(variance + 1e-5), True), (mean, False)]
+
+    for shape, outer in SHAPES:
+        if not math.prod(shape):
+            continue
+        x = numpy.random.default_rng(2).standard_normal(shape, dtype=numpy.float32)
+        axes = tuple(range(outer, len(shape)))
+        wide = x.astype(numpy.float64)
+        got, total = reduce_run(softmax, x, lanes, outer, target)
+        e = numpy.exp(wide - wide.max(axes, keepdims=True))
+        numpy.testing.assert_allclose(got, e / e.sum(axes, keepdims=True), rtol=2e-6)
+        numpy.testing.assert_allclose(total, e.sum(axes), rtol=2e-6)
+        got, mean = reduce_run(norm, x, lanes, outer, target)
+        center = wide - wide.mean(axes, keepdims=True)
+        expected = center / numpy.sqrt((center**2).mean(axes, keepdims=True) + 1e-5)
+        numpy.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+        numpy.testing.assert_allclose(mean, wide.mean(axes), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+def test_softmax_in_place(target: str) -> None:
+    def softmax(r: Recorder, x: Any) -> Any:
+        e = Lane(r).exp(x - r.reduce("max", x))
+        return [(e / r.reduce("sum", e), True)]
+
+    for lanes, steps in ((INNER, (50, 1)), (OUTER, (1, 9))):
+        program, _ = reduced(softmax, F32, lanes, (9, 50), 1)
+        x = numpy.random.default_rng(2).standard_normal(450, dtype=numpy.float32)
+        view = numpy.lib.stride_tricks.as_strided(x, (9, 50), [4 * s for s in steps])
+        e = numpy.exp(view.astype(numpy.float64))
+        expected = e / e.sum(1, keepdims=True)
+        run(program, target, (9, 50), [x, x], [steps, steps])
+        numpy.testing.assert_allclose(view, expected, rtol=2e-6)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+def test_long_sums_are_accurate(target: str) -> None:
+    x = numpy.random.default_rng(2).random((1, 1000000), dtype=numpy.float32)
+    exact = math.fsum(x[0])
+    pairwise = abs(float(x.sum()) / exact - 1)
+    for lanes in (INNER, OUTER):
+        (got,) = reduce_run(lambda r, v: [(r.reduce("sum", v), False)], x, lanes, 1, target)
+        assert abs(float(got[0]) / exact - 1) <= max(2 * pairwise, 3e-7)
+
+
+# -- gather, scatter, check, random ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("kind", (F32, U8, F64, F16), ids=str)
+def test_gather_and_check(kind: Any, target: str) -> None:
+    """y[i, j] = table[ids[i], j], with ids checked; and picking x[i, ids[i]]."""
+    recorder = Recorder()
+    xp = Lane(recorder)
+    index, size = recorder.load(1, I64), None
+    size = recorder.scalar(0, I64)
+    index = xp.where(index < 0, index + size, index)
+    good = (index >= 0) & (index < size)
+    xp.check(good)
+    recorder.store(2, xp.gather(0, 0, xp.where(good, index, 0), kind))
+    for layout, count in ((CONTIGUOUS, 21), (BROADCAST, 1)):
+        operands = (
+            Operand(kind, INPUT, layout),
+            Operand(I64, INPUT, BROADCAST if layout else CONTIGUOUS),
+            Operand(kind, OUTPUT, CONTIGUOUS),
+        )
+        program = Program(2, 0, OUTER, operands, (I64,), 1, tuple(recorder.code))
+        table = values(kind, 7 * 21, 1).reshape(7, 21)
+        if layout:
+            ids = numpy.array([0, 6, -1, -7, 3])
+            out = numpy.zeros((5, 21), twin(kind))
+            strides = [(0, 1), (1, 0), (21, 1)]
+            assert run(program, target, (5, 21), [table, ids, out], strides, (21,), (7,)) == 0
+            same(out, table[ids])
+            for bad in (7, -8, 1 << 40):
+                ids[2] = bad
+                assert run(program, target, (5, 21), [table, ids, out], strides, (21,), (7,)) == 1
+        else:
+            for columns in (1, 16, 21, 50):
+                ids = numpy.random.default_rng(1).integers(-7, 7, (3, columns))
+                out = numpy.zeros((3, columns), twin(kind))
+                strides = [(1, 0), (columns, 1), (columns, 1)]
+                extents = (3, columns)
+                assert run(program, target, extents, [table, ids, out], strides, (21,), (7,)) == 0
+                same(out, table[ids, numpy.arange(3)[:, None]])
+                ids[1, columns // 2] = 99
+                assert run(program, target, extents, [table, ids, out], strides, (21,), (7,)) == 1
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+def test_check_among_reductions(target: str) -> None:
+    for lanes in (INNER, OUTER):
+        def body(r: Recorder, x: Any) -> Any:
+            r.check(x < 10)
+            return [(r.reduce("sum", x), False)]
+
+        x = numpy.ones((3, 40), numpy.float32)
+        reduce_run(body, x, lanes, 1, target)
+        x[1, 39] = 11
+        with pytest.raises(AssertionError):
+            reduce_run(body, x, lanes, 1, target)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("kind", (F32, F64, I32), ids=str)
+def test_scatter_add(kind: Any, target: str) -> None:
+    """out[ids[i], j] += x[i, j]."""
+    recorder = Recorder()
+    recorder.scatter_add(2, 0, recorder.load(1, I64), recorder.load(0, kind))
+    operands = (
+        Operand(kind, INPUT, CONTIGUOUS),
+        Operand(I64, INPUT, BROADCAST),
+        Operand(kind, OUTPUT, CONTIGUOUS),
+    )
+    program = Program(2, 0, OUTER, operands, (), 1, tuple(recorder.code))
+    x = numpy.random.default_rng(1).integers(0, 9, (50, 11)).astype(kind.name)
+    ids = numpy.random.default_rng(1).integers(0, 4, 50)
+    out = numpy.zeros((4, 11), kind.name)
+    run(program, target, (50, 11), [x, ids, out], [(11, 1), (1, 0), (0, 1)], (11,))
+    expected = numpy.zeros_like(out)
+    numpy.add.at(expected, ids, x)
+    same(out, expected)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+def test_index_operands(target: str) -> None:
+    recorder = Recorder()
+    recorder.store(1, recorder.load(0, I64))
+    operands = (Operand(I64, INDEX, STRIDED), Operand(I64, OUTPUT, CONTIGUOUS))
+    program = Program(2, 0, OUTER, operands, (), 0, tuple(recorder.code))
+    out = numpy.zeros((4, 37), numpy.int64)
+    run(program, target, (4, 37), [None, out], [(1000, 3), (37, 1)])
+    i, j = numpy.indices((4, 37))
+    same(out, 1000 * i + 3 * j)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("seed", (0, 1, -1, 12345678901234567))
+def test_random_bits(seed: int, target: str) -> None:
+    recorder = Recorder()
+    given = recorder.load(0, I64), recorder.scalar(0, I64), recorder.scalar(1, I64)
+    low, high = Lane(recorder, random=given).random_bits()
+    recorder.store(1, low.cast(I32))
+    recorder.store(2, high.cast(I32))
+    operands = (
+        Operand(I64, INDEX, CONTIGUOUS),
+        Operand(I32, OUTPUT, CONTIGUOUS),
+        Operand(I32, OUTPUT, CONTIGUOUS),
+    )
+    program = Program(2, 0, OUTER, operands, (I64, I64), 0, tuple(recorder.code))
+    a, b = numpy.zeros((5, 41), numpy.int32), numpy.zeros((5, 41), numpy.int32)
+    for number in (0, 1, 77):
+        strides = [(41, 1)] * 3
+        run(program, target, (5, 41), [None, a, b], strides, (), (seed, number))
+        first, second = philox.random_bits((5, 41), seed, number)
+        same(a.view(numpy.uint32), first)
+        same(b.view(numpy.uint32), second)
+    assert len(numpy.unique(a)) == a.size
+
+
+def test_philox_known_answer() -> None:
+    """Random123's published vector for philox2x32-10: counter and key all ones."""
+    key, counter = 0xFFFFFFFF, [0xFFFFFFFF, 0xFFFFFFFF]
+    for _ in range(10):
+        product = 0xD256D193 * counter[0]
+        counter = [(product >> 32) ^ key ^ counter[1], product & 0xFFFFFFFF]
+        key = (key + 0x9E3779B9) & 0xFFFFFFFF
+    assert counter == [0x2C3F628B, 0xAB4FD7AD]
+
+
+def test_memory_beyond_the_end_is_not_touched(tmp_path: Any) -> None:
+    """Arrays end where an unreadable page begins."""
+    import mmap
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    page = mmap.PAGESIZE
+    program, _ = elementwise(lambda xp, x, y: x + y.cast(F32), F32, BOOL)
+    for target in RUNNABLE:
+        maps = []
+        for _ in range(3):
+            area = mmap.mmap(-1, 2 * page)
+            base = ctypes.addressof(ctypes.c_char.from_buffer(area))
+            assert libc.mprotect(ctypes.c_void_p(base + page), page, 0) == 0
+            maps.append((area, base))
+        for size in (1, 5, 16, 17, 63, 100):
+            ends = [maps[0][1] + page - 4 * size, maps[1][1] + page - size, maps[2][1] + page - 4 * size]
+            buffers = (ctypes.c_void_p * 3)(*ends)
+            integers = (ctypes.c_int64 * 4)(size, 1, 1, 1)
+            assert kernel(program, target)(buffers, integers, 0, size) == 0
+
+
+def test_mistakes_are_refused() -> None:
+    recorder = Recorder()
+    recorder.store(1, recorder.reduce("sum", recorder.load(0, F32)))
+    operands = (Operand(F32, INPUT, CONTIGUOUS), Operand(F32, OUTPUT, CONTIGUOUS))
+    with pytest.raises(CompileError, match="no inner dimension"):
+        compile_program(Program(1, 0, OUTER, operands, (), 0, tuple(recorder.code)), TARGETS["generic"])
+    recorder = Recorder()
+    recorder.store(1, recorder.load(0, F32))
+    operands = (Operand(F32, INPUT, CONTIGUOUS, True), Operand(F32, OUTPUT, BROADCAST))
+    with pytest.raises(CompileError, match="varying value"):
+        compile_program(Program(1, 1, INNER, operands, (), 0, tuple(recorder.code)), TARGETS["generic"])
+    with pytest.raises(TypeError, match="xp.where"):
+        bool(recorder.load(0, F32) > 0)

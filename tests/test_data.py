@@ -1,0 +1,114 @@
+"""Data sets, samplers and the loader."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemel import np
+from gemel.errors import GemelError
+from gemel.gluon import data as gdata
+
+
+def test_array_dataset_gives_tuples():
+    dataset = gdata.ArrayDataset(np.arange(6).reshape(3, 2), np.array([1.0, 2.0, 3.0]))
+    x, y = dataset[1]
+    assert len(dataset) == 3
+    assert x.tolist() == [2, 3]
+    assert y.item() == 2
+
+
+def test_array_dataset_rejects_other_lengths():
+    with pytest.raises(GemelError, match="source 1 has 4 examples and source 0 has 3"):
+        gdata.ArrayDataset(np.zeros((3, 2)), np.zeros(4))
+
+
+def test_numpy_arrays_keep_their_dtype():
+    numpy = pytest.importorskip("numpy")
+    dataset = gdata.ArrayDataset(numpy.ones((4, 2), "float32"), numpy.arange(4, dtype="int32"))
+    x, y = next(iter(gdata.DataLoader(dataset, 2)))
+    assert str(x.dtype) == "float32"
+    assert str(y.dtype) == "int32"
+
+
+def test_batches_in_order_and_the_last_one():
+    dataset = gdata.ArrayDataset(np.arange(7))
+    batches = [b.tolist() for b in gdata.DataLoader(dataset, 3)]
+    assert batches == [[0, 1, 2], [3, 4, 5], [6]]
+    discard = gdata.DataLoader(dataset, 3, last_batch="discard")
+    assert [b.tolist() for b in discard] == [[0, 1, 2], [3, 4, 5]]
+    assert len(discard) == 2
+    rollover = gdata.DataLoader(dataset, 3, last_batch="rollover")
+    assert [b.tolist() for b in rollover] == [[0, 1, 2], [3, 4, 5]]
+    assert [b.tolist() for b in rollover] == [[6, 0, 1], [2, 3, 4]]
+
+
+def test_shuffle_is_a_permutation_and_follows_the_seed():
+    features = np.arange(40).reshape(20, 2)
+    dataset = gdata.ArrayDataset(features, np.arange(20))
+    loader = gdata.DataLoader(dataset, 6, shuffle=True)
+
+    def epoch():
+        rows, labels = [], []
+        for x, y in loader:
+            rows += x.tolist()
+            labels += y.tolist()
+        return rows, labels
+
+    np.random.seed(3)
+    rows, labels = epoch()
+    second = epoch()
+    np.random.seed(3)
+    assert epoch() == (rows, labels)
+    assert labels != second[1]
+    assert sorted(labels) == list(range(20))
+    assert all(row == [2 * n, 2 * n + 1] for row, n in zip(rows, labels, strict=True))
+
+
+def test_batches_do_not_alias_the_data():
+    features = np.zeros((4, 2))
+    for batch in gdata.DataLoader(gdata.ArrayDataset(features), 2):
+        batch += 1
+    assert features.sum().item() == 0
+
+
+def test_batchify_and_plain_lists():
+    dataset = gdata.SimpleDataset([(1.0, 2), (3.0, 4), (5.0, 6)])
+    x, y = next(iter(gdata.DataLoader(dataset, 2)))
+    assert x.tolist() == [1, 3]
+    assert str(y.dtype) == "int64"
+    loader = gdata.DataLoader(dataset, 2, batchify_fn=len)
+    assert list(loader) == [2, 1]
+
+
+def test_transform_take_filter_shard():
+    dataset = gdata.ArrayDataset(np.arange(10), np.arange(10))
+    doubled = dataset.transform_first(lambda x: x * 2)
+    assert [int(v) for v in doubled[3]] == [6, 3]
+    assert len(dataset.take(4)) == 4
+    assert len(dataset.shard(3, 0)) + len(dataset.shard(3, 1)) + len(dataset.shard(3, 2)) == 10
+    even = dataset.filter(lambda pair: int(pair[0]) % 2 == 0)
+    assert [int(even[i][0]) for i in range(len(even))] == [0, 2, 4, 6, 8]
+
+
+def test_samplers():
+    assert list(gdata.SequentialSampler(3, start=2)) == [2, 3, 4]
+    assert sorted(gdata.RandomSampler(5)) == [0, 1, 2, 3, 4]
+    batches = gdata.BatchSampler(gdata.SequentialSampler(5), 2, "discard")
+    assert list(batches) == [[0, 1], [2, 3]]
+    dataset = gdata.ArrayDataset(np.arange(5))
+    loaded = gdata.DataLoader(dataset, batch_sampler=batches)
+    assert [b.tolist() for b in loaded] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "batch_size is None"),
+        ({"batch_size": 2, "last_batch": "discrad"}, "did you mean 'discard'"),
+        ({"batch_size": 2, "shuffle": True, "sampler": [1]}, "leave out shuffle"),
+        ({"batch_size": 2, "batch_sampler": [[1]]}, "batch_sampler decides"),
+    ],
+)
+def test_contradictions_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        gdata.DataLoader(gdata.ArrayDataset(np.arange(4)), **settings)

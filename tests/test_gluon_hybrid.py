@@ -1,0 +1,239 @@
+"""Hybridizing: the same results, compiled; when programs are dropped; what cannot be compiled."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from contextlib import redirect_stdout
+
+import pytest
+
+from gemel import autograd, gluon, np, npx
+from gemel.gluon import nn
+from gemel.gluon.block import BlockError
+
+
+def mlp(*layers):
+    net = nn.HybridSequential()
+    net.add(
+        *(layers or (nn.Dense(8, activation="relu"), nn.Dense(4, activation="tanh"), nn.Dense(2)))
+    )
+    return net
+
+
+def flat(array):
+    values = array.tolist()
+    while values and isinstance(values[0], list):
+        values = [v for row in values for v in row]
+    return values
+
+
+def close(a, b, tolerance=1e-5):
+    assert flat(a) == pytest.approx(flat(b), rel=tolerance, abs=tolerance)
+
+
+def test_same_result_for_any_batch_size():
+    net = mlp()
+    net.initialize()
+    inputs = [np.random.normal(size=(n, 5)) for n in (1, 2, 7, 64)]
+    expected = [net(x) for x in inputs]
+    net.hybridize()
+    for x, y in zip(inputs, expected, strict=True):
+        close(net(x), y)
+    net.hybridize(False)
+    close(net(inputs[1]), expected[1])
+
+
+def test_first_call_hybridized_initializes_like_an_imperative_one():
+    def weights(hybridize):
+        np.random.seed(2)
+        net = mlp()
+        net.initialize()
+        if hybridize:
+            net.hybridize()
+        net(np.ones((3, 5)))
+        return [flat(p.data()) for p in net.collect_params().values()]
+
+    assert weights(True) == weights(False)
+
+
+def test_gradients_agree():
+    net = mlp()
+    net.initialize()
+    x, label = np.random.normal(size=(6, 5)), np.array([0, 1, 1, 0, 1, 0], dtype="int32")
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+
+    def gradients():
+        with autograd.record():
+            value = loss(net(x), label)
+        value.backward()
+        return [p.grad().copy() for p in net.collect_params().values()]
+
+    net(x)
+    expected = gradients()
+    net.hybridize()
+    loss.hybridize()
+    for found, wanted in zip(gradients(), expected, strict=True):
+        close(found, wanted, 1e-4)
+
+
+def test_training_agrees():
+    def train(hybridize):
+        np.random.seed(4)
+        net = mlp(nn.Dense(8, activation="relu"), nn.BatchNorm(), nn.Dropout(0.25), nn.Dense(1))
+        net.initialize()
+        if hybridize:
+            net.hybridize()
+        x = np.random.normal(size=(16, 3))
+        y = x.sum(axis=1)
+        trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.01})
+        loss = gluon.loss.L2Loss()
+        for _ in range(5):
+            with autograd.record():
+                value = loss(net(x), y)
+            value.backward()
+            trainer.step(16)
+        return [flat(p.data()) for p in net.collect_params().values()], flat(net(x))
+
+    imperative, hybrid = train(False), train(True)
+    for found, wanted in zip(hybrid[0], imperative[0], strict=True):
+        assert found == pytest.approx(wanted, rel=1e-3, abs=1e-5)
+    assert hybrid[1] == pytest.approx(imperative[1], rel=1e-3, abs=1e-4)
+
+
+def test_parameters_are_inputs_not_constants():
+    net = mlp(nn.Dense(1, in_units=2, use_bias=False))
+    net.initialize("ones")
+    net.hybridize()
+    x = np.ones((1, 2))
+    assert net(x).item() == 2
+    net[0].weight.set_data(np.array([[3.0, 4.0]]))
+    assert net(x).item() == 7
+    net[0].weight.data()[0, 0] = 10
+    assert net(x).item() == 14
+
+
+def test_changes_drop_the_program():
+    net = mlp(nn.Dense(3, in_units=2))
+    net.initialize()
+    net.hybridize()
+    x = np.ones((1, 2))
+    net(x)
+    net.add(nn.Dense(5, in_units=3))
+    net[1].initialize()
+    assert net(x).shape == (1, 5)
+    net.cast("float64")
+    assert str(net(x.astype("float64")).dtype) == "float64"
+    net.initialize("zeros", force_reinit=True)
+    assert net(x.astype("float64")).sum().item() == 0
+
+
+def test_a_change_deep_inside_is_noticed():
+    inner = mlp(nn.Dense(3, in_units=2))
+    net = mlp(inner)
+    net.initialize()
+    net.hybridize()
+    assert net(np.ones((1, 2))).shape == (1, 3)
+    inner.add(nn.Dense(4, in_units=3))
+    inner[1].initialize()
+    assert net(np.ones((1, 2))).shape == (1, 4)
+
+
+class Printing(nn.HybridBlock):
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.hidden = nn.Dense(4)
+        self.output = nn.Dense(2)
+
+    def hybrid_forward(self, F, x):
+        print("module F:", F)
+        x = F.npx.relu(self.hidden(x))
+        return self.output(x)
+
+
+def test_the_hybridized_call_runs_no_python():
+    net = Printing()
+    net.initialize()
+    x = np.ones((1, 3))
+    printed = []
+    expected = None
+    for active in (False, True, True):
+        out = io.StringIO()
+        with redirect_stdout(out):
+            if active and not net._active:
+                net.hybridize()
+            y = net(x)
+        printed.append(out.getvalue())
+        if expected is None:
+            expected = y
+        close(y, expected)
+    assert "gemel.ndarray" in printed[0]
+    assert "gemel.symbol" in printed[1]
+    assert printed[2] == ""
+
+
+def test_keyword_arguments_and_hooks():
+    class Weighted(nn.HybridBlock):
+        def forward(self, x, weight):
+            return x * weight
+
+    net = Weighted()
+    net.hybridize()
+    seen = []
+    net.register_forward_hook(lambda block, inputs, output: seen.append(output.shape))
+    assert net(np.ones(2), weight=np.array([2.0, 3.0])).tolist() == [2, 3]
+    assert seen == [(2,)]
+
+
+def test_dropout_and_batch_norm_hybridized():
+    net = mlp(nn.BatchNorm(momentum=0.5), nn.Dropout(0.5))
+    net.initialize()
+    net.hybridize()
+    x = np.array([[1.0, 10.0], [3.0, 30.0]])
+    with autograd.record():
+        net(x)
+    assert net[0].running_mean.data().tolist() == pytest.approx([1.0, 10.0])
+    before = net[0].running_mean.data().tolist()
+    first = net(x)
+    assert first.tolist() == net(x).tolist()
+    assert net[0].running_mean.data().tolist() == before
+
+
+def test_plain_blocks_are_named():
+    class Plain(nn.Block):
+        def forward(self, x):
+            return x * 2
+
+    net = nn.Sequential()
+    net.add(nn.Dense(2), Plain())
+    with pytest.warns(
+        UserWarning, match=r"1 \(Plain\).*inherits from Block is not optimised"
+    ) as all_:
+        net.hybridize()
+    assert len(all_) == 1
+    assert net[0]._active
+    net.initialize()
+    assert net(np.ones((1, 2))).shape == (1, 2)
+    with pytest.raises(BlockError, match=r"HybridSequential.*plain\d+ is a Plain"):
+        mlp(nn.Dense(2), Plain())
+
+
+def test_hybrid_sequential_alone_warns_of_nothing():
+    net = nn.Sequential()
+    net.add(mlp(), nn.Sequential())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        net.hybridize()
+
+
+def test_hybridized_children_of_a_plain_block_compile_on_their_own():
+    net = nn.Sequential()
+    net.add(mlp(nn.Dense(3)), nn.Lambda(npx.relu))
+    net.initialize()
+    x = np.random.normal(size=(2, 4))
+    expected = net(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        net.hybridize()
+    close(net(x), expected)
+    assert net[0]._compiled is not None

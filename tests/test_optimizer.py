@@ -1,0 +1,190 @@
+"""Optimizers and Trainer, against the same formulas in plain Python."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import pytest
+
+from gemel import autograd, gluon, np, optimizer
+from gemel.errors import GemelError, GradientError, ParameterFileError, UnknownNameError
+from gemel.gluon import Parameter
+
+START, DIRECTION = [1.0, -2.0, 0.5], [0.3, -0.1, 2.0]
+
+
+def parameter(name="weight", value=START, **settings):
+    made = Parameter(name, shape=(len(value),), init="zeros", **settings)
+    made.initialize()
+    made.set_data(np.array(value))
+    return made
+
+
+def run(made, trainer, steps, batch_size=2):
+    """Minimise sum(direction * w): the gradient is the direction itself."""
+    for _ in range(steps):
+        with autograd.record():
+            loss = (made.data() * np.array(DIRECTION)).sum()
+        loss.backward()
+        trainer.step(batch_size)
+    return made.data().tolist()
+
+
+def close(found, expected):
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def sgd(weight, gradient, steps, rate, momentum=0.0, decay=0.0):
+    running = 0.0
+    for _ in range(steps):
+        running = momentum * running - rate * (gradient + decay * weight)
+        weight += running
+    return weight
+
+
+@pytest.mark.parametrize(("momentum", "wd"), [(0, 0), (0.9, 0), (0, 0.1), (0.9, 0.1)])
+def test_sgd(momentum, wd):
+    made = parameter()
+    trainer = gluon.Trainer([made], "sgd", {"learning_rate": 0.1, "momentum": momentum, "wd": wd})
+    found = run(made, trainer, 5)
+    close(
+        found, [sgd(w, g / 2, 5, 0.1, momentum, wd) for w, g in zip(START, DIRECTION, strict=True)]
+    )
+
+
+def adam(weight, gradient, steps, rate, beta1=0.9, beta2=0.999, epsilon=1e-8):
+    mean = variance = 0.0
+    for step in range(1, steps + 1):
+        mean = beta1 * mean + (1 - beta1) * gradient
+        variance = beta2 * variance + (1 - beta2) * gradient * gradient
+        corrected = rate * sqrt(1 - beta2**step) / (1 - beta1**step)
+        weight -= corrected * mean / (sqrt(variance) + epsilon)
+    return weight
+
+
+def test_adam():
+    made = parameter()
+    trainer = gluon.Trainer([made], "adam", {"learning_rate": 0.05})
+    found = run(made, trainer, 7)
+    close(found, [adam(w, g / 2, 7, 0.05) for w, g in zip(START, DIRECTION, strict=True)])
+
+
+def test_clip_gradient_and_rescale():
+    made = parameter()
+    settings = {"learning_rate": 1.0, "clip_gradient": 0.2, "rescale_grad": 0.5}
+    found = run(made, gluon.Trainer([made], "sgd", settings), 1, batch_size=1)
+    clipped = [max(-0.2, min(0.2, g * 0.5)) for g in DIRECTION]
+    close(found, [w - g for w, g in zip(START, clipped, strict=True)])
+
+
+def test_multipliers():
+    slow, plain = parameter("slow", lr_mult=0.5), parameter("plain", wd_mult=0.0)
+    trainer = gluon.Trainer([slow, plain], "sgd", {"learning_rate": 0.1, "wd": 0.2})
+    with autograd.record():
+        loss = (slow.data() * np.array(DIRECTION) + plain.data() * np.array(DIRECTION)).sum()
+    loss.backward()
+    trainer.step(1)
+    close(
+        slow.data().tolist(),
+        [w - 0.05 * (g + 0.2 * w) for w, g in zip(START, DIRECTION, strict=True)],
+    )
+    close(plain.data().tolist(), [w - 0.1 * g for w, g in zip(START, DIRECTION, strict=True)])
+
+
+def test_the_update_is_in_place_and_follows_the_learning_rate():
+    made = parameter()
+    trainer = gluon.Trainer([made], "sgd", {"learning_rate": 0.1})
+    array, version = made.data(), made.data().version
+    run(made, trainer, 1, batch_size=1)
+    assert made.data() is array
+    assert array.version > version
+    programs = dict(trainer._programs)
+    trainer.set_learning_rate(0.01)
+    assert trainer.learning_rate == 0.01
+    found = run(made, trainer, 1, batch_size=1)
+    assert trainer._programs == programs
+    close(found, [w - 0.11 * g for w, g in zip(START, DIRECTION, strict=True)])
+
+
+def test_stale_gradients_are_refused():
+    used, unused = parameter("used"), parameter("unused")
+    trainer = gluon.Trainer([used, unused], "sgd", {"learning_rate": 0.1})
+    with autograd.record():
+        loss = used.data().sum()
+    loss.backward()
+    with pytest.raises(GradientError, match=r"parameter unused.*ignore_stale_grad=True"):
+        trainer.step(1)
+    assert used.data().tolist() == START
+    trainer.step(1, ignore_stale_grad=True)
+    close(used.data().tolist(), [w - 0.1 for w in START])
+    assert unused.data().tolist() == START
+    with pytest.raises(GradientError, match="parameter used"):
+        trainer.step(1)
+
+
+def test_zero_grad_does_not_make_a_gradient_fresh():
+    made = parameter(grad_req="add")
+    trainer = gluon.Trainer([made], "sgd")
+    run(made, trainer, 1)
+    made.zero_grad()
+    assert made.grad().tolist() == [0, 0, 0]
+    with pytest.raises(GradientError):
+        trainer.step(1)
+
+
+def test_frozen_parameters_stay():
+    frozen, free = parameter("frozen", grad_req="null"), parameter("free")
+    trainer = gluon.Trainer([frozen, free], "adam")
+    with autograd.record():
+        loss = (frozen.data() * free.data()).sum()
+    loss.backward()
+    trainer.step(1)
+    assert frozen.data().tolist() == START
+    assert free.data().tolist() != START
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: optimizer.create("adma"), "unknown optimizer 'adma'; did you mean 'adam'"),
+        (lambda: optimizer.create("sgd", momentun=0.9), "did you mean 'momentum'"),
+        (lambda: gluon.Trainer([], "sdg"), "did you mean 'sgd'"),
+        (lambda: gluon.Trainer([], "sgd", kvstore="devize"), "did you mean 'device'"),
+    ],
+)
+def test_unknown_names_suggest_the_nearest(make, message):
+    with pytest.raises(UnknownNameError, match=message):
+        make()
+
+
+def test_trainer_takes_parameters_only():
+    with pytest.raises(GemelError, match="no Parameter"):
+        gluon.Trainer([np.zeros(3)], "sgd")
+    with pytest.raises(GemelError, match="optimizer_params"):
+        gluon.Trainer([], optimizer.SGD(), {"learning_rate": 1})
+
+
+def test_states_are_saved_and_loaded(tmp_path):
+    file = tmp_path / "states"
+    first = parameter()
+    trainer = gluon.Trainer([first], "adam", {"learning_rate": 0.05})
+    run(first, trainer, 3)
+    trainer.save_states(file)
+    second = parameter(value=first.data().tolist())
+    resumed = gluon.Trainer([second], "adam", {"learning_rate": 0.05})
+    resumed.load_states(file)
+    close(run(second, resumed, 4), run(first, trainer, 4))
+    for other in (gluon.Trainer([second], "sgd"), gluon.Trainer([second, first], "adam")):
+        with pytest.raises(ParameterFileError):
+            other.load_states(file)
+
+
+def test_a_schedule_decides_the_rate():
+    made = parameter()
+    rule = optimizer.SGD(lr_scheduler=lambda step: 0.1 / (1 + step))
+    trainer = gluon.Trainer([made], rule)
+    found = run(made, trainer, 3, batch_size=1)
+    total = 0.1 + 0.05 + 0.1 / 3
+    close(found, [w - total * g for w, g in zip(START, DIRECTION, strict=True)])
+    with pytest.raises(ValueError, match="lr_scheduler"):
+        trainer.set_learning_rate(1)
