@@ -124,14 +124,15 @@ def fit(
 def predict(network: nn.HybridSequential, test: Examples) -> np.ndarray:
     """The network's outputs for all test images."""
     images, _ = test
-    return network(images)
+    outputs: np.ndarray = network(images)
+    return outputs
 
 
 def accuracy(network: nn.HybridSequential, test: Examples) -> float:
     """The share of test images whose digit is recognised."""
     _, labels = test
     digits = predict(network, test).argmax(axis=1)
-    return (digits == labels).astype("float32").mean().item()
+    return float((digits == labels).astype("float32").mean())
 
 
 def time_per_image(network: nn.HybridSequential, test: Examples) -> float:

@@ -161,7 +161,8 @@ class Call:
 
     @staticmethod
     def _entry(given: dict[tuple[str, int], Entry], side: str, index: int, spec: Spec) -> Entry:
-        return given.get((side, index)) or placeholder(spec)
+        known = given.get((side, index))
+        return placeholder(spec) if known is None else known
 
     def free(self) -> None:
         """Give back what was saved."""
@@ -388,10 +389,10 @@ class _Step:
             for source, g in zip(call.sources, call.backward(gs, entries), strict=True):
                 if source is not None and g is not None:
                     _arrive(arrived, source, g)
-        found = [
-            arrived.get(id(leaf)) or full(0, shape=leaf.spec.shape, dtype=leaf.spec.dtype) for leaf in leaves
-        ]
-        return inputs, found
+        for leaf in leaves:
+            if id(leaf) not in arrived:
+                arrived[id(leaf)] = full(0, shape=leaf.spec.shape, dtype=leaf.spec.dtype)
+        return inputs, [arrived[id(leaf)] for leaf in leaves]
 
     def _given(self, call: Any, inputs: list[Entry]) -> dict[tuple[str, int], Entry]:
         entries = {key: placeholder(spec_of(saved.array)) for key, saved in call.saved.items()}

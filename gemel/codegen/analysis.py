@@ -35,8 +35,11 @@ class Pass:
 
 
 class Analysis:
-    """For each instruction: does it change along the vector (`vector`), along the inner dimensions
-    (`inner`), which pass must have ended before it is known (`stage`), is it used (`live`)?"""
+    """What is known of each instruction.
+
+    Whether it changes along the vector (`vector`) and along the inner dimensions (`inner`), how
+    many passes must have ended before it is known (`stage`), whether it is used (`live`).
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -54,7 +57,10 @@ class Analysis:
         kept = self._worth_keeping()
         if kept is not None:
             number = self.last - 1
-            self.passes[number:] = [self._pass(number, also=kept[0]), self._pass(self.last, kept[0])]
+            self.passes[number:] = [
+                self._pass(number, also=kept[0]),
+                self._pass(self.last, kept[0]),
+            ]
             self.passes[number].keeps = self.passes[self.last].finds = kept
 
     def _operand(self, number: int) -> tuple[bool, bool]:
@@ -217,11 +223,7 @@ class Analysis:
             and self._moves(p)
             and p not in skip
             and self.program.code[p].name != "reduce"
-            and (
-                writes
-                if self.program.code[p].name in _WRITES
-                else self.stage[p] == stage
-            )
+            and (writes if self.program.code[p].name in _WRITES else self.stage[p] == stage)
         ]
 
     # -- sizes ------------------------------------------------------------------------------------

@@ -18,6 +18,14 @@ from gemel.dtype import DType
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 POINTER = ir.PointerType()
 
+#: An epilogue is written out for every vector of a micro-tile up to this many instructions.
+MOST_REPEATED = 200
+#: Instructions that are about one machine instruction each.
+CHEAP = frozenset(
+    "accumulator load scalar constant store cast add subtract multiply maximum minimum select less "
+    "less_equal greater greater_equal equal not_equal negative absolute".split()
+)
+
 #: A loop body: the position and the carried values give the carried values of the next round.
 Body = Callable[[ir.Value, list[ir.Value]], Sequence[ir.Value]]
 
@@ -221,6 +229,36 @@ class Epilogue:
             for _, _, outer, inner in self.strides
         ]
 
+    def is_short(self, count: int) -> bool:
+        """Whether the code is worth repeating for `count` vectors."""
+        code = self.contraction.code
+        return count * len(code) <= MOST_REPEATED and all(step.name in CHEAP for step in code)
+
+    def direct(
+        self,
+        values: list[ir.Value],
+        vectors: int,
+        where: tuple[ir.Value, ir.Value],
+        columns: ir.Value,
+    ) -> None:
+        """Finishes whole rows held in registers, `vectors` to a row."""
+        emitter, builder = self.emitter, self.emitter.builder
+        lanes = emitter.lanes
+        masks = self._row_masks(columns, vectors, lanes)
+        for number, value in enumerate(values):
+            row, v = divmod(number, vectors)
+            place = (builder.add(where[0], emitter.number(row)), where[1])
+            left = builder.sub(columns, emitter.number(v * lanes))
+            self._element(value, _Access(self, place, v * lanes, lanes, masks[v], left))
+
+    def _row_masks(self, columns: ir.Value, vectors: int, lanes: int) -> list[ir.Value | None]:
+        """Which lanes of each vector of a row exist."""
+        emitter = self.emitter
+        if not emitter.has_masks:
+            return [None] * vectors
+        starts = [emitter.number(v * lanes) for v in range(vectors)]
+        return [emitter.mask(emitter.builder.sub(columns, start), lanes) for start in starts]
+
     def apply(
         self,
         sums: ir.Value,
@@ -232,12 +270,7 @@ class Epilogue:
         """Finishes a block of sums, `width` to a row; `rows` and `columns` are (first, how many)."""
         emitter, builder = self.emitter, self.emitter.builder
         lanes = min(lanes, width)
-        masks: list[ir.Value | None] = [None] * (width // lanes)
-        if emitter.has_masks:
-            masks = [
-                emitter.mask(builder.sub(columns[1], emitter.number(at)), lanes)
-                for at in range(0, width, lanes)
-            ]
+        masks = self._row_masks(columns[1], width // lanes, lanes)
 
         def whole_row(row: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
             line = emitter.at(sums, builder.mul(row, emitter.number(width)))

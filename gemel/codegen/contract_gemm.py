@@ -7,9 +7,11 @@ Panels are either packed beforehand (`contract_pack`) or read where they lie.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from llvmlite import ir
 
-from gemel.codegen.contract_emit import I64, Emitter, Epilogue
+from gemel.codegen.contract_emit import Body, Emitter, Epilogue
 from gemel.codegen.program import Contraction
 from gemel.codegen.target import Target
 
@@ -34,9 +36,6 @@ HEADER = (
 
 #: How many steps of k ahead packed panels are asked for.
 AHEAD = 16
-PREFETCH_B = 8
-#: How many steps of k are written out: the loop's own arithmetic takes slots from the multiply-adds.
-UNROLL = 4
 
 
 class Tiles:
@@ -81,16 +80,34 @@ def emit(contraction: Contraction, target: Target) -> ir.Module:
     return _Gemm(contraction, target).emit()
 
 
+class _Block:
+    """One micro-tile over one block of k: where it is and how much of it there is."""
+
+    def __init__(
+        self,
+        sums: ir.Value,
+        where: tuple[ir.Value, ir.Value],
+        depth: tuple[ir.Value, ir.Value],
+        rows: ir.Value,
+        columns: ir.Value,
+    ) -> None:
+        self.sums = sums
+        self.where = where
+        self.depth = depth
+        self.rows = rows
+        self.columns = columns
+
+
 class _Gemm:
     def __init__(self, contraction: Contraction, target: Target) -> None:
         words = contraction.variant.split()
         self.rows, self.columns = (int(word) for word in words[1].split("x"))
         self.a_form, self.b_form = words[2][2:], words[3][2:]
         self.split = "split" in words
-        self.unroll = UNROLL
         stack = 0 if self.split else self.rows * self.columns
         self.emitter = Emitter(contraction.dtype, target, stack)
         self.vectors = self.columns // self.emitter.lanes
+        self.unroll = 2 if self.rows * self.vectors > 12 else 4
         self.tiles = Tiles(self.emitter, contraction)
         buffers = sum(operand.role != "index" for operand in contraction.operands)
         self.scratch = self.emitter.buffer(2 + buffers) if self.split else None
@@ -150,26 +167,61 @@ class _Gemm:
         left_columns = tiles.left("n", where[1], self.columns)
         rows = self._row_pointers(bases[0], where[0], depth[0])
         panel = self._panel_pointer(bases[1], where[1], depth[0])
+        block = _Block(sums, where, depth, left_rows, left_columns)
         if self.guarded and not emitter.has_masks:
             whole = builder.icmp_signed("==", left_columns, self._width)
             with builder.if_else(whole) as (then, otherwise):
                 with then:
-                    self._accumulate(rows, panel, depth, sums, None)
+                    self._finish(self._accumulate(rows, panel, block, None), block)
                 with otherwise:
-                    self._accumulate(rows, panel, depth, sums, left_columns)
+                    self._finish(self._accumulate(rows, panel, block, left_columns), block)
         else:
-            self._accumulate(rows, panel, depth, sums, left_columns if self.guarded else None)
+            guard = left_columns if self.guarded else None
+            self._finish(self._accumulate(rows, panel, block, guard), block)
 
-        def finish() -> None:
-            tiles.epilogue.apply(
-                sums, self.columns, (where[0], left_rows), (where[1], left_columns), emitter.lanes
-            )
-
+    def _finish(self, total: list[ir.Value], block: _Block) -> None:
+        """The epilogue, or what keeps the sums until the next block of k."""
         if not self.split:
-            return finish()
-        last = builder.icmp_signed("==", builder.add(*depth), tiles.values["k"])
-        with builder.if_then(last):
-            finish()
+            return self._end(total, block)
+        builder = self.emitter.builder
+        last = builder.icmp_signed("==", builder.add(*block.depth), self.tiles.values["k"])
+        with builder.if_else(last) as (then, otherwise):
+            with then:
+                self._end(total, block)
+            with otherwise:
+                self._keep(total, block)
+
+    def _end(self, total: list[ir.Value], block: _Block) -> None:
+        """The epilogue: from registers for a whole micro-tile, if its code is short."""
+        emitter, builder, epilogue = self.emitter, self.emitter.builder, self.tiles.epilogue
+        rows = (block.where[0], block.rows)
+        columns = (block.where[1], block.columns)
+        if not epilogue.is_short(len(total)):
+            self._keep(total, block)
+            return epilogue.apply(block.sums, self.columns, rows, columns, emitter.lanes)
+        whole = builder.icmp_signed("==", block.rows, emitter.number(self.rows))
+        if not emitter.has_masks:
+            wide = builder.icmp_signed("==", block.columns, self._width)
+            whole = builder.and_(whole, wide)
+        with builder.if_else(whole) as (then, otherwise):
+            with then:
+                epilogue.direct(total, self.vectors, block.where, block.columns)
+            with otherwise:
+                self._keep(total, block)
+                epilogue.apply(block.sums, self.columns, rows, columns, emitter.lanes)
+
+    def _keep(self, total: list[ir.Value], block: _Block) -> None:
+        """Stores the sums."""
+        for place, value in zip(self._places(block.sums), total, strict=True):
+            self.emitter.store(value, place)
+
+    def _places(self, sums: ir.Value) -> list[ir.Value]:
+        """Addresses of a micro-tile's vectors."""
+        return [
+            self.emitter.at(sums, i * self.columns + v * self.emitter.lanes)
+            for i in range(self.rows)
+            for v in range(self.vectors)
+        ]
 
     def _row_pointers(self, a: ir.Value, row: ir.Value, start: ir.Value) -> list[ir.Value]:
         """Where each row of the micro-tile starts; rows past the end repeat the last one."""
@@ -179,7 +231,7 @@ class _Gemm:
             number = builder.udiv(row, emitter.number(self.rows))
             begin = builder.mul(start, emitter.number(self.rows))
             base = emitter.at(a, builder.add(builder.mul(number, stride), begin))
-            return [emitter.at(base, i) for i in range(self.rows)]
+            return [base]
         last = builder.sub(values["m"], emitter.number(1))
         along = start if self.a_form == "k" else builder.mul(start, stride)
         base = emitter.at(a, along)
@@ -203,75 +255,77 @@ class _Gemm:
         self,
         rows: list[ir.Value],
         panel: ir.Value,
-        depth: tuple[ir.Value, ir.Value],
-        sums: ir.Value,
+        block: _Block,
         columns: ir.Value | None,
-    ) -> None:
-        """sums (+)= rows x panel; with `columns`, no more than that many columns are read."""
-        emitter, lanes = self.emitter, self.emitter.lanes
-        places = [
-            emitter.at(sums, i * self.columns + v * lanes)
-            for i in range(self.rows)
-            for v in range(self.vectors)
-        ]
-        start = self._initial(places, depth[0])
+    ) -> list[ir.Value]:
+        """rows x panel, added to earlier blocks of k; no more than `columns` columns are read."""
+        emitter, depth = self.emitter, block.depth
+        start = self._initial(self._places(block.sums), depth[0])
         masks = self._masks(columns)
 
-        def step(k: ir.Value, total: list[ir.Value]) -> list[ir.Value]:
-            return self._step(rows, panel, k, total, masks, columns)
+        def steps(count: int) -> Body:
+            def body(k: ir.Value, total: list[ir.Value]) -> list[ir.Value]:
+                return self._steps(rows, panel, k, count, total, masks, columns)
 
-        def several(k: ir.Value, total: list[ir.Value]) -> list[ir.Value]:
-            for u in range(self.unroll):
-                total = step(emitter.builder.add(k, emitter.number(u)) if u else k, total)
-            return total
+            return body
 
         if self.unroll == 1:
-            final = emitter.repeat(0, depth[1], 1, start, step)
-        else:
-            bulk = emitter.builder.and_(depth[1], emitter.number(-self.unroll))
-            final = emitter.repeat(0, bulk, self.unroll, start, several)
-            final = emitter.repeat(bulk, depth[1], 1, final, step)
-        for place, value in zip(places, final, strict=True):
-            emitter.store(value, place)
+            return emitter.repeat(0, depth[1], 1, start, steps(1))
+        bulk = emitter.builder.and_(depth[1], emitter.number(-self.unroll))
+        final = emitter.repeat(0, bulk, self.unroll, start, steps(self.unroll))
+        return emitter.repeat(bulk, depth[1], 1, final, steps(1))
 
-    def _step(
+    def _steps(
         self,
         rows: list[ir.Value],
         panel: ir.Value,
         k: ir.Value,
+        count: int,
         total: list[ir.Value],
         masks: list[ir.Value],
         columns: ir.Value | None,
     ) -> list[ir.Value]:
-        """One line of b times one column of a."""
-        emitter = self.emitter
-        if self.b_form == "packed":
-            line = emitter.at(panel, emitter.builder.mul(k, self._width))
-        else:
-            line = emitter.at(panel, emitter.builder.mul(k, self.tiles.values["b_stride"]))
-        right = [self._right(line, v, masks, columns) for v in range(self.vectors)]
-        self._prefetch(line, rows[0], k)
+        """`count` lines of b, each times one column of a."""
+        emitter, builder = self.emitter, self.emitter.builder
+        b_stride = self._width if self.b_form == "packed" else self.tiles.values["b_stride"]
+        line = emitter.at(panel, builder.mul(k, b_stride))
+        left = self._left(rows, k)
         total = list(total)
-        for i, row in enumerate(rows):
-            left = emitter.splat(emitter.load(self._along(row, k), emitter.type), emitter.lanes)
-            for v in range(self.vectors):
-                slot = i * self.vectors + v
-                total[slot] = emitter.multiply_add(left, right[v], total[slot])
+        for u in range(count):
+            if u and self.b_form != "packed":
+                line = emitter.at(line, b_stride)
+            skip = u * self.columns if self.b_form == "packed" else 0
+            right = [
+                self._right(line, skip, v, masks, columns) for v in range(self.vectors)
+            ]
+            for i in range(self.rows):
+                value = emitter.splat(emitter.load(left(i, u), emitter.type), emitter.lanes)
+                for v in range(self.vectors):
+                    slot = i * self.vectors + v
+                    total[slot] = emitter.multiply_add(value, right[v], total[slot])
+            if self.a_form == "packed":
+                # A panel of b stays in the first cache; that of a changes with every micro-tile.
+                emitter.prefetch(left(0, u + AHEAD))
         return total
 
-    def _prefetch(self, line: ir.Value, row: ir.Value, k: ir.Value) -> None:
-        """Asks for what is read some steps ahead, where the processor would not by itself.
-
-        A packed panel of b stays in the first cache; that of a changes with every micro-tile. Lines
-        of an unpacked b are far apart.
-        """
+    def _left(self, rows: list[ir.Value], k: ir.Value) -> Callable[[int, int], ir.Value]:
+        """Where the element of row i, u steps after k, lies."""
         emitter, builder = self.emitter, self.emitter.builder
         if self.a_form == "packed":
-            emitter.prefetch(emitter.at(self._along(row, k), AHEAD * self.rows))
-        if self.b_form != "packed" and PREFETCH_B:
-            ahead = emitter.at(line, builder.mul(emitter.number(PREFETCH_B), self.tiles.values["b_stride"]))
-            for v in range(self.vectors):
-                emitter.prefetch(emitter.at(ahead, v * emitter.lanes))
+            start = emitter.at(rows[0], builder.mul(k, emitter.number(self.rows)))
+            return lambda i, u: emitter.at(start, u * self.rows + i)
+        if self.a_form == "k":
+            starts = [emitter.at(row, k) for row in rows]
+            return lambda i, u: emitter.at(starts[i], u) if u else starts[i]
+        stride = self.tiles.values["a_stride"]
+        steps = [builder.mul(k, stride)]
+
+        def place(i: int, u: int) -> ir.Value:
+            while len(steps) <= u:
+                steps.append(builder.add(steps[-1], stride))
+            return emitter.at(rows[i], steps[u])
+
+        return place
 
     def _initial(self, places: list[ir.Value], start: ir.Value) -> list[ir.Value]:
         """Zero in the first block of k, what the blocks before left in the later ones."""
@@ -302,12 +356,17 @@ class _Gemm:
         ]
 
     def _right(
-        self, line: ir.Value, v: int, masks: list[ir.Value], columns: ir.Value | None
+        self,
+        line: ir.Value,
+        skip: int,
+        v: int,
+        masks: list[ir.Value],
+        columns: ir.Value | None,
     ) -> ir.Value:
-        """Vector `v` of one line of b."""
+        """Vector `v` of the line of b `skip` elements after `line`."""
         emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
         if columns is None:
-            return emitter.load(emitter.at(line, v * lanes), emitter.vector)
+            return emitter.load(emitter.at(line, skip + v * lanes), emitter.vector)
         if masks:
             return emitter.masked_load(emitter.at(line, v * lanes), emitter.vector, masks[v])
         last = builder.sub(columns, emitter.number(1))
@@ -317,12 +376,3 @@ class _Gemm:
             value = emitter.load(emitter.at(line, index), emitter.type)
             vector = builder.insert_element(vector, value, ir.Constant(ir.IntType(32), lane))
         return vector
-
-    def _along(self, row: ir.Value, k: ir.Value) -> ir.Value:
-        """Element k of a row of a."""
-        emitter, builder = self.emitter, self.emitter.builder
-        if self.a_form == "k":
-            return emitter.at(row, k)
-        if self.a_form == "packed":
-            return emitter.at(row, builder.mul(k, ir.Constant(I64, self.rows)))
-        return emitter.at(row, builder.mul(k, self.tiles.values["a_stride"]))

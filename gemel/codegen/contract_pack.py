@@ -133,20 +133,31 @@ class _Pack:
     # -- lines along k: squares of lanes x lanes are transposed in registers -----------------
 
     def _turned(self, source: ir.Value, line: ir.Value, place: ir.Value) -> None:
+        """All lines of a panel, as many at a time as a vector has lanes."""
+        emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
+
+        def group(first: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            self._group(source, builder.add(line, first), emitter.at(place, first), lanes)
+            return []
+
+        whole = self.width // lanes * lanes
+        if whole:
+            emitter.repeat(0, emitter.number(whole), lanes, [], group)
+        if whole < self.width:
+            start = builder.add(line, emitter.number(whole))
+            self._group(source, start, emitter.at(place, whole), self.width - whole)
+
+    def _group(self, source: ir.Value, line: ir.Value, goal: ir.Value, count: int) -> None:
+        """`count` lines, at most as many as lanes."""
         emitter, builder, values = self.emitter, self.emitter.builder, self.values
-        lanes = emitter.lanes
-        whole = builder.and_(values["k"], emitter.number(-lanes))
+        whole = builder.and_(values["k"], emitter.number(-emitter.lanes))
         last = builder.sub(values["lines"], emitter.number(1))
-        for group in range(0, self.width, lanes):
-            kept = min(lanes, self.width - group)
-            pointers = []
-            for i in range(kept):
-                index = builder.add(line, emitter.number(group + i))
-                bounded = emitter.minimum(index, last)
-                pointers.append(emitter.at(source, builder.mul(bounded, values["stride"])))
-            goal = emitter.at(place, group)
-            emitter.repeat(0, whole, lanes, [], self._square(pointers, goal))
-            emitter.repeat(whole, values["k"], 1, [], self._single(pointers, goal))
+        pointers = []
+        for i in range(count):
+            bounded = emitter.minimum(builder.add(line, emitter.number(i)), last)
+            pointers.append(emitter.at(source, builder.mul(bounded, values["stride"])))
+        emitter.repeat(0, whole, emitter.lanes, [], self._square(pointers, goal))
+        emitter.repeat(whole, values["k"], 1, [], self._single(pointers, goal))
 
     def _square(self, pointers, goal):  # type: ignore[no-untyped-def]
         emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes

@@ -7,11 +7,11 @@ from gemel.codegen.target import Target
 from gemel.dtype import DType
 
 #: Lengths of one block of k, in elements of four bytes: a panel of b then stays in the first cache.
-K_BLOCK = 384
+K_BLOCK = 512
 #: Below this many microseconds a product is one tile: waking another core costs more.
 ALONE = 20.0
 #: The longest a tile may take, so that nothing waits long behind it.
-LONGEST = 300.0
+LONGEST = 500.0
 #: Up to this many rows, dot products straight from a b that runs along k beat packing it.
 DOT_ROWS = 32
 #: Up to this many rows, a b that runs along n is read where it lies.
@@ -96,7 +96,7 @@ def _dot(lanes: int, target: Target, m: int) -> Choice:
     """Rows of a x rows of b held as partial sums; about half the registers."""
     wide = target.width == 64
     rows = min(m, 4) if wide else min(m, 2)
-    columns = min(lanes, (8, 8, 8, 4)[rows - 1] if wide else 4)
+    columns = min(lanes, (4, 8, 8, 4)[rows - 1] if wide else 4)
     choice = Choice("dot", rows, columns, "k", "k")
     choice.unroll = 2 if rows == 1 else 1
     return choice

@@ -1,9 +1,6 @@
 """Straight-line instructions to LLVM values: one `Printer` for a fixed number of lanes.
 
-A value in a register has one of these LLVM types (a vector of them when there are several lanes)::
-
-    bool i1    uint8, int8 i8    int32, uint32 i32    int64, uint64 i64
-    float16 i16 (its bits: float16 is only loaded, selected, cast and stored)    float32 float    float64 double
+float16 is only loaded, selected, gathered, cast and stored: it has no arithmetic.
 
 This module imports llvmlite: import it inside the function that compiles, never on the way to a
 cached kernel.
@@ -11,132 +8,41 @@ cached kernel.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-
-from llvmlite import ir
 
 from gemel import dtype as dtypes
 from gemel.codegen import mathlib
 from gemel.codegen.program import Instruction
+from gemel.codegen.registers import (
+    F32,
+    F64,
+    HALF,
+    I16,
+    I32,
+    I64,
+    Type,
+    Value,
+    constant,
+    intrinsic,
+    register_type,
+    splat,
+    suffix,
+    widened,
+)
 from gemel.codegen.target import PORTABLE, Target
 from gemel.dtype import DType
 
-#: LLVM values and types come from llvmlite, which has no type stubs.
-Value = Any
-Type = Any
-
-I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
-F32, F64 = ir.FloatType(), ir.DoubleType()
-POINTER = ir.PointerType()
-
-_SCALAR_TYPES = (I1, I8, I8, I32, I64, I16, F32, F64, I32, I64)
-_TYPES: dict[tuple[int, int], Type] = {}
-_MASKS: dict[tuple[int, ...], Value] = {}
-
-
-def register_type(dtype: DType, lanes: int) -> Type:
-    """The LLVM type of `lanes` values of `dtype` in registers."""
-    return widened(_SCALAR_TYPES[dtype.code], lanes)
-
-
-def widened(scalar: Type, lanes: int) -> Type:
-    """`scalar`, or a vector of `lanes` of them (one object per type: comparing types is slow)."""
-    if lanes == 1:
-        return scalar
-    key = (id(scalar), lanes)
-    found = _TYPES.get(key)
-    if found is None:
-        found = _TYPES[key] = ir.VectorType(scalar, lanes)
-    return found
-
-
-def constant(dtype: DType, value: Any, lanes: int = 1) -> Value:
-    """A constant of `dtype` in every lane."""
-    scalar = _SCALAR_TYPES[dtype.code]
-    if dtype.kind == "f":
-        one = _floating_constant(dtype, scalar, float(value))
-    elif dtype.kind == "b":
-        one = ir.Constant(scalar, int(bool(value)))
-    else:
-        bits = 8 * dtype.itemsize
-        wrapped = int(value) & ((1 << bits) - 1)
-        signed = wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped
-        one = ir.Constant(scalar, signed)
-    return one if lanes == 1 else splat_constant(one, lanes)
-
-
-def _floating_constant(dtype: DType, scalar: Type, value: float) -> Value:
-    if dtype is dtypes.float64:
-        return ir.Constant(scalar, value)
-    code, bits = ("<e", "<H") if dtype is dtypes.float16 else ("<f", "<I")
-    try:
-        packed = struct.pack(code, value)
-    except OverflowError:
-        packed = struct.pack(code, float("inf") if value > 0 else float("-inf"))
-    if dtype is dtypes.float16:
-        return ir.Constant(scalar, struct.unpack(bits, packed)[0])
-    return ir.Constant(scalar, struct.unpack(code, packed)[0])
-
-
-class Spelled(ir.Constant):  # type: ignore[misc]
-    """A constant in LLVM's own words, such as ``splat (float 1.0)``, ``poison``, ``zeroinitializer``."""
-
-    def __init__(self, kind: Type, text: str) -> None:
-        self.type = kind
-        self.constant = text
-
-    def _to_string(self) -> str:
-        return f"{self.type} {self.constant}"
-
-    def _get_reference(self) -> str:
-        return self.constant
-
-
-def splat_constant(one: Value, lanes: int) -> Value:
-    """A scalar constant in every lane, in LLVM's short spelling (long vectors parse slowly)."""
-    return Spelled(widened(one.type, lanes), f"splat ({one.type} {one.get_reference()})")
-
-
-def splat(builder: Any, value: Value, lanes: int) -> Value:
-    """`value` in every lane; a value which already has lanes is returned as it is."""
-    if lanes == 1 or isinstance(value.type, ir.VectorType):
-        return value
-    if isinstance(value, ir.Constant):
-        return splat_constant(value, lanes)
-    kind = widened(value.type, lanes)
-    poison = Spelled(kind, "poison")
-    first = builder.insert_element(poison, value, ir.Constant(I64, 0))
-    return builder.shuffle_vector(first, poison, shuffle_mask((0,) * lanes))
-
-
-def shuffle_mask(places: tuple[int, ...]) -> Value:
-    """The constant which tells `shufflevector` what goes where."""
-    found = _MASKS.get(places)
-    if found is None:
-        kind = widened(I32, len(places))
-        found = _MASKS[places] = ir.Constant(kind, [ir.Constant(I32, place) for place in places])
-    return found
-
-
-def intrinsic(builder: Any, name: str, result: Type, arguments: Sequence[Value]) -> Value:
-    """Call the LLVM intrinsic of this full name, declaring it in the module when it is new."""
-    function = builder.module.globals.get(name)
-    if function is None:
-        kind = ir.FunctionType(result, [argument.type for argument in arguments])
-        function = ir.Function(builder.module, kind, name)
-    return builder.call(function, arguments)
-
-
-def suffix(kind: Type) -> str:
-    """How an overloaded intrinsic's name spells a type: ``f32``, ``v16f32``, ``v8i64``."""
-    if isinstance(kind, ir.VectorType):
-        return f"v{kind.count}{suffix(kind.element)}"
-    if isinstance(kind, ir.IntType):
-        return f"i{kind.width}"
-    return "p0" if isinstance(kind, ir.PointerType) else "f32" if kind is F32 else "f64"
-
+__all__ = [
+    "Printer",
+    "constant",
+    "extreme",
+    "intrinsic",
+    "register_type",
+    "splat",
+    "suffix",
+    "widened",
+]
 
 _COMPARISONS = {
     "equal": "==",
@@ -207,25 +113,27 @@ class Printer:
                 continue
             step = instructions[position]
             name = step.name
+            attribute: Any = step.attribute
             if name in ("store", "scatter_add"):
                 last.append(step)
             elif name == "load":
-                values[position] = load(step.attribute)  # type: ignore[misc, arg-type]
+                values[position] = load(attribute)  # type: ignore[misc]
             elif name == "scalar":
-                values[position] = scalar(step.attribute)  # type: ignore[misc, arg-type]
+                values[position] = scalar(attribute)  # type: ignore[misc]
             elif name == "gather":
-                operand, extra = step.attribute  # type: ignore[misc]
-                values[position] = gather(operand, extra, self._wide(step, 0))  # type: ignore[misc]
+                index = self._wide(step, 0)
+                values[position] = gather(*attribute, index)  # type: ignore[misc, call-arg]
             elif name == "check":
                 check(self._wide(step, 0))  # type: ignore[misc]
             else:
                 values[position] = self._compute(step)
         for step in last:
+            attribute = step.attribute
             if step.name == "store":
-                store(step.attribute, self._wide(step, 0))  # type: ignore[misc, arg-type]
+                store(attribute, self._wide(step, 0))  # type: ignore[misc]
             else:
-                operand, extra = step.attribute  # type: ignore[misc]
-                scatter(operand, extra, self._wide(step, 0), self._wide(step, 1))  # type: ignore[misc]
+                index, value = self._wide(step, 0), self._wide(step, 1)
+                scatter(*attribute, index, value)  # type: ignore[misc, call-arg]
         self._code, self._values = outer
         return values
 
@@ -326,7 +234,9 @@ class Printer:
         return self.builder.fcmp_unordered("uno", a, a)
 
     def _bit_not(self, step: Instruction, a: Value) -> Value:
-        return self.builder.xor(a, self._constant(step.dtype, True if step.dtype.kind == "b" else -1))
+        return self.builder.xor(
+            a, self._constant(step.dtype, True if step.dtype.kind == "b" else -1)
+        )
 
     def _select(self, step: Instruction, condition: Value, a: Value, b: Value) -> Value:
         return self.builder.select(condition, a, b)
@@ -363,8 +273,10 @@ class Printer:
         return builder.select(none, zero, quotient)
 
     def _exact(self, dtype: DType, a: Value, b: Value) -> Value:
-        """a / b for b > 0 or b < -1. Vectors have no integer division: up to 32 bits the floating
-        quotient, truncated, is exact, since a / b is at least 1 / |b| away from the next integer."""
+        """a / b for b > 0 or b < -1.
+
+        Vectors have no integer division: up to 32 bits the floating quotient, truncated, is exact,
+        since a / b is at least 1 / |b| away from the next integer."""
         signed = dtype.kind == "i"
         builder = self.builder
         if self.lanes == 1 or dtype.itemsize == 8:
@@ -470,7 +382,7 @@ class Printer:
 
     def _from_half(self, value: Value, target: DType) -> Value:
         if self.target.halves:
-            half = self.builder.bitcast(value, widened(_HALF, self.lanes))
+            half = self.builder.bitcast(value, widened(HALF, self.lanes))
             single = self.builder.fpext(half, widened(F32, self.lanes))
         else:
             single = self._function("half_to_float", dtypes.float16, dtypes.float32, value)
@@ -484,15 +396,12 @@ class Printer:
             value = self.cast(value, source, dtypes.float32)
         if not self.target.halves:
             return self._function("float_to_half", dtypes.float32, dtypes.float16, value)
-        half = self.builder.fptrunc(value, widened(_HALF, self.lanes))
+        half = self.builder.fptrunc(value, widened(HALF, self.lanes))
         return self.builder.bitcast(half, widened(I16, self.lanes))
 
     def _function(self, name: str, source: DType, target: DType, value: Value) -> Value:
         code, result = mathlib.expansion(name, source, target)
         return self.emit(code, given={0: value})[result]
-
-
-_HALF = ir.HalfType()
 
 
 def extreme(builder: Any, dtype: DType, name: str, a: Value, b: Value) -> Value:

@@ -10,6 +10,7 @@ from gemel.codegen.lane import Lane, Value
 
 
 def half_to_float(xp: Lane, half: Value) -> Value:
+    """float16 to float32: exact."""
     bits = xp.reinterpret(half, dtypes.int32)
     magnitude = (bits & 0x7FFF) << 13
     # The exponents' biases differ by 112; multiplying also makes subnormals normal.
@@ -20,6 +21,7 @@ def half_to_float(xp: Lane, half: Value) -> Value:
 
 
 def float_to_half(xp: Lane, single: Value) -> Value:
+    """float32 to float16; beyond 65504 rounds to inf."""
     bits = xp.reinterpret(single, dtypes.int32)
     magnitude = bits & 0x7FFFFFFF
     sign = (bits >> 16) & 0x8000

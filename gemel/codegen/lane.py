@@ -1,279 +1,23 @@
 """Recording scalar expressions: the `xp` an op's body is run with to become a kernel.
 
-An elementwise body such as ``xp.where(x > 0, x, alpha * xp.expm1(x))`` computes with NumPy when `xp`
-is ``numpy``, and records instructions when `xp` is a `Lane`. The names are NumPy's where NumPy has
-them. Python scalars are weak: they become constants of the other value's dtype.
+An elementwise body such as ``xp.where(x > 0, x, alpha * xp.expm1(x))`` computes with NumPy when
+`xp` is ``numpy``, and records instructions when `xp` is a `Lane`. The names are NumPy's where NumPy
+has them. Python scalars are weak: they become constants of the other value's dtype.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Union
 
 from gemel import dtype as dtypes
-from gemel.codegen.program import Instruction
+from gemel.codegen.values import Recorder, Value, common, power
 from gemel.dtype import DType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    Operand = Union["Value", bool, int, float]
+    from gemel.codegen.values import Operand
 
-_EFFECTS = frozenset(("store", "scatter_add"))
-
-
-class Recorder:
-    """Collects instructions; one that was recorded before is not recorded again."""
-
-    __slots__ = ("_seen", "code")
-
-    def __init__(self) -> None:
-        self.code: list[Instruction] = []
-        self._seen: dict[tuple[Any, ...], int] = {}
-
-    def append(
-        self, name: str, dtype: DType, arguments: tuple[Value, ...] = (), attribute: object = None
-    ) -> Value:
-        """The value of this instruction, recorded now or earlier."""
-        positions = tuple(value.position for value in arguments)
-        # repr tells 1, 1.0 and True apart, 0.0 from -0.0, and a NaN from nothing else.
-        key = (name, dtype.code, positions, repr(attribute))
-        found = None if name in _EFFECTS else self._seen.get(key)
-        if found is None:
-            found = self._seen[key] = len(self.code)
-            self.code.append(Instruction(name, dtype, positions, attribute))
-        return Value(self, found, dtype)
-
-    def argument(self, dtype: DType) -> Value:
-        """A value given when the code is printed (fragments such as mathlib's)."""
-        return self.append("argument", dtype, (), len(self.code))
-
-    def load(self, operand: int, dtype: DType) -> Value:
-        return self.append("load", dtype, (), operand)
-
-    def scalar(self, number: int, dtype: DType) -> Value:
-        return self.append("scalar", dtype, (), number)
-
-    def constant(self, value: bool | int | float, dtype: DType) -> Value:
-        kind = dtype.kind
-        value = bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
-        return self.append("constant", dtype, (), value)
-
-    def store(self, operand: int, value: Value) -> None:
-        self.append("store", value.dtype, (value,), operand)
-
-    def gather(self, operand: int, extra: int, index: Value, dtype: DType) -> Value:
-        return self.append("gather", dtype, (index,), (operand, extra))
-
-    def scatter_add(self, operand: int, extra: int, index: Value, value: Value) -> None:
-        self.append("scatter_add", value.dtype, (index, value), (operand, extra))
-
-    def check(self, value: Value) -> None:
-        self.append("check", dtypes.bool_, (value,))
-
-    def reduce(self, kind: str, value: Value) -> Value:
-        dtype = dtypes.int64 if kind.startswith("arg") else value.dtype
-        if kind in ("any", "all"):
-            value = value.cast(dtypes.bool_)
-            dtype = dtypes.bool_
-        return self.append("reduce", dtype, (value,), kind)
-
-
-def _common(recorder: Recorder, a: Operand, b: Operand) -> tuple[Value, Value]:
-    """Both as values of one dtype; Python scalars give way."""
-    if not isinstance(a, Value):
-        if not isinstance(b, Value):
-            raise TypeError(f"{a!r} and {b!r}: one of the two must be a lane's value")
-        second, first = _common(recorder, b, a)
-        return first, second
-    if isinstance(b, Value):
-        if a.dtype is b.dtype:
-            return a, b
-        dtype = dtypes.promote(a.dtype, b.dtype)
-        return a.cast(dtype), b.cast(dtype)
-    dtype = dtypes.promote_weak(a.dtype, dtypes.weak(b))
-    return a.cast(dtype), recorder.constant(b, dtype)
-
-
-class Value:
-    """One recorded value: the position of its instruction and its dtype."""
-
-    __slots__ = ("dtype", "position", "recorder")
-    __array_priority__ = 1000.0
-    __array_ufunc__ = None
-
-    def __init__(self, recorder: Recorder, position: int, dtype: DType) -> None:
-        self.recorder = recorder
-        self.position = position
-        self.dtype = dtype
-
-    def __repr__(self) -> str:
-        return f"%{self.position}.{self.dtype}"
-
-    def __bool__(self) -> bool:
-        raise TypeError("a lane's value is unknown while recording: use xp.where, not if/and/or")
-
-    def cast(self, dtype: DType) -> Value:
-        """This value as `dtype`."""
-        if dtype is self.dtype:
-            return self
-        return self.recorder.append("cast", dtype, (self,))
-
-    astype = cast
-
-    def unary(self, name: str) -> Value:
-        return self.recorder.append(name, self.dtype, (self,))
-
-    def binary(self, name: str, other: Operand, swap: bool = False) -> Value:
-        a, b = _common(self.recorder, self, other)
-        return self.recorder.append(name, a.dtype, (b, a) if swap else (a, b))
-
-    def compare(self, name: str, other: Operand) -> Value:
-        a, b = _common(self.recorder, self, other)
-        return self.recorder.append(name, dtypes.bool_, (a, b))
-
-    def floating(self) -> Value:
-        """This value, as float32 when it is no floating one."""
-        return self if self.dtype.kind == "f" else self.cast(dtypes.float32)
-
-    def __add__(self, other: Operand) -> Value:
-        return self.binary("add", other)
-
-    def __radd__(self, other: Operand) -> Value:
-        return self.binary("add", other, True)
-
-    def __sub__(self, other: Operand) -> Value:
-        return self.binary("subtract", other)
-
-    def __rsub__(self, other: Operand) -> Value:
-        return self.binary("subtract", other, True)
-
-    def __mul__(self, other: Operand) -> Value:
-        return self.binary("multiply", other)
-
-    def __rmul__(self, other: Operand) -> Value:
-        return self.binary("multiply", other, True)
-
-    def __truediv__(self, other: Operand) -> Value:
-        a, b = _common(self.recorder, self, other)
-        return a.floating().binary("divide", b.floating())
-
-    def __rtruediv__(self, other: Operand) -> Value:
-        a, b = _common(self.recorder, self, other)
-        return a.floating().binary("divide", b.floating(), True)
-
-    def __floordiv__(self, other: Operand) -> Value:
-        return self.binary("floor_divide", other)
-
-    def __rfloordiv__(self, other: Operand) -> Value:
-        return self.binary("floor_divide", other, True)
-
-    def __mod__(self, other: Operand) -> Value:
-        return self.binary("remainder", other)
-
-    def __rmod__(self, other: Operand) -> Value:
-        return self.binary("remainder", other, True)
-
-    def __pow__(self, other: Operand) -> Value:
-        return _power(self, other)
-
-    def __rpow__(self, other: Operand) -> Value:
-        a, b = _common(self.recorder, self, other)
-        return _power(b, a)
-
-    def __and__(self, other: Operand) -> Value:
-        return self.binary("bit_and", other)
-
-    def __or__(self, other: Operand) -> Value:
-        return self.binary("bit_or", other)
-
-    def __xor__(self, other: Operand) -> Value:
-        return self.binary("bit_xor", other)
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
-
-    def __lshift__(self, other: Operand) -> Value:
-        return self.binary("shift_left", other)
-
-    def __rshift__(self, other: Operand) -> Value:
-        return self.binary("shift_right", other)
-
-    def __rlshift__(self, other: Operand) -> Value:
-        return self.binary("shift_left", other, True)
-
-    def __rrshift__(self, other: Operand) -> Value:
-        return self.binary("shift_right", other, True)
-
-    def __invert__(self) -> Value:
-        return self.unary("bit_not")
-
-    def __neg__(self) -> Value:
-        return self.unary("negative")
-
-    def __pos__(self) -> Value:
-        return self
-
-    def __abs__(self) -> Value:
-        return self.unary("absolute")
-
-    def __eq__(self, other: Operand) -> Value:  # type: ignore[override]
-        return self.compare("equal", other)
-
-    def __ne__(self, other: Operand) -> Value:  # type: ignore[override]
-        return self.compare("not_equal", other)
-
-    def __lt__(self, other: Operand) -> Value:
-        return self.compare("less", other)
-
-    def __le__(self, other: Operand) -> Value:
-        return self.compare("less_equal", other)
-
-    def __gt__(self, other: Operand) -> Value:
-        return self.compare("greater", other)
-
-    def __ge__(self, other: Operand) -> Value:
-        return self.compare("greater_equal", other)
-
-    __hash__ = object.__hash__
-
-
-def _power(a: Value, b: Operand) -> Value:
-    """a to the b; small whole constant exponents are products (integers know only those)."""
-    if isinstance(b, (int, float)) and b == int(b) and 0 <= b <= 4:
-        dtype = dtypes.promote_weak(a.dtype, dtypes.weak(b))
-        return _product(a.cast(dtype), int(b))
-    a, b = _common(a.recorder, a, b)
-    if a.dtype.kind == "f":
-        return a.binary("power", b)
-    return _integer_power(a, b)
-
-
-def _product(a: Value, count: int) -> Value:
-    if count == 0:
-        return a.recorder.constant(1, a.dtype)
-    if count == 1:
-        return a
-    half = _product(a, count // 2)
-    square = half * half
-    return square * a if count % 2 else square
-
-
-def _integer_power(a: Value, b: Value) -> Value:
-    """Wrapping integer power by squaring; negative exponents give 1, -1 or 0."""
-    append = a.recorder.append
-    one = a.recorder.constant(1, a.dtype)
-    result, base, left = one, a, b
-    for _ in range(8 * a.dtype.itemsize):
-        odd = (left & 1) != 0
-        result = append("select", a.dtype, (odd, result * base, result))
-        base, left = base * base, left >> 1
-        if a.dtype.itemsize == 8 and _ == 62:
-            break
-    if a.dtype.kind == "u":
-        return result
-    zero = a.recorder.constant(0, a.dtype)
-    minus = append("select", a.dtype, ((b & 1) != 0, a, one))
-    unit = append("select", a.dtype, ((a == 1) | (a == -1), minus, zero))
-    return append("select", a.dtype, (b < 0, unit, result))
+__all__ = ["Lane", "Recorder", "Value"]
 
 
 def _unary(name: str, floating: bool) -> Callable[[Lane, Operand], Value]:
@@ -288,7 +32,7 @@ def _unary(name: str, floating: bool) -> Callable[[Lane, Operand], Value]:
 
 def _binary(name: str) -> Callable[[Lane, Operand, Operand], Value]:
     def function(self: Lane, a: Operand, b: Operand) -> Value:
-        first, second = _common(self.recorder, a, b)
+        first, second = common(self.recorder, a, b)
         return first.binary(name, second)
 
     function.__name__ = name
@@ -298,7 +42,7 @@ def _binary(name: str) -> Callable[[Lane, Operand, Operand], Value]:
 
 def _comparison(name: str) -> Callable[[Lane, Operand, Operand], Value]:
     def function(self: Lane, a: Operand, b: Operand) -> Value:
-        first, second = _common(self.recorder, a, b)
+        first, second = common(self.recorder, a, b)
         return first.compare(name, second)
 
     function.__name__ = name
@@ -369,7 +113,7 @@ class Lane:
         if not isinstance(a, Value) and not isinstance(b, Value):
             ladder = dtypes.promote_weak(dtypes.weak(a), dtypes.weak(b))
             a, b = self.constant(a, ladder), self.constant(b, ladder)
-        first, second = _common(self.recorder, a, b)
+        first, second = common(self.recorder, a, b)
         return self.recorder.append(
             "select", first.dtype, (condition.cast(dtypes.bool_), first, second)
         )
@@ -383,16 +127,16 @@ class Lane:
     # -- arithmetic by operator -----------------------------------------------------------------
 
     def true_divide(self, a: Operand, b: Operand) -> Value:
-        first, second = _common(self.recorder, a, b)
+        first, second = common(self.recorder, a, b)
         return first / second
 
     divide = true_divide
 
     def power(self, a: Operand, b: Operand) -> Value:
         if isinstance(a, Value):
-            return _power(a, b)
-        first, second = _common(self.recorder, a, b)
-        return _power(first, second)
+            return power(a, b)
+        first, second = common(self.recorder, a, b)
+        return power(first, second)
 
     def square(self, x: Value) -> Value:
         return x * x
@@ -404,22 +148,24 @@ class Lane:
         """-1, 0 or 1; NaN stays."""
         if x.dtype.kind == "f":
             return self.where(x > 0, 1, self.where(x < 0, -1, x))
-        return (x > 0).cast(x.dtype) - (x < 0).cast(x.dtype) if x.dtype.kind == "i" else (
-            x != 0
-        ).cast(x.dtype)
+        return (
+            (x > 0).cast(x.dtype) - (x < 0).cast(x.dtype)
+            if x.dtype.kind == "i"
+            else (x != 0).cast(x.dtype)
+        )
 
     def positive(self, x: Value) -> Value:
         return x
 
     def fmod(self, a: Operand, b: Operand) -> Value:
         """The remainder with the sign of `a` (C's)."""
-        first, second = _common(self.recorder, a, b)
+        first, second = common(self.recorder, a, b)
         rest = self.remainder(abs(first), abs(second))
         return self.where(first < 0, -rest, rest)
 
     def copysign(self, a: Operand, b: Operand) -> Value:
         """|a| with the sign of `b`, which counts for zeros and NaN too."""
-        first, second = _common(self.recorder, a, b)
+        first, second = common(self.recorder, a, b)
         first, second = first.floating(), second.floating()
         return self.where(self.signbit(second), -abs(first), abs(first))
 
@@ -430,7 +176,7 @@ class Lane:
 
     def hypot(self, a: Operand, b: Operand) -> Value:
         """sqrt(a*a + b*b), scaled against overflow."""
-        first, second = _common(self.recorder, a, b)
+        first, second = common(self.recorder, a, b)
         first, second = abs(first.floating()), abs(second.floating())
         high, low = self.maximum(first, second), self.minimum(first, second)
         ratio = self.where(high == 0, 0.0, low / high)

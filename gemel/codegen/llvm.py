@@ -53,7 +53,9 @@ def emit_object(assembly: str, target: Target, origin: str = "") -> bytes:
     missing = undefined_symbols(code) - ALLOWED
     if missing:
         names = ", ".join(sorted(missing))
-        raise CompileError(f"the code for {target.name} calls {names}, which no kernel may\n{origin}")
+        raise CompileError(
+            f"the code for {target.name} calls {names}, which no kernel may\n{origin}"
+        )
     return code
 
 
@@ -75,8 +77,9 @@ def target_machine(target: Target) -> Any:
 
 def undefined_symbols(code: bytes) -> set[str]:
     """The names an ELF64 object leaves to be found elsewhere."""
-    sections, width, count = struct.unpack_from("<Q", code, 40)[0], *struct.unpack_from(
-        "<HH", code, 58
+    sections, width, count = (
+        struct.unpack_from("<Q", code, 40)[0],
+        *struct.unpack_from("<HH", code, 58),
     )
     found = set()
     for number in range(count):

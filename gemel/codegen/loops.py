@@ -18,33 +18,18 @@ from llvmlite import ir
 
 from gemel import dtype as dtypes
 from gemel.codegen import memory
+from gemel.codegen.access import Access, Bases, Site, Values
 from gemel.codegen.analysis import Analysis, Pass
-from gemel.codegen.expression import I1, I32, I64, POINTER, Printer, Value, splat, widened
 from gemel.codegen.program import BROADCAST, CONTIGUOUS, INDEX, OUTER, Program
 from gemel.codegen.reductions import Reduction, State, joined
+from gemel.codegen.registers import I32, I64, POINTER, Value, splat
 from gemel.codegen.target import Target
 
 BLOCK = 48
-#: Values by instruction position.
-Values = dict[int, Value]
-#: Where each operand is: an address, or an index operand's value; None when it is not used.
-Bases = list[Any]
 
 
 def _number(value: int) -> Value:
     return ir.Constant(I64, value)
-
-
-class Site:
-    """Where instructions are printed: the operands' bases, the place along the vector, the mask."""
-
-    __slots__ = ("bases", "index", "lanes", "mask")
-
-    def __init__(self, bases: Bases, index: Value | None, lanes: int, mask: Value | None) -> None:
-        self.bases = bases
-        self.index = index
-        self.lanes = lanes
-        self.mask = mask
 
 
 class Nest:
@@ -61,12 +46,9 @@ class Nest:
         kind = ir.FunctionType(I32, [POINTER, POINTER, I64, I64])
         self.function = ir.Function(module, kind, "kernel")
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
-        self.printers = {n: Printer(self.builder, n, target) for n in (1, self.lanes)}
-        self.status: Value | None = None
+        self.access = Access(program, target, self.builder, self.lanes)
         self.fixed: Values = {}
         self.extents: list[Value] = []
-        self.strides: dict[tuple[int, int], Value] = {}
-        self.extra: list[Value] = []
         self.reductions = {
             position: Reduction(str(step.attribute), program.code[step.arguments[0]].dtype)
             for position, step in enumerate(program.code)
@@ -88,25 +70,24 @@ class Nest:
             last = self.extents[program.outer - 1]
             body = lambda inside: self._row(_number(0), last, inside)  # noqa: E731
             self._walk(0, program.outer - 1, begin, end, bases, body)
-        builder.ret(ir.Constant(I32, 0) if self.status is None else builder.load(self.status, typ=I32))
+        builder.ret(self.access.result())
 
     def _enter(self) -> Bases:
         """Loads what the call gives; computes what depends on nothing else."""
-        program, builder, analysis = self.program, self.builder, self.analysis
+        program, analysis = self.program, self.analysis
         used = self._used()
         if any(program.code[p].name == "check" for p in analysis.live):
-            self.status = builder.alloca(I32)
-            builder.store(ir.Constant(I32, 0), self.status)
+            self.access.watch()
         rank = program.outer + program.inner
         self.extents = [self._integer(dimension) for dimension in range(rank)]
         for number in used:
             for dimension in range(rank):
                 if self._moves(number, dimension):
                     place = rank * (1 + number) + dimension
-                    self.strides[number, dimension] = self._integer(place)
+                    self.access.strides[number, dimension] = self._integer(place)
         start = rank * (1 + len(program.operands))
-        self.extra = [self._integer(start + number) for number in range(program.extra)]
-        printer = self.printers[1]
+        self.access.extra = [self._integer(start + number) for number in range(program.extra)]
+        printer = self.access.printers[1]
         values = printer.emit(program.code, scalar=self._scalar, only=analysis.fixed())
         self.fixed = {p: values[p] for p in analysis.fixed()}
         bases: Bases = [None] * len(program.operands)
@@ -115,28 +96,24 @@ class Nest:
         return bases
 
     def _used(self) -> list[int]:
-        found = set()
+        found: set[int] = set()
         for position in self.analysis.live:
             step = self.program.code[position]
+            attribute: Any = step.attribute
             if step.name in ("load", "store"):
-                found.add(step.attribute)
+                found.add(attribute)
             elif step.name in ("gather", "scatter_add"):
-                found.add(step.attribute[0])  # type: ignore[index]
-        return sorted(found)  # type: ignore[type-var]
+                found.add(attribute[0])
+        return sorted(found)
 
     def _moves(self, number: int, dimension: int) -> bool:
         """Whether the stride of an operand in a dimension is needed."""
         operand = self.program.operands[number]
-        if dimension == self._vector_dimension:
+        if dimension == self.access.vector_dimension:
             return operand.stride not in (BROADCAST, CONTIGUOUS) or (
                 operand.role == INDEX and operand.stride != BROADCAST
             )
         return operand.varies or dimension < self.program.outer
-
-    @property
-    def _vector_dimension(self) -> int:
-        outer = self.program.lanes == OUTER
-        return (self.program.outer if outer else self.program.outer + self.program.inner) - 1
 
     def _integer(self, place: int) -> Value:
         pointer = self.builder.gep(self.function.args[1], [_number(place)], source_etype=I64)
@@ -147,8 +124,8 @@ class Nest:
         value = self._integer(self.program.integers + number)
         if dtype.kind == "f":
             value = self.builder.bitcast(value, ir.DoubleType())
-            return self.printers[1].cast(value, dtypes.float64, dtype)
-        return self.printers[1].cast(value, dtypes.int64, dtype)
+            return self.access.printers[1].cast(value, dtypes.float64, dtype)
+        return self.access.printers[1].cast(value, dtypes.int64, dtype)
 
     def _base(self, number: int) -> Value:
         if self.program.operands[number].role == INDEX:
@@ -199,9 +176,9 @@ class Nest:
         """The bases at `index` along a dimension."""
         moved = list(bases)
         for number, base in enumerate(bases):
-            if base is None or (number, dimension) not in self.strides:
+            if base is None or (number, dimension) not in self.access.strides:
                 continue
-            offset = self.builder.mul(index, self.strides[number, dimension])
+            offset = self.builder.mul(index, self.access.strides[number, dimension])
             operand = self.program.operands[number]
             moved[number] = (
                 self.builder.add(base, offset)
@@ -219,7 +196,7 @@ class Nest:
         bases: Bases,
         body: Callable[[Bases], None],
     ) -> None:
-        """Outer dimensions from `dimension` up to `stop`, nested; the first one's range is given."""
+        """Outer dimensions from `dimension` up to `stop`, nested, the first over a given range."""
         if dimension == stop:
             body(bases)
             return
@@ -268,7 +245,9 @@ class Nest:
             return self._loop(start, stop, _number(1), carried, call(1, 1))
         size = copies * self.lanes
         whole = builder.and_(builder.sub(stop, start), _number(-size))
-        middle = builder.add(start, builder.select(builder.icmp_signed("<", stop, start), _number(0), whole))
+        middle = builder.add(
+            start, builder.select(builder.icmp_signed("<", stop, start), _number(0), whole)
+        )
         if blocked is not None:
             carried = blocked(start, middle, _number(size), carried)
         else:
@@ -283,142 +262,12 @@ class Nest:
             middle = end
         return self._loop(middle, stop, _number(1), carried, call(1, 1))
 
-    # -- printing at a site -----------------------------------------------------------------------
-
-    def _print(self, positions: list[int], site: Site, given: Values) -> Values:
-        """`given` and the values of `positions` at a site."""
-        if not positions:
-            return given
-        values = self.printers[site.lanes].emit(
-            self.program.code,
-            load=lambda number: self._load(site, number),
-            store=lambda number, value: self._store(site, number, value),
-            gather=lambda number, extra, index: self._gather(site, number, extra, index),
-            scatter=lambda number, extra, index, value: self._scatter(
-                site, number, extra, index, value
-            ),
-            check=lambda value: self._fail(site, value),
-            given=given,
-            only=positions,
-        )
-        found = dict(given)
-        for position in positions:
-            if values[position] is not None:
-                found[position] = values[position]
-        return found
-
-    def _print_pass(self, work: Pass, site: Site, given: Values) -> Values:
-        """The varying instructions of a pass."""
-        if work.finds is not None:
-            position, number = work.finds
-            given = {**given, position: self._load(site, number)}
-        found = self._print(work.varying, site, given)
-        if work.keeps is not None:
-            position, number = work.keeps
-            self._store(site, number, splat(self.builder, found[position], site.lanes))
-        return found
-
-    def _fetch(self, site: Site) -> None:
-        import os
-        n = int(os.environ.get("PF", "0"))
-        if not n: return
-        st = self.strides[0, self.program.outer]
-        p = memory.element(self.builder, site.bases[0], self.builder.add(site.index, self.builder.mul(st, _number(n))), self.program.operands[0].dtype)
-        from gemel.codegen.expression import intrinsic
-        intrinsic(self.builder, "llvm.prefetch.p0", ir.VoidType(), [p, ir.Constant(I32,0), ir.Constant(I32,3), ir.Constant(I32,1)])
-
-    def _still(self, site: Site, number: int) -> bool:
-        """Whether an operand is at one element for all lanes of a site."""
-        return site.index is None or self.program.operands[number].stride == BROADCAST
-
-    def _offsets(self, site: Site, number: int) -> Value:
-        """How far along the vector each lane of an operand is, in elements."""
-        builder, lanes = self.builder, site.lanes
-        stride = self.strides.get((number, self._vector_dimension))
-        first = site.index if stride is None else builder.mul(site.index, stride)
-        if lanes == 1:
-            return first
-        steps = memory.numbered(lanes)
-        if stride is not None:
-            steps = builder.mul(steps, splat(builder, stride, lanes))
-        return builder.add(splat(builder, first, lanes), steps)
-
-    def _load(self, site: Site, number: int) -> Value:
-        operand, base = self.program.operands[number], site.bases[number]
-        builder, lanes = self.builder, site.lanes
-        if operand.role == INDEX:
-            if self._still(site, number):
-                return base
-            offsets = self._offsets(site, number)
-            return builder.add(splat(builder, base, lanes), offsets)
-        if self._still(site, number):
-            return memory.load(builder, base, operand.dtype, 1)
-        if operand.stride == CONTIGUOUS:
-            pointer = memory.element(builder, base, site.index, operand.dtype)
-            return memory.load(builder, pointer, operand.dtype, lanes, site.mask)
-        offsets = self._offsets(site, number)
-        native = self.target.masks
-        return memory.load_scattered(builder, base, offsets, operand.dtype, site.mask, native)
-
-    def _store(self, site: Site, number: int, value: Value) -> None:
-        operand, base = self.program.operands[number], site.bases[number]
-        builder, lanes = self.builder, site.lanes
-        if self._still(site, number):
-            if lanes > 1:
-                value = builder.extract_element(value, _number(0))
-            memory.store(builder, value, base, operand.dtype, 1)
-        elif operand.stride == CONTIGUOUS:
-            pointer = memory.element(builder, base, site.index, operand.dtype)
-            memory.store(builder, value, pointer, operand.dtype, lanes, site.mask)
-        else:
-            offsets = self._offsets(site, number)
-            native = self.target.masks
-            memory.store_scattered(
-                builder, value, base, offsets, operand.dtype, site.mask, native
-            )
-
-    def _gathered(self, site: Site, number: int, extra: int, index: Value) -> Value:
-        """The offsets of elements chosen by index."""
-        builder = self.builder
-        offsets = builder.mul(index, splat(builder, self.extra[extra], site.lanes))
-        if self._still(site, number):
-            return offsets
-        return builder.add(offsets, self._offsets(site, number))
-
-    def _gather(self, site: Site, number: int, extra: int, index: Value) -> Value:
-        dtype = self.program.operands[number].dtype
-        offsets = self._gathered(site, number, extra, index)
-        native = self.target.masks
-        return memory.load_scattered(
-            self.builder, site.bases[number], offsets, dtype, site.mask, native
-        )
-
-    def _scatter(self, site: Site, number: int, extra: int, index: Value, value: Value) -> None:
-        builder, dtype = self.builder, self.program.operands[number].dtype
-        offsets = self._gathered(site, number, extra, index)
-        pointer = memory.element(builder, site.bases[number], offsets, dtype)
-        old = memory.load(builder, pointer, dtype, 1)
-        add = builder.fadd if dtype.kind == "f" else builder.add
-        memory.store(builder, add(old, value), pointer, dtype, 1)
-
-    def _fail(self, site: Site, value: Value) -> None:
-        """Remembers status 1 when any lane of `value` is false."""
-        builder, lanes = self.builder, site.lanes
-        bad = builder.xor(value, memory.full_mask(lanes))
-        if site.mask is not None:
-            bad = builder.and_(bad, site.mask)
-        if lanes > 1:
-            bits = ir.IntType(lanes)
-            bad = builder.icmp_unsigned("!=", builder.bitcast(bad, bits), ir.Constant(bits, 0))
-        status = builder.load(self.status, typ=I32)
-        builder.store(builder.or_(status, builder.zext(bad, I32)), self.status)
-
     # -- lanes along the last outer dimension -----------------------------------------------------
 
     def _row(self, start: Value, stop: Value, bases: Bases) -> None:
         """The vector loop at one position of the other outer dimensions."""
         site = Site(bases, None, 1, None)
-        given = self._print(self.analysis.row(), site, self.fixed)
+        given = self.access.print(self.analysis.row(), site, self.fixed)
 
         def body(
             index: Value, copies: int, lanes: int, mask: Value | None, carried: list[Value]
@@ -445,7 +294,7 @@ class Nest:
         for stage in range(analysis.last + 2):
             positions = analysis.point(stage, True)
             given = [
-                self._print(positions, site, values)
+                self.access.print(positions, site, values)
                 for site, values in zip(sites, given, strict=True)
             ]
             if stage <= analysis.last:
@@ -457,14 +306,15 @@ class Nest:
         first = sites[0].bases
 
         def body(bases: Bases, flat: Value, carried: list[Value]) -> list[Value]:
-            shared = self._print(work.uniform, Site(bases, None, 1, None), self._shared(given))
+            shared = self.access.print(
+                work.uniform, Site(bases, None, 1, None), self._shared(given)
+            )
             held = self._unflatten(carried, states)
             results = []
             for number, site in enumerate(sites):
                 place = Site(bases, site.index, lanes, site.mask)
-                self._fetch(place)
                 values = {**given[number], **{p: shared[p] for p in work.uniform if p in shared}}
-                found = self._print_pass(work, place, values)
+                found = self.access.print_pass(work, place, values)
                 for offset, position in enumerate(work.reductions):
                     reduction = self.reductions[position]
                     value = found[self.program.code[position].arguments[0]]
@@ -476,7 +326,9 @@ class Nest:
             return [value for state in results for value in state]
 
         carried = [value for state in states for value in state]
-        ends = self._inner_walk(0, self.program.inner, first, _number(0), carried, body, work, states)
+        ends = self._inner_walk(
+            0, self.program.inner, first, _number(0), carried, body, work, states
+        )
         finals = iter(self._unflatten(ends, states))
         for values_of in range(len(sites)):
             found = dict(given[values_of])
@@ -561,7 +413,7 @@ class Nest:
         given = self.fixed
         site = Site(bases, None, 1, None)
         for stage in range(analysis.last + 2):
-            given = self._print(analysis.point(stage, False), site, given)
+            given = self.access.print(analysis.point(stage, False), site, given)
             if stage <= analysis.last:
                 given = self._pass_inner(analysis.passes[stage], bases, given)
 
@@ -609,7 +461,7 @@ class Nest:
         builder, count = self.builder, len(work.reductions)
         extent = self.extents[-1]
         copies = len(states) // count if count else self._copies_inner(work)
-        row = self._print(work.uniform, Site(bases, None, 1, None), given)
+        row = self.access.print(work.uniform, Site(bases, None, 1, None), given)
         start = builder.mul(flat, extent)
 
         def body(
@@ -618,7 +470,7 @@ class Nest:
             current = self._unflatten(held, states + tail)
             for copy in range(now):
                 place = builder.add(index, _number(copy * lanes)) if copy else index
-                found = self._print_pass(work, Site(bases, place, lanes, mask), row)
+                found = self.access.print_pass(work, Site(bases, place, lanes, mask), row)
                 where = splat(builder, builder.add(start, place), lanes)
                 if lanes > 1:
                     where = builder.add(where, memory.numbered(lanes))

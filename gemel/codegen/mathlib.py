@@ -1,7 +1,8 @@
 """Mathematical functions as lane arithmetic: no library call, no branch, no fused multiply-add.
 
-So every target and every vector width gives the same bits. Special values (NaN, infinities, zeros,
-overflow, underflow) are NumPy's. Largest relative errors measured against float64 or better::
+So every target and every vector width gives the same bits. Special values (NaN, infinities,
+zeros, overflow, underflow) are NumPy's. Largest relative errors measured against something
+better::
 
                  float32                                  float64
     exp          1.4e-7                                   2.3e-16
@@ -13,8 +14,8 @@ overflow, underflow) are NumPy's. Largest relative errors measured against float
     sin, cos     1.3e-7 to |x| = 1e9                      3e-16 to |x| = 1e6
     power        6e-8                                     1e-15
 
-Beyond those arguments sin and cos lose digits of the angle but stay within [-1, 1]. The remainder is
-exact while |x / y| < 2**57 in float32, 2**53 in float64.
+Beyond those arguments sin and cos lose digits of the angle but stay within [-1, 1]. The remainder
+is exact while |x / y| < 2**57 in float32, 2**53 in float64.
 
 Sources: Cephes (Moshier 1989) for float32 polynomials, fdlibm (Sun 1993) for float64 ones, Eigen's
 rational tanh; Dekker (1971) for exact products.
@@ -54,10 +55,12 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def _nearest(x: Value) -> tuple[Value, Value]:
-    """`x` rounded to an integer, as a floating value and as an integer; |x| below 2**22 or 2**51."""
+    """`x` rounded to an integer, as a floating value and as an integer; |x| < 2**22 or 2**51."""
     shifted = x + _MAGIC[x.dtype]
     xp = Lane(x.recorder)
-    return shifted - _MAGIC[x.dtype], xp.reinterpret(shifted, _WHOLE[x.dtype]) - _MAGIC_BITS[x.dtype]
+    return shifted - _MAGIC[x.dtype], xp.reinterpret(shifted, _WHOLE[x.dtype]) - _MAGIC_BITS[
+        x.dtype
+    ]
 
 
 def _power_of_two(n: Value, dtype: DType) -> Value:
@@ -100,12 +103,14 @@ def _clamp(xp: Lane, x: Value, low: float, high: float) -> Value:
 
 
 def exp(xp: Lane, x: Value) -> Value:
+    """e**x; overflow gives inf, underflow subnormals and 0."""
     low, high = (-104.0, 89.0) if x.dtype is dtypes.float32 else (-746.0, 710.0)
     p, n = _reduce_exp(_clamp(xp, x, low, high))
     return _scale(p + 1, n)
 
 
 def expm1(xp: Lane, x: Value) -> Value:
+    """e**x - 1, exact near 0."""
     low, high = (-30.0, 89.0) if x.dtype is dtypes.float32 else (-60.0, 710.0)
     p, n = _reduce_exp(_clamp(xp, x, low, high))
     # Half of 2**n (p + 1) - 1, since 2**n itself may be too large.
@@ -141,6 +146,7 @@ def _log_special(xp: Lane, x: Value, result: Value) -> Value:
 
 
 def log(xp: Lane, x: Value) -> Value:
+    """The natural logarithm; -inf at 0, NaN below."""
     n, m = _split_log(xp, x)
     high, low = _LN2[x.dtype]
     f = m - 1
@@ -154,6 +160,7 @@ def log(xp: Lane, x: Value) -> Value:
 
 
 def log1p(xp: Lane, x: Value) -> Value:
+    """log(1 + x), exact near 0."""
     u = x + 1
     # What rounding took from u comes back divided by u (Kahan).
     correction = (x - (u - 1)) / u
@@ -162,6 +169,7 @@ def log1p(xp: Lane, x: Value) -> Value:
 
 
 def tanh(xp: Lane, x: Value) -> Value:
+    """The hyperbolic tangent."""
     if x.dtype is dtypes.float64:
         t = expm1(xp, xp.minimum(abs(x), 22) * 2)
         return xp.copysign(t / (t + 2), x)
@@ -181,10 +189,12 @@ def tanh(xp: Lane, x: Value) -> Value:
 
 
 _ERF_SMALL = (
-    -2.7835162072109212e-14, 4.4632242632864775e-13, -6.7113668551641105e-12, 9.422759064650411e-11,
-    -1.2290555301717926e-09, 1.4807192815879218e-08, -1.6365844691234924e-07, 1.6462114365889246e-06,
-    -1.492565035840625e-05, 0.00012055332981789664, -0.0008548327023450852, 0.005223977625442188,
-    -0.026866170645131252, 0.11283791670955126, -0.37612638903183754, 1.1283791670955126,
+    -2.7835162072109212e-14, 4.4632242632864775e-13, -6.7113668551641105e-12,
+    9.422759064650411e-11, -1.2290555301717926e-09, 1.4807192815879218e-08,
+    -1.6365844691234924e-07, 1.6462114365889246e-06, -1.492565035840625e-05,
+    0.00012055332981789664, -0.0008548327023450852, 0.005223977625442188,
+    -0.026866170645131252, 0.11283791670955126, -0.37612638903183754,
+    1.1283791670955126,
 )  # fmt: skip
 _ERF_LARGE = (
     3.1748072326054664e-06, 2.1232092074477928e-06, -1.3654325542495626e-05,
@@ -196,6 +206,7 @@ _ERF_LARGE = (
 
 
 def erf(xp: Lane, x: Value) -> Value:
+    """The error function."""
     if x.dtype is dtypes.float64:
         return _erf_64(xp, x)
     c = _clamp(xp, x, -4.0, 4.0)
@@ -274,16 +285,20 @@ def _circular(xp: Lane, x: Value, turns: int) -> Value:
 
 
 def sin(xp: Lane, x: Value) -> Value:
-    return xp.where(abs(x) < 1e-4, x, _circular(xp, x, 0)) if x.dtype is dtypes.float32 else (
-        xp.where(abs(x) < 1e-8, x, _circular(xp, x, 0))
+    """The sine of an angle in radians."""
+    return (
+        xp.where(abs(x) < 1e-4, x, _circular(xp, x, 0))
+        if x.dtype is dtypes.float32
+        else (xp.where(abs(x) < 1e-8, x, _circular(xp, x, 0)))
     )
 
 
 def cos(xp: Lane, x: Value) -> Value:
+    """The cosine of an angle in radians."""
     return _circular(xp, x, 1)
 
 
-# -- power ------------------------------------------------------------------------------------------
+# -- power -----------------------------------------------------------------------------------
 
 
 def _exact_product(a: Value, b: Value) -> tuple[Value, Value]:
@@ -335,6 +350,7 @@ def _power_64(xp: Lane, a: Value, y: Value) -> Value:
 
 
 def power(xp: Lane, x: Value, y: Value) -> Value:
+    """x**y with the special cases of C (and NumPy)."""
     a = abs(x)
     if x.dtype is dtypes.float32:
         result = exp(xp, log(xp, a.cast(dtypes.float64)) * y.cast(dtypes.float64)).cast(x.dtype)
@@ -353,7 +369,7 @@ def power(xp: Lane, x: Value, y: Value) -> Value:
     return xp.where((y == 0) | (x == 1), 1, result)
 
 
-# -- rounding and remainders ------------------------------------------------------------------------
+# -- rounding and remainders -----------------------------------------------------------------
 
 
 def _round_with(xp: Lane, x: Value, adjust: Callable[[Value, Value], Value]) -> Value:
@@ -364,18 +380,22 @@ def _round_with(xp: Lane, x: Value, adjust: Callable[[Value, Value], Value]) -> 
 
 
 def rint(xp: Lane, x: Value) -> Value:
+    """To the nearest integer, ties to even."""
     return _round_with(xp, x, lambda t, x: t)
 
 
 def floor(xp: Lane, x: Value) -> Value:
+    """To the next integer below."""
     return _round_with(xp, x, lambda t, x: t - xp.where(t > x, xp.ones_like(x), 0))
 
 
 def ceil(xp: Lane, x: Value) -> Value:
+    """To the next integer above."""
     return _round_with(xp, x, lambda t, x: t + xp.where(t < x, xp.ones_like(x), 0))
 
 
 def trunc(xp: Lane, x: Value) -> Value:
+    """To the next integer towards 0."""
     return _round_with(xp, x, lambda t, x: abs(t) - xp.where(abs(t) > abs(x), xp.ones_like(x), 0))
 
 
@@ -407,12 +427,14 @@ def _rest(xp: Lane, x: Value, y: Value) -> tuple[Value, Value, Value]:
 
 
 def remainder(xp: Lane, x: Value, y: Value) -> Value:
+    """x - floor(x / y) y: the sign of y, as Python's %."""
     rest, b, wrong = _rest(xp, x, y)
     rest = xp.where(wrong, rest + b, rest)
     return xp.where(rest == 0, xp.copysign(xp.zeros_like(b), b), rest).cast(x.dtype)
 
 
 def floor_divide(xp: Lane, x: Value, y: Value) -> Value:
+    """floor(x / y), computed from the exact remainder."""
     rest, _, wrong = _rest(xp, x, y)
     quotient = (x - rest.cast(x.dtype)) / y - wrong.cast(x.dtype)
     whole = xp.floor(quotient)

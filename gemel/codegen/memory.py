@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from gemel.codegen.expression import (
+from gemel.codegen.registers import (
     I1,
     I8,
     I32,
@@ -48,7 +48,9 @@ def _nothing(kind: Any) -> Value:
     return Spelled(kind, "zeroinitializer")
 
 
-def load(builder: Any, pointer: Value, dtype: DType, lanes: int, mask: Value | None = None) -> Value:
+def load(
+    builder: Any, pointer: Value, dtype: DType, lanes: int, mask: Value | None = None
+) -> Value:
     """`lanes` neighbouring elements; lanes the mask leaves out are 0."""
     kind = memory_type(dtype, lanes)
     if mask is None:
@@ -114,7 +116,12 @@ def load_scattered(
             value = builder.insert_element(value, one, _lane(number))
         return _to_register(builder, value, dtype)
     addresses = _addresses(builder, pointer, offsets, dtype)
-    arguments = [addresses, ir.Constant(I32, dtype.itemsize), mask or full_mask(lanes), _nothing(kind)]
+    arguments = [
+        addresses,
+        ir.Constant(I32, dtype.itemsize),
+        mask or full_mask(lanes),
+        _nothing(kind),
+    ]
     name = f"llvm.masked.gather.{suffix(kind)}.{suffix(addresses.type)}"
     return _to_register(builder, intrinsic(builder, name, kind, arguments), dtype)
 

@@ -22,6 +22,7 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.dtype import DType, bool_, float32, float64, int64
+from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph
 from gemel.ir.op import Elementwise, Reduction
 from gemel.ops.shape import Layout, dense, dense_strides, reshaped_strides
@@ -392,6 +393,8 @@ def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> K
     results = set(body.outputs)
     nodes = [n for n in body.walk() if n.op is not None and (not cheap(n) or n.entries[0] in results)]
     domain = Domain.of_all(nodes)
+    if domain is None:
+        raise CompileError(f"the steps of {body.name} do not fit the same loops:\n{body}")
     nest = Nest(domain.shape, domain.reduced or frozenset())
     writer = BodyWriter(nest, domain, given)
     for entry, place in zip(body.outputs, outputs, strict=True):

@@ -10,7 +10,8 @@ from typing import Any
 from llvmlite import ir
 
 from gemel import dtype as dtypes
-from gemel.codegen.expression import I64, Spelled, Value, constant, extreme, shuffle_mask, widened
+from gemel.codegen.expression import extreme
+from gemel.codegen.registers import I64, Spelled, Value, constant, shuffle_mask, widened
 from gemel.dtype import DType
 from gemel.errors import CompileError
 
@@ -29,7 +30,7 @@ def _limits(dtype: DType) -> tuple[float | int, float | int]:
 
 
 class Reduction:
-    """One reduction of values of `dtype`; `kind` is sum, prod, max, min, any, all, argmax, argmin."""
+    """One reduction of values of `dtype`: sum, prod, max, min, any, all, argmax or argmin."""
 
     def __init__(self, kind: str, dtype: DType) -> None:
         # The order of bools is that of bytes, which have comparisons everywhere.
@@ -44,7 +45,9 @@ class Reduction:
             "argmax": low, "argmin": high,
         }  # fmt: skip
         if kind not in identities:
-            raise CompileError(f"no reduction is called {kind!r}; there are {', '.join(identities)}")
+            raise CompileError(
+                f"no reduction is called {kind!r}; there are {', '.join(identities)}"
+            )
         self.neutral = identities[kind]
 
     def identity(self, lanes: int) -> State:
@@ -104,7 +107,9 @@ class Reduction:
             nan_a = builder.fcmp_unordered("uno", a[0], a[0])
             nan_b = builder.fcmp_unordered("uno", b[0], b[0])
             better = builder.fcmp_ordered(sign, b[0], a[0])
-            better = builder.or_(better, builder.and_(nan_b, builder.fcmp_ordered("ord", a[0], a[0])))
+            better = builder.or_(
+                better, builder.and_(nan_b, builder.fcmp_ordered("ord", a[0], a[0]))
+            )
             same = builder.fcmp_ordered("==", a[0], b[0])
             same = builder.or_(same, builder.and_(nan_a, nan_b))
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from _weakref import ref
 from typing import TYPE_CHECKING, Any
 
-from gemel import autograd, init, np
+from gemel import autograd, compiled, init, np
 from gemel.device import Device, as_device
 from gemel.dtype import DType, as_dtype
 from gemel.errors import (
@@ -160,6 +160,7 @@ class Parameter:
     def _adopt(self, array: ndarray) -> ndarray:
         if array is not self._array:
             self._array = array
+            compiled.parameters_replaced()
             if self._grad_req != "null":
                 array.attach_grad(self._grad_req)
                 self._mark_used()
@@ -194,7 +195,7 @@ class Parameter:
 
     # ---- using it
 
-    def data(self, device: Any = None, ctx: Any = None) -> ndarray:
+    def data(self, device: Any = None, ctx: Any = None) -> Any:
         """Its array; in a trace, the symbol that stands for it.
 
         Raises `DeviceError` when `device` is given and the parameter does not live there.
@@ -218,7 +219,8 @@ class Parameter:
             raise GradientError(
                 f"parameter {self.name} has no gradient: its grad_req is 'null'; set it to 'write'"
             )
-        return array.grad
+        gradient: ndarray = array.grad
+        return gradient
 
     def set_data(self, value: Any) -> None:
         """Write `value` (an array of its shape, or a nested list) into the array, in place.

@@ -313,7 +313,8 @@ class _Reader:
         for extent in shape:
             size *= extent
         content = self.content[begin : begin + size]
-        return _core.from_buffer(content, dtype.code, shape, self.device)
+        array: ndarray = _core.from_buffer(content, dtype.code, shape, self.device.code)
+        return array
 
 
 assert len(_TYPES) == len(DTYPES)

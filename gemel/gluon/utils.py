@@ -51,9 +51,7 @@ def split_and_load(
     return [part.as_in_ctx(place) for part, place in zip(parts, places, strict=True)]
 
 
-def clip_global_norm(
-    arrays: list[ndarray], max_norm: float, check_isfinite: bool = True
-) -> float | ndarray:
+def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: bool = True) -> Any:
     """Scale `arrays` in place so that the norm of them all together is at most `max_norm`.
 
     Gives the norm they had: a number, or an array nobody waits for when `check_isfinite` is off.

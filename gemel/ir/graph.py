@@ -115,17 +115,23 @@ class Entry(ArrayMethods):
             "or take this code out of the hybridized function"
         )
 
+    def _value(self, what: str) -> Any:
+        if not self.node.is_number:
+            raise self._unknown(what)
+        return self.node.value
+
     def __bool__(self) -> bool:
-        raise self._unknown("bool()")
+        return bool(self._value("bool()"))
 
     def __int__(self) -> int:
-        raise self._unknown("int()")
+        return int(self._value("int()"))
 
     def __float__(self) -> float:
-        raise self._unknown("float()")
+        return float(self._value("float()"))
 
     def __index__(self) -> int:
-        raise self._unknown("indexing")
+        index: int = self._value("indexing").__index__()
+        return index
 
     def asnumpy(self) -> Any:
         """Not possible in a trace: raises `TraceError`."""

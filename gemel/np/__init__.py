@@ -53,7 +53,7 @@ from gemel.ops.elementwise import (
     tanh,
     where as _where,
 )
-from gemel.ops.indexing import nonzero, take
+from gemel.ops.indexing import nonzero as _nonzero, take
 from gemel.ops.linalg import dot, matmul
 from gemel.ops.logic import (
     bitwise_and,
@@ -209,6 +209,12 @@ def _on(found: Any, device: Any) -> Any:
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """x where the condition holds, else y; with one argument, `nonzero(condition)`."""
     return nonzero(condition) if x is None else _where(condition, x, y)
+
+
+def nonzero(x: Any) -> tuple[Any, ...]:
+    """The positions of elements that are not zero, one int64 array per axis. Waits for x."""
+    found = _nonzero(x)
+    return found if isinstance(found, tuple) else (found,)
 
 
 def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:

@@ -33,14 +33,11 @@ class Domain:
         return domain
 
     @staticmethod
-    def of_all(nodes: list[Node]) -> Domain:
-        """The domain of a whole body."""
+    def of_all(nodes: list[Node]) -> Domain | None:
+        """The domain of a whole body, or None when there is no common one."""
         shapes = [n.inputs[0].shape if isinstance(n.op, Reduction) else n.specs[0].shape for n in nodes]
         domain = Domain(max(shapes, key=lambda shape: (_size(shape), len(shape))))
-        for node in nodes:
-            if not domain.add(node):
-                raise AssertionError(f"{node!r} does not fit the loops of its body")
-        return domain
+        return domain if all(domain.add(node) for node in nodes) else None
 
     @staticmethod
     def is_alignment(node: Node) -> bool:

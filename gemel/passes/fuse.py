@@ -91,6 +91,7 @@ class _Fusion:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.nodes = [node for node in graph.walk() if node.op is not None]
+        self.order = {node: position for position, node in enumerate(self.nodes)}
         self.group: dict[Node, Group] = {}
         self.groups: list[Group] = []
         self.below: dict[Node, int] = {}  # bit set of the groups a node depends on
@@ -122,14 +123,37 @@ class _Fusion:
 
     def _place(self, node: Node) -> None:
         """Into the group of an input where possible, else a new one (views: none)."""
+        joined: Group | None = None
         for group in self._candidates(node):
-            if not self._cyclic(node, group) and group.admits(node):
+            if joined is not None:
+                self._merge(joined, group)
+            elif not self._cyclic(node, group) and group.admits(node):
                 group.nodes.append(node)
-                self.group[node] = group
+                self.group[node] = joined = group
                 self._renew()
-                return
-        if fusible(node):
+        if joined is None and fusible(node):
             self._open(node)
+
+    def _merge(self, first: Group, second: Group) -> None:
+        """Make one group of two, where shapes and dependencies allow it."""
+        if first.contraction or second.contraction:
+            return
+        if len(first.nodes) + len(second.nodes) > LARGEST_BODY:
+            return
+        members = {*first.nodes, *second.nodes}
+        bits = 1 << first.number | 1 << second.number
+        outside = (e.node for m in members for e in m.inputs if e.node not in members)
+        if any(self.below.get(node, 0) & bits for node in outside):
+            return  # a path leaves the groups and comes back
+        nodes = sorted(members, key=self.order.__getitem__)
+        domain = Domain.of_all(nodes)
+        if domain is None:
+            return
+        first.nodes, first.domain = nodes, domain
+        for node in second.nodes:
+            self.group[node] = first
+        second.nodes = []
+        self._renew()
 
     def _candidates(self, node: Node) -> list[Group]:
         found: dict[int, Group] = {}
@@ -264,16 +288,9 @@ def _wrapped(
             arguments[entry] = inside[entry]
         return inside[entry]
 
-    for node in _ordered(nodes):
+    for node in nodes:
         new = copy_node(node, tuple(bring(entry) for entry in node.inputs))
         inside.update(zip(node.entries, new.entries, strict=True))
     body = Graph(arguments.values(), (inside[entry] for entry in kept), name="body")
     outer = tuple(replaced.get(entry, entry) for entry in arguments)
     return Node(fused, outer, {"body": body}, tuple(entry.spec for entry in kept))
-
-
-def _ordered(nodes: list[Node]) -> list[Node]:
-    """Members of a group, each after those it needs (they joined in that order)."""
-    return nodes
-
-

@@ -29,7 +29,7 @@ def gradient(
         if node.op is None or not any(entry in needed for entry in node.inputs):
             continue
         pass_back(node, arrived, needed)
-    return tuple(arrived.get(entry) or zeros(entry) for entry in inputs)
+    return tuple(arrived[entry] if entry in arrived else zeros(entry) for entry in inputs)
 
 
 def leads_to(nodes: Iterable[Node], inputs: Iterable[Entry]) -> set[Entry]:

@@ -92,13 +92,18 @@ class Lowering:
         """Let results be computed where they are wanted, when nothing else wants them there."""
         for buffer, entry in zip(self.outputs, self.graph.outputs, strict=True):
             root = self._root(entry)
-            if root.node.op is not None and root not in self.claimed and root.dtype is entry.dtype:
+            if self._computed(root) and root not in self.claimed and root.dtype is entry.dtype:
                 self.claimed[root] = Place(buffer, root.dtype, dense(root.shape))
         users = self._users()
         for index, entry in self.graph.updates:
             old = self.graph.inputs[index]
             if entry not in self.claimed and self._in_place(old, entry, users):
                 self.claimed[entry] = self.where[old]
+
+    def _computed(self, entry: Entry) -> bool:
+        """Whether a kernel makes an entry (it is no input, constant or view)."""
+        op = entry.node.op
+        return op is not None and "view" not in op.rules
 
     def _root(self, entry: Entry) -> Entry:
         """What an entry is a reshaping of."""
@@ -309,7 +314,7 @@ class Lowering:
     def plan(self) -> Any:
         """The finished plan, its temporaries placed and its kernels compiled."""
         spans = [(b.size, b.first, b.last) for b in self.temporaries]
-        self.offsets, workspace = plan_memory(spans)
+        self.offsets, self.workspace = plan_memory(spans)
         steps = self._steps(self.items)
         outputs = [("new", e.dtype.code, e.shape) for e in self.graph.outputs]
         writes = [self.where[self.graph.inputs[i]].buffer.index for i, _ in self.graph.updates]
@@ -318,7 +323,7 @@ class Lowering:
             self.inputs,
             outputs,
             steps,
-            workspace,
+            self.workspace,
             self.constants,
             self.scalars,
             self.random,
@@ -370,6 +375,10 @@ class Lowering:
         if buffer.space == WORKSPACE:
             return WORKSPACE, 0, int(self.offsets[buffer.index] + offset)
         return buffer.space, buffer.index, int(offset)
+
+    def summary(self) -> str:
+        """What the plan consists of, and the memory it needs besides its results."""
+        return f"{len(self.items)} kernels, {self.workspace} bytes of workspace"
 
 
 def as_bits(number: Number) -> int:

@@ -10,6 +10,7 @@ from gemel.codegen.target import host
 from gemel.dtype import BY_CODE, weak
 from gemel.errors import TraceError
 from gemel.ir.graph import Entry, Graph, Node, captured, constant, placeholder
+from gemel.ir import interpret  # noqa: F401 -- puts the references in place
 from gemel.ir.op import HOOKS, Elementwise, Op, static
 from gemel.ir.trace import Trace
 from gemel.ops.shape import Layout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel import autograd, np, npx
+from gemel import np, npx
 from gemel.gluon.block import Block, HybridBlock, Tensor
 from gemel.gluon.nn.activations import Activation
 
@@ -165,7 +165,7 @@ class BatchNorm(HybridBlock):
 
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`."""
-        y, mean, variance = npx.batch_norm(
+        return npx.batch_norm(
             x,
             self.gamma.data(),
             self.beta.data(),
@@ -177,10 +177,6 @@ class BatchNorm(HybridBlock):
             use_global_stats=self._use_global_stats,
             fix_gamma=not self._scale,
         )
-        if autograd.is_training() and not self._use_global_stats:
-            self.running_mean.set_data(mean)
-            self.running_var.set_data(variance)
-        return y
 
     def __repr__(self) -> str:
         channels = None if self.gamma.shape is None else self.gamma.shape[0]

@@ -1,0 +1,179 @@
+"""Printing instructions at a place of a loop nest: how operands are read and written there.
+
+This module imports llvmlite: import it inside the function that compiles.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from gemel.codegen import memory
+from gemel.codegen.analysis import Pass
+from gemel.codegen.expression import Printer
+from gemel.codegen.program import BROADCAST, CONTIGUOUS, INDEX, OUTER, Program
+from gemel.codegen.registers import I32, I64, Value, splat
+from gemel.codegen.target import Target
+
+#: Values by instruction position.
+Values = dict[int, Value]
+#: Where each operand is: an address, or an index operand's value; None when it is not used.
+Bases = list[Any]
+
+
+class Site:
+    """Where instructions are printed: the operands' bases, the place along the vector, the mask."""
+
+    __slots__ = ("bases", "index", "lanes", "mask")
+
+    def __init__(self, bases: Bases, index: Value | None, lanes: int, mask: Value | None) -> None:
+        self.bases = bases
+        self.index = index
+        self.lanes = lanes
+        self.mask = mask
+
+
+class Access:
+    """The operands of one kernel. `strides` (by operand and dimension) and `extra` hold the
+    run-time integers, once the kernel has loaded them."""
+
+    def __init__(self, program: Program, target: Target, builder: Any, lanes: int) -> None:
+        self.program = program
+        self.target = target
+        self.builder = builder
+        self.printers = {n: Printer(builder, n, target) for n in (1, lanes)}
+        self.strides: dict[tuple[int, int], Value] = {}
+        self.extra: list[Value] = []
+        self.vector_dimension = program.outer - 1
+        if program.lanes != OUTER:
+            self.vector_dimension += program.inner
+        self._status: Value | None = None
+
+    def watch(self) -> None:
+        """Makes room for the status of checks."""
+        self._status = self.builder.alloca(I32)
+        self.builder.store(ir.Constant(I32, 0), self._status)
+
+    def result(self) -> Value:
+        """The status."""
+        if self._status is None:
+            return ir.Constant(I32, 0)
+        return self.builder.load(self._status, typ=I32)
+
+    def print(self, positions: list[int], site: Site, given: Values) -> Values:
+        """`given` and the values of `positions` at a site."""
+        if not positions:
+            return given
+        values = self.printers[site.lanes].emit(
+            self.program.code,
+            load=lambda number: self._load(site, number),
+            store=lambda number, value: self._store(site, number, value),
+            gather=lambda number, extra, index: self._gather(site, number, extra, index),
+            scatter=lambda number, extra, index, value: self._scatter(
+                site, number, extra, index, value
+            ),
+            check=lambda value: self._fail(site, value),
+            given=given,
+            only=positions,
+        )
+        found = dict(given)
+        for position in positions:
+            if values[position] is not None:
+                found[position] = values[position]
+        return found
+
+    def print_pass(self, work: Pass, site: Site, given: Values) -> Values:
+        """The varying instructions of a pass."""
+        if work.finds is not None:
+            position, number = work.finds
+            given = {**given, position: self._load(site, number)}
+        found = self.print(work.varying, site, given)
+        if work.keeps is not None:
+            position, number = work.keeps
+            self._store(site, number, splat(self.builder, found[position], site.lanes))
+        return found
+
+    def _still(self, site: Site, number: int) -> bool:
+        """Whether an operand is at one element for all lanes of a site."""
+        return site.index is None or self.program.operands[number].stride == BROADCAST
+
+    def _offsets(self, site: Site, number: int) -> Value:
+        """How far along the vector each lane of an operand is, in elements."""
+        builder, lanes = self.builder, site.lanes
+        stride = self.strides.get((number, self.vector_dimension))
+        first = site.index if stride is None else builder.mul(site.index, stride)
+        if lanes == 1:
+            return first
+        steps = memory.numbered(lanes)
+        if stride is not None:
+            steps = builder.mul(steps, splat(builder, stride, lanes))
+        return builder.add(splat(builder, first, lanes), steps)
+
+    def _load(self, site: Site, number: int) -> Value:
+        operand, base = self.program.operands[number], site.bases[number]
+        builder, lanes = self.builder, site.lanes
+        if operand.role == INDEX:
+            if self._still(site, number):
+                return base
+            offsets = self._offsets(site, number)
+            return builder.add(splat(builder, base, lanes), offsets)
+        if self._still(site, number):
+            return memory.load(builder, base, operand.dtype, 1)
+        if operand.stride == CONTIGUOUS:
+            pointer = memory.element(builder, base, site.index, operand.dtype)
+            return memory.load(builder, pointer, operand.dtype, lanes, site.mask)
+        offsets = self._offsets(site, number)
+        native = self.target.masks
+        return memory.load_scattered(builder, base, offsets, operand.dtype, site.mask, native)
+
+    def _store(self, site: Site, number: int, value: Value) -> None:
+        operand, base = self.program.operands[number], site.bases[number]
+        builder, lanes = self.builder, site.lanes
+        if self._still(site, number):
+            if lanes > 1:
+                value = builder.extract_element(value, ir.Constant(I64, 0))
+            memory.store(builder, value, base, operand.dtype, 1)
+        elif operand.stride == CONTIGUOUS:
+            pointer = memory.element(builder, base, site.index, operand.dtype)
+            memory.store(builder, value, pointer, operand.dtype, lanes, site.mask)
+        else:
+            offsets = self._offsets(site, number)
+            native = self.target.masks
+            memory.store_scattered(builder, value, base, offsets, operand.dtype, site.mask, native)
+
+    def _gathered(self, site: Site, number: int, extra: int, index: Value) -> Value:
+        """The offsets of elements chosen by index."""
+        builder = self.builder
+        offsets = builder.mul(index, splat(builder, self.extra[extra], site.lanes))
+        if self._still(site, number):
+            return offsets
+        return builder.add(offsets, self._offsets(site, number))
+
+    def _gather(self, site: Site, number: int, extra: int, index: Value) -> Value:
+        dtype = self.program.operands[number].dtype
+        offsets = self._gathered(site, number, extra, index)
+        native = self.target.masks
+        return memory.load_scattered(
+            self.builder, site.bases[number], offsets, dtype, site.mask, native
+        )
+
+    def _scatter(self, site: Site, number: int, extra: int, index: Value, value: Value) -> None:
+        builder, dtype = self.builder, self.program.operands[number].dtype
+        offsets = self._gathered(site, number, extra, index)
+        pointer = memory.element(builder, site.bases[number], offsets, dtype)
+        old = memory.load(builder, pointer, dtype, 1)
+        add = builder.fadd if dtype.kind == "f" else builder.add
+        memory.store(builder, add(old, value), pointer, dtype, 1)
+
+    def _fail(self, site: Site, value: Value) -> None:
+        """Remembers status 1 when any lane of `value` is false."""
+        builder, lanes = self.builder, site.lanes
+        bad = builder.xor(value, memory.full_mask(lanes))
+        if site.mask is not None:
+            bad = builder.and_(bad, site.mask)
+        if lanes > 1:
+            bits = ir.IntType(lanes)
+            bad = builder.icmp_unsigned("!=", builder.bitcast(bad, bits), ir.Constant(bits, 0))
+        status = builder.load(self._status, typ=I32)
+        builder.store(builder.or_(status, builder.zext(bad, I32)), self._status)

@@ -1,0 +1,275 @@
+"""Recorded scalar values: instructions collected once each, with Python's operators.
+
+Python scalars are weak: they become constants of the other value's dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import dtype as dtypes
+from gemel.codegen.program import Instruction
+from gemel.dtype import DType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Operand: TypeAlias = "Value | bool | int | float"
+
+_EFFECTS = frozenset(("store", "scatter_add"))
+
+
+class Recorder:
+    """Collects instructions; one that was recorded before is not recorded again."""
+
+    __slots__ = ("_seen", "code")
+
+    def __init__(self) -> None:
+        self.code: list[Instruction] = []
+        self._seen: dict[tuple[Any, ...], int] = {}
+
+    def append(
+        self, name: str, dtype: DType, arguments: tuple[Value, ...] = (), attribute: object = None
+    ) -> Value:
+        """The value of this instruction, recorded now or earlier."""
+        positions = tuple(value.position for value in arguments)
+        # repr tells 1, 1.0 and True apart, 0.0 from -0.0, and a NaN from nothing else.
+        key = (name, dtype.code, positions, repr(attribute))
+        found = None if name in _EFFECTS else self._seen.get(key)
+        if found is None:
+            found = self._seen[key] = len(self.code)
+            self.code.append(Instruction(name, dtype, positions, attribute))
+        return Value(self, found, dtype)
+
+    def argument(self, dtype: DType) -> Value:
+        """A value given when the code is printed (fragments such as mathlib's)."""
+        return self.append("argument", dtype, (), len(self.code))
+
+    def load(self, operand: int, dtype: DType) -> Value:
+        return self.append("load", dtype, (), operand)
+
+    def scalar(self, number: int, dtype: DType) -> Value:
+        return self.append("scalar", dtype, (), number)
+
+    def constant(self, value: bool | int | float, dtype: DType) -> Value:
+        kind = dtype.kind
+        value = bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
+        return self.append("constant", dtype, (), value)
+
+    def store(self, operand: int, value: Value) -> None:
+        self.append("store", value.dtype, (value,), operand)
+
+    def gather(self, operand: int, extra: int, index: Value, dtype: DType) -> Value:
+        return self.append("gather", dtype, (index,), (operand, extra))
+
+    def scatter_add(self, operand: int, extra: int, index: Value, value: Value) -> None:
+        self.append("scatter_add", value.dtype, (index, value), (operand, extra))
+
+    def check(self, value: Value) -> None:
+        self.append("check", dtypes.bool_, (value,))
+
+    def reduce(self, kind: str, value: Value) -> Value:
+        dtype = dtypes.int64 if kind.startswith("arg") else value.dtype
+        if kind in ("any", "all"):
+            value = value.cast(dtypes.bool_)
+            dtype = dtypes.bool_
+        return self.append("reduce", dtype, (value,), kind)
+
+
+def common(recorder: Recorder, a: Operand, b: Operand) -> tuple[Value, Value]:
+    """Both as values of one dtype; Python scalars give way."""
+    if not isinstance(a, Value):
+        if not isinstance(b, Value):
+            raise TypeError(f"{a!r} and {b!r}: one of the two must be a lane's value")
+        second, first = common(recorder, b, a)
+        return first, second
+    if isinstance(b, Value):
+        if a.dtype is b.dtype:
+            return a, b
+        dtype = dtypes.promote(a.dtype, b.dtype)
+        return a.cast(dtype), b.cast(dtype)
+    dtype = dtypes.promote_weak(a.dtype, dtypes.weak(b))
+    return a.cast(dtype), recorder.constant(b, dtype)
+
+
+class Value:
+    """One recorded value: the position of its instruction and its dtype."""
+
+    __slots__ = ("dtype", "position", "recorder")
+    __array_priority__ = 1000.0
+    __array_ufunc__ = None
+
+    def __init__(self, recorder: Recorder, position: int, dtype: DType) -> None:
+        self.recorder = recorder
+        self.position = position
+        self.dtype = dtype
+
+    def __repr__(self) -> str:
+        return f"%{self.position}.{self.dtype}"
+
+    def __bool__(self) -> bool:
+        raise TypeError("a lane's value is unknown while recording: use xp.where, not if/and/or")
+
+    def cast(self, dtype: DType) -> Value:
+        """This value as `dtype`."""
+        if dtype is self.dtype:
+            return self
+        return self.recorder.append("cast", dtype, (self,))
+
+    astype = cast
+
+    def unary(self, name: str) -> Value:
+        return self.recorder.append(name, self.dtype, (self,))
+
+    def binary(self, name: str, other: Operand, swap: bool = False) -> Value:
+        a, b = common(self.recorder, self, other)
+        return self.recorder.append(name, a.dtype, (b, a) if swap else (a, b))
+
+    def compare(self, name: str, other: Operand) -> Value:
+        a, b = common(self.recorder, self, other)
+        return self.recorder.append(name, dtypes.bool_, (a, b))
+
+    def floating(self) -> Value:
+        """This value, as float32 when it is no floating one."""
+        return self if self.dtype.kind == "f" else self.cast(dtypes.float32)
+
+    def __add__(self, other: Operand) -> Value:
+        return self.binary("add", other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return self.binary("add", other, True)
+
+    def __sub__(self, other: Operand) -> Value:
+        return self.binary("subtract", other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return self.binary("subtract", other, True)
+
+    def __mul__(self, other: Operand) -> Value:
+        return self.binary("multiply", other)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return self.binary("multiply", other, True)
+
+    def __truediv__(self, other: Operand) -> Value:
+        a, b = common(self.recorder, self, other)
+        return a.floating().binary("divide", b.floating())
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        a, b = common(self.recorder, self, other)
+        return a.floating().binary("divide", b.floating(), True)
+
+    def __floordiv__(self, other: Operand) -> Value:
+        return self.binary("floor_divide", other)
+
+    def __rfloordiv__(self, other: Operand) -> Value:
+        return self.binary("floor_divide", other, True)
+
+    def __mod__(self, other: Operand) -> Value:
+        return self.binary("remainder", other)
+
+    def __rmod__(self, other: Operand) -> Value:
+        return self.binary("remainder", other, True)
+
+    def __pow__(self, other: Operand) -> Value:
+        return power(self, other)
+
+    def __rpow__(self, other: Operand) -> Value:
+        a, b = common(self.recorder, self, other)
+        return power(b, a)
+
+    def __and__(self, other: Operand) -> Value:
+        return self.binary("bit_and", other)
+
+    def __or__(self, other: Operand) -> Value:
+        return self.binary("bit_or", other)
+
+    def __xor__(self, other: Operand) -> Value:
+        return self.binary("bit_xor", other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __lshift__(self, other: Operand) -> Value:
+        return self.binary("shift_left", other)
+
+    def __rshift__(self, other: Operand) -> Value:
+        return self.binary("shift_right", other)
+
+    def __rlshift__(self, other: Operand) -> Value:
+        return self.binary("shift_left", other, True)
+
+    def __rrshift__(self, other: Operand) -> Value:
+        return self.binary("shift_right", other, True)
+
+    def __invert__(self) -> Value:
+        return self.unary("bit_not")
+
+    def __neg__(self) -> Value:
+        return self.unary("negative")
+
+    def __pos__(self) -> Value:
+        return self
+
+    def __abs__(self) -> Value:
+        return self.unary("absolute")
+
+    def __eq__(self, other: Operand) -> Value:  # type: ignore[override]
+        return self.compare("equal", other)
+
+    def __ne__(self, other: Operand) -> Value:  # type: ignore[override]
+        return self.compare("not_equal", other)
+
+    def __lt__(self, other: Operand) -> Value:
+        return self.compare("less", other)
+
+    def __le__(self, other: Operand) -> Value:
+        return self.compare("less_equal", other)
+
+    def __gt__(self, other: Operand) -> Value:
+        return self.compare("greater", other)
+
+    def __ge__(self, other: Operand) -> Value:
+        return self.compare("greater_equal", other)
+
+    __hash__ = object.__hash__
+
+
+def power(a: Value, b: Operand) -> Value:
+    """a to the b; small whole constant exponents are products (integers know only those)."""
+    if isinstance(b, (int, float)) and b == int(b) and 0 <= b <= 4:
+        dtype = dtypes.promote_weak(a.dtype, dtypes.weak(b))
+        return _product(a.cast(dtype), int(b))
+    a, b = common(a.recorder, a, b)
+    if a.dtype.kind == "f":
+        return a.binary("power", b)
+    return _integer_power(a, b)
+
+
+def _product(a: Value, count: int) -> Value:
+    if count == 0:
+        return a.recorder.constant(1, a.dtype)
+    if count == 1:
+        return a
+    half = _product(a, count // 2)
+    square = half * half
+    return square * a if count % 2 else square
+
+
+def _integer_power(a: Value, b: Value) -> Value:
+    """Wrapping integer power by squaring; negative exponents give 1, -1 or 0."""
+    append = a.recorder.append
+    one = a.recorder.constant(1, a.dtype)
+    result, base, left = one, a, b
+    for _ in range(8 * a.dtype.itemsize):
+        odd = (left & 1) != 0
+        result = append("select", a.dtype, (odd, result * base, result))
+        base, left = base * base, left >> 1
+        if a.dtype.itemsize == 8 and _ == 62:
+            break
+    if a.dtype.kind == "u":
+        return result
+    zero = a.recorder.constant(0, a.dtype)
+    minus = append("select", a.dtype, ((b & 1) != 0, a, one))
+    unit = append("select", a.dtype, ((a == 1) | (a == -1), minus, zero))
+    return append("select", a.dtype, (b < 0, unit, result))
