@@ -49,6 +49,8 @@ class Session:
         rounds = self.options.runs or (2 if quick else rounds)
         results = measure(workload, names, rounds, max(1, repeats // (4 if quick else 1)), seconds)
         self.failed |= any(result.failure and result.ours for result in results)
+        if self.machine is not None and not self.options.shapes:
+            self.machine = self.machine.or_better(measure_machine())
         return results
 
     def floor(self, function: object, workload: Workload) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -113,10 +114,16 @@ def run_once(name: str, workload: Workload, repeats: int, seconds: float) -> Ans
     except subprocess.TimeoutExpired:
         return f"no answer within {TIMEOUT_SECONDS} s"
     if process.returncode != 0:
-        lines = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
-        return lines[-1]
+        return reason(process)
     answer: Answer = json.loads(process.stdout.strip().splitlines()[-1])
     return answer
+
+
+def reason(process: subprocess.CompletedProcess[str]) -> str:
+    """Why a process failed: the last exception it printed, else its last line."""
+    lines = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
+    exceptions = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
+    return (exceptions or lines)[-1]
 
 
 def measure(

@@ -28,6 +28,12 @@ class Machine(NamedTuple):
             return self.gflops_one * 1e3
         return self.gflops_all * 1e3 * min(threads, self.cores) / self.cores
 
+    def or_better(self, other: Machine | None) -> Machine:
+        """The best of two measurements: other programs can only make one worse."""
+        if other is None:
+            return self
+        return Machine(*(max(pair) for pair in zip(self, other, strict=True)))
+
     @property
     def l2_bytes_per_us(self) -> float:
         """Bytes one core reads from its second-level cache in a microsecond."""

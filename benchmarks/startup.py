@@ -11,7 +11,7 @@ from statistics import median
 from typing import NamedTuple
 
 from benchmarks.contenders import BY_NAME
-from benchmarks.driver import Answer, agree, importable, interpreter_of
+from benchmarks.driver import Answer, agree, importable, interpreter_of, reason
 from benchmarks.machine import BUILD, ROOT
 from benchmarks.table import print_rows
 from benchmarks.workloads import MLP, inputs, parameters
@@ -78,7 +78,7 @@ def start(starter: Starter, folder: Path, environment: dict[str, str]) -> Answer
     process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     end = time.perf_counter()
     if process.returncode != 0:
-        return (process.stderr.strip().splitlines() or ["no output"])[-1]
+        return reason(process)
     answer: Answer = json.loads(process.stdout.strip().splitlines()[-1])
     # Both clocks are the system's monotonic one, so that stamps compare across processes.
     for stamp in ("started", "imported", "inferred"):
@@ -126,7 +126,7 @@ def warm_up(
     command = command_of(starter, "prepare", folder)
     process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if process.returncode != 0:
-        failures[starter.name] = (process.stderr.strip().splitlines() or ["no output"])[-1]
+        failures[starter.name] = reason(process)
         return
     for _ in range(2):
         answer = start(starter, folder, environment)

@@ -13,7 +13,7 @@ from typing import Any
 from gemel import _core, autograd
 from gemel.errors import TraceError
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, inline, placeholder, walk
-from gemel.ir.trace import Trace, current_trace
+from gemel.ir.trace import Trace, current_trace, epoch
 from gemel.ndarray import ndarray
 from gemel.ops.elementwise import full
 from gemel.passes import PIPELINE, gradient, optimize
@@ -22,16 +22,6 @@ from gemel.passes.simplify import fold
 from gemel.runtime.lower import Lowering, concrete_graph, lower
 from gemel.runtime.prepare import as_entry, spec_of
 from gemel.spec import Dim, Spec
-
-#: Rises whenever some parameter's array is replaced by another: bound plans look their arrays up
-#: again then.
-_epoch = [0]
-
-
-def parameters_replaced() -> None:
-    """Tell every compiled function that a parameter has got another array."""
-    _epoch[0] += 1
-
 
 # --- arguments ------------------------------------------------------------------------------
 
@@ -235,12 +225,14 @@ class Bound:
         self.summary = ""
         self.training: dict[Any, BoundHalves] = {}
         self.structure = program.structure
+        self.listed = False  # whether the call site knows this plan
 
     def parameter_arrays(self) -> tuple[Any, ...]:
         """The arrays of the parameters, in the order of the plan's inputs."""
-        if self.epoch != _epoch[0]:
+        if self.epoch != epoch[0]:
+            self.listed = False
             self.arrays = tuple(parameter.array() for parameter in self.program.parameters)
-            self.epoch = _epoch[0]
+            self.epoch = epoch[0]
         return self.arrays
 
     def prepare(self) -> str:
@@ -357,13 +349,36 @@ class Compiled:
         self.traces = 0
         self._programs: dict[Any, list[Program]] = {}
         self._bound: dict[Any, Bound] = {}
+        #: Goes straight from arrays seen before to their plan, without Python.
+        self._site = _core.CallSite(self._slowly)
+        self._epoch = epoch[0]
 
     def __call__(self, *arguments: Any) -> Any:
         """The function's results, by the compiled program."""
-        if current_trace() is not None or any(isinstance(a, Entry) for a in arguments):
+        if current_trace() is not None:
             return self.function(*arguments)
+        return self.quick(*arguments)
+
+    @property
+    def quick(self) -> Any:
+        """What to call when no trace is in progress: the same, without that question."""
+        if self._epoch != epoch[0]:
+            self._site.clear()
+            self._epoch = epoch[0]
+        return self._site
+
+    def _slowly(self, *arguments: Any) -> Any:
+        """A call the site has no plan for: other arguments, or one that is being recorded."""
         bound, leaves = self._find(arguments)
-        return bound.run(leaves)
+        found = bound.run(leaves)
+        if bound.structure is None and bound.inference is not None and len(leaves) == len(arguments):
+            plain = all(a is b for a, b in zip(arguments, leaves, strict=True))
+            if plain and not bound.listed:
+                bound.listed = True
+                self._site.add(
+                    _core.training(), tuple(leaves), bound.inference, bound.parameter_arrays()
+                )
+        return found
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, list[Any]]:
         """The bound program for these arguments, and their arrays."""
@@ -469,4 +484,4 @@ class Update:
         return lower(optimize(Graph([*entries, *numbers], (), updates, self.name)))
 
 
-__all__ = ["Compiled", "Update", "compile", "constant", "current_trace", "parameters_replaced"]
+__all__ = ["Compiled", "Update", "compile", "constant", "current_trace"]

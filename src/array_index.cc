@@ -122,7 +122,7 @@ PyObject* array_subscript(PyObject* self, PyObject* key) {
     count = PyTuple_GET_SIZE(key);
   }
   KeySummary summary = summarize(parts, count);
-  if (!summary.basic || must_record(array)) return index_in_python(self, key);
+  if (!summary.basic) return index_in_python(self, key);
   if (summary.ellipses > 1) {
     PyErr_SetString(PyExc_IndexError, "an index can only have a single ellipsis ('...')");
     return nullptr;
@@ -141,6 +141,8 @@ PyObject* array_subscript(PyObject* self, PyObject* key) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!apply_part(&selection, parts[i], array->ndim - summary.consumed)) return nullptr;
   }
+  // Checked here in any case: iteration ends with the IndexError.
+  if (must_record(array)) return index_in_python(self, key);
   return finish(&selection);
 }
 

@@ -253,7 +253,7 @@ bool make_array_type(PyObject* module) {
 PyObject* set_array_class(PyObject* object) {
   auto* type = reinterpret_cast<PyTypeObject*>(object);
   if (!PyType_Check(object) || !PyType_IsSubtype(type, array_type) ||
-      type->tp_basicsize != static_cast<Py_ssize_t>(sizeof(Array))) {
+      type->tp_basicsize != static_cast<Py_ssize_t>(sizeof(Array)) || type->tp_dictoffset != 0) {
     PyErr_SetString(PyExc_TypeError,
                     "the class of arrays must derive from Array and have empty __slots__");
     return nullptr;

@@ -399,15 +399,22 @@ bool EngineState::help_once(const Condition& condition, bool any_work, bool nest
 }
 
 void EngineState::park_waiter(const Condition& condition, bool any_work, bool polled) {
+  const bool nested = operation_depth > 0;
   Parker* parker = nullptr;
   {
+    Wakes wakes;
     Guard guard(lock);
     // What happens from here on wakes us; what has happened already must be looked at once more.
     if (done(condition) || open_job() != nullptr) return;
-    if (would_start(any_work, operation_depth > 0)) return;
+    // Operations issued since we began to wait hold up "idle" as well.
+    if (condition.kind == Condition::Kind::kIdle) want(condition.storage);
+    if (would_start(any_work, nested)) return;
+    // What we pass over is for others; when it became ready we may have been counted as taking it.
+    if (!ready.empty()) wake_for_work(wakes, 0);
     parker = take_parker();
     parker->condition = &condition;
     parker->any_work = any_work;
+    parker->nested = nested;
     parked_waiters.push_back(parker);
   }
   bool woken = true;

@@ -13,6 +13,7 @@
 #include "array.h"
 #include "memory.h"
 #include "op_type.h"
+#include "call_site.h"
 #include "plan_type.h"
 #include "state.h"
 
@@ -221,6 +222,13 @@ std::shared_ptr<PlanProgram> make_program(
   return program;
 }
 
+nb::capsule in_capsule(std::shared_ptr<PlanProgram> program) {
+  return nb::capsule(
+      new std::shared_ptr<PlanProgram>(std::move(program)), [](void* held) noexcept {
+        delete static_cast<std::shared_ptr<PlanProgram>*>(held);
+      });
+}
+
 nb::object make_empty(const std::vector<int64_t>& shape, int code, int device) {
   check_shape(shape, shape.size());
   return checked(as_object(new_array_with_memory(checked_code(code), shape.data(),
@@ -380,12 +388,13 @@ std::shared_ptr<PlanProgram> program_from(PyObject* arguments, PyObject* keyword
         [](std::string name, nb::iterable inputs, nb::iterable outputs, nb::iterable steps,
            int64_t workspace, nb::iterable constants, int scalars, int random,
            const std::vector<int>& writes, double microseconds) {
-          auto program = make_program(std::move(name), inputs, outputs, steps, workspace, constants,
-                                      scalars, random, writes, microseconds);
-          return nb::capsule(new std::shared_ptr<PlanProgram>(std::move(program)),
-                             [](void* held) noexcept {
-                               delete static_cast<std::shared_ptr<PlanProgram>*>(held);
-                             });
+          try {
+            auto program = make_program(std::move(name), inputs, outputs, steps, workspace,
+                                        constants, scalars, random, writes, microseconds);
+            return in_capsule(std::move(program));
+          } catch (const std::bad_cast&) {
+            throw nb::type_error("Plan: an argument is not of the form the stub file describes");
+          }
         },
         "name"_a, "inputs"_a, "outputs"_a, "steps"_a, "workspace"_a = 0,
         "constants"_a = nb::tuple(), "scalars"_a = 0, "random"_a = 0,
@@ -418,8 +427,11 @@ const ViewSpec* view_from(PyObject* object) {
 
 NB_MODULE(_core, module) {
   using namespace gemel;
+  // Kernels and views may outlive the module: Python keeps types alive until after it is gone.
+  nb::set_leak_warnings(false);
   if (!make_array_type(module.ptr()) || !make_op_type(module.ptr()) ||
-      !make_plan_type(module.ptr()) || !install_exit_hooks(module.ptr())) {
+      !make_plan_type(module.ptr()) || !make_call_site_type(module.ptr()) ||
+      !install_exit_hooks(module.ptr())) {
     throw nb::python_error();
   }
   install_fork_hooks();

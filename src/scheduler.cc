@@ -344,6 +344,7 @@ Parker* EngineState::take_parker() {
   free_parkers.pop_back();
   parker->condition = nullptr;
   parker->any_work = false;
+  parker->nested = false;
   return parker;
 }
 
@@ -363,11 +364,11 @@ void EngineState::wake_for_work(Wakes& wakes, int64_t takers) {
     add(parked, -1);
     --wanted;
   }
-  if (wanted <= 0 || parked_waiters.empty()) return;
-  const bool for_all = tiles > 0 || (start && (ready.front()->wanted_ ||
-                                               ready.front()->microseconds <= kShortMicroseconds));
   std::erase_if(parked_waiters, [&](Parker* parker) {
-    if (wanted <= 0 || !(for_all || parker->any_work)) return false;
+    // What a running operation waits for may start although it does not fit: nobody counted on it.
+    const bool exempt = parker->nested && would_start(parker->any_work, true);
+    if (!exempt && wanted <= 0) return false;
+    if (!exempt && tiles == 0 && !would_start(parker->any_work, false)) return false;
     wakes.add(parker);
     --wanted;
     return true;

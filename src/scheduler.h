@@ -38,6 +38,7 @@ struct Parker {
 
   const Condition* condition = nullptr;          // of a waiting thread; null: a worker
   bool any_work = false;
+  bool nested = false;                           // the thread is inside an operation
   Parker* next = nullptr;                        // in a list of Wakes
 
  private:

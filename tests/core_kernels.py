@@ -6,7 +6,7 @@ Values are computed in double precision, which is exact for what the tests do wi
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from llvmlite import binding, ir
@@ -53,9 +53,7 @@ def begin_kernel() -> tuple[ir.Module, ir.Function, ir.IRBuilder]:
     """An empty function `kernel` of the common signature."""
     module = ir.Module("test")
     pointers = BYTE_POINTER.as_pointer()
-    signature = ir.FunctionType(
-        ir.IntType(32), [pointers, INTEGER.as_pointer(), INTEGER, INTEGER]
-    )
+    signature = ir.FunctionType(ir.IntType(32), [pointers, INTEGER.as_pointer(), INTEGER, INTEGER])
     function = ir.Function(module, signature, "kernel")
     return module, function, ir.IRBuilder(function.append_basic_block("entry"))
 
@@ -96,9 +94,7 @@ def integer_at(builder: ir.IRBuilder, function: ir.Function, position: int) -> A
     return builder.load(builder.gep(function.args[1], [INTEGER(position)]))
 
 
-def element(
-    builder: ir.IRBuilder, function: ir.Function, operand: int, code: int, at: Any
-) -> Any:
+def element(builder: ir.IRBuilder, function: ir.Function, operand: int, code: int, at: Any) -> Any:
     """The address of element `at` of buffer `operand`."""
     base = builder.load(builder.gep(function.args[0], [INTEGER(operand)]))
     return builder.gep(builder.bitcast(base, TYPES[code].as_pointer()), [at])
@@ -130,7 +126,7 @@ def offset(builder: ir.IRBuilder, function: ir.Function, loops: Loops, operand: 
     return total
 
 
-@lru_cache(maxsize=None)
+@cache
 def elementwise(name: str, rank: int, operands: tuple[int, ...], out: int) -> bytes:
     """A loop kernel; an operand is a dtype code, or -1 bool, -2 int, -3 float scalar."""
     module, function, builder = begin_kernel()
@@ -159,7 +155,7 @@ def elementwise(name: str, rank: int, operands: tuple[int, ...], out: int) -> by
     return compile_module(module)
 
 
-@lru_cache(maxsize=None)
+@cache
 def refuses_negative() -> bytes:
     """Copies float32 operand 0 to 1 and returns 1 when it met a negative element."""
     module, function, builder = begin_kernel()
@@ -177,7 +173,7 @@ def refuses_negative() -> bytes:
     return compile_module(module)
 
 
-@lru_cache(maxsize=None)
+@cache
 def tile_starts() -> bytes:
     """Writes where its range began into every int64 element of it."""
     module, function, builder = begin_kernel()
@@ -190,7 +186,7 @@ def tile_starts() -> bytes:
     return compile_module(module)
 
 
-@lru_cache(maxsize=None)
+@cache
 def store_integers(count: int) -> bytes:
     """Writes its first `count` run-time integers into int64 operand 0."""
     module, function, builder = begin_kernel()
@@ -201,7 +197,7 @@ def store_integers(count: int) -> bytes:
     return compile_module(module)
 
 
-@lru_cache(maxsize=None)
+@cache
 def slow_copy(repeats: int) -> bytes:
     """Copies float64 operand 0 to 1 again and again: work whose end can be waited for."""
     module, function, builder = begin_kernel()
@@ -219,7 +215,7 @@ def slow_copy(repeats: int) -> bytes:
     return compile_module(module)
 
 
-@lru_cache(maxsize=None)
+@cache
 def calls_unknown() -> bytes:
     """An object that needs a function the loader does not offer."""
     module, function, builder = begin_kernel()

@@ -678,7 +678,7 @@ def test_long_sums_are_accurate(target: str) -> None:
         assert abs(float(got[0]) / exact - 1) <= max(2 * pairwise, 3e-7)
 
 
-# -- gather, scatter, check, random ------------------------------------------------------------------
+# -- gather, scatter, check, random ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", RUNNABLE)

@@ -63,9 +63,7 @@ class _Dot:
             pointers.append(emitter.at(base, builder.mul(index, values[stride])))
         return pointers
 
-    def _block(
-        self, a: ir.Value, right: list[ir.Value], row: ir.Value, column: ir.Value
-    ) -> None:
+    def _block(self, a: ir.Value, right: list[ir.Value], row: ir.Value, column: ir.Value) -> None:
         """rows x columns dot products, reduced and finished."""
         emitter, tiles = self.emitter, self.tiles
         left = self._pointers(a, row, "m", "a_stride", self.rows)

@@ -90,7 +90,9 @@ class Emitter:
     def splat(self, value: ir.Value, lanes: int) -> ir.Value:
         """`value` in every lane."""
         kind = ir.VectorType(value.type, lanes)
-        one = self.builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(I32, 0))
+        one = self.builder.insert_element(
+            ir.Constant(kind, ir.Undefined), value, ir.Constant(I32, 0)
+        )
         return self.shuffle(one, one, [0] * lanes)
 
     def shuffle(self, a: ir.Value, b: ir.Value, lanes: Sequence[int]) -> ir.Value:
@@ -197,7 +199,9 @@ class Epilogue:
     #: Integers per operand: row stride, column stride, stride of each of the two batch axes.
     INTEGERS = 4
 
-    def __init__(self, emitter: Emitter, contraction: Contraction, buffer: int, integer: int) -> None:
+    def __init__(
+        self, emitter: Emitter, contraction: Contraction, buffer: int, integer: int
+    ) -> None:
         """Operands' buffers start at `buffer` (index operands have none), their integers at `integer`."""
         self.emitter = emitter
         self.contraction = contraction
@@ -347,7 +351,9 @@ class _Access:
         if operand.stride == BROADCAST:
             return index
         step = self.where[1]
-        return builder.add(index, step if operand.stride == CONTIGUOUS else builder.mul(step, column))
+        return builder.add(
+            index, step if operand.stride == CONTIGUOUS else builder.mul(step, column)
+        )
 
     def _lane_index(self, number: int, lane: int) -> ir.Value:
         """Element index of operand `number` for one lane; lanes past the end repeat the last."""

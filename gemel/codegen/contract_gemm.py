@@ -132,7 +132,9 @@ class _Gemm:
 
             def panel(j: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
                 def micro(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-                    place = builder.add(builder.mul(j, values["m_block"]), builder.mul(i, self._width))
+                    place = builder.add(
+                        builder.mul(j, values["m_block"]), builder.mul(i, self._width)
+                    )
                     sums = emitter.at(home, place) if self.split else home
                     where = (builder.add(row, i), builder.add(column, j))
                     self._micro((a, b), where, (start, depth), sums)
@@ -295,9 +297,7 @@ class _Gemm:
             if u and self.b_form != "packed":
                 line = emitter.at(line, b_stride)
             skip = u * self.columns if self.b_form == "packed" else 0
-            right = [
-                self._right(line, skip, v, masks, columns) for v in range(self.vectors)
-            ]
+            right = [self._right(line, skip, v, masks, columns) for v in range(self.vectors)]
             for i in range(self.rows):
                 value = emitter.splat(emitter.load(left(i, u), emitter.type), emitter.lanes)
                 for v in range(self.vectors):
@@ -351,7 +351,9 @@ class _Gemm:
         if columns is None or not emitter.has_masks:
             return []
         return [
-            emitter.mask(emitter.builder.sub(columns, emitter.number(v * emitter.lanes)), emitter.lanes)
+            emitter.mask(
+                emitter.builder.sub(columns, emitter.number(v * emitter.lanes)), emitter.lanes
+            )
             for v in range(self.vectors)
         ]
 

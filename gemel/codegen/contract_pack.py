@@ -75,7 +75,8 @@ class _Pack:
     def _offset(self, prefix: str, outer: ir.Value, inner: ir.Value) -> ir.Value:
         builder, values = self.emitter.builder, self.values
         return builder.add(
-            builder.mul(outer, values[prefix + "outer"]), builder.mul(inner, values[prefix + "inner"])
+            builder.mul(outer, values[prefix + "outer"]),
+            builder.mul(inner, values[prefix + "inner"]),
         )
 
     # -- lines side by side: every k is a short copy ----------------------------------------

@@ -6,16 +6,21 @@ from gemel.codegen.program import Contraction
 from gemel.codegen.target import Target
 from gemel.dtype import DType
 
-#: Lengths of one block of k, in elements of four bytes: a panel of b then stays in the first cache.
-K_BLOCK = 512
+#: Lengths of one block of k, in elements of four bytes: long, since every further block stores and
+#: loads the sums once more, but panels must stay in the second cache.
+K_BLOCK = 1024
 #: Below this many microseconds a product is one tile: waking another core costs more.
 ALONE = 20.0
 #: The longest a tile may take, so that nothing waits long behind it.
 LONGEST = 500.0
-#: Up to this many rows, dot products straight from a b that runs along k beat packing it.
-DOT_ROWS = 32
+#: Dot products straight from a b that runs along k beat packing it up to so many rows ...
+DOT_ROWS = 8
+#: ... or up to so many, where k is long enough to make little of adding up lanes.
+LONG_DOT_ROWS, LONG_DOT = 64, 128
 #: Up to this many rows, a b that runs along n is read where it lies.
 DIRECT_ROWS = 32
+#: Up to this many elements, an a that runs along k is read where it lies (along m: a 32nd of it).
+DIRECT_A = 1 << 18
 #: Row counts a micro-tile may have: few, since each is a kernel of its own.
 ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
 #: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
@@ -67,7 +72,9 @@ class Choice:
         return f"Choice({self.variant!r}, tile {tile}, {self.chunk} a call)"
 
 
-def cost(m: int, n: int, k: int, batch: int = 1, dtype: DType | None = None, width: int = 64) -> float:
+def cost(
+    m: int, n: int, k: int, batch: int = 1, dtype: DType | None = None, width: int = 64
+) -> float:
     """Estimated microseconds of a product on one core with vectors of `width` bytes.
 
     The larger of what the arithmetic and what reading both operands once takes.
@@ -83,7 +90,8 @@ def variants(
 ) -> Choice:
     """The kernels and the tiling for ``batch`` products of m x k by k x n."""
     lanes = target.width // dtype.itemsize
-    if b_last == "k" and a_last == "k" and m <= DOT_ROWS:
+    few = m <= DOT_ROWS or (m <= LONG_DOT_ROWS and k >= LONG_DOT)
+    if a_last == b_last == "k" and few:
         choice = _dot(lanes, target, m)
     else:
         choice = _gemm(lanes, target, a_last, b_last, m, n, k)
@@ -103,13 +111,14 @@ def _dot(lanes: int, target: Target, m: int) -> Choice:
 
 
 def _gemm(lanes: int, target: Target, a_last: str, b_last: str, m: int, n: int, k: int) -> Choice:
-    rows, vectors = _micro_tile(target, m, -(-n // lanes))
-    a_form = a_last if m * k <= 1 << 14 or n <= 4 * lanes else "packed"
+    direct = DIRECT_A if a_last == "k" else DIRECT_A >> 5
+    a_form = a_last if m * k <= direct or n <= 4 * lanes else "packed"
+    rows, vectors = _micro_tile(target, m, -(-n // lanes), k, 14 if a_form == "packed" else 12)
     b_form = "n" if b_last == "n" and (m <= DIRECT_ROWS or k * n <= 1 << 13) else "packed"
     return Choice("gemm", rows, vectors * lanes, a_form, b_form)
 
 
-def _micro_tile(target: Target, m: int, vectors: int) -> tuple[int, int]:
+def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tuple[int, int]:
     """Rows and vectors of a micro-tile: as square as the registers allow, little waste in m."""
     if target.width == 64:
         limits = {8: 2, 4: 6, 2: 14, 1: 14}
@@ -117,12 +126,14 @@ def _micro_tile(target: Target, m: int, vectors: int) -> tuple[int, int]:
         limits = {8: 1, 4: 2, 2: 6, 1: 8}
     else:
         limits = {8: 1, 4: 2, 2: 4, 1: 8}
-    wide = next(count for count, most in limits.items() if _fits(count, vectors) and m <= most or count <= 2 and _fits(count, vectors))
-    most = limits[wide]
-    # An estimate of cycles: two multiply-adds a cycle, at least the latency, some overhead each.
+    fitting = [count for count in limits if _fits(count, vectors)]
+    wide = next(count for count in fitting if m <= limits[count] or count <= 2)
+    # An estimate of cycles per k: two multiply-adds a cycle, at least the latency, and what
+    # starting and ending a micro-tile takes.
+    fixed = 0.4 + 100 / max(k, 1)
     best = min(
-        (count for count in ROWS if count <= most),
-        key=lambda rows: -(-m // rows) * (max(rows * wide / 2, 4.0) + 0.4),
+        (count for count in ROWS if count <= min(most, limits[wide])),
+        key=lambda rows: -(-m // rows) * (max(rows * wide / 2, 4.0) + fixed),
     )
     return best, wide
 

@@ -7,11 +7,13 @@ takes a few milliseconds. llvmlite is imported on the first compilation.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
 
 from gemel.errors import CompileError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gemel.codegen.program import Program
     from gemel.codegen.target import Target
 

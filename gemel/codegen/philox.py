@@ -12,11 +12,12 @@ So an element's bits depend on nothing but the seed, the call number and its ind
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from gemel import dtype as dtypes
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gemel.codegen.lane import Lane, Value
 
 _MULTIPLIER, _WEYL, _ROUNDS = 0xD256D193, 0x9E3779B9, 10

@@ -5,15 +5,13 @@ Python scalars are weak: they become constants of the other value's dtype.
 
 from __future__ import annotations
 
-from typing import Any
-
 from gemel import dtype as dtypes
 from gemel.codegen.program import Instruction
 from gemel.dtype import DType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
     Operand: TypeAlias = "Value | bool | int | float"
 

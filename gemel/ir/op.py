@@ -143,12 +143,21 @@ class Op(_core.OpBase):
         if self.blocks:
             raise HOOKS["blocked"](self)
         entries = tuple(HOOKS["entry"](value) for value in inputs)
+        found = self.node(entries, parameters).entries
+        trace = current_trace()
+        if trace:
+            for position, index in self.updates.items():
+                trace.overwrite(self.name, entries[position], found[index])
+        return found
+
+    def node(self, entries: tuple[Entry, ...], parameters: dict[str, Any]) -> Node:
+        """A node of this operation. Raises `TypeError`, `ShapeError` or `DTypeError`."""
         self.check_count(len(entries))
         specs = self.infer(*(entry.spec for entry in entries), **parameters)
-        if self.random:
+        if self.random and parameters.get("call") is None:
             trace = current_trace()
             parameters = {**parameters, "call": trace.next_call() if trace else 0}
-        return Node(self, entries, parameters, specs).entries
+        return Node(self, entries, parameters, specs)
 
     def _call(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Everything the core does not do itself: symbols, creation, conversions, errors."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from gemel.errors import TraceError
 from gemel.ir.graph import Entry, placeholder
 from gemel.spec import Dim, Guard, Spec
 
@@ -45,12 +46,33 @@ class Trace:
         self.updates = [pair for pair in self.updates if pair[0] is not parameter]
         self.updates.append((parameter, value))
 
+    def overwrite(self, name: str, old: Entry, new: Entry) -> None:
+        """What an operation with `updates=` asks for. Raises `TraceError` for other than parameters."""
+        for parameter, entry in self.parameters.values():
+            if old is entry or any(value is old for p, value in self.updates if p is parameter):
+                self.update(parameter, new)
+                return
+        raise TraceError(
+            f"{name}: in a traced function only parameters can be overwritten, not {old!r}; "
+            "make it a Parameter with grad_req='null'"
+        )
+
     def __enter__(self) -> Trace:
         _stack().append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
         _stack().pop()
+
+
+#: Rises whenever some parameter's array is replaced by another: compiled functions look their
+#: arrays up again then.
+epoch = [0]
+
+
+def parameters_replaced() -> None:
+    """Tell every compiled function that a parameter has got another array."""
+    epoch[0] += 1
 
 
 _local = threading.local()

@@ -78,10 +78,9 @@ def single_plan(
     op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any], layouts: dict[int, Layout]
 ) -> Any:
     """The plan of a graph of one operation."""
-    with Trace() as trace:
+    with Trace():
         entries = tuple(placeholder(spec) for spec in specs)
-        found = op.apply(entries, parameters)
-    del trace
+        found = op.node(entries, parameters).entries
     hidden = set(op.updates.values())
     outputs = [entry for index, entry in enumerate(found) if index not in hidden]
     updates = [(position, found[index]) for position, index in op.updates.items()]

@@ -234,6 +234,39 @@ void operations_may_wait() {
   check(Engine::get().idle(second), "an operation may issue others and wait for them");
 }
 
+void operations_may_wait_for_memory() {
+  constexpr size_t kBytes = 4096;
+  Engine::get().configure(1, false, 0, kBytes);  // room for one at a time
+  Handle inner(kBytes), outer(kBytes);
+  issue({}, {outer}, [&]() -> FailurePointer {
+    issue({}, {inner}, sleeping(5));
+    Engine::get().wait(inner);
+    return nullptr;
+  });
+  Engine::get().wait(outer);
+  check(Engine::get().ready(inner), "what a running operation waits for is not held back");
+}
+
+// The waiting thread alone works; what is issued while it waits for idleness holds it up as well.
+void idle_counts_later_operations() {
+  Engine::get().configure(0, false, 0, 0);
+  Handle storage;
+  std::atomic<bool> go{false};
+  issue({}, {storage}, [&]() -> FailurePointer {
+    go = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    return nullptr;
+  });
+  std::thread other([&] {
+    while (!go) std::this_thread::yield();
+    issue({}, {storage}, fine, {1e6});
+  });
+  Engine::get().wait_idle(storage);
+  other.join();
+  Engine::get().wait_all();
+  check(Engine::get().idle(storage), "wait_idle runs what was issued meanwhile");
+}
+
 void idle_means_no_reader() {
   Engine::get().configure(1, false, 0, 0);
   Handle source, copy;
@@ -296,6 +329,8 @@ int main() {
   memory_stays_flat();
   waits_can_be_interrupted();
   operations_may_wait();
+  operations_may_wait_for_memory();
+  idle_counts_later_operations();
   idle_means_no_reader();
   a_child_starts_afresh();
   shutting_down_twice();

@@ -1,0 +1,302 @@
+"""The C++ core: arrays, operations, plans, the engine. Knows no operation by name."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from typing_extensions import Buffer, Self
+
+#: (space, index, byte offset); space 0 input, 1 output, 2 workspace, 3 constant.
+BufferReference: TypeAlias = tuple[int, int, int]
+#: (position in the integers, source, is float); source >= 0 a scalar argument, -1 the random seed,
+#: -2 - k the plan's first random call number + k.
+ScalarPatch: TypeAlias = tuple[int, int, bool]
+#: (name of the exception class, message).
+FailureText: TypeAlias = tuple[str, str]
+#: (dtype code, shape, strides in elements or None for C-contiguous).
+InputSpec: TypeAlias = tuple[int, Sequence[int], Sequence[int] | None]
+#: ("new", dtype code, shape) or ("view", space 0/1, index, shape, strides, element offset); the
+#: offset is relative to what is viewed: an input, or an earlier output.
+OutputSpec: TypeAlias = (
+    tuple[str, int, Sequence[int]] | tuple[str, int, int, Sequence[int], Sequence[int], int]
+)
+
+class Array:
+    """An n-dimensional array over a storage of the engine; made by `empty` and `from_buffer`."""
+
+    _tape: Any
+    _grad: Any
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extent of each dimension."""
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one position to the next, by dimension."""
+    @property
+    def offset(self) -> int:
+        """Elements from the storage's start."""
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+    @property
+    def dtype(self) -> Any:
+        """Type of the elements: the object registered by `set_dtypes`."""
+    @property
+    def device(self) -> Any:
+        """Where the contents live: the object registered by `set_devices`."""
+    @property
+    def version(self) -> int:
+        """How many in-place writes have been issued to the storage."""
+    @property
+    def _code(self) -> int:
+        """Number of the dtype."""
+    @property
+    def _is_contiguous(self) -> bool:
+        """Whether the elements lie in C order."""
+    @property
+    def _storage(self) -> int:
+        """Identity of the storage; equal for views of it."""
+    def wait_to_read(self) -> None:
+        """Wait until the contents are there; raises what made them fail."""
+    def _wait(self) -> None:
+        """The same as `wait_to_read`."""
+    def item(self) -> bool | int | float:
+        """The only element, as a Python scalar. Raises ValueError when there are more."""
+    def tolist(self) -> Any:
+        """The contents as nested lists; of a 0-d array its element."""
+    def _as_strided(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> Self:
+        """A view of the same storage, unchecked; `offset` counts from the storage's start."""
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def __bool__(self) -> bool: ...
+    def __int__(self) -> int: ...
+    def __float__(self) -> float: ...
+    def __index__(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __getitem__(self, key: Any) -> Self: ...
+    def __setitem__(self, key: Any, value: Any) -> None: ...
+    def __add__(self, other: Any) -> Self: ...
+    def __radd__(self, other: Any) -> Self: ...
+    def __iadd__(self, other: Any) -> Self: ...
+    def __sub__(self, other: Any) -> Self: ...
+    def __rsub__(self, other: Any) -> Self: ...
+    def __isub__(self, other: Any) -> Self: ...
+    def __mul__(self, other: Any) -> Self: ...
+    def __rmul__(self, other: Any) -> Self: ...
+    def __imul__(self, other: Any) -> Self: ...
+    def __truediv__(self, other: Any) -> Self: ...
+    def __rtruediv__(self, other: Any) -> Self: ...
+    def __itruediv__(self, other: Any) -> Self: ...
+    def __floordiv__(self, other: Any) -> Self: ...
+    def __rfloordiv__(self, other: Any) -> Self: ...
+    def __ifloordiv__(self, other: Any) -> Self: ...
+    def __mod__(self, other: Any) -> Self: ...
+    def __rmod__(self, other: Any) -> Self: ...
+    def __imod__(self, other: Any) -> Self: ...
+    def __pow__(self, other: Any) -> Self: ...
+    def __rpow__(self, other: Any) -> Self: ...
+    def __ipow__(self, other: Any) -> Self: ...
+    def __matmul__(self, other: Any) -> Self: ...
+    def __rmatmul__(self, other: Any) -> Self: ...
+    def __imatmul__(self, other: Any) -> Self: ...
+    def __and__(self, other: Any) -> Self: ...
+    def __rand__(self, other: Any) -> Self: ...
+    def __iand__(self, other: Any) -> Self: ...
+    def __or__(self, other: Any) -> Self: ...
+    def __ror__(self, other: Any) -> Self: ...
+    def __ior__(self, other: Any) -> Self: ...
+    def __xor__(self, other: Any) -> Self: ...
+    def __rxor__(self, other: Any) -> Self: ...
+    def __ixor__(self, other: Any) -> Self: ...
+    def __lshift__(self, other: Any) -> Self: ...
+    def __rlshift__(self, other: Any) -> Self: ...
+    def __ilshift__(self, other: Any) -> Self: ...
+    def __rshift__(self, other: Any) -> Self: ...
+    def __rrshift__(self, other: Any) -> Self: ...
+    def __irshift__(self, other: Any) -> Self: ...
+    def __neg__(self) -> Self: ...
+    def __pos__(self) -> Self: ...
+    def __abs__(self) -> Self: ...
+    def __invert__(self) -> Self: ...
+    def __lt__(self, other: Any) -> Self: ...
+    def __le__(self, other: Any) -> Self: ...
+    def __eq__(self, other: Any) -> Self: ...  # type: ignore[override]
+    def __ne__(self, other: Any) -> Self: ...  # type: ignore[override]
+    def __gt__(self, other: Any) -> Self: ...
+    def __ge__(self, other: Any) -> Self: ...
+
+class OpBase:
+    """The callable behind every operation; subclasses give `_call`, `_kernel`, `_prepare`, `_record`."""
+
+    name: str
+    elementwise: bool
+    parameters: Any
+    @property
+    def _id(self) -> int:
+        """The number standing for it in keys."""
+    def __init__(self, name: str, elementwise: bool, parameters: Sequence[str] = ()) -> None: ...
+    def __call__(self, *inputs: Any, **parameters: Any) -> Any: ...
+    def into(self, target: Array, *inputs: Any, **parameters: Any) -> Any:
+        """Write the result into `target`, cast and broadcast; returns it. Elementwise only."""
+
+class Kernel:
+    """Machine code mapped into memory; lives as long as anything that may call it."""
+
+    @property
+    def address(self) -> int:
+        """Where the function `kernel` lies."""
+
+class Step:
+    """One kernel of a plan: called for [0, chunk), [chunk, 2 * chunk), ... up to `extent`."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        buffers: Sequence[BufferReference],
+        integers: Sequence[int],
+        extent: int,
+        chunk: int,
+        scalars: Sequence[ScalarPatch] = (),
+        failure: FailureText | None = None,
+    ) -> None: ...
+
+class Branch:
+    """Steps chosen at run time by the bool byte at `predicate`."""
+
+    def __init__(
+        self,
+        predicate: BufferReference,
+        then: Iterable[Step | Branch],
+        otherwise: Iterable[Step | Branch],
+    ) -> None: ...
+
+class Plan:
+    """A compiled graph. Raises ValueError when a step names what does not exist."""
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Iterable[InputSpec],
+        outputs: Iterable[OutputSpec],
+        steps: Iterable[Step | Branch],
+        workspace: int = 0,
+        constants: Iterable[Array] = (),
+        scalars: int = 0,
+        random: int = 0,
+        writes: Sequence[int] = (),
+        microseconds: float = 1.0,
+    ) -> None: ...
+    @property
+    def name(self) -> str:
+        """What the plan computes."""
+    @property
+    def microseconds(self) -> float:
+        """Estimated cost on one core."""
+    @property
+    def workspace(self) -> int:
+        """Bytes taken while it runs."""
+    def __call__(self, *inputs_then_scalars: Any, device: int = ...) -> tuple[Any, ...]:
+        """Issue the plan; `device` matters only without inputs. Raises TypeError for other specs."""
+
+class View:
+    """What `_prepare` returns for a view of input 0; `offset` is relative to the input's."""
+
+    def __init__(self, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> None: ...
+
+class Elementwise:
+    """What `_kernel` returns: a loop kernel, the dtype codes of its results, its cost."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        out_codes: Sequence[int],
+        nanoseconds_per_element: float = 1.0,
+        failure: FailureText | None = None,
+    ) -> None: ...
+
+def load_object(code: Buffer) -> Kernel:
+    """Map an ELF object. Raises ValueError for a malformed one or an unknown symbol, naming it."""
+
+def empty(shape: Sequence[int], code: int, device: int = 0) -> Any:
+    """An array whose contents are undefined."""
+
+def from_buffer(object: Buffer, code: int, shape: Sequence[int], device: int = 0) -> Any:
+    """An array holding a copy of a C-contiguous buffer. Raises ValueError for another size."""
+
+def to_bytes(array: Array) -> bytes:
+    """The contents in C order; waits."""
+
+def set_array_class(type: type[Array], /) -> type[Array]:
+    """Make new arrays of this class, which has empty __slots__; returns the previous one."""
+
+def set_dtypes(objects: Sequence[Any], /) -> None:
+    """What `Array.dtype` returns, by code."""
+
+def set_devices(objects: Sequence[Any], /) -> None:
+    """What `Array.device` returns, by number."""
+
+def set_exception_types(types: dict[str, type[BaseException]], /) -> None:
+    """Classes that failures raise, by name; builtins need no entry."""
+
+def set_operator(name: str, operation: OpBase | None) -> OpBase | None:
+    """Put an operation behind one of Python's operators; returns the previous one."""
+
+def set_symbol_types(types: tuple[type, ...], /) -> None:
+    """Classes of operands that arrays' operators send to the operation's `_call`."""
+
+def recording() -> bool:
+    """Whether this thread records."""
+
+def set_recording(value: bool, /) -> bool:
+    """Start or stop recording in this thread; returns what it was."""
+
+def training() -> bool:
+    """Whether this thread trains."""
+
+def set_training(value: bool, /) -> bool:
+    """Set whether this thread trains; returns what it was."""
+
+def random_seed(seed: int, /) -> None:
+    """Set the seed; call numbers start again at 0."""
+
+def random_reserve(count: int, /) -> tuple[int, int]:
+    """Take `count` random call numbers: the seed and the first of them."""
+
+def random_state() -> tuple[int, int]:
+    """The seed and the next random call number."""
+
+def configure(
+    *,
+    workers: int | None = None,
+    serial: bool | None = None,
+    queue_operations: int | None = None,
+    queue_bytes: int | None = None,
+) -> None:
+    """Set up the engine after finishing what is pending; None leaves a setting as it was."""
+
+def set_workers(workers: int, /) -> None:
+    """Change the number of worker threads; negative for cores - 1."""
+
+def workers() -> int:
+    """The number of worker threads."""
+
+def wait_all() -> None:
+    """Wait for everything; raises the first failure nobody has seen."""
+
+def counters() -> dict[str, int]:
+    """Operations, inline, queued, pending, tiles, allocations, bytes in use, table hits ..."""
+
+def clear_tables() -> None:
+    """Forget all prepared calls."""
+
+def trim_memory() -> None:
+    """Give cached memory back to the system."""

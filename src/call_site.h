@@ -1,0 +1,11 @@
+// CallSite: the quick way from a compiled function's arguments to the plan made for them.
+
+#pragma once
+
+#include "array.h"
+
+namespace gemel {
+
+bool make_call_site_type(PyObject* module);
+
+}  // namespace gemel

@@ -1,0 +1,131 @@
+"""What the tests of the core share: a class of arrays, fake operations, small plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import core_kernels as kernels
+import numpy
+from core_kernels import BOOL, FLOAT32, FLOAT64, INT32, INT64
+
+from gemel import _core
+
+CODES = {
+    numpy.dtype("bool"): BOOL,
+    numpy.dtype("int32"): INT32,
+    numpy.dtype("int64"): INT64,
+    numpy.dtype("float32"): FLOAT32,
+    numpy.dtype("float64"): FLOAT64,
+}
+
+
+class CoreArray(_core.Array):
+    """An array whose Python side only tells that it was asked."""
+
+    __slots__ = ()
+
+    def _getitem(self, key: Any) -> Any:
+        return "python", key
+
+    def _setitem(self, key: Any, value: Any) -> None:
+        Fake.copy.into(self[key], value)
+
+    def _inplace(self, name: str, other: Any) -> Any:
+        return "inplace", name
+
+
+class Fake(_core.OpBase):
+    """An elementwise operation over the kernels of these tests; counts what it is asked for."""
+
+    copy: Any
+    elementwise: bool
+
+    def __init__(self, name: str, expression: str | None = None, microseconds: float = 1.0) -> None:
+        super().__init__(name, True, ("factor",))
+        self.expression = expression or name
+        self.nanoseconds = microseconds
+        self.misses: list[Any] = []
+        self.recorded: list[Any] = []
+
+    def _kernel(
+        self, rank: int, operands: Any, parameters: Any, out: int = -1, stride: int = 1
+    ) -> Any:
+        self.misses.append((rank, operands, parameters, out, stride))
+        codes = tuple(code for code, _ in operands)
+        kinds = [FLOAT32 if code == -3 else code for code in codes if code != -1 and code != -2]
+        result = max(kinds, default=INT64) if out < 0 else out
+        if self.expression == "less" and out < 0:
+            result = BOOL
+        code = kernels.elementwise(self.expression, rank, codes, result)
+        return _core.Elementwise(_core.load_object(code), (result,), self.nanoseconds)
+
+    def _call(self, inputs: Any, keywords: Any) -> Any:
+        return "call", inputs, keywords
+
+    def _record(self, inputs: Any, keywords: Any, outputs: Any) -> None:
+        self.recorded.append((inputs, keywords, outputs))
+
+
+OPERATORS = {"add": "add", "subtract": "subtract", "multiply": "multiply", "lt": "less"}
+
+
+def array(value: Any, dtype: str = "float32") -> Any:
+    source = numpy.ascontiguousarray(value, dtype)
+    shape = numpy.shape(value)
+    return _core.from_buffer(source, CODES[source.dtype], shape, 0)
+
+
+def check(found: Any, expected: Any) -> None:
+    numpy.testing.assert_array_equal(numpy.asarray(found), expected)
+    assert numpy.asarray(found).dtype == numpy.asarray(expected).dtype
+
+
+def installed() -> Iterator[dict[str, Fake]]:
+    """The core with this module's class and operations; what was there comes back afterwards."""
+    _core.clear_tables()
+    previous_class = _core.set_array_class(CoreArray)
+    fakes = {name: Fake(name, kernel) for name, kernel in OPERATORS.items()}
+    fakes["copy"] = Fake.copy = Fake("copy")
+    previous = {name: _core.set_operator(name, fake) for name, fake in fakes.items()}
+    yield fakes
+    for name, operation in previous.items():
+        _core.set_operator(name, operation)
+    _core.set_array_class(previous_class)
+    _core.clear_tables()
+
+
+def vector(name: str, *operands: int, out: int = FLOAT32) -> Any:
+    return _core.load_object(kernels.elementwise(name, 1, operands, out))
+
+
+def loop_step(kernel: Any, buffers: Any, size: int, **options: Any) -> Any:
+    integers = [size] + [1] * len(buffers) + [0] * options.pop("extra", 0)
+    return _core.Step(kernel, buffers, integers, size, options.pop("chunk", size), **options)
+
+
+def multiply_add(size: int, chunk: int | None = None) -> Any:
+    """x * y + x * y through the workspace, and a view of the result."""
+    kernel_a, kernel_b = vector("multiply", 6, 6), vector("add", 6, 6)
+    tile = chunk or size
+    steps = [
+        loop_step(kernel_a, [(0, 0, 0), (0, 1, 0), (2, 0, 64)], size, chunk=tile),
+        loop_step(kernel_b, [(2, 0, 64), (2, 0, 64), (1, 0, 0)], size, chunk=tile),
+    ]
+    return _core.Plan(
+        "multiply_add",
+        [(FLOAT32, (size,), None), (FLOAT32, (size,), (1,))],
+        [("new", FLOAT32, (size,)), ("view", 1, 0, (size // 2,), (2,), 1)],
+        steps,
+        workspace=64 + 4 * size,
+        microseconds=2.0,
+    )
+
+
+def checked_copy(microseconds: float = 1.0, size: int = 2) -> Any:
+    kernel = _core.load_object(kernels.refuses_negative())
+    step = _core.Step(
+        kernel, [(0, 0, 0), (1, 0, 0)], [size], size, 1, failure=("IndexError", "negative element")
+    )
+    spec = (FLOAT32, (size,), None)
+    return _core.Plan("checked", [spec], [("new", *spec[:2])], [step], microseconds=microseconds)

@@ -1,0 +1,337 @@
+"""Matrix-product kernels against NumPy: sizes, layouts, batches, epilogues, targets, tile orders."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from typing import Any
+
+import numpy
+import pytest
+
+from gemel.codegen import contract, contract_plan
+from gemel.codegen import target as targets
+from gemel.codegen.program import (
+    BROADCAST,
+    CONTIGUOUS,
+    INDEX,
+    INPUT,
+    OUTPUT,
+    STRIDED,
+    Contraction,
+    Instruction,
+    Operand,
+)
+from gemel.dtype import DType, bool_, float32, float64, int64
+
+llvm = pytest.importorskip("llvmlite.binding")
+
+_LEVELS = ("avx512", "avx2", "generic")
+NAMES = _LEVELS[_LEVELS.index(targets._best(targets._flags())) :]
+_loaded: dict[tuple[str, str], Any] = {}
+
+
+def loaded(contraction: Contraction, target: targets.Target) -> Any:
+    """The kernel as a callable, compiled once."""
+    key = contraction.text, target.name
+    if key not in _loaded:
+        code = contract.compile_contraction(contraction, target)
+        machine = llvm.Target.from_default_triple().create_target_machine()
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        pointer, integer = ctypes.c_void_p, ctypes.c_int64
+        kind = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, pointer, integer, integer)
+        # The engine owns the code: it lives as long as the function.
+        _loaded[key] = engine, kind(engine.get_function_address("kernel"))
+    return _loaded[key][1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def native() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def run(
+    plan: list[contract.StepPlan],
+    target: targets.Target,
+    arrays: dict[str, numpy.ndarray],
+    scalars: tuple[int | float, ...] = (),
+    seed: int = 0,
+) -> None:
+    """Runs the steps in order, the tiles of each in an order of the seed's choosing."""
+    size = plan[0].scratch if plan else 0
+    # 0xff in every byte is NaN: scratch that is read before it is written shows.
+    scratch = numpy.full(size + 64, 255, numpy.uint8)
+    base = scratch.ctypes.data + -scratch.ctypes.data % 64
+    for step in plan:
+        integers = numpy.array(step.integers, numpy.int64)
+        for number, value in enumerate(scalars if step.scalars >= 0 else ()):
+            bits = numpy.float64(value).view(numpy.int64) if isinstance(value, float) else value
+            integers[step.scalars + number] = bits
+        addresses = [
+            (base if role == "scratch" else arrays[role].ctypes.data) + offset
+            for role, offset in step.buffers
+        ]
+        pointers = numpy.array(addresses, numpy.uint64)
+        tiles = list(range(0, step.extent, step.chunk))
+        random.Random(seed).shuffle(tiles)
+        kernel = loaded(step.contraction, target)
+        for tile in tiles:
+            last = min(step.extent, tile + step.chunk)
+            assert kernel(pointers.ctypes.data, integers.ctypes.data, tile, last) == 0
+
+
+def plain(dtype: DType, a_last: str = "k", b_last: str = "n") -> Contraction:
+    """Just the product."""
+    code = (Instruction("accumulator", dtype), Instruction("store", dtype, (0,), 0))
+    return Contraction(dtype, a_last, b_last, "", (Operand(dtype, OUTPUT, CONTIGUOUS),), (), code)
+
+
+def filled(generator: numpy.random.Generator, shape: tuple[int, ...], dtype: DType) -> Any:
+    return generator.standard_normal(shape).astype(dtype.name)
+
+
+def laid_out(array: Any, turn: bool, pad: int) -> tuple[Any, int]:
+    """The matrices stored with rows `pad` longer than needed, perhaps transposed; and their stride."""
+    stored = array.swapaxes(-1, -2) if turn else array
+    wide = numpy.full((*stored.shape[:-1], stored.shape[-1] + pad), numpy.nan, array.dtype)
+    wide[..., : stored.shape[-1]] = stored
+    return wide, wide.shape[-1]
+
+
+def check_product(
+    dtype: DType,
+    name: str,
+    sizes: tuple[int, int, int],
+    lasts: tuple[str, str],
+    seed: int = 0,
+    pad: int = 3,
+) -> Any:
+    m, n, k = sizes
+    target = targets.TARGETS[name]
+    generator = numpy.random.default_rng(seed)
+    a, b = filled(generator, (m, k), dtype), filled(generator, (k, n), dtype)
+    a_stored, a_stride = laid_out(a, lasts[0] == "m", pad)
+    b_stored, b_stride = laid_out(b, lasts[1] == "k", pad)
+    out = numpy.full((m, n + pad), 7, dtype.name)
+    contraction = plain(dtype, *lasts)
+    plan = contract.steps(
+        contraction, target, m, n, k, (a_stride, 0, 0), (b_stride, 0, 0), [(n + pad, 1, 0, 0)]
+    )
+    run(plan, target, {"a": a_stored, "b": b_stored, "operand 0": out}, seed=seed)
+    wanted = a.astype("float64") @ b.astype("float64")
+    tolerance = (2e-6 if dtype is float32 else 1e-14) * (k + 1)
+    assert numpy.abs(out[:, :n] - wanted).max(initial=0) <= tolerance, plan
+    assert (out[:, n:] == 7).all(), "columns past the end were written"
+    return out
+
+
+LAYOUTS = [("k", "n"), ("k", "k"), ("m", "n"), ("m", "k")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lasts", LAYOUTS)
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+def test_random_sizes(dtype: DType, lasts: tuple[str, str], name: str) -> None:
+    sizes = random.Random(f"{dtype}{lasts}{name}")
+    for seed in range(25):
+        m, n, k = (sizes.randint(0, 70) for _ in range(3))
+        check_product(dtype, name, (m, n, k), lasts, seed, pad=seed % 4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lasts", LAYOUTS)
+def test_packed_panels_and_blocks_of_k(lasts: tuple[str, str], name: str) -> None:
+    check_product(float32, name, (150, 203, 1300), lasts)
+    check_product(float64, name, (90, 131, 700), lasts)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lasts", LAYOUTS)
+def test_few_rows(lasts: tuple[str, str], name: str) -> None:
+    for m in (1, 2, 3, 5, 8):
+        for n, k in ((1, 1), (2, 128), (256, 67), (33, 5)):
+            check_product(float32, name, (m, n, k), lasts)
+
+
+def test_the_order_of_tiles_does_not_matter() -> None:
+    for sizes in ((150, 203, 900), (1, 2048, 512), (32, 256, 512)):
+        for lasts in LAYOUTS:
+            results = []
+            for shuffle in range(3):
+                generator = numpy.random.default_rng(5)
+                m, n, k = sizes
+                a, b = filled(generator, (m, k), float32), filled(generator, (k, n), float32)
+                stored = laid_out(a, lasts[0] == "m", 0), laid_out(b, lasts[1] == "k", 0)
+                out = numpy.empty((m, n), "float32")
+                target = targets.TARGETS[NAMES[0]]
+                strides = [(stride, 0, 0) for _, stride in stored]
+                plan = contract.steps(
+                    plain(float32, *lasts), target, m, n, k, *strides, [(n, 1, 0, 0)]
+                )
+                arrays = {"a": stored[0][0], "b": stored[1][0], "operand 0": out}
+                run(plan, target, arrays, seed=shuffle)
+                results.append(out.tobytes())
+            assert len(set(results)) == 1
+
+
+def dense(dtype: DType) -> Contraction:
+    """Two outputs: maximum(sum * scale + bias + residual, 0) and whether that is positive."""
+    operands = (
+        Operand(dtype, INPUT, CONTIGUOUS),
+        Operand(dtype, INPUT, CONTIGUOUS),
+        Operand(dtype, OUTPUT, CONTIGUOUS),
+        Operand(bool_, OUTPUT, CONTIGUOUS),
+    )
+    code = (
+        Instruction("accumulator", dtype),
+        Instruction("scalar", float64, (), 0),
+        Instruction("cast", dtype, (1,)),
+        Instruction("multiply", dtype, (0, 2)),
+        Instruction("load", dtype, (), 0),
+        Instruction("add", dtype, (3, 4)),
+        Instruction("load", dtype, (), 1),
+        Instruction("add", dtype, (5, 6)),
+        Instruction("constant", dtype, (), 0.0),
+        Instruction("maximum", dtype, (7, 8)),
+        Instruction("store", dtype, (9,), 2),
+        Instruction("greater", bool_, (7, 8)),
+        Instruction("store", bool_, (11,), 3),
+    )
+    return Contraction(dtype, "k", "k", "", operands, (float64,), code)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+@pytest.mark.parametrize("sizes", [(1, 37, 20), (7, 64, 0), (45, 70, 33), (40, 32, 1700)])
+def test_epilogue(sizes: tuple[int, int, int], dtype: DType, name: str) -> None:
+    m, n, k = sizes
+    target = targets.TARGETS[name]
+    generator = numpy.random.default_rng(1)
+    x, weight = filled(generator, (m, k), dtype), filled(generator, (n, k), dtype)
+    bias, residual = filled(generator, (n,), dtype), filled(generator, (m, n), dtype)
+    out, positive = numpy.empty((m, n), dtype.name), numpy.empty((m, n), "bool")
+    strides = [(0, 1, 0, 0), (n, 1, 0, 0), (n, 1, 0, 0), (n, 1, 0, 0)]
+    plan = contract.steps(dense(dtype), target, m, n, k, (k, 0, 0), (k, 0, 0), strides)
+    arrays = {"a": x, "b": weight, "operand 0": bias, "operand 1": residual}
+    run(plan, target, {**arrays, "operand 2": out, "operand 3": positive}, (0.5,))
+    wanted = numpy.maximum(x @ weight.T * 0.5 + bias + residual, 0)
+    tolerance = (2e-6 if dtype is float32 else 1e-14) * (k + 2)
+    numpy.testing.assert_allclose(out, wanted, atol=tolerance, rtol=0)
+    assert (positive == (out > 0)).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_strided_broadcast_and_index_operands(name: str) -> None:
+    """out = sum + column[m] + turned[n, m] + index, whose index is 100 m + n."""
+    target = targets.TARGETS[name]
+    operands = (
+        Operand(float32, INPUT, BROADCAST),
+        Operand(float32, INPUT, STRIDED),
+        Operand(int64, INDEX, STRIDED),
+        Operand(float32, OUTPUT, CONTIGUOUS),
+    )
+    code = (
+        Instruction("accumulator", float32),
+        Instruction("load", float32, (), 0),
+        Instruction("add", float32, (0, 1)),
+        Instruction("load", float32, (), 1),
+        Instruction("add", float32, (2, 3)),
+        Instruction("load", int64, (), 2),
+        Instruction("cast", float32, (5,)),
+        Instruction("add", float32, (4, 6)),
+        Instruction("store", float32, (7,), 3),
+    )
+    for m, n, k in ((3, 5, 4), (40, 50, 8), (1, 33, 9)):
+        for lasts in (("k", "n"), ("k", "k")):
+            generator = numpy.random.default_rng(2)
+            a, b = filled(generator, (m, k), float32), filled(generator, (k, n), float32)
+            column, turned = filled(generator, (m,), float32), filled(generator, (n, m), float32)
+            stored, stride = laid_out(b, lasts[1] == "k", 0)
+            out = numpy.empty((m, n), "float32")
+            contraction = Contraction(float32, *lasts, "", operands, (), code)
+            strides = [(1, 0, 0, 0), (1, m, 0, 0), (100, 1, 0, 0), (n, 1, 0, 0)]
+            plan = contract.steps(contraction, target, m, n, k, (k, 0, 0), (stride, 0, 0), strides)
+            arrays = {"a": a, "b": stored, "operand 0": column, "operand 1": turned}
+            run(plan, target, {**arrays, "operand 3": out})
+            index = 100 * numpy.arange(m)[:, None] + numpy.arange(n)
+            wanted = a @ b + column[:, None] + turned.T + index
+            numpy.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("sizes", [(6, 9, 5), (40, 33, 20), (64, 64, 64), (64, 96, 900)])
+def test_batches_broadcast(sizes: tuple[int, int, int], name: str) -> None:
+    """(3, 1, m, k) by (1, 2, k, n), each in every layout."""
+    m, n, k = sizes
+    target = targets.TARGETS[name]
+    generator = numpy.random.default_rng(3)
+    a, b = filled(generator, (3, 1, m, k), float32), filled(generator, (1, 2, k, n), float32)
+    for lasts in LAYOUTS:
+        a_stored, a_stride = laid_out(a, lasts[0] == "m", 1)
+        b_stored, b_stride = laid_out(b, lasts[1] == "k", 2)
+        out = numpy.empty((3, 2, m, n), "float32")
+        plan = contract.steps(
+            plain(float32, *lasts),
+            target,
+            m,
+            n,
+            k,
+            (a_stride, a_stored[0, 0].size, 0),
+            (b_stride, 0, b_stored[0, 0].size),
+            [(n, 1, 2 * m * n, m * n)],
+            (3, 2),
+        )
+        run(plan, target, {"a": a_stored, "b": b_stored, "operand 0": out})
+        numpy.testing.assert_allclose(out, a @ b, atol=2e-6 * (k + 1), rtol=1e-5)
+
+
+def test_infinities_and_nans_stay_where_they_belong() -> None:
+    """What lies past the end of a row or of a matrix never reaches a result."""
+    target = targets.TARGETS[NAMES[0]]
+    a, b = numpy.ones((5, 7), "float32"), numpy.ones((9, 7), "float32")
+    a[2, 3], b[4, 6] = numpy.inf, numpy.nan
+    out = numpy.empty((5, 9), "float32")
+    plan = contract.steps(
+        plain(float32, "k", "k"), target, 5, 9, 7, (7, 0, 0), (7, 0, 0), [(9, 1, 0, 0)]
+    )
+    run(plan, target, {"a": a, "b": b, "operand 0": out})
+    numpy.testing.assert_array_equal(out, a @ b.T)
+
+
+def test_empty_products_have_no_steps() -> None:
+    target = targets.TARGETS[NAMES[0]]
+    for sizes in ((0, 4, 4), (4, 0, 4)):
+        assert not contract.steps(
+            plain(float32), target, *sizes, (4, 0, 0), (4, 0, 0), [(4, 1, 0, 0)]
+        )
+
+
+def test_large_products_are_cut_for_several_cores() -> None:
+    target = targets.TARGETS["avx512"]
+    for m, n, k in ((1024, 1024, 1024), (2048, 64, 512), (64, 4096, 576), (1, 8192, 4096)):
+        for b_last in "nk":
+            choice = contract.variants(float32, "k", b_last, target, m, n, k)
+            tiles = -(-m // choice.m_block) * -(-n // choice.n_block)
+            assert tiles >= 4
+            assert choice.m_block % choice.rows == choice.n_block % choice.columns == 0
+            assert choice.columns * choice.rows <= 14 * 32
+    small = contract.variants(float32, "k", "k", target, 1, 128, 256)
+    assert (small.m_block, small.chunk) == (1, 1) and small.n_block >= 128
+
+
+def test_unknown_variants_are_refused() -> None:
+    contraction = plain(float32)
+    contraction.variant = "guess"
+    with pytest.raises(ValueError, match="guess"):
+        contract.compile_contraction(contraction, targets.TARGETS["generic"])
+    with pytest.raises(ValueError, match="int64"):
+        contract.compile_contraction(plain(int64), targets.TARGETS["generic"])
+
+
+def test_cost_grows_with_work() -> None:
+    assert contract_plan.cost(64, 64, 64) < contract_plan.cost(64, 64, 640)
+    assert contract.cost(64, 64, 64, 4) > 3 * contract.cost(64, 64, 64)
+    assert contract.cost(512, 512, 512, 1, float64) > contract.cost(512, 512, 512, 1, float32)
