@@ -135,7 +135,7 @@ class Array:
     def __ge__(self, other: Any) -> Self: ...
 
 class OpBase:
-    """The callable behind every operation; subclasses give `_call`, `_kernel`, `_prepare`, `_record`."""
+    """The callable behind every operation; subclasses give the methods the core calls on a miss."""
 
     name: str
     elementwise: bool

@@ -13,7 +13,7 @@ from typing import Any
 from gemel import _core, autograd
 from gemel.errors import TraceError
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, inline, placeholder, walk
-from gemel.ir.trace import Trace, current_trace, epoch
+from gemel.ir.trace import Trace, current_trace, epoch, parameters_replaced
 from gemel.ndarray import ndarray
 from gemel.ops.elementwise import full
 from gemel.passes import PIPELINE, gradient, optimize
@@ -484,4 +484,4 @@ class Update:
         return lower(optimize(Graph([*entries, *numbers], (), updates, self.name)))
 
 
-__all__ = ["Compiled", "Update", "compile", "constant", "current_trace"]
+__all__ = ["Compiled", "Update", "compile", "constant", "current_trace", "parameters_replaced"]

@@ -1,4 +1,4 @@
-"""Matrix-product kernels against NumPy: sizes, layouts, batches, epilogues, targets, tile orders."""
+"""Matrix-product kernels against NumPy: sizes, layouts, batches, epilogues, targets, orders."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def filled(generator: numpy.random.Generator, shape: tuple[int, ...], dtype: DTy
 
 
 def laid_out(array: Any, turn: bool, pad: int) -> tuple[Any, int]:
-    """The matrices stored with rows `pad` longer than needed, perhaps transposed; and their stride."""
+    """The matrices stored with rows `pad` too long, perhaps transposed; and their stride."""
     stored = array.swapaxes(-1, -2) if turn else array
     wide = numpy.full((*stored.shape[:-1], stored.shape[-1] + pad), numpy.nan, array.dtype)
     wide[..., : stored.shape[-1]] = stored

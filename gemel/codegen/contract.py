@@ -93,7 +93,7 @@ class _Planner:
     def pack(
         self, name: str, along_k: bool, lines: int, width: int, strides: tuple[int, ...]
     ) -> tuple[str, int, tuple[int, ...]]:
-        """Where the main kernel finds an operand: (role, offset, strides); packs it if it must be."""
+        """Where the main kernel finds an operand: (role, offset, strides), packed if need be."""
         form = self.choice.a_form if name == "a" else self.choice.b_form
         if form != "packed":
             return name, 0, strides

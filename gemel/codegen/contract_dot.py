@@ -6,6 +6,8 @@ k; a transposing tree turns the partial sums of a block into one short vector pe
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from llvmlite import ir
 
 from gemel.codegen.contract_emit import Emitter
@@ -139,10 +141,17 @@ class _Dot:
             whole, depth, 1, totals, lambda k, total: self._step(left, right, k, total, single)
         )
 
-    def _step(self, left, right, k, total, fetch):  # type: ignore[no-untyped-def]
+    def _step(
+        self,
+        left: list[ir.Value],
+        right: list[ir.Value],
+        k: ir.Value,
+        total: list[ir.Value],
+        fetch: Callable[[ir.Value, ir.Value], ir.Value],
+    ) -> list[ir.Value]:
         """One vector of k for every pair."""
         b = [fetch(pointer, k) for pointer in right]
-        result = []
+        result: list[ir.Value] = []
         for pointer in left:
             x = fetch(pointer, k)
             for y in b:
@@ -150,7 +159,7 @@ class _Dot:
         return result
 
     def _reduce(self, vectors: list[ir.Value]) -> ir.Value:
-        """Sums of the lanes of each vector, as one vector; a power of two of them, at most lanes."""
+        """The lanes of each of 2, 4, ... vectors (at most `lanes`) added up, as one vector."""
         emitter = self.emitter
         segment = emitter.lanes
         while segment > 1:

@@ -271,7 +271,7 @@ class Epilogue:
         columns: tuple[ir.Value, ir.Value],
         lanes: int,
     ) -> None:
-        """Finishes a block of sums, `width` to a row; `rows` and `columns` are (first, how many)."""
+        """Finishes a block of sums, `width` a row; `rows`, `columns` are (first, how many)."""
         emitter, builder = self.emitter, self.emitter.builder
         lanes = min(lanes, width)
         masks = self._row_masks(columns[1], width // lanes, lanes)
@@ -452,5 +452,5 @@ def _alignment(kind: Any) -> int:
     """Alignment that any element of `kind` has."""
     element = kind.element if isinstance(kind, ir.VectorType) else kind
     if isinstance(element, ir.IntType):
-        return max(1, element.width // 8)
-    return {"half": 2, "float": 4, "double": 8}.get(str(element), 8)
+        return int(max(1, element.width // 8))
+    return 4 if str(element) == "float" else 8

@@ -1,7 +1,7 @@
 """The register-tiled product: a block of rows times a few vectors of columns, summed along k.
 
-The scheme is Goto's and van de Geijn's (Anatomy of High-Performance Matrix Multiplication, 2008):
-one micro-tile of the result stays in registers while a panel of ``a`` and a panel of ``b`` stream by.
+The scheme is Goto's and van de Geijn's (Anatomy of High-Performance Matrix Multiplication,
+2008): one micro-tile of the result stays in registers while panels of ``a`` and ``b`` stream by.
 Panels are either packed beforehand (`contract_pack`) or read where they lie.
 """
 

@@ -1,15 +1,15 @@
 """Packing: a matrix copied into panels as wide as a micro-tile, one line per k.
 
 A panel of width ``w`` holds lines ``p * w .. p * w + w - 1`` of the operand (rows of a, columns of
-b) as ``k`` rows of ``w`` elements. Lines past the end repeat the last one or are zero; their products
-are never stored.
+b) as ``k`` rows of ``w`` elements. Lines past the end repeat the last one or are
+zero; their products are never stored.
 """
 
 from __future__ import annotations
 
 from llvmlite import ir
 
-from gemel.codegen.contract_emit import Emitter
+from gemel.codegen.contract_emit import Body, Emitter
 from gemel.codegen.program import Contraction
 from gemel.codegen.target import Target
 
@@ -95,7 +95,7 @@ class _Pack:
         line = emitter.at(source, builder.mul(k, self.values["stride"]))
         return line, emitter.at(place, builder.mul(k, emitter.number(self.width)))
 
-    def _whole_line(self, source, place):  # type: ignore[no-untyped-def]
+    def _whole_line(self, source: ir.Value, place: ir.Value) -> Body:
         emitter = self.emitter
 
         def body(k: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
@@ -109,7 +109,7 @@ class _Pack:
 
         return body
 
-    def _short_line(self, source, place, count):  # type: ignore[no-untyped-def]
+    def _short_line(self, source: ir.Value, place: ir.Value, count: ir.Value) -> Body:
         emitter = self.emitter
 
         def body(k: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
@@ -160,7 +160,7 @@ class _Pack:
         emitter.repeat(0, whole, emitter.lanes, [], self._square(pointers, goal))
         emitter.repeat(whole, values["k"], 1, [], self._single(pointers, goal))
 
-    def _square(self, pointers, goal):  # type: ignore[no-untyped-def]
+    def _square(self, pointers: list[ir.Value], goal: ir.Value) -> Body:
         emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
 
         def body(k: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
@@ -187,7 +187,7 @@ class _Pack:
             emitter.store(part, emitter.at(place, at))
             at += lanes
 
-    def _single(self, pointers, goal):  # type: ignore[no-untyped-def]
+    def _single(self, pointers: list[ir.Value], goal: ir.Value) -> Body:
         emitter, builder = self.emitter, self.emitter.builder
 
         def body(k: ir.Value, _: list[ir.Value]) -> list[ir.Value]:

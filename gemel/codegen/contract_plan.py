@@ -19,7 +19,7 @@ DOT_ROWS = 8
 LONG_DOT_ROWS, LONG_DOT = 64, 128
 #: Up to this many rows, a b that runs along n is read where it lies.
 DIRECT_ROWS = 32
-#: Up to this many elements, an a that runs along k is read where it lies (along m: a 32nd of it).
+#: Up to this many elements, an a that runs along k is read where it lies.
 DIRECT_A = 1 << 18
 #: Row counts a micro-tile may have: few, since each is a kernel of its own.
 ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
@@ -111,9 +111,12 @@ def _dot(lanes: int, target: Target, m: int) -> Choice:
 
 
 def _gemm(lanes: int, target: Target, a_last: str, b_last: str, m: int, n: int, k: int) -> Choice:
-    direct = DIRECT_A if a_last == "k" else DIRECT_A >> 5
-    a_form = a_last if m * k <= direct or n <= 4 * lanes else "packed"
-    rows, vectors = _micro_tile(target, m, -(-n // lanes), k, 14 if a_form == "packed" else 12)
+    along_k = a_last == "k"
+    near = m * k <= DIRECT_A if along_k else m <= 8
+    a_form = a_last if near or n <= 4 * lanes else "packed"
+    # Read where it lies, every row of a needs a pointer, and there are few registers for those.
+    most = 14 if a_form == "packed" else 12 if along_k else 8
+    rows, vectors = _micro_tile(target, m, -(-n // lanes), k, most)
     b_form = "n" if b_last == "n" and (m <= DIRECT_ROWS or k * n <= 1 << 13) else "packed"
     return Choice("gemm", rows, vectors * lanes, a_form, b_form)
 
@@ -189,8 +192,8 @@ class StepPlan:
 
     `buffers` are (role, byte offset) pairs: ``"a"``, ``"b"``, ``"operand 0"`` (of the contraction's
     operands, inputs and outputs alike, in order; index operands have none) or ``"scratch"``.
-    `integers` are the run-time integers; the scalars' 8 bytes belong at positions from `scalars` on
-    (-1: the step takes none). The tile range is [0, extent), `chunk` tiles a call, and tiles may run
+    `integers` are the run-time integers; the scalars' 8 bytes belong at positions from `scalars`
+    on (-1: the step takes none). The tile range is [0, extent), `chunk` tiles a call, and tiles run
     in any order or side by side. `packs` is ``"a"`` or ``"b"`` for a step that only copies that
     operand into panels: it may be skipped while the operand and the scratch are unchanged.
     `scratch` is how many bytes the product needs in all, aligned to 64.

@@ -322,7 +322,6 @@ class Parameter:
 
     def _changed(self) -> None:
         """Programs compiled over this parameter no longer hold."""
-        trace.parameters_replaced()
         for owner in self._owners:
             block = owner()
             if block is not None:
