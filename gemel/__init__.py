@@ -16,7 +16,9 @@ _core.configure(
 from gemel import errors, ops  # noqa: E402 -- the engine is configured before anything can run
 from gemel.device import cpu, gpu, num_gpus  # noqa: E402
 
-_core.set_exception_types({name: getattr(errors, name) for name in dir(errors) if name.endswith("Error")})
+_core.set_exception_types(
+    {name: getattr(errors, name) for name in dir(errors) if name.endswith("Error")}
+)
 
 __version__ = "0.1.0"
 

@@ -205,7 +205,7 @@ class Plan:
     def workspace(self) -> int:
         """Bytes taken while it runs."""
     def __call__(self, *inputs_then_scalars: Any, device: int = ...) -> tuple[Any, ...]:
-        """Issue the plan; `device` matters only without inputs. Raises TypeError for other specs."""
+        """Issue the plan; `device` matters only without inputs. TypeError for other specs."""
 
 class View:
     """What `_prepare` returns for a view of input 0; `offset` is relative to the input's."""
@@ -300,3 +300,15 @@ def clear_tables() -> None:
 
 def trim_memory() -> None:
     """Give cached memory back to the system."""
+
+class CallSite:
+    """Calls the plan known for its arguments, or else the fallback."""
+
+    def __init__(self, fallback: Callable[..., Any]) -> None: ...
+    def __call__(self, *arguments: Any) -> Any: ...
+    def add(
+        self, training: bool, arguments: tuple[Array, ...], plan: Plan, parameters: tuple[Array, ...]
+    ) -> None:
+        """Run the plan for arguments like these, followed by the parameters."""
+    def clear(self) -> None:
+        """Forget every plan."""

@@ -127,7 +127,17 @@ _serial = [0]
 class Call:
     """One recorded call: where its inputs came from, and what its gradient rule reads."""
 
-    __slots__ = ("freed", "inputs", "numbers", "op", "outputs", "parameters", "saved", "serial", "sources")
+    __slots__ = (
+        "freed",
+        "inputs",
+        "numbers",
+        "op",
+        "outputs",
+        "parameters",
+        "saved",
+        "serial",
+        "sources",
+    )
 
     def __init__(
         self, op: Any, sources: tuple[Any, ...], inputs: tuple[Spec, ...], outputs: tuple[Spec, ...]
@@ -145,7 +155,7 @@ class Call:
 
     @property
     def key(self) -> Any:
-        """What decides the structure of this call's gradient, but for where its inputs come from."""
+        """What decides the structure of this call's gradient, but for its inputs' sources."""
         return (
             self.op.name,
             id(self.op),
@@ -153,7 +163,9 @@ class Call:
             tuple((s.shape, s.dtype.code, s.weak) for s in (*self.inputs, *self.outputs)),
         )
 
-    def backward(self, gs: tuple[Entry | None, ...], given: dict[tuple[str, int], Entry]) -> Sequence[Any]:
+    def backward(
+        self, gs: tuple[Entry | None, ...], given: dict[tuple[str, int], Entry]
+    ) -> Sequence[Any]:
         """Entries for the gradients of the inputs, from those of the outputs."""
         inputs = tuple(self._entry(given, "input", i, s) for i, s in enumerate(self.inputs))
         outputs = tuple(self._entry(given, "output", i, s) for i, s in enumerate(self.outputs))
@@ -193,7 +205,9 @@ def call_rule(
 _needs: dict[Any, tuple[tuple[str, int], ...]] = {}
 
 
-def needed(op: Op, inputs: tuple[Spec, ...], outputs: tuple[Spec, ...], parameters: dict[str, Any]) -> Any:
+def needed(
+    op: Op, inputs: tuple[Spec, ...], outputs: tuple[Spec, ...], parameters: dict[str, Any]
+) -> Any:
     """Which inputs and outputs an operation's gradient rule reads, found by tracing it once."""
     key = (op.name, len(inputs), tuple(s.weak for s in inputs), tagged(tuple(parameters.values())))
     found = _needs.get(key)
@@ -203,13 +217,17 @@ def needed(op: Op, inputs: tuple[Spec, ...], outputs: tuple[Spec, ...], paramete
             outs = tuple(placeholder(spec) for spec in outputs)
             gs = tuple(placeholder(spec) if spec.dtype.is_floating else None for spec in outputs)
             results = call_rule(op, gs, outs, ins, parameters)
-        read = {node for node in walk([g for g in results if g is not None])}
-        sides = [("input", i, e) for i, e in enumerate(ins)] + [("output", i, e) for i, e in enumerate(outs)]
+        read = set(walk([g for g in results if g is not None]))
+        sides = [("input", i, e) for i, e in enumerate(ins)] + [
+            ("output", i, e) for i, e in enumerate(outs)
+        ]
         found = _needs[key] = tuple((side, i) for side, i, e in sides if e.node in read)
     return found
 
 
-def record_call(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], outputs: tuple[Any, ...]) -> None:
+def record_call(
+    op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], outputs: tuple[Any, ...]
+) -> None:
     """Put a call on the tape: its outputs remember it."""
     sources = tuple(source_of(value) for value in inputs)
     input_specs = tuple(spec_of(value) for value in inputs)
@@ -253,7 +271,9 @@ def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "writ
         if request not in ("write", "add", "null"):
             raise unknown_name("grad_req", request, ("write", "add", "null"))
         if not array.dtype.is_floating:
-            raise GradientError(f"attach_grad: {spec_of(array)} is not floating; use astype('float32')")
+            raise GradientError(
+                f"attach_grad: {spec_of(array)} is not floating; use astype('float32')"
+            )
         if request == "null":
             array._tape, array._grad = None, None
             continue
@@ -321,11 +341,13 @@ def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
     for array, g in zip(arrays, grads, strict=True):
         if not isinstance(source_of(array), (tuple, Leaf)):
             raise GradientError(
-                f"backward: {spec_of(array)} was not computed from a variable while recording; call "
-                "x.attach_grad() first and compute inside `with autograd.record():`"
+                f"backward: {spec_of(array)} was not computed from a variable while recording; "
+                "call x.attach_grad() first and compute inside `with autograd.record():`"
             )
         if g is not None and tuple(g.shape) != tuple(array.shape):
-            raise ShapeError(f"backward: the head {spec_of(array)} needs a gradient like it, not {spec_of(g)}")
+            raise ShapeError(
+                f"backward: the head {spec_of(array)} needs a gradient like it, not {spec_of(g)}"
+            )
     return arrays, grads
 
 
@@ -335,7 +357,10 @@ class _Step:
     def __init__(self, heads: list[Any], grads: list[Any]) -> None:
         self.sources = [source_of(head) for head in heads]
         self.specs = [spec_of(head) for head in heads]
-        self.grads = [g.astype(h.dtype, copy=False) if g is not None else None for h, g in zip(heads, grads, strict=True)]
+        self.grads = [
+            g.astype(h.dtype, copy=False) if g is not None else None
+            for h, g in zip(heads, grads, strict=True)
+        ]
         self.calls = _reached(self.sources)
         self.leaves = self._leaves()
 
@@ -377,7 +402,9 @@ class _Step:
         inputs: list[Entry] = []
         arrived: dict[Any, Entry] = {}
         for source, spec, g in zip(self.sources, self.specs, self.grads, strict=True):
-            head = placeholder(spec) if g is not None else full(1, shape=spec.shape, dtype=spec.dtype)
+            head = (
+                placeholder(spec) if g is not None else full(1, shape=spec.shape, dtype=spec.dtype)
+            )
             if g is not None:
                 inputs.append(head)
             _arrive(arrived, source, head)

@@ -8,7 +8,7 @@ another batch size binds the same program again instead of tracing anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from gemel import _core, autograd
 from gemel.errors import TraceError
@@ -151,8 +151,12 @@ class Halves:
         graph = program.graph
         self.wanted = [entry for entry, want in zip(graph.inputs, wanted, strict=True) if want]
         with Trace():
-            self.heads = [placeholder(e.spec) if e.dtype.is_floating else None for e in graph.outputs]
-            pairs = [(y, h) for y, h in zip(graph.outputs, self.heads, strict=True) if h is not None]
+            self.heads = [
+                placeholder(e.spec) if e.dtype.is_floating else None for e in graph.outputs
+            ]
+            pairs = [
+                (y, h) for y, h in zip(graph.outputs, self.heads, strict=True) if h is not None
+            ]
             found = gradient([y for y, _ in pairs], [h for _, h in pairs], self.wanted)
             self.saved = self._saved(graph, found)
             stands = {entry: placeholder(entry.spec) for entry in self.saved}
@@ -169,7 +173,7 @@ class Halves:
         forward = set(graph.walk())
         found: dict[Entry, None] = {}
         pending = [e for n in walk(gradients) if n not in forward for e in n.inputs]
-        pending += [e for e in gradients]
+        pending += gradients
         while pending:
             entry = pending.pop()
             node = entry.node
@@ -266,7 +270,7 @@ _numbers = [0]
 class BoundHalves:
     """The two halves of a training call for known sizes; on the tape it acts as an operation."""
 
-    rules: dict[str, Any] = {}
+    rules: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, program: Program, wanted: tuple[bool, ...], values: dict[str, int]) -> None:
         _numbers[0] += 1
@@ -288,9 +292,11 @@ class BoundHalves:
 
     def run(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """The results, remembering this call on the tape."""
-        found = self.plan(*inputs)
+        found: tuple[Any, ...] = self.plan(*inputs)
         outputs = found[: self.outputs]
-        sources = tuple(autograd.source_of(a) if w else None for a, w in zip(inputs, self.wanted, strict=True))
+        sources = tuple(
+            autograd.source_of(a) if w else None for a, w in zip(inputs, self.wanted, strict=True)
+        )
         call = BoundCall(
             self, sources, tuple(map(spec_of, inputs)), tuple(spec_of(value) for value in outputs)
         )
@@ -312,7 +318,9 @@ class BoundCall(autograd.Call):
     def key(self) -> Any:
         return self.op.name
 
-    def backward(self, gs: tuple[Entry | None, ...], given: dict[tuple[str, int], Entry]) -> Sequence[Any]:
+    def backward(
+        self, gs: tuple[Entry | None, ...], given: dict[tuple[str, int], Entry]
+    ) -> Sequence[Any]:
         """Entries for the gradients of the inputs, from those of the outputs."""
         halves: BoundHalves = self.op
         heads = []
@@ -330,8 +338,8 @@ class Compiled:
     """A function compiled for each kind of arguments it is called with.
 
     Arrays are inputs, Python numbers constants of the program: plain ones, or, if `symbolic`, nodes
-    of the graph. Without `fold` no arithmetic is done at compile time. `traces` counts how often the
-    function itself ran.
+    of the graph. Without `fold` no arithmetic is done at compile time. `traces` counts how often
+    the function itself ran.
     """
 
     def __init__(
@@ -371,7 +379,11 @@ class Compiled:
         """A call the site has no plan for: other arguments, or one that is being recorded."""
         bound, leaves = self._find(arguments)
         found = bound.run(leaves)
-        if bound.structure is None and bound.inference is not None and len(leaves) == len(arguments):
+        if (
+            bound.structure is None
+            and bound.inference is not None
+            and len(leaves) == len(arguments)
+        ):
             plain = all(a is b for a, b in zip(arguments, leaves, strict=True))
             if plain and not bound.listed:
                 bound.listed = True
@@ -425,7 +437,7 @@ class Compiled:
             return fold(graph) if fold in self.passes else graph
 
     def plan_summary(self, *arguments: Any) -> str:
-        """What the plan for these arguments consists of, and the memory it needs besides results."""
+        """What the plan for these arguments consists of, and its memory besides the results."""
         bound, _ = self._find(arguments)
         return f"{self.name}: {bound.prepare()}"
 
@@ -439,7 +451,7 @@ def without_folding() -> tuple[Any, ...]:
     return tuple(step for step in PIPELINE if step is not fold)
 
 
-def compile(function: Callable[..., Any], *, fold: bool = True) -> Compiled:
+def compile(function: Callable[..., Any], *, fold: bool = True) -> Compiled:  # noqa: A001
     """Compile a function: the same results, computed by one native program.
 
     The function runs once with symbols for each kind of arguments (dtypes, numbers of dimensions,

@@ -20,12 +20,14 @@ class Variable:
         self.choices = choices
 
     def read(self) -> Any:
-        """The value in the environment, as the type of the default; `UnknownNameError` if unusable."""
+        """The environment's value, as the type of the default; or `UnknownNameError`."""
         text = os.environ.get(self.name)
         if text is None or text == "":
             return self.default
         if self.choices and text not in self.choices:
-            raise UnknownNameError(f"{self.name}={text!r}: must be one of {', '.join(self.choices)}")
+            raise UnknownNameError(
+                f"{self.name}={text!r}: must be one of {', '.join(self.choices)}"
+            )
         if isinstance(self.default, bool):
             return text.lower() not in ("0", "false", "off", "no")
         if isinstance(self.default, int):
@@ -40,20 +42,32 @@ def _integer(name: str, text: str) -> int:
         raise UnknownNameError(f"{name}={text!r}: must be an integer") from None
 
 
-WORKERS = Variable("GEMEL_WORKERS", -1, "engine threads beside the caller; -1 is one per other core")
+WORKERS = Variable(
+    "GEMEL_WORKERS", -1, "engine threads beside the caller; -1 is one per other core"
+)
 ENGINE = Variable(
     "GEMEL_ENGINE", "threaded", "serial runs everything in the caller", ("threaded", "serial")
 )
 QUEUE_OPERATIONS = Variable("GEMEL_QUEUE_OPS", 1024, "operations issued ahead before issuing waits")
-QUEUE_BYTES = Variable("GEMEL_QUEUE_BYTES", 0, "memory running operations may take; 0 is a quarter of RAM")
+QUEUE_BYTES = Variable(
+    "GEMEL_QUEUE_BYTES", 0, "memory running operations may take; 0 is a quarter of RAM"
+)
 TARGET = Variable(
-    "GEMEL_TARGET", "", "instruction set of kernels; default: the host's", ("avx512", "avx2", "generic")
+    "GEMEL_TARGET",
+    "",
+    "instruction set of kernels; default: the host's",
+    ("avx512", "avx2", "generic"),
 )
 CACHE = Variable("GEMEL_CACHE", "", "folder of compiled kernels; default: ~/.cache/gemel")
-CACHE_BYTES = Variable("GEMEL_CACHE_BYTES", 256 << 20, "bound on that folder; the oldest files go first")
+CACHE_BYTES = Variable(
+    "GEMEL_CACHE_BYTES", 256 << 20, "bound on that folder; the oldest files go first"
+)
 VERIFY = Variable("GEMEL_VERIFY", False, "check every graph after every pass")
 UNSEEN_ERRORS = Variable(
-    "GEMEL_UNSEEN_ERRORS", "fail", "what unseen errors do at exit: exit code 70, or a warning", ("fail", "warn")
+    "GEMEL_UNSEEN_ERRORS",
+    "fail",
+    "what unseen errors do at exit: exit code 70, or a warning",
+    ("fail", "warn"),
 )
 DEBUG = Variable("GEMEL_DEBUG", 0, "1 prints what is compiled, 2 also the programs")
 

@@ -50,6 +50,7 @@ class DType:
 
     @property
     def is_floating(self) -> bool:
+        """Whether it is one of the floating dtypes."""
         return self.kind == "f"
 
 
@@ -87,7 +88,7 @@ def as_dtype(value: object) -> DType:
     if isinstance(value, str):
         name = value
     elif value in _PYTHON:
-        return _PYTHON[value]  # type: ignore[index]
+        return _PYTHON[value]
     else:
         # numpy.dtype has .name; the scalar classes (numpy.float32) have __name__.
         name = getattr(value, "name", None) or getattr(value, "__name__", None) or ""
@@ -98,13 +99,13 @@ def as_dtype(value: object) -> DType:
     return found
 
 
-#: Result of mixing two dtypes, by code. Integers with floating give the floating dtype
-#: (the one deviation from NumPy); uint8 with int8 gives int32, the next signed type that holds both.
+#: Result of mixing two dtypes: integers with floating give the floating dtype (the one deviation
+#: from NumPy); uint8 with int8 gives int32, the next signed type that holds both.
 _LADDER = {"b": 0, "u": 1, "i": 1, "f": 2}
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The dtype that holds values of both, as NumPy says, but floating wins over integer unchanged."""
+    """The dtype that holds values of both, as NumPy says; but floating wins over integer."""
     if a is b:
         return a
     if _LADDER[a.kind] != _LADDER[b.kind]:

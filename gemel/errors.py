@@ -1,4 +1,4 @@
-"""The few exceptions users meet. Each message names the operation, the specs, the rule and the fix."""
+"""The few exceptions users meet: each message names the operation, the specs, the rule, the fix."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from gemel.ir.graph import Entry
 from gemel.ir.methods import ArrayMethods
 from gemel.ir.op import HOOKS, Op
 from gemel.ops import elementwise, indexing, linalg, logic
+from gemel.ops.shape import Layout
 from gemel.runtime import prepare
 from gemel.spec import product
 
@@ -81,7 +82,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         self._write(target, value)
 
     def _view(self, canonical: Any) -> Any:
-        layout = indexing.key_layout(indexing.Layout(self.shape, self.strides, 0), canonical)
+        layout = indexing.key_layout(Layout(self.shape, self.strides, 0), canonical)
         return self._as_strided(layout.shape, layout.strides, layout.offset)
 
     def _write(self, target: Any, value: Any) -> None:
@@ -129,7 +130,9 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         if autograd.is_recording() and autograd.tracked(self, other):
             new = op(self, other)
             if new.shape != self.shape or new.dtype is not self.dtype:
-                raise ShapeError(f"{op.name}: the result {prepare.spec_of(new)} does not fit in place")
+                raise ShapeError(
+                    f"{op.name}: the result {prepare.spec_of(new)} does not fit in place"
+                )
             self._recorded_write(new)
             return self
         new = op(self, other)
@@ -138,7 +141,9 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
                 f"{op.name}: in place, {prepare.spec_of(self)} cannot hold {prepare.spec_of(new)}"
             )
         if new.dtype.is_floating and not self.dtype.is_floating:
-            raise DTypeError(f"{op.name}: in place, {self.dtype} cannot hold {new.dtype}; use x = x + y")
+            raise DTypeError(
+                f"{op.name}: in place, {self.dtype} cannot hold {new.dtype}; use x = x + y"
+            )
         elementwise.copy.into(self, new)
         return self
 
@@ -167,7 +172,9 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
             _core.copy(self, target)
             return target
         if other.shape != self.shape:
-            raise ShapeError(f"copyto: {prepare.spec_of(self)} does not fit {prepare.spec_of(other)}")
+            raise ShapeError(
+                f"copyto: {prepare.spec_of(self)} does not fit {prepare.spec_of(other)}"
+            )
         other._write(other, self)
         return other
 
@@ -186,7 +193,9 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         """The same elements, cut off from what they were computed from."""
         return self._as_strided(self.shape, self.strides, 0)
 
-    def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
+    def backward(
+        self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True
+    ) -> None:
         """Gradients of this array for all variables it was computed from."""
         heads = None if out_grad is None else [out_grad]
         autograd.backward([self], heads, retain_graph, train_mode)
@@ -240,7 +249,9 @@ def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
     shape = _list_shape(value)
     flat: list[Any] = []
     _flatten(value, shape, 0, flat)
-    letter = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "int8": "b"}.get(dtype.name)
+    letter = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "int8": "b"}.get(
+        dtype.name
+    )
     if letter is None:
         wide = float32 if dtype.is_floating else int64
         return from_list(value, wide, device).astype(dtype)
@@ -295,7 +306,9 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
     if isinstance(value, (list, tuple)):
         leaves = list(_leaves(value))
         if all(isinstance(leaf, (bool, int, float)) for leaf in leaves):
-            return from_list(value, as_dtype(dtype) if dtype is not None else _list_dtype(leaves), device)
+            return from_list(
+                value, as_dtype(dtype) if dtype is not None else _list_dtype(leaves), device
+            )
         if any(isinstance(leaf, ndarray) for leaf in leaves):
             value = [v.asnumpy() if isinstance(v, ndarray) else v for v in value]
     return from_numpy(value, device)
@@ -322,7 +335,11 @@ def as_array(value: Any) -> Any:
     """What an operation takes for this argument: an array, or a Python number as it is."""
     if isinstance(value, (ndarray, bool, int, float, Entry)):
         return _plain_number(value)
-    if hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0 and not hasattr(value, "__dlpack__"):
+    if (
+        hasattr(value, "dtype")
+        and getattr(value, "ndim", 1) == 0
+        and not hasattr(value, "__dlpack__")
+    ):
         return value.item()  # a NumPy scalar: as weak as a Python number
     if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
         return array_like(value)

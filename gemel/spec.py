@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 class Guard:
-    """A comparison of free extents a trace relied on: it holds for other values, or they retrace."""
+    """A comparison of free extents a trace relied on: other values must answer it alike."""
 
     __slots__ = ("answer", "left", "relation", "right")
 
@@ -54,6 +54,7 @@ class Dim(int):
     guards: list[Guard]
 
     def __new__(cls, value: int, expression: Any, guards: list[Guard]) -> Dim:
+        """A dim now `value`, made as `expression` says."""
         self = int.__new__(cls, value)
         self.expression = expression
         self.guards = guards
@@ -238,14 +239,17 @@ class Spec:
 
     @property
     def ndim(self) -> int:
+        """How many dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """How many elements."""
         return product(self.shape)
 
     @property
     def nbytes(self) -> int:
+        """How many bytes the elements take."""
         return self.size * self.dtype.itemsize
 
     def __eq__(self, other: object) -> bool:
@@ -293,7 +297,8 @@ def broadcast(name: str, *specs: Spec) -> Shape:
             elif not same_extent(extent, 1) and not result[axis] == extent:
                 raise ShapeError(
                     f"{name}: {' and '.join(map(str, specs))} do not broadcast: axis "
-                    f"{axis - len(result)} has {result[axis]} and {extent} (equal, or one of them 1)"
+                    f"{axis - len(result)} has {result[axis]} and {extent}; they must be equal, or "
+                    "one of them 1"
                 )
     return tuple(result)
 

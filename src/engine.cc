@@ -20,8 +20,8 @@ constinit thread_local bool inside_tile = false;
 
 namespace {
 
-constexpr size_t kHeaderBytes = (sizeof(Storage) + memory::kAlignment - 1) / memory::kAlignment *
-                                memory::kAlignment;
+constexpr size_t kHeaderBytes =
+    (sizeof(Storage) + memory::kAlignment - 1) / memory::kAlignment * memory::kAlignment;
 
 size_t block_bytes(size_t bytes) noexcept {
   return kHeaderBytes + (bytes <= Storage::kInsideBytes ? bytes : 0);
@@ -99,7 +99,7 @@ void EngineState::start_workers() {
   for (int index = 0; index < worker_count.load(); ++index) {
     try {
       threads.emplace_back([this] { worker_main(); });
-    } catch (const std::exception&) {            // fewer, then: waiting threads work as well
+    } catch (const std::exception&) {  // fewer, then: waiting threads work as well
       break;
     }
   }
@@ -160,10 +160,12 @@ bool Engine::acquire_inline(Storage* const* reads, int read_count, Storage* cons
   {
     Guard guard(state.lock);
     for (int index = 0; index < read_count; ++index) {
-      if (!ready(reads[index]) || reads[index]->failed_.load(std::memory_order_relaxed)) return false;
+      if (!ready(reads[index]) || reads[index]->failed_.load(std::memory_order_relaxed))
+        return false;
     }
     for (int index = 0; index < write_count; ++index) {
-      if (!idle(writes[index]) || writes[index]->failed_.load(std::memory_order_relaxed)) return false;
+      if (!idle(writes[index]) || writes[index]->failed_.load(std::memory_order_relaxed))
+        return false;
     }
     for (int index = 0; index < read_count; ++index) {
       Storage* storage = reads[index];
@@ -195,7 +197,7 @@ bool Engine::acquire_inline(Storage* const* reads, int read_count, Storage* cons
 void Engine::release_inline(Storage* const* reads, int read_count, Storage* const* writes,
                             int write_count, FailurePointer failure) noexcept {
   EngineState& state = *state_;
-  std::vector<FailurePointer> replaced;          // dropped after the lock
+  std::vector<FailurePointer> replaced;  // dropped after the lock
   Wakes wakes;
   Guard guard(state.lock);
   if (failure != nullptr) state.register_failure(++state.sequence, failure);
@@ -216,7 +218,8 @@ void Engine::issue(std::unique_ptr<Operation> owned) {
   const bool serial = this->serial();
   if (!serial && !state.started.load(std::memory_order_acquire)) state.start_workers();
   const int64_t most = state.queue_operations.load(std::memory_order_relaxed);
-  // An operation that issues others holds a place itself: making it wait for room could be for ever.
+  // An operation that issues others holds a place itself: making it wait for room could be for
+  // ever.
   if (operation_depth == 0 && state.pending.load() >= most) {
     state.help_until({.pending = &state.pending, .most = most - 1}, nullptr);
   }
@@ -254,7 +257,8 @@ FailurePointer take_memory(const Operation& operation) {
   for (Storage* storage : operation.writes) {
     if (storage->materialize() != nullptr) continue;
     return std::make_shared<Failure>(
-        "MemoryError", "out of memory: could not take " + std::to_string(storage->bytes()) + " bytes",
+        "MemoryError",
+        "out of memory: could not take " + std::to_string(storage->bytes()) + " bytes",
         operation.origin);
   }
   return nullptr;
@@ -275,7 +279,7 @@ void EngineState::execute(Operation* operation) {
     failure = operation->run();
   }
   --operation_depth;
-  std::vector<FailurePointer> replaced;          // dropped after the lock
+  std::vector<FailurePointer> replaced;  // dropped after the lock
   {
     Wakes wakes;
     Guard guard(lock);
@@ -369,7 +373,7 @@ bool EngineState::help_until(Condition condition, InterruptedFunction interrupte
     stopped = interrupted();
   }
   if (any_work) pending_waiters.fetch_sub(1);
-  Wakes wakes;                                   // somebody may have counted on this thread
+  Wakes wakes;  // somebody may have counted on this thread
   Guard guard(lock);
   if (!ready.empty() || !jobs.empty()) wake_for_work(wakes, 0);
   return !stopped;
@@ -390,7 +394,7 @@ bool EngineState::help_once(const Condition& condition, bool any_work, bool nest
         if (work.operation != nullptr) execute(work.operation);
         return true;
       }
-      spin += kSpins / 8;                        // there is work, but not for us: do not hammer the lock
+      spin += kSpins / 8;  // there is work, but not for us: do not hammer the lock
     }
     if (done(condition)) return true;
     pause_briefly();
@@ -430,7 +434,7 @@ void EngineState::park_waiter(const Condition& condition, bool any_work, bool po
       return;
     }
   }
-  if (!woken) parker->sleep();                   // chosen in the meantime: that wake is on its way
+  if (!woken) parker->sleep();  // chosen in the meantime: that wake is on its way
   Guard guard(lock);
   free_parkers.push_back(parker);
 }

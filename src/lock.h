@@ -1,7 +1,7 @@
-// A mutex for critical sections of a few nanoseconds to a few microseconds. Giving it back is a plain
-// store, which a lock with sleepers cannot afford: half the atomic operations of std::mutex, and the
-// inline path of an operation takes it twice. Who does not get it spins, then yields, then naps (the
-// holder may have lost its core).
+// A mutex for critical sections of a few nanoseconds to a few microseconds. Giving it back is a
+// plain store, which a lock with sleepers cannot afford: half the atomic operations of std::mutex,
+// and the inline path of an operation takes it twice. Who does not get it spins, then yields, then
+// naps (the holder may have lost its core).
 
 #pragma once
 
@@ -32,12 +32,13 @@ class Lock {
   void unlock() noexcept { held_.store(false, std::memory_order_release); }
 
  private:
-  static constexpr int kSpins = 100;             // longer than nearly every critical section
+  static constexpr int kSpins = 100;  // longer than nearly every critical section
   static constexpr int kYields = 200;
   static constexpr int kNapMicroseconds = 20;
 
   bool try_lock() noexcept {
-    return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire);
+    return !held_.load(std::memory_order_relaxed) &&
+           !held_.exchange(true, std::memory_order_acquire);
   }
 
   [[gnu::noinline, gnu::cold]] void lock_slowly() noexcept {

@@ -31,9 +31,11 @@ constexpr int kFineLog = 10;
 constexpr int kMostLog = 46;
 constexpr int kClasses = kFineClasses + (kMostLog - kFineLog + 1) * 4;
 constexpr size_t kMostBytes = size_t{1} << kMostLog;
-constexpr size_t kSlabBytes = 256 * 1024;      // small blocks are cut from slabs, which are never given back
-constexpr size_t kSmallBytes = 32 * 1024;      // bigger ones come one by one
-constexpr size_t kHugePage = 2 * 1024 * 1024;  // from here on, ask for huge pages: faults cost 0.1 us/KiB
+constexpr size_t kSlabBytes =
+    256 * 1024;  // small blocks are cut from slabs, which are never given back
+constexpr size_t kSmallBytes = 32 * 1024;  // bigger ones come one by one
+constexpr size_t kHugePage =
+    2 * 1024 * 1024;  // from here on, ask for huge pages: faults cost 0.1 us/KiB
 
 int class_of(size_t bytes) noexcept {
   if (bytes <= kFineBytes) return bytes == 0 ? 0 : static_cast<int>((bytes - 1) / kAlignment);
@@ -48,8 +50,8 @@ size_t class_bytes(int index) noexcept {
   return static_cast<size_t>(4 + (index - kFineClasses) % 4 + 1) << (log - 2);
 }
 
-// Free blocks are chained through their last word, which alone stays unpoisoned: a stale reader most
-// likely touches the front, and the leak checker follows pointers in unpoisoned memory only.
+// Free blocks are chained through their last word, which alone stays unpoisoned: a stale reader
+// most likely touches the front, and the leak checker follows pointers in unpoisoned memory only.
 void*& link_of(void* block, size_t bytes) noexcept {
   return *reinterpret_cast<void**>(static_cast<char*>(block) + bytes - sizeof(void*));
 }
@@ -57,20 +59,20 @@ void*& link_of(void* block, size_t bytes) noexcept {
 struct alignas(64) Pool {
   Lock lock;
   void* free = nullptr;
-  char* fresh = nullptr;                       // what is left of the newest slab
+  char* fresh = nullptr;  // what is left of the newest slab
   char* fresh_end = nullptr;
   uint64_t allocations = 0;
-  uint64_t in_use = 0;                         // blocks
+  uint64_t in_use = 0;  // blocks
 };
 
 Pool pools[kClasses];
-Lock cache_lock;                               // of the big classes' free lists and of the next two
+Lock cache_lock;  // of the big classes' free lists and of the next two
 uint64_t cached_bytes = 0;
-int eviction_class = 0;                        // goes round, so that no size is favoured
-std::atomic<uint64_t> footprint{0};            // slabs and big blocks in use
+int eviction_class = 0;              // goes round, so that no size is favoured
+std::atomic<uint64_t> footprint{0};  // slabs and big blocks in use
 std::atomic<uint64_t> peak{0};
 std::atomic<uint64_t> limit{~uint64_t{0}};
-std::atomic<uint64_t> cache_limit{0};          // 0: not set yet
+std::atomic<uint64_t> cache_limit{0};  // 0: not set yet
 
 uint64_t default_cache_limit() noexcept {
   const uint64_t ram = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
@@ -155,7 +157,7 @@ void* allocate_big(int index, size_t bytes) noexcept {
   if (!take_footprint(bytes)) return nullptr;
   void* block = cached_block(index, bytes);
   if (block == nullptr) block = system_block(bytes);
-  if (block == nullptr) {                      // what we hoard may be what is missing
+  if (block == nullptr) {  // what we hoard may be what is missing
     trim();
     block = system_block(bytes);
   }
@@ -169,7 +171,8 @@ void* allocate_big(int index, size_t bytes) noexcept {
   return block;
 }
 
-// The cache's lock is held. Takes blocks out until `most` bytes are left, chained through `evicted`.
+// The cache's lock is held. Takes blocks out until `most` bytes are left, chained through
+// `evicted`.
 void evict(uint64_t most, void*& evicted) noexcept {
   for (int step = 0; cached_bytes > most && step < kClasses; ++step) {
     eviction_class = (eviction_class + 1) % kClasses;

@@ -1,5 +1,5 @@
-// Pooled memory: 64-byte aligned blocks by size class, one free list a class, big blocks cached up to
-// a bound. Nothing here throws, blocks of one thread may be given back by another.
+// Pooled memory: 64-byte aligned blocks by size class, one free list a class, big blocks cached up
+// to a bound. Nothing here throws, blocks of one thread may be given back by another.
 
 #pragma once
 
@@ -11,10 +11,11 @@ namespace gemel::memory {
 constexpr size_t kAlignment = 64;
 
 struct Statistics {
-  uint64_t allocations = 0;     // calls of allocate that delivered
-  uint64_t bytes_in_use = 0;    // as asked for by callers, rounded up to their size class
-  uint64_t peak_bytes = 0;      // most bytes held at once; small blocks count by the slab they come from
-  uint64_t bytes_cached = 0;    // free big blocks kept for the next caller
+  uint64_t allocations = 0;   // calls of allocate that delivered
+  uint64_t bytes_in_use = 0;  // as asked for by callers, rounded up to their size class
+  uint64_t peak_bytes =
+      0;  // most bytes held at once; small blocks count by the slab they come from
+  uint64_t bytes_cached = 0;  // free big blocks kept for the next caller
 };
 
 // Null when out of memory (or over the limit); zero bytes give a block too.
@@ -32,7 +33,8 @@ void trim() noexcept;
 // Bounds what is kept in the cache of big blocks (default 1 GiB, at most an eighth of the RAM).
 void set_cache_limit(size_t bytes) noexcept;
 
-// allocate() fails rather than hold more than this (default: no limit). Tests and containers use it.
+// allocate() fails rather than hold more than this (default: no limit). Tests and containers use
+// it.
 void set_limit(size_t bytes) noexcept;
 
 // Around fork(): the child must not inherit a free list somebody was changing.

@@ -44,9 +44,9 @@ constexpr uint16_t kRelocatable = 1;
 constexpr uint16_t kX86 = 62;
 constexpr uint16_t kArm = 183;
 constexpr uint32_t kSymbols = 2;
-constexpr uint32_t kRelocations = 4;             // with addends
+constexpr uint32_t kRelocations = 4;  // with addends
 constexpr uint32_t kNoBits = 8;
-constexpr uint32_t kPlainRelocations = 9;        // without
+constexpr uint32_t kPlainRelocations = 9;  // without
 constexpr uint32_t kUnwind = 0x70000001;
 constexpr uint64_t kWritable = 1;
 constexpr uint64_t kLoaded = 2;
@@ -131,17 +131,17 @@ void patch_page(unsigned char* place, size_t room, uint64_t address, uint64_t ta
 void relocate_x86_64(uint32_t kind, unsigned char* place, size_t room, uint64_t address,
                      uint64_t target) {
   switch (kind) {
-    case 1:                                      // R_X86_64_64
+    case 1:  // R_X86_64_64
       return store<uint64_t>(place, room, target);
-    case 2:                                      // R_X86_64_PC32
-    case 4:                                      // R_X86_64_PLT32: ours are near anyhow
+    case 2:  // R_X86_64_PC32
+    case 4:  // R_X86_64_PLT32: ours are near anyhow
       return store<int32_t>(place, room, static_cast<int32_t>(in_range(target - address, 32)));
-    case 10:                                     // R_X86_64_32
+    case 10:  // R_X86_64_32
       if (target > UINT32_MAX) refuse("relocation out of reach");
       return store<uint32_t>(place, room, static_cast<uint32_t>(target));
-    case 11:                                     // R_X86_64_32S
+    case 11:  // R_X86_64_32S
       return store<int32_t>(place, room, static_cast<int32_t>(in_range(target, 32)));
-    case 24:                                     // R_X86_64_PC64
+    case 24:  // R_X86_64_PC64
       return store<uint64_t>(place, room, target - address);
   }
   refuse("relocation of kind " + std::to_string(kind));
@@ -151,26 +151,27 @@ void relocate_aarch64(uint32_t kind, unsigned char* place, size_t room, uint64_t
                       uint64_t target) {
   const uint64_t low = target & 0xfff;
   switch (kind) {
-    case 257:                                    // R_AARCH64_ABS64
+    case 257:  // R_AARCH64_ABS64
       return store<uint64_t>(place, room, target);
-    case 260:                                    // R_AARCH64_PREL64
+    case 260:  // R_AARCH64_PREL64
       return store<uint64_t>(place, room, target - address);
-    case 261:                                    // R_AARCH64_PREL32
+    case 261:  // R_AARCH64_PREL32
       return store<int32_t>(place, room, static_cast<int32_t>(in_range(target - address, 32)));
-    case 275:                                    // R_AARCH64_ADR_PREL_PG_HI21
+    case 275:  // R_AARCH64_ADR_PREL_PG_HI21
       return patch_page(place, room, address, target);
-    case 277:                                    // R_AARCH64_ADD_ABS_LO12_NC
-    case 278:                                    // R_AARCH64_LDST8_ABS_LO12_NC
+    case 277:  // R_AARCH64_ADD_ABS_LO12_NC
+    case 278:  // R_AARCH64_LDST8_ABS_LO12_NC
       return patch(place, room, 10, 12, low);
-    case 284:                                    // R_AARCH64_LDST16_ABS_LO12_NC
-    case 285:                                    // R_AARCH64_LDST32_ABS_LO12_NC
-    case 286:                                    // R_AARCH64_LDST64_ABS_LO12_NC
+    case 284:  // R_AARCH64_LDST16_ABS_LO12_NC
+    case 285:  // R_AARCH64_LDST32_ABS_LO12_NC
+    case 286:  // R_AARCH64_LDST64_ABS_LO12_NC
       return patch(place, room, 10, 12, aligned(low, static_cast<int>(kind) - 283));
-    case 299:                                    // R_AARCH64_LDST128_ABS_LO12_NC
+    case 299:  // R_AARCH64_LDST128_ABS_LO12_NC
       return patch(place, room, 10, 12, aligned(low, 4));
-    case 282:                                    // R_AARCH64_JUMP26
-    case 283:                                    // R_AARCH64_CALL26
-      return patch(place, room, 0, 26, aligned(static_cast<uint64_t>(in_range(target - address, 28)), 2));
+    case 282:  // R_AARCH64_JUMP26
+    case 283:  // R_AARCH64_CALL26
+      return patch(place, room, 0, 26,
+                   aligned(static_cast<uint64_t>(in_range(target - address, 28)), 2));
   }
   refuse("relocation of kind " + std::to_string(kind));
 }
@@ -216,7 +217,7 @@ struct Section {
   SectionHeader header;
   std::string name;
   bool placed = false;
-  uint64_t start = 0;                            // in the mapping
+  uint64_t start = 0;  // in the mapping
 };
 
 // One object on its way into memory.
@@ -224,9 +225,9 @@ class Loading {
  public:
   Loading(const void* code, size_t bytes) : file_(code, bytes) { read_sections(); }
 
-  uint64_t place();                              // how many bytes it needs
+  uint64_t place();  // how many bytes it needs
   void fill(char* mapping);
-  uint64_t kernel() const;                       // where `kernel` starts in the mapping
+  uint64_t kernel() const;  // where `kernel` starts in the mapping
 
  private:
   void read_sections();
@@ -268,9 +269,9 @@ uint64_t Loading::place() {
   uint64_t end = 0;
   for (Section& each : sections_) {
     const SectionHeader& header = each.header;
-    const bool unwind = header.type == kUnwind || each.name == ".eh_frame";   // kernels do not throw
+    const bool unwind = header.type == kUnwind || each.name == ".eh_frame";  // kernels do not throw
     if (!(header.flags & kLoaded) || unwind || header.size == 0) continue;
-    const bool constant = each.name.rfind(".data.rel.ro", 0) == 0;   // written by the loader only
+    const bool constant = each.name.rfind(".data.rel.ro", 0) == 0;  // written by the loader only
     if ((header.flags & kThreadLocal) || ((header.flags & kWritable) && !constant)) {
       refuse("kernels keep no state, but there is a section " + each.name);
     }
@@ -288,8 +289,8 @@ uint64_t Loading::place() {
 
 // Library functions may be further away than a call reaches: it goes to a jump next to the code.
 void Loading::write_stubs(char* mapping) const {
-  const unsigned char x86[] = {0xff, 0x25, 0, 0, 0, 0};               // jmp *0(%rip)
-  const unsigned char arm[] = {0x50, 0, 0, 0x58, 0, 0x02, 0x1f, 0xd6};   // ldr x16, #8; br x16
+  const unsigned char x86[] = {0xff, 0x25, 0, 0, 0, 0};                 // jmp *0(%rip)
+  const unsigned char arm[] = {0x50, 0, 0, 0x58, 0, 0x02, 0x1f, 0xd6};  // ldr x16, #8; br x16
   for (size_t index = 0; index < kKnownCount; ++index) {
     char* stub = mapping + stubs_ + index * kStubBytes;
     const size_t bytes = kHost == kX86 ? sizeof(x86) : sizeof(arm);
@@ -346,7 +347,8 @@ uint64_t Loading::symbol_address(const Section& symbols, uint64_t index, uint64_
     for (size_t known = 0; known < kKnownCount; ++known) {
       if (name == kKnown[known].name) return base + stubs_ + known * kStubBytes;
     }
-    throw std::runtime_error("kernel object needs the symbol '" + name + "', which kernels may not use");
+    throw std::runtime_error("kernel object needs the symbol '" + name +
+                             "', which kernels may not use");
   }
   const Section& home = section(symbol.section);
   if (!home.placed || symbol.value > home.header.size) refuse("symbol outside the loaded sections");

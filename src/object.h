@@ -37,8 +37,9 @@ class Object {
   KernelFunction kernel_ = nullptr;
 };
 
-// One relocation, on any host. `place` holds `room` bytes, which will run at `address`; `target` is symbol
-// plus addend. Throws std::runtime_error when the kind is unknown, or the value does not fit.
+// One relocation, on any host. `place` holds `room` bytes, which will run at `address`; `target` is
+// symbol plus addend. Throws std::runtime_error when the kind is unknown, or the value does not
+// fit.
 void relocate_x86_64(uint32_t kind, unsigned char* place, size_t room, uint64_t address,
                      uint64_t target);
 void relocate_aarch64(uint32_t kind, unsigned char* place, size_t room, uint64_t address,

@@ -45,7 +45,7 @@ bool Parker::sleep_briefly(int milliseconds) {
 Wakes::~Wakes() {
   while (first_ != nullptr) {
     Parker* parker = first_;
-    first_ = parker->next;                       // before the wake: then it may be reused
+    first_ = parker->next;  // before the wake: then it may be reused
     parker->wake();
   }
 }
@@ -171,7 +171,8 @@ bool EngineState::take(Work& work, bool any_operation, bool nested) {
   return true;
 }
 
-// Serial issue: the operation just linked, whatever else is ready. False when its turn has not come.
+// Serial issue: the operation just linked, whatever else is ready. False when its turn has not
+// come.
 bool EngineState::take_this(Operation* operation) {
   if (!operation->ready_) {
     want(operation->requests_[0].storage);
@@ -220,7 +221,7 @@ void EngineState::link(Operation* operation) {
   ++counters.queued;
   for (Storage* storage : operation->writes) add_request(operation, storage, true);
   for (Storage* storage : operation->reads) add_request(operation, storage, false);
-  operation->missing_ = operation->request_count_ + 1;   // not ready before all have been asked
+  operation->missing_ = operation->request_count_ + 1;  // not ready before all have been asked
   for (uint32_t index = 0; index < operation->request_count_; ++index) {
     Request* request = &operation->requests_[index];
     Storage* storage = request->storage;
@@ -264,8 +265,7 @@ void EngineState::unlink(Operation* operation, const FailurePointer& failure, Ou
       add<uint32_t>(storage->reads_pending_, -1);
       continue;
     }
-    const bool untouched =
-        outcome != Outcome::kRan && contains(operation->updates, storage);
+    const bool untouched = outcome != Outcome::kRan && contains(operation->updates, storage);
     if (!untouched && (failure != nullptr || storage->failure_ != nullptr)) {
       set_failure(storage, failure, replaced);
     }
@@ -305,8 +305,8 @@ void EngineState::release_storages(Storage* const* reads, int read_count, Storag
 
 // --- wishes ---
 
-// Marks what stands in the queue up to `request`. An operation marked already has had, or will have,
-// those before it marked too: every one is visited once.
+// Marks what stands in the queue up to `request`. An operation marked already has had, or will
+// have, those before it marked too: every one is visited once.
 void EngineState::want_before(Request* request) {
   for (; request != nullptr && !request->operation->wanted_; request = request->previous) {
     Operation* operation = request->operation;
@@ -360,7 +360,7 @@ void EngineState::wake_for_work(Wakes& wakes, int64_t takers) {
   while (wanted > 0 && !parked_workers.empty()) {
     wakes.add(parked_workers.back());
     parked_workers.pop_back();
-    add(looking, 1);                             // on its behalf: nobody else is woken for the same work
+    add(looking, 1);  // on its behalf: nobody else is woken for the same work
     add(parked, -1);
     --wanted;
   }

@@ -23,23 +23,24 @@ struct Condition {
   enum class Kind { kWritten, kIdle, kPending, kFlag };
   Kind kind = Kind::kPending;
   const Storage* storage = nullptr;
-  uint64_t writes = 0;                           // kWritten: this many have finished
-  const std::atomic<int64_t>* pending = nullptr; // kPending: at most `most` operations are
+  uint64_t writes = 0;                            // kWritten: this many have finished
+  const std::atomic<int64_t>* pending = nullptr;  // kPending: at most `most` operations are
   int64_t most = 0;
-  const std::atomic<bool>* flag = nullptr;       // kFlag: it is set
+  const std::atomic<bool>* flag = nullptr;  // kFlag: it is set
 };
 
-// A place to sleep. Whoever takes a parker out of the list of sleepers, under the lock, owes it exactly
-// one wake(), after the lock. Parkers are reused and never freed, so that late wake() is always safe.
+// A place to sleep. Whoever takes a parker out of the list of sleepers, under the lock, owes it
+// exactly one wake(), after the lock. Parkers are reused and never freed, so that late wake() is
+// always safe.
 struct Parker {
   void wake();
-  void sleep();                                  // until woken
-  bool sleep_briefly(int milliseconds);          // false when nobody woke it in that time
+  void sleep();                          // until woken
+  bool sleep_briefly(int milliseconds);  // false when nobody woke it in that time
 
-  const Condition* condition = nullptr;          // of a waiting thread; null: a worker
+  const Condition* condition = nullptr;  // of a waiting thread; null: a worker
   bool any_work = false;
-  bool nested = false;                           // the thread is inside an operation
-  Parker* next = nullptr;                        // in a list of Wakes
+  bool nested = false;     // the thread is inside an operation
+  Parker* next = nullptr;  // in a list of Wakes
 
  private:
   std::mutex mutex_;
@@ -66,8 +67,8 @@ struct TileJob {
   void* context;
   int64_t tiles;
   std::atomic<int64_t> next{0};
-  std::atomic<int> helpers{0};                   // changed under the lock
-  Parker* owner = nullptr;                       // asleep until the last helper has left
+  std::atomic<int> helpers{0};  // changed under the lock
+  Parker* owner = nullptr;      // asleep until the last helper has left
 };
 
 struct Work {
@@ -111,7 +112,7 @@ struct EngineState {
   void stop_workers();
 
   mutable Lock lock;
-  std::mutex thread_mutex;                       // starting and stopping workers; before `lock`
+  std::mutex thread_mutex;  // starting and stopping workers; before `lock`
   std::vector<std::thread> threads;
   std::atomic<bool> started{false};
   bool stopping = false;
@@ -121,20 +122,21 @@ struct EngineState {
   uint64_t queue_bytes = 0;
 
   uint64_t sequence = 0;
-  Counters counters;                             // all but `pending`
-  std::vector<Operation*> ready;                 // a heap: wanted, then priority, then oldest first
+  Counters counters;              // all but `pending`
+  std::vector<Operation*> ready;  // a heap: wanted, then priority, then oldest first
   std::vector<TileJob*> jobs;
-  std::atomic<uint32_t> work_hint{0};            // ready operations + jobs, for spinners
-  uint64_t running_bytes = 0;                    // taken by operations which run now
-  std::atomic<int64_t> pending{0};               // handed over and not yet destroyed
-  std::atomic<int> pending_waiters{0};           // threads in a kPending condition
-  std::atomic<int> looking{0};                   // workers spinning, or woken and on their way
-  std::atomic<int> parked{0};                    // = parked_workers.size(), for the inline rule
+  std::atomic<uint32_t> work_hint{0};   // ready operations + jobs, for spinners
+  uint64_t running_bytes = 0;           // taken by operations which run now
+  std::atomic<int64_t> pending{0};      // handed over and not yet destroyed
+  std::atomic<int> pending_waiters{0};  // threads in a kPending condition
+  std::atomic<int> looking{0};          // workers spinning, or woken and on their way
+  std::atomic<int> parked{0};           // = parked_workers.size(), for the inline rule
   std::vector<Parker*> parked_workers;
   std::vector<Parker*> parked_waiters;
   std::vector<Parker*> free_parkers;
   std::vector<Operation*> want_stack;
-  std::vector<std::pair<uint64_t, FailurePointer>> failures;   // nobody has seen them, as far as we know
+  std::vector<std::pair<uint64_t, FailurePointer>>
+      failures;  // nobody has seen them, as far as we know
 
  private:
   bool before(const Operation* left, const Operation* right) const noexcept;
@@ -154,14 +156,15 @@ struct EngineState {
 
 bool done(const Condition& condition) noexcept;
 
-// Operations this thread is inside of (they may wait, and waiting runs others), and whether in a tile.
+// Operations this thread is inside of (they may wait, and waiting runs others), and whether in a
+// tile.
 extern constinit thread_local int operation_depth;
 extern constinit thread_local bool inside_tile;
 
 // Spinning costs a core, parking costs its waker about 5 us: spin for about as long as that pays.
 constexpr int kSpins = 2000;
-// The inline rule. Handing over to a spinning worker costs about 0.3 us and starts at once; waking a
-// parked one costs the waker 5 us or more; with every worker busy nothing is gained by queueing.
+// The inline rule. Handing over to a spinning worker costs about 0.3 us and starts at once; waking
+// a parked one costs the waker 5 us or more; with every worker busy nothing is gained by queueing.
 constexpr double kInlineWhenSpinning = 2.0;
 constexpr double kInlineWhenBusy = 5.0;
 constexpr double kInlineWhenParked = 8.0;
@@ -169,6 +172,6 @@ constexpr double kInlineWhenParked = 8.0;
 // may be ready any moment.
 constexpr double kShortMicroseconds = 300.0;
 constexpr int kPollMilliseconds = 50;
-constexpr size_t kMostFailures = 1000;           // remembered for the report at exit
+constexpr size_t kMostFailures = 1000;  // remembered for the report at exit
 
 }  // namespace gemel

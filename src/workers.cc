@@ -17,7 +17,7 @@ void EngineState::worker_main() {
     Work work;
     const Search search = find_work(work, counted);
     if (search == Search::kStop) return;
-    counted = search == Search::kSlept;          // whoever woke us has counted us
+    counted = search == Search::kSlept;  // whoever woke us has counted us
     if (work.job != nullptr) help_with(*work.job, nullptr);
     if (work.operation != nullptr) execute(work.operation);
   }
@@ -78,7 +78,7 @@ void EngineState::help_with(TileJob& job, const Condition* until) {
   Guard guard(lock);
   const int others = job.helpers.load(std::memory_order_relaxed) - 1;
   if (others == 0 && job.owner != nullptr) wakes.add(job.owner);
-  job.helpers.store(others, std::memory_order_release);   // the last touch: the owner may return now
+  job.helpers.store(others, std::memory_order_release);  // the last touch: the owner may return now
 }
 
 void EngineState::wait_for_helpers(TileJob& job) {
@@ -150,7 +150,8 @@ void Engine::after_fork_parent() {
 void Engine::after_fork_child() {
   EngineState& state = *state_;
   memory::unlock_after_fork();
-  new std::vector<std::thread>(std::move(state.threads));   // destroying a running handle would abort
+  new std::vector<std::thread>(
+      std::move(state.threads));  // destroying a running handle would abort
   state.threads.clear();
   state.parked_workers.clear();
   state.parked_waiters.clear();
@@ -166,11 +167,11 @@ void Engine::after_fork_child() {
 }
 
 void Engine::shut_down() {
-  if (operation_depth > 0) return;               // somebody called exit() inside an operation: just go
+  if (operation_depth > 0) return;  // somebody called exit() inside an operation: just go
   wait_all_quietly();
   state_->serial.store(true);
   state_->stop_workers();
-  wait_all_quietly();                            // issued by another thread meanwhile
+  wait_all_quietly();  // issued by another thread meanwhile
 }
 
 }  // namespace gemel

@@ -22,8 +22,9 @@ POINTER = ir.PointerType()
 MOST_REPEATED = 200
 #: Instructions that are about one machine instruction each.
 CHEAP = frozenset(
-    "accumulator load scalar constant store cast add subtract multiply maximum minimum select less "
-    "less_equal greater greater_equal equal not_equal negative absolute".split()
+    ("accumulator", "load", "scalar", "constant", "store", "cast", "select", "negative", "absolute")
+    + ("add", "subtract", "multiply", "maximum", "minimum", "equal", "not_equal")
+    + ("less", "less_equal", "greater", "greater_equal")
 )
 
 #: A loop body: the position and the carried values give the carried values of the next round.
@@ -202,7 +203,8 @@ class Epilogue:
     def __init__(
         self, emitter: Emitter, contraction: Contraction, buffer: int, integer: int
     ) -> None:
-        """Operands' buffers start at `buffer` (index operands have none), their integers at `integer`."""
+        """Operands' buffers start at number `buffer` (index operands have none), their run-time
+        integers at `integer`."""
         self.emitter = emitter
         self.contraction = contraction
         self.strides = []

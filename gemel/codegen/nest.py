@@ -92,15 +92,28 @@ class Number:
 class Kernel:
     """One kernel launch: the program, and everything it is given."""
 
-    __slots__ = ("chunk", "extent", "failure", "integers", "microseconds", "places", "program", "scalars")
+    __slots__ = (
+        "chunk",
+        "extent",
+        "failure",
+        "integers",
+        "microseconds",
+        "places",
+        "program",
+        "scalars",
+    )
 
-    def __init__(self, program: Any, places: list[Any], integers: list[int], extent: int, chunk: int) -> None:
+    def __init__(
+        self, program: Any, places: list[Any], integers: list[int], extent: int, chunk: int
+    ) -> None:
         self.program = program
         self.places = places  # (Place or buffer, offset in bytes) per buffer of the kernel
         self.integers = integers
         self.extent = extent
         self.chunk = chunk
-        self.scalars: list[tuple[int, Number]] = []  # (position among the integers, what goes there)
+        self.scalars: list[
+            tuple[int, Number]
+        ] = []  # (position among the integers, what goes there)
         self.failure: tuple[str, str] | None = None
         self.microseconds = 0.0
 
@@ -121,7 +134,11 @@ class Nest:
     # --- what a kernel touches --------------------------------------------------------------
 
     def operand(
-        self, place: Place | None, strides: tuple[int, ...], role: str = INPUT, dtype: DType | None = None
+        self,
+        place: Place | None,
+        strides: tuple[int, ...],
+        role: str = INPUT,
+        dtype: DType | None = None,
     ) -> int:
         """The number of an operand with these strides along the domain's dimensions."""
         dtype = dtype or (place.dtype if place else int64)
@@ -145,14 +162,17 @@ class Nest:
 
     def scalar(self, number: Number) -> Any:
         """A number given at run time, in its own dtype."""
-        for position, known in enumerate(self.numbers):
-            if known.source == number.source and known.dtype is number.dtype:
-                break
-        else:
-            position = len(self.numbers)
-            self.numbers.append(number)
+        position = self._position(number)
         value = self.recorder.scalar(position, number.passed)
         return value.cast(bool_) if number.dtype is bool_ else value
+
+    def _position(self, number: Number) -> int:
+        """Which scalar of the kernel a number is: one known already, or a new one."""
+        for position, known in enumerate(self.numbers):
+            if known.source == number.source and known.dtype is number.dtype:
+                return position
+        self.numbers.append(number)
+        return len(self.numbers) - 1
 
     def extra(self, value: int) -> int:
         """The number of an integer handed to the kernel besides extents and strides."""
@@ -229,7 +249,9 @@ class Nest:
         integers += self.extras
         return self._kernel(program, rows, columns, integers)
 
-    def _kernel(self, program: Program, rows: list[Any], columns: list[Any], integers: list[int]) -> Kernel:
+    def _kernel(
+        self, program: Program, rows: list[Any], columns: list[Any], integers: list[int]
+    ) -> Kernel:
         extent = rows[0][0]
         work = product(row[0] for row in rows[1:]) * product(column[0] for column in columns)
         chunk = max(1, TILE // max(work, 1))
@@ -267,7 +289,20 @@ def stride_class(stride: int) -> int:
 
 #: Instructions that take many machine instructions.
 HEAVY = frozenset(
-    ("exp", "log", "tanh", "sin", "cos", "erf", "expm1", "log1p", "power", "gather", "scatter_add", "divide")
+    (
+        "exp",
+        "log",
+        "tanh",
+        "sin",
+        "cos",
+        "erf",
+        "expm1",
+        "log1p",
+        "power",
+        "gather",
+        "scatter_add",
+        "divide",
+    )
 )
 
 
@@ -391,7 +426,9 @@ def aligned(placement: Placement, entry: Entry) -> Placement:
 def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> Kernel:
     """The kernel of a fused body of elementwise operations and reductions."""
     results = set(body.outputs)
-    nodes = [n for n in body.walk() if n.op is not None and (not cheap(n) or n.entries[0] in results)]
+    nodes = [
+        n for n in body.walk() if n.op is not None and (not cheap(n) or n.entries[0] in results)
+    ]
     domain = Domain.of_all(nodes)
     if domain is None:
         raise CompileError(f"the steps of {body.name} do not fit the same loops:\n{body}")
@@ -443,4 +480,13 @@ def write_elementwise(
     return program, stored
 
 
-__all__ = ["BodyWriter", "Kernel", "Nest", "Number", "Place", "dense", "write_elementwise", "write_loops"]
+__all__ = [
+    "BodyWriter",
+    "Kernel",
+    "Nest",
+    "Number",
+    "Place",
+    "dense",
+    "write_elementwise",
+    "write_loops",
+]

@@ -110,7 +110,9 @@ def write_product(
     batch = result.shape[: result.ndim - (node.inputs[0].ndim > 1) - (node.inputs[1].ndim > 1)]
     shape = (*batch, a.shape[-2], b.shape[-1])
     epilogue = _written(body, node, given, outputs)
-    spread = [_strided(place, strides, result.shape, shape) for place, _, strides in epilogue.operands]
+    spread = [
+        _strided(place, strides, result.shape, shape) for place, _, strides in epilogue.operands
+    ]
     axes = Axes(shape, a.shape[-1], [_batched(a, batch), _batched(b, batch), *spread])
     axes.merge()
     while axes.rows_take_batch():
@@ -183,7 +185,12 @@ def _adjusted(axes: Axes, which: int, place: Place, copy: Copier, batch: tuple[i
 
 
 def _kernels(
-    axes: Axes, sources: tuple[Place, Place], epilogue: Epilogue, dtype: DType, target: Target, reserve: Reserver
+    axes: Axes,
+    sources: tuple[Place, Place],
+    epilogue: Epilogue,
+    dtype: DType,
+    target: Target,
+    reserve: Reserver,
 ) -> list[Kernel]:
     a_last, b_last = _runs(axes, 0) or "k", _runs(axes, 1) or "n"
     operands = tuple(
@@ -242,12 +249,15 @@ def _dense(
 ) -> list[Kernel]:
     """Batch axes that do not merge: both operands repeated in full, then they do."""
     again = dict(given)
-    for entry, extents in zip(node.inputs, ((shape[-2], -1), (-1, shape[-1])), strict=True):
+    for entry in node.inputs:
         place = given[entry]
         matrix = place.shape[-2:] if len(place.shape) > 1 else place.shape
         full = (*shape[:-2], *matrix)
         lead = len(full) - len(place.shape)
-        strides = (*[0] * lead, *(0 if n == 1 else s for n, s in zip(place.shape, place.strides, strict=True)))
+        strides = (
+            *[0] * lead,
+            *(0 if n == 1 else s for n, s in zip(place.shape, place.strides, strict=True)),
+        )
         again[entry] = copy(place.at(Layout(full, strides, place.layout.offset)))
     return write_product(body, again, outputs, target, copy, reserve)
 

@@ -2,7 +2,8 @@
 
 A `Program` is a nest of loops around one list of scalar instructions. Its `outer` dimensions are
 independent; its `inner` dimensions are reduced over. The text of a program is its key: it names no
-extent, no stride but the class of the last one, and no scalar value, so a new shape is no new kernel.
+extent, no stride but the class of the last one, and no scalar value, so a new shape needs no new
+kernel.
 
 Run-time integers are laid out as::
 
@@ -50,10 +51,10 @@ class Instruction:
     `arguments` are positions of earlier instructions in the program's code. `attribute` is what the
     instruction needs besides: the operand of a load, the number of a scalar, a constant's value.
 
-    ======================== ============================= ===========================================
+    ======================== ============================= =========================================
     name                     arguments                     attribute
-    ======================== ============================= ===========================================
-    load                                                   operand (an index operand gives its index)
+    ======================== ============================= =========================================
+    load                                                   operand (of an index operand: the index)
     scalar                                                 number of the run-time scalar
     constant                                               its value (int, float or bool)
     cast                     value
@@ -78,15 +79,15 @@ class Instruction:
                                                            position + index * integer `extra`
     check                    bool                          status returned when any lane is false
     reduce                   value                         sum prod max min any all argmax argmin
-                                                           (arg*: int64, flat over the inner dims, first
-                                                           one wins, NaN counts as the extreme)
+                                                           (arg*: int64, flat over the inner dims,
+                                                           first one wins, NaN is the extreme)
     store                    value                         operand
     scatter_add              index (int64), value          (operand, extra): adds into the element;
                                                            such programs run one lane at a time
-    ======================== ============================= ===========================================
+    ======================== ============================= =========================================
 
-    A value computed from a `reduce` (and nothing that varies) is itself per outer position, and may be
-    used by later varying instructions: softmax is one program with two reductions.
+    A value computed from a `reduce` (and nothing that varies) is itself per outer position, and may
+    be used by later varying instructions: softmax is one program with two reductions.
     """
 
     __slots__ = ("arguments", "attribute", "dtype", "name")

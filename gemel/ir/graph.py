@@ -42,14 +42,17 @@ class Node:
 
     @property
     def is_input(self) -> bool:
+        """Whether its value comes from outside."""
         return self.op is None and self.value is None
 
     @property
     def is_constant(self) -> bool:
+        """Whether it is a number or an array the program closes over."""
         return self.op is None and self.value is not None
 
     @property
     def is_number(self) -> bool:
+        """Whether it is a constant Python number."""
         return self.op is None and isinstance(self.value, (bool, int, float))
 
     def __repr__(self) -> str:
@@ -72,22 +75,27 @@ class Entry(ArrayMethods):
 
     @property
     def spec(self) -> Spec:
+        """What is known of it: shape and dtype."""
         return self.node.specs[self.index]
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Its shape; free extents are `Dim`."""
         return self.spec.shape
 
     @property
     def dtype(self) -> Any:
+        """Its dtype."""
         return self.spec.dtype
 
     @property
     def ndim(self) -> int:
+        """How many dimensions it has."""
         return self.spec.ndim
 
     @property
     def size(self) -> int:
+        """How many elements it has."""
         return self.spec.size
 
     def __hash__(self) -> int:

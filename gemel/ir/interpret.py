@@ -57,7 +57,9 @@ class NumpyLane:
         return numpy().vectorize(erf, otypes=[x.dtype])(x)
 
 
-def reference(op: Elementwise, arrays: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
+def reference(
+    op: Elementwise, arrays: tuple[Any, ...], parameters: dict[str, Any]
+) -> tuple[Any, ...]:
     """An elementwise body in NumPy: inputs converted, computed and rounded as the kernel does."""
     np = numpy()
     parameters = dict(parameters)
@@ -124,7 +126,10 @@ def _as_declared(value: Any, spec: Spec) -> Any:
 
 
 def composite(
-    op: Composite, arrays: tuple[Any, ...], parameters: dict[str, Any], stream: tuple[int, int] = (0, 0)
+    op: Composite,
+    arrays: tuple[Any, ...],
+    parameters: dict[str, Any],
+    stream: tuple[int, int] = (0, 0),
 ) -> list[Any]:
     """A composite by interpreting its body."""
     from gemel.ir.trace import Trace

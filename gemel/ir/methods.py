@@ -1,4 +1,4 @@
-"""What arrays and symbols have in common: every method is one call of the operation of that name."""
+"""What arrays and symbols have in common: each method is one call of the operation of its name."""
 
 from __future__ import annotations
 
@@ -24,9 +24,6 @@ class ArrayMethods:
     """The methods and operators of an array, for arrays and symbols alike."""
 
     __slots__ = ()
-
-    shape: tuple[int, ...]
-    dtype: Any
 
     def __add__(self, other: Any) -> Any:
         return call("add", self, other)

@@ -22,7 +22,7 @@ from gemel.spec import Spec, broadcast, promote_specs
 VARIADIC = -1
 CO_VARARGS = 0x04
 
-#: What lies above the graph and is needed for a call: filled in by `gemel.runtime` and `gemel.ndarray`.
+#: What lies above the graph and is needed for a call: `gemel.runtime` and `gemel.ndarray` fill it.
 HOOKS: dict[str, Any] = {}
 
 
@@ -92,11 +92,12 @@ class Op(_core.OpBase):
         return self._declare("lower", rule)
 
     def view(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare that the result is a view of input 0: rule(layout, spec, **parameters) -> Layout."""
+        """Declare that the result is a view of input 0: rule(layout, spec, **parameters)."""
         return self._declare("view", rule)
 
     @property
     def differentiable(self) -> bool:
+        """Whether it declares a gradient."""
         return "gradient" in self.rules
 
     # --- meaning ----------------------------------------------------------------------------
@@ -278,7 +279,9 @@ def _integral(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...
     dtype = promote_specs(*specs)
     if dtype.is_floating:
         given = " and ".join(map(str, specs))
-        raise DTypeError(f"{op.name}: {given}: only integers and bools have bits; use astype('int32')")
+        raise DTypeError(
+            f"{op.name}: {given}: only integers and bools have bits; use astype('int32')"
+        )
     return (dtype,) * len(specs), dtype
 
 
@@ -318,7 +321,9 @@ class Reduction(Op):
         if self.combine not in ("sum", "prod", "any", "all"):
             empty = [a for a in axes if x.shape[a] == 0]
             if empty:
-                raise ShapeError(f"{self.name}: {x}: axis {empty[0]} is empty, so there is no {self.name}")
+                raise ShapeError(
+                    f"{self.name}: {x}: axis {empty[0]} is empty, so there is no {self.name}"
+                )
         return (Spec(shape, self.result_dtype(x.dtype)),)
 
     def result_dtype(self, dtype: DType) -> DType:
@@ -326,7 +331,11 @@ class Reduction(Op):
         if self.combine.startswith("arg"):
             return int64
         accumulator = self.accumulator(dtype)
-        return dtype if dtype.is_floating and self.combine != "any" and self.combine != "all" else accumulator
+        return (
+            dtype
+            if dtype.is_floating and self.combine != "any" and self.combine != "all"
+            else accumulator
+        )
 
 
 class Composite(Op):
@@ -347,7 +356,9 @@ class Composite(Op):
         inputs = tuple(placeholder(spec) for spec in specs)
         return inputs, self.written_out(inputs, parameters)
 
-    def written_out(self, inputs: tuple[Entry, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
+    def written_out(
+        self, inputs: tuple[Entry, ...], parameters: dict[str, Any]
+    ) -> tuple[Entry, ...]:
         """The body's results on these entries."""
         found = self.function(*inputs, **parameters)
         return found if isinstance(found, tuple) else (found,)

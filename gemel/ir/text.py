@@ -73,7 +73,9 @@ def _formula(node: Node, names: dict[Entry, str], top: bool) -> str:
         text = f"{inputs[0]} {sign} {inputs[1]}"
         return text if top else f"({text})"
     default = node.op.defaults
-    parameters = (f"{k}={_short(v)}" for k, v in node.params.items() if k not in default or default[k] != v)
+    parameters = (
+        f"{k}={_short(v)}" for k, v in node.params.items() if k not in default or default[k] != v
+    )
     return f"{node.op.name}({', '.join([*inputs, *parameters])})"
 
 
@@ -198,9 +200,12 @@ def _arguments(
 
     call = ast.parse(f"f({text.replace('%', 'v_')})", mode="eval").body
     assert isinstance(call, ast.Call)
-    inputs = tuple(values["%" + argument.id[2:]] for argument in call.args if isinstance(argument, ast.Name))
+    inputs = tuple(
+        values["%" + argument.id[2:]] for argument in call.args if isinstance(argument, ast.Name)
+    )
     parameters = {
-        str(keyword.arg): _literal(ast.unparse(keyword.value), subgraphs) for keyword in call.keywords
+        str(keyword.arg): _literal(ast.unparse(keyword.value), subgraphs)
+        for keyword in call.keywords
     }
     return inputs, parameters
 

@@ -47,7 +47,7 @@ class Trace:
         self.updates.append((parameter, value))
 
     def overwrite(self, name: str, old: Entry, new: Entry) -> None:
-        """What an operation with `updates=` asks for. Raises `TraceError` for other than parameters."""
+        """What an operation with `updates=` asks for. `TraceError` for other than parameters."""
         for parameter, entry in self.parameters.values():
             if old is entry or any(value is old for p, value in self.updates if p is parameter):
                 self.update(parameter, new)

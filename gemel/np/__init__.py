@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from gemel import _core
 from gemel.device import as_device
 from gemel.dtype import (
     DType,
@@ -32,9 +31,6 @@ from gemel.ops.elementwise import (
     expm1,
     floor,
     floor_divide,
-    full as _full,
-    iota as _iota,
-    limit as _limit,
     log,
     log1p,
     maximum,
@@ -51,9 +47,21 @@ from gemel.ops.elementwise import (
     square,
     subtract,
     tanh,
+)
+from gemel.ops.elementwise import (
+    full as _full,
+)
+from gemel.ops.elementwise import (
+    iota as _iota,
+)
+from gemel.ops.elementwise import (
+    limit as _limit,
+)
+from gemel.ops.elementwise import (
     where as _where,
 )
-from gemel.ops.indexing import nonzero as _nonzero, take
+from gemel.ops.indexing import nonzero as _nonzero
+from gemel.ops.indexing import take
 from gemel.ops.linalg import dot, matmul
 from gemel.ops.logic import (
     bitwise_and,
@@ -75,14 +83,20 @@ from gemel.ops.logic import (
 from gemel.ops.reduction import all, any, argmax, argmin, max, mean, min, prod, std, sum, var
 from gemel.ops.shape import (
     broadcast_to,
-    concatenate as _concatenate,
     expand_dims,
-    reshape as _reshape,
-    split as _split,
     squeeze,
     stack,
     swapaxes,
     transpose,
+)
+from gemel.ops.shape import (
+    concatenate as _concatenate,
+)
+from gemel.ops.shape import (
+    reshape as _reshape,
+)
+from gemel.ops.shape import (
+    split as _split,
 )
 
 abs = absolute
@@ -99,7 +113,7 @@ newaxis = None
 # --- creation -------------------------------------------------------------------------------
 
 
-def array(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
+def array(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> Any:
     """An array with a copy of the elements: of an array, a NumPy array, a number or nested lists.
 
     Python floats give float32, integers int64 (float32 after `npx.set_np()`), unless `dtype` says
@@ -120,7 +134,9 @@ def asarray(value: Any, dtype: Any = None, device: Any = None) -> ndarray:
     return array(value, dtype, device)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> Any:
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, device: Any = None, ctx: Any = None
+) -> Any:
     """An array filled with one number; its dtype decides where none is given."""
     extents = _extents(shape)
     if not isinstance(fill_value, (builtins.bool, int, float)):
@@ -130,12 +146,16 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None, ctx
     return _on(_full(fill_value, shape=extents, dtype=chosen), device or ctx)
 
 
-def zeros(shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C") -> Any:
+def zeros(
+    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+) -> Any:
     """An array of zeros."""
     return _on(_full(0, shape=_extents(shape), dtype=as_dtype(dtype or float32)), device or ctx)
 
 
-def ones(shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C") -> Any:
+def ones(
+    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+) -> Any:
     """An array of ones."""
     return _on(_full(1, shape=_extents(shape), dtype=as_dtype(dtype or float32)), device or ctx)
 
@@ -162,7 +182,12 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
 
 
 def arange(
-    start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, device: Any = None, ctx: Any = None
+    start: Any,
+    stop: Any = None,
+    step: Any = 1,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
 ) -> Any:
     """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`."""
     if stop is None:
@@ -179,7 +204,9 @@ def arange(
     return _on(found.astype(chosen) if wide is not chosen else found, device or ctx)
 
 
-def linspace(start: float, stop: float, num: int = 50, endpoint: Any = True, dtype: Any = None) -> Any:
+def linspace(
+    start: float, stop: float, num: int = 50, endpoint: Any = True, dtype: Any = None
+) -> Any:
     """Evenly spaced numbers from start to stop."""
     gaps = builtins.max(num - 1 if endpoint else num, 1)
     found = _iota(shape=(num,), axis=0, dtype=float64) * ((stop - start) / gaps) + start
@@ -240,7 +267,9 @@ def concatenate(arrays: Any, axis: int | None = 0) -> Any:
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts of an array along an axis, as views: equal ones, or between positions."""
     sections = indices_or_sections
-    found = _split(x, sections=sections if isinstance(sections, int) else tuple(sections), axis=axis)
+    found = _split(
+        x, sections=sections if isinstance(sections, int) else tuple(sections), axis=axis
+    )
     return list(found) if isinstance(found, tuple) else [found]
 
 
@@ -323,9 +352,9 @@ __all__ = [
     "greater",
     "greater_equal",
     "inf",
+    "int8",
     "int32",
     "int64",
-    "int8",
     "invert",
     "isnan",
     "less",

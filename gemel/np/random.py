@@ -34,7 +34,12 @@ def _placed(found: Any, device: Any) -> Any:
 
 
 def uniform(
-    low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = None, device: Any = None, ctx: Any = None
+    low: Any = 0.0,
+    high: Any = 1.0,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
 ) -> Any:
     """Numbers spread evenly over [low, high)."""
     shape = _shape(size, low, high)
@@ -43,7 +48,12 @@ def uniform(
 
 
 def normal(
-    loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = None, device: Any = None, ctx: Any = None
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
 ) -> Any:
     """Normally distributed numbers with mean `loc` and standard deviation `scale`."""
     shape = _shape(size, loc, scale)
@@ -73,7 +83,7 @@ def randn(*shape: int) -> Any:
 
 
 def permutation(x: Any) -> Any:
-    """The numbers 0 to x - 1 in random order, or a copy of an array with its rows in random order."""
+    """The numbers 0 to x - 1 in random order, or an array's rows in random order."""
     count = x if isinstance(x, int) else x.shape[0]
     order = _ops.argsort(_uniform(0.0, 1.0, shape=(int(count),), dtype=float64))
     return order if isinstance(x, int) else x.take(order, axis=0)

@@ -12,7 +12,8 @@ from gemel.ndarray import CREATION
 from gemel.ops import neural
 from gemel.ops.control import cond
 from gemel.ops.elementwise import relu, sigmoid, stop_gradient, tanh
-from gemel.ops.indexing import one_hot as _one_hot, pick as _pick
+from gemel.ops.indexing import one_hot as _one_hot
+from gemel.ops.indexing import pick as _pick
 from gemel.ops.linalg import matmul
 from gemel.ops.neural import erf, gelu, softplus
 from gemel.ops.shape import reshape, transpose
@@ -53,9 +54,13 @@ def log_softmax(data: Any, axis: int = -1, temperature: float | None = None) -> 
 def one_hot(
     data: Any, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
 ) -> Any:
-    """A new last axis of `depth` lanes: `on_value` in the lane data names, `off_value` elsewhere."""
+    """A new last axis of `depth`: `on_value` at the place data names, `off_value` elsewhere."""
     return _one_hot(
-        data, depth=depth, on_value=float(on_value), off_value=float(off_value), dtype=as_dtype(dtype)
+        data,
+        depth=depth,
+        on_value=float(on_value),
+        off_value=float(off_value),
+        dtype=as_dtype(dtype),
     )
 
 
@@ -74,7 +79,7 @@ def fully_connected(
     no_bias: bool = False,
     flatten: bool = True,
 ) -> Any:
-    """x @ weight.T + bias. `weight` is (units, inputs); `flatten` joins all axes of x but the first."""
+    """x @ weight.T + bias, weight (units, inputs); `flatten` joins all axes of x but the first."""
     if flatten and len(x.shape) > 2:
         x = reshape(x, shape=(x.shape[0], -1))
     y = matmul(x, transpose(weight))
@@ -131,7 +136,7 @@ def batch_norm(
     use_global_stats: bool = False,
     axis: int = 1,
 ) -> Any:
-    """x normalised over all axes but one, scaled by gamma and shifted by beta (Ioffe, Szegedy 2015).
+    """x normalised over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015).
 
     While training (and not `use_global_stats`) the batch's own mean and variance are used, and the
     running ones are overwritten in place: momentum * old + (1 - momentum) * batch's.
@@ -140,7 +145,14 @@ def batch_norm(
         gamma = gamma * 0 + 1
     if autograd.is_training() and not use_global_stats:
         return neural.batch_norm(
-            x, gamma, beta, running_mean, running_var, eps=float(eps), momentum=float(momentum), axis=axis
+            x,
+            gamma,
+            beta,
+            running_mean,
+            running_var,
+            eps=float(eps),
+            momentum=float(momentum),
+            axis=axis,
         )[0]
     lined = neural.channel_shape(x, axis)
     scale = gamma / (running_var + eps).sqrt()

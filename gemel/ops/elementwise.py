@@ -356,7 +356,9 @@ def _(g: Any, y: Any, condition: Any, a: Any, b: Any) -> Any:
     return None, where(condition, g, 0), where(condition, 0, g)
 
 
-def _cast_types(op: Op, specs: tuple[Spec, ...], parameters: Any) -> tuple[tuple[DType, ...], DType]:
+def _cast_types(
+    op: Op, specs: tuple[Spec, ...], parameters: Any
+) -> tuple[tuple[DType, ...], DType]:
     return (specs[0].dtype,), as_dtype(parameters["dtype"])
 
 

@@ -8,7 +8,7 @@ from gemel.dtype import int64
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.op import HOOKS, composite, method, op
 from gemel.ops.elementwise import cast, full, iota, where
-from gemel.ops.shape import Layout, dense, expand_dims, reshape
+from gemel.ops.shape import Layout, expand_dims, reshape
 from gemel.spec import Dim, Spec, normalize_axis
 
 
@@ -260,7 +260,9 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
     # One tile, one lane: two slices may meet in the same place.
     loop = emit.loop(g.shape, parallel=False)
     rest = len(g.shape) - lead - middle
-    target = loop.target(result, (*result.strides[:lead], *[0] * middle, *result.strides[axis + 1 :]))
+    target = loop.target(
+        result, (*result.strides[:lead], *[0] * middle, *result.strides[axis + 1 :])
+    )
     position = loop.load(indices, (*[0] * lead, *indices.strides, *[0] * rest))
     position = loop.checked(position, result.shape[axis])
     loop.scatter_add(target, position, loop.load(g), result.strides[axis])
@@ -379,7 +381,10 @@ def is_basic(key: Any) -> bool:
     """Whether a key has only ints, slices, None and Ellipsis."""
     items = key if isinstance(key, tuple) else (key,)
     return all(
-        item is None or item is Ellipsis or isinstance(item, (int, slice)) and not isinstance(item, bool)
+        item is None
+        or item is Ellipsis
+        or isinstance(item, (int, slice))
+        and not isinstance(item, bool)
         for item in items
     )
 

@@ -25,7 +25,11 @@ def matmul(a: Any, b: Any) -> Any:
     and added in float32.
     """
     np = numpy()
-    dtype = np.result_type(a, b) if a.dtype.kind == b.dtype.kind else (a if a.dtype.kind == "f" else b).dtype
+    dtype = (
+        np.result_type(a, b)
+        if a.dtype.kind == b.dtype.kind
+        else (a if a.dtype.kind == "f" else b).dtype
+    )
     wide = np.float32 if dtype == np.float16 else dtype
     return np.matmul(a.astype(wide), b.astype(wide)).astype(dtype)
 

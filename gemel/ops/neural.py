@@ -172,11 +172,24 @@ def batch_norm(
 
 @batch_norm.spec
 def _(
-    x: Spec, gamma: Spec, beta: Spec, mean: Spec, var: Spec, *, eps: float, momentum: float, axis: int
+    x: Spec,
+    gamma: Spec,
+    beta: Spec,
+    mean: Spec,
+    var: Spec,
+    *,
+    eps: float,
+    momentum: float,
+    axis: int,
 ) -> tuple[Spec, ...]:
     place = normalize_axis("batch_norm", axis, x.ndim)
     channels = (x.shape[place],)
-    for name, spec in (("gamma", gamma), ("beta", beta), ("running_mean", mean), ("running_var", var)):
+    for name, spec in (
+        ("gamma", gamma),
+        ("beta", beta),
+        ("running_mean", mean),
+        ("running_var", var),
+    ):
         if spec.ndim != 1 or not spec.shape[0] == channels[0]:
             raise ShapeError(
                 f"batch_norm: {name} {spec} must have one element per channel of x {x} "
@@ -195,9 +208,7 @@ def _(
     for place in axes:
         count = count * x.shape[place]
     batch_mean, inverse = y[1], y[2]
-    normal = multiply(
-        subtract(x, reshape(batch_mean, shape=lined)), reshape(inverse, shape=lined)
-    )
+    normal = multiply(subtract(x, reshape(batch_mean, shape=lined)), reshape(inverse, shape=lined))
     d_beta = sum(g[0], axis=axes)
     d_gamma = sum(multiply(g[0], normal), axis=axes)
     scale = reshape(multiply(gamma, inverse), shape=lined)

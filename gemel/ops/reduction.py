@@ -141,7 +141,9 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 def var(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Variance (mean squared distance from the mean) over the given axes, or all."""
     x = floating(x)
-    return mean(square(subtract(x, mean(x, axis=axis, keepdims=True))), axis=axis, keepdims=keepdims)
+    return mean(
+        square(subtract(x, mean(x, axis=axis, keepdims=True))), axis=axis, keepdims=keepdims
+    )
 
 
 @var.spec

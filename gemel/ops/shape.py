@@ -183,7 +183,9 @@ def squeeze(x: Any, axis: Any = None) -> Any:
     axes = normalize_axes("squeeze", axis, len(shape))
     long = [a for a in axes if not shape[a] == 1]
     if long:
-        raise ShapeError(f"squeeze: axis {long[0]} of shape {list(shape)} has length {shape[long[0]]}, not 1")
+        raise ShapeError(
+            f"squeeze: axis {long[0]} of shape {list(shape)} has length {shape[long[0]]}, not 1"
+        )
     return reshape(x, shape=tuple(n for i, n in enumerate(shape) if i not in axes))
 
 
@@ -235,7 +237,9 @@ def _(*specs: Spec, axis: int) -> Spec:
     total = first.shape[place]
     for spec in specs[1:]:
         others = zip(first.shape, spec.shape, strict=False)
-        if spec.ndim != first.ndim or not all(m == n for i, (m, n) in enumerate(others) if i != place):
+        if spec.ndim != first.ndim or not all(
+            m == n for i, (m, n) in enumerate(others) if i != place
+        ):
             raise ShapeError(f"concatenate: {first} and {spec} must agree in all axes but {place}")
         total = total + spec.shape[place]
     return Spec((*first.shape[:place], total, *first.shape[place + 1 :]), promote_specs(*specs))
@@ -266,7 +270,9 @@ def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, i
     """(start, length) of each part: an equal count, or cut positions. Raises `ShapeError`."""
     if isinstance(sections, int):
         if sections <= 0 or extent % sections != 0:
-            raise ShapeError(f"{name}: axis of {extent} does not divide into {sections} equal parts")
+            raise ShapeError(
+                f"{name}: axis of {extent} does not divide into {sections} equal parts"
+            )
         length = extent // sections
         return tuple((index * length, length) for index in range(sections))
     cuts = [0, *(min(cut, extent) for cut in sections), extent]
@@ -297,7 +303,8 @@ def _(layout: Layout, *results: Spec, sections: Any, axis: int) -> tuple[Layout,
     starts = [start for start, _ in section_lengths("split", layout.shape[place], sections)]
     pairs = zip(results, starts, strict=True)
     return tuple(
-        Layout(result.shape, layout.strides, layout.offset + start * stride) for result, start in pairs
+        Layout(result.shape, layout.strides, layout.offset + start * stride)
+        for result, start in pairs
     )
 
 
@@ -327,7 +334,8 @@ def _(layout: Layout, result: Spec, *, axis: int, start: int, length: int) -> La
 @narrow.gradient
 def _(g: Any, y: Any, x: Any, *, axis: int, start: int, length: int) -> Any:
     key = tuple(
-        ("slice", start, length, 1) if i == axis else ("slice", 0, n, 1) for i, n in enumerate(x.shape)
+        ("slice", start, length, 1) if i == axis else ("slice", 0, n, 1)
+        for i, n in enumerate(x.shape)
     )
     from gemel.ops.indexing import place
 

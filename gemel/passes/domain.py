@@ -35,7 +35,9 @@ class Domain:
     @staticmethod
     def of_all(nodes: list[Node]) -> Domain | None:
         """The domain of a whole body, or None when there is no common one."""
-        shapes = [n.inputs[0].shape if isinstance(n.op, Reduction) else n.specs[0].shape for n in nodes]
+        shapes = [
+            n.inputs[0].shape if isinstance(n.op, Reduction) else n.specs[0].shape for n in nodes
+        ]
         domain = Domain(max(shapes, key=lambda shape: (_size(shape), len(shape))))
         return domain if all(domain.add(node) for node in nodes) else None
 
@@ -141,7 +143,9 @@ class Domain:
         pairs = zip(placement, node.inputs[0].shape, strict=True)
         dimensions = iter([d for d, extent in pairs if not _is_one(extent)])
         shape = node.specs[0].shape
-        self.placements[node.entries[0]] = tuple(None if _is_one(n) else next(dimensions) for n in shape)
+        self.placements[node.entries[0]] = tuple(
+            None if _is_one(n) else next(dimensions) for n in shape
+        )
         return True
 
 

@@ -261,7 +261,10 @@ class _Fusion:
             replaced.update(zip(unit.entries, new.entries, strict=True))
             return
         kept = [
-            entry for node in unit.nodes for entry in node.entries if users.get(entry, set()) - {unit}
+            entry
+            for node in unit.nodes
+            for entry in node.entries
+            if users.get(entry, set()) - {unit}
         ]
         node = _wrapped(unit.nodes, kept, replaced, self)
         replaced.update(zip(kept, node.entries, strict=True))

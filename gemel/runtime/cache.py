@@ -1,6 +1,6 @@
 """Kernels by the text of their program: in memory, else on disk, else compiled.
 
-A file of the disk cache is a header and an object. Its name is a hash of everything the code depends
+A file of the disk cache is a header and an object. Its name is a hash of all that the code depends
 on: the program, the target, the code generator and LLVM. A file that is damaged, or that another
 user could have written, is not loaded but rebuilt, with a warning.
 """
@@ -49,7 +49,10 @@ def compile_program(program: Program | Contraction, target: Target) -> bytes:
 def _compiled(program: Program | Contraction, text: str, target: Target) -> Any:
     counters["compiled"] += 1
     if DEBUG.read():
-        print(f"gemel: compiling\n{text}" if DEBUG.read() > 1 else "gemel: compiling a kernel", file=sys.stderr)
+        print(
+            f"gemel: compiling\n{text}" if DEBUG.read() > 1 else "gemel: compiling a kernel",
+            file=sys.stderr,
+        )
     code = compile_program(program, target)
     kernel = _core.load_object(code)
     _store(_path(text, target), code)

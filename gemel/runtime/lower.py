@@ -210,7 +210,9 @@ class Lowering:
         body: Graph = node.params["body"]
         given = dict(zip(body.inputs, (self._known(e) for e in node.inputs), strict=True))
         if any(n.op is linalg.matmul for n in body.walk()):
-            kernels = write_product(body, given, outputs, self.target, self.contiguous, self._scratch)
+            kernels = write_product(
+                body, given, outputs, self.target, self.contiguous, self._scratch
+            )
         else:
             kernels = [write_loops(body, given, outputs)]
         for kernel in kernels:
@@ -272,7 +274,12 @@ class Lowering:
         return target
 
     def branch(
-        self, predicate: Place, then: Graph, otherwise: Graph, inputs: list[Place], outputs: list[Place]
+        self,
+        predicate: Place,
+        then: Graph,
+        otherwise: Graph,
+        inputs: list[Place],
+        outputs: list[Place],
     ) -> None:
         """Either graph on the same inputs into the same outputs, chosen when the plan runs."""
         start = self.time
@@ -435,7 +442,9 @@ def concrete_graph(graph: Graph, values: dict[str, int]) -> Graph:
 
     def parameters(params: dict[str, Any]) -> dict[str, Any]:
         return {
-            name: concrete_graph(value, values) if isinstance(value, Graph) else concrete(value, values)
+            name: concrete_graph(value, values)
+            if isinstance(value, Graph)
+            else concrete(value, values)
             for name, value in params.items()
         }
 

@@ -23,7 +23,9 @@ def plan_memory(temporaries: list[tuple[int, int, int]]) -> tuple[list[int], int
     for index in order:
         size, first, last = temporaries[index]
         offset = 0
-        overlapping = (p for p in placed if temporaries[p][1] <= last and first <= temporaries[p][2])
+        overlapping = (
+            p for p in placed if temporaries[p][1] <= last and first <= temporaries[p][2]
+        )
         for other in sorted(overlapping, key=offsets.__getitem__):
             if offset + aligned(size) <= offsets[other]:
                 break

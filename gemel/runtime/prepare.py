@@ -9,8 +9,8 @@ from gemel.codegen.nest import write_elementwise
 from gemel.codegen.target import host
 from gemel.dtype import BY_CODE, weak
 from gemel.errors import TraceError
-from gemel.ir.graph import Entry, Graph, Node, captured, constant, placeholder
 from gemel.ir import interpret  # noqa: F401 -- puts the references in place
+from gemel.ir.graph import Entry, Graph, Node, captured, constant, placeholder
 from gemel.ir.op import HOOKS, Elementwise, Op, static
 from gemel.ir.trace import Trace
 from gemel.ops.shape import Layout
@@ -95,7 +95,7 @@ CREATIONS = 1024
 
 
 def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
-    """A call that is not all arrays: creation, conversion, an operation that blocks, or an error."""
+    """A call that is not all arrays: creation, conversion, a blocking operation, or an error."""
     op.check_count(len(inputs))
     arrays = tuple(HOOKS["array"](value) for value in inputs)
     specs = tuple(spec_of(value) for value in arrays)
@@ -114,9 +114,13 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
 
 def _by_reference(op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
     """A blocking operation: wait for the inputs and let NumPy do it."""
-    values = [value if isinstance(value, (bool, int, float)) else value.asnumpy() for value in arrays]
+    values = [
+        value if isinstance(value, (bool, int, float)) else value.asnumpy() for value in arrays
+    ]
     device = next((a.device for a in arrays if hasattr(a, "device")), None)
-    return tuple(HOOKS["from_numpy"](value, device) for value in op.reference(*values, **parameters))
+    return tuple(
+        HOOKS["from_numpy"](value, device) for value in op.reference(*values, **parameters)
+    )
 
 
 def _create(

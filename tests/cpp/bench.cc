@@ -53,30 +53,27 @@ int main() {
   std::printf("ready                       %8.1f\n", best_nanoseconds(20, 100000, [&] {
                 if (!engine.ready(storages[0])) std::abort();
               }));
-  std::printf("create + release, small     %8.1f\n", best_nanoseconds(20, 100000, [&] {
-                Storage::create(64, 0)->release();
-              }));
+  std::printf("create + release, small     %8.1f\n",
+              best_nanoseconds(20, 100000, [&] { Storage::create(64, 0)->release(); }));
   std::printf("allocate + release, 1 MiB   %8.1f\n", best_nanoseconds(20, 100000, [&] {
                 gemel::memory::release(gemel::memory::allocate(1 << 20), 1 << 20);
               }));
-  std::printf("hand-over, issue            %8.1f\n", best_nanoseconds(200, 500, [&] {
-                hand_over(storages[0], storages[1]);
-              }));
+  std::printf("hand-over, issue            %8.1f\n",
+              best_nanoseconds(200, 500, [&] { hand_over(storages[0], storages[1]); }));
   engine.wait_all();
   std::printf("hand-over, to the end       %8.1f\n", best_nanoseconds(20, 1, [&] {
-                for (int call = 0; call < 1000; ++call) hand_over(storages[0], storages[1]);
-                engine.wait(storages[1]);
-              }) / 1000);
+                                                       for (int call = 0; call < 1000; ++call)
+                                                         hand_over(storages[0], storages[1]);
+                                                       engine.wait(storages[1]);
+                                                     }) / 1000);
   std::printf("hand-over, waiting each     %8.1f\n", best_nanoseconds(20, 1000, [&] {
                 hand_over(storages[0], storages[1]);
                 engine.wait(storages[1]);
               }));
-  std::printf("hand-over, worker parked    %8.1f\n", best_nanoseconds(50, 1, [&] {
-                hand_over(storages[0], storages[1]);
-              }));
-  std::printf("parallel, 2 empty tiles     %8.1f\n", best_nanoseconds(20, 1000, [&] {
-                engine.parallel(2, nothing, nullptr);
-              }));
+  std::printf("hand-over, worker parked    %8.1f\n",
+              best_nanoseconds(50, 1, [&] { hand_over(storages[0], storages[1]); }));
+  std::printf("parallel, 2 empty tiles     %8.1f\n",
+              best_nanoseconds(20, 1000, [&] { engine.parallel(2, nothing, nullptr); }));
   for (Storage* storage : storages) storage->release();
   engine.shut_down();
 }

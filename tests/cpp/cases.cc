@@ -69,10 +69,11 @@ std::function<FailurePointer()> sleeping(int milliseconds) {
 }
 
 double milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
-struct Handle {                        // gives the storage back
+struct Handle {  // gives the storage back
   explicit Handle(size_t bytes = 8) : storage(Storage::create(bytes, 0)) {}
   ~Handle() { storage->release(); }
   Handle(const Handle&) = delete;
@@ -101,11 +102,16 @@ void waiting_is_for_one_storage() {
 }
 
 void waiting_prefers_what_it_needs() {
-  Engine::get().configure(0, false, 0, 0);       // nobody but the waiting thread works
+  Engine::get().configure(0, false, 0, 0);  // nobody but the waiting thread works
   Handle other, first, last;
   int unrelated = 0;
   for (int index = 0; index < 50; ++index) {
-    issue({}, {other}, [&]() -> FailurePointer { ++unrelated; return nullptr; }, {5000, 9});
+    issue({}, {other},
+          [&]() -> FailurePointer {
+            ++unrelated;
+            return nullptr;
+          },
+          {5000, 9});
   }
   issue({}, {first}, fine, {5000});
   issue({first}, {last}, fine, {5000});
@@ -145,7 +151,8 @@ void failures_stick(int workers, bool serial) {
   check(message_of(weights).empty(), "an update whose input failed leaves its target alone");
   check(message_of(sum) == "one", "an in-place target gets it");
   Storage* const list[] = {derived};
-  check(!Engine::get().acquire_inline(list, 1, nullptr, 0, 0), "no inline work on a failed storage");
+  check(!Engine::get().acquire_inline(list, 1, nullptr, 0, 0),
+        "no inline work on a failed storage");
   issue({}, {derived}, fine);
   Engine::get().wait(derived);
   check(message_of(derived).empty(), "overwriting heals");
@@ -184,7 +191,8 @@ void memory_stays_flat() {
   }
   Engine::get().wait_all();
   check(gemel::memory::statistics().bytes_in_use == before, "everything is given back");
-  check(gemel::memory::statistics().peak_bytes - low <= 10 * kBytes, "a bounded queue, bounded memory");
+  check(gemel::memory::statistics().peak_bytes - low <= 10 * kBytes,
+        "a bounded queue, bounded memory");
 }
 
 struct Tally {
@@ -198,7 +206,7 @@ void tiles_all_run(int workers, bool serial) {
   const auto outer = [](void* context, int64_t) {
     const auto inner = [](void* same, int64_t) { ++static_cast<Tally*>(same)->inner; };
     ++static_cast<Tally*>(context)->outer;
-    Engine::get().parallel(3, inner, context);   // nested: runs here
+    Engine::get().parallel(3, inner, context);  // nested: runs here
   };
   Engine::get().parallel(100, outer, &tally);
   Handle result;
@@ -214,7 +222,7 @@ void waits_can_be_interrupted() {
   Engine::get().configure(1, false, 0, 0);
   Handle slow;
   issue({}, {slow}, sleeping(500), {500000.0});
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));   // the worker has it now
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the worker has it now
   const auto start = std::chrono::steady_clock::now();
   check(!Engine::get().wait(slow, [] { return true; }), "an interrupted wait says so");
   check(milliseconds_since(start) < 300, "and stops soon");
@@ -222,7 +230,7 @@ void waits_can_be_interrupted() {
 }
 
 void operations_may_wait() {
-  Engine::get().configure(1, false, 2, 1);       // small bounds: nothing may wait for room here
+  Engine::get().configure(1, false, 2, 1);  // small bounds: nothing may wait for room here
   Handle first, second, last;
   issue({}, {last}, [&]() -> FailurePointer {
     issue({}, {first}, sleeping(5));

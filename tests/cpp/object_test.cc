@@ -1,7 +1,10 @@
-// The object loader: objects made by the compiler load and run; truncated, corrupt or foreign ones throw.
+// The object loader: objects made by the compiler load and run; truncated, corrupt or foreign ones
+// throw.
 //
-//   object_test FILE.o ...    every file must load; then copies of it with a cut end or changed bytes
-//                             must load or throw, never crash (without files: only the built-in checks)
+//   object_test FILE.o ...    every file must load; then copies of it with a cut end or changed
+//   bytes
+//                             must load or throw, never crash (without files: only the built-in
+//                             checks)
 
 #include "object.h"
 

@@ -25,15 +25,15 @@ using gemel::Failure;
 using gemel::FailurePointer;
 using gemel::Storage;
 
-constexpr size_t kImpossibleBytes = (size_t{1} << 46) + 64;   // the pool refuses these at once
+constexpr size_t kImpossibleBytes = (size_t{1} << 46) + 64;  // the pool refuses these at once
 
-struct Vector {                        // a storage as the program knows it
+struct Vector {  // a storage as the program knows it
   int id;
   int64_t length;
-  bool impossible = false;             // too big for any memory: every write is a MemoryError
+  bool impossible = false;  // too big for any memory: every write is a MemoryError
 };
 
-struct Step {                          // one entry of the log
+struct Step {  // one entry of the log
   enum class Kind { kOperation, kSnapshot };
   Kind kind = Kind::kOperation;
   std::vector<Vector> reads;
@@ -42,7 +42,7 @@ struct Step {                          // one entry of the log
   uint64_t salt = 0;
   bool fails = false;
   bool tiled = false;
-  std::string failure;                 // kSnapshot of reads[0]: what was seen
+  std::string failure;  // kSnapshot of reads[0]: what was seen
   std::vector<int64_t> content;
 };
 
@@ -59,8 +59,8 @@ bool among(const std::vector<Vector>& vectors, int id) {
   return false;
 }
 
-// What a step computes; `data` maps its position in reads, then in writes, to content. In-place targets
-// and updates depend on what they held. Elements [begin, end) of write number `target`.
+// What a step computes; `data` maps its position in reads, then in writes, to content. In-place
+// targets and updates depend on what they held. Elements [begin, end) of write number `target`.
 void compute(const Step& step, const std::vector<int64_t*>& data, size_t target, int64_t begin,
              int64_t end) {
   const Vector& out = step.writes[target];
@@ -77,7 +77,9 @@ void compute(const Step& step, const std::vector<int64_t*>& data, size_t target,
   }
 }
 
-std::string own_failure(const Step& step) { return "failed on purpose " + std::to_string(step.salt); }
+std::string own_failure(const Step& step) {
+  return "failed on purpose " + std::to_string(step.salt);
+}
 
 // --- on the engine ---
 
@@ -196,7 +198,7 @@ struct Settings {
   int64_t queue_operations;
   int64_t queue_bytes;
   int threads;
-  bool shared;                         // threads share the storages, and a lock makes the log
+  bool shared;  // threads share the storages, and a lock makes the log
   uint64_t seed;
 };
 
@@ -263,7 +265,7 @@ class World {
   }
 
   void snapshot(size_t slot) {
-    std::lock_guard<std::mutex> guard(mutex_);   // nobody issues: the content stays as it is
+    std::lock_guard<std::mutex> guard(mutex_);  // nobody issues: the content stays as it is
     const auto& [vector, storage] = slots_[slot];
     Engine::get().wait(storage);
     Step step;
@@ -312,7 +314,7 @@ class World {
       hand_over(std::move(step), reads, writes, updates, random);
       return;
     }
-    for (Storage* storage : reads) storage->retain();    // another thread may replace the slot
+    for (Storage* storage : reads) storage->retain();  // another thread may replace the slot
     for (Storage* storage : writes) storage->retain();
     log_.push_back(step);
     guard.unlock();
@@ -395,7 +397,8 @@ int main(int count, char** arguments) {
   uint64_t seed = 1;
   for (int index = 1; index + 1 < count; index += 2) {
     if (std::strcmp(arguments[index], "--seconds") == 0) seconds = std::atof(arguments[index + 1]);
-    if (std::strcmp(arguments[index], "--seed") == 0) seed = std::strtoull(arguments[index + 1], nullptr, 10);
+    if (std::strcmp(arguments[index], "--seed") == 0)
+      seed = std::strtoull(arguments[index + 1], nullptr, 10);
   }
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   int programs = 0;
@@ -403,11 +406,16 @@ int main(int count, char** arguments) {
     std::mt19937_64 random(seed);
     const int64_t queues[] = {1, 8, 1024};
     const int64_t bytes[] = {1, 2048, 0};
-    const Settings settings{static_cast<int>(random() % 3), random() % 8 == 0, queues[random() % 3],
-                            bytes[random() % 3], 1 + static_cast<int>(random() % 4),
-                            random() % 2 == 0, seed};
+    const Settings settings{static_cast<int>(random() % 3),
+                            random() % 8 == 0,
+                            queues[random() % 3],
+                            bytes[random() % 3],
+                            1 + static_cast<int>(random() % 4),
+                            random() % 2 == 0,
+                            seed};
     if (run_program(settings)) continue;
-    std::fprintf(stderr, "seed %llu: workers %d, serial %d, queue %ld, bytes %ld, threads %d, shared %d\n",
+    std::fprintf(stderr,
+                 "seed %llu: workers %d, serial %d, queue %ld, bytes %ld, threads %d, shared %d\n",
                  static_cast<unsigned long long>(seed), settings.workers, settings.serial,
                  long(settings.queue_operations), long(settings.queue_bytes), settings.threads,
                  settings.shared);

@@ -1,0 +1,370 @@
+"""One table of calls for every operation: what the operation tests are derived from.
+
+A `Case` is one call: the operation, a draw for each input, and its parameters. `ELSEWHERE` lists
+the operations without a case, with the reason. Accepted dtypes are not listed: an operation that
+refuses a dtype says so in `infer`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, NamedTuple
+
+import numpy
+
+import gemel
+from gemel import np
+from gemel.dtype import DTYPES
+from gemel.errors import DTypeError
+from gemel.ir.interpret import spec_of
+from gemel.ir.methods import REGISTRY
+from gemel.ir.op import Composite, Elementwise, Op, Reduction
+
+Array = numpy.ndarray[Any, Any]
+
+OPS: dict[str, Op] = {name: op for name, op in REGISTRY.items() if isinstance(op, Op)}
+NAMES = tuple(dtype.name for dtype in DTYPES)
+FLOATING = ("float16", "float32", "float64")
+
+#: Operations whose kernels approximate a function; all other elementwise ones are exact.
+FUNCTIONS = frozenset(
+    "power exp expm1 log log1p tanh sin cos sigmoid gelu erf softplus normal".split()
+)
+
+#: Relative error allowed where results are not exact.
+TOLERANCE = {"float16": 1e-3, "float32": 2e-6, "float64": 2e-14}
+
+
+class Draw(NamedTuple):
+    """How an input is made: its shape, the values it may take, and a dtype if it has only one.
+
+    `kind` is "any", "positive", "nonzero", "smooth" (away from kinks, no ties), "mask", "index"
+    (from -limit to limit - 1), "place" (0 to limit - 1), or "number" (a Python number).
+    """
+
+    shape: tuple[int, ...]
+    kind: str = "any"
+    dtype: str = ""
+    limit: int = 0
+    number: Any = None
+
+
+class Case(NamedTuple):
+    """One call of an operation; `smooth` draws replace the draws where gradients are checked."""
+
+    name: str
+    draws: tuple[Draw, ...]
+    parameters: dict[str, Any]
+    smooth: tuple[Draw, ...] = ()
+
+    @property
+    def op(self) -> Op:
+        return OPS[self.name]
+
+    def __str__(self) -> str:
+        shapes = "-".join("x".join(map(str, d.shape)) or str(d.number or 0) for d in self.draws)
+        extra = ",".join(f"{k}={v}" for k, v in self.parameters.items())
+        return f"{self.name}[{shapes}]" + (f"({extra})" if extra else "")
+
+
+def draw(how: Draw, dtype: str, seed: int = 0) -> Any:
+    """A NumPy array (or Python number) as the draw says; the same for the same seed."""
+    if how.kind == "number":
+        return how.number
+    name = how.dtype or dtype
+    # Not hash(): strings hash differently in every process.
+    text = f"{how}{seed}".encode()
+    generator = numpy.random.default_rng(zlib.crc32(text))
+    if how.kind == "mask" or (name == "bool" and how.kind not in ("index", "place")):
+        return (generator.random(how.shape) < 0.5).astype(name)
+    if how.kind in ("index", "place"):
+        low = -how.limit if how.kind == "index" else 0
+        return generator.integers(low, how.limit, how.shape).astype(name)
+    if name not in FLOATING:
+        return _integers(generator, how, name)
+    return _numbers(generator, how).astype(name)
+
+
+def _integers(generator: Any, how: Draw, name: str) -> Array:
+    low = 0 if name == "uint8" else -5
+    if how.kind == "positive":
+        low = 1
+    found = generator.integers(low, 6, how.shape)
+    if how.kind in ("nonzero", "smooth"):
+        found = numpy.where(found == 0, 3, found)
+    return numpy.asarray(found).astype(name)
+
+
+def _numbers(generator: Any, how: Draw) -> Array:
+    if how.kind == "positive":
+        return numpy.asarray(generator.uniform(0.25, 3.0, how.shape))
+    found = generator.uniform(-3.0, 3.0, how.shape)
+    if how.kind == "nonzero":
+        found = found + numpy.copysign(0.25, found)
+    if how.kind == "smooth":
+        # Distinct values at least 0.03 apart, none near a whole or half number.
+        size = int(numpy.prod(how.shape))
+        grid = (generator.permutation(size) + 0.5) * (5.0 / max(size, 1)) - 2.5
+        near = numpy.abs(grid * 2 - numpy.rint(grid * 2)) < 0.1
+        found = numpy.where(near, grid + 0.11, grid).reshape(how.shape)
+    return numpy.asarray(found)
+
+
+def inputs_of(case: Case, dtype: str, seed: int = 0, smooth: bool = False) -> list[Any]:
+    """The inputs of a case, drawn."""
+    draws = case.smooth or case.draws if smooth else case.draws
+    return [draw(how, dtype, seed + position) for position, how in enumerate(draws)]
+
+
+def on_gemel(values: Any) -> list[Any]:
+    """NumPy arrays as gemel's; Python numbers stay."""
+    plain = (bool, int, float)
+    return [v if isinstance(v, plain) else np.array(v, dtype=v.dtype.name) for v in values]
+
+
+def results(found: Any) -> list[Array]:
+    """What a call gave, as a list of NumPy arrays."""
+    several = found if isinstance(found, (tuple, list)) else (found,)
+    return [value.asnumpy() for value in several]
+
+
+def accepts(case: Case, inputs: list[Any]) -> bool:
+    """Whether the operation takes inputs of these dtypes."""
+    try:
+        case.op.infer(*map(spec_of, inputs), **case.op.complete(case.parameters))
+    except DTypeError:
+        return False
+    return True
+
+
+def expected_of(case: Case, inputs: list[Any], stream: tuple[int, int] = (0, 0)) -> list[Array]:
+    """The results by the reference, in the dtypes `infer` declares."""
+    op, parameters = case.op, case.op.complete(case.parameters)
+    with numpy.errstate(all="ignore"):
+        if op.random:
+            found = _random_reference(op, inputs, parameters, stream)
+        elif isinstance(op, (Elementwise, Composite)):
+            found = list(op.reference(*inputs, **parameters))
+        else:
+            found = list(op.reference(*map(numpy.asarray, inputs), **parameters))
+    return [numpy.asarray(value) for value in found]
+
+
+def _random_reference(op: Op, inputs: list[Any], parameters: Any, stream: Any) -> list[Array]:
+    from gemel.ir.interpret import composite
+
+    if isinstance(op, Composite):
+        return composite(op, tuple(inputs), {**parameters, "call": 0}, stream)
+    return list(op.reference(*inputs, **{**parameters, "stream": stream}))
+
+
+def close(found: Array, expected: Array, name: str, scale: float = 1.0) -> None:
+    """The same shape and dtype; values equal, or near where the operation approximates."""
+    assert found.shape == expected.shape, (found.shape, expected.shape)
+    assert found.dtype == expected.dtype, (found.dtype, expected.dtype)
+    exact = isinstance(OPS[name], Elementwise) and name not in FUNCTIONS
+    rounded = not isinstance(OPS[name], (Reduction, Composite)) and name not in ("matmul", "scatter")
+    if found.dtype.kind != "f" or exact or (rounded and name not in FUNCTIONS):
+        numpy.testing.assert_array_equal(found, expected)
+        zero = (expected == 0) & ~numpy.isnan(expected) if found.dtype.kind == "f" else None
+        if zero is not None and exact and name not in ("maximum", "minimum", "limit", "relu"):
+            numpy.testing.assert_array_equal(numpy.signbit(found[zero]), numpy.signbit(expected[zero]))
+        return
+    near = TOLERANCE[found.dtype.name] * scale
+    numpy.testing.assert_allclose(found, expected, rtol=near, atol=near)
+
+
+# --- the table ------------------------------------------------------------------------------
+
+SMALL = (3, 4)
+
+
+def _case(name: str, *draws: Any, smooth: Any = (), **parameters: Any) -> Case:
+    made = tuple(d if isinstance(d, Draw) else Draw(d) for d in draws)
+    return Case(name, made, parameters, tuple(smooth))
+
+
+def _unary() -> list[Case]:
+    kinds = {
+        "sqrt": "positive", "log": "positive", "log1p": "positive", "reciprocal": "nonzero",
+    }  # fmt: skip
+    names = (
+        "negative absolute sign square reciprocal sqrt exp expm1 log log1p tanh sin cos floor ceil "
+        "rint sigmoid relu copy stop_gradient gelu erf softplus isnan logical_not invert"
+    ).split()
+    found = []
+    for name in names:
+        kind = kinds.get(name, "any")
+        smooth = Draw(SMALL, kind if kind == "positive" else "smooth")
+        found.append(_case(name, Draw(SMALL, kind), smooth=(smooth,)))
+    return found
+
+
+def _binary() -> list[Case]:
+    first = {"power": "positive"}
+    second = {
+        "divide": "nonzero", "floor_divide": "nonzero", "remainder": "nonzero",
+    }  # fmt: skip
+    names = (
+        "add subtract multiply divide floor_divide remainder power maximum minimum equal not_equal "
+        "less less_equal greater greater_equal logical_and logical_or logical_xor bitwise_and "
+        "bitwise_or bitwise_xor leaky_relu"
+    ).split()
+    found = []
+    for name in names:
+        a, b = first.get(name, "any"), second.get(name, "any")
+        soft = [Draw(SMALL, k if k == "positive" else "smooth") for k in (a, b)]
+        found.append(_case(name, Draw(SMALL, a), Draw(SMALL, b), smooth=soft))
+        wide = [Draw((2, 1, 4), soft[0].kind), Draw((3, 1), soft[1].kind)]
+        found.append(_case(name, Draw((2, 1, 4), a), Draw((3, 1), b), smooth=wide))
+    return found
+
+
+def _other_elementwise() -> list[Case]:
+    low = Draw((), "number", number=-1)
+    high = Draw((), "number", number=2)
+    soft = Draw(SMALL, "smooth")
+    return [
+        _case("limit", SMALL, low, high, smooth=(soft, low, high)),
+        _case("limit", SMALL, Draw((4,), "nonzero"), Draw((3, 1), "positive"),
+              smooth=(soft, Draw((4,), "smooth"), Draw((3, 1), "positive"))),
+        _case("where", Draw(SMALL, "mask", "bool"), SMALL, SMALL),
+        _case("where", Draw((3, 1), "mask"), Draw((4,)), Draw((), "number", number=0)),
+        *(_case("cast", Draw(SMALL, "positive"), dtype=name) for name in NAMES),
+        _case("full", Draw((), "number", number=3), shape=(2, 3), dtype="float32"),
+        _case("full", Draw((), "number", number=True), shape=(), dtype="int8"),
+        _case("full", Draw((3,)), shape=(2, 3), dtype="float64"),
+        _case("iota", shape=(3, 4), axis=0, dtype="int64"),
+        _case("iota", shape=(3, 4), axis=1, dtype="float32"),
+        _case("iota", shape=(0,), axis=0, dtype="int32"),
+        _case("uniform", Draw((), "number", number=-1.0), Draw((), "number", number=2.0),
+              shape=(5, 7), dtype="float32"),
+        _case("uniform", Draw((7,), "positive", "float64"), Draw((5, 1), "positive", "float64"),
+              shape=(5, 7), dtype="float64"),
+        _case("normal", Draw((), "number", number=1.0), Draw((), "number", number=0.5),
+              shape=(5, 7), dtype="float32"),
+        _case("normal", Draw((7,)), Draw((5, 1), "positive"), shape=(5, 7), dtype="float64"),
+        _case("randint", Draw((), "number", number=-3), Draw((), "number", number=9),
+              shape=(5, 7), dtype="int64"),
+        _case("randint", Draw((), "number", number=0), Draw((), "number", number=250),
+              shape=(40,), dtype="uint8"),
+    ]  # fmt: skip
+
+
+def _reductions() -> list[Case]:
+    found = []
+    for name in "sum prod max min any all argmax argmin mean var std".split():
+        single = name.startswith("arg")
+        shape = (3, 4, 5)
+        soft = (Draw(shape, "smooth"),)
+        axes = (None, 0, 1, -1) if single else (None, 0, 1, -1, (0, 2), (1, 2), (0, 1, 2))
+        found += [_case(name, shape, smooth=soft, axis=axis, keepdims=False) for axis in axes]
+        found.append(_case(name, shape, smooth=soft, axis=1, keepdims=True))
+        found.append(_case(name, Draw((6,), "smooth"), axis=None, keepdims=True))
+    found.append(_case("sum", (), axis=None, keepdims=False))
+    found.append(_case("sum", SMALL, axis=(), keepdims=False))
+    found.append(_case("prod", Draw((3, 4), "any"), axis=-1, keepdims=False))
+    return found
+
+
+def _shapes() -> list[Case]:
+    part = (("slice", 1, 2, 1), ("slice", 3, 2, -2))
+    point = (("int", 1), ("new",), ("slice", 0, 4, 1))
+    return [
+        _case("reshape", SMALL, shape=(2, 6)),
+        _case("reshape", SMALL, shape=(-1,)),
+        _case("reshape", (6,), shape=(2, -1, 1)),
+        _case("reshape", (1, 1), shape=()),
+        _case("transpose", (2, 3, 4), axes=None),
+        _case("transpose", (2, 3, 4), axes=(1, 2, 0)),
+        _case("broadcast_to", (3, 1), shape=(2, 3, 4)),
+        _case("broadcast_to", (), shape=(2,)),
+        _case("concatenate", SMALL, (2, 4), axis=0),
+        _case("concatenate", SMALL, (3, 2), (3, 1), axis=-1),
+        _case("concatenate", (4,), axis=0),
+        _case("concatenate", (0, 4), SMALL, axis=0),
+        _case("split", (6, 2), sections=3, axis=0),
+        _case("split", (2, 7), sections=(2, 5), axis=1),
+        _case("split", (2, 7), sections=(2, 2, 9), axis=-1),
+        _case("narrow", SMALL, axis=1, start=1, length=2),
+        _case("basic_index", SMALL, key=part),
+        _case("basic_index", SMALL, key=point),
+        _case("place", (2, 2), key=part, shape=SMALL),
+        _case("place", (1, 4), key=point, shape=SMALL),
+        _case("assign", SMALL, (2, 1), key=part),
+        _case("assign", SMALL, (), key=point),
+    ]
+
+
+def _indexing() -> list[Case]:
+    return [
+        _case("gather", (5, 3), Draw((4,), "index", "int64", 5), axis=0),
+        _case("gather", (2, 5, 3), Draw((2, 3), "index", "int32", 5), axis=1),
+        _case("gather", (4, 5), Draw((), "index", "int8", 5), axis=1),
+        _case("gather", (5,), Draw((7,), "place", "uint8", 5), axis=0),
+        _case("scatter", (4, 3), Draw((4,), "index", "int64", 3), axis=0, shape=(3, 3)),
+        _case("scatter", (2, 2, 3, 3), Draw((2, 3), "place", "int32", 2), axis=1, shape=(2, 2, 3)),
+        _case("pick", (4, 5), Draw((4,), "place", "int64", 7), axis=-1, keepdims=False),
+        _case("pick", (4, 5), Draw((5,), "place", "float32", 4), axis=0, keepdims=True),
+        _case("pick", (2, 3, 4), Draw((2, 4), "place", "int32", 3), axis=1, keepdims=False),
+        _case("one_hot", Draw((2, 3), "place", "int64", 4), depth=5),
+        _case("one_hot", Draw((3,), "place", "float32", 4), depth=3, on_value=2.0, off_value=-1.0,
+              dtype="float64"),
+        _case("nonzero", SMALL),
+        _case("boolean_index", SMALL, Draw(SMALL, "mask", "bool")),
+        _case("argsort", (9,)),
+    ]  # fmt: skip
+
+
+def _networks() -> list[Case]:
+    channels = [Draw((3,), "positive"), Draw((3,)), Draw((3,)), Draw((3,), "positive")]
+    last = [Draw((5,), "positive"), Draw((5,)), Draw((5,)), Draw((5,), "positive")]
+    return [
+        _case("matmul", (3, 4), (4, 5)),
+        _case("matmul", (4,), (4, 5)),
+        _case("matmul", (3, 4), (4,)),
+        _case("matmul", (4,), (4,)),
+        _case("matmul", (2, 3, 4), (4, 5)),
+        _case("matmul", (2, 1, 3, 4), (6, 4, 5)),
+        _case("matmul", (2, 3, 4), (4,)),
+        _case("matmul", (4,), (2, 4, 5)),
+        _case("softmax", SMALL, axis=-1),
+        _case("softmax", (2, 3, 4), axis=1),
+        _case("log_softmax", SMALL, axis=-1),
+        _case("log_softmax", (2, 3, 4), axis=0),
+        _case("dropout", (6, 8), p=0.4),
+        _case("dropout", (6, 8), p=0.5, axes=(0,)),
+        _case("batch_norm", (4, 3), *channels),
+        _case("batch_norm", (2, 3, 2, 2), *channels, eps=1e-3, momentum=0.8),
+        _case("batch_norm", (4, 5), *last, axis=-1),
+    ]
+
+
+CASES: tuple[Case, ...] = (
+    *_unary(),
+    *_binary(),
+    *_other_elementwise(),
+    *_reductions(),
+    *_shapes(),
+    *_indexing(),
+    *_networks(),
+)
+
+#: Operations without a case here, and why.
+ELSEWHERE = {
+    "fused": "made by the fusing pass from others, which are all here (test_three_ways)",
+    "branch": "its operands are programs: npx.cond makes them (test_three_ways, test_gradients)",
+}
+
+
+def first_cases() -> list[Case]:
+    """One case per operation."""
+    found: dict[str, Case] = {}
+    for case in CASES:
+        found.setdefault(case.name, case)
+    return list(found.values())
+
+
+def seeded(number: int) -> None:
+    """Start the random stream again."""
+    gemel.np.random.seed(number)

@@ -1,0 +1,503 @@
+"""Every operation, called imperatively, against its NumPy reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import op_table
+import pytest
+from op_table import (
+    CASES,
+    ELSEWHERE,
+    FLOATING,
+    FUNCTIONS,
+    NAMES,
+    OPS,
+    TOLERANCE,
+    Case,
+    accepts,
+    close,
+    expected_of,
+    first_cases,
+    inputs_of,
+    on_gemel,
+    results,
+)
+
+from gemel import np
+from gemel.dtype import as_dtype, promote
+from gemel.errors import DTypeError
+from gemel.ir.interpret import spec_of
+from gemel.ir.op import Elementwise
+
+SEED = 11
+#: Cases without random inputs of a dtype that varies need only one.
+ONCE = frozenset(("iota", "one_hot", "randint"))
+
+
+def dtypes_of(case: Case) -> tuple[str, ...]:
+    """The dtypes a case is run in."""
+    varies = any(not d.dtype and d.kind != "number" for d in case.draws)
+    return NAMES if varies else ("float32",)
+
+
+def check(case: Case, inputs: list[Any], arrays: list[Any] | None = None) -> None:
+    """One call against the reference: shape, dtype and values, and what `infer` says."""
+    op = case.op
+    if arrays is None:
+        arrays = on_gemel(inputs)
+    specs = op.infer(*map(spec_of, inputs), **op.complete(case.parameters)) if not op.blocks else ()
+    expected = expected_of(case, inputs, stream=(SEED, 0))
+    op_table.seeded(SEED)
+    found = results(op(*arrays, **case.parameters))
+    if op.updates:
+        found += [arrays[position].asnumpy() for position in op.updates]
+    assert len(found) == len(expected)
+    for value, wanted in zip(found, expected, strict=True):
+        close(value, wanted, case.name)
+    for value, spec in zip(found, specs, strict=not op.blocks and not op.updates):
+        assert value.shape == spec.shape
+        assert value.dtype.name == spec.dtype.name
+
+
+def test_every_operation_has_a_case() -> None:
+    covered = {case.name for case in CASES}
+    missing = set(OPS) - covered - set(ELSEWHERE)
+    assert not missing, f"no case for {sorted(missing)}"
+    assert not covered & set(ELSEWHERE)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_against_reference_in_float32(case: Case) -> None:
+    """Every case once; where float32 is refused, in int32."""
+    inputs = inputs_of(case, "float32")
+    if not accepts(case, inputs):
+        inputs = inputs_of(case, "int32")
+    check(case, inputs)
+
+
+@pytest.mark.parametrize("dtype", [name for name in NAMES if name != "float32"])
+@pytest.mark.parametrize("case", first_cases(), ids=str)
+def test_against_reference_in_every_dtype(case: Case, dtype: str) -> None:
+    """One case of every operation in every dtype; what `infer` refuses, the call refuses."""
+    if dtype not in dtypes_of(case):
+        pytest.skip("its dtypes do not vary")
+    inputs = inputs_of(case, dtype)
+    if accepts(case, inputs):
+        check(case, inputs)
+    else:
+        with pytest.raises(DTypeError, match=case.name if case.name != "gather" else "take"):
+            case.op(*on_gemel(inputs), **case.parameters)
+
+
+# --- where the elements lie -----------------------------------------------------------------
+
+
+def transposed(x: Any, lib: Any) -> Any:
+    return x.T
+
+
+def sliced(x: Any, lib: Any) -> Any:
+    """Every second element along each axis, from an offset."""
+    return x[tuple(slice(1, None, 2) for _ in x.shape)]
+
+
+def turned(x: Any, lib: Any) -> Any:
+    """Backwards along every axis."""
+    return x[tuple(slice(None, None, -1) for _ in x.shape)]
+
+
+def repeated(x: Any, lib: Any) -> Any:
+    """One element along the last axis, at stride zero."""
+    shape = tuple(x.shape)
+    return lib.broadcast_to(x[..., :1], shape)
+
+
+def laid_out(value: Any, view: Any) -> tuple[Any, Any]:
+    """The NumPy array and the gemel array of one shape, seen through a view of other memory."""
+    if not isinstance(value, numpy.ndarray) or value.ndim == 0:
+        return value, on_gemel([value])[0]
+    if view is transposed:
+        base = numpy.ascontiguousarray(value.T)
+    elif view is sliced:
+        base = numpy.zeros(tuple(2 * n + 1 for n in value.shape), value.dtype)
+        base[tuple(slice(1, None, 2) for _ in value.shape)] = value
+    else:
+        base = value
+    return view(base, numpy), view(np.array(base, dtype=base.dtype.name), np)
+
+
+@pytest.mark.parametrize("view", [transposed, sliced, turned, repeated])
+@pytest.mark.parametrize(
+    "case",
+    [c for c in CASES if any(d.kind != "number" and d.shape for d in c.draws)],
+    ids=str,
+)
+def test_views_as_inputs(case: Case, view: Any) -> None:
+    """Strides of every kind as inputs: other order, gaps, negative, zero."""
+    reduction = case.parameters.get("axis", 0)
+    if case.name in KEPT_SMALL and reduction not in (0, 1, None):
+        pytest.skip("one axis of each kind is enough")
+    dtype = "float32" if accepts(case, inputs_of(case, "float32")) else "int32"
+    pairs = [laid_out(value, view) for value in inputs_of(case, dtype)]
+    inputs = [numpy.asarray(a) if isinstance(a, numpy.ndarray) else a for a, _ in pairs]
+    if case.op.updates:
+        inputs[3:] = inputs_of(case, dtype)[3:]
+        arrays = [b for _, b in pairs[:3]] + on_gemel(inputs[3:])
+    else:
+        arrays = [b for _, b in pairs]
+    assert any(not getattr(a, "_is_contiguous", True) for a in arrays) or view is not sliced
+    check(case, inputs, arrays)
+
+
+#: Reductions share their loops: not all axes of all of them are laid out in every way.
+KEPT_SMALL = frozenset("prod min any all argmin var std".split())
+
+
+def test_views_of_views_write_and_read_the_right_elements() -> None:
+    base = numpy.arange(120, dtype="float32").reshape(4, 5, 6)
+    x = np.array(base)
+    view, twin = x[1:, ::-2].transpose(2, 0, 1)[::2], base[1:, ::-2].transpose(2, 0, 1)[::2]
+    numpy.testing.assert_array_equal(view.asnumpy(), twin)
+    view[1] = -1
+    twin[1] = -1
+    numpy.testing.assert_array_equal(x.asnumpy(), base)
+    numpy.testing.assert_array_equal((view + view.sum(axis=0)).asnumpy(), twin + twin.sum(axis=0))
+
+
+# --- sizes ----------------------------------------------------------------------------------
+
+ELEMENTWISE = [c for c in first_cases() if isinstance(c.op, Elementwise) and c.name in OPS]
+PLAIN = [c for c in ELEMENTWISE if not {"shape", "dtype"} & set(c.parameters)]
+
+
+def resized(case: Case, *shapes: tuple[int, ...]) -> Case:
+    """The case with its inputs in other shapes (the last one for all that follow)."""
+    padded = [*shapes, *[shapes[-1]] * len(case.draws)]
+    draws = tuple(
+        d if d.kind == "number" else d._replace(shape=s)
+        for d, s in zip(case.draws, padded, strict=False)
+    )
+    return case._replace(draws=draws)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0, 4)], ids=str)
+@pytest.mark.parametrize("case", PLAIN, ids=lambda c: c.name)
+def test_elementwise_of_nothing(case: Case, shape: tuple[int, ...]) -> None:
+    case = resized(case, shape)
+    dtype = "float32" if accepts(case, inputs_of(case, "float32")) else "int32"
+    check(case, inputs_of(case, dtype))
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=lambda c: c.name)
+def test_elementwise_of_one(case: Case) -> None:
+    """0-d arrays."""
+    case = resized(case, ())
+    dtype = "float32" if accepts(case, inputs_of(case, "float32")) else "int32"
+    check(case, inputs_of(case, dtype))
+
+
+EMPTY = [
+    ("sum", [(0,)], {}),
+    ("sum", [(0, 3)], {"axis": 0}),
+    ("sum", [(0, 3)], {"axis": 1}),
+    ("prod", [(2, 0)], {"axis": 1, "keepdims": True}),
+    ("any", [(2, 0)], {"axis": 1}),
+    ("all", [(2, 0)], {"axis": 1}),
+    ("max", [(0, 3)], {"axis": 1}),
+    ("argmax", [(0, 3)], {"axis": 1}),
+    ("mean", [(0, 3)], {"axis": 1}),
+    ("mean", [(0, 3)], {"axis": 0}),
+    ("softmax", [(0, 3)], {"axis": -1}),
+    ("log_softmax", [(0, 3)], {"axis": -1}),
+    ("matmul", [(0, 3), (3, 2)], {}),
+    ("matmul", [(2, 3), (3, 0)], {}),
+    ("matmul", [(2, 0), (0, 3)], {}),
+    ("matmul", [(0,), (0,)], {}),
+    ("matmul", [(0, 2, 3), (3, 2)], {}),
+    ("concatenate", [(0, 3), (2, 3), (0, 3)], {"axis": 0}),
+    ("concatenate", [(0, 3), (0, 3)], {"axis": 0}),
+    ("reshape", [(0, 3)], {"shape": (3, 0)}),
+    ("transpose", [(0, 3)], {"axes": None}),
+    ("split", [(0, 3)], {"sections": 3, "axis": 1}),
+    ("broadcast_to", [(1, 3)], {"shape": (0, 3)}),
+    ("place", [(0,)], {"key": (("slice", 0, 0, 1),), "shape": (3,)}),
+    ("assign", [(3,), (0,)], {"key": (("slice", 0, 0, 1),)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "shapes", "parameters"), EMPTY, ids=str)
+def test_other_operations_on_nothing(name: str, shapes: Any, parameters: Any) -> None:
+    draws = tuple(op_table.Draw(shape) for shape in shapes)
+    case = Case(name, draws, parameters)
+    check(case, inputs_of(case, "float32"))
+
+
+def test_indexing_with_nothing() -> None:
+    x = np.ones((3, 2))
+    none = np.array(numpy.zeros(0, "int64"))
+    assert x.take(none, axis=0).shape == (0, 2)
+    assert x[none].shape == (0, 2)
+    assert np.zeros((0, 2))[none].shape == (0, 2)
+
+
+LARGE = [
+    ("add", [(70001,), (70001,)], {}),
+    ("add", [(301, 301), (301,)], {}),
+    ("add", [(300, 1), (301,)], {}),
+    ("exp", [(3, 70001)], {}),
+    ("where", [(70001,), (70001,), (70001,)], {}),
+    ("sum", [(200003,)], {}),
+    ("sum", [(3, 70001)], {"axis": 1}),
+    ("sum", [(70001, 3)], {"axis": 0}),
+    ("sum", [(70001, 3)], {"axis": 1}),
+    ("max", [(70001, 3)], {"axis": 1}),
+    ("argmax", [(200003,)], {}),
+    ("mean", [(20, 70, 70)], {"axis": (0, 2)}),
+    ("softmax", [(3, 70001)], {"axis": -1}),
+    ("softmax", [(70001, 3)], {"axis": 0}),
+    ("softmax", [(70001, 3)], {"axis": -1}),
+    ("log_softmax", [(700, 101)], {"axis": -1}),
+    ("concatenate", [(70001,), (70002,)], {"axis": 0}),
+    ("concatenate", [(30001, 2), (30001, 3)], {"axis": 1}),
+    ("copy", [(301, 301)], {}),
+    ("matmul", [(301, 257), (257, 129)], {}),
+    ("uniform", [], {"shape": (70001, 3)}),
+    ("normal", [], {"shape": (70001,)}),
+    ("dropout", [(301, 301)], {"p": 0.3}),
+]
+
+
+@pytest.mark.parametrize(("name", "shapes", "parameters"), LARGE, ids=str)
+def test_large_enough_to_be_tiled(name: str, shapes: Any, parameters: Any) -> None:
+    if name in ("uniform", "normal"):
+        draws = tuple(op_table.Draw((), "number", number=n) for n in (0.0, 1.0))
+    else:
+        draws = tuple(op_table.Draw(shape) for shape in shapes)
+    case = Case(name, draws, parameters)
+    inputs = inputs_of(case, "float32")
+    if name == "sum" or name == "mean":
+        # Whole numbers: sums are exact in any order.
+        inputs = [numpy.rint(x) for x in inputs]
+    if name == "matmul":
+        inputs = [numpy.rint(x) for x in inputs]
+    op_table.seeded(SEED)
+    expected = expected_of(case, inputs, stream=(SEED, 0))
+    found = results(case.op(*on_gemel(inputs), **parameters))
+    for value, wanted in zip(found, expected, strict=True):
+        close(value, wanted, name, scale=4.0)
+
+
+def test_large_transposed_and_gathered() -> None:
+    base = numpy.random.default_rng(0).random((400, 300), dtype="float32")
+    x = np.array(base)
+    numpy.testing.assert_array_equal((x.T + x.T).asnumpy(), base.T + base.T)
+    order = numpy.random.default_rng(1).integers(-400, 400, 500)
+    numpy.testing.assert_array_equal(x.take(np.array(order), axis=0).asnumpy(), base[order])
+    numpy.testing.assert_array_equal(x.astype("float64").asnumpy(), base.astype("float64"))
+
+
+# --- special values -------------------------------------------------------------------------
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, numpy.inf, -numpy.inf, numpy.nan, 0.5, -2.5, 3.5, 1e-4, 6e4, -100.0]
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize("case", [c for c in PLAIN if len(c.draws) == 1], ids=lambda c: c.name)
+def test_special_values_of_one_input(case: Case, dtype: str) -> None:
+    x = numpy.array(SPECIAL, dtype)
+    if accepts(case, [x]):
+        check(case, [x])
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize("case", [c for c in PLAIN if len(c.draws) == 2], ids=lambda c: c.name)
+def test_special_values_of_two_inputs(case: Case, dtype: str) -> None:
+    a, b = (
+        numpy.array(side, dtype).ravel() for side in numpy.meshgrid(SPECIAL, SPECIAL, indexing="ij")
+    )
+    if not accepts(case, [a, b]):
+        return
+    if case.name in ("floor_divide", "remainder"):
+        # NumPy's own answers for infinities differ between versions; Python's rules are kept.
+        keep = numpy.isfinite(a) & numpy.isfinite(b) & (b != 0)
+        a, b = a[keep], b[keep]
+    check(case, [a, b])
+
+
+@pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin", "sum", "any", "all", "prod"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_special_values_in_reductions(name: str, axis: int) -> None:
+    x = numpy.array(
+        [[1, 2, 3], [numpy.nan, 1, 2], [numpy.inf, 0, 5], [-numpy.inf, 0.5, 0.0], [0.0, 0.0, 1]],
+        "float32",
+    )
+    check(Case(name, (), {"axis": axis}), [x])
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "max", "min"])
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_the_first_of_equals_wins(name: str, dtype: str) -> None:
+    x = numpy.array([3, 1, 3, 1, 2] * 40, dtype)
+    check(Case(name, (), {}), [x])
+    check(Case(name, (), {"axis": 0}), [numpy.stack([x, x[::-1]], 1)])
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("dtype", FLOATING)
+def test_softmax_of_extremes(name: str, dtype: str) -> None:
+    big = 6e4
+    x = numpy.array([[big, -big, 0], [-big, -big, -big], [-numpy.inf, 0, 0], [1, numpy.nan, 1]], dtype)
+    found = getattr(op_table.OPS[name](np.array(x, dtype=dtype)), "asnumpy")()
+    with numpy.errstate(all="ignore"):
+        wide = x.astype("float64")
+        shifted = wide - wide.max(axis=1, keepdims=True)
+        wanted = shifted - numpy.log(numpy.exp(shifted).sum(axis=1, keepdims=True))
+    wanted = numpy.exp(wanted) if name == "softmax" else wanted
+    near = TOLERANCE[dtype]
+    numpy.testing.assert_allclose(found.astype("float64"), wanted, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+@pytest.mark.parametrize("name", ["floor_divide", "remainder"])
+def test_integer_division_at_its_limits(name: str, dtype: str) -> None:
+    """By zero the result is 0; the smallest by -1 wraps; neither ends the process."""
+    low, high = numpy.iinfo(dtype).min, numpy.iinfo(dtype).max
+    a = numpy.array([low, low, high, 7, -7, 7, -7, 0] * 9, dtype)
+    b = numpy.array([-1, 0, 0, 0, 2, -2, -2, -1] * 9, dtype)
+    check(Case(name, (), {}), [a, b])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "int64"])
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "negative", "absolute", "square"])
+def test_integers_wrap(name: str, dtype: str) -> None:
+    low, high = numpy.iinfo(dtype).min, numpy.iinfo(dtype).max
+    a = numpy.array([low, high, high - 1, 1, 0, high // 2 + 3], dtype)
+    inputs = [a, a[::-1].copy()] if len(OPS[name].input_names) == 2 else [a]
+    check(Case(name, (), {}), inputs)
+
+
+def test_powers_of_integers_are_exact() -> None:
+    a = numpy.array([0, 1, 2, 3, 7, -2, -3, 10], "int64")
+    b = numpy.array([0, 9, 40, 30, 13, 5, 3, 15], "int64")
+    found = np.power(np.array(a), np.array(b)).asnumpy()
+    numpy.testing.assert_array_equal(found, a**b)
+    numpy.testing.assert_array_equal((np.array(a) ** 2).asnumpy(), a**2)
+
+
+# --- dtypes that meet -----------------------------------------------------------------------
+
+MIXED = [
+    ("bool", "uint8"),
+    ("uint8", "int8"),
+    ("int8", "int64"),
+    ("int64", "float16"),
+    ("int32", "float32"),
+    ("bool", "float64"),
+    ("float16", "float32"),
+    ("float64", "float32"),
+]
+BINARY = [c for c in first_cases() if c.name in OPS and len(c.draws) == 2 and c in PLAIN]
+
+
+def numpy_promotes(a: str, b: str) -> str:
+    """NumPy's promotion, but floating wins unchanged, and there is no int16."""
+    if (a in FLOATING) != (b in FLOATING):
+        return a if a in FLOATING else b
+    found = numpy.result_type(a, b).name
+    return "int32" if found == "int16" else found
+
+
+@pytest.mark.parametrize("a", NAMES)
+@pytest.mark.parametrize("b", NAMES)
+def test_promotion(a: str, b: str) -> None:
+    assert promote(as_dtype(a), as_dtype(b)).name == numpy_promotes(a, b)
+
+
+@pytest.mark.parametrize("a", NAMES)
+def test_all_pairs_of_dtypes(a: str) -> None:
+    for name in ("add", "less"):
+        case = next(c for c in BINARY if c.name == name)
+        for b in NAMES:
+            x, _ = inputs_of(case, a)
+            _, y = inputs_of(case, b)
+            check(case, [x, y])
+            if name == "add":
+                assert OPS["add"](*on_gemel([x, y])).dtype.name == numpy_promotes(a, b)
+
+
+@pytest.mark.parametrize("case", BINARY, ids=lambda c: c.name)
+def test_pairs_of_dtypes(case: Case) -> None:
+    for a, b in MIXED:
+        x, _ = inputs_of(case, a)
+        _, y = inputs_of(case, b)
+        if accepts(case, [x, y]):
+            check(case, [x, y])
+        else:
+            with pytest.raises(DTypeError, match=case.name):
+                case.op(*on_gemel([x, y]))
+
+
+@pytest.mark.parametrize(("a", "b"), MIXED)
+def test_pairs_in_other_operations(a: str, b: str) -> None:
+    first, second = (op_table.draw(op_table.Draw((3, 3), "positive"), d, 1) for d in (a, b))
+    mask = numpy.eye(3, dtype=bool)
+    check(Case("where", (), {}), [mask, first, second])
+    check(Case("matmul", (), {}), [first, second])
+    check(Case("concatenate", (), {"axis": 0}), [first, second])
+    check(Case("limit", (), {}), [first, second, first])
+
+
+# --- Python numbers -------------------------------------------------------------------------
+
+NUMBERS = (True, 3, 1.5)
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+@pytest.mark.parametrize("name", ["add", "less"])
+def test_numbers_give_way(name: str, dtype: str) -> None:
+    x = op_table.draw(op_table.Draw((5,), "positive"), dtype, 2)
+    for number in NUMBERS:
+        for inputs in ([x, number], [number, x]):
+            check(Case(name, (), {}), inputs)
+    if name == "add":
+        array = np.array(x, dtype=dtype)
+        floating = dtype if dtype in FLOATING else "float32"
+        assert (array + 1.5).dtype == floating
+        assert (array + 1).dtype == (dtype if dtype != "bool" else "int64")
+
+
+@pytest.mark.parametrize("case", BINARY, ids=lambda c: c.name)
+def test_numbers_on_either_side(case: Case) -> None:
+    for dtype in ("int32", "float16", "float32"):
+        x = op_table.draw(op_table.Draw((5,), "positive"), dtype, 2)
+        for number in (2, 2.5):
+            for inputs in ([x, number], [number, x]):
+                if accepts(case, inputs):
+                    check(case, inputs)
+
+
+def test_a_number_is_no_part_of_a_kernel() -> None:
+    """Loops over numbers compile nothing new."""
+    from gemel.runtime.cache import counters
+
+    x = np.arange(6, dtype="float32")
+    (x * 1 + 2.0).wait_to_read()
+    before = counters["compiled"] + counters["loaded"]
+    for i in range(50):
+        numpy.testing.assert_array_equal((x * i + 0.5 * i).asnumpy(), numpy.arange(6) * i + 0.5 * i)
+    assert counters["compiled"] + counters["loaded"] == before
+
+
+def test_numpy_numbers_and_lists_are_operands() -> None:
+    x = np.array([1.0, 2.0])
+    assert (x + numpy.float64(1)).dtype == "float32"
+    assert (x * numpy.int64(2)).tolist() == [2.0, 4.0]
+    assert (numpy.float32(1) + x).tolist() == [2.0, 3.0]
+    assert (x + [1, 2]).tolist() == [2.0, 4.0]
+    assert (numpy.array([1.0, 2.0], "float32") + x).tolist() == [2.0, 4.0]
+
+
+def test_functions_are_listed() -> None:
+    assert set(OPS) >= FUNCTIONS
