@@ -1,6 +1,6 @@
 """The C++ core: arrays, operations, plans, the engine. Knows no operation by name."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from typing_extensions import Buffer, Self
@@ -307,7 +307,12 @@ class CallSite:
     def __init__(self, fallback: Callable[..., Any]) -> None: ...
     def __call__(self, *arguments: Any) -> Any: ...
     def add(
-        self, training: bool, arguments: tuple[Array, ...], plan: Plan, parameters: tuple[Array, ...]
+        self,
+        training: bool,
+        arguments: tuple[Array, ...],
+        plan: Plan,
+        parameters: tuple[Array, ...],
+        /,
     ) -> None:
         """Run the plan for arguments like these, followed by the parameters."""
     def clear(self) -> None:

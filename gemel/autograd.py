@@ -108,7 +108,7 @@ class Saved:
 
     def __init__(self, array: Any) -> None:
         # An alias: the array itself may hold the call that holds this.
-        self.array = array._as_strided(array.shape, array.strides, 0)
+        self.array = array._as_strided(array.shape, array.strides, array.offset)
         self.version = array.version
 
     def read(self, name: str) -> Any:

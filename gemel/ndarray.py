@@ -82,7 +82,8 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         self._write(target, value)
 
     def _view(self, canonical: Any) -> Any:
-        layout = indexing.key_layout(Layout(self.shape, self.strides, 0), canonical)
+        whole = Layout(self.shape, self.strides, self.offset)
+        layout = indexing.key_layout(whole, canonical)
         return self._as_strided(layout.shape, layout.strides, layout.offset)
 
     def _write(self, target: Any, value: Any) -> None:
@@ -168,9 +169,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
     def copyto(self, other: Any) -> Any:
         """A copy on a device, or the elements written into another array, which is returned."""
         if isinstance(other, Device):
-            target = _core.empty(self.shape, self.dtype.code, other.code)
-            _core.copy(self, target)
-            return target
+            return _restored(_core.to_bytes(self), self.dtype.name, self.shape, other)
         if other.shape != self.shape:
             raise ShapeError(
                 f"copyto: {prepare.spec_of(self)} does not fit {prepare.spec_of(other)}"
@@ -191,7 +190,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
 
     def detach(self) -> Any:
         """The same elements, cut off from what they were computed from."""
-        return self._as_strided(self.shape, self.strides, 0)
+        return self._as_strided(self.shape, self.strides, self.offset)
 
     def backward(
         self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True

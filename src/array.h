@@ -18,12 +18,11 @@ namespace gemel {
 constexpr int kInlineRank = 6;
 
 struct Array {
-  PyObject_HEAD
-  Storage* storage;
-  int64_t* dims;                // shape, then strides (elements); inside the object up to kInlineRank
-  int64_t offset;               // elements from the storage's start
+  PyObject_HEAD Storage* storage;
+  int64_t* dims;   // shape, then strides (elements); inside the object up to kInlineRank
+  int64_t offset;  // elements from the storage's start
   int64_t size;
-  PyObject* tape;               // null means None, here and in grad
+  PyObject* tape;  // null means None, here and in grad
   PyObject* grad;
   PyObject* weak_references;
   uint8_t code;
@@ -40,8 +39,8 @@ constexpr int kDTypes = 8;
 extern const int64_t kItemSize[10];
 enum Code : uint8_t { kBool, kUInt8, kInt8, kInt32, kInt64, kFloat16, kFloat32, kFloat64 };
 
-extern PyTypeObject* array_type;        // gemel._core.Array
-extern PyTypeObject* array_class;       // what new arrays are: a subclass registered from Python
+extern PyTypeObject* array_type;   // gemel._core.Array
+extern PyTypeObject* array_class;  // what new arrays are: a subclass registered from Python
 
 inline bool is_array(PyObject* object) {
   return Py_TYPE(object) == array_class || PyObject_TypeCheck(object, array_type);
@@ -74,7 +73,7 @@ bool wait_for(Array* array);
 
 // One element, as a Python bool, int or float; the array has been waited for.
 PyObject* read_element(const char* address, int code);
-PyObject* array_item(Array* array);            // of an array with one element; waits
+PyObject* array_item(Array* array);  // of an array with one element; waits
 
 // array_index.cc: the view for a basic key, or Python's `_getitem` for any other.
 PyObject* array_subscript(PyObject* self, PyObject* key);
@@ -84,7 +83,7 @@ PyObject* array_iterate(PyObject* self);
 // operators.cc
 extern PyType_Slot operator_slots[];
 int operator_slot_count();
-PyObject* set_operator(const char* name, PyObject* operation);      // the previous one, or None
+PyObject* set_operator(const char* name, PyObject* operation);  // the previous one, or None
 PyObject* set_symbol_types(PyObject* types);
 // The operation registered for a slot, borrowed; null with a Python error when there is none.
 PyObject* find_operator(const char* name);
@@ -96,9 +95,9 @@ void array_release_buffer(PyObject* self, Py_buffer* view);
 bool any_exported(Storage* const* storages, int count);
 
 // array_type.cc
-void free_array(PyObject* self);                // tp_dealloc
+void free_array(PyObject* self);  // tp_dealloc
 bool make_array_type(PyObject* module);
-PyObject* set_array_class(PyObject* type);     // the previous one; null with a Python error
+PyObject* set_array_class(PyObject* type);  // the previous one; null with a Python error
 void set_dtypes(PyObject* list);
 void set_devices(PyObject* list);
 

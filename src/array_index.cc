@@ -9,8 +9,8 @@ namespace {
 // The view being built, one part of the key at a time.
 struct Selection {
   Array* source;
-  int axis = 0;                 // next dimension of the source
-  int ndim = 0;                 // dimensions of the view so far
+  int axis = 0;  // next dimension of the source
+  int ndim = 0;  // dimensions of the view so far
   int64_t offset;
   int64_t shape[kMaxRank];
   int64_t strides[kMaxRank];
@@ -58,8 +58,8 @@ bool is_basic(PyObject* part) {
 
 // What the parts of a key ask for, before any is applied.
 struct KeySummary {
-  int consumed = 0;             // dimensions of the source that parts name
-  int added = 0;                // None
+  int consumed = 0;  // dimensions of the source that parts name
+  int added = 0;     // None
   int ellipses = 0;
   bool basic = true;
 };

@@ -1,18 +1,19 @@
 // The type object of arrays: attributes, methods, conversions.
 
-#include "array.h"
-
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 #include <structmember.h>
 
 #include <vector>
 
+#include "array.h"
 #include "state.h"
 
 namespace gemel {
 namespace {
 
-PyObject* dtype_objects = nullptr;               // list, by code
-PyObject* device_objects = nullptr;              // list, by number
+PyObject* dtype_objects = nullptr;   // list, by code
+PyObject* device_objects = nullptr;  // list, by number
 
 PyObject* tuple_of(const int64_t* values, int count) {
   PyObject* tuple = PyTuple_New(count);
@@ -65,9 +66,7 @@ PyObject* get_code(PyObject* self, void*) { return PyLong_FromLong(as_array(self
 PyObject* get_contiguous(PyObject* self, void*) {
   return PyBool_FromLong(as_array(self)->contiguous);
 }
-PyObject* get_storage(PyObject* self, void*) {
-  return PyLong_FromVoidPtr(as_array(self)->storage);
-}
+PyObject* get_storage(PyObject* self, void*) { return PyLong_FromVoidPtr(as_array(self)->storage); }
 
 PyObject* get_slot(PyObject* value) { return Py_NewRef(value == nullptr ? Py_None : value); }
 
@@ -246,7 +245,7 @@ bool make_array_type(PyObject* module) {
   PyObject* type = PyType_FromSpec(&spec);
   if (type == nullptr) return false;
   array_type = array_class = reinterpret_cast<PyTypeObject*>(type);
-  Py_INCREF(type);                               // array_class owns one reference
+  Py_INCREF(type);  // array_class owns one reference
   return PyModule_AddObjectRef(module, "Array", type) == 0;
 }
 

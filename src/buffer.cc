@@ -46,7 +46,7 @@ bool wait_until_idle(Array* array) {
   bool finished;
   {
     WithoutGil released;
-    finished = engine.wait_idle(array->storage, not_interrupted);
+    finished = engine.wait_idle(array->storage, interrupted_by_signal);
   }
   return finished;
 }
@@ -68,7 +68,7 @@ int array_get_buffer(PyObject* self, Py_buffer* view, int flags) {
     export_->shape[axis] = array->shape()[axis];
     export_->strides[axis] = array->strides()[axis] * item_size;
   }
-  static char nothing[8];                        // consumers of empty arrays expect some address
+  static char nothing[8];  // consumers of empty arrays expect some address
   char* data = array->size == 0 ? nothing : array_data(array);
   view->buf = data;
   view->len = array->size * item_size;

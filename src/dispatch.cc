@@ -147,7 +147,7 @@ bool settle_exports(Launch* launch) {
   }
   Engine& engine = Engine::get();
   WithoutGil released;
-  return engine.wait(launch->writes[0], not_interrupted);
+  return engine.wait(launch->writes[0], interrupted_by_signal);
 }
 
 bool materialize_all(Launch* launch) {
@@ -209,7 +209,7 @@ ElementwiseTable& elementwise_table() {
 }
 
 bool collect_operands(PyObject* const* objects, Py_ssize_t count, Operands* operands) {
-  if (count > kMaxOperands - 4) return false;    // room for results
+  if (count > kMaxOperands - 4) return false;  // room for results
   operands->count = static_cast<int>(count);
   for (int i = 0; i < operands->count; ++i) {
     if (!is_array(objects[i])) {
@@ -278,7 +278,7 @@ ElementwiseKey ElementwiseCall::key(uint32_t operation, uint32_t parameters) con
   }
   if (target != nullptr) {
     uint64_t byte = 0x80 | target->code | static_cast<uint64_t>(inner_class(array)) << 4;
-    key.words[2] |= byte << 56;                  // collect_operands leaves this place free
+    key.words[2] |= byte << 56;  // collect_operands leaves this place free
   }
   return key;
 }
@@ -312,8 +312,8 @@ bool run_elementwise_into(const ElementwiseCall& call, const ElementwisePointer&
   launch.add_inputs();
   Array* target = call.target;
   // What is not overwritten of a storage keeps its meaning, and its failure.
-  bool whole = target->contiguous && static_cast<size_t>(target->size) *
-                                             kItemSize[target->code] == target->storage->bytes();
+  bool whole = target->contiguous && static_cast<size_t>(target->size) * kItemSize[target->code] ==
+                                         target->storage->bytes();
   if (!whole) launch.reads[launch.read_count++] = target->storage;
   launch.add_result(target);
   launch.add_integers(0);

@@ -39,10 +39,10 @@ struct ElementwiseKey {
 // One elementwise call, ready to look its kernel up and to run.
 struct ElementwiseCall {
   Operands* operands;
-  Array* target = nullptr;      // of `into`
-  int ndim = 0;                 // of the result
+  Array* target = nullptr;  // of `into`
+  int ndim = 0;             // of the result
   int64_t shape[kMaxRank];
-  Loop loop;                    // array inputs in order, then the target if there is one
+  Loop loop;  // array inputs in order, then the target if there is one
 
   // False when the shapes do not broadcast.
   bool prepare();

@@ -84,8 +84,8 @@ class Storage {
   // Changed under the engine's lock; the atomics are read without it by ready(), idle() and
   // spinners.
   std::atomic<uint64_t> writes_issued_{0};
-  std::atomic<uint64_t> writes_finished_{
-      0};  // in order of issue: one writer at a time, first come first served
+  // In order of issue: one writer at a time, first come first served.
+  std::atomic<uint64_t> writes_finished_{0};
   std::atomic<uint32_t> reads_pending_{0};  // queued, running or inline
   std::atomic<bool> failed_{false};
   bool writing_ = false;      // a writer has its turn

@@ -117,9 +117,8 @@ PyObject* call_general(OpObject* op, const Operands& operands, const Arguments& 
   if (found == nullptr) return call_in_python(reinterpret_cast<PyObject*>(op), arguments);
   // Running may call Python, which may empty the table.
   Reference keep(Py_NewRef(found->object.get()));
-  PyObject* result = found->view != nullptr
-                         ? make_view(*found->view, operands.first)
-                         : run_plan_object(keep.get(), operands, arguments);
+  PyObject* result = found->view != nullptr ? make_view(*found->view, operands.first)
+                                            : run_plan_object(keep.get(), operands, arguments);
   if (result == nullptr || !thread_flags.recording || !operands.tracked) return result;
   if (record_result(op, arguments, result)) return result;
   Py_DECREF(result);

@@ -39,12 +39,13 @@ struct ElementwiseKernel {
   FailureText failure;
 };
 
-// Elements in one tile of a large elementwise call: about 20 us of work, so that sharing tiles costs
-// little and a waiting thread is never behind a long one.
+// Elements in one tile of a large elementwise call: about 20 us of work, so that sharing tiles
+// costs little and a waiting thread is never behind a long one.
 constexpr int64_t kTileElements = 65536;
 
-// Runs [0, extent) in pieces of `chunk`; pieces run side by side when there are several. Returns the
-// status of the first piece (in order of the range) that had one, so that it is the same every time.
+// Runs [0, extent) in pieces of `chunk`; pieces run side by side when there are several. Returns
+// the status of the first piece (in order of the range) that had one, so that it is the same every
+// time.
 int32_t run_tiles(KernelFunction function, void* const* buffers, const int64_t* integers,
                   int64_t extent, int64_t chunk);
 

@@ -6,8 +6,8 @@
 
 namespace gemel {
 
-constexpr int kMaxRank = 32;       // dimensions of an array
-constexpr int kMaxOperands = 15;   // arrays, scalars and results of one elementwise call
+constexpr int kMaxRank = 32;      // dimensions of an array
+constexpr int kMaxOperands = 15;  // arrays, scalars and results of one elementwise call
 
 // One operand as the loop sees it: strides are in elements.
 struct OperandLayout {
@@ -34,7 +34,8 @@ bool broadcast_shapes(const OperandLayout* operands, int count, int64_t* shape, 
 
 // Builds the loop over `shape`, merging dimensions that every operand walks evenly. A result that
 // is contiguous over `shape` stays contiguous over the merged dimensions.
-void build_loop(const OperandLayout* operands, int count, const int64_t* shape, int ndim, Loop* loop);
+void build_loop(const OperandLayout* operands, int count, const int64_t* shape, int ndim,
+                Loop* loop);
 
 int64_t element_count(const int64_t* shape, int ndim);
 void contiguous_strides(const int64_t* shape, int ndim, int64_t* strides);

@@ -12,7 +12,7 @@
 namespace gemel {
 namespace {
 
-constexpr int kUnseenErrorsExitCode = 70;        // EX_SOFTWARE
+constexpr int kUnseenErrorsExitCode = 70;  // EX_SOFTWARE
 bool must_fail = false;
 
 void print_unseen() {
@@ -69,8 +69,9 @@ bool install_exit_hooks(PyObject*) {
 }
 
 void install_fork_hooks() {
-  pthread_atfork(before_fork, [] { Engine::get().after_fork_parent(); },
-                 [] { Engine::get().after_fork_child(); });
+  pthread_atfork(
+      before_fork, [] { Engine::get().after_fork_parent(); },
+      [] { Engine::get().after_fork_child(); });
 }
 
 }  // namespace gemel

@@ -36,8 +36,8 @@ ElementwisePointer prepare_kernel(OpObject* op, const ElementwiseCall& call,
   auto* self = reinterpret_cast<PyObject*>(op);
   Reference kernel;
   if (call.target == nullptr) {
-    kernel = Reference(PyObject_CallMethod(self, "_kernel", "(iOO)", call.loop.rank,
-                                           operands.get(), parameters.get()));
+    kernel = Reference(PyObject_CallMethod(self, "_kernel", "(iOO)", call.loop.rank, operands.get(),
+                                           parameters.get()));
   } else {
     kernel = Reference(PyObject_CallMethod(self, "_kernel", "(iOOii)", call.loop.rank,
                                            operands.get(), parameters.get(), call.target->code,
@@ -127,8 +127,7 @@ bool check_into(const Operands& operands, Array* target, bool collected) {
                     "into() takes arrays on one device and Python numbers of 64 bits");
     return false;
   }
-  if (operands.first != nullptr &&
-      operands.first->storage->device() != target->storage->device()) {
+  if (operands.first != nullptr && operands.first->storage->device() != target->storage->device()) {
     PyErr_SetString(PyExc_TypeError, "into(): the target is on another device than the inputs");
     return false;
   }
@@ -261,10 +260,10 @@ PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(new_op)},
                        {Py_tp_doc, const_cast<char*>("The callable behind every operation.")},
                        {0, nullptr}};
 
-PyType_Spec spec = {"gemel._core.OpBase", sizeof(OpObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC |
-                        Py_TPFLAGS_HAVE_VECTORCALL,
-                    slots};
+PyType_Spec spec = {
+    "gemel._core.OpBase", sizeof(OpObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    slots};
 
 }  // namespace
 
@@ -281,8 +280,8 @@ bool record_call(PyObject* op, const Arguments& arguments, PyObject* const* outp
   Reference results(PyTuple_New(count));
   if (!inputs || !parameters || !results) return false;
   for (int i = 0; i < count; ++i) PyTuple_SET_ITEM(results.get(), i, Py_NewRef(outputs[i]));
-  Reference done(PyObject_CallMethod(op, "_record", "(OOO)", inputs.get(), parameters.get(),
-                                     results.get()));
+  Reference done(
+      PyObject_CallMethod(op, "_record", "(OOO)", inputs.get(), parameters.get(), results.get()));
   return static_cast<bool>(done);
 }
 

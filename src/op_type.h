@@ -14,15 +14,14 @@ namespace gemel {
 struct ViewSpec {
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
-  int64_t offset = 0;           // relative to the input's
+  int64_t offset = 0;  // relative to the input's
 };
 
 struct OpObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* name;
   PyObject* parameters;
-  PyObject* parameter_ids;      // dict: type-tagged keyword values -> small integer
+  PyObject* parameter_ids;  // dict: type-tagged keyword values -> small integer
   uint32_t id;
   bool elementwise;
 };
@@ -34,11 +33,11 @@ bool make_op_type(PyObject* module);
 struct Arguments {
   PyObject* const* values;
   Py_ssize_t count;
-  PyObject* names;              // null, or a tuple of the last values' names
+  PyObject* names;  // null, or a tuple of the last values' names
 };
 
-// parameters.cc: the small integer standing for these keyword values; false, without a Python error,
-// when they cannot be a key.
+// parameters.cc: the small integer standing for these keyword values; false, without a Python
+// error, when they cannot be a key.
 bool parameters_id(OpObject* op, const Arguments& arguments, uint32_t* id);
 PyObject* parameters_dict(const Arguments& arguments);
 PyObject* inputs_tuple(const Arguments& arguments);
@@ -58,6 +57,6 @@ void clear_general_table();
 
 // python.cc: what Python prepared, seen from here. Null or false with a Python error set.
 ElementwisePointer elementwise_from(PyObject* object);
-const ViewSpec* view_from(PyObject* object);     // null without an error when it is no View
+const ViewSpec* view_from(PyObject* object);  // null without an error when it is no View
 
 }  // namespace gemel

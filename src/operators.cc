@@ -11,18 +11,40 @@ namespace gemel {
 namespace {
 
 enum Slot {
-  kAdd, kSubtract, kMultiply, kTrueDivide, kFloorDivide, kRemainder, kPower, kMatmul, kNegative,
-  kAbsolute, kAnd, kOr, kXor, kInvert, kLeftShift, kRightShift, kLess, kLessEqual, kEqual,
-  kNotEqual, kGreater, kGreaterEqual, kCopy, kSlots
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kTrueDivide,
+  kFloorDivide,
+  kRemainder,
+  kPower,
+  kMatmul,
+  kNegative,
+  kAbsolute,
+  kAnd,
+  kOr,
+  kXor,
+  kInvert,
+  kLeftShift,
+  kRightShift,
+  kLess,
+  kLessEqual,
+  kEqual,
+  kNotEqual,
+  kGreater,
+  kGreaterEqual,
+  kCopy,
+  kSlots
 };
 
 constexpr const char* kSlotNames[kSlots] = {
-    "add", "subtract", "multiply", "true_divide", "floor_divide", "remainder", "power", "matmul",
-    "negative", "absolute", "and", "or", "xor", "invert", "lshift", "rshift", "lt", "le", "eq",
-    "ne", "gt", "ge", "copy"};
+    "add",   "subtract", "multiply", "true_divide", "floor_divide", "remainder",
+    "power", "matmul",   "negative", "absolute",    "and",          "or",
+    "xor",   "invert",   "lshift",   "rshift",      "lt",           "le",
+    "eq",    "ne",       "gt",       "ge",          "copy"};
 
 PyObject* operations[kSlots];
-PyObject* symbol_types = nullptr;                // tuple of classes, or null
+PyObject* symbol_types = nullptr;  // tuple of classes, or null
 
 bool is_scalar(PyObject* object) {
   return PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyBool_Check(object);
@@ -166,42 +188,41 @@ constexpr void* erase(Function function) {
 
 }  // namespace
 
-PyType_Slot operator_slots[] = {
-    {Py_nb_add, erase(binary<kAdd>)},
-    {Py_nb_subtract, erase(binary<kSubtract>)},
-    {Py_nb_multiply, erase(binary<kMultiply>)},
-    {Py_nb_true_divide, erase(binary<kTrueDivide>)},
-    {Py_nb_floor_divide, erase(binary<kFloorDivide>)},
-    {Py_nb_remainder, erase(binary<kRemainder>)},
-    {Py_nb_power, erase(power)},
-    {Py_nb_matrix_multiply, erase(binary<kMatmul>)},
-    {Py_nb_negative, erase(unary<kNegative>)},
-    {Py_nb_positive, erase(positive)},
-    {Py_nb_absolute, erase(unary<kAbsolute>)},
-    {Py_nb_and, erase(binary<kAnd>)},
-    {Py_nb_or, erase(binary<kOr>)},
-    {Py_nb_xor, erase(binary<kXor>)},
-    {Py_nb_invert, erase(unary<kInvert>)},
-    {Py_nb_lshift, erase(binary<kLeftShift>)},
-    {Py_nb_rshift, erase(binary<kRightShift>)},
-    {Py_nb_inplace_add, erase(in_place<kAdd>)},
-    {Py_nb_inplace_subtract, erase(in_place<kSubtract>)},
-    {Py_nb_inplace_multiply, erase(in_place<kMultiply>)},
-    {Py_nb_inplace_true_divide, erase(in_place<kTrueDivide>)},
-    {Py_nb_inplace_floor_divide, erase(in_place<kFloorDivide>)},
-    {Py_nb_inplace_remainder, erase(in_place<kRemainder>)},
-    {Py_nb_inplace_power, erase(in_place_power)},
-    {Py_nb_inplace_matrix_multiply, erase(in_place<kMatmul>)},
-    {Py_nb_inplace_and, erase(in_place<kAnd>)},
-    {Py_nb_inplace_or, erase(in_place<kOr>)},
-    {Py_nb_inplace_xor, erase(in_place<kXor>)},
-    {Py_nb_inplace_lshift, erase(in_place<kLeftShift>)},
-    {Py_nb_inplace_rshift, erase(in_place<kRightShift>)},
-    {Py_nb_bool, erase(truth)},
-    {Py_nb_int, erase(to_int)},
-    {Py_nb_float, erase(to_float)},
-    {Py_nb_index, erase(to_index)},
-    {Py_tp_richcompare, erase(compare)}};
+PyType_Slot operator_slots[] = {{Py_nb_add, erase(binary<kAdd>)},
+                                {Py_nb_subtract, erase(binary<kSubtract>)},
+                                {Py_nb_multiply, erase(binary<kMultiply>)},
+                                {Py_nb_true_divide, erase(binary<kTrueDivide>)},
+                                {Py_nb_floor_divide, erase(binary<kFloorDivide>)},
+                                {Py_nb_remainder, erase(binary<kRemainder>)},
+                                {Py_nb_power, erase(power)},
+                                {Py_nb_matrix_multiply, erase(binary<kMatmul>)},
+                                {Py_nb_negative, erase(unary<kNegative>)},
+                                {Py_nb_positive, erase(positive)},
+                                {Py_nb_absolute, erase(unary<kAbsolute>)},
+                                {Py_nb_and, erase(binary<kAnd>)},
+                                {Py_nb_or, erase(binary<kOr>)},
+                                {Py_nb_xor, erase(binary<kXor>)},
+                                {Py_nb_invert, erase(unary<kInvert>)},
+                                {Py_nb_lshift, erase(binary<kLeftShift>)},
+                                {Py_nb_rshift, erase(binary<kRightShift>)},
+                                {Py_nb_inplace_add, erase(in_place<kAdd>)},
+                                {Py_nb_inplace_subtract, erase(in_place<kSubtract>)},
+                                {Py_nb_inplace_multiply, erase(in_place<kMultiply>)},
+                                {Py_nb_inplace_true_divide, erase(in_place<kTrueDivide>)},
+                                {Py_nb_inplace_floor_divide, erase(in_place<kFloorDivide>)},
+                                {Py_nb_inplace_remainder, erase(in_place<kRemainder>)},
+                                {Py_nb_inplace_power, erase(in_place_power)},
+                                {Py_nb_inplace_matrix_multiply, erase(in_place<kMatmul>)},
+                                {Py_nb_inplace_and, erase(in_place<kAnd>)},
+                                {Py_nb_inplace_or, erase(in_place<kOr>)},
+                                {Py_nb_inplace_xor, erase(in_place<kXor>)},
+                                {Py_nb_inplace_lshift, erase(in_place<kLeftShift>)},
+                                {Py_nb_inplace_rshift, erase(in_place<kRightShift>)},
+                                {Py_nb_bool, erase(truth)},
+                                {Py_nb_int, erase(to_int)},
+                                {Py_nb_float, erase(to_float)},
+                                {Py_nb_index, erase(to_index)},
+                                {Py_tp_richcompare, erase(compare)}};
 
 int operator_slot_count() { return static_cast<int>(std::size(operator_slots)); }
 

@@ -63,8 +63,7 @@ bool parameters_id(OpObject* op, const Arguments& arguments, uint32_t* id) {
   *id = 0;
   if (arguments.names == nullptr || PyTuple_GET_SIZE(arguments.names) == 0) return true;
   Reference key(make_key(arguments));
-  PyObject* known =
-      key ? PyDict_GetItemWithError(op->parameter_ids, key.get()) : nullptr;
+  PyObject* known = key ? PyDict_GetItemWithError(op->parameter_ids, key.get()) : nullptr;
   if (known != nullptr) {
     *id = static_cast<uint32_t>(PyLong_AsUnsignedLong(known));
     return true;

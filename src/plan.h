@@ -24,8 +24,8 @@ struct BufferReference {
 // A run-time value written over one of a step's integers.
 struct ScalarPatch {
   int position = 0;
-  int source = 0;               // >= 0 scalar argument, -1 seed, -2 - k random call number + k
-  bool is_float = false;        // as the bits of a float64
+  int source = 0;         // >= 0 scalar argument, -1 seed, -2 - k random call number + k
+  bool is_float = false;  // as the bits of a float64
 };
 
 struct PlanStep {
@@ -57,17 +57,17 @@ struct InputSpec {
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
   bool contiguous = true;
-  bool written = false;         // overwritten in place
+  bool written = false;  // overwritten in place
 };
 
 struct OutputSpec {
   bool is_view = false;
-  int code = 0;                 // of a new one
-  int space = kInput;           // of a view
+  int code = 0;        // of a new one
+  int space = kInput;  // of a view
   int index = 0;
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
-  int64_t offset = 0;           // elements, relative to what is viewed
+  int64_t offset = 0;  // elements, relative to what is viewed
 };
 
 // A storage kept alive; copies share it. May be dropped on any thread.
@@ -91,7 +91,8 @@ struct PlanProgram {
   int base_count() const {
     return static_cast<int>(inputs.size() + outputs.size() + 1 + constants.size());
   }
-  // Fills in every BufferReference::base; throws std::invalid_argument for one that is out of range.
+  // Fills in every BufferReference::base; throws std::invalid_argument for one that is out of
+  // range.
   void resolve();
 };
 
@@ -103,10 +104,10 @@ struct PlanScalar {
 // One run: where inputs and outputs lie, and the run-time values.
 struct PlanRun {
   const PlanProgram* program;
-  const Place* places;          // inputs, then outputs
+  const Place* places;  // inputs, then outputs
   const PlanScalar* scalars;
   int64_t seed = 0;
-  int64_t first_call = 0;       // random call number
+  int64_t first_call = 0;  // random call number
   Origin origin;
 };
 

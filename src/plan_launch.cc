@@ -55,8 +55,8 @@ Array* array_like(const InputSpec& spec, int device) {
   int64_t size = high - low;
   Array* whole = new_array(spec.code, &size, 1, device);
   if (whole == nullptr) return nullptr;
-  Array* view = new_view(whole->storage, spec.code, spec.shape.data(), spec.strides.data(), ndim,
-                         -low);
+  Array* view =
+      new_view(whole->storage, spec.code, spec.shape.data(), spec.strides.data(), ndim, -low);
   Py_DECREF(whole);
   return view;
 }
@@ -94,8 +94,8 @@ bool PlanLaunch::take_arguments(PyObject* const* values, Py_ssize_t count) {
 
 bool PlanLaunch::take_input(size_t index, PyObject* value) {
   if (!is_array(value)) {
-    return mismatch(*program_, index, std::string("is a ") + Py_TYPE(value)->tp_name +
-                                          ", not an array");
+    return mismatch(*program_, index,
+                    std::string("is a ") + Py_TYPE(value)->tp_name + ", not an array");
   }
   Array* array = as_array(value);
   inputs_[index] = array;
@@ -111,8 +111,9 @@ bool PlanLaunch::take_input(size_t index, PyObject* value) {
 bool PlanLaunch::check_spec(size_t index, Array* array) {
   const InputSpec& spec = program_->inputs[index];
   if (array->code != spec.code) {
-    return mismatch(*program_, index, std::string("has dtype ") + kNames[array->code] +
-                                          ", the plan was made for " + kNames[spec.code]);
+    return mismatch(*program_, index,
+                    std::string("has dtype ") + kNames[array->code] + ", the plan was made for " +
+                        kNames[spec.code]);
   }
   if (array->ndim != spec.shape.size() ||
       std::memcmp(array->dims, spec.shape.data(), sizeof(int64_t) * array->ndim) != 0) {
@@ -124,8 +125,9 @@ bool PlanLaunch::check_spec(size_t index, Array* array) {
   int device = array->storage->device();
   if (device_ < 0) device_ = device;
   if (device != device_) {
-    return mismatch(*program_, index, "is on device " + std::to_string(device) +
-                                          ", the others are on device " + std::to_string(device_));
+    return mismatch(*program_, index,
+                    "is on device " + std::to_string(device) + ", the others are on device " +
+                        std::to_string(device_));
   }
   return true;
 }
@@ -272,7 +274,7 @@ bool PlanLaunch::settle_exports() {
   }
   if (write_count_ == 0) return true;
   WithoutGil released;
-  return Engine::get().wait(writes_[0], not_interrupted);
+  return Engine::get().wait(writes_[0], interrupted_by_signal);
 }
 
 bool PlanLaunch::run(PyObject** results) {

@@ -31,18 +31,20 @@ class PlanLaunch {
   void launch();
   void hand_over();
   bool settle_exports();
-  PlanRun make_run() { return {program_.get(), places_.data(), scalars_.data(), seed_, first_call_, {}}; }
+  PlanRun make_run() {
+    return {program_.get(), places_.data(), scalars_.data(), seed_, first_call_, {}};
+  }
 
   static constexpr size_t kInside = 24;
   const std::shared_ptr<const PlanProgram>& program_;
-  int device_;                  // -1 until an input says
+  int device_;  // -1 until an input says
   size_t input_count_;
   SmallArray<Array*, kInside> inputs_;
   std::vector<Reference> copies_;
   SmallArray<PlanScalar, 8> scalars_;
   SmallArray<Place, 2 * kInside> places_;
   SmallArray<Storage*, kInside> reads_;
-  SmallArray<Storage*, 2 * kInside> writes_;     // overwritten inputs, then new results
+  SmallArray<Storage*, 2 * kInside> writes_;  // overwritten inputs, then new results
   int read_count_ = 0;
   int write_count_ = 0;
   int update_count_ = 0;

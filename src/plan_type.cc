@@ -12,8 +12,7 @@ namespace {
 PyTypeObject* plan_type = nullptr;
 
 struct PlanObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   std::shared_ptr<const PlanProgram> program;
 };
 
@@ -92,8 +91,8 @@ PyObject* get_workspace(PyObject* self, void*) {
 
 PyObject* repr(PyObject* self) {
   const PlanProgram& program = *as_plan(self)->program;
-  return PyUnicode_FromFormat("<Plan %s: %zd inputs, %zd outputs, %zd steps>",
-                              program.name.c_str(), static_cast<Py_ssize_t>(program.inputs.size()),
+  return PyUnicode_FromFormat("<Plan %s: %zd inputs, %zd outputs, %zd steps>", program.name.c_str(),
+                              static_cast<Py_ssize_t>(program.inputs.size()),
                               static_cast<Py_ssize_t>(program.outputs.size()),
                               static_cast<Py_ssize_t>(program.items.size()));
 }

@@ -11,9 +11,9 @@
 #include <stdexcept>
 
 #include "array.h"
+#include "call_site.h"
 #include "memory.h"
 #include "op_type.h"
-#include "call_site.h"
 #include "plan_type.h"
 #include "state.h"
 
@@ -193,10 +193,11 @@ ConstantBuffer constant_from(nb::handle object) {
   return {std::move(storage), array->offset * kItemSize[array->code]};
 }
 
-std::shared_ptr<PlanProgram> make_program(
-    std::string name, nb::iterable inputs, nb::iterable outputs, nb::iterable steps,
-    int64_t workspace, nb::iterable constants, int scalars, int random,
-    const std::vector<int>& writes, double microseconds) {
+std::shared_ptr<PlanProgram> make_program(std::string name, nb::iterable inputs,
+                                          nb::iterable outputs, nb::iterable steps,
+                                          int64_t workspace, nb::iterable constants, int scalars,
+                                          int random, const std::vector<int>& writes,
+                                          double microseconds) {
   auto program = std::make_shared<PlanProgram>();
   program->name = std::move(name);
   for (nb::handle input : inputs) program->inputs.push_back(input_from(input));
@@ -223,10 +224,9 @@ std::shared_ptr<PlanProgram> make_program(
 }
 
 nb::capsule in_capsule(std::shared_ptr<PlanProgram> program) {
-  return nb::capsule(
-      new std::shared_ptr<PlanProgram>(std::move(program)), [](void* held) noexcept {
-        delete static_cast<std::shared_ptr<PlanProgram>*>(held);
-      });
+  return nb::capsule(new std::shared_ptr<PlanProgram>(std::move(program)), [](void* held) noexcept {
+    delete static_cast<std::shared_ptr<PlanProgram>*>(held);
+  });
 }
 
 nb::object make_empty(const std::vector<int64_t>& shape, int code, int device) {
@@ -235,8 +235,7 @@ nb::object make_empty(const std::vector<int64_t>& shape, int code, int device) {
                                                  static_cast<int>(shape.size()), device)));
 }
 
-nb::object from_buffer(nb::object object, int code, const std::vector<int64_t>& shape,
-                       int device) {
+nb::object from_buffer(nb::object object, int code, const std::vector<int64_t>& shape, int device) {
   Buffer source(object, PyBUF_C_CONTIGUOUS);
   nb::object result = make_empty(shape, code, device);
   Array* array = as_array(result.ptr());
@@ -280,7 +279,7 @@ void wait_all() {
   FailurePointer failure;
   {
     WithoutGil released;
-    failure = Engine::get().wait_all(not_interrupted);
+    failure = Engine::get().wait_all(interrupted_by_signal);
   }
   if (PyErr_Occurred()) throw nb::python_error();
   if (failure == nullptr) return;
@@ -328,8 +327,8 @@ void define_plan_parts(nb::module_& module) {
            }),
            "shape"_a, "strides"_a, "offset"_a = 0);
   nb::class_<ElementwiseKernel>(module, "Elementwise")
-      .def(nb::new_(&make_elementwise), "kernel"_a, "out_codes"_a, "nanoseconds_per_element"_a = 1.0,
-           "failure"_a = nb::none());
+      .def(nb::new_(&make_elementwise), "kernel"_a, "out_codes"_a,
+           "nanoseconds_per_element"_a = 1.0, "failure"_a = nb::none());
   module.def("load_object", &load_object, "code"_a);
 }
 
@@ -342,9 +341,12 @@ void define_arrays(nb::module_& module) {
   module.def("set_dtypes", [](nb::object list) { set_dtypes(list.ptr()); });
   module.def("set_devices", [](nb::object list) { set_devices(list.ptr()); });
   module.def("set_exception_types", [](nb::dict types) { set_exception_types(types.ptr()); });
-  module.def("set_operator", [](const std::string& name, nb::object operation) {
-    return checked(set_operator(name.c_str(), operation.ptr()));
-  }, "name"_a, "operation"_a.none());
+  module.def(
+      "set_operator",
+      [](const std::string& name, nb::object operation) {
+        return checked(set_operator(name.c_str(), operation.ptr()));
+      },
+      "name"_a, "operation"_a.none());
   module.def("set_symbol_types", [](nb::tuple types) { checked(set_symbol_types(types.ptr())); });
 }
 
@@ -411,8 +413,8 @@ std::shared_ptr<PlanProgram> program_from(PyObject* arguments, PyObject* keyword
 
 ElementwisePointer elementwise_from(PyObject* object) {
   if (nb::isinstance<ElementwiseKernel>(object)) {
-    return std::make_shared<const ElementwiseKernel>(nb::cast<const ElementwiseKernel&>(
-        nb::handle(object)));
+    return std::make_shared<const ElementwiseKernel>(
+        nb::cast<const ElementwiseKernel&>(nb::handle(object)));
   }
   PyErr_SetString(PyExc_TypeError, "_kernel must return an Elementwise");
   return nullptr;

@@ -15,8 +15,8 @@ namespace {
 
 PyObject* exception_types = nullptr;
 
-// Whether a code object belongs to this package. Holds a strong reference to each code object it has
-// seen, so that an Origin may outlive the frame and workers never touch a reference count. The
+// Whether a code object belongs to this package. Holds a strong reference to each code object it
+// has seen, so that an Origin may outlive the frame and workers never touch a reference count. The
 // table is bounded by the text of the program.
 std::unordered_map<PyObject*, bool>& known_code() {
   static auto* table = new std::unordered_map<PyObject*, bool>;
@@ -43,8 +43,7 @@ bool is_inside_package(PyObject* code) {
   auto& table = known_code();
   auto found = table.find(code);
   if (found != table.end()) return found->second;
-  const char* name =
-      PyUnicode_AsUTF8(reinterpret_cast<PyCodeObject*>(code)->co_filename);
+  const char* name = PyUnicode_AsUTF8(reinterpret_cast<PyCodeObject*>(code)->co_filename);
   if (name == nullptr) PyErr_Clear();
   const std::string& directory = package_directory();
   bool inside = name != nullptr && !directory.empty() &&
@@ -68,8 +67,7 @@ PyObject* exception_type(const std::string& name) {
     if (found != nullptr) return found;
   }
   PyObject* builtins = PyEval_GetBuiltins();
-  PyObject* found =
-      builtins == nullptr ? nullptr : PyDict_GetItemString(builtins, name.c_str());
+  PyObject* found = builtins == nullptr ? nullptr : PyDict_GetItemString(builtins, name.c_str());
   return found != nullptr && PyExceptionClass_Check(found) ? found : PyExc_RuntimeError;
 }
 
@@ -81,7 +79,7 @@ Origin current_origin() {
   while (frame != nullptr) {
     auto* code = reinterpret_cast<PyObject*>(PyFrame_GetCode(frame));
     bool inside = is_inside_package(code);
-    Py_DECREF(code);                            // the table keeps it
+    Py_DECREF(code);  // the table keeps it
     if (!inside) {
       origin.code = code;
       origin.instruction = instruction_of(frame);
@@ -121,11 +119,11 @@ void raise_named(const char* type, const std::string& message) {
   PyErr_SetString(exception_type(type), message.c_str());
 }
 
-bool not_interrupted() {
+bool interrupted_by_signal() {
   PyGILState_STATE state = PyGILState_Ensure();
-  bool fine = PyErr_CheckSignals() == 0;
+  bool interrupted = PyErr_CheckSignals() != 0;
   PyGILState_Release(state);
-  return fine;
+  return interrupted;
 }
 
 bool wait_for_storage(Storage* storage) {
@@ -134,7 +132,7 @@ bool wait_for_storage(Storage* storage) {
     bool finished;
     {
       WithoutGil released;
-      finished = engine.wait(storage, not_interrupted);
+      finished = engine.wait(storage, interrupted_by_signal);
     }
     if (!finished) {
       if (!PyErr_Occurred()) PyErr_SetNone(PyExc_KeyboardInterrupt);

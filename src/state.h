@@ -79,7 +79,7 @@ void raise_named(const char* type, const std::string& message);
 std::string failure_text(const Failure& failure);
 
 // For Engine::wait: false when a signal handler raised; the error stays set for this thread.
-bool not_interrupted();
+bool interrupted_by_signal();
 // Waits for one storage; false with a Python error set.
 bool wait_for_storage(Storage* storage);
 // Hands an operation over without holding the GIL across anything that may block.

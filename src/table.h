@@ -51,7 +51,7 @@ class Table {
     Key key{};
     Value value{};
   };
-  size_t limit_;                // a power of two
+  size_t limit_;  // a power of two
   size_t count_ = 0;
   std::vector<Slot> slots_;
 };

@@ -218,7 +218,7 @@ def slow_copy(repeats: int) -> bytes:
 @cache
 def calls_unknown() -> bytes:
     """An object that needs a function the loader does not offer."""
-    module, function, builder = begin_kernel()
+    module, _, builder = begin_kernel()
     unknown = ir.Function(module, ir.FunctionType(ir.IntType(32), []), "not_in_the_table")
     builder.ret(builder.call(unknown, []))
     return compile_module(module)

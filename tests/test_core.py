@@ -62,7 +62,8 @@ def test_bad_shapes() -> None:
     "key",
     [
         0, -1, slice(None), slice(None, None, -1), slice(1, None), slice(5, 1), None, ...,
-        (0, 1), (slice(None), 2), (..., 0), (0, ..., 1), (None, 0, None), (slice(None, None, 2), ...),
+        (0, 1), (slice(None), 2), (..., 0), (0, ..., 1), (None, 0, None),
+        (slice(None, None, 2), ...),
         (0, 1, 2), (slice(1, 0), 0), (slice(-1, None, -2), None, slice(0, 100), ...),
     ],
 )  # fmt: skip

@@ -318,7 +318,8 @@ def test_interrupt_ends_a_wait() -> None:
         _core.configure(workers=1)
         kernel = _core.load_object(core_kernels.slow_copy(1 << 40))
         step = _core.Step(kernel, [(0, 0, 0), (1, 0, 0)], [8], 8, 8)
-        plan = _core.Plan("forever", [(7, (8,), None)], [("new", 7, (8,))], [step], microseconds=1e9)
+        out = ("new", 7, (8,))
+        plan = _core.Plan("forever", [(7, (8,), None)], [out], [step], microseconds=1e9)
         x = _core.empty((8,), 7, 0)
         (y,) = plan(x)
         time.sleep(0.3)  # a worker has begun it

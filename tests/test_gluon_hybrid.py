@@ -86,6 +86,7 @@ def test_training_agrees():
             net.hybridize()
         x = np.random.normal(size=(16, 3))
         y = x.sum(axis=1)
+        net(x)  # parameters of unknown shape draw their first values here, dropout later
         trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.01})
         loss = gluon.loss.L2Loss()
         for _ in range(5):

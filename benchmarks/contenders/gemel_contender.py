@@ -39,6 +39,7 @@ def to_numpy(result: Any) -> numpy.ndarray:
 
 def wait(results: Any) -> None:
     npx.waitall()
+    results[-1].wait_to_read()  # raises if the line above has returned too early
 
 
 def mlp(name: str, workload: Workload) -> Case:

@@ -147,7 +147,8 @@ class Lane:
     def sign(self, x: Value) -> Value:
         """-1, 0 or 1; NaN stays."""
         if x.dtype.kind == "f":
-            return self.where(x > 0, 1, self.where(x < 0, -1, x))
+            # + 0 makes -0.0 a plain zero and leaves NaN.
+            return self.where(x > 0, 1, self.where(x < 0, -1, x + 0.0))
         return (
             (x > 0).cast(x.dtype) - (x < 0).cast(x.dtype)
             if x.dtype.kind == "i"

@@ -229,8 +229,8 @@ class Nest:
         outer = [d for d, n in enumerate(self.shape) if d not in self.reduced and n != 1]
         inner = [d for d, n in enumerate(self.shape) if d in self.reduced and n != 1]
         rows = self._merged(outer) or [self._unit()]
-        columns = self._merged(inner)
-        along_inner = bool(columns) and (
+        columns = self._merged(inner) or [self._unit()] * self._reduces()
+        along_inner = bool(inner) and (
             product(row[0] for row in rows) == 1 or max(self.reduced) == max([*outer, *inner])
         )
         loops = rows + columns
@@ -266,6 +266,10 @@ class Nest:
         kernel.failure = self.failure
         kernel.microseconds = estimate(program, extent * max(work, 1))
         return kernel
+
+    def _reduces(self) -> bool:
+        """Whether anything is reduced, be it along loops of length 1."""
+        return any(step.name == "reduce" for step in self.recorder.code)
 
     def _unit(self) -> tuple[int, list[int]]:
         return 1, [0] * len(self.operands)
@@ -362,11 +366,17 @@ class BodyWriter:
         source = node.inputs[0]
         if isinstance(node.op, Reduction):
             value = self.value(source, tuple(range(len(self.domain.shape))))
-            accumulator = node.op.accumulator(compute_dtype(source.dtype))
-            return self.nest.recorder.reduce(node.op.combine, value.cast(accumulator)).cast(
-                compute_dtype(entry.dtype)
-            )
+            return self._reduced(node.op, value, source.dtype).cast(compute_dtype(entry.dtype))
         return self.value(source, aligned(placement, source))
+
+    def _reduced(self, op: Reduction, value: Any, dtype: DType) -> Any:
+        """A value combined over the reduced dimensions; itself when they all have length 1."""
+        value = value.cast(op.accumulator(compute_dtype(dtype)))
+        if self.domain.reduced:
+            return self.nest.recorder.reduce(op.combine, value)
+        if op.combine.startswith("arg"):
+            return Lane(self.nest.recorder).constant(0, int64)
+        return value
 
     def _elementwise(self, entry: Entry, placement: Placement) -> Any:
         node = entry.node

@@ -119,10 +119,9 @@ def interpret(graph: Graph, *arrays: Any, stream: tuple[int, int] = (0, 0)) -> l
 
 
 def _as_declared(value: Any, spec: Spec) -> Any:
-    """A weak result stays a Python number, so that it keeps giving way."""
-    if spec.weak and not isinstance(value, (bool, int, float)):
-        return numpy().asarray(value).item()
-    return value
+    """A weak result is a Python number, so that it gives way; any other is an array."""
+    array = numpy().asarray(value)
+    return array.item() if spec.weak else array
 
 
 def composite(

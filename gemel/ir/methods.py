@@ -163,6 +163,10 @@ class ArrayMethods:
         """The same elements in memory of their own."""
         return call("copy", self)
 
+    def detach(self) -> Any:
+        """The same elements; gradients do not pass."""
+        return call("stop_gradient", self)
+
     def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
         """Sum over the given axes, or all."""
         return call("sum", self, axis=axis, keepdims=keepdims)

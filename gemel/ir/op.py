@@ -52,7 +52,9 @@ class Op(_core.OpBase):
         lead = 1 if self.elementwise else 0  # the namespace `xp`
         self.arity = VARIADIC if code.co_flags & CO_VARARGS else code.co_argcount - lead
         keyword = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-        super().__init__(function.__name__, self.elementwise, keyword)
+        # The core's quick way takes the result's shape from the inputs.
+        quick = self.elementwise and "shape" not in keyword
+        super().__init__(function.__name__, quick, keyword)
         self.name = function.__name__
         self.function = function
         self.input_names = code.co_varnames[lead : code.co_argcount]

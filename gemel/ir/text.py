@@ -153,8 +153,10 @@ class _Parser:
         while (line := self._next().strip()) != "end":
             if line.startswith("input "):
                 label, _, rest = line[6:].partition(": ")
-                spec, _, quoted = rest.partition("]")
-                entry = placeholder(_parse_spec(spec + "]" + quoted[:1]), quoted.strip(" ~'"))
+                spec, bracket, more = rest.partition("]")
+                weak, _, quoted = more.partition(" ")
+                name_of_input = _literal(quoted, {}) if quoted else ""
+                entry = placeholder(_parse_spec(spec + bracket + weak), name_of_input)
                 values[label] = entry
                 inputs.append(entry)
             elif line.startswith("output "):

@@ -13,19 +13,22 @@ class InvalidGraph(GemelError, AssertionError):
 
 def verify(graph: Graph, after: str = "") -> Graph:
     """The graph itself. Raises `InvalidGraph` naming the node, the rule and the pass."""
-    where = f" after {after}" if after else ""
+    _check(graph, f"{graph.name} after {after}" if after else graph.name)
+    return graph
+
+
+def _check(graph: Graph, where: str) -> None:
     known = {entry.node for entry in graph.inputs}
     if len(known) != len(graph.inputs):
-        raise InvalidGraph(f"{graph.name}{where}: an input is listed twice")
+        raise InvalidGraph(f"{where}: an input is listed twice")
     seen: set[Node] = set()
     for node in graph.walk():
-        _check_node(node, known, seen, f"{graph.name}{where}")
+        _check_node(node, known, seen, where)
         seen.add(node)
     for index, entry in graph.updates:
         before = graph.inputs[index].spec
         if before != entry.spec:
-            raise InvalidGraph(f"{graph.name}{where}: update of {before} by {entry.spec}")
-    return graph
+            raise InvalidGraph(f"{where}: update of {before} by {entry.spec}")
 
 
 def _check_node(node: Node, known: set[Node], seen: set[Node], where: str) -> None:
@@ -36,8 +39,19 @@ def _check_node(node: Node, known: set[Node], seen: set[Node], where: str) -> No
     for entry in node.inputs:
         if entry.node not in seen:
             raise InvalidGraph(f"{where}: {node!r} comes before its input {entry.node!r}")
+    for value in node.params.values():
+        if isinstance(value, Graph):
+            _check_body(node, value, where)
     specs = node.op.infer(*(entry.spec for entry in node.inputs), **node.params)
     if tuple(specs) != tuple(node.specs):
         raise InvalidGraph(f"{where}: {node!r} should have the specs {list(map(str, specs))}")
     if node.op.random and isinstance(node.op, Elementwise) and node.params.get("call") is None:
         raise InvalidGraph(f"{where}: {node!r} has no call number")
+
+
+def _check_body(node: Node, body: Graph, where: str) -> None:
+    """A body or branch is a graph of its own, over the node's last inputs."""
+    given = [entry.spec for entry in node.inputs[len(node.inputs) - len(body.inputs) :]]
+    if given != [entry.spec for entry in body.inputs]:
+        raise InvalidGraph(f"{where}: {node!r} gives {body.name} {list(map(str, given))}")
+    _check(body, f"{body.name} in {where}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import int64
+from gemel.dtype import float16, float32, int64
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.op import HOOKS, composite, method, op
 from gemel.ops.elementwise import cast, full, iota, where
@@ -233,13 +233,16 @@ def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> str:
 
 @op()
 def scatter(g: Any, indices: Any, *, axis: int, shape: Any) -> Any:
-    """Zeros of the given shape with the slices of g added at these positions along an axis."""
+    """Zeros of the given shape with the slices of g added at these positions along an axis.
+
+    float16 is added in float32.
+    """
     np = numpy()
-    result = np.zeros(shape, g.dtype)
+    result = np.zeros(shape, np.float32 if g.dtype == np.float16 else g.dtype)
     lead = np.moveaxis(result, axis, 0)
     slices = np.moveaxis(g, range(axis, axis + indices.ndim), range(indices.ndim))
     np.add.at(lead, indices, slices)
-    return result
+    return result.astype(g.dtype)
 
 
 @scatter.spec
@@ -255,18 +258,20 @@ def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int, shape: Any) -> Any:
 @scatter.lower
 def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
     (result,), (g, indices) = outputs, inputs
-    emit.fill(result, 0)
+    half = result.dtype is float16
+    total = emit.temporary(float32, result.shape) if half else result
+    emit.fill(total, 0)
     lead, middle = axis, len(indices.shape)
     # One tile, one lane: two slices may meet in the same place.
     loop = emit.loop(g.shape, parallel=False)
     rest = len(g.shape) - lead - middle
-    target = loop.target(
-        result, (*result.strides[:lead], *[0] * middle, *result.strides[axis + 1 :])
-    )
+    target = loop.target(total, (*total.strides[:lead], *[0] * middle, *total.strides[axis + 1 :]))
     position = loop.load(indices, (*[0] * lead, *indices.strides, *[0] * rest))
-    position = loop.checked(position, result.shape[axis])
-    loop.scatter_add(target, position, loop.load(g), result.strides[axis])
+    position = loop.checked(position, total.shape[axis])
+    loop.scatter_add(target, position, loop.cast(loop.load(g), total.dtype), total.strides[axis])
     loop.finish()
+    if half:
+        emit.copy(total, result)
 
 
 @method

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.dtype import as_dtype, promote
 from gemel.errors import ShapeError
 from gemel.ir.op import HOOKS, method, op
 from gemel.ops.elementwise import cast, multiply
@@ -25,11 +26,7 @@ def matmul(a: Any, b: Any) -> Any:
     and added in float32.
     """
     np = numpy()
-    dtype = (
-        np.result_type(a, b)
-        if a.dtype.kind == b.dtype.kind
-        else (a if a.dtype.kind == "f" else b).dtype
-    )
+    dtype = np.dtype(promote(as_dtype(a.dtype), as_dtype(b.dtype)).name)
     wide = np.float32 if dtype == np.float16 else dtype
     return np.matmul(a.astype(wide), b.astype(wide)).astype(dtype)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.errors import ShapeError
+from gemel.errors import DTypeError, ShapeError
 from gemel.ir.op import composite, elementwise
 from gemel.ops.elementwise import cast, divide, exp, log, multiply, subtract, where
 from gemel.ops.random import uniform
@@ -153,9 +153,11 @@ def batch_norm(
     """x normalised over all axes but one, scaled by gamma and shifted by beta.
 
     Ioffe and Szegedy, 2015. Results: y, the batch's mean and 1 / sqrt(variance + eps); the running
-    statistics become momentum * old + (1 - momentum) * batch's.
+    statistics become momentum * old + (1 - momentum) * batch's. float16 is computed in float32, in
+    which its mean and inverse stay.
     """
-    axes, lined = other_axes(x, axis), channel_shape(x, axis)
+    dtype, axes, lined = x.dtype, other_axes(x, axis), channel_shape(x, axis)
+    x = widened(x)
     count = 1
     for place in axes:
         count = count * x.shape[place]
@@ -167,7 +169,14 @@ def batch_norm(
     y = multiply(centred, scale) + reshape(beta, shape=lined)
     new_mean = running_mean * momentum + mean * (1.0 - momentum)
     new_var = running_var * momentum + variance * (1.0 - momentum)
-    return y, mean, inverse, new_mean, new_var
+    new_mean = cast(new_mean, dtype=running_mean.dtype)
+    new_var = cast(new_var, dtype=running_var.dtype)
+    return cast(y, dtype=dtype), mean, inverse, new_mean, new_var
+
+
+def widened(x: Any) -> Any:
+    """x in the dtype its sums are kept in."""
+    return cast(x, dtype="float32") if x.dtype.itemsize == 2 else x
 
 
 @batch_norm.spec
@@ -183,6 +192,8 @@ def _(
     axis: int,
 ) -> tuple[Spec, ...]:
     place = normalize_axis("batch_norm", axis, x.ndim)
+    if not x.dtype.is_floating:
+        raise DTypeError(f"batch_norm: x {x} must be floating; use astype('float32')")
     channels = (x.shape[place],)
     for name, spec in (
         ("gamma", gamma),
@@ -195,7 +206,7 @@ def _(
                 f"batch_norm: {name} {spec} must have one element per channel of x {x} "
                 f"(axis {place}: {channels[0]})"
             )
-    vector = Spec(channels, x.dtype)
+    vector = Spec(channels, "float32" if x.dtype.itemsize == 2 else x.dtype)
     return x, vector, vector, mean, var
 
 
@@ -204,15 +215,16 @@ def _(
     g: Any, y: Any, x: Any, gamma: Any, beta: Any, mean: Any, var: Any, *, axis: int, **_: Any
 ) -> Any:
     axes, lined = other_axes(x, axis), channel_shape(x, axis)
+    x, g0 = widened(x), widened(g[0])
     count = 1
     for place in axes:
         count = count * x.shape[place]
     batch_mean, inverse = y[1], y[2]
     normal = multiply(subtract(x, reshape(batch_mean, shape=lined)), reshape(inverse, shape=lined))
-    d_beta = sum(g[0], axis=axes)
-    d_gamma = sum(multiply(g[0], normal), axis=axes)
+    d_beta = sum(g0, axis=axes)
+    d_gamma = sum(multiply(g0, normal), axis=axes)
     scale = reshape(multiply(gamma, inverse), shape=lined)
     mean_g = reshape(divide(d_beta, count), shape=lined)
     mean_gx = reshape(divide(d_gamma, count), shape=lined)
-    dx = multiply(scale, subtract(subtract(g[0], mean_g), multiply(normal, mean_gx)))
+    dx = multiply(scale, subtract(subtract(g0, mean_g), multiply(normal, mean_gx)))
     return dx, d_gamma, d_beta, None, None

@@ -7,7 +7,7 @@ from typing import Any
 from gemel.errors import ShapeError
 from gemel.ir.op import HOOKS, method, op
 from gemel.ops.elementwise import copy, full
-from gemel.spec import Spec, normalize_axes, normalize_axis, product
+from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
 
 
 def numpy() -> Any:
@@ -223,13 +223,12 @@ def _(g: Any, y: Any, x: Any, *, shape: Any) -> Any:
 @op(onnx="Concat", mxnet="_npi_concatenate")
 def concatenate(*arrays: Any, axis: int = 0) -> Any:
     """The arrays one after another along an axis."""
-    return numpy().concatenate(arrays, axis)
+    dtype = promote_specs(*(Spec(array.shape, array.dtype) for array in arrays))
+    return numpy().concatenate([array.astype(dtype.name) for array in arrays], axis)
 
 
 @concatenate.spec
 def _(*specs: Spec, axis: int) -> Spec:
-    from gemel.spec import promote_specs
-
     if not specs:
         raise ShapeError("concatenate: needs at least one array")
     first = specs[0]

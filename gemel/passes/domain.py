@@ -110,11 +110,10 @@ class Domain:
 
     def _add_reduction(self, node: Node) -> bool:
         source = node.inputs[0]
-        placement = self.placements.get(source)
+        known = self.placements.get(source)
+        placement = self._whole(source) if known is None else known
         if placement is None:
-            if not same_shape(source.shape, self.shape):
-                return False
-            placement = tuple(range(len(self.shape)))
+            return False
         axes = normalize_axes(node.op.name if node.op else "", node.params["axis"], source.ndim)
         along = [placement[axis] for axis in axes if not _is_one(source.shape[axis])]
         reduced = frozenset(d for d in along if d is not None)
@@ -125,10 +124,23 @@ class Domain:
             return False
         keep = node.params["keepdims"]
         self.reduced = wanted
+        self.placements[source] = placement
         self.placements[node.entries[0]] = tuple(
             d for axis, d in enumerate(placement) if keep or axis not in axes
         )
         return True
+
+    def _whole(self, entry: Entry) -> Placement | None:
+        """The placement of a value that runs along every loop, or None when it does not."""
+        if same_shape(entry.shape, self.shape):
+            return tuple(range(len(self.shape)))
+        loops = [d for d, extent in enumerate(self.shape) if not _is_one(extent)]
+        axes = [axis for axis, extent in enumerate(entry.shape) if not _is_one(extent)]
+        extents = tuple(entry.shape[axis] for axis in axes)
+        if not same_shape(extents, tuple(self.shape[d] for d in loops)):
+            return None
+        along = dict(zip(axes, loops, strict=True))
+        return tuple(along.get(axis) for axis in range(entry.ndim))
 
     def _varies(self, entry: Entry, placement: Placement, reduced: frozenset[int]) -> bool:
         """Whether a value runs along every reduced dimension (else it would be added once)."""
@@ -156,5 +168,6 @@ def _is_one(extent: int) -> bool:
 def _size(shape: tuple[int, ...]) -> int:
     size = 1
     for extent in shape:
-        size *= int(extent)
+        # No elements is no reason to be smaller than what is left when the axis is reduced.
+        size *= int(extent) or 2
     return size

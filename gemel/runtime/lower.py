@@ -142,7 +142,7 @@ class Lowering:
         for buffer, entry in zip(self.outputs, self.graph.outputs, strict=True):
             place = self.claimed.get(self._root(entry))
             if place is None or place.buffer is not buffer:
-                self.copy(self._place(entry), Place(buffer, entry.dtype, dense(entry.shape)))
+                self._deliver(entry, Place(buffer, entry.dtype, dense(entry.shape)))
         self._write_updates()
 
     def _write_updates(self) -> None:
@@ -173,8 +173,11 @@ class Lowering:
             self.where[entry] = Number(("constant", node.value), entry.dtype)
             return
         buffer = Buffer(CONSTANT, len(self.constants))
-        self.constants.append(node.value)
-        self.where[entry] = Place(buffer, entry.dtype, Layout(entry.shape, node.value.strides))
+        memory, offset = spanned(node.value)
+        self.constants.append(memory)
+        self.where[entry] = Place(
+            buffer, entry.dtype, Layout(entry.shape, node.value.strides, offset)
+        )
 
     def _emit(self, node: Node) -> None:
         op = node.op
@@ -228,10 +231,18 @@ class Lowering:
         if isinstance(where, Place):
             return where
         place = self.temporary(entry.dtype, ())
-        nest = Nest(())
-        nest.store(place, nest.scalar(where), ())
-        self._launch(nest.finish())
+        self._deliver(entry, place)
         return place
+
+    def _deliver(self, entry: Entry, target: Place) -> None:
+        """Put a value where it is wanted."""
+        where = self.where[entry]
+        if isinstance(where, Place):
+            self.copy(where, target)
+            return
+        nest = Nest(())
+        nest.store(target, nest.scalar(where), ())
+        self._launch(nest.finish())
 
     # --- what `lower` rules use -------------------------------------------------------------
 
@@ -386,6 +397,15 @@ class Lowering:
     def summary(self) -> str:
         """What the plan consists of, and the memory it needs besides its results."""
         return f"{len(self.items)} kernels, {self.workspace} bytes of workspace"
+
+
+def spanned(array: Any) -> tuple[Any, int]:
+    """A contiguous view of all memory an array lies in, and where in it the array begins."""
+    if array._is_contiguous:
+        return array, 0
+    reaches = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
+    start = sum(reach for reach in reaches if reach < 0)
+    return array._as_strided((1 + sum(map(abs, reaches)),), (1,), start), -start
 
 
 def as_bits(number: Number) -> int:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel import autograd, np, npx
+from gemel import np, npx
 from gemel.gluon.block import Block, HybridBlock, Tensor
 from gemel.gluon.nn.activations import Activation
-from gemel.ir.trace import current_trace
-from gemel.ops.neural import batch_norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,18 +165,18 @@ class BatchNorm(HybridBlock):
 
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`."""
-        vectors = (self.gamma, self.beta, self.running_mean, self.running_var)
-        values = [vector.data() for vector in vectors]
-        settings = {"eps": self._epsilon, "momentum": self._momentum, "axis": self._axis}
-        learns = autograd.is_training() and not self._use_global_stats
-        if not learns or current_trace() is None:
-            fixed = {"fix_gamma": not self._scale, "use_global_stats": self._use_global_stats}
-            return npx.batch_norm(x, *values, **fixed, **settings)
-        # In a trace nothing is overwritten: the new statistics are results, kept by the program.
-        y, _, _, mean, variance = batch_norm(x, *values, **settings)
-        self.running_mean.set_data(mean)
-        self.running_var.set_data(variance)
-        return y
+        return npx.batch_norm(
+            x,
+            self.gamma.data(),
+            self.beta.data(),
+            self.running_mean.data(),
+            self.running_var.data(),
+            eps=self._epsilon,
+            momentum=self._momentum,
+            fix_gamma=not self._scale,
+            use_global_stats=self._use_global_stats,
+            axis=self._axis,
+        )
 
     def __repr__(self) -> str:
         channels = None if self.gamma.shape is None else self.gamma.shape[0]
