@@ -33,8 +33,7 @@ constexpr size_t kKnown = 16;
 constexpr size_t kInsideValues = 32;
 
 struct SiteObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* fallback;
   std::vector<Known> known;
 };
@@ -153,11 +152,11 @@ void free_site(PyObject* self) {
   Py_DECREF(type);
 }
 
-PyMethodDef methods[] = {
-    {"add", add, METH_VARARGS, "add(training, arguments, plan, parameters): run the plan for "
-                               "arguments like these."},
-    {"clear", clear, METH_NOARGS, "Forget every plan."},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef methods[] = {{"add", add, METH_VARARGS,
+                          "add(training, arguments, plan, parameters): run the plan for "
+                          "arguments like these."},
+                         {"clear", clear, METH_NOARGS, "Forget every plan."},
+                         {nullptr, nullptr, 0, nullptr}};
 
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(SiteObject, vectorcall), READONLY, nullptr},

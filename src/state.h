@@ -78,7 +78,7 @@ void raise_named(const char* type, const std::string& message);
 // "message (issued at FILE:LINE)"; needs the GIL.
 std::string failure_text(const Failure& failure);
 
-// For Engine::wait: false when a signal handler raised; the error stays set for this thread.
+// For Engine::wait: true when a signal handler raised; the error stays set for this thread.
 bool interrupted_by_signal();
 // Waits for one storage; false with a Python error set.
 bool wait_for_storage(Storage* storage);

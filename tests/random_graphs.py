@@ -56,7 +56,9 @@ class Writer:
     # --- steps ------------------------------------------------------------------------------
 
     def unary(self) -> list[Entry]:
-        name = self.random.choice(("tanh", "abs", "exp", "sqrt", "square", "sign", "sigmoid", "relu"))
+        name = self.random.choice(
+            ("tanh", "abs", "exp", "sqrt", "square", "sign", "sigmoid", "relu")
+        )
         x = self.pick()
         if name == "exp":
             return [np.exp(np.tanh(x))]
@@ -189,7 +191,9 @@ class Writer:
         with Trace():
             for _ in range(length):
                 self.step()
-            outputs = self.random.sample(self.values, min(len(self.values), self.random.randint(1, 3)))
+            outputs = self.random.sample(
+                self.values, min(len(self.values), self.random.randint(1, 3))
+            )
             outputs.append(self.values[-1])
             updates = []
             for index, entry in enumerate(self.inputs):

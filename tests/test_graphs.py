@@ -10,7 +10,17 @@ from random_graphs import random_graph
 
 from gemel import _core, np, npx
 from gemel.errors import GemelError
-from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder, rewrite, walk
+from gemel.ir.graph import (
+    Entry,
+    Graph,
+    Node,
+    captured,
+    constant,
+    inline,
+    placeholder,
+    rewrite,
+    walk,
+)
 from gemel.ir.interpret import interpret
 from gemel.ir.op import find
 from gemel.ir.text import parse_graph, print_graph
@@ -58,7 +68,12 @@ def test_walk_gives_inputs_first_and_each_node_once() -> None:
         np.exp(b)  # nobody needs it
         graph = Graph((x, y), (b, a))
     order = graph.walk()
-    assert [node.op.name if node.op else "input" for node in order] == ["input", "input", "add", "multiply"]
+    assert [node.op.name if node.op else "input" for node in order] == [
+        "input",
+        "input",
+        "add",
+        "multiply",
+    ]
     assert len(set(order)) == len(order)
     assert walk([a]) == order[:3]
 
@@ -147,7 +162,9 @@ def test_text_of_every_kind_of_graph() -> None:
     x, y = symbol(4, 6, name="weight"), symbol(dtype="int32")
     with Trace():
         first, second = np.split(x, 2, axis=1)
-        chosen = npx.cond(x.sum() > 0, lambda a, b: (a * b, b), lambda a, b: (a, b - 1), (first, second))
+        chosen = npx.cond(
+            x.sum() > 0, lambda a, b: (a * b, b), lambda a, b: (a, b - 1), (first, second)
+        )
         noise = np.random.uniform(0, 1, (4, 3))
         graph = Graph(
             (x, y),
@@ -192,7 +209,9 @@ def test_text_of_what_cannot_be_written_or_read() -> None:
 
 def test_fold_keeps_what_only_the_kernel_knows() -> None:
     with Trace():
-        graph = Graph((), (constant(1) / 0, np.log(constant(-1.0)), constant(7) // 2, constant(2) ** 3))
+        graph = Graph(
+            (), (constant(1) / 0, np.log(constant(-1.0)), constant(7) // 2, constant(2) ** 3)
+        )
         found = optimize(graph, PIPELINE[1:2])
     assert [e.node.is_number for e in found.outputs] == [False, False, True, True]
     assert [e.node.value for e in found.outputs[2:]] == [3, 8]
@@ -202,7 +221,9 @@ def test_fold_keeps_what_only_the_kernel_knows() -> None:
 def test_drop_keeps_what_changes_the_dtype_or_shape() -> None:
     x = symbol(2, dtype="int32")
     with Trace():
-        graph = Graph((x,), (x * 1, x * 1.0, x / 1, x.astype("int32"), x.reshape(2), x.reshape(1, 2)))
+        graph = Graph(
+            (x,), (x * 1, x * 1.0, x / 1, x.astype("int32"), x.reshape(2), x.reshape(1, 2))
+        )
         found = optimize(graph, PIPELINE[2:3])
     assert [entry is x for entry in found.outputs] == [True, False, False, True, True, False]
 
@@ -317,7 +338,9 @@ def test_questions_leave_guards_unless_the_answer_is_always_the_same() -> None:
 def test_broadcasting_a_dim_with_itself_or_one_keeps_it_free() -> None:
     guards: list[Guard] = []
     n = Dim(6, "n", guards)
-    shape = broadcast("add", Spec((n, 4), "float32"), Spec((4,), "float32"), Spec((n, 1), "float32"))
+    shape = broadcast(
+        "add", Spec((n, 4), "float32"), Spec((4,), "float32"), Spec((n, 1), "float32")
+    )
     assert shape[0] is n
     assert all(guard.holds({"n": 17}) for guard in guards)
 

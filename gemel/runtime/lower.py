@@ -404,8 +404,9 @@ def spanned(array: Any) -> tuple[Any, int]:
     if array._is_contiguous:
         return array, 0
     reaches = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
-    start = sum(reach for reach in reaches if reach < 0)
-    return array._as_strided((1 + sum(map(abs, reaches)),), (1,), start), -start
+    before = -sum(reach for reach in reaches if reach < 0)
+    extent = 1 + sum(map(abs, reaches))
+    return array._as_strided((extent,), (1,), array.offset - before), before
 
 
 def as_bits(number: Number) -> int:
