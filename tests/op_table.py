@@ -28,7 +28,21 @@ FLOATING = ("float16", "float32", "float64")
 
 #: Operations whose kernels approximate a function; all other elementwise ones are exact.
 FUNCTIONS = frozenset(
-    ["power", "exp", "expm1", "log", "log1p", "tanh", "sin", "cos", "sigmoid", "gelu", "erf", "softplus", "normal"]
+    [
+        "power",
+        "exp",
+        "expm1",
+        "log",
+        "log1p",
+        "tanh",
+        "sin",
+        "cos",
+        "sigmoid",
+        "gelu",
+        "erf",
+        "softplus",
+        "normal",
+    ]
 )
 
 #: Relative error allowed where results are not exact.
@@ -195,7 +209,34 @@ def _unary() -> list[Case]:
     kinds = {
         "sqrt": "positive", "log": "positive", "log1p": "positive", "reciprocal": "nonzero",
     }  # fmt: skip
-    names = ["negative", "absolute", "sign", "square", "reciprocal", "sqrt", "exp", "expm1", "log", "log1p", "tanh", "sin", "cos", "floor", "ceil", "rint", "sigmoid", "relu", "copy", "stop_gradient", "gelu", "erf", "softplus", "isnan", "logical_not", "invert"]
+    names = [
+        "negative",
+        "absolute",
+        "sign",
+        "square",
+        "reciprocal",
+        "sqrt",
+        "exp",
+        "expm1",
+        "log",
+        "log1p",
+        "tanh",
+        "sin",
+        "cos",
+        "floor",
+        "ceil",
+        "rint",
+        "sigmoid",
+        "relu",
+        "copy",
+        "stop_gradient",
+        "gelu",
+        "erf",
+        "softplus",
+        "isnan",
+        "logical_not",
+        "invert",
+    ]
     found = []
     for name in names:
         kind = kinds.get(name, "any")
@@ -209,7 +250,30 @@ def _binary() -> list[Case]:
     second = {
         "divide": "nonzero", "floor_divide": "nonzero", "remainder": "nonzero",
     }  # fmt: skip
-    names = ["add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "leaky_relu"]
+    names = [
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "floor_divide",
+        "remainder",
+        "power",
+        "maximum",
+        "minimum",
+        "equal",
+        "not_equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "leaky_relu",
+    ]
     found = []
     for name in names:
         a, b = first.get(name, "any"), second.get(name, "any")
@@ -253,7 +317,19 @@ def _other_elementwise() -> list[Case]:
 
 def _reductions() -> list[Case]:
     found = []
-    for name in ["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "mean", "var", "std"]:
+    for name in [
+        "sum",
+        "prod",
+        "max",
+        "min",
+        "any",
+        "all",
+        "argmax",
+        "argmin",
+        "mean",
+        "var",
+        "std",
+    ]:
         single = name.startswith("arg")
         shape = (3, 4, 5)
         soft = (Draw(shape, "smooth"),)

@@ -9,7 +9,8 @@ import pytest
 
 from gemel import np
 from gemel.errors import ParameterFileError
-from gemel.gluon import nn, serialize
+from gemel.gluon import nn
+from gemel.npx import serialize
 
 
 def network(in_units=3):

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import compiled, init
 from gemel.errors import GemelError, TraceError
-from gemel.gluon import facade, serialize
+from gemel.gluon import facade
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.ir.trace import current_trace
+from gemel.npx import serialize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, compiled, np, optimizer
 from gemel.errors import GemelError, GradientError, ParameterFileError, unknown_name
-from gemel.gluon import serialize
 from gemel.gluon.parameter import Parameter
+from gemel.npx import serialize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -162,14 +162,14 @@ def batch_norm(
 
 def save(file: str, arr: Any) -> None:
     """Write arrays (one, a list or a dict by name) to a file in MXNet's parameter format."""
-    from gemel.gluon import serialize
+    from gemel.npx import serialize
 
     serialize.save(file, arr)
 
 
 def load(file: str) -> Any:
     """Read the arrays of a parameter file. Raises `ParameterFileError`."""
-    from gemel.gluon import serialize
+    from gemel.npx import serialize
 
     return serialize.load(file)
 
