@@ -131,7 +131,8 @@ def asarray(value: Any, dtype: Any = None, device: Any = None) -> ndarray:
     """The array itself when it is one of that dtype, else `array(value)`."""
     if isinstance(value, ndarray) and (dtype is None or value.dtype is as_dtype(dtype)):
         return value
-    return array(value, dtype, device)
+    found: ndarray = array(value, dtype, device)
+    return found
 
 
 def full(

@@ -1,0 +1,170 @@
+"""What must not compile again: the counters of the kernel cache tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from gemel import autograd, gluon, np, npx
+from gemel.gluon import nn
+from gemel.runtime.cache import counters
+
+
+@contextmanager
+def compiling(most: int) -> Iterator[None]:
+    """A block that may compile or load at most so many kernels."""
+    before = counters["compiled"] + counters["loaded"]
+    yield
+    made = counters["compiled"] + counters["loaded"] - before
+    assert made <= most, f"{made} kernels were made"
+
+
+def test_run_time_numbers_compile_nothing() -> None:
+    x = np.arange(1000).astype("float32")
+    total = 0.0
+    with compiling(4):
+        for i in range(1000):
+            scaled, one, clipped = x * i, x[i], np.clip(x, 0, i)
+            total += one.item() + clipped[-1].item() + scaled[1].item()
+    assert total == 3 * sum(range(1000))
+
+
+def test_floats_negative_and_large_numbers_compile_nothing() -> None:
+    x = np.ones(7)
+    x * 1.5, x * 2
+    with compiling(0):
+        for i in range(200):
+            assert (x * (i * 0.25 - 10))[3].item() == i * 0.25 - 10
+            assert (x * (i - 100))[3].item() == i - 100
+    assert (x * 1e30)[0].item() == pytest.approx(1e30)
+
+
+def test_shapes_compile_nothing() -> None:
+    np.exp(np.ones((2, 3)) + 1)
+    with compiling(0):
+        for n in range(2, 60):
+            assert np.exp(np.ones((n, 3)) + 1).shape == (n, 3)
+            assert np.exp(np.ones((n,)) + 1).shape == (n,)
+
+
+def test_slices_and_positions_compile_nothing() -> None:
+    x = np.arange(400).reshape(20, 20).astype("float32")
+    x[1:3] + 1, x[1:3, 2:5] + 1, x[0] + 1
+    with compiling(0):
+        for i in range(15):
+            assert (x[i] + 1)[0].item() == 20 * i + 1
+            assert (x[i : i + 3] + 1)[0, 0].item() == 20 * i + 1
+            assert (x[i : i + 2, i : i + 3] + 1)[0, 0].item() == 21 * i + 1
+
+
+def test_the_type_of_a_number_counts() -> None:
+    x = np.array([1, 2], dtype="int32")
+    kinds = [(2, "int32", [2, 4]), (2.0, "float32", [2.0, 4.0]), (True, "int32", [1, 2])]
+    for number, dtype, values in kinds * 2:
+        found = x * number
+        assert (str(found.dtype), found.tolist()) == (dtype, values)
+        assert type(found.tolist()[0]) is type(values[0])
+        turned = number * x
+        assert (str(turned.dtype), turned.tolist()) == (dtype, values)
+    flags = np.array([True, False])
+    for number, dtype in ((2, "int64"), (2.0, "float32"), (True, "bool")) * 2:
+        assert str((flags * number).dtype) == dtype
+
+
+def test_the_type_of_a_parameter_counts() -> None:
+    filled = [np.full((2,), value) for value in (1, 1.0, True)]
+    assert [str(x.dtype) for x in filled] == ["int64", "float32", "bool"]
+
+
+def test_an_annealed_coefficient_compiles_its_backward_once() -> None:
+    x = np.arange(12).reshape(3, 4).astype("float32")
+    w = np.ones((4, 2))
+    w.attach_grad()
+
+    def step(coefficient: float) -> Any:
+        with autograd.record():
+            y = np.tanh(np.matmul(x, w) * coefficient)
+            loss = (y * y).sum() + coefficient * (w * w).sum()
+        loss.backward()
+        return w.grad.copy()
+
+    first = step(0.5)
+    plans = len(autograd._plans)
+    with compiling(0):
+        found = [step(0.5 / (i + 1)) for i in range(50)]
+    assert len(autograd._plans) == plans
+    assert found[0].tolist() == first.tolist()
+    assert found[1].tolist() != first.tolist()
+    # The number is read, not kept: the same as a step that never saw another one.
+    autograd._plans.clear()
+    assert step(0.5 / 50).tolist() == found[-1].tolist()
+
+
+def training() -> tuple[Any, Any]:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(5, activation="relu"), nn.Dense(3))
+    net.initialize()
+    return net, gluon.loss.SoftmaxCrossEntropyLoss()
+
+
+@pytest.mark.parametrize("hybridize", [False, True])
+@pytest.mark.parametrize(
+    ("rule", "options"), [("sgd", {"momentum": 0.9, "wd": 1e-3}), ("sgd", {}), ("adam", {})]
+)
+def test_learning_rates_compile_nothing(rule: str, options: Any, hybridize: bool) -> None:
+    net, loss = training()
+    if hybridize:
+        net.hybridize()
+        loss.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), rule, {"learning_rate": 0.1, **options})
+    x, label = np.random.normal(0, 1, (6, 4)), np.array([0, 1, 2, 0, 1, 2], dtype="int32")
+
+    def step() -> None:
+        with autograd.record():
+            value = loss(net(x), label)
+        value.backward()
+        trainer.step(6)
+
+    step()
+    step()
+    plans = len(autograd._plans)
+    with compiling(0):
+        for i in range(20):
+            trainer.set_learning_rate(0.1 / (i + 2))
+            step()
+        npx.waitall()
+    assert len(autograd._plans) == plans
+
+
+def test_weight_decay_and_rescaling_are_read_anew() -> None:
+    net, _ = training()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.0})
+    x = np.ones((2, 4))
+    for rate in (0.0, 0.5, 0.0):
+        trainer.set_learning_rate(rate)
+        with autograd.record():
+            value = (net(x) ** 2).sum() + net(x).sum()
+        value.backward()
+        before = net[1].bias.data().tolist()
+        trainer.step(1)
+        assert (net[1].bias.data().tolist() != before) == (rate > 0)
+
+
+def test_a_loop_of_programs_is_bounded() -> None:
+    """Plans are forgotten when there are too many of them, and made again."""
+    x = np.ones((2, 2))
+    x.attach_grad()
+    limit = autograd.PLANS
+    autograd.PLANS = 4
+    try:
+        for n in range(1, 12):
+            with autograd.record():
+                y = np.broadcast_to(x, (n, 2, 2)).sum()
+            y.backward()
+            assert x.grad.tolist() == [[n, n]] * 2
+            assert len(autograd._plans) <= 4
+    finally:
+        autograd.PLANS = limit

@@ -1,0 +1,509 @@
+"""Every gradient rule: against central differences, on the tape and compiled, in every dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import op_table
+import pytest
+from op_table import (
+    CASES,
+    FLOATING,
+    OPS,
+    Case,
+    Draw,
+    expected_of,
+    inputs_of,
+    on_gemel,
+    results,
+)
+
+import gemel
+from gemel import autograd, np, npx
+from gemel.errors import GradientError
+from gemel.ir.graph import placeholder
+from gemel.ir.interpret import spec_of
+from gemel.ir.op import Op
+from gemel.ir.trace import Trace
+from gemel.passes.gradient import gradient
+from gemel.spec import Spec
+
+SEED = 3
+#: Gradient rules whose inputs are only numbers or positions in the table.
+WITHOUT_ARRAYS = frozenset(("iota", "one_hot", "randint"))
+
+
+def differentiable(case: Case) -> bool:
+    """Whether the case has a floating input that a gradient can be asked of."""
+    if not case.op.differentiable or case.name in WITHOUT_ARRAYS:
+        return False
+    return any(not fixed(d) for d in case.draws)
+
+
+def fixed(how: Draw) -> bool:
+    """Whether an input is a number, a condition or a position."""
+    return how.kind in ("number", "mask", "index", "place")
+
+
+GRADIENTS = [case for case in CASES if differentiable(case)]
+
+
+def softened(case: Case) -> Case:
+    """The case drawn away from kinks and ties."""
+    draws = case.smooth or tuple(
+        d._replace(kind="smooth") if d.kind == "any" else d for d in case.draws
+    )
+    return case._replace(draws=draws)
+
+
+def variables_of(case: Case, inputs: list[Any]) -> list[int]:
+    """The positions of the inputs that are differentiated."""
+    updated = case.op.updates
+    return [
+        position
+        for position, (how, value) in enumerate(zip(case.draws, inputs, strict=True))
+        if not fixed(how) and value.dtype.kind == "f" and position not in updated
+    ]
+
+
+def parameters_in(case: Case, dtype: str) -> dict[str, Any]:
+    """The parameters, with a result dtype that is one to differentiate in."""
+    wanted = "dtype" in case.parameters and case.parameters["dtype"] in FLOATING
+    return {**case.parameters, "dtype": dtype} if wanted else dict(case.parameters)
+
+
+def heads_for(values: list[Any]) -> list[Any]:
+    """A direction for each floating result."""
+    generator = numpy.random.default_rng(7)
+    return [generator.standard_normal(v.shape) if v.dtype.kind == "f" else None for v in values]
+
+
+def objective(case: Case, inputs: list[Any], heads: list[Any]) -> float:
+    """The sum of results times directions, by the reference."""
+    values = expected_of(case, inputs, stream=(SEED, 0))
+    pairs = zip(values, heads, strict=False)
+    return float(sum((v * h).sum() for v, h in pairs if h is not None))
+
+
+def differences(case: Case, inputs: list[Any], heads: list[Any], position: int) -> tuple[Any, float]:
+    """A random direction for one input, and the slope of the objective along it."""
+    direction = numpy.random.default_rng(position).standard_normal(inputs[position].shape)
+    step = 1e-6
+    sides = []
+    for sign in (1, -1):
+        moved = list(inputs)
+        moved[position] = inputs[position] + sign * step * direction
+        sides.append(objective(case, moved, heads))
+    return direction, (sides[0] - sides[1]) / (2 * step)
+
+
+def backward(function: Any, arrays: list[Any], positions: list[int], heads: Any) -> list[Any]:
+    """The gradients of some arrays through one recorded call."""
+    for position in positions:
+        arrays[position].attach_grad()
+    op_table.seeded(SEED)
+    with autograd.record():
+        found = function(*arrays)
+    several = found if isinstance(found, tuple) else (found,)
+    pairs = [(y, h) for y, h in zip(several, heads, strict=False) if y.dtype in FLOATING]
+    tapes = [(y, h) for y, h in pairs if h is not None and y._tape is not None]
+    if tapes:
+        given = [np.array(h, dtype=y.dtype) for y, h in tapes]
+        autograd.backward([y for y, _ in tapes], given)
+    return [arrays[position].grad.asnumpy() for position in positions]
+
+
+def used_heads(case: Case, values: list[Any]) -> list[Any]:
+    """Directions for the results a gradient is defined for."""
+    heads = heads_for(values)
+    if case.name == "batch_norm":  # the other results are statistics
+        return [heads[0], *[None] * (len(heads) - 1)]
+    return heads
+
+
+@pytest.mark.parametrize("way", ["imperative", "compiled"])
+@pytest.mark.parametrize("case", GRADIENTS, ids=str)
+def test_against_central_differences(case: Case, way: str) -> None:
+    """In float64, along a random direction of each input."""
+    case = softened(case)._replace(parameters=parameters_in(case, "float64"))
+    inputs = inputs_of(case, "float64")
+    positions = variables_of(case, inputs)
+    op, parameters = case.op, case.parameters
+    heads = used_heads(case, expected_of(case, inputs, stream=(SEED, 0)))
+
+    def call(*xs: Any) -> Any:
+        return op(*xs, **parameters)
+
+    if way == "compiled" and op.updates:
+        pytest.skip("only parameters can be overwritten in a program (test_batch_norm_in_a_block)")
+    function = call if way == "imperative" else gemel.compile(call)
+    found = backward(function, on_gemel(inputs), positions, heads)
+    stopped = case.name == "stop_gradient" or case.name == "uniform"
+    for position, g in zip(positions, found, strict=True):
+        assert g.shape == inputs[position].shape
+        assert g.dtype == inputs[position].dtype
+        if stopped:
+            assert not g.any()
+            continue
+        direction, slope = differences(case, inputs, heads, position)
+        assert float((g * direction).sum()) == pytest.approx(slope, rel=2e-6, abs=2e-7)
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize("case", GRADIENTS, ids=str)
+def test_a_gradient_has_its_input_s_spec(case: Case, dtype: str) -> None:
+    """Shape and dtype, and every dtype on the way verified by tracing."""
+    case = case._replace(parameters=parameters_in(case, dtype))
+    inputs = inputs_of(case, dtype)
+    positions = variables_of(case, inputs)
+    with Trace():
+        entries = [placeholder(spec_of(value)) for value in inputs]
+        node = case.op.node(tuple(entries), case.op.complete(case.parameters))
+        outputs = [e for e in node.entries if e.dtype.is_floating][: 1 if case.op.updates else None]
+        heads = [placeholder(entry.spec) for entry in outputs]
+        found = gradient(outputs, heads, [entries[position] for position in positions])
+    for position, g in zip(positions, found, strict=True):
+        assert g.spec == entries[position].spec
+
+
+HALF = [
+    "add multiply divide power tanh sigmoid gelu softmax log_softmax sum mean var max matmul "
+    "gather scatter concatenate pick where limit leaky_relu batch_norm dropout prod basic_index"
+]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("name", HALF[0].split())
+def test_lower_precision_is_near_float64(name: str, dtype: str) -> None:
+    case = softened(next(c for c in GRADIENTS if c.name == name))
+    inputs = inputs_of(case, "float64")
+    rounded = [v.astype(dtype) if getattr(v, "dtype", None) == "float64" else v for v in inputs]
+    positions = variables_of(case, inputs)
+    op, parameters = case.op, case.parameters
+    heads = used_heads(case, expected_of(case, inputs, stream=(SEED, 0)))
+
+    def call(*xs: Any) -> Any:
+        return op(*xs, **parameters)
+
+    wide = [v.astype("float64") if getattr(v, "dtype", None) == dtype else v for v in rounded]
+    expected = backward(call, on_gemel(wide), positions, heads)
+    found = backward(call, on_gemel(rounded), positions, heads)
+    near = 2e-2 if dtype == "float16" else 2e-5
+    for a, b in zip(found, expected, strict=True):
+        assert a.dtype == dtype
+        scale = max(1.0, float(abs(b).max()))
+        numpy.testing.assert_allclose(a, b, rtol=near, atol=near * scale)
+
+
+def test_every_rule_is_tested() -> None:
+    rules = {name for name, op in OPS.items() if op.differentiable}
+    tested = {case.name for case in GRADIENTS} | WITHOUT_ARRAYS | {"branch"}
+    assert not rules - tested
+
+
+# --- values the rules must survive ------------------------------------------------------------
+
+
+def slope_of(function: Any, values: Any, dtype: str = "float32", head: Any = None) -> Any:
+    """The gradient of function(x).sum(), or along `head`, at these values."""
+    x = np.array(values, dtype=dtype)
+    x.attach_grad()
+    with autograd.record():
+        y = function(x)
+    y.backward(None if head is None else np.array(head, dtype=y.dtype))
+    return x.grad.asnumpy()
+
+
+def both_ways(function: Any, values: Any, **options: Any) -> Any:
+    """The gradient imperatively; the compiled one must be the same."""
+    first = slope_of(function, values, **options)
+    second = slope_of(gemel.compile(function), values, **options)
+    numpy.testing.assert_array_equal(first, second)
+    return first
+
+
+INF, NAN = float("inf"), float("nan")
+
+
+def test_ties_share_the_gradient_of_max_and_min() -> None:
+    tied = [[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]
+    third = 1 / 3
+    expected = [[0, 0.5, 0.5], [third, third, third]]
+    numpy.testing.assert_allclose(both_ways(lambda x: x.max(axis=1), tied), expected, rtol=1e-6)
+    negated = [[-v for v in row] for row in tied]
+    numpy.testing.assert_allclose(both_ways(lambda x: x.min(axis=1), negated), expected, rtol=1e-6)
+
+
+def test_infinite_extremes_get_the_gradient() -> None:
+    assert both_ways(lambda x: x.max(), [1.0, INF, -INF]).tolist() == [0, 1, 0]
+    assert both_ways(lambda x: x.min(), [1.0, INF, -INF]).tolist() == [0, 0, 1]
+    assert both_ways(lambda x: x.max(), [-INF, -INF]).tolist() == [0.5, 0.5]
+
+
+def test_ties_of_maximum_and_minimum_go_to_the_first() -> None:
+    for function in (np.maximum, np.minimum):
+        a, b = np.array([1.0, 2.0, 0.0]), np.array([1.0, 3.0, -0.0])
+        a.attach_grad()
+        b.attach_grad()
+        with autograd.record():
+            y = function(a, b)
+        y.backward()
+        total = a.grad.asnumpy() + b.grad.asnumpy()
+        assert total.tolist() == [1, 1, 1]
+        assert a.grad.asnumpy()[0] == 1
+
+
+def test_relu_and_its_like_at_zero_and_infinity() -> None:
+    values = [-1.0, -0.0, 0.0, 2.0, INF, -INF]
+    assert both_ways(npx.relu, values).tolist() == [0, 0, 0, 1, 1, 0]
+    assert both_ways(lambda x: npx.leaky_relu(x, slope=0.5), values).tolist() == [0.5, 0.5, 0.5, 1, 1, 0.5]
+    assert both_ways(np.abs, values).tolist() == [-1, 0, 0, 1, 1, -1]
+    assert both_ways(npx.sigmoid, values)[-2:].tolist() == [0, 0]
+    assert both_ways(np.tanh, values)[-2:].tolist() == [0, 0]
+    assert both_ways(npx.softplus, values)[-2:].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("function", [npx.softmax, npx.log_softmax])
+@pytest.mark.parametrize("dtype", FLOATING)
+def test_softmax_of_large_and_masked_elements(function: Any, dtype: str) -> None:
+    """A masked element (-inf) takes part in nothing; large ones do not overflow."""
+    values = [[6e4, -6e4, 0.0], [1.0, 2.0, -INF], [5.0, 5.0, 5.0]]
+    head = [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    found = both_ways(function, values, dtype=dtype, head=head)
+    assert numpy.isfinite(found).all()
+    assert found[1, 2] == 0
+    numpy.testing.assert_allclose(found.sum(axis=1), 0, atol=2e-3 if dtype == "float16" else 1e-6)
+
+
+def test_product_with_zeros() -> None:
+    assert both_ways(lambda x: x.prod(), [2.0, 3.0, 4.0]).tolist() == [12, 8, 6]
+    assert both_ways(lambda x: x.prod(), [2.0, 0.0, 4.0]).tolist() == [0, 8, 0]
+    assert both_ways(lambda x: x.prod(), [0.0, 0.0, 4.0]).tolist() == [0, 0, 0]
+
+
+def test_power_at_zero() -> None:
+    assert both_ways(lambda x: x**2, [0.0, -3.0]).tolist() == [0, -6]
+    assert both_ways(lambda x: x**1, [0.0, -3.0]).tolist() == [1, 1]
+    assert both_ways(lambda x: x**0, [0.0, -3.0]).tolist() == [0, 0]
+    numpy.testing.assert_allclose(both_ways(lambda x: 2.0**x, [0.0, 1.0]), numpy.log(2) * numpy.array([1, 2]), rtol=1e-6)
+    assert both_ways(lambda x: 0.0**x, [2.0, 3.0]).tolist() == [0, 0]
+
+
+def test_std_and_sqrt_of_nothing_but_equals() -> None:
+    assert both_ways(lambda x: x.var(), [2.0, 2.0]).tolist() == [0, 0]
+    assert both_ways(np.sqrt, [0.0]).tolist() == [INF]
+
+
+def test_clip_at_its_bounds() -> None:
+    found = both_ways(lambda x: np.clip(x, -1.0, 1.0), [-2.0, -1.0, 0.0, 1.0, 2.0, NAN])
+    assert found.tolist() == [0, 1, 1, 1, 0, 1]
+
+
+def test_where_stops_nan_of_the_side_not_taken() -> None:
+    found = both_ways(lambda x: np.where(x > 0, x * 2, x * 3), [1.0, -1.0])
+    assert found.tolist() == [2, 3]
+
+
+# --- several uses, several results ------------------------------------------------------------
+
+
+def test_broadcast_inputs_get_sums() -> None:
+    def function(a: Any, b: Any, c: Any) -> Any:
+        return (a * b + c).sum()
+
+    shapes = [(2, 1, 4), (3, 1), ()]
+    values = [numpy.random.default_rng(0).random(shape) for shape in shapes]
+    for call in (function, gemel.compile(function)):
+        arrays = [np.array(v, dtype="float64") for v in values]
+        for array in arrays:
+            array.attach_grad()
+        with autograd.record():
+            y = call(*arrays)
+        y.backward()
+        a, b, _ = values
+        numpy.testing.assert_allclose(arrays[0].grad.asnumpy(), numpy.full((2, 1, 4), b.sum()))
+        numpy.testing.assert_allclose(arrays[1].grad.asnumpy(), numpy.full((3, 1), a.sum()))
+        assert arrays[2].grad.item() == 24
+
+
+def test_split_with_one_result_used() -> None:
+    def function(x: Any) -> Any:
+        return (np.split(x, 3)[1] * 2).sum()
+
+    assert both_ways(function, [1.0] * 6).tolist() == [0, 0, 2, 2, 0, 0]
+
+
+def test_split_into_unequal_parts_and_joined_in_another_order() -> None:
+    def function(x: Any) -> Any:
+        a, b, c = np.split(x, (1, 3))
+        return np.concatenate([c * 3, a, b * 2])
+
+    assert both_ways(function, [1.0] * 5).tolist() == [1, 2, 2, 3, 3]
+
+
+def test_gather_with_repeated_positions_adds() -> None:
+    positions = np.array([0, 2, 0, -1, 0])
+    assert both_ways(lambda x: x.take(positions, axis=0), [1.0, 2.0, 3.0]).tolist() == [3, 0, 2]
+    assert both_ways(lambda x: x[positions] * x[positions], [1.0, 2.0, 3.0]).tolist() == [6, 0, 12]
+
+
+def test_several_index_arrays() -> None:
+    rows, columns = np.array([0, 1, 1]), np.array([1, 0, 0])
+    found = both_ways(lambda x: x[rows, columns], [[1.0, 2.0], [3.0, 4.0]])
+    assert found.tolist() == [[0, 1], [2, 0]]
+
+
+def test_views_and_negative_steps() -> None:
+    found = both_ways(lambda x: (x[::-2] * np.array([1.0, 2.0, 3.0])).sum(), [1.0] * 5)
+    assert found.tolist() == [3, 0, 2, 0, 1]
+    found = both_ways(lambda x: x.T.reshape(-1)[1:3], [[1.0, 2.0], [3.0, 4.0]])
+    assert found.tolist() == [[0, 1], [1, 0]]
+
+
+def test_views_are_saved_as_they_were_seen() -> None:
+    """What a rule reads of a view with an offset is the view's elements."""
+    x = np.array([1.0, 2.0, 3.0, 4.0])
+    part = x[2:]
+    part.attach_grad()
+    with autograd.record():
+        y = part * part
+    y.backward()
+    assert part.grad.tolist() == [6, 8]
+    assert part.detach().tolist() == [3, 4]
+
+
+def test_an_array_used_twice_gets_both_gradients() -> None:
+    assert both_ways(lambda x: x * x + np.exp(x) - x, [0.0, 1.0])[0] == 0
+    assert both_ways(lambda x: np.matmul(x, x.T).sum(), [[1.0, 2.0]]).tolist() == [[2, 4]]
+
+
+def test_grad_add_and_null() -> None:
+    x = np.array([1.0, 2.0])
+    x.attach_grad("add")
+    for _ in range(3):
+        with autograd.record():
+            y = x * x
+        y.backward()
+    assert x.grad.tolist() == [6, 12]
+    z = np.array([1.0])
+    z.attach_grad("null")
+    assert z.grad is None
+
+
+def test_integer_results_stop_gradients() -> None:
+    found = both_ways(lambda x: x * x.argmax().astype("float32") + x.astype("int32"), [1.0, 3.0])
+    assert found.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_cond(sign: float) -> None:
+    """Only the branch taken; what it takes from outside gets its part."""
+
+    def function(x: Any, w: Any) -> Any:
+        scaled = x * 3
+        return npx.cond(
+            x.sum() > 0, lambda a: (a * a + w).sum(), lambda a: (scaled * w).sum(), [x]
+        )
+
+    found = []
+    for call in (function, gemel.compile(function)):
+        x, w = np.full((3,), 2 * sign), np.array([1.0, 2.0, 3.0])
+        x.attach_grad()
+        w.attach_grad()
+        with autograd.record():
+            y = call(x, w)
+        y.backward()
+        found.append((x.grad.tolist(), w.grad.tolist()))
+    assert found[0] == found[1]
+    assert found[0] == (([4, 4, 4], [1, 1, 1]) if sign > 0 else ([3, 6, 9], [-6, -6, -6]))
+
+
+def test_dropout_drops_the_gradient_of_what_it_dropped() -> None:
+    for compiled in (False, True):
+        x = np.ones((40, 5))
+        x.attach_grad()
+        call = gemel.compile(npx.dropout) if compiled else npx.dropout
+        op_table.seeded(SEED)
+        with autograd.record():
+            y = call(x)
+        y.backward()
+        numpy.testing.assert_array_equal(x.grad.asnumpy(), y.asnumpy())
+        assert set(y.asnumpy().ravel().tolist()) == {0.0, 2.0}
+
+
+def test_batch_norm_in_a_block() -> None:
+    """Hybridized training gives the gradients and statistics of imperative training."""
+    from gemel.gluon import nn
+
+    x = numpy.random.default_rng(0).standard_normal((6, 3, 2, 2)).astype("float32")
+    head = numpy.random.default_rng(1).standard_normal(x.shape).astype("float32")
+    found = []
+    for hybridize in (False, True):
+        net = nn.BatchNorm(in_channels=3)
+        net.initialize()
+        if hybridize:
+            net.hybridize()
+        data = np.array(x)
+        data.attach_grad()
+        with autograd.record():
+            y = net(data)
+        y.backward(np.array(head))
+        statistics = [net.running_mean.data().asnumpy(), net.running_var.data().asnumpy()]
+        found.append([data.grad.asnumpy(), net.gamma.grad().asnumpy(), *statistics])
+    for a, b in zip(*found, strict=True):
+        numpy.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_random_scale_is_differentiable() -> None:
+    """Reparameterised: a normal number moves with its mean and its deviation."""
+
+    def function(loc: Any, scale: Any) -> Any:
+        return OPS["normal"](loc, scale, shape=(1000,), dtype="float64")
+
+    loc, scale = np.array(1.0, dtype="float64"), np.array(2.0, dtype="float64")
+    loc.attach_grad()
+    scale.attach_grad()
+    op_table.seeded(SEED)
+    with autograd.record():
+        y = function(loc, scale)
+    y.backward()
+    assert loc.grad.item() == 1000
+    expected = ((y.asnumpy() - 1) / 2).sum()
+    assert scale.grad.item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_in_place_writes_are_differentiated() -> None:
+    x, v = np.array([1.0, 2.0, 3.0]), np.array([5.0])
+    x.attach_grad()
+    v.attach_grad()
+    with autograd.record():
+        y = x * 2
+        y[1:2] = v * 3
+        z = (y * y).sum()
+    z.backward()
+    assert x.grad.tolist() == [8, 0, 24]
+    assert v.grad.tolist() == [90]
+
+
+def test_no_rule_is_said_by_name() -> None:
+    found = [n for n, op in OPS.items() if isinstance(op, Op) and "gradient" not in op.rules]
+    assert "floor_divide" in found
+    x = np.array([1.5, 2.5])
+    x.attach_grad()
+    with pytest.raises(GradientError, match="floor_divide"), autograd.record():
+        (x // 1.0).backward()
+
+
+def test_grad_gives_new_arrays() -> None:
+    x = np.array([1.0, 2.0])
+    x.attach_grad()
+    with autograd.record():
+        y = x * x
+    found = autograd.grad(y, x)
+    assert found.tolist() == [2, 4]
+    assert x.grad.tolist() == [0, 0]
+
+
+def test_spec_helper() -> None:
+    assert spec_of(numpy.zeros((2,), "float32")) == Spec((2,), "float32")
