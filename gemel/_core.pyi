@@ -265,8 +265,17 @@ def training() -> bool:
 def set_training(value: bool, /) -> bool:
     """Set whether this thread trains; returns what it was."""
 
+def set_tracing(depth: int) -> None:
+    """Say how many traces are in progress on this thread."""
+
+def forget_call_sites() -> None:
+    """Make every call site ask its fallback again."""
+
 def random_seed(seed: int, /) -> None:
     """Set the seed; call numbers start again at 0."""
+
+def set_random_state(seed: int, number: int) -> None:
+    """Go on in another stream, from the call with that number."""
 
 def random_reserve(count: int, /) -> tuple[int, int]:
     """Take `count` random call numbers: the seed and the first of them."""

@@ -357,26 +357,17 @@ class Compiled:
         self.traces = 0
         self._programs: dict[Any, list[Program]] = {}
         self._bound: dict[Any, Bound] = {}
-        #: Goes straight from arrays seen before to their plan, without Python.
-        self._site = _core.CallSite(self._slowly)
-        self._epoch = epoch[0]
+        #: Does the same as a call: goes straight from arrays seen before to their plan.
+        self.quick = _core.CallSite(self._slowly)
 
     def __call__(self, *arguments: Any) -> Any:
         """The function's results, by the compiled program."""
-        if current_trace() is not None:
-            return self.function(*arguments)
         return self.quick(*arguments)
-
-    @property
-    def quick(self) -> Any:
-        """What to call when no trace is in progress: the same, without that question."""
-        if self._epoch != epoch[0]:
-            self._site.clear()
-            self._epoch = epoch[0]
-        return self._site
 
     def _slowly(self, *arguments: Any) -> Any:
         """A call the site has no plan for: other arguments, or one that is being recorded."""
+        if current_trace() is not None:
+            return self.function(*arguments)
         bound, leaves = self._find(arguments)
         found = bound.run(leaves)
         if (
@@ -387,7 +378,7 @@ class Compiled:
             plain = all(a is b for a, b in zip(arguments, leaves, strict=True))
             if plain and not bound.listed:
                 bound.listed = True
-                self._site.add(
+                self.quick.add(
                     _core.training(), tuple(leaves), bound.inference, bound.parameter_arrays()
                 )
         return found

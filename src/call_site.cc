@@ -36,13 +36,23 @@ struct SiteObject {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* fallback;
   std::vector<Known> known;
+  uint64_t epoch;  // of what is known
 };
+
+// Rises when what sites know may no longer hold. Guarded by the GIL.
+uint64_t current_epoch = 0;
 
 SiteObject* as_site(PyObject* object) { return reinterpret_cast<SiteObject*>(object); }
 
 void drop(Known& known) {
   Py_DECREF(known.plan);
   for (PyObject* parameter : known.parameters) Py_DECREF(parameter);
+}
+
+void forget(SiteObject* site) {
+  std::vector<Known> all = std::move(site->known);
+  site->known.clear();
+  for (Known& known : all) drop(known);
 }
 
 bool fits(const ArgumentSpec& spec, PyObject* value) {
@@ -70,9 +80,11 @@ PyObject* run(const Known& known, PyObject* const* values, size_t count) {
 
 PyObject* call_site(PyObject* self, PyObject* const* values, size_t flags, PyObject* names) {
   size_t count = static_cast<size_t>(PyVectorcall_NARGS(flags));
-  if (!thread_flags.recording && names == nullptr) {
+  const ThreadFlags& flags_now = thread_flags;
+  const bool plain = !flags_now.recording && flags_now.tracing == 0 && names == nullptr;
+  if (plain && as_site(self)->epoch == current_epoch) {
     for (const Known& known : as_site(self)->known) {
-      if (fits(known, thread_flags.training, values, count)) return run(known, values, count);
+      if (fits(known, flags_now.training, values, count)) return run(known, values, count);
     }
   }
   return PyObject_Vectorcall(as_site(self)->fallback, values, flags, names);
@@ -98,6 +110,8 @@ PyObject* add(PyObject* self, PyObject* arguments) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parameters); ++i) {
     known.parameters.push_back(Py_NewRef(PyTuple_GET_ITEM(parameters, i)));
   }
+  if (as_site(self)->epoch != current_epoch) forget(as_site(self));
+  as_site(self)->epoch = current_epoch;
   std::vector<Known>& all = as_site(self)->known;
   all.insert(all.begin(), std::move(known));
   if (all.size() > kKnown) {
@@ -106,12 +120,6 @@ PyObject* add(PyObject* self, PyObject* arguments) {
     drop(oldest);
   }
   Py_RETURN_NONE;
-}
-
-void forget(SiteObject* site) {
-  std::vector<Known> all = std::move(site->known);
-  site->known.clear();
-  for (Known& known : all) drop(known);
 }
 
 PyObject* clear(PyObject* self, PyObject*) {
@@ -127,6 +135,7 @@ PyObject* new_site(PyTypeObject* type, PyObject* arguments, PyObject*) {
   as_site(self)->vectorcall = call_site;
   as_site(self)->fallback = Py_NewRef(fallback);
   new (&as_site(self)->known) std::vector<Known>();
+  as_site(self)->epoch = current_epoch;
   return self;
 }
 
@@ -178,6 +187,8 @@ PyType_Spec spec = {"gemel._core.CallSite", sizeof(SiteObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC, slots};
 
 }  // namespace
+
+void forget_call_sites() { ++current_epoch; }
 
 bool make_call_site_type(PyObject* module) {
   PyObject* type = PyType_FromSpec(&spec);

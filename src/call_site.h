@@ -7,5 +7,7 @@
 namespace gemel {
 
 bool make_call_site_type(PyObject* module);
+// Every site asks its fallback again: some parameter has got another array.
+void forget_call_sites();
 
 }  // namespace gemel

@@ -143,7 +143,10 @@ Counters Engine::counters() const {
 namespace {
 
 double inline_limit(const EngineState& state) noexcept {
-  if (state.serial.load(std::memory_order_relaxed)) return std::numeric_limits<double>::infinity();
+  // Without workers nothing is gained by waiting: whoever needs the result would have to do it.
+  if (state.worker_count.load(std::memory_order_relaxed) == 0) {
+    return std::numeric_limits<double>::infinity();
+  }
   if (state.looking.load(std::memory_order_relaxed) > 0) return kInlineWhenSpinning;
   const bool asleep = state.parked.load(std::memory_order_relaxed) > 0 ||
                       !state.started.load(std::memory_order_relaxed);

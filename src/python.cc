@@ -353,11 +353,20 @@ void define_arrays(nb::module_& module) {
 void define_state(nb::module_& module) {
   module.def("recording", [] { return thread_flags.recording; });
   module.def("training", [] { return thread_flags.training; });
+  module.def(
+      "set_tracing", [](int depth) { thread_flags.tracing = depth; }, nb::arg("depth"),
+      "Say how many traces are in progress on this thread.");
+  module.def("forget_call_sites", forget_call_sites,
+             "Make every call site ask its fallback again.");
   module.def("set_recording",
              [](bool value) { return std::exchange(thread_flags.recording, value); });
   module.def("set_training",
              [](bool value) { return std::exchange(thread_flags.training, value); });
   module.def("random_seed", [](int64_t seed) { random_stream = {seed, 0}; });
+  module.def(
+      "set_random_state",
+      [](int64_t seed, int64_t number) { random_stream = {seed, number}; }, nb::arg("seed"),
+      nb::arg("number"), "Go on in another stream, from the call with that number.");
   module.def("random_reserve", [](int64_t count) {
     int64_t first = random_stream.next_call;
     random_stream.next_call += count;

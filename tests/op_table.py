@@ -96,7 +96,7 @@ def draw(how: Draw, dtype: str, seed: int = 0) -> Any:
         return generator.integers(low, how.limit, how.shape).astype(name)
     if name not in FLOATING:
         return _integers(generator, how, name)
-    return _numbers(generator, how).astype(name)
+    return _numbers(generator, how, seed).astype(name)
 
 
 def _integers(generator: Any, how: Draw, name: str) -> Array:
@@ -109,16 +109,16 @@ def _integers(generator: Any, how: Draw, name: str) -> Array:
     return numpy.asarray(found).astype(name)
 
 
-def _numbers(generator: Any, how: Draw) -> Array:
+def _numbers(generator: Any, how: Draw, seed: int) -> Array:
     if how.kind == "positive":
         return numpy.asarray(generator.uniform(0.25, 3.0, how.shape))
     found = generator.uniform(-3.0, 3.0, how.shape)
     if how.kind == "nonzero":
         found = found + numpy.copysign(0.25, found)
     if how.kind == "smooth":
-        # Distinct values at least 0.03 apart, none near a whole or half number.
+        # Distinct values, none near a whole or half number; other ones for another seed.
         size = int(numpy.prod(how.shape))
-        grid = (generator.permutation(size) + 0.5) * (5.0 / max(size, 1)) - 2.5
+        grid = (generator.permutation(size) + 0.5) * (5.0 / max(size, 1)) - 2.5 + 0.013 * seed
         near = numpy.abs(grid * 2 - numpy.rint(grid * 2)) < 0.1
         found = numpy.where(near, grid + 0.11, grid).reshape(how.shape)
     return numpy.asarray(found)

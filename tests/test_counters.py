@@ -60,6 +60,20 @@ def test_slices_and_positions_compile_nothing() -> None:
             assert (x[i : i + 2, i : i + 3] + 1)[0, 0].item() == 21 * i + 1
 
 
+def test_parameters_given_by_position_are_the_same_call() -> None:
+    x = np.arange(6).reshape(2, 3).astype("float32")
+    x.attach_grad()
+    np.sum(x, axis=0), np.transpose(x, axes=(1, 0)), np.broadcast_to(x, shape=(2, 2, 3))
+    before = counters["found"]
+    with compiling(0), autograd.record():
+        for _ in range(20):
+            found = np.sum(x, 0), np.transpose(x, (1, 0)), np.broadcast_to(x, (2, 2, 3))
+    assert counters["found"] - before <= 3, "the plans are found again, too"
+    for y in found:
+        y.backward(retain_graph=True)
+        assert x.grad.tolist() == [[y.size / 6 if y.size > 6 else 1] * 3] * 2
+
+
 def test_the_type_of_a_number_counts() -> None:
     x = np.array([1, 2], dtype="int32")
     kinds = [(2, "int32", [2, 4]), (2.0, "float32", [2.0, 4.0]), (True, "int32", [1, 2])]

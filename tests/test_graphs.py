@@ -128,7 +128,7 @@ def test_verify_finds_what_is_broken() -> None:
     with Trace():
         z = x + y
     verify(Graph((x, y), (z,)))
-    with pytest.raises(InvalidGraph, match="after drop.*used but is no input"):
+    with pytest.raises(InvalidGraph, match=r"after drop.*used but is no input"):
         verify(Graph((x,), (z,)), after="drop")
     with pytest.raises(InvalidGraph, match="listed twice"):
         verify(Graph((x, x, y), (z,)))

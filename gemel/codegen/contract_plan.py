@@ -27,6 +27,10 @@ ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
 RATE = 1.0
 
 
+#: Bytes a nanosecond read from the second cache, and from beyond; and what the second cache holds.
+NEAR, FAR, NEAR_BYTES = 90.0, 20.0, 1 << 20
+
+
 class Choice:
     """The kernels of one product and their tiling.
 
@@ -81,7 +85,8 @@ def cost(
     """
     size = dtype.itemsize if dtype is not None else 4
     work = m * n * k / (RATE * width * 4 / size)
-    moved = (m * k + k * n + m * n) * size / 25
+    whole = (m * k + k * n + m * n) * size
+    moved = whole / (NEAR if whole <= NEAR_BYTES else FAR)
     return 0.1 + batch * max(work, moved) / 1000
 
 

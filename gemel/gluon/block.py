@@ -321,6 +321,8 @@ class HybridBlock(Block):
         super().__init__(prefix, params)
         self._active = False
         self._compiled: Any = None
+        #: What a call may go to straight away: the program, when there are no hooks around it.
+        self._program: Any = None
 
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Make `block`, which must be a `HybridBlock` too, a part of this block."""
@@ -339,38 +341,55 @@ class HybridBlock(Block):
         old code.
         """
         self._active = active
-        self._compiled = None
+        self._forget()
         for child in self._children.values():
             child.hybridize(active)
 
     def _changed(self) -> None:
         if self.__dict__.get("_compiled") is not None:
-            self._compiled = None
+            self._forget()
         super()._changed()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the block: its program if it is hybridized, else its Python."""
+        program = self._program
+        if program is not None and not keywords:
+            return program(*arguments)
         if not self._active or current_trace() is not None:
             return super().__call__(*arguments, **keywords)
         if keywords:
             arguments = self._positional(arguments, keywords)
-        program = self._compiled
-        if program is None:
-            program = self._compile()
-        if not (self._hooks or self._pre_hooks):
-            return program(*arguments)
-        for hook in tuple(self._pre_hooks):
-            hook(self, arguments)
-        result = program(*arguments)
-        for hook in tuple(self._hooks):
-            hook(self, arguments, result)
-        return result
+        if self._hooks or self._pre_hooks:
+            return super().__call__(*arguments)
+        self._program = self._compiled_run().quick
+        return self._program(*arguments)
 
-    def _compile(self) -> Any:
-        self._compiled = compiled.Compiled(
-            self._run, parameters=self._distinct_parameters, name=self.name
-        )
+    def _run(self, *arguments: Any, **keywords: Any) -> Any:
+        if self._active and current_trace() is None:
+            return self._compiled_run()(*arguments)
+        return super()._run(*arguments, **keywords)
+
+    def _compiled_run(self) -> Any:
+        """The block's program, made when it is first needed."""
+        if self._compiled is None:
+            self._compiled = compiled.Compiled(
+                super()._run, parameters=self._distinct_parameters, name=self.name
+            )
         return self._compiled
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Have ``hook(block, inputs, output)`` called after each forward."""
+        self._program = None
+        return super().register_forward_hook(hook)
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Have ``hook(block, inputs)`` called before each forward."""
+        self._program = None
+        return super().register_forward_pre_hook(hook)
+
+    def _forget(self) -> None:
+        """Drop the program: structure, parameters or hooks have changed."""
+        self._compiled = self._program = None
 
     def _distinct_parameters(self) -> list[Parameter]:
         """Every parameter once, in the order of the structure."""

@@ -153,7 +153,8 @@ class Parameter:
         with _Aside():
             if array is None or array.device != device:
                 array = np.zeros(self._shape, dtype=self._dtype, device=device)
-            initializer(self.name, array)
+            with np.random.initialization():
+                initializer(self.name, array)
         self._waiting = None
         return self._adopt(array)
 
@@ -427,15 +428,14 @@ class _Aside:
     """Work on a parameter that is no part of what is being recorded or traced around it."""
 
     def __enter__(self) -> None:
-        stack = trace._stack()
-        self._traces = stack[:]
-        stack.clear()
+        self._trace = trace.suspended()
+        self._trace.__enter__()
         self._pause = autograd.pause()
         self._pause.__enter__()
 
     def __exit__(self, *error: object) -> None:
         self._pause.__exit__(None, None, None)
-        trace._stack().extend(self._traces)
+        self._trace.__exit__(None, None, None)
 
 
 # `init` is a parameter's name above, as users write it; this is the module.

@@ -166,6 +166,7 @@ class Op(_core.OpBase):
         """Everything the core does not do itself: symbols, creation, conversions, errors."""
         if len(inputs) > self.arity and self.arity != VARIADIC:
             inputs, keywords = self._positional(inputs, keywords)
+            return self(*inputs, **keywords)
         parameters = self.complete(keywords)
         if any(isinstance(value, Entry) for value in inputs) or current_trace() is not None:
             found = self.apply(inputs, parameters)
@@ -244,9 +245,10 @@ class Elementwise(Op):
         """The body in NumPy, computed and rounded as the kernel does."""
         return HOOKS["reference"](self, arrays, parameters)  # type: ignore[no-any-return]
 
-    def _kernel(self, *description: Any, **target: Any) -> Any:
+    def _kernel(self, rank: int, operands: Any, *description: Any, **target: Any) -> Any:
         """The machine code for one combination of dtypes and strides (a miss)."""
-        return HOOKS["kernel"](self, *description, **target)
+        self.check_count(len(operands))
+        return HOOKS["kernel"](self, rank, operands, *description, **target)
 
 
 def _same(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from gemel import _core
 from gemel.errors import TraceError
 from gemel.ir.graph import Entry, placeholder
 from gemel.spec import Dim, Guard, Spec
@@ -59,10 +60,12 @@ class Trace:
 
     def __enter__(self) -> Trace:
         _stack().append(self)
+        _core.set_tracing(len(_stack()))
         return self
 
     def __exit__(self, *error: object) -> None:
         _stack().pop()
+        _core.set_tracing(len(_stack()))
 
 
 #: Rises whenever some parameter's array is replaced by another: compiled functions look their
@@ -73,6 +76,20 @@ epoch = [0]
 def parameters_replaced() -> None:
     """Tell every compiled function that a parameter has got another array."""
     epoch[0] += 1
+    _core.forget_call_sites()
+
+
+class suspended:  # noqa: N801 -- used as a function
+    """A block of code that is no part of the traces in progress on this thread."""
+
+    def __enter__(self) -> None:
+        self._kept = _stack()[:]
+        _stack().clear()
+        _core.set_tracing(0)
+
+    def __exit__(self, *error: object) -> None:
+        _stack().extend(self._kept)
+        _core.set_tracing(len(self._kept))
 
 
 _local = threading.local()

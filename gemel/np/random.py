@@ -18,6 +18,29 @@ _uniform = _ops.uniform
 def seed(value: int) -> None:
     """Start the stream again: the same seed and the same calls give the same numbers."""
     _core.random_seed(int(value))
+    _initialized[0] = 0
+
+
+#: How many calls initial values have taken since `seed`.
+_initialized = [0]
+#: What makes their stream another one than the program's own.
+INITIALIZATION = 0x5EED_1417_0F5E_ED00
+
+
+class initialization:  # noqa: N801 -- used as a function
+    """A block of code that draws from the stream of initial values.
+
+    When a parameter is made depends on when its shape is known; drawing from a stream of its own,
+    it changes nothing for dropout, and a network starts the same imperatively and hybridized.
+    """
+
+    def __enter__(self) -> None:
+        self._program = _core.random_state()
+        _core.set_random_state(self._program[0] ^ INITIALIZATION, _initialized[0])
+
+    def __exit__(self, *error: object) -> None:
+        _initialized[0] = _core.random_state()[1]
+        _core.set_random_state(*self._program)
 
 
 def _shape(size: Any, *parameters: Any) -> tuple[int, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.dtype import DType, as_dtype
+from gemel.errors import ShapeError
 from gemel.ir.op import Op, elementwise
-from gemel.spec import Spec
+from gemel.spec import Spec, broadcast, same_shape
 
 # --- arithmetic -----------------------------------------------------------------------------
 
@@ -191,7 +192,9 @@ def limit(xp: Any, x: Any, low: Any, high: Any) -> Any:
 @limit.gradient
 def _(g: Any, y: Any, x: Any, low: Any, high: Any) -> Any:
     below, above = x < low, x > high
-    return where(below | above, 0, g), where(below, g, 0), where(above & ~below, g, 0)
+    # Bounds that cross give high, whatever x is.
+    high_wins = above | (low > high)
+    return where(below | above, 0, g), where(below & ~high_wins, g, 0), where(high_wins, g, 0)
 
 
 # --- functions ------------------------------------------------------------------------------
@@ -416,9 +419,24 @@ def full(xp: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
     return value
 
 
+def extents(name: str, shape: Any) -> tuple[int, ...]:
+    """The shape of a result, given by the caller. Raises `ShapeError` for negative extents."""
+    if any(type(n) is int and n < 0 for n in shape):
+        raise ShapeError(f"{name}: shape {list(shape)} has a negative extent")
+    return tuple(shape)
+
+
 @full.spec
 def _(value: Spec, *, shape: Any, dtype: Any) -> Spec:
-    return Spec(shape, dtype)
+    return filled("full", Spec(extents("full", shape), dtype), value)
+
+
+def filled(name: str, result: Spec, *values: Spec) -> Spec:
+    """`result`, which the values must broadcast to. Raises `ShapeError`."""
+    if not same_shape(broadcast(name, *values, result), result.shape):
+        given = " and ".join(map(str, values))
+        raise ShapeError(f"{name}: {given} cannot fill {result}")
+    return result
 
 
 @full.gradient
@@ -434,4 +452,4 @@ def iota(xp: Any, *, shape: Any, axis: int, dtype: Any) -> Any:
 
 @iota.spec
 def _(*, shape: Any, axis: int, dtype: Any) -> Spec:
-    return Spec(shape, dtype)
+    return Spec(extents("iota", shape), dtype)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, as_dtype
+from gemel.dtype import DType, as_dtype, float16, float64
 from gemel.errors import DTypeError
 from gemel.ir.op import HOOKS, Op, elementwise, op
-from gemel.spec import Spec, broadcast
+from gemel.ops.elementwise import extents, filled
+from gemel.spec import Spec
 
 
 def _floating(op: Op, specs: tuple[Spec, ...], parameters: Any) -> tuple[tuple[DType, ...], DType]:
@@ -21,9 +22,7 @@ def _floating(op: Op, specs: tuple[Spec, ...], parameters: Any) -> tuple[tuple[D
 
 
 def _shaped(name: str, a: Spec, b: Spec, shape: Any, dtype: Any) -> Spec:
-    result = Spec(shape, dtype)
-    broadcast(name, a, b, result)
-    return result
+    return filled(name, Spec(extents(name, shape), dtype), a, b)
 
 
 @elementwise(dtype=_floating, random=True, onnx="RandomUniform", mxnet="_npi_uniform")
@@ -31,10 +30,18 @@ def uniform(
     xp: Any, low: Any, high: Any, *, shape: Any, dtype: Any = "float32", call: Any = None
 ) -> Any:
     """Numbers spread evenly over [low, high)."""
-    first, _ = xp.random_bits()
-    # 24 bits are what a float32 holds: the largest is below 1.
-    fraction = xp.cast(first >> 8, low.dtype) * 2.0**-24
-    return low + (high - low) * fraction
+    return low + (high - low) * _fraction(xp, low.dtype, dtype)
+
+
+def _fraction(xp: Any, compute: Any, dtype: Any) -> Any:
+    """A number in [0, 1) of as many random bits as the dtype holds: none is rounded up to 1."""
+    first, second = xp.random_bits()
+    wanted = as_dtype(dtype)
+    if wanted is float64:
+        high, low = xp.cast(first >> 5, compute), xp.cast(second >> 6, compute)
+        return (high * 2.0**26 + low) * 2.0**-53
+    bits = 11 if wanted is float16 else 24
+    return xp.cast(first >> (32 - bits), compute) * 2.0**-bits
 
 
 @uniform.spec

@@ -128,7 +128,13 @@ def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 @mean.spec
 def _(x: Spec, *, axis: Any, keepdims: bool) -> Spec:
-    (total,) = sum.infer(x, axis=axis, keepdims=keepdims)
+    return averaged("mean", x, axis, keepdims)
+
+
+def averaged(name: str, x: Spec, axis: Any, keepdims: bool) -> Spec:
+    """The spec of a mean over axes: floating. Raises `ShapeError` for a bad axis."""
+    axes = normalize_axes(name, axis, x.ndim)
+    (total,) = sum.infer(x, axis=axes, keepdims=keepdims)
     return Spec(total.shape, x.dtype if x.dtype.is_floating else "float32")
 
 
@@ -148,7 +154,7 @@ def var(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 @var.spec
 def _(x: Spec, *, axis: Any, keepdims: bool) -> Spec:
-    return mean.infer(x, axis=axis, keepdims=keepdims)[0]
+    return averaged("var", x, axis, keepdims)
 
 
 @var.gradient
@@ -166,7 +172,7 @@ def std(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 @std.spec
 def _(x: Spec, *, axis: Any, keepdims: bool) -> Spec:
-    return mean.infer(x, axis=axis, keepdims=keepdims)[0]
+    return averaged("std", x, axis, keepdims)
 
 
 @std.gradient

@@ -54,8 +54,10 @@ def dense(shape: tuple[int, ...]) -> Layout:
 def target_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
     """`shape` with its -1 filled in. Raises `ShapeError` when the sizes differ."""
     free = [axis for axis, n in enumerate(shape) if type(n) is int and n == -1]
-    if len(free) > 1:
-        raise ShapeError(f"reshape: {x} to {list(shape)}: at most one extent may be -1")
+    if len(free) > 1 or any(type(n) is int and n < -1 for n in shape):
+        raise ShapeError(
+            f"reshape: {x} to {list(shape)}: at most one extent may be -1, none below"
+        )
     if free:
         known = product(n for axis, n in enumerate(shape) if axis != free[0])
         if known == 0 or x.size % known != 0:

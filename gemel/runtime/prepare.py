@@ -108,8 +108,10 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     if any(a is not b for a, b in zip(arrays, inputs, strict=True)):
         found = op(*arrays, **parameters)
         return found if isinstance(found, tuple) else (found,)
-    plan = single_plan(op, specs, parameters, _layouts(arrays))
-    return tuple(plan(*arrays))
+    found = tuple(single_plan(op, specs, parameters, _layouts(arrays))(*arrays))
+    if _core.recording() and any(getattr(a, "_tape", None) is not None for a in arrays):
+        HOOKS["record"](op, arrays, parameters, found)
+    return found
 
 
 def _by_reference(op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:

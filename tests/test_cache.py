@@ -1,0 +1,304 @@
+"""The kernel cache on disk: shared, checked, never needed; and what a warm start leaves unloaded."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from programs import finish, run, start
+
+#: A first inference of a hybridized network, with weights that need no random numbers.
+INFERENCE = """
+import gemel
+from gemel import np
+from gemel.gluon import nn
+loaded = [m for m in ("numpy", "llvmlite") if m in sys.modules]
+net = nn.HybridSequential()
+net.add(nn.Dense(6, activation="relu", in_units=4), nn.Dense(3, in_units=6))
+net.initialize("ones")
+net.hybridize()
+y = net(np.ones((2, 4)))
+values = y.tolist()
+from gemel.runtime import cache
+tell(
+    values=values,
+    counters=cache.counters,
+    at_import=loaded,
+    after=[m for m in ("numpy", "llvmlite", "hashlib", "inspect") if m in sys.modules],
+)
+"""
+RIGHT = [[24.0] * 3] * 2
+
+
+def kernels(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.kernel"))
+
+
+@pytest.fixture
+def warm(tmp_path: Path) -> Path:
+    """A cache folder that holds what INFERENCE needs."""
+    folder = tmp_path / "cache"
+    found = run(INFERENCE, GEMEL_CACHE=str(folder))
+    assert found["values"] == RIGHT
+    assert found["counters"]["compiled"] > 0
+    assert found["counters"]["loaded"] == 0
+    assert len(kernels(folder)) == found["counters"]["compiled"]
+    return folder
+
+
+def test_a_second_process_compiles_and_imports_nothing(warm: Path) -> None:
+    found = run(INFERENCE, GEMEL_CACHE=str(warm))
+    assert found["values"] == RIGHT
+    assert found["counters"]["compiled"] == 0
+    assert found["counters"]["loaded"] == len(kernels(warm))
+    assert found["at_import"] == []
+    assert found["after"] == []
+    assert found["stderr"] == ""
+
+
+def test_import_alone_loads_little() -> None:
+    heavy = "numpy llvmlite inspect dataclasses json pathlib ast hashlib subprocess".split()
+    program = "import sys; before = set(sys.modules); import gemel; from gemel import np, gluon\n"
+    program += f"print([m for m in {heavy} if m in sys.modules and m not in before])"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert found.stdout.strip() == "[]", found.stdout + found.stderr
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def cut_to_the_header(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:20])
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def one_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(bytes(data))
+
+
+def foreign(path: Path) -> None:
+    path.write_bytes(b"\x7fELF" + path.read_bytes()[4:])
+
+
+def world_writable(path: Path) -> None:
+    path.chmod(0o666)
+
+
+def sound_but_no_object(path: Path) -> None:
+    from gemel.runtime.cache import MAGIC, digest
+
+    path.write_bytes(MAGIC + digest(b"not an object") + b"not an object")
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (cut_short, "checksum is wrong"),
+        (cut_to_the_header, "not a kernel file"),
+        (emptied, "not a kernel file"),
+        (one_bit, "checksum is wrong"),
+        (foreign, "not a kernel file"),
+        (world_writable, "others may write it"),
+        (sound_but_no_object, "malformed kernel object"),
+    ],
+)
+def test_damaged_files_are_rebuilt_with_a_warning(warm: Path, damage: Any, why: str) -> None:
+    count = len(kernels(warm))
+    for path in kernels(warm):
+        damage(path)
+    found = run(INFERENCE, GEMEL_CACHE=str(warm))
+    assert found["values"] == RIGHT
+    assert found["counters"]["compiled"] == count
+    assert found["counters"]["loaded"] == 0
+    assert "RuntimeWarning" in found["stderr"]
+    assert "is not used and will be rebuilt" in found["stderr"]
+    assert why in found["stderr"]
+    again = run(INFERENCE, GEMEL_CACHE=str(warm))
+    assert again["values"] == RIGHT
+    assert again["counters"]["compiled"] == 0
+    assert again["stderr"] == ""
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives files away"
+)
+def test_files_of_another_user_are_rebuilt(warm: Path) -> None:
+    for path in kernels(warm):
+        os.chown(path, 12345, 12345)
+    found = run(INFERENCE, GEMEL_CACHE=str(warm))
+    assert found["values"] == RIGHT
+    assert found["counters"]["loaded"] == 0
+    assert "belongs to another user" in found["stderr"]
+
+
+def test_files_and_folders_belong_to_their_user_alone(warm: Path) -> None:
+    for path in kernels(warm):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert not [path for path in warm.rglob("*") if path.is_file() and path.suffix != ".kernel"]
+
+
+def test_processes_at_once_share_the_cache(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    together = [start(INFERENCE, GEMEL_CACHE=folder) for _ in range(3)]
+    found = [finish(process) for process in together]
+    assert [f["values"] for f in found] == [RIGHT] * 3
+    assert [f["stderr"] for f in found] == [""] * 3
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".kernel"]
+    assert run(INFERENCE, GEMEL_CACHE=folder)["counters"]["compiled"] == 0
+
+
+def test_a_process_that_died_while_writing_does_no_harm(warm: Path) -> None:
+    path = kernels(warm)[0]
+    (path.parent / f"{path.name}.4242").write_bytes(b"half")
+    path.unlink()
+    found = run(INFERENCE, GEMEL_CACHE=str(warm))
+    assert found["values"] == RIGHT
+    assert found["counters"]["compiled"] == 1
+
+
+@pytest.mark.parametrize("place", ["/proc/gemel", "/dev/null/gemel", "a file"])
+def test_a_folder_that_cannot_be_written_only_costs_speed(place: str, tmp_path: Path) -> None:
+    if place == "a file":
+        (tmp_path / "file").write_text("no folder")
+        place = str(tmp_path / "file")
+    found = run(INFERENCE, GEMEL_CACHE=place)
+    assert found["values"] == RIGHT
+    assert found["counters"]["compiled"] > 0
+    assert found["stderr"] == ""
+
+
+def test_a_home_that_cannot_be_written_only_costs_speed() -> None:
+    found = run(INFERENCE, GEMEL_CACHE=None, XDG_CACHE_HOME=None, HOME="/proc")
+    assert found["values"] == RIGHT
+    assert found["stderr"] == ""
+
+
+def test_a_cache_that_is_only_read(warm: Path) -> None:
+    for folder in (warm, *(p for p in warm.iterdir())):
+        folder.chmod(0o500)
+    try:
+        found = run(INFERENCE, GEMEL_CACHE=str(warm))
+    finally:
+        for folder in (warm, *(p for p in warm.iterdir())):
+            folder.chmod(0o700)
+    assert found["values"] == RIGHT
+    assert found["counters"]["compiled"] == 0
+
+
+def test_home_is_where_the_cache_is(tmp_path: Path) -> None:
+    run(INFERENCE, GEMEL_CACHE=None, XDG_CACHE_HOME=None, HOME=str(tmp_path))
+    assert kernels(tmp_path / ".cache" / "gemel")
+    run(INFERENCE, GEMEL_CACHE=None, XDG_CACHE_HOME=str(tmp_path / "other"), HOME=str(tmp_path))
+    assert kernels(tmp_path / "other" / "gemel")
+
+
+def test_no_compiler_is_needed(tmp_path: Path) -> None:
+    found = run(INFERENCE, GEMEL_CACHE=str(tmp_path), PATH="", CC=None, CXX=None)
+    assert found["values"] == RIGHT
+    assert found["counters"]["compiled"] > 0
+
+
+def test_the_cache_is_bounded(tmp_path: Path) -> None:
+    from gemel.runtime import cache
+
+    for number in range(6):
+        path = tmp_path / f"{number}0" / "x.kernel"
+        path.parent.mkdir()
+        path.write_bytes(bytes(100))
+        os.utime(path, ns=(number * 10**9, number * 10**9))
+    chosen = os.environ.get("GEMEL_CACHE")
+    os.environ["GEMEL_CACHE"] = str(tmp_path)
+    try:
+        cache.evict(250)
+    finally:
+        del os.environ["GEMEL_CACHE"]
+        if chosen is not None:
+            os.environ["GEMEL_CACHE"] = chosen
+    assert [path.parent.name for path in kernels(tmp_path)] == ["40", "50"], "the newest stay"
+
+
+def test_the_key_holds_the_target_and_the_program() -> None:
+    from gemel.codegen.target import TARGETS
+    from gemel.runtime.cache import _path
+
+    targets = list(TARGETS.values())
+    paths = {_path("program", t) for t in targets} | {_path("other", targets[0])}
+    assert len(paths) == len(targets) + 1
+
+
+#: Runs much of gemel for the portable target, keeping every object.
+EVERYTHING = """
+from gemel import autograd, gluon, np, npx
+from gemel.gluon import nn
+np.random.seed(1)
+net = nn.HybridSequential()
+net.add(nn.Dense(9, activation="tanh"), nn.BatchNorm(), nn.Dropout(0.2), nn.Dense(5))
+net.initialize()
+net.hybridize()
+loss = gluon.loss.SoftmaxCrossEntropyLoss()
+trainer = gluon.Trainer(net.collect_params(), "adam", {})
+x, label = np.random.normal(0, 1, (8, 6)), np.array([0, 1, 2, 3, 4, 0, 1, 2])
+with autograd.record():
+    value = loss(net(x), label)
+value.backward()
+trainer.step(8)
+for dtype in ("float16", "float32", "float64", "int32", "int64", "uint8", "bool"):
+    a = (np.arange(12).reshape(3, 4) - 5).astype(dtype)
+    b = (np.arange(12).reshape(3, 4) % 3).astype(dtype)
+    if dtype != "bool":
+        for f in (np.floor_divide, np.remainder, np.power, np.subtract, np.maximum):
+            f(a, b), f(a, 2)
+        a.sum(axis=0), a.max(axis=1), a.argmax(axis=1), np.matmul(a, b.T), a.mean()
+    for f in (np.exp, np.log, np.tanh, np.sqrt, np.floor, npx.sigmoid, npx.gelu, np.sin, np.cos):
+        f(a)
+    np.where(a > b, a, b), a.any(axis=0), np.sort(a) if hasattr(np, "sort") else a
+    np.random.uniform(0, 1, (3,)), np.random.permutation(5), np.concatenate([a, b]), a[np.array([0, 2])]
+npx.waitall()
+tell(done=True)
+"""
+
+
+def undefined_symbols(code: bytes) -> set[str]:
+    """The names an ELF64 object refers to and does not define."""
+    from struct import iter_unpack, unpack_from
+
+    (table,) = unpack_from("<Q", code, 40)
+    size, count = unpack_from("<HH", code, 58)
+    sections = [unpack_from("<IIQQQQIIQQ", code, table + i * size) for i in range(count)]
+    found = set()
+    for section in sections:
+        if section[1] != 2:  # SHT_SYMTAB
+            continue
+        names = sections[section[6]]
+        symbols = code[section[4] : section[4] + section[5]]
+        for name, _, _, index, _, _ in iter_unpack("<IBBHQQ", symbols):
+            if index == 0 and name:
+                begin = names[4] + name
+                found.add(code[begin : code.index(b"\0", begin)].decode())
+    return found
+
+
+def test_portable_objects_need_only_what_the_loader_has(tmp_path: Path) -> None:
+    from gemel.runtime.cache import DIGEST, MAGIC
+
+    assert run(EVERYTHING, GEMEL_CACHE=str(tmp_path), GEMEL_TARGET="generic")["done"]
+    objects = [path.read_bytes()[len(MAGIC) + DIGEST :] for path in kernels(tmp_path)]
+    assert len(objects) > 100
+    assert all(code[:4] == b"\x7fELF" for code in objects)
+    needed = set().union(*(undefined_symbols(code) for code in objects))
+    assert needed <= {"memcpy", "memset", "memmove"}
