@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gemel import _core
-from gemel.errors import GradientError, ShapeError
+from gemel.errors import GradientError, ShapeError, unknown_name
 from gemel.ir.graph import Entry, Graph, placeholder, walk
 from gemel.ir.op import HOOKS, Op
 from gemel.ir.trace import Trace
 from gemel.ops.elementwise import full
 from gemel.passes import gradient as gradients
 from gemel.passes import optimize
+from gemel.passes.gradient import like, rule
 from gemel.runtime.lower import lower
 from gemel.runtime.prepare import spec_of, tagged
 from gemel.spec import Spec
@@ -190,7 +191,6 @@ def call_rule(
     parameters: dict[str, Any],
 ) -> Sequence[Any]:
     """An operation's gradient rule on loose entries, results in its inputs' shapes and dtypes."""
-    from gemel.passes.gradient import like, rule
 
     class Stand:  # what `rule` reads of a node
         pass
@@ -263,8 +263,6 @@ HOOKS["record"] = record_call
 
 def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "write") -> None:
     """Make arrays variables; their gradients will be left in `gradients` (zeros by default)."""
-    from gemel.errors import unknown_name
-
     arrays = variables if isinstance(variables, (list, tuple)) else [variables]
     requests = [grad_reqs] * len(arrays) if isinstance(grad_reqs, str) else grad_reqs
     for position, (array, request) in enumerate(zip(arrays, requests, strict=True)):

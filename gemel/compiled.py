@@ -14,7 +14,7 @@ from gemel import _core, autograd
 from gemel.errors import TraceError
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, inline, placeholder, walk
 from gemel.ir.trace import Trace, current_trace, epoch, parameters_replaced
-from gemel.ndarray import ndarray
+from gemel.ndarray import array_like, ndarray
 from gemel.ops.elementwise import full
 from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.fuse import cheap
@@ -36,8 +36,6 @@ def flatten(value: Any, out: list[Any]) -> Any:
         out.append(value)
         return None
     if hasattr(value, "__array__"):
-        from gemel.ndarray import array_like
-
         out.append(array_like(value))
         return None
     return "static", type(value), value

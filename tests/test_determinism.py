@@ -143,19 +143,7 @@ def flat(values: Any) -> list[float]:
     return [x for item in values for x in flat(item)] if isinstance(values, list) else [values]
 
 
-@pytest.mark.parametrize(
-    "deferred",
-    [
-        False,
-        pytest.param(
-            True,
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="a first call that also finds shapes fills later layers before it drops",
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("deferred", [False, True])
 def test_imperative_and_hybridized_runs_draw_the_same_numbers(deferred: bool) -> None:
     found = []
     for hybrid in (False, True):

@@ -21,14 +21,14 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.dtype import DType, bool_, float32, float64, int64
+from gemel.dtype import BY_CODE, DType, bool_, float32, float64, int64
 from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph
 from gemel.ir.op import Elementwise, Reduction
 from gemel.ops.shape import Layout, dense, dense_strides, reshaped_strides
 from gemel.passes.domain import Domain, Placement
 from gemel.passes.fuse import cheap
-from gemel.spec import product
+from gemel.spec import Spec, product
 
 #: Elements of work in one tile: some tens of microseconds of simple arithmetic.
 TILE = 1 << 16
@@ -458,9 +458,6 @@ def write_elementwise(
     target: tuple[DType, int] | None = None,
 ) -> tuple[Program, DType]:
     """The program of one elementwise call as the core makes it: arrays, then the result."""
-    from gemel.dtype import BY_CODE
-    from gemel.spec import Spec
-
     weak = {-1: bool_, -2: int64, -3: float32}
     specs = tuple(
         Spec((), weak[code], weak=True) if code < 0 else Spec((2,) * rank, BY_CODE[code])

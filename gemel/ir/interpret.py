@@ -7,6 +7,8 @@ from typing import Any
 from gemel.dtype import as_dtype, weak
 from gemel.ir.graph import Graph
 from gemel.ir.op import HOOKS, Composite, Elementwise
+from gemel.ir.philox import random_bits
+from gemel.ir.trace import Trace
 from gemel.spec import Spec
 
 
@@ -45,8 +47,6 @@ class NumpyLane:
 
     def random_bits(self) -> tuple[Any, Any]:
         """Two random uint32 for each element."""
-        from gemel.codegen.philox import random_bits
-
         first, second = random_bits(self.shape, *self.stream)
         return first, second
 
@@ -131,8 +131,6 @@ def composite(
     stream: tuple[int, int] = (0, 0),
 ) -> list[Any]:
     """A composite by interpreting its body."""
-    from gemel.ir.trace import Trace
-
     with Trace():
         inputs, outputs = op.expand(tuple(spec_of(a) for a in arrays), parameters)
     return interpret(Graph(inputs, outputs), *arrays, stream=stream)

@@ -12,11 +12,11 @@ from typing import Any
 
 from gemel import _core
 from gemel.dtype import DType, as_dtype, bool_, float32, int64
-from gemel.errors import DTypeError, GradientError, ShapeError
-from gemel.ir.graph import Entry, Node, constant
+from gemel.errors import DTypeError, GradientError, ShapeError, unknown_name
+from gemel.ir.graph import Entry, Node, constant, placeholder
 from gemel.ir.methods import REGISTRY
 from gemel.ir.trace import current_trace
-from gemel.spec import Spec, broadcast, promote_specs
+from gemel.spec import Spec, broadcast, normalize_axes, promote_specs
 
 #: The arity of an operation on any number of arrays, and the flag Python marks its function with.
 VARIADIC = -1
@@ -316,8 +316,6 @@ class Reduction(Op):
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """Without the reduced axes (or with them as 1, under keepdims)."""
-        from gemel.spec import normalize_axes
-
         (x,) = specs
         axes = normalize_axes(self.name, parameters["axis"], x.ndim)
         keep = parameters["keepdims"]
@@ -355,8 +353,6 @@ class Composite(Op):
         self, specs: tuple[Spec, ...], parameters: dict[str, Any]
     ) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
         """Placeholders for the inputs and the entries the body makes of them."""
-        from gemel.ir.graph import placeholder
-
         inputs = tuple(placeholder(spec) for spec in specs)
         return inputs, self.written_out(inputs, parameters)
 
@@ -403,8 +399,6 @@ def find(name: str) -> Op:
     found = REGISTRY.get(name)
     if isinstance(found, Op):
         return found
-    from gemel.errors import unknown_name
-
     raise unknown_name("operation", name, (n for n, o in REGISTRY.items() if isinstance(o, Op)))
 
 

@@ -9,6 +9,7 @@ from gemel.device import cpu, current_device, gpu, num_gpus
 from gemel.dtype import as_dtype
 from gemel.errors import unknown_name
 from gemel.ndarray import CREATION
+from gemel.npx import serialize
 from gemel.ops import neural
 from gemel.ops.control import cond
 from gemel.ops.elementwise import relu, sigmoid, stop_gradient, tanh
@@ -162,15 +163,11 @@ def batch_norm(
 
 def save(file: str, arr: Any) -> None:
     """Write arrays (one, a list or a dict by name) to a file in MXNet's parameter format."""
-    from gemel.npx import serialize
-
     serialize.save(file, arr)
 
 
 def load(file: str) -> Any:
     """Read the arrays of a parameter file. Raises `ParameterFileError`."""
-    from gemel.npx import serialize
-
     return serialize.load(file)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gemel.errors import ShapeError
-from gemel.ir.graph import Entry, Graph, placeholder, walk
+from gemel.errors import ShapeError, TraceError
+from gemel.ir.graph import Entry, Graph, inline, placeholder, walk
 from gemel.ir.op import HOOKS, Op, op
 from gemel.ir.trace import current_trace
 from gemel.spec import Spec
@@ -101,8 +101,6 @@ def _record(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     before = len(trace.updates) if trace else 0
     results = function(*arguments)
     if trace and len(trace.updates) != before:
-        from gemel.errors import TraceError
-
         raise TraceError("cond: a branch must not update a parameter; do it after, with np.where")
     return results
 
@@ -119,8 +117,6 @@ def _free(results: tuple[Entry, ...], stand_ins: tuple[Entry, ...]) -> list[Entr
 
 def _closed(results: tuple[Entry, ...], free: tuple[Entry, ...], name: str) -> Graph:
     """The branch as a graph over placeholders for what it needs from outside."""
-    from gemel.ir.graph import inline
-
     inputs = tuple(placeholder(entry.spec, entry.node.name) for entry in free)
     return Graph(inputs, inline(Graph(free, results), inputs), name=name)
 

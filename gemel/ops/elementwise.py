@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, as_dtype
+from gemel.dtype import DType, as_dtype, bool_
 from gemel.errors import ShapeError
 from gemel.ir.op import Op, elementwise
-from gemel.spec import Spec, broadcast, same_shape
+from gemel.spec import Spec, broadcast, promote_specs, same_shape
 
 # --- arithmetic -----------------------------------------------------------------------------
 
@@ -129,8 +129,6 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 
 def _power_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
-    from gemel.spec import promote_specs
-
     dtype = promote_specs(*specs)
     compute = dtype if dtype.is_floating else as_dtype("float64")
     return (compute, compute), dtype
@@ -341,9 +339,6 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 
 def _where_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
-    from gemel.dtype import bool_
-    from gemel.spec import promote_specs
-
     dtype = promote_specs(*specs[1:])
     return (bool_, dtype, dtype), dtype
 

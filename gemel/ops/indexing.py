@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.dtype import float16, float32, int64
-from gemel.errors import DTypeError, ShapeError
+from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.ir.op import HOOKS, composite, method, op
-from gemel.ops.elementwise import cast, full, iota, where
-from gemel.ops.shape import Layout, expand_dims, reshape
+from gemel.ops.elementwise import cast, full, iota, limit, where
+from gemel.ops.shape import Layout, expand_dims, reshape, transpose
 from gemel.spec import Dim, Spec, normalize_axis
 
 
@@ -291,9 +291,6 @@ def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
 
 
 def _within(indices: Any, extent: int, mode: str) -> Any:
-    from gemel.errors import unknown_name
-    from gemel.ops.elementwise import limit
-
     if mode == "clip":
         return limit(indices, 0, extent - 1)
     if mode == "wrap":
@@ -325,8 +322,6 @@ def _(x: Spec, index: Spec, *, axis: int, keepdims: bool) -> Spec:
 def _(g: Any, y: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
     place = normalize_axis("pick", axis, x.ndim)
     extent = x.shape[place]
-    from gemel.ops.elementwise import limit
-
     chosen = expand_dims(limit(cast(index, dtype="int64"), 0, extent - 1), place)
     lanes = iota(shape=(extent, *[1] * (x.ndim - place - 1)), axis=0, dtype="int64")
     return where(chosen == lanes, g if keepdims else expand_dims(g, place), 0), None
@@ -462,8 +457,6 @@ def _array_axes(items: list[Any], ndim: int) -> list[int]:
 
 def _several(x: Any, arrays: list[Any], axes: list[int]) -> Any:
     """Several integer arrays at once: one flat position over the axes they index."""
-    from gemel.ops.shape import transpose
-
     ndim = len(x.shape)
     others = [axis for axis in range(ndim) if axis not in axes]
     adjacent = axes == list(range(axes[0], axes[0] + len(axes)))

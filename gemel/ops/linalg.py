@@ -9,7 +9,7 @@ from gemel.errors import ShapeError
 from gemel.ir.op import HOOKS, method, op
 from gemel.ops.elementwise import cast, multiply
 from gemel.ops.reduction import sum
-from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes
+from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes, transpose
 from gemel.spec import Spec, broadcast, promote_specs
 
 
@@ -104,8 +104,6 @@ def dot(a: Any, b: Any) -> Any:
     rows = reshape(a, shape=(-1, a.shape[-1]))
     found = matmul(rows, b)  # (..., rows, n)
     order = (found.ndim - 2, *range(found.ndim - 2), found.ndim - 1)
-    from gemel.ops.shape import transpose
-
     found = transpose(found, axes=order)
     return reshape(found, shape=(*a.shape[:-1], *b.shape[:-2], b.shape[-1]))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.op import composite, elementwise
-from gemel.ops.elementwise import cast, divide, exp, log, multiply, subtract, where
+from gemel.ops.elementwise import cast, divide, exp, log, multiply, sigmoid, subtract, where
 from gemel.ops.random import uniform
 from gemel.ops.reduction import max, sum
 from gemel.ops.shape import reshape
@@ -85,8 +85,6 @@ def softplus(xp: Any, x: Any) -> Any:
 
 @softplus.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
-    from gemel.ops.elementwise import sigmoid
-
     return (g * sigmoid(x),)
 
 

@@ -55,9 +55,7 @@ def target_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
     """`shape` with its -1 filled in. Raises `ShapeError` when the sizes differ."""
     free = [axis for axis, n in enumerate(shape) if type(n) is int and n == -1]
     if len(free) > 1 or any(type(n) is int and n < -1 for n in shape):
-        raise ShapeError(
-            f"reshape: {x} to {list(shape)}: at most one extent may be -1, none below"
-        )
+        raise ShapeError(f"reshape: {x} to {list(shape)}: at most one extent may be -1, none below")
     if free:
         known = product(n for axis, n in enumerate(shape) if axis != free[0])
         if known == 0 or x.size % known != 0:
@@ -334,13 +332,11 @@ def _(layout: Layout, result: Spec, *, axis: int, start: int, length: int) -> La
 
 @narrow.gradient
 def _(g: Any, y: Any, x: Any, *, axis: int, start: int, length: int) -> Any:
-    key = tuple(
-        ("slice", start, length, 1) if i == axis else ("slice", 0, n, 1)
-        for i, n in enumerate(x.shape)
-    )
-    from gemel.ops.indexing import place
+    def zeros(count: int) -> Any:
+        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+        return full(0, shape=shape, dtype=g.dtype)
 
-    return (place(g, key=key, shape=x.shape),)
+    return (concatenate(zeros(start), g, zeros(x.shape[axis] - start - length), axis=axis),)
 
 
 @method

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, substitute_results
+from gemel.ir.interpret import interpret
 from gemel.ir.op import Elementwise, Op, Reduction, op
 from gemel.ops import linalg
 from gemel.passes.domain import Domain
@@ -18,8 +19,6 @@ from gemel.spec import Spec
 @op()
 def fused(*inputs: Any, body: Any) -> Any:
     """The outputs of a small graph, computed by one kernel."""
-    from gemel.ir.interpret import interpret
-
     return tuple(interpret(body, *inputs))
 
 

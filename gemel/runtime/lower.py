@@ -18,7 +18,7 @@ from gemel.passes import optimize
 from gemel.passes.fuse import fused
 from gemel.runtime.cache import kernel_for
 from gemel.runtime.memory import plan_memory
-from gemel.spec import Spec, product
+from gemel.spec import Spec, concrete, product
 
 INPUT, OUTPUT, WORKSPACE, CONSTANT = 0, 1, 2, 3
 
@@ -454,8 +454,6 @@ def lower(graph: Graph, layouts: dict[int, Layout] | None = None) -> Any:
 
 def concrete_graph(graph: Graph, values: dict[str, int]) -> Graph:
     """A graph with its free extents replaced by numbers: the same steps, bound to a size."""
-    from gemel.spec import concrete
-
     replaced: dict[Entry, Entry] = {}
 
     def bound(spec: Spec) -> Spec:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.codegen.nest import write_elementwise
+from gemel.codegen.nest import estimate, write_elementwise
 from gemel.codegen.target import host
 from gemel.dtype import BY_CODE, weak
-from gemel.errors import TraceError
+from gemel.errors import DeviceError, TraceError
 from gemel.ir import interpret  # noqa: F401 -- puts the references in place
 from gemel.ir.graph import Entry, Graph, Node, captured, constant, placeholder
 from gemel.ir.op import HOOKS, Elementwise, Op, static
@@ -43,8 +43,6 @@ def elementwise_kernel(
     target = None if out is None else (BY_CODE[out], stride)
     program, dtype = write_elementwise(op, rank, operands, parameters, target)
     kernel = kernel_for(program, host())
-    from gemel.codegen.nest import estimate
-
     nanoseconds = estimate(program, 1000) - 0.05
     return _core.Elementwise(kernel, (dtype.code,), nanoseconds)
 
@@ -146,8 +144,6 @@ def tagged(value: Any) -> Any:
 
 
 def _same_device(op: Op, arrays: tuple[Any, ...]) -> None:
-    from gemel.errors import DeviceError
-
     devices = {a.device for a in arrays if hasattr(a, "device")}
     if len(devices) > 1:
         names = " and ".join(sorted(map(str, devices)))
