@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import gemel
 from gemel import autograd, gluon, np, npx
 from gemel.gluon import nn
 from gemel.runtime.cache import counters
@@ -91,6 +92,16 @@ def test_the_type_of_a_number_counts() -> None:
 def test_the_type_of_a_parameter_counts() -> None:
     filled = [np.full((2,), value) for value in (1, 1.0, True)]
     assert [str(x.dtype) for x in filled] == ["int64", "float32", "bool"]
+
+
+def test_numbers_that_happen_to_be_equal_compile_nothing() -> None:
+    """A count of 3 beside a factor of 3 is not one number."""
+    function = gemel.compile(lambda x: (x - x.mean(axis=0)) * 3 + 4)
+    for n in (7, 8):
+        function(np.ones((n, 5)))
+    with compiling(0):
+        for n in (3, 4, 5):
+            assert function(np.ones((n, 5))).tolist() == [[4.0] * 5] * n
 
 
 def test_an_annealed_coefficient_compiles_its_backward_once() -> None:

@@ -263,7 +263,8 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
     emit.fill(total, 0)
     lead, middle = axis, len(indices.shape)
     # One tile, one lane: two slices may meet in the same place.
-    loop = emit.loop(g.shape, parallel=False)
+    failure = ("IndexError", out_of_range("take", axis, shape))
+    loop = emit.loop(g.shape, failure=failure, parallel=False)
     rest = len(g.shape) - lead - middle
     target = loop.target(total, (*total.strides[:lead], *[0] * middle, *total.strides[axis + 1 :]))
     position = loop.load(indices, (*[0] * lead, *indices.strides, *[0] * rest))

@@ -1,0 +1,172 @@
+"""What users see of the engine: waits, sticky failures, exits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from gemel import _core, autograd, np, npx
+
+PRODUCTS = 6
+
+
+def products() -> list[np.ndarray]:
+    """Products that keep a core busy for well over the interval at which waits look for signals."""
+    a = np.random.normal(size=(1200, 1200))
+    return [np.dot(a, a) for _ in range(PRODUCTS)]
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A fresh process that runs the code."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_long_wait_waits_to_the_end():
+    last = products()[-1]
+    npx.waitall()
+    start = time.perf_counter()
+    last.wait_to_read()
+    assert time.perf_counter() - start < 0.05
+    assert products()[-1].asnumpy().shape == (1200, 1200)
+
+
+def test_issuing_returns_before_the_work_is_done():
+    npx.waitall()
+    start = time.perf_counter()
+    last = products()[-1]
+    issued = time.perf_counter() - start
+    last.wait_to_read()
+    done = time.perf_counter() - start
+    if _core.workers():
+        assert issued < done / 2
+
+
+def test_a_failure_stays_with_what_is_computed_from_it():
+    x = np.arange(5)
+    bad = x[np.array([7])]
+    after = bad + 1
+    fine = x + 1
+    for array in (bad, after, bad):
+        with pytest.raises(IndexError, match="out of bounds for axis 0 with size 5"):
+            array.asnumpy()
+    assert fine.tolist() == [1, 2, 3, 4, 5]
+    assert x.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_failure_says_where_the_call_was():
+    bad = np.arange(5)[np.array([9])]
+    with pytest.raises(IndexError, match=r"test_engine\.py:\d+"):
+        bad.wait_to_read()
+
+
+def test_overwriting_heals():
+    bad = np.arange(5)[np.array([9])]
+    with pytest.raises(IndexError):
+        bad.wait_to_read()
+    bad[:] = 3
+    assert bad.tolist() == [3]
+
+
+def test_waitall_raises_what_nobody_has_seen():
+    np.arange(5)[np.array([11])]
+    with pytest.raises(IndexError):
+        npx.waitall()
+    npx.waitall()
+
+
+def test_one_bad_batch_leaves_the_parameters_alone():
+    weight = np.ones((5, 2))
+    weight.attach_grad()
+    with autograd.record():
+        loss = weight[np.array([8])].sum()
+    loss.backward()
+    with pytest.raises(IndexError):
+        loss.item()
+    with pytest.raises(IndexError):
+        npx.waitall()
+        weight.grad.wait_to_read()
+    assert weight.sum().item() == 10
+
+
+UNSEEN = "from gemel import np; np.arange(5)[np.array([9])]"
+
+
+def test_an_unseen_failure_ends_the_process_with_code_70():
+    found = run(UNSEEN)
+    assert found.returncode == 70
+    assert "out of bounds" in found.stderr
+
+
+def test_an_unseen_failure_may_be_a_warning():
+    found = run(UNSEEN, GEMEL_UNSEEN_ERRORS="warn")
+    assert found.returncode == 0
+    assert "out of bounds" in found.stderr
+
+
+def test_exit_with_work_queued():
+    code = (
+        "from gemel import np\n"
+        "a = np.random.normal(size=(800, 800))\n"
+        "for _ in range(20): b = np.dot(a, a)\n"
+    )
+    found = run(code)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+INTERRUPTED = """
+import os, signal, threading, time
+from gemel import np, npx
+a = np.random.normal(size=(1500, 1500))
+for _ in range(40): b = np.dot(a, a)
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+start = time.perf_counter()
+try:
+    npx.waitall()
+except KeyboardInterrupt:
+    print("interrupted", time.perf_counter() - start < 2)
+print((np.ones(2) + 1).tolist())
+"""
+
+
+def test_control_c_interrupts_a_wait():
+    found = run(INTERRUPTED)
+    assert found.stdout.split("\n")[:2] == ["interrupted True", "[2.0, 2.0]"], found.stderr
+
+
+FORKED = """
+import os
+from gemel import np
+a = np.random.normal(size=(500, 500))
+b = np.dot(a, a)
+child = os.fork()
+total = float(np.dot(b, a).sum())
+if child == 0:
+    os._exit(0 if total == total else 1)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status), total == total)
+"""
+
+
+def test_fork_while_busy():
+    found = run(FORKED)
+    assert found.stdout.strip() == "0 True", found.stderr
+
+
+def test_the_queue_is_bounded():
+    code = (
+        "from gemel import _core, np\n"
+        "a = np.random.normal(size=(300, 300))\n"
+        "for _ in range(500): b = np.dot(a, a)\n"
+        "print(_core.counters()['peak_bytes'] < 60e6)\n"
+        "b.wait_to_read()\n"
+    )
+    assert run(code, GEMEL_QUEUE_OPS="16").stdout.strip() == "True"
