@@ -155,6 +155,7 @@ def test_a_batch_size_that_meets_another_extent() -> None:
     net.hybridize()
     for x, y in zip(inputs, wanted, strict=True):
         close(npx.softmax(net(x)), y)
+    assert net._compiled.traces == 1
 
 
 def test_other_dtypes_and_ranks_are_other_programs() -> None:

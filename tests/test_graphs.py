@@ -247,6 +247,17 @@ def test_fuse_makes_one_kernel_of_softmax() -> None:
     assert [node.op.name for node in found.walk() if node.op] == ["fused"]
 
 
+@pytest.mark.parametrize("shape", [(1,), (3, 1), (1, 3, 1), (1, 1)])
+@pytest.mark.parametrize("name", ["sum", "max", "argmax", "any", "prod"])
+def test_reductions_along_axes_of_length_one(shape: tuple[int, ...], name: str) -> None:
+    x = symbol(*shape)
+    with Trace():
+        graph = Graph((x,), [find(name)(x * 2, axis=a) for a in (None, 0, -1)])
+    inputs = drawn(graph)
+    found = lower(optimize(graph))(np.array(inputs[0]))
+    same([y.asnumpy() for y in found], interpret(graph, *inputs))
+
+
 # --- random programs ------------------------------------------------------------------------
 
 

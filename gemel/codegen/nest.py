@@ -83,6 +83,11 @@ class Number:
         self.source = source
         self.dtype = dtype
 
+    def stands_for(self, other: Number) -> bool:
+        """Whether another number is always this one; constants may only happen to be equal."""
+        same = self.source == other.source and self.dtype is other.dtype
+        return same and self.source[0] != "constant"
+
     @property
     def passed(self) -> DType:
         """How it is handed to a kernel: as float64 or int64."""
@@ -169,7 +174,7 @@ class Nest:
     def _position(self, number: Number) -> int:
         """Which scalar of the kernel a number is: one known already, or a new one."""
         for position, known in enumerate(self.numbers):
-            if known.source == number.source and known.dtype is number.dtype:
+            if known is number or known.stands_for(number):
                 return position
         self.numbers.append(number)
         return len(self.numbers) - 1
