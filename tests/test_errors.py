@@ -62,6 +62,8 @@ BAD: list[Bad] = [
      ("uniform", "[3, 2]", "[2]")),
     ("softmax axis", lambda: npx.softmax(ones(2, 3), axis=5), ShapeError, ("softmax", "axis 5")),
     ("max of nothing", lambda: ones(0, 3).max(axis=0), ShapeError, ("max", "[0, 3]", "empty")),
+    ("argmax of two axes", lambda: ones(2, 3).argmax(axis=(0, 1)), ShapeError,
+     ("argmax", "(0, 1)", "one axis")),
     ("argmin of nothing", lambda: ones(0).argmin(), ShapeError, ("argmin", "[0]", "empty")),
     ("matmul", lambda: ones(2, 3) @ ones(4, 5), ShapeError,
      ("matmul", "float32[2, 3]", "float32[4, 5]", "3", "4")),

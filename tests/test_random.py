@@ -107,6 +107,13 @@ def test_uniform_stays_below_its_upper_bound() -> None:
         assert x.min() >= 0 and x.max() < 1
 
 
+def test_float64_numbers_have_its_bits() -> None:
+    np.random.seed(4)
+    x = np.random.uniform(size=COUNT, dtype="float64").asnumpy()
+    assert len(numpy.unique(x)) == COUNT
+    assert (x * 2**24 % 1 != 0).any()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_normal_moments(dtype: str) -> None:
     np.random.seed(5)

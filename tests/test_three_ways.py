@@ -5,6 +5,7 @@ The ways are listed in `WAYS`; a further one (an exported program) is one more e
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from op_table import CASES, OPS, Case, accepts, close, inputs_of, on_gemel, results
 
 import gemel
-from gemel import np, npx
+from gemel import autograd, np, npx
 from gemel.errors import TraceError
 from gemel.ir.interpret import interpret
 from gemel.ir.op import Composite, Elementwise, Reduction
@@ -152,6 +153,89 @@ def test_random_programs_of_several_calls(name: str) -> None:
     assert not numpy.array_equal(first[0], first[1])
 
 
+def random_program(generator: random.Random) -> Any:
+    """A function of three arrays, made of whatever fits."""
+    steps = [
+        (generator.randrange(len(STEPS)), generator.random(), generator.random())
+        for _ in range(generator.randint(3, 12))
+    ]
+
+    def function(*arrays: Any) -> Any:
+        pool = list(arrays)
+        for kind, first, second in steps:
+            a, b = pool[int(first * len(pool))], pool[int(second * len(pool))]
+            made = STEPS[kind](a, b, second)
+            if made is not None and 0 < made.size <= 3000:
+                pool.append(made)
+        return tuple(pool[-3:])
+
+    return function
+
+
+def _broadcast(a: Any, b: Any) -> bool:
+    pairs = zip(reversed(a.shape), reversed(b.shape), strict=False)
+    return all(m == n or 1 in (m, n) for m, n in pairs) and a.size * b.size <= 3000
+
+
+def _along(a: Any, r: float) -> int:
+    return int(r * a.ndim)
+
+
+#: What a random program may do with two arrays and a number in [0, 1); None where it cannot.
+STEPS: tuple[Callable[[Any, Any, float], Any], ...] = (
+    lambda a, b, r: (np.tanh, npx.relu, npx.sigmoid, np.abs)[int(r * 4)](a),
+    lambda a, b, r: (a * 0.5 + 1, -a, np.clip(a, -1, 1), np.floor(a))[int(r * 4)],
+    lambda a, b, r: a.astype("float64").astype("float32") + r,
+    lambda a, b, r: a + b if _broadcast(a, b) else None,
+    lambda a, b, r: a * b if _broadcast(a, b) else None,
+    lambda a, b, r: np.where(a > b, a, b) if _broadcast(a, b) else None,
+    lambda a, b, r: a.sum(axis=_along(a, r), keepdims=r < 0.4) * 0.3 if a.ndim else None,
+    lambda a, b, r: a.mean(axis=_along(a, r), keepdims=r < 0.4) if a.ndim else a.mean(),
+    lambda a, b, r: a.max(axis=_along(a, r), keepdims=r < 0.4) if a.ndim else a.min(),
+    lambda a, b, r: a.swapaxes(0, -1) if a.ndim > 1 else a.reshape(-1),
+    lambda a, b, r: npx.softmax(a, axis=_along(a, r)) if a.ndim else None,
+    lambda a, b, r: npx.log_softmax(a, axis=_along(a, r)) if a.ndim else None,
+    lambda a, b, r: (a[::-1], a[..., None], a[1:])[int(r * 3)] if a.ndim else None,
+    lambda a, b, r: np.concatenate([a, a * 2], axis=_along(a, r)) if a.ndim else None,
+    lambda a, b, r: np.matmul(a, a.swapaxes(-1, -2)) * 0.1 if a.ndim > 1 else None,
+    lambda a, b, r: np.split(a, [1], axis=_along(a, r))[int(r * 2)] if a.ndim else None,
+)
+
+
+def gradients_of(function: Any, values: list[Any]) -> list[Any]:
+    """The gradients of the sum of everything a function gives."""
+    arrays = on_gemel(values)
+    for array in arrays:
+        array.attach_grad()
+    with autograd.record():
+        found = function(*arrays)
+    tracked = [y for y in found if y._tape is not None]
+    if tracked:
+        autograd.backward(tracked)
+    return [array.grad.asnumpy() for array in arrays]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_programs(seed: int) -> None:
+    """Whatever is fused with whatever: the same results and gradients."""
+    generator = random.Random(seed)
+    function = random_program(generator)
+    shape = [generator.randint(1, 5) for _ in range(generator.randint(1, 3))]
+    shapes = [shape, [1 if generator.random() < 0.3 else n for n in shape], shape[1:]]
+    numbers = numpy.random.default_rng(seed)
+    values = [numbers.uniform(-1.5, 1.5, s).astype("float32") for s in shapes]
+    program = gemel.compile(function)
+    first = results(function(*on_gemel(values)))
+    second = results(program(*on_gemel(values)))
+    third = interpret(program.graph(*on_gemel(values)), *values)
+    for a, b, c in zip(first, second, third, strict=True):
+        numpy.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-5)
+        numpy.testing.assert_allclose(c, a, rtol=2e-4, atol=1e-5)
+    pairs = zip(gradients_of(function, values), gradients_of(program, values), strict=True)
+    for a, b in pairs:
+        numpy.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-4 * max(1.0, abs(a).max()))
+
+
 def block(x: Any, w: Any, b: Any) -> Any:
     """Products, reductions, views and branches together."""
     hidden = npx.relu(np.matmul(x, w) + b)
@@ -199,7 +283,6 @@ def test_cond(sign: float) -> None:
 
 def test_batch_norm_updates_the_same_statistics() -> None:
     """Hybridized, parameters are overwritten once the program has run."""
-    from gemel import autograd
     from gemel.gluon import nn
 
     x = np.random.normal(2.0, 3.0, size=(8, 3, 4, 4))

@@ -317,6 +317,10 @@ class Reduction(Op):
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """Without the reduced axes (or with them as 1, under keepdims)."""
         (x,) = specs
+        if self.combine.startswith("arg") and isinstance(parameters["axis"], tuple):
+            raise ShapeError(
+                f"{self.name}: {x}: axis {parameters['axis']} must be one axis, or None for all"
+            )
         axes = normalize_axes(self.name, parameters["axis"], x.ndim)
         keep = parameters["keepdims"]
         shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keep or i not in axes]

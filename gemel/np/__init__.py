@@ -25,6 +25,7 @@ from gemel.ops.elementwise import (
     absolute,
     add,
     ceil,
+    clip,
     cos,
     divide,
     exp,
@@ -53,9 +54,6 @@ from gemel.ops.elementwise import (
 )
 from gemel.ops.elementwise import (
     iota as _iota,
-)
-from gemel.ops.elementwise import (
-    limit as _limit,
 )
 from gemel.ops.elementwise import (
     where as _where,
@@ -245,13 +243,6 @@ def nonzero(x: Any) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
-    """x limited to [a_min, a_max]; None leaves that side open."""
-    if a_min is None:
-        return x if a_max is None else minimum(x, a_max)
-    return maximum(x, a_min) if a_max is None else _limit(x, a_min, a_max)
-
-
 def reshape(x: Any, newshape: Any, order: str = "C") -> Any:
     """The same elements in another shape; one extent may be -1."""
     return _reshape(x, shape=_extents(newshape))
@@ -306,8 +297,6 @@ def array_equal(a: Any, b: Any) -> builtins.bool:
     """Whether shapes and all elements are equal. Waits for both."""
     return shape(a) == shape(b) and builtins.bool(equal(a, b).all())
 
-
-_METHODS = {"clip": clip}
 
 __all__ = [
     "DType",

@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel.dtype import DType, as_dtype, bool_
 from gemel.errors import ShapeError
-from gemel.ir.op import Op, elementwise
+from gemel.ir.op import Op, elementwise, method
 from gemel.spec import Spec, broadcast, promote_specs, same_shape
 
 # --- arithmetic -----------------------------------------------------------------------------
@@ -193,6 +193,14 @@ def _(g: Any, y: Any, x: Any, low: Any, high: Any) -> Any:
     # Bounds that cross give high, whatever x is.
     high_wins = above | (low > high)
     return where(below | above, 0, g), where(below & ~high_wins, g, 0), where(high_wins, g, 0)
+
+
+@method
+def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
+    """x limited to [a_min, a_max]; None leaves that side open."""
+    if a_min is None:
+        return x if a_max is None else minimum(x, a_max)
+    return maximum(x, a_min) if a_max is None else limit(x, a_min, a_max)
 
 
 # --- functions ------------------------------------------------------------------------------

@@ -437,9 +437,23 @@ def _advanced(x: Any, items: list[Any]) -> Any:
     axes = _array_axes(items, len(x.shape))
     x = basic_index(x, key=canonical(x.shape, basic))
     arrays = [item for item in items if is_array(item)]
-    if len(arrays) == 1:
-        return gather(x, arrays[0], axis=axes[0])
-    return _several(x, arrays, axes)
+    # What arrays select comes first in the result when something stands between them.
+    lead = axes[0] if _adjacent(items) else 0
+    return _several(x, arrays, axes, lead) if len(arrays) > 1 else _one(x, arrays[0], axes[0], lead)
+
+
+def _adjacent(items: list[Any]) -> bool:
+    """Whether arrays and positions, which NumPy counts as arrays here, follow one another."""
+    found = [i for i, item in enumerate(items) if is_array(item) or isinstance(item, int)]
+    return found == list(range(found[0], found[0] + len(found)))
+
+
+def _one(x: Any, indices: Any, axis: int, lead: int) -> Any:
+    """One integer array along an axis, its part of the result from axis `lead` on."""
+    if axis != lead:
+        others = [other for other in range(len(x.shape)) if other != axis]
+        x = transpose(x, axes=(*others[:lead], axis, *others[lead:]))
+    return gather(x, indices, axis=lead)
 
 
 def _array_axes(items: list[Any], ndim: int) -> list[int]:
@@ -456,12 +470,10 @@ def _array_axes(items: list[Any], ndim: int) -> list[int]:
     return axes
 
 
-def _several(x: Any, arrays: list[Any], axes: list[int]) -> Any:
+def _several(x: Any, arrays: list[Any], axes: list[int], lead: int) -> Any:
     """Several integer arrays at once: one flat position over the axes they index."""
     ndim = len(x.shape)
     others = [axis for axis in range(ndim) if axis not in axes]
-    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
-    lead = axes[0] if adjacent else 0
     order = (*others[:lead], *axes, *others[lead:])
     extents = [x.shape[axis] for axis in axes]
     x = transpose(x, axes=order)

@@ -10,7 +10,7 @@ from gemel.ir.trace import Trace
 from gemel.ir.verify import verify
 from gemel.passes.fuse import fuse
 from gemel.passes.gradient import gradient
-from gemel.passes.simplify import drop, expand, fold, merge
+from gemel.passes.simplify import drop, expand, fold, merge, turn
 
 Pass = Callable[[Graph], Graph]
 
@@ -19,6 +19,7 @@ PIPELINE: tuple[Pass, ...] = (
     expand,  # composites become what they are written in
     fold,  # numbers are computed
     drop,  # steps that change nothing go
+    turn,  # products are computed in the layout they are wanted in
     merge,  # equal steps become one
     fuse,  # steps that can share a kernel do
 )
@@ -35,4 +36,4 @@ def optimize(graph: Graph, passes: tuple[Pass, ...] = PIPELINE) -> Graph:
     return graph
 
 
-__all__ = ["PIPELINE", "drop", "expand", "fold", "fuse", "gradient", "merge", "optimize"]
+__all__ = ["PIPELINE", "drop", "expand", "fold", "fuse", "gradient", "merge", "optimize", "turn"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel.ir.graph import Entry, Graph, Node, constant, rewrite
 from gemel.ir.op import Composite, Elementwise
-from gemel.ops import linalg
+from gemel.ops import linalg, shape
 from gemel.ops.shape import axis_order
 from gemel.spec import Dim, key
 
@@ -121,6 +121,50 @@ UNCHANGED = {
     "stop_gradient": _always,
     "transpose": _identity_order,
 }
+
+
+# --- turn -----------------------------------------------------------------------------------
+
+
+def turn(graph: Graph) -> Graph:
+    """(a @ b).T becomes b.T @ a.T: a product can read either way, a result would have to move.
+
+    So the gradient of a weight used as `x @ weight.T` is computed where the weight's layout is.
+    """
+    users: dict[Entry, int] = {}
+    for node in graph.walk():
+        for entry in node.inputs:
+            users[entry] = users.get(entry, 0) + 1
+    wanted = set(graph.results)
+
+    def turned(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        if node.op is not shape.transpose or not _swaps_last_two(node):
+            return None
+        product, original = inputs[0].node, node.inputs[0]
+        alone = users[original] == 1 and original not in wanted
+        if product.op is not linalg.matmul or not alone:
+            return None
+        a, b = product.inputs
+        if a.ndim < 2 or b.ndim < 2:
+            return None
+        return (linalg.matmul(_swapped(b), _swapped(a)),)
+
+    return drop(rewrite(graph, turned))
+
+
+def _swaps_last_two(node: Node) -> bool:
+    ndim = node.inputs[0].ndim
+    order = axis_order(ndim, node.params["axes"])
+    return ndim >= 2 and order == (*range(ndim - 2), ndim - 1, ndim - 2)
+
+
+def _swapped(entry: Entry) -> Entry:
+    """The matrices of an entry transposed; undone where it is a transposition already."""
+    node = entry.node
+    if node.op is shape.transpose and _swaps_last_two(node):
+        return node.inputs[0]
+    found: Entry = shape.swapaxes(entry, -1, -2)
+    return found
 
 
 # --- merge ----------------------------------------------------------------------------------

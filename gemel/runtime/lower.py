@@ -95,9 +95,13 @@ class Lowering:
             if self._computed(root) and root not in self.claimed and root.dtype is entry.dtype:
                 self.claimed[root] = Place(buffer, root.dtype, dense(root.shape))
         users = self._users()
+        read = {*users, *self.graph.results}
         for index, entry in self.graph.updates:
-            old = self.graph.inputs[index]
-            if entry not in self.claimed and self._in_place(old, entry, users):
+            old, root = self.graph.inputs[index], self._root(entry)
+            if old not in read and self._computed(root) and root not in self.claimed:
+                # Nobody asks what was there: a gradient is computed in its place.
+                self.claimed[root] = Place(self.where[old].buffer, root.dtype, dense(root.shape))
+            elif entry not in self.claimed and self._in_place(old, entry, users):
                 self.claimed[entry] = self.where[old]
 
     def _computed(self, entry: Entry) -> bool:
@@ -150,7 +154,8 @@ class Lowering:
         moves = []
         for index, entry in self.graph.updates:
             target = self.where[self.graph.inputs[index]]
-            if self.claimed.get(entry) is target:
+            claimed = self.claimed.get(self._root(entry))
+            if claimed is not None and claimed.buffer is target.buffer:
                 continue
             source = self._place(entry)
             if source.buffer.space == INPUT:

@@ -1,0 +1,156 @@
+"""x[key] and x[key] = value against NumPy, for keys of every kind."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy
+import pytest
+
+from gemel import np
+
+
+def random_key(generator: random.Random, shape: tuple[int, ...], arrays: bool) -> tuple[Any, ...]:
+    """A key for an array of this shape: positions, slices, None, Ellipsis, integer arrays."""
+    key: list[Any] = []
+    for extent in shape[: generator.randint(0, len(shape))]:
+        kind = generator.randint(0, 6 if arrays else 4)
+        if kind == 0 and extent:
+            key.append(generator.randint(-extent, extent - 1))
+        elif kind > 4 and extent:
+            places = [generator.randint(-extent, extent - 1) for _ in range(3)]
+            key.append(numpy.array(places if kind == 5 else [[places[0]], [places[1]]]))
+        else:
+            bound = [None, None, generator.randint(-extent - 1, extent + 1)]
+            step = generator.choice([None, 1, 2, -1, -2, 3])
+            key.append(slice(generator.choice(bound), generator.choice(bound), step))
+    if generator.random() < 0.2:
+        key.insert(generator.randint(0, len(key)), None)
+    if generator.random() < 0.2:
+        key.insert(generator.randint(0, len(key)), Ellipsis)
+    return tuple(key)
+
+
+def on_gemel(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(np.array(item) if isinstance(item, numpy.ndarray) else item for item in key)
+
+
+def same(x: Any, twin: Any) -> None:
+    assert x.shape == twin.shape
+    numpy.testing.assert_array_equal(x.asnumpy(), twin)
+
+
+def selected(twin: Any, key: Any) -> Any:
+    """What NumPy selects; None where the key does not fit."""
+    try:
+        return twin[key]
+    except IndexError:
+        return None
+
+
+@pytest.mark.parametrize("start", range(0, 600, 100))
+def test_random_keys(start: int) -> None:
+    """Views of views, read and written through; integer arrays read and written."""
+    for seed in range(start, start + 100):
+        generator = random.Random(seed)
+        shape = tuple(generator.randint(1, 5) for _ in range(generator.randint(1, 4)))
+        base = numpy.arange(numpy.prod(shape)).reshape(shape)
+        base = base.astype(generator.choice(["float32", "int64", "uint8"]))
+        x = np.array(base)
+        view, twin = viewed(generator, x, base)
+        same(view, twin)
+        key = random_key(generator, twin.shape, True)
+        if selected(twin, key) is not None:
+            same(view[on_gemel(key)], twin[key])
+        key = random_key(generator, twin.shape, generator.random() < 0.5)
+        part = selected(twin, key)
+        if part is not None and part.size:
+            write(generator, view, twin, key, part.shape)
+            same(x, base)
+
+
+def viewed(generator: random.Random, x: Any, twin: Any) -> tuple[Any, Any]:
+    """A view of a view of an array, twice."""
+    for _ in range(generator.randint(0, 3)):
+        if generator.random() < 0.3:
+            x, twin = x.T, twin.T
+            continue
+        key = random_key(generator, twin.shape, False)
+        if isinstance(selected(twin, key), numpy.ndarray):
+            x, twin = x[key], twin[key]
+    return x, twin
+
+
+def write(generator: random.Random, view: Any, twin: Any, key: Any, shape: Any) -> None:
+    """The same value into both, a number or an array that broadcasts."""
+    if generator.random() < 0.3:
+        view[on_gemel(key)] = 7
+        twin[key] = 7
+        return
+    extents = [n if generator.random() < 0.6 else 1 for n in shape]
+    value = numpy.arange(numpy.prod(extents, dtype=int)).reshape(extents)
+    twin[key] = value
+    view[on_gemel(key)] = np.array(value)
+
+
+@pytest.mark.parametrize("start", range(0, 100, 50))
+def test_random_masks(start: int) -> None:
+    for seed in range(start, start + 50):
+        generator = random.Random(seed)
+        shape = tuple(generator.randint(1, 4) for _ in range(generator.randint(1, 3)))
+        base = numpy.arange(numpy.prod(shape), dtype="float32").reshape(shape)
+        x = np.array(base)
+        first = generator.randint(0, len(shape) - 1)
+        last = generator.randint(first + 1, len(shape))
+        mask = numpy.random.default_rng(seed).random(shape[first:last]) < 0.5
+        key = (*[slice(None)] * first, mask)
+        same(x[on_gemel(key)], base[key])
+        x[on_gemel(key)] = -1
+        base[key] = -1
+        same(x, base)
+
+
+def test_positions_beside_arrays() -> None:
+    """As in NumPy, positions count as arrays: what stands between them sends the result first."""
+    base = numpy.arange(60).reshape(3, 4, 5)
+    x = np.array(base)
+    places = numpy.array([0, 2, 1])
+    for key in (
+        (0, slice(None), places),
+        (places, slice(None), 1),
+        (slice(None), places, 1),
+        (1, places),
+        (Ellipsis, places, 0),
+        (0, None, places),
+        (places, 0, places),
+        (places, slice(1, 3), places),
+    ):
+        same(x[on_gemel(key)], base[key])
+
+
+def test_writes_that_overlap_what_they_read() -> None:
+    base = numpy.arange(12.0, dtype="float32")
+    x = np.array(base)
+    x[1:] = x[:-1]
+    base[1:] = base[:-1].copy()
+    same(x, base)
+    x[::-1] = x
+    base[::-1] = base.copy()
+    same(x, base)
+    x += x[::-1]
+    base += base[::-1].copy()
+    same(x, base)
+    square = numpy.arange(9.0, dtype="float32").reshape(3, 3)
+    y = np.array(square)
+    y += y.T
+    same(y, square + square.T)
+
+
+def test_lists_and_numpy_arrays_are_keys() -> None:
+    base = numpy.arange(12).reshape(3, 4)
+    x = np.array(base)
+    same(x[[0, 2]], base[[0, 2]])
+    same(x[numpy.array([1, -1]), [0, 1]], base[numpy.array([1, -1]), [0, 1]])
+    same(x[numpy.int64(1)], base[1])
+    same(x[base > 5], base[base > 5])
