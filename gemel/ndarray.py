@@ -72,6 +72,8 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
 
     def _setitem(self, key: Any, value: Any) -> None:
         if not indexing.is_basic(key):
+            key = tuple(map(index_item, key if isinstance(key, tuple) else (key,)))
+        if not indexing.is_basic(key):
             self._scattered(key, value)
             return
         canonical = indexing.canonical(self.shape, key)

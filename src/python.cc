@@ -364,9 +364,9 @@ void define_state(nb::module_& module) {
              [](bool value) { return std::exchange(thread_flags.training, value); });
   module.def("random_seed", [](int64_t seed) { random_stream = {seed, 0}; });
   module.def(
-      "set_random_state",
-      [](int64_t seed, int64_t number) { random_stream = {seed, number}; }, nb::arg("seed"),
-      nb::arg("number"), "Go on in another stream, from the call with that number.");
+      "set_random_state", [](int64_t seed, int64_t number) { random_stream = {seed, number}; },
+      nb::arg("seed"), nb::arg("number"),
+      "Go on in another stream, from the call with that number.");
   module.def("random_reserve", [](int64_t count) {
     int64_t first = random_stream.next_call;
     random_stream.next_call += count;

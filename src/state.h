@@ -50,7 +50,7 @@ class WithoutGil {
 struct ThreadFlags {
   bool recording = false;
   bool training = false;
-  int tracing = 0;              // how many traces are in progress
+  int tracing = 0;  // how many traces are in progress
 };
 extern thread_local ThreadFlags thread_flags;
 

@@ -210,33 +210,10 @@ def _unary() -> list[Case]:
         "sqrt": "positive", "log": "positive", "log1p": "positive", "reciprocal": "nonzero",
     }  # fmt: skip
     names = [
-        "negative",
-        "absolute",
-        "sign",
-        "square",
-        "reciprocal",
-        "sqrt",
-        "exp",
-        "expm1",
-        "log",
-        "log1p",
-        "tanh",
-        "sin",
-        "cos",
-        "floor",
-        "ceil",
-        "rint",
-        "sigmoid",
-        "relu",
-        "copy",
-        "stop_gradient",
-        "gelu",
-        "erf",
-        "softplus",
-        "isnan",
-        "logical_not",
-        "invert",
-    ]
+        "negative", "absolute", "sign", "square", "reciprocal", "sqrt", "exp", "expm1", "log",
+        "log1p", "tanh", "sin", "cos", "floor", "ceil", "rint", "sigmoid", "relu", "copy",
+        "stop_gradient", "gelu", "erf", "softplus", "isnan", "logical_not", "invert",
+    ]  # fmt: skip
     found = []
     for name in names:
         kind = kinds.get(name, "any")
@@ -251,29 +228,11 @@ def _binary() -> list[Case]:
         "divide": "nonzero", "floor_divide": "nonzero", "remainder": "nonzero",
     }  # fmt: skip
     names = [
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "floor_divide",
-        "remainder",
-        "power",
-        "maximum",
-        "minimum",
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-        "logical_and",
-        "logical_or",
-        "logical_xor",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
-        "leaky_relu",
-    ]
+        "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power",
+        "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater",
+        "greater_equal", "logical_and", "logical_or", "logical_xor", "bitwise_and",
+        "bitwise_or", "bitwise_xor", "leaky_relu",
+    ]  # fmt: skip
     found = []
     for name in names:
         a, b = first.get(name, "any"), second.get(name, "any")

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+
 from gemel import _core, autograd, np, npx
 
 PRODUCTS = 6

@@ -1,4 +1,4 @@
-"""Bad input: each error is typed, names the operation, the specs and the rule; the process lives."""
+"""Bad input: errors are typed, name the operation, the specs and the rule; the process lives."""
 
 from __future__ import annotations
 
@@ -70,8 +70,10 @@ BAD: list[Bad] = [
     ("matmul of 0-d", lambda: np.matmul(ones(), ones(2)), ShapeError, ("matmul", "0-d", "use *")),
     ("matmul batches", lambda: ones(2, 3, 4) @ ones(3, 4, 5), ShapeError, ("matmul", "broadcast")),
     ("dot", lambda: np.dot(ones(3), ones(4)), ShapeError, ("matmul", "[3]", "[4]")),
-    ("reshape", lambda: ones(2, 3).reshape(4, 2), ShapeError, ("reshape", "[2, 3]", "[4, 2]", "6")),
-    ("reshape -1", lambda: ones(2, 3).reshape(4, -1), ShapeError, ("reshape", "6", "multiple of 4")),
+    ("reshape", lambda: ones(2, 3).reshape(4, 2), ShapeError,
+     ("reshape", "[2, 3]", "[4, 2]", "6")),
+    ("reshape -1", lambda: ones(2, 3).reshape(4, -1), ShapeError,
+     ("reshape", "6", "multiple of 4")),
     ("reshape -1 -1", lambda: ones(2, 3).reshape(-1, -1), ShapeError, ("reshape", "one extent")),
     ("reshape negative", lambda: ones(2, 3).reshape(-2, -3), ShapeError, ("reshape", "-2")),
     ("transpose", lambda: ones(2, 3).transpose(0, 0), ShapeError, ("transpose", "once")),
@@ -192,7 +194,7 @@ def test_an_index_out_of_range_is_raised_at_the_wait(way: str) -> None:
     bad = call(x, np.array([0, 4]))
     good = call(x, np.array([0, -4]))
     for _ in range(2):  # it stays
-        with pytest.raises(IndexError, match="take.*axis 0 with size 4"):
+        with pytest.raises(IndexError, match=r"take.*axis 0 with size 4"):
             bad.wait_to_read()
         with pytest.raises(IndexError, match="out of bounds"):
             bad.asnumpy()
@@ -309,7 +311,7 @@ def test_overwriting_what_backward_needs(compiled: bool) -> None:
         y = call(x) + (x * w).sum()
     with autograd.pause():
         w[0] = 5
-    with pytest.raises(GradientError, match="multiply.*overwritten in place"):
+    with pytest.raises(GradientError, match=r"multiply.*overwritten in place"):
         y.backward()
     with autograd.record():
         z = call(x)
@@ -350,5 +352,5 @@ def test_scattered_writes_while_recording() -> None:
     x.attach_grad()
     with autograd.record():
         y = x * 2
-        with pytest.raises(GradientError, match="np.where"):
+        with pytest.raises(GradientError, match=r"np\.where"):
             y[np.array([0, 1])] = 0

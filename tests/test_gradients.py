@@ -165,33 +165,11 @@ def test_a_gradient_has_its_input_s_spec(case: Case, dtype: str) -> None:
         assert g.spec == entries[position].spec
 
 
-HALF = [
-    "add",
-    "multiply",
-    "divide",
-    "power",
-    "tanh",
-    "sigmoid",
-    "gelu",
-    "softmax",
-    "log_softmax",
-    "sum",
-    "mean",
-    "var",
-    "max",
-    "matmul",
-    "gather",
-    "scatter",
-    "concatenate",
-    "pick",
-    "where",
-    "limit",
-    "leaky_relu",
-    "batch_norm",
-    "dropout",
-    "prod",
-    "basic_index",
-]
+HALF = (
+    "add", "multiply", "divide", "power", "tanh", "sigmoid", "gelu", "softmax", "log_softmax",
+    "sum", "mean", "var", "max", "prod", "matmul", "gather", "scatter", "concatenate", "pick",
+    "where", "limit", "leaky_relu", "batch_norm", "dropout", "basic_index",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])

@@ -154,3 +154,7 @@ def test_lists_and_numpy_arrays_are_keys() -> None:
     same(x[numpy.array([1, -1]), [0, 1]], base[numpy.array([1, -1]), [0, 1]])
     same(x[numpy.int64(1)], base[1])
     same(x[base > 5], base[base > 5])
+    x[numpy.int64(2), numpy.int32(1)] = -5
+    x[[0, 1], 3] = [70, 80]
+    base[2, 1], base[0, 3], base[1, 3] = -5, 70, 80
+    same(x, base)

@@ -397,6 +397,8 @@ def getitem(x: Any, key: Any) -> Any:
         return basic_index(x, key=canonical(x.shape, key))
     items = list(key) if isinstance(key, tuple) else [key]
     items = [HOOKS["index"](item) for item in items]
+    if is_basic(tuple(items)):  # NumPy's integers were among them
+        return basic_index(x, key=canonical(x.shape, tuple(items)))
     masks = [i for i, item in enumerate(items) if is_mask(item)]
     if len(items) == 1 and masks and items[0].ndim == len(x.shape):
         return boolean_index(x, items[0])
