@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel import _core
 from gemel.dtype import float16, float32, int64
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.ir.op import HOOKS, composite, method, op
@@ -400,7 +401,9 @@ def getitem(x: Any, key: Any) -> Any:
     if is_basic(tuple(items)):  # NumPy's integers were among them
         return basic_index(x, key=canonical(x.shape, tuple(items)))
     masks = [i for i, item in enumerate(items) if is_mask(item)]
-    if len(items) == 1 and masks and items[0].ndim == len(x.shape):
+    whole = len(items) == 1 and masks and items[0].ndim == len(x.shape)
+    # The gradient goes through positions: the masked copy itself has none.
+    if whole and not (_core.recording() and getattr(x, "_tape", None) is not None):
         return boolean_index(x, items[0])
     if masks:
         items = _masks_as_positions(items)

@@ -1,0 +1,23 @@
+"""What every test has in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Run outside the source tree: processes that tests start find the installed package.
+
+    In the tree itself `import gemel` would find the sources, which lack the compiled core.
+    """
+    before = os.getcwd()
+    path = os.environ.get("PYTHONPATH")
+    if path:
+        os.environ["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
+    os.chdir(tmp_path_factory.mktemp("elsewhere"))
+    yield
+    os.chdir(before)
