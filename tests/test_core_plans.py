@@ -266,8 +266,7 @@ def test_an_update_with_a_failed_input_leaves_its_target() -> None:
 
 def run_python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     directory = os.path.dirname(__file__)
-    root = os.path.dirname(directory)
-    path = os.pathsep.join([root, directory])
+    path = os.pathsep.join([directory, os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True,
