@@ -1,27 +1,13 @@
-"""Automatic differentiation of imperative code: a tape of calls, and the graph made from it.
-
-While recording, every call on a tracked array is put on the tape with the arrays its gradient rule
-will read. `backward` turns the tape into one gradient graph, compiles it and runs it; a tape of the
-same structure finds its plan again, whatever the numbers in it.
-"""
+"""Automatic differentiation of imperative code: `record` calls, then `backward` through them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gemel import _core
 from gemel.errors import GradientError, ShapeError, unknown_name
-from gemel.ir.graph import Entry, Graph, placeholder, walk
-from gemel.ir.op import HOOKS, Op
-from gemel.ir.trace import Trace
-from gemel.ops.elementwise import full
-from gemel.passes import gradient as gradients
-from gemel.passes import optimize
-from gemel.passes.gradient import like, rule
-from gemel.runtime.lower import lower
-from gemel.runtime.prepare import spec_of, tagged
-from gemel.spec import Spec
+from gemel.runtime.prepare import spec_of
+from gemel.tape import Leaf, Step, run_fresh, run_into_gradients, source_of
 
 # --- modes ----------------------------------------------------------------------------------
 
@@ -88,176 +74,6 @@ def set_training(flag: bool) -> bool:
     return bool(_core.set_training(flag))
 
 
-# --- the tape -------------------------------------------------------------------------------
-
-
-class Leaf:
-    """A variable: where a gradient ends. `request` is "write", "add" or "null"."""
-
-    __slots__ = ("gradient", "request", "spec")
-
-    def __init__(self, spec: Spec, gradient: Any, request: str) -> None:
-        self.spec = spec
-        self.gradient = gradient
-        self.request = request
-
-
-class Saved:
-    """An array a gradient rule will read, and the version it had."""
-
-    __slots__ = ("array", "version")
-
-    def __init__(self, array: Any) -> None:
-        # An alias: the array itself may hold the call that holds this.
-        self.array = array._as_strided(array.shape, array.strides, array.offset)
-        self.version = array.version
-
-    def read(self, name: str) -> Any:
-        """The array. Raises `GradientError` when it has been overwritten since."""
-        if self.array.version != self.version:
-            raise GradientError(
-                f"backward: an array of {name} ({spec_of(self.array)}) was overwritten in place "
-                "after it was used and before backward; write to a new array instead"
-            )
-        return self.array
-
-
-_serial = [0]
-
-
-class Call:
-    """One recorded call: where its inputs came from, and what its gradient rule reads."""
-
-    __slots__ = (
-        "freed",
-        "inputs",
-        "numbers",
-        "op",
-        "outputs",
-        "parameters",
-        "saved",
-        "serial",
-        "sources",
-    )
-
-    def __init__(
-        self, op: Any, sources: tuple[Any, ...], inputs: tuple[Spec, ...], outputs: tuple[Spec, ...]
-    ) -> None:
-        _serial[0] += 1
-        self.serial = _serial[0]
-        self.op = op
-        self.sources = sources  # per input: a Leaf, (Call, output index) or None
-        self.inputs = inputs
-        self.outputs = outputs
-        self.parameters: dict[str, Any] = {}
-        self.saved: dict[tuple[str, int], Saved] = {}
-        self.numbers: dict[int, Any] = {}
-        self.freed = False
-
-    @property
-    def key(self) -> Any:
-        """What decides the structure of this call's gradient, but for its inputs' sources."""
-        return (
-            self.op.name,
-            id(self.op),
-            tagged(tuple(self.parameters.values())),
-            tuple((s.shape, s.dtype.code, s.weak) for s in (*self.inputs, *self.outputs)),
-        )
-
-    def backward(
-        self, gs: tuple[Entry | None, ...], given: dict[tuple[str, int], Entry]
-    ) -> Sequence[Any]:
-        """Entries for the gradients of the inputs, from those of the outputs."""
-        inputs = tuple(self._entry(given, "input", i, s) for i, s in enumerate(self.inputs))
-        outputs = tuple(self._entry(given, "output", i, s) for i, s in enumerate(self.outputs))
-        return call_rule(self.op, gs, outputs, inputs, self.parameters)
-
-    @staticmethod
-    def _entry(given: dict[tuple[str, int], Entry], side: str, index: int, spec: Spec) -> Entry:
-        known = given.get((side, index))
-        return placeholder(spec) if known is None else known
-
-    def free(self) -> None:
-        """Give back what was saved."""
-        self.freed = True
-        self.saved = {}
-
-
-def call_rule(
-    op: Op,
-    gs: tuple[Entry | None, ...],
-    outputs: tuple[Entry, ...],
-    inputs: tuple[Entry, ...],
-    parameters: dict[str, Any],
-) -> Sequence[Any]:
-    """An operation's gradient rule on loose entries, results in its inputs' shapes and dtypes."""
-
-    class Stand:  # what `rule` reads of a node
-        pass
-
-    stand: Any = Stand()
-    stand.op, stand.inputs, stand.entries, stand.params = op, inputs, outputs, parameters
-    found = rule(stand, gs)
-    pairs = zip(found, inputs, strict=True)
-    return [None if g is None or not x.dtype.is_floating else like(g, x) for g, x in pairs]
-
-
-_needs: dict[Any, tuple[tuple[str, int], ...]] = {}
-
-
-def needed(
-    op: Op, inputs: tuple[Spec, ...], outputs: tuple[Spec, ...], parameters: dict[str, Any]
-) -> Any:
-    """Which inputs and outputs an operation's gradient rule reads, found by tracing it once."""
-    key = (op.name, len(inputs), tuple(s.weak for s in inputs), tagged(tuple(parameters.values())))
-    found = _needs.get(key)
-    if found is None:
-        with Trace():
-            ins = tuple(placeholder(spec) for spec in inputs)
-            outs = tuple(placeholder(spec) for spec in outputs)
-            gs = tuple(placeholder(spec) if spec.dtype.is_floating else None for spec in outputs)
-            results = call_rule(op, gs, outs, ins, parameters)
-        read = set(walk([g for g in results if g is not None]))
-        sides = [("input", i, e) for i, e in enumerate(ins)] + [
-            ("output", i, e) for i, e in enumerate(outs)
-        ]
-        found = _needs[key] = tuple((side, i) for side, i, e in sides if e.node in read)
-    return found
-
-
-def record_call(
-    op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], outputs: tuple[Any, ...]
-) -> None:
-    """Put a call on the tape: its outputs remember it."""
-    sources = tuple(source_of(value) for value in inputs)
-    input_specs = tuple(spec_of(value) for value in inputs)
-    output_specs = tuple(spec_of(value) for value in outputs)
-    call = Call(op, sources, input_specs, output_specs)
-    call.parameters = parameters
-    for side, index in needed(op, input_specs, output_specs, parameters):
-        value = (inputs if side == "input" else outputs)[index]
-        if isinstance(value, (bool, int, float)):
-            call.numbers[index] = value
-        else:
-            call.saved[side, index] = Saved(value)
-    for index, value in enumerate(outputs):
-        if value.dtype.is_floating:
-            value._tape = (call, index)
-
-
-def source_of(value: Any) -> Any:
-    """Where a value's gradient goes on to: a Leaf, (Call, index), or None."""
-    return getattr(value, "_tape", None)
-
-
-def tracked(*values: Any) -> bool:
-    """Whether any of these is a variable or was computed from one."""
-    return any(source_of(value) is not None for value in values)
-
-
-HOOKS["record"] = record_call
-
-
 # --- variables ------------------------------------------------------------------------------
 
 
@@ -299,9 +115,9 @@ def backward(
     that is needed has been overwritten.
     """
     arrays, grads = _heads(heads, head_grads)
-    step = _Step(arrays, grads)
+    step = Step(arrays, grads)
     leaves = [leaf for leaf in step.leaves if leaf.request != "null"]
-    _run_into_gradients(step, leaves)
+    run_into_gradients(step, leaves)
     if not retain_graph:
         step.free()
 
@@ -323,8 +139,8 @@ def grad(
     leaves = [source_of(variable) for variable in wanted]
     if any(not isinstance(leaf, Leaf) for leaf in leaves):
         raise GradientError("grad: every variable needs attach_grad() before it is used")
-    step = _Step(arrays, grads)
-    found = _run_fresh(step, leaves)
+    step = Step(arrays, grads)
+    found = run_fresh(step, leaves)
     if not retain_graph:
         step.free()
     return found[0] if single else found
@@ -349,169 +165,9 @@ def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
     return arrays, grads
 
 
-class _Step:
-    """The part of the tape that some heads depend on, ready to become a gradient graph."""
-
-    def __init__(self, heads: list[Any], grads: list[Any]) -> None:
-        self.sources = [source_of(head) for head in heads]
-        self.specs = [spec_of(head) for head in heads]
-        self.grads = [
-            g.astype(h.dtype, copy=False) if g is not None else None
-            for h, g in zip(heads, grads, strict=True)
-        ]
-        self.calls = _reached(self.sources)
-        self.leaves = self._leaves()
-
-    def _leaves(self) -> list[Leaf]:
-        found: dict[int, Leaf] = {}
-        for source in (*self.sources, *(s for call in self.calls for s in call.sources)):
-            if isinstance(source, Leaf):
-                found.setdefault(id(source), source)
-        return list(found.values())
-
-    def arguments(self) -> list[Any]:
-        """The arrays and numbers the gradient graph takes, in the order of `inputs`."""
-        found = [g for g in self.grads if g is not None]
-        for call in self.calls:
-            found += [saved.read(call.op.name) for saved in call.saved.values()]
-            found += list(call.numbers.values())
-        return found
-
-    def structure(self, leaves: list[Leaf]) -> Any:
-        """What two tapes with the same gradient graph have in common."""
-        numbered = {id(call): position for position, call in enumerate(self.calls)}
-        targets = {id(leaf): position for position, leaf in enumerate(leaves)}
-
-        def place(source: Any) -> Any:
-            if isinstance(source, tuple):
-                return numbered[id(source[0])], source[1]
-            return targets.get(id(source), -1) if source is not None else None
-
-        calls = tuple(
-            (call.key, tuple(map(place, call.sources)), tuple(call.saved), tuple(call.numbers))
-            for call in self.calls
-        )
-        heads = tuple((place(s), g is None) for s, g in zip(self.sources, self.grads, strict=True))
-        requests = tuple((leaf.spec.shape, leaf.spec.dtype.code, leaf.request) for leaf in leaves)
-        return calls, heads, requests
-
-    def graph(self, leaves: list[Leaf]) -> tuple[list[Entry], list[Entry]]:
-        """The inputs of the gradient graph and the gradients of the leaves."""
-        inputs: list[Entry] = []
-        arrived: dict[Any, Entry] = {}
-        for source, spec, g in zip(self.sources, self.specs, self.grads, strict=True):
-            head = (
-                placeholder(spec) if g is not None else full(1, shape=spec.shape, dtype=spec.dtype)
-            )
-            if g is not None:
-                inputs.append(head)
-            _arrive(arrived, source, head)
-        given = [self._given(call, inputs) for call in self.calls]
-        for call, entries in zip(reversed(self.calls), reversed(given), strict=True):
-            gs = tuple(arrived.get((id(call), index)) for index in range(len(call.outputs)))
-            if all(g is None for g in gs):
-                continue
-            for source, g in zip(call.sources, call.backward(gs, entries), strict=True):
-                if source is not None and g is not None:
-                    _arrive(arrived, source, g)
-        for leaf in leaves:
-            if id(leaf) not in arrived:
-                arrived[id(leaf)] = full(0, shape=leaf.spec.shape, dtype=leaf.spec.dtype)
-        return inputs, [arrived[id(leaf)] for leaf in leaves]
-
-    def _given(self, call: Any, inputs: list[Entry]) -> dict[tuple[str, int], Entry]:
-        entries = {key: placeholder(spec_of(saved.array)) for key, saved in call.saved.items()}
-        for index, number in call.numbers.items():
-            entries["input", index] = placeholder(spec_of(number))
-        inputs += entries.values()
-        return entries
-
-    def free(self) -> None:
-        for call in self.calls:
-            call.free()
-
-
-def _reached(sources: Iterable[Any]) -> list[Any]:
-    """The calls that lead to these sources, in the order they were made."""
-    found: dict[int, Any] = {}
-    pending = [source[0] for source in sources if isinstance(source, tuple)]
-    while pending:
-        call = pending.pop()
-        if call.serial in found:
-            continue
-        if call.freed:
-            raise GradientError(
-                "backward: this part of the tape was freed by an earlier backward; "
-                "pass retain_graph=True there, or record again"
-            )
-        found[call.serial] = call
-        pending += [source[0] for source in call.sources if isinstance(source, tuple)]
-    return [found[serial] for serial in sorted(found)]
-
-
-def _arrive(arrived: dict[Any, Entry], source: Any, g: Entry) -> None:
-    key = (id(source[0]), source[1]) if isinstance(source, tuple) else id(source)
-    arrived[key] = arrived[key] + g if key in arrived else g
-
-
-#: Plans by the structure of the tape; forgotten all at once when there are too many.
-_plans: dict[Any, Any] = {}
-PLANS = 512
-
-
-def _plan(step: _Step, leaves: list[Leaf], in_place: bool) -> Any:
-    key = (step.structure(leaves), in_place)
-    plan = _plans.get(key)
-    if plan is None:
-        if len(_plans) >= PLANS:
-            _plans.clear()
-        plan = _plans[key] = _compiled(step, leaves, in_place)
-    return plan
-
-
-def _compiled(step: _Step, leaves: list[Leaf], in_place: bool) -> Any:
-    with Trace():
-        inputs, found = step.graph(leaves)
-        targets = [placeholder(leaf.spec) for leaf in leaves] if in_place else []
-        updates = []
-        for position, (leaf, target) in enumerate(zip(leaves, targets, strict=False)):
-            new = target + found[position] if leaf.request == "add" else found[position]
-            updates.append((position, new))
-    graph = Graph((*targets, *inputs), () if in_place else found, updates, "backward")
-    arrays = [e for e in graph.inputs if not e.spec.weak]
-    numbers = [e for e in graph.inputs if e.spec.weak]
-    order = Graph((*arrays, *numbers), graph.outputs, _moved(graph, arrays), "backward")
-    return lower(optimize(order)), [e.spec.weak for e in graph.inputs]
-
-
-def _moved(graph: Graph, arrays: list[Entry]) -> list[tuple[int, Entry]]:
-    """Updates by position among the arrays (targets come first, so nothing moves)."""
-    return list(graph.updates)
-
-
-def _ordered(values: list[Any], weak: list[bool]) -> list[Any]:
-    """Arrays first, then numbers, as plans take them."""
-    arrays = [v for v, w in zip(values, weak, strict=True) if not w]
-    return arrays + [v for v, w in zip(values, weak, strict=True) if w]
-
-
-def _run_into_gradients(step: _Step, leaves: list[Leaf]) -> None:
-    plan, weak = _plan(step, leaves, in_place=True)
-    values = [leaf.gradient for leaf in leaves] + step.arguments()
-    with pause():
-        plan(*_ordered(values, weak))
-
-
-def _run_fresh(step: _Step, leaves: list[Leaf]) -> list[Any]:
-    plan, weak = _plan(step, leaves, in_place=False)
-    with pause():
-        return list(plan(*_ordered(step.arguments(), weak)))
-
-
 __all__ = [
     "backward",
     "grad",
-    "gradients",
     "is_recording",
     "is_training",
     "mark_variables",

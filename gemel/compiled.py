@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from gemel import _core, autograd
+from gemel import _core, autograd, tape
 from gemel.errors import TraceError
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, inline, placeholder, walk
 from gemel.ir.trace import Trace, current_trace, epoch, parameters_replaced
@@ -246,7 +246,7 @@ class Bound:
     def run(self, leaves: list[Any]) -> Any:
         """The function's results on these arrays."""
         arrays = self.parameter_arrays()
-        if _core.recording() and autograd.tracked(*leaves, *arrays):
+        if _core.recording() and tape.tracked(*leaves, *arrays):
             found = self._recorded((*leaves, *arrays))
         else:
             if self.inference is None:
@@ -293,21 +293,21 @@ class BoundHalves:
         found: tuple[Any, ...] = self.plan(*inputs)
         outputs = found[: self.outputs]
         sources = tuple(
-            autograd.source_of(a) if w else None for a, w in zip(inputs, self.wanted, strict=True)
+            tape.source_of(a) if w else None for a, w in zip(inputs, self.wanted, strict=True)
         )
         call = BoundCall(
             self, sources, tuple(map(spec_of, inputs)), tuple(spec_of(value) for value in outputs)
         )
         for side, index in self.saved:
             value = inputs[index] if side == "input" else found[index]
-            call.saved[side, index] = autograd.Saved(value)
+            call.saved[side, index] = tape.Saved(value)
         for index, value in enumerate(outputs):
             if value.dtype.is_floating:
                 value._tape = (call, index)
         return outputs
 
 
-class BoundCall(autograd.Call):
+class BoundCall(tape.Call):
     """A compiled call on the tape: its gradient is the backward half, written into the step's."""
 
     __slots__ = ()

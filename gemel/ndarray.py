@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel import _core, autograd
+from gemel import _core, autograd, tape
 from gemel.device import CPUS, Device, as_device, current_device
 from gemel.dtype import BY_CODE, DType, _constructor, as_dtype, bool_, float32, int64
 from gemel.errors import DTypeError, GradientError, ShapeError
@@ -77,7 +77,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
             self._scattered(key, value)
             return
         canonical = indexing.canonical(self.shape, key)
-        if autograd.is_recording() and autograd.tracked(self, value):
+        if autograd.is_recording() and tape.tracked(self, value):
             self._recorded_write(indexing.assign(self, as_array(value), key=canonical))
             return
         target = self._view(canonical)
@@ -104,7 +104,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
 
     def _scattered(self, key: Any, value: Any) -> None:
         """x[mask or positions] = value: through NumPy, waiting for both."""
-        if autograd.is_recording() and autograd.tracked(self, value):
+        if autograd.is_recording() and tape.tracked(self, value):
             raise GradientError(
                 "x[array] = value has no gradient while recording; use np.where(mask, value, x)"
             )
@@ -130,7 +130,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
     def _inplace(self, name: str, other: Any) -> Any:
         """x += y where the core does not do it itself: recorded, or an error."""
         op: Op = OPERATORS[name]
-        if autograd.is_recording() and autograd.tracked(self, other):
+        if autograd.is_recording() and tape.tracked(self, other):
             new = op(self, other)
             if new.shape != self.shape or new.dtype is not self.dtype:
                 raise ShapeError(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gemel
-from gemel import autograd, gluon, np, npx
+from gemel import autograd, gluon, np, npx, tape
 from gemel.gluon import nn
 from gemel.runtime.cache import counters
 
@@ -117,14 +117,14 @@ def test_an_annealed_coefficient_compiles_its_backward_once() -> None:
         return w.grad.copy()
 
     first = step(0.5)
-    plans = len(autograd._plans)
+    plans = len(tape._plans)
     with compiling(0):
         found = [step(0.5 / (i + 1)) for i in range(50)]
-    assert len(autograd._plans) == plans
+    assert len(tape._plans) == plans
     assert found[0].tolist() == first.tolist()
     assert found[1].tolist() != first.tolist()
     # The number is read, not kept: the same as a step that never saw another one.
-    autograd._plans.clear()
+    tape._plans.clear()
     assert step(0.5 / 50).tolist() == found[-1].tolist()
 
 
@@ -155,13 +155,13 @@ def test_learning_rates_compile_nothing(rule: str, options: Any, hybridize: bool
 
     step()
     step()
-    plans = len(autograd._plans)
+    plans = len(tape._plans)
     with compiling(0):
         for i in range(20):
             trainer.set_learning_rate(0.1 / (i + 2))
             step()
         npx.waitall()
-    assert len(autograd._plans) == plans
+    assert len(tape._plans) == plans
 
 
 def test_weight_decay_and_rescaling_are_read_anew() -> None:
@@ -182,14 +182,14 @@ def test_a_loop_of_programs_is_bounded() -> None:
     """Plans are forgotten when there are too many of them, and made again."""
     x = np.ones((2, 2))
     x.attach_grad()
-    limit = autograd.PLANS
-    autograd.PLANS = 4
+    limit = tape.PLANS
+    tape.PLANS = 4
     try:
         for n in range(1, 12):
             with autograd.record():
                 y = np.broadcast_to(x, (n, 2, 2)).sum()
             y.backward()
             assert x.grad.tolist() == [[n, n]] * 2
-            assert len(autograd._plans) <= 4
+            assert len(tape._plans) <= 4
     finally:
-        autograd.PLANS = limit
+        tape.PLANS = limit

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gemel.codegen.body import BodyWriter, aligned
 from gemel.codegen.contract import steps
 from gemel.codegen.lane import Recorder
-from gemel.codegen.nest import BodyWriter, Kernel, Number, Place, aligned, stride_class
+from gemel.codegen.nest import Kernel, Number, Place, stride_class
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTPUT, Contraction, Operand
 from gemel.codegen.target import Target
 from gemel.dtype import DType, bool_

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.codegen.nest import Kernel, Nest, Number, Place, write_loops
+from gemel.codegen.body import write_loops
+from gemel.codegen.nest import Kernel, Nest, Number, Place
 from gemel.codegen.product import write_product
 from gemel.codegen.target import host
 from gemel.dtype import DType, float64

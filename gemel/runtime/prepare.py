@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.codegen.nest import estimate, write_elementwise
+from gemel.codegen.body import write_elementwise
+from gemel.codegen.nest import estimate
 from gemel.codegen.target import host
 from gemel.dtype import BY_CODE, weak
 from gemel.errors import DeviceError, TraceError
