@@ -95,6 +95,10 @@ class _Fusion:
         self.groups: list[Group] = []
         self.below: dict[Node, int] = {}  # bit set of the groups a node depends on
         self.results = {entry.node for entry in graph.results}
+        self.users: dict[Node, list[Node]] = {}
+        for node in self.nodes:
+            for entry in node.inputs:
+                self.users.setdefault(entry.node, []).append(node)
 
     def run(self) -> Graph:
         for node in self.nodes:
@@ -122,8 +126,11 @@ class _Fusion:
 
     def _place(self, node: Node) -> None:
         """Into the group of an input where possible, else a new one (views: none)."""
+        candidates = self._candidates(node)
+        if self._end_product(node, candidates):
+            return
         joined: Group | None = None
-        for group in self._candidates(node):
+        for group in candidates:
             if joined is not None:
                 self._merge(joined, group)
             elif not self._cyclic(node, group) and group.admits(node):
@@ -132,6 +139,47 @@ class _Fusion:
                 self._renew()
         if joined is None and fusible(node):
             self._open(node)
+
+    def _end_product(self, node: Node, candidates: list[Group]) -> bool:
+        """Make a node, and the small groups only it uses, the end of a product it works on.
+
+        So a mask made from another array is applied where a product's result is written, instead
+        of in a pass of its own over it.
+        """
+        products = [group for group in candidates if group.contraction]
+        helpers = [group for group in candidates if not group.contraction]
+        if len(products) != 1 or not helpers or not _epilogue(node, products[0]):
+            return False
+        (product,) = products
+        added = [n for group in helpers for n in group.nodes]
+        if len(product.nodes) + len(added) >= LARGEST_EPILOGUE:
+            return False
+        if not all(self._serves(group, product, node) for group in helpers):
+            return False
+        if any(self._cyclic(n, product) for n in added):
+            return False
+        if not all(
+            product.domain.add(n) for n in (*sorted(added, key=self.order.__getitem__), node)
+        ):
+            return False
+        product.nodes += [*sorted(added, key=self.order.__getitem__), node]
+        for n in (*added, node):
+            self.group[n] = product
+        for group in helpers:
+            group.nodes = []
+        self._renew()
+        return True
+
+    def _serves(self, helper: Group, product: Group, node: Node) -> bool:
+        """Whether a group does nothing but prepare what `node` does with a product's result."""
+        members = {*helper.nodes, node}
+        bit = 1 << helper.number
+        if any(not _epilogue(n, product) or n in self.results for n in helper.nodes):
+            return False
+        if any(user not in members for n in helper.nodes for user in self.users.get(n, ())):
+            return False
+        feeding = (e.node for m in product.nodes for e in m.inputs)
+        return not any(self._with_own(n) & bit for n in feeding)
 
     def _merge(self, first: Group, second: Group) -> None:
         """Make one group of two, where shapes and dependencies allow it."""
