@@ -13,6 +13,9 @@ K_BLOCK = 1024
 ALONE = 20.0
 #: The longest a tile may take, so that nothing waits long behind it.
 LONGEST = 500.0
+#: From here on, in microseconds, a product has tiles enough to be cut for the caches' sake: about
+#: this long each, with about this many bytes of b kept in the second cache.
+LARGE, LARGE_TILE, RESIDENT = 4000.0, 300.0, 1 << 18
 #: Dot products straight from a b that runs along k beat packing it up to so many rows ...
 DOT_ROWS = 8
 #: ... or up to so many, where k is long enough to make little of adding up lanes.
@@ -101,7 +104,11 @@ def variants(
     else:
         choice = _gemm(lanes, target, a_last, b_last, m, n, k)
     _cut_k(choice, dtype, k)
-    _tile(choice, m, n, batch, cost(m, n, k, batch, dtype, target.width))
+    estimate = cost(m, n, k, batch, dtype, target.width)
+    if choice.b_form == "packed" and estimate > LARGE:
+        _tile_large(choice, m, n, k, dtype.itemsize, estimate)
+    else:
+        _tile(choice, m, n, batch, estimate)
     return choice
 
 
@@ -178,6 +185,16 @@ def _tile(choice: Choice, m: int, n: int, batch: int, microseconds: float) -> No
         else:
             break
     choice.chunk = max(1, batch * m_parts * n_parts // wanted)
+
+
+def _tile_large(choice: Choice, m: int, n: int, k: int, size: int, microseconds: float) -> None:
+    """Blocks of b that stay in the second cache while one block of a after the other passes by."""
+    columns = max(RESIDENT // (choice.k_block * size), choice.columns)
+    choice.n_block = _up(-(-n // -(-n // columns)), choice.columns)
+    share = microseconds * choice.n_block / max(n, 1)  # of the work, for all rows of a
+    parts = max(1, -(-int(share) // int(LARGE_TILE)))
+    choice.m_block = max(_up(-(-m // parts), choice.rows), choice.rows)
+    choice.chunk = 1
 
 
 def _cut(total: int, block: int, unit: int) -> tuple[int, int]:
