@@ -64,7 +64,7 @@ def main() -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=30, help="rounds over the data (default: 30)")
-    parser.add_argument("--seed", type=int, default=4, help="of all random numbers (default: 4)")
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers (default: 0)")
     arguments = parser.parse_args()
     if arguments.epochs < 1:
         parser.error("--epochs must be at least 1")
