@@ -8,6 +8,7 @@ another batch size binds the same program again instead of tracing anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import is_ as is_same
 from typing import Any, ClassVar
 
 from gemel import _core, autograd, tape
@@ -64,7 +65,8 @@ class Program:
         self.name = compiled.name
         self.passes = compiled.passes
         self.trace = Trace()
-        self.bound: dict[Any, Bound] = {}
+        self._optimized: Graph | None = None
+        self._halves: dict[Any, Halves] = {}
         entries = [self._input(position, array) for position, array in enumerate(leaves)]
         results: list[Any] = []
         with self.trace:
@@ -77,7 +79,6 @@ class Program:
         self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
         inputs = [*entries, *(entry for _, entry in self.trace.parameters.values())]
         self.graph = Graph(inputs, outputs, self._updates(len(entries)), self.name)
-        self.count = len(entries)
 
     def _input(self, position: int, array: Any) -> Entry:
         shape = list(array.shape)
@@ -108,7 +109,7 @@ class Program:
 
     def optimized(self) -> Graph:
         """The graph after the passes."""
-        if not hasattr(self, "_optimized"):
+        if self._optimized is None:
             self._optimized = optimize(self.graph, self.passes)
         return self._optimized
 
@@ -123,8 +124,6 @@ class Program:
 
     def split(self, wanted: tuple[bool, ...]) -> Halves:
         """The program as a forward half that keeps what its backward half reads."""
-        if not hasattr(self, "_halves"):
-            self._halves: dict[Any, Halves] = {}
         if wanted not in self._halves:
             self._halves[wanted] = Halves(self, wanted)
         return self._halves[wanted]
@@ -227,12 +226,10 @@ class Bound:
         self.summary = ""
         self.training: dict[Any, BoundHalves] = {}
         self.structure = program.structure
-        self.listed = False  # whether the call site knows this plan
 
     def parameter_arrays(self) -> tuple[Any, ...]:
         """The arrays of the parameters, in the order of the plan's inputs."""
         if self.epoch != epoch[0]:
-            self.listed = False
             self.arrays = tuple(parameter.array() for parameter in self.program.parameters)
             self.epoch = epoch[0]
         return self.arrays
@@ -343,7 +340,6 @@ class Compiled:
     def __init__(
         self,
         function: Callable[..., Any],
-        parameters: Callable[[], Sequence[Any]] | None = None,
         name: str = "",
         fold: bool = True,
         symbolic: bool = False,
@@ -368,17 +364,11 @@ class Compiled:
             return self.function(*arguments)
         bound, leaves = self._find(arguments)
         found = bound.run(leaves)
-        if (
-            bound.structure is None
-            and bound.inference is not None
-            and len(leaves) == len(arguments)
-        ):
-            plain = all(a is b for a, b in zip(arguments, leaves, strict=True))
-            if plain and not bound.listed:
-                bound.listed = True
-                self.quick.add(
-                    _core.training(), tuple(leaves), bound.inference, bound.parameter_arrays()
-                )
+        plain = bound.structure is None and len(leaves) == len(arguments)
+        if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
+            self.quick.add(
+                _core.training(), tuple(leaves), bound.inference, bound.parameter_arrays()
+            )
         return found
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, list[Any]]:

@@ -324,13 +324,9 @@ def _compiled(step: Step, leaves: list[Leaf], in_place: bool) -> Any:
     graph = Graph((*targets, *inputs), () if in_place else found, updates, "backward")
     arrays = [e for e in graph.inputs if not e.spec.weak]
     numbers = [e for e in graph.inputs if e.spec.weak]
-    order = Graph((*arrays, *numbers), graph.outputs, _moved(graph, arrays), "backward")
+    # Targets come first among the arrays, so updates keep their positions.
+    order = Graph((*arrays, *numbers), graph.outputs, graph.updates, "backward")
     return lower(optimize(order)), [e.spec.weak for e in graph.inputs]
-
-
-def _moved(graph: Graph, arrays: list[Entry]) -> list[tuple[int, Entry]]:
-    """Updates by position among the arrays (targets come first, so nothing moves)."""
-    return list(graph.updates)
 
 
 def _ordered(values: list[Any], weak: list[bool]) -> list[Any]:

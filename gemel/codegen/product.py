@@ -14,9 +14,8 @@ from gemel.codegen.target import Target
 from gemel.dtype import DType, bool_
 from gemel.ir.graph import Entry, Graph
 from gemel.ops import linalg
-from gemel.ops.shape import Layout, dense, reshaped_strides
+from gemel.ops.shape import Layout
 from gemel.passes.domain import Domain
-from gemel.spec import product
 
 #: Makes a contiguous copy of a place in scratch memory.
 Copier = Callable[[Place], Place]
@@ -261,6 +260,3 @@ def _dense(
         )
         again[entry] = copy(place.at(Layout(full, strides, place.layout.offset)))
     return write_product(body, again, outputs, target, copy, reserve)
-
-
-__all__ = ["dense", "product", "reshaped_strides", "write_product"]

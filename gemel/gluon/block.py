@@ -372,9 +372,7 @@ class HybridBlock(Block):
     def _compiled_run(self) -> Any:
         """The block's program, made when it is first needed."""
         if self._compiled is None:
-            self._compiled = compiled.Compiled(
-                super()._run, parameters=self._distinct_parameters, name=self.name
-            )
+            self._compiled = compiled.Compiled(super()._run, name=self.name)
         return self._compiled
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
@@ -390,10 +388,6 @@ class HybridBlock(Block):
     def _forget(self) -> None:
         """Drop the program: structure, parameters or hooks have changed."""
         self._compiled = self._program = None
-
-    def _distinct_parameters(self) -> list[Parameter]:
-        """Every parameter once, in the order of the structure."""
-        return list({id(parameter): parameter for _, parameter in self._walk("")}.values())
 
     def _positional(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments of `forward` in order: a program takes no keywords."""

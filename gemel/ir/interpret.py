@@ -6,20 +6,10 @@ from typing import Any
 
 from gemel.dtype import as_dtype, weak
 from gemel.ir.graph import Graph
-from gemel.ir.op import HOOKS, Composite, Elementwise
+from gemel.ir.op import HOOKS, Composite, Elementwise, numpy
 from gemel.ir.philox import random_bits
 from gemel.ir.trace import Trace
 from gemel.spec import Spec
-
-
-def numpy() -> Any:
-    """NumPy, imported on first use: nothing on the way to a cached inference needs it."""
-    import numpy
-
-    return numpy
-
-
-HOOKS["numpy"] = numpy
 
 
 class NumpyLane:

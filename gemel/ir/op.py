@@ -26,6 +26,13 @@ CO_VARARGS = 0x04
 HOOKS: dict[str, Any] = {}
 
 
+def numpy() -> Any:
+    """NumPy, imported on first use: nothing on the way to a cached inference needs it."""
+    import numpy
+
+    return numpy
+
+
 class Op(_core.OpBase):
     """A named operation: its NumPy reference and the rules that hang on it.
 

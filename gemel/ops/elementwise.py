@@ -142,19 +142,10 @@ def power(xp: Any, a: Any, b: Any) -> Any:
 
 @power.gradient
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
-    slope = where(equal_zero(b), 0, b * power(a, b - 1))
-    logarithm = where(greater_zero(a), log(where(greater_zero(a), a, 1)), 0)
+    slope = where(b == 0, 0, b * power(a, b - 1))
+    positive = a > 0
+    logarithm = where(positive, log(where(positive, a, 1)), 0)
     return g * slope, g * y * logarithm
-
-
-def equal_zero(x: Any) -> Any:
-    """Where x is zero."""
-    return x == 0
-
-
-def greater_zero(x: Any) -> Any:
-    """Where x is greater than zero."""
-    return x > 0
 
 
 @elementwise(onnx="Max", mxnet="_npi_maximum")

@@ -6,16 +6,11 @@ from typing import Any
 
 from gemel.dtype import as_dtype, promote
 from gemel.errors import ShapeError
-from gemel.ir.op import HOOKS, method, op
+from gemel.ir.op import method, numpy, op
 from gemel.ops.elementwise import cast, multiply
 from gemel.ops.reduction import sum
 from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes, transpose
 from gemel.spec import Spec, broadcast, promote_specs
-
-
-def numpy() -> Any:
-    """NumPy, imported at the first reference call."""
-    return HOOKS["numpy"]()
 
 
 @op(onnx="MatMul", mxnet="_npi_matmul")

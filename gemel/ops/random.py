@@ -9,7 +9,7 @@ from typing import Any
 
 from gemel.dtype import DType, as_dtype, float16, float64
 from gemel.errors import DTypeError
-from gemel.ir.op import HOOKS, Op, elementwise, op
+from gemel.ir.op import Op, elementwise, numpy, op
 from gemel.ops.elementwise import extents, filled
 from gemel.spec import Spec
 
@@ -104,4 +104,4 @@ def _(low: Spec, high: Spec, *, shape: Any, dtype: Any, call: Any = None) -> Spe
 @op(blocks=True, mxnet="_npi_permutation")
 def argsort(x: Any) -> Any:
     """The positions that sort a 1-d array, equal elements in order. Waits for x."""
-    return HOOKS["numpy"]().argsort(x, kind="stable")
+    return numpy().argsort(x, kind="stable")

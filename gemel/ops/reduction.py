@@ -5,15 +5,10 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from gemel.ir.op import HOOKS, composite, reduction
+from gemel.ir.op import composite, numpy, reduction
 from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract, where
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec, normalize_axes, product
-
-
-def numpy() -> Any:
-    """NumPy, imported at the first reference call."""
-    return HOOKS["numpy"]()
 
 
 def kept(shape: tuple[int, ...], axis: Any, name: str = "sum") -> tuple[int, ...]:

@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.errors import ShapeError
-from gemel.ir.op import HOOKS, method, op
+from gemel.ir.op import method, numpy, op
 from gemel.ops.elementwise import copy, full
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
-
-
-def numpy() -> Any:
-    """NumPy, imported at the first reference call."""
-    return HOOKS["numpy"]()
 
 
 class Layout:

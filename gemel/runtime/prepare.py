@@ -11,7 +11,7 @@ from gemel.codegen.target import host
 from gemel.dtype import BY_CODE, weak
 from gemel.errors import DeviceError, TraceError
 from gemel.ir import interpret  # noqa: F401 -- puts the references in place
-from gemel.ir.graph import Entry, Graph, Node, captured, constant, placeholder
+from gemel.ir.graph import Entry, Graph, captured, constant, placeholder
 from gemel.ir.op import HOOKS, Elementwise, Op, static
 from gemel.ir.trace import Trace
 from gemel.ops.shape import Layout
@@ -175,4 +175,4 @@ HOOKS["run"] = run
 HOOKS["entry"] = as_entry
 HOOKS["blocked"] = blocked
 
-__all__ = ["Node", "prepare", "run", "single_plan", "spec_of"]
+__all__ = ["prepare", "run", "single_plan", "spec_of"]
