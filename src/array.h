@@ -93,6 +93,9 @@ PyObject* call_operator(const char* name, PyObject* const* operands, int count);
 int array_get_buffer(PyObject* self, Py_buffer* view, int flags);
 void array_release_buffer(PyObject* self, Py_buffer* view);
 bool any_exported(Storage* const* storages, int count);
+// After an operation was issued: waits until what it does with exported storages is done. False
+// with a Python error set.
+bool settle_exports(Storage* const* storages, int count);
 
 // array_type.cc
 void free_array(PyObject* self);  // tp_dealloc

@@ -44,6 +44,7 @@ bool wait_until_idle(Array* array) {
   Engine& engine = Engine::get();
   if (engine.idle(array->storage)) return true;
   bool finished;
+  TracedWait traced(trace::WaitKind::kExport, array->storage);
   {
     WithoutGil released;
     finished = engine.wait_idle(array->storage, interrupted_by_signal);
@@ -99,6 +100,16 @@ bool any_exported(Storage* const* storages, int count) {
     if (exported().count(storages[i]) != 0) return true;
   }
   return false;
+}
+
+bool settle_exports(Storage* const* storages, int count) {
+  if (!any_exported(storages, count)) return true;
+  for (int i = 0; i < count; ++i) {
+    if (exported().count(storages[i]) == 0) continue;
+    WithoutGil released;
+    if (!Engine::get().wait_idle(storages[i], interrupted_by_signal)) return false;
+  }
+  return true;
 }
 
 }  // namespace gemel

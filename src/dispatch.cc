@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "describe.h"
 #include "state.h"
 
 namespace gemel {
@@ -32,6 +33,8 @@ bool collect_scalar(PyObject* object, Operands* operands, int at) {
   return false;
 }
 
+struct Launch;
+
 // Everything a kernel needs but the memory, which is taken when the operation starts.
 class ElementwiseOperation final : public Operation {
  public:
@@ -43,7 +46,10 @@ class ElementwiseOperation final : public Operation {
     int32_t status = run_tiles(kernel->kernel.function, buffers, integers.data(), extent, chunk);
     return status == 0 ? nullptr : make_failure(kernel->failure, origin);
   }
+  std::string name() const override { return kernel->name; }
+  std::string detail() const override;
 
+  const Launch* launch = nullptr;  // valid until issue() has returned
   ElementwisePointer kernel;
   int place_count = 0;
   Place places[kMaxOperands];
@@ -112,6 +118,17 @@ void Launch::add_integers(int contiguous_results) {
   integer_count = static_cast<int>(next - integers);
 }
 
+std::string ElementwiseOperation::detail() const {
+  const Operands& operands = *launch->call.operands;
+  std::string text;
+  for (int i = 0; i < operands.count; ++i) {
+    Array* array = operands.arrays[i];
+    if (array != nullptr) text += (text.empty() ? "" : ", ") + describe(array);
+  }
+  return text + " -> " +
+         describe(kernel->out_codes[0], launch->call.shape, static_cast<size_t>(launch->call.ndim));
+}
+
 // Runs the kernel on this thread. The storages have been acquired and have memory.
 FailurePointer run_here(Launch* launch) {
   void* buffers[kMaxOperands];
@@ -129,6 +146,7 @@ void hand_over(Launch* launch) {
   operation->place_count = launch->place_count;
   std::memcpy(operation->places, launch->places, sizeof(Place) * launch->place_count);
   operation->integers.assign(launch->integers, launch->integers + launch->integer_count);
+  operation->launch = launch;
   operation->extent = launch->call.loop.extents[0];
   operation->chunk = launch->chunk();
   operation->reads.assign(launch->reads, launch->reads + launch->read_count);

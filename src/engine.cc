@@ -10,10 +10,12 @@
 
 #include "memory.h"
 #include "scheduler.h"
+#include "trace.h"
 
 namespace gemel {
 
 constinit thread_local int operation_depth = 0;
+constinit thread_local int current_lane = -1;
 constinit thread_local bool inside_tile = false;
 
 // --- storages and operations ---
@@ -68,7 +70,12 @@ Operation::~Operation() {
 
 // --- set-up ---
 
-Engine::Engine() : state_(new EngineState) { configure(-1, false, 0, 0); }
+Engine::Engine() : state_(new EngineState) {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (!is_pool_lane(lane)) state_->lanes[lane].share = 1;
+  }
+  configure(-1, false, 0, 0);
+}
 
 Engine& Engine::get() {
   static Engine* const engine = new Engine;
@@ -84,21 +91,24 @@ void Engine::configure(int workers, bool serial, int64_t queue_operations, int64
   Guard guard(state.lock);
   state.worker_count = serial ? 0 : workers >= 0 ? workers : std::max(1, cores - 1);
   state.serial = serial;
+  state.unusual = serial || state.worker_count.load() == 0 || state.tracing.load();
   state.queue_operations = queue_operations > 0 ? queue_operations : 1024;
   state.queue_bytes = queue_bytes > 0 ? static_cast<uint64_t>(queue_bytes) : ram / 4;
+}
+
+void EngineState::start_threads(int lane) {
+  if (!started.load(std::memory_order_acquire)) start_workers();
+  if (!is_pool_lane(lane)) start_lane(lane);
 }
 
 void EngineState::start_workers() {
   std::lock_guard<std::mutex> guard(thread_mutex);
   if (started.load()) return;
-  // Signals are the front end's business: Python expects them on its own threads.
-  sigset_t all;
   sigset_t old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
+  block_signals(&old);
   for (int index = 0; index < worker_count.load(); ++index) {
     try {
-      threads.emplace_back([this] { worker_main(); });
+      threads.emplace_back([this, index] { worker_main(index); });
     } catch (const std::exception&) {  // fewer, then: waiting threads work as well
       break;
     }
@@ -115,6 +125,10 @@ void EngineState::stop_workers() {
     Guard guard(lock);
     stopping = true;
     for (Parker* parker : parked_workers) wakes.add(parker);
+    for (Lane& lane : lanes) {
+      if (lane.sleeper != nullptr) wakes.add(std::exchange(lane.sleeper, nullptr));
+      lane.started = false;
+    }
     looking.store(looking.load() + static_cast<int>(parked_workers.size()));
     parked_workers.clear();
     parked.store(0);
@@ -138,19 +152,44 @@ Counters Engine::counters() const {
   return result;
 }
 
+void Engine::set_share(int lane, int threads) {
+  Wakes wakes;
+  Guard guard(state_->lock);
+  state_->lanes[lane].share = threads > 0 ? threads : std::numeric_limits<int>::max();
+  if (state_->ready_lanes != 0) state_->wake_for_work(wakes, 0);
+}
+
+void Engine::set_tracing(bool on) {
+  EngineState& state = *state_;
+  Guard guard(state.lock);
+  state.tracing = on;
+  state.unusual = on || state.serial.load() || state.worker_count.load() == 0;
+}
+
 // --- the inline path ---
 
 namespace {
 
-double inline_limit(const EngineState& state) noexcept {
+double unusual_inline_limit(const EngineState& state) noexcept {
+  if (state.tracing.load(std::memory_order_relaxed)) return 0;
   // Without workers nothing is gained by waiting: whoever needs the result would have to do it.
-  if (state.worker_count.load(std::memory_order_relaxed) == 0) {
-    return std::numeric_limits<double>::infinity();
-  }
+  return std::numeric_limits<double>::infinity();
+}
+
+double usual_inline_limit(const EngineState& state) noexcept {
   if (state.looking.load(std::memory_order_relaxed) > 0) return kInlineWhenSpinning;
   const bool asleep = state.parked.load(std::memory_order_relaxed) > 0 ||
                       !state.started.load(std::memory_order_relaxed);
   return asleep ? kInlineWhenParked : kInlineWhenBusy;
+}
+
+double inline_limit(const EngineState& state) noexcept {
+  if (state.unusual.load(std::memory_order_relaxed)) return unusual_inline_limit(state);
+  return usual_inline_limit(state);
+}
+
+bool on_pool(const Storage* const* storages, int count) noexcept {
+  return count == 0 || storages[0]->device() < kCpus;
 }
 
 }  // namespace
@@ -159,6 +198,10 @@ bool Engine::acquire_inline(Storage* const* reads, int read_count, Storage* cons
                             int write_count, double microseconds) noexcept {
   EngineState& state = *state_;
   if (microseconds > inline_limit(state)) return false;
+  // Other devices do their work themselves, however little it is; giving failures costs nothing.
+  if (microseconds > 0 && !(on_pool(reads, read_count) && on_pool(writes, write_count))) {
+    return false;
+  }
   bool lacks_memory = false;
   {
     Guard guard(state.lock);
@@ -206,7 +249,7 @@ void Engine::release_inline(Storage* const* reads, int read_count, Storage* cons
   if (failure != nullptr) state.register_failure(++state.sequence, failure);
   state.release_storages(reads, read_count, writes, write_count, failure, replaced);
   if (!state.parked_waiters.empty()) state.wake_for_conditions(wakes);
-  if (!state.ready.empty()) state.wake_for_work(wakes, 0);
+  if (state.ready_lanes != 0) state.wake_for_work(wakes, 0);
 }
 
 // --- handing over ---
@@ -218,8 +261,8 @@ bool Engine::may_block() const noexcept {
 
 void Engine::issue(std::unique_ptr<Operation> owned) {
   EngineState& state = *state_;
-  const bool serial = this->serial();
-  if (!serial && !state.started.load(std::memory_order_acquire)) state.start_workers();
+  if (owned->lane < 0) owned->lane = owned->device;
+  if (!serial()) state.start_threads(owned->lane);
   const int64_t most = state.queue_operations.load(std::memory_order_relaxed);
   // An operation that issues others holds a place itself: making it wait for room could be for
   // ever.
@@ -228,16 +271,57 @@ void Engine::issue(std::unique_ptr<Operation> owned) {
   }
   const size_t requests = owned->reads.size() + owned->writes.size();
   if (requests > Operation::kInsideRequests) owned->requests_ = new Request[requests];
-  std::atomic<bool> finished{false};
-  if (serial) owned->finished_ = &finished;
   Operation* operation = owned.release();
+  if (state.unusual.load(std::memory_order_relaxed)) return issue_watched(operation);
+  Wakes wakes;
+  Guard guard(state.lock);
+  state.pending.fetch_add(1);
+  state.link(operation);
+  state.wake_for_work(wakes, 0);
+}
+
+namespace {
+
+trace::OperationRecord record_of(const Operation& operation) {
+  trace::OperationRecord record;
+  record.name = operation.name();
+  record.detail = operation.detail();
+  record.device = operation.device;
+  record.microseconds = operation.microseconds;
+  record.origin = operation.origin;
+  record.issued = trace::now();
+  return record;
+}
+
+}  // namespace
+
+// Serial (each operation is finished when this returns) or traced (what would have been run inline
+// had nobody looked is run here now).
+void Engine::issue_watched(Operation* operation) {
+  EngineState& state = *state_;
+  const bool serial = this->serial();
+  const bool traced = state.tracing.load(std::memory_order_relaxed);
+  std::atomic<bool> finished{false};
+  if (serial) operation->finished_ = &finished;
+  trace::OperationRecord record;
+  if (traced) record = record_of(*operation);
   bool run_here = false;
   {
     Wakes wakes;
     Guard guard(state.lock);
     state.pending.fetch_add(1);
     state.link(operation);
-    run_here = serial && state.take_this(operation);
+    if (traced) {
+      record.number = operation->sequence_;
+      record.lane = operation->lane;
+      operation->traced_ =
+          trace::issued(std::move(record), operation->reads, operation->writes, state.pending);
+    }
+    const bool cheap = is_pool_lane(operation->lane) && traced && state.worker_count.load() > 0 &&
+                       operation->microseconds <= usual_inline_limit(state);
+    run_here = (serial || cheap) && state.take_this(operation);
+    operation->inlined_ = run_here;
+    if (serial && !run_here) state.want(operation->requests_[0].storage);
     if (!run_here) state.wake_for_work(wakes, 0);
   }
   if (run_here) state.execute(operation);
@@ -269,6 +353,21 @@ FailurePointer take_memory(const Operation& operation) {
 
 }  // namespace
 
+FailurePointer EngineState::run(Operation* operation) {
+  const int outer = std::exchange(current_lane, operation->lane);
+  FailurePointer failure;
+  if (operation->traced_ == 0) {
+    failure = operation->run();
+  } else {
+    trace::started(operation->traced_, operation->inlined_);
+    failure = operation->run();
+    const bool failed = failure != nullptr || !operation->partial.empty();
+    trace::finished(operation->traced_, failed, pending.load() - 1);
+  }
+  current_lane = outer;
+  return failure;
+}
+
 void EngineState::execute(Operation* operation) {
   ++operation_depth;
   Outcome outcome = Outcome::kInputFailed;
@@ -279,7 +378,7 @@ void EngineState::execute(Operation* operation) {
   }
   if (failure == nullptr) {
     outcome = Outcome::kRan;
-    failure = operation->run();
+    failure = run(operation);
   }
   --operation_depth;
   std::vector<FailurePointer> replaced;  // dropped after the lock
@@ -289,7 +388,7 @@ void EngineState::execute(Operation* operation) {
     unlink(operation, failure, outcome, replaced);
     wake_for_conditions(wakes);
     // In serial mode a thread runs nothing but its own operation: it is no taker.
-    if (!ready.empty()) wake_for_work(wakes, serial.load(std::memory_order_relaxed) ? 0 : 1);
+    if (ready_lanes != 0) wake_for_work(wakes, serial.load(std::memory_order_relaxed) ? 0 : 1);
   }
   for (uint32_t index = 0; index < operation->request_count_; ++index) {
     operation->requests_[index].storage->release();
@@ -319,6 +418,15 @@ bool Engine::wait_idle(Storage* storage, InterruptedFunction interrupted) {
 
 bool Engine::wait_all_quietly(InterruptedFunction interrupted) {
   return state_->help_until({.pending = &state_->pending, .most = operation_depth}, interrupted);
+}
+
+bool Engine::device_idle(int device) const noexcept {
+  return state_->device_pending[device].load(std::memory_order_acquire) == 0;
+}
+
+bool Engine::wait_device(int device, InterruptedFunction interrupted) {
+  const Condition condition = {.pending = &state_->device_pending[device], .most = 0};
+  return state_->help_until(condition, interrupted);
 }
 
 FailurePointer Engine::wait_all(InterruptedFunction interrupted) {
@@ -357,7 +465,8 @@ bool EngineState::help_until(Condition condition, InterruptedFunction interrupte
   if (done(condition)) return true;
   if (!serial.load(std::memory_order_relaxed) && !started.load()) start_workers();
   const bool any_work = condition.kind == Condition::Kind::kPending;
-  const bool nested = operation_depth > 0;
+  // Who polls for signals has come from Python, as has a callback that waits.
+  const Taker taker = {any_work, operation_depth > 0, interrupted != nullptr};
   if (any_work) pending_waiters.fetch_add(1);
   if (condition.storage != nullptr) {
     Guard guard(lock);
@@ -366,9 +475,7 @@ bool EngineState::help_until(Condition condition, InterruptedFunction interrupte
   bool stopped = false;
   auto polled = std::chrono::steady_clock::now();
   while (!stopped && !done(condition)) {
-    if (!help_once(condition, any_work, nested)) {
-      park_waiter(condition, any_work, interrupted != nullptr);
-    }
+    if (!help_once(condition, taker)) park_waiter(condition, taker, interrupted != nullptr);
     if (interrupted == nullptr) continue;
     const auto now = std::chrono::steady_clock::now();
     if (now - polled < std::chrono::milliseconds(kPollMilliseconds)) continue;
@@ -378,19 +485,19 @@ bool EngineState::help_until(Condition condition, InterruptedFunction interrupte
   if (any_work) pending_waiters.fetch_sub(1);
   Wakes wakes;  // somebody may have counted on this thread
   Guard guard(lock);
-  if (!ready.empty() || !jobs.empty()) wake_for_work(wakes, 0);
+  if (ready_lanes != 0 || !jobs.empty()) wake_for_work(wakes, 0);
   return !stopped;
 }
 
 // True when it has done something, or the condition holds; false after spinning in vain.
-bool EngineState::help_once(const Condition& condition, bool any_work, bool nested) {
+bool EngineState::help_once(const Condition& condition, const Taker& taker) {
   for (int spin = 0; spin < kSpins; ++spin) {
-    if (work_hint.load(std::memory_order_acquire) > 0) {
+    if (work_hint.load(std::memory_order_acquire) > 0 || (taker.python && spin == 0)) {
       Work work;
       bool found = false;
       {
         Guard guard(lock);
-        found = take(work, any_work, nested);
+        found = take(work, taker);
       }
       if (found) {
         if (work.job != nullptr) help_with(*work.job, &condition);
@@ -405,8 +512,7 @@ bool EngineState::help_once(const Condition& condition, bool any_work, bool nest
   return false;
 }
 
-void EngineState::park_waiter(const Condition& condition, bool any_work, bool polled) {
-  const bool nested = operation_depth > 0;
+void EngineState::park_waiter(const Condition& condition, const Taker& taker, bool polled) {
   Parker* parker = nullptr;
   {
     Wakes wakes;
@@ -415,13 +521,12 @@ void EngineState::park_waiter(const Condition& condition, bool any_work, bool po
     if (done(condition) || open_job() != nullptr) return;
     // Operations issued since we began to wait hold up "idle" as well.
     if (condition.kind == Condition::Kind::kIdle) want(condition.storage);
-    if (would_start(any_work, nested)) return;
+    if (next_operation(taker) != nullptr) return;
     // What we pass over is for others; when it became ready we may have been counted as taking it.
-    if (!ready.empty()) wake_for_work(wakes, 0);
+    if (ready_lanes != 0) wake_for_work(wakes, 0);
     parker = take_parker();
     parker->condition = &condition;
-    parker->any_work = any_work;
-    parker->nested = nested;
+    parker->taker = taker;
     parked_waiters.push_back(parker);
   }
   bool woken = true;

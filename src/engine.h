@@ -11,7 +11,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "lanes.h"
 
 namespace gemel {
 
@@ -68,6 +71,7 @@ class Storage {
   void bump_version() noexcept { version_.fetch_add(1, std::memory_order_relaxed); }
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   FailurePointer failure() const;  // of the last finished writer; null when fine
+  uint64_t& trace_token() noexcept { return trace_token_; }  // guarded by the trace's lock
 
  private:
   friend class Engine;
@@ -93,6 +97,7 @@ class Storage {
   uint64_t mark_ = 0;         // of the last operation linked: finds duplicates
   Request* first_ = nullptr;  // oldest; includes requests which have their turn
   Request* last_ = nullptr;
+  uint64_t trace_token_ = 0;
   FailurePointer failure_;
 };
 
@@ -120,6 +125,11 @@ class Operation {
   // unknown) carries that failure. Must not throw. May call Engine::parallel.
   virtual FailurePointer run() = 0;
 
+  // For the trace: what it is called, and its specs. Asked on the thread that issues, before
+  // issue() returns.
+  virtual std::string name() const { return "operation"; }
+  virtual std::string detail() const { return ""; }
+
   // The lists may name a storage twice. Retained by the engine from issue until the operation has
   // finished. When a read one carries a failure the operation does not run and its writes get that
   // failure. A target whose old content matters (x += 1, x[0] = 1) is listed in `reads` AND
@@ -129,9 +139,12 @@ class Operation {
   // Subset of writes (weights, running statistics): old content matters as well, but when a read
   // one failed they stay as they were, without failure.
   std::vector<Storage*> updates;
+  // Filled by run(), which then returns null: failures of some writes only.
+  std::vector<std::pair<Storage*, FailurePointer>> partial;
   double microseconds = 0;  // estimated cost on one core
   int priority = 0;         // higher first, then order of issue
   int device = 0;
+  int lane = -1;  // see lanes.h; -1: the device's own
   Origin origin;
 
  private:
@@ -146,6 +159,8 @@ class Operation {
   uint64_t sequence_ = 0;     // order of issue
   uint64_t taken_bytes_ = 0;  // to be materialized when it starts
   size_t place_ = 0;          // in the heap of ready operations
+  uint64_t traced_ = 0;       // its record in the trace
+  bool inlined_ = false;      // run by the thread that issued it (known while tracing only)
   bool ready_ = false;
   bool wanted_ = false;                    // somebody waits for what depends on it
   std::atomic<bool>* finished_ = nullptr;  // set when it has finished (serial issue)
@@ -173,6 +188,7 @@ class Engine {
   // acquired at this moment, by this very call (reads: no writer pending or running; writes: no
   // reader or writer), and none has failed and all writes have memory. The caller then runs the
   // work itself and calls release_inline with the same lists. A storage may be listed twice.
+  // While tracing it refuses all work that costs anything.
   bool acquire_inline(Storage* const* reads, int read_count, Storage* const* writes,
                       int write_count, double microseconds) noexcept;
   void release_inline(Storage* const* reads, int read_count, Storage* const* writes,
@@ -199,6 +215,13 @@ class Engine {
   uint64_t writes_finished(const Storage* storage) const noexcept {
     return storage->writes_finished_.load(std::memory_order_acquire);
   }
+  // Until nothing issued to the device is queued or running. Failures are left where they are.
+  bool wait_device(int device, InterruptedFunction interrupted = nullptr);
+  bool device_idle(int device) const noexcept;
+  // How many threads may work for a lane of the pool at a time; <= 0: all there are.
+  void set_share(int lane, int threads);
+  // While tracing, every operation comes through issue(), and is recorded by it (see trace.h).
+  void set_tracing(bool on);
   // Until nothing is queued or running. First unseen failure (in order of issue) or null; the
   // messages of the others are appended, all are marked as seen. Null too when interrupted.
   FailurePointer wait_all(InterruptedFunction interrupted = nullptr);
@@ -224,6 +247,7 @@ class Engine {
   friend class Storage;
   Engine();
   bool wait_all_quietly(InterruptedFunction interrupted = nullptr);
+  void issue_watched(Operation* operation);
   EngineState* const state_;  // leaked on purpose: safe in static destruction
 };
 

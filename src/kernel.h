@@ -37,6 +37,7 @@ struct ElementwiseKernel {
   std::vector<uint8_t> out_codes;
   double nanoseconds_per_element = 1;
   FailureText failure;
+  std::string name;  // of the operation
 };
 
 // Elements in one tile of a large elementwise call: about 20 us of work, so that sharing tiles

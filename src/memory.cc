@@ -68,8 +68,8 @@ struct alignas(64) Pool {
 Pool pools[kClasses];
 Lock cache_lock;  // of the big classes' free lists and of the next two
 uint64_t cached_bytes = 0;
-int eviction_class = 0;              // goes round, so that no size is favoured
-std::atomic<uint64_t> footprint{0};  // slabs and big blocks in use
+int eviction_class = 0;         // goes round, so that no size is favoured
+std::atomic<uint64_t> held{0};  // slabs and big blocks in use
 std::atomic<uint64_t> peak{0};
 std::atomic<uint64_t> limit{~uint64_t{0}};
 std::atomic<uint64_t> cache_limit{0};  // 0: not set yet
@@ -89,9 +89,9 @@ uint64_t most_cached() noexcept {
 }
 
 bool take_footprint(size_t bytes) noexcept {
-  const uint64_t now = footprint.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  const uint64_t now = held.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   if (now > limit.load(std::memory_order_relaxed)) {
-    footprint.fetch_sub(bytes, std::memory_order_relaxed);
+    held.fetch_sub(bytes, std::memory_order_relaxed);
     return false;
   }
   uint64_t before = peak.load(std::memory_order_relaxed);
@@ -117,7 +117,7 @@ void* cut_small(Pool& pool, size_t bytes) noexcept {
     if (!take_footprint(kSlabBytes)) return nullptr;
     char* slab = static_cast<char*>(system_block(kSlabBytes));
     if (slab == nullptr) {
-      footprint.fetch_sub(kSlabBytes, std::memory_order_relaxed);
+      held.fetch_sub(kSlabBytes, std::memory_order_relaxed);
       return nullptr;
     }
     GEMEL_POISON(slab, kSlabBytes);
@@ -162,7 +162,7 @@ void* allocate_big(int index, size_t bytes) noexcept {
     block = system_block(bytes);
   }
   if (block == nullptr) {
-    footprint.fetch_sub(bytes, std::memory_order_relaxed);
+    held.fetch_sub(bytes, std::memory_order_relaxed);
     return nullptr;
   }
   Guard guard(pools[index].lock);
@@ -198,7 +198,7 @@ void give_back(void* evicted) noexcept {
 }
 
 void release_big(void* block, int index, size_t bytes) noexcept {
-  footprint.fetch_sub(bytes, std::memory_order_relaxed);
+  held.fetch_sub(bytes, std::memory_order_relaxed);
   {
     Guard guard(pools[index].lock);
     --pools[index].in_use;
@@ -275,7 +275,9 @@ Statistics statistics() noexcept {
   return result;
 }
 
-void reset_peak() noexcept { peak.store(footprint.load(std::memory_order_relaxed)); }
+uint64_t footprint() noexcept { return held.load(std::memory_order_relaxed); }
+
+void reset_peak() noexcept { peak.store(held.load(std::memory_order_relaxed)); }
 
 void trim() noexcept {
   void* evicted = nullptr;

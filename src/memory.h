@@ -25,6 +25,7 @@ void* allocate(size_t bytes) noexcept;
 void release(void* block, size_t bytes) noexcept;
 
 Statistics statistics() noexcept;
+uint64_t footprint() noexcept;  // bytes held now: big blocks in use, and all slabs
 void reset_peak() noexcept;
 
 // Gives cached big blocks back to the system.

@@ -2,16 +2,40 @@
 
 #include <cstring>
 
+#include "describe.h"
 #include "op_type.h"
 
 namespace gemel {
 namespace {
+
+// "float32(2, 3), float32(3,) -> float32(2, 3)", of many inputs the first ones.
+std::string describe_program(const PlanProgram& program) {
+  constexpr size_t kMost = 4;
+  std::string text;
+  for (size_t i = 0; i < program.inputs.size() && i < kMost; ++i) {
+    const InputSpec& spec = program.inputs[i];
+    text += (i > 0 ? ", " : "") + describe(spec.code, spec.shape.data(), spec.shape.size());
+  }
+  if (program.inputs.size() > kMost) {
+    text += ", ... " + std::to_string(program.inputs.size() - kMost) + " more";
+  }
+  const char* separator = " -> ";
+  for (size_t i = 0; i < program.outputs.size() && i < kMost; ++i) {
+    const OutputSpec& spec = program.outputs[i];
+    if (spec.is_view) continue;
+    text += std::string(separator) + describe(spec.code, spec.shape.data(), spec.shape.size());
+    separator = ", ";
+  }
+  return text;
+}
 
 class PlanOperation final : public Operation {
  public:
   FailurePointer run() override {
     return run_plan({program.get(), places.data(), scalars.data(), seed, first_call, origin});
   }
+  std::string name() const override { return program->name; }
+  std::string detail() const override { return describe_program(*program); }
 
   std::shared_ptr<const PlanProgram> program;
   std::vector<Place> places;
@@ -19,17 +43,6 @@ class PlanOperation final : public Operation {
   int64_t seed = 0;
   int64_t first_call = 0;
 };
-
-constexpr const char* kNames[kDTypes] = {"bool",  "uint8",   "int8",    "int32",
-                                         "int64", "float16", "float32", "float64"};
-
-std::string shape_text(const int64_t* shape, size_t ndim) {
-  std::string text = "(";
-  for (size_t axis = 0; axis < ndim; ++axis) {
-    text += std::to_string(shape[axis]) + (axis + 1 < ndim ? ", " : ndim == 1 ? "," : "");
-  }
-  return text + ")";
-}
 
 bool mismatch(const PlanProgram& program, size_t index, const std::string& what) {
   std::string text = program.name + ": input " + std::to_string(index) + " " + what;
@@ -112,8 +125,8 @@ bool PlanLaunch::check_spec(size_t index, Array* array) {
   const InputSpec& spec = program_->inputs[index];
   if (array->code != spec.code) {
     return mismatch(*program_, index,
-                    std::string("has dtype ") + kNames[array->code] + ", the plan was made for " +
-                        kNames[spec.code]);
+                    std::string("has dtype ") + kDTypeNames[array->code] +
+                        ", the plan was made for " + kDTypeNames[spec.code]);
   }
   if (array->ndim != spec.shape.size() ||
       std::memcmp(array->dims, spec.shape.data(), sizeof(int64_t) * array->ndim) != 0) {

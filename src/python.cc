@@ -12,10 +12,13 @@
 
 #include "array.h"
 #include "call_site.h"
+#include "callback.h"
+#include "copy.h"
 #include "memory.h"
 #include "op_type.h"
 #include "plan_type.h"
 #include "state.h"
+#include "trace_python.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -108,11 +111,12 @@ PlanBranch make_branch(const BufferTuple& predicate, nb::iterable then, nb::iter
 }
 
 ElementwiseKernel make_elementwise(const Kernel& kernel, const std::vector<int>& codes,
-                                   double nanoseconds, const FailureTuple& failure) {
+                                   double nanoseconds, const FailureTuple& failure,
+                                   std::string name) {
   if (codes.empty() || codes.size() > kMaxOutCodes) {
     throw nb::value_error("an elementwise kernel has one to four results");
   }
-  ElementwiseKernel elementwise{kernel, {}, nanoseconds, failure_from(failure)};
+  ElementwiseKernel elementwise{kernel, {}, nanoseconds, failure_from(failure), std::move(name)};
   for (int code : codes) {
     if (code < 0 || code >= kDTypes) throw nb::value_error("unknown dtype code");
     elementwise.out_codes.push_back(static_cast<uint8_t>(code));
@@ -275,9 +279,67 @@ void configure(std::optional<int> workers, std::optional<bool> serial,
   apply_configuration();
 }
 
+Array* checked_array(nb::handle object, const char* who) {
+  if (is_array(object.ptr())) return as_array(object.ptr());
+  throw nb::type_error((std::string(who) + " needs an array").c_str());
+}
+
+int checked_device(int device) {
+  if (device < 0 || device >= kDevices) throw nb::value_error("there is no such device");
+  return device;
+}
+
+nb::object copy_to(nb::object array, int device) {
+  return checked(copy_to_device(checked_array(array, "copy_to_device"), checked_device(device)));
+}
+
+void copy_between(nb::object source, nb::object target) {
+  Array* from = checked_array(source, "copy_across");
+  Array* to = checked_array(target, "copy_across");
+  const bool fits = from->code == to->code && from->size == to->size && to->contiguous;
+  if (!fits) throw nb::value_error("copy_across needs a contiguous target of the same spec");
+  if (!copy_across(from, to)) throw nb::python_error();
+}
+
+using ResultTuple = std::tuple<int, std::vector<int64_t>>;
+
+nb::object call_python(nb::object function, std::string name, nb::iterable inputs,
+                       const std::vector<ResultTuple>& results, nb::iterable targets, int device) {
+  Callback callback{function.ptr(), std::move(name), {}, {}, {}, checked_device(device)};
+  for (nb::handle input : inputs) callback.inputs.push_back(checked_array(input, "call_python"));
+  for (nb::handle target : targets)
+    callback.targets.push_back(checked_array(target, "call_python"));
+  for (const ResultTuple& result : results) {
+    check_shape(std::get<1>(result), std::get<1>(result).size());
+    callback.results.push_back({checked_code(std::get<0>(result)), std::get<1>(result)});
+  }
+  return checked(issue_callback(callback));
+}
+
+void wait_device(int device) {
+  checked_device(device);
+  if (!Engine::get().device_idle(device)) {
+    TracedWait traced(trace::WaitKind::kDevice);
+    WithoutGil released;
+    Engine::get().wait_device(device, interrupted_by_signal);
+  }
+  if (PyErr_Occurred()) throw nb::python_error();
+}
+
+nb::list unseen_failures() {
+  nb::list texts;
+  for (const FailurePointer& failure : Engine::get().unseen()) {
+    failure->seen.store(true);
+    texts.append(failure->type + ": " + failure_text(*failure));
+  }
+  return texts;
+}
+
 void wait_all() {
   FailurePointer failure;
   {
+    std::optional<TracedWait> traced;
+    if (Engine::get().counters().pending > 0) traced.emplace(trace::WaitKind::kAll);
     WithoutGil released;
     failure = Engine::get().wait_all(interrupted_by_signal);
   }
@@ -328,7 +390,7 @@ void define_plan_parts(nb::module_& module) {
            "shape"_a, "strides"_a, "offset"_a = 0);
   nb::class_<ElementwiseKernel>(module, "Elementwise")
       .def(nb::new_(&make_elementwise), "kernel"_a, "out_codes"_a,
-           "nanoseconds_per_element"_a = 1.0, "failure"_a = nb::none());
+           "nanoseconds_per_element"_a = 1.0, "failure"_a = nb::none(), "name"_a = "elementwise");
   module.def("load_object", &load_object, "code"_a);
 }
 
@@ -336,6 +398,13 @@ void define_arrays(nb::module_& module) {
   module.def("empty", &make_empty, "shape"_a, "code"_a, "device"_a = 0);
   module.def("from_buffer", &from_buffer, "object"_a, "code"_a, "shape"_a, "device"_a = 0);
   module.def("to_bytes", &to_bytes, "array"_a);
+  module.def("copy_to_device", &copy_to, "array"_a, "device"_a);
+  module.def("copy_across", &copy_between, "source"_a, "target"_a);
+  module.def("set_simulated_link", [](double bytes_per_second, double latency_seconds) {
+    set_simulated_link({bytes_per_second, latency_seconds});
+  });
+  module.def("call_python", &call_python, "function"_a, "name"_a, "inputs"_a, "results"_a,
+             "targets"_a = nb::tuple(), "device"_a = 0);
   module.def("set_array_class",
              [](nb::object type) { return checked(set_array_class(type.ptr())); });
   module.def("set_dtypes", [](nb::object list) { set_dtypes(list.ptr()); });
@@ -386,6 +455,15 @@ void define_engine(nb::module_& module) {
   });
   module.def("workers", [] { return Engine::get().workers(); });
   module.def("wait_all", &wait_all);
+  module.def("wait_device", &wait_device, "device"_a);
+  module.def("unseen_failures", &unseen_failures);
+  module.def("set_share", [](int device, int threads) {
+    Engine::get().set_share(checked_device(device), threads);
+  });
+  module.def("trace_start", &start_trace, "capacity"_a = 1'000'000);
+  module.def("trace_stop", &stop_trace);
+  module.def("tracing", &trace::active);
+  module.def("trace_take", [] { return checked(take_trace()); });
   module.def("counters", &counters);
   module.def("clear_tables", &clear_tables);
   module.def("trim_memory", [] { memory::trim(); });

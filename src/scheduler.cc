@@ -4,19 +4,23 @@
 #include "scheduler.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 
 namespace gemel {
 namespace {
 
-template <typename Integer>
-void add(std::atomic<Integer>& counter, Integer amount) noexcept {
-  // Only changed under the lock: no need of an atomic addition.
-  counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_release);
-}
-
 bool contains(const std::vector<Storage*>& storages, const Storage* storage) noexcept {
   return std::find(storages.begin(), storages.end(), storage) != storages.end();
+}
+
+// What one write of an operation that failed in part gets; `others` for those it does not name.
+const FailurePointer& partial_failure(const Operation& operation, const Storage* storage,
+                                      const FailurePointer& others) noexcept {
+  for (const auto& [failed, reason] : operation.partial) {
+    if (failed == storage) return reason;
+  }
+  return others;
 }
 
 }  // namespace
@@ -69,15 +73,24 @@ bool done(const Condition& condition) noexcept {
   return true;
 }
 
-// --- the heap ---
+// --- the heaps ---
 
-bool EngineState::before(const Operation* left, const Operation* right) const noexcept {
+bool EngineState::before(const Operation* left, const Operation* right) noexcept {
   if (left->wanted_ != right->wanted_) return left->wanted_;
   if (left->priority != right->priority) return left->priority > right->priority;
   return left->sequence_ < right->sequence_;
 }
 
-void EngineState::sift_up(size_t place) noexcept {
+// Between the tops of different lanes: a copy goes first, so that it travels while others compute.
+bool EngineState::better(const Operation* left, const Operation* right) noexcept {
+  const bool equal = left->wanted_ == right->wanted_ && left->priority == right->priority;
+  const bool left_copies = left->lane == kCopyLane;
+  if (equal && left_copies != (right->lane == kCopyLane)) return left_copies;
+  return before(left, right);
+}
+
+void EngineState::sift_up(Lane& lane, size_t place) noexcept {
+  std::vector<Operation*>& ready = lane.ready;
   Operation* moving = ready[place];
   while (place > 0) {
     const size_t parent = (place - 1) / 2;
@@ -90,7 +103,8 @@ void EngineState::sift_up(size_t place) noexcept {
   moving->place_ = place;
 }
 
-void EngineState::sift_down(size_t place) noexcept {
+void EngineState::sift_down(Lane& lane, size_t place) noexcept {
+  std::vector<Operation*>& ready = lane.ready;
   Operation* moving = ready[place];
   for (;;) {
     size_t child = 2 * place + 1;
@@ -111,29 +125,34 @@ void EngineState::push_ready(Operation* operation) {
   for (const Storage* storage : operation->writes) {
     if (storage->data() == nullptr) operation->taken_bytes_ += storage->bytes();
   }
-  ready.push_back(operation);
-  sift_up(ready.size() - 1);
-  note_work();
+  Lane& lane = lanes[operation->lane];
+  lane.ready.push_back(operation);
+  sift_up(lane, lane.ready.size() - 1);
+  ready_lanes |= lane_bit(operation->lane);
+  if (!is_pool_lane(operation->lane)) return;
+  add<uint32_t>(work_hint, 1);
+  if (operation->wanted_) add<uint32_t>(urgent, 1);
 }
 
-// Takes it out of the heap, wherever it is: the caller runs it.
+// Takes it out of its heap, wherever it is: the caller runs it.
 void EngineState::start_now(Operation* operation) noexcept {
+  Lane& lane = lanes[operation->lane];
   const size_t place = operation->place_;
-  Operation* last = ready.back();
-  ready.pop_back();
+  Operation* last = lane.ready.back();
+  lane.ready.pop_back();
   if (last != operation) {
-    ready[place] = last;
+    lane.ready[place] = last;
     last->place_ = place;
-    sift_up(place);
-    sift_down(last->place_);
+    sift_up(lane, place);
+    sift_down(lane, last->place_);
   }
+  if (lane.ready.empty()) ready_lanes &= ~lane_bit(operation->lane);
+  ++lane.busy;
   operation->ready_ = false;
   running_bytes += operation->taken_bytes_;
-  note_work();
-}
-
-void EngineState::note_work() noexcept {
-  work_hint.store(static_cast<uint32_t>(ready.size() + jobs.size()), std::memory_order_release);
+  if (!is_pool_lane(operation->lane)) return;
+  add<uint32_t>(work_hint, -1);
+  if (operation->wanted_) add<uint32_t>(urgent, -1);
 }
 
 // An operation bigger than the bound runs alone; one needed by a running one (nested) runs anyhow.
@@ -145,39 +164,46 @@ bool EngineState::fits(const Operation* operation, bool nested) const noexcept {
 // Ask once: its tiles may be used up a moment later.
 TileJob* EngineState::open_job() const noexcept {
   for (TileJob* job : jobs) {
+    if (job->lane >= 0 && lanes[job->lane].busy >= lanes[job->lane].share) continue;
     if (job->next.load(std::memory_order_relaxed) < job->tiles) return job;
   }
   return nullptr;
 }
 
-// A waiting thread passes over long operations nobody waits for, and nothing younger overtakes what
-// does not fit.
-bool EngineState::would_start(bool any_operation, bool nested) const noexcept {
-  if (ready.empty() || !fits(ready.front(), nested)) return false;
-  const Operation* top = ready.front();
-  return any_operation || top->wanted_ || top->microseconds <= kShortMicroseconds;
+// The best of the lanes which have room. A thread that waits passes over long operations nobody
+// waits for, and nothing younger overtakes what does not fit.
+Operation* EngineState::next_operation(const Taker& taker) const noexcept {
+  const uint64_t served = taker.python ? kPoolLanes | lane_bit(kPythonLane) : kPoolLanes;
+  Operation* best = nullptr;
+  for (uint64_t left = ready_lanes & served; left != 0; left &= left - 1) {
+    const Lane& lane = lanes[std::countr_zero(left)];
+    if (lane.busy >= lane.share && !taker.nested) continue;
+    Operation* top = lane.ready.front();
+    const bool allowed =
+        taker.any_operation || top->wanted_ || top->microseconds <= kShortMicroseconds;
+    if (allowed && (best == nullptr || better(top, best))) best = top;
+  }
+  return best != nullptr && fits(best, taker.nested) ? best : nullptr;
 }
 
-// Tiles first: what has been started holds memory and somebody waits for it.
-bool EngineState::take(Work& work, bool any_operation, bool nested) {
-  work.job = open_job();
+// What somebody waits for, then tiles (what has been started holds memory), then the rest.
+bool EngineState::take(Work& work, const Taker& taker) {
+  Operation* operation = next_operation(taker);
+  if (operation == nullptr || !operation->wanted_) work.job = open_job();
   if (work.job != nullptr) {
     add(work.job->helpers, 1);
+    if (work.job->lane >= 0) ++lanes[work.job->lane].busy;
     return true;
   }
-  if (!would_start(any_operation, nested)) return false;
-  work.operation = ready.front();
-  start_now(work.operation);
+  if (operation == nullptr) return false;
+  work.operation = operation;
+  start_now(operation);
   return true;
 }
 
-// Serial issue: the operation just linked, whatever else is ready. False when its turn has not
-// come.
+// The operation just linked, whatever else is ready. False when its turn has not come.
 bool EngineState::take_this(Operation* operation) {
-  if (!operation->ready_) {
-    want(operation->requests_[0].storage);
-    return false;
-  }
+  if (!operation->ready_) return false;
   start_now(operation);
   return true;
 }
@@ -217,6 +243,7 @@ void EngineState::add_request(Operation* operation, Storage* storage, bool write
 
 void EngineState::link(Operation* operation) {
   operation->sequence_ = ++sequence;
+  add<int64_t>(device_pending[operation->device], 1);
   ++counters.issued;
   ++counters.queued;
   for (Storage* storage : operation->writes) add_request(operation, storage, true);
@@ -256,6 +283,11 @@ void EngineState::unlink(Operation* operation, const FailurePointer& failure, Ou
   if (failure != nullptr && outcome != Outcome::kInputFailed) {
     register_failure(operation->sequence_, failure);
   }
+  for (const auto& [storage, reason] : operation->partial) {
+    if (failures.empty() || failures.back().second != reason) {
+      register_failure(operation->sequence_, reason);
+    }
+  }
   for (uint32_t index = 0; index < operation->request_count_; ++index) {
     Request* request = &operation->requests_[index];
     Storage* storage = request->storage;
@@ -266,8 +298,10 @@ void EngineState::unlink(Operation* operation, const FailurePointer& failure, Ou
       continue;
     }
     const bool untouched = outcome != Outcome::kRan && contains(operation->updates, storage);
-    if (!untouched && (failure != nullptr || storage->failure_ != nullptr)) {
-      set_failure(storage, failure, replaced);
+    const FailurePointer& reason =
+        operation->partial.empty() ? failure : partial_failure(*operation, storage, failure);
+    if (!untouched && (reason != nullptr || storage->failure_ != nullptr)) {
+      set_failure(storage, reason, replaced);
     }
     storage->writing_ = false;
     add<uint64_t>(storage->writes_finished_, 1);
@@ -278,6 +312,8 @@ void EngineState::unlink(Operation* operation, const FailurePointer& failure, Ou
     if (storage->first_ != nullptr && storage->reading_ == 0) grant_followers(storage);
   }
   running_bytes -= operation->taken_bytes_;
+  --lanes[operation->lane].busy;
+  add<int64_t>(device_pending[operation->device], -1);
   if (operation->finished_ != nullptr) operation->finished_->store(true, std::memory_order_release);
 }
 
@@ -311,7 +347,10 @@ void EngineState::want_before(Request* request) {
   for (; request != nullptr && !request->operation->wanted_; request = request->previous) {
     Operation* operation = request->operation;
     operation->wanted_ = true;
-    if (operation->ready_) sift_up(operation->place_);
+    if (operation->ready_) {
+      sift_up(lanes[operation->lane], operation->place_);
+      if (is_pool_lane(operation->lane)) add<uint32_t>(urgent, 1);
+    }
     want_stack.push_back(operation);
   }
 }
@@ -343,19 +382,43 @@ Parker* EngineState::take_parker() {
   Parker* parker = free_parkers.back();
   free_parkers.pop_back();
   parker->condition = nullptr;
-  parker->any_work = false;
-  parker->nested = false;
+  parker->taker = {};
   return parker;
+}
+
+// How many ready operations of the pool could start now.
+int64_t EngineState::startable() const noexcept {
+  if (next_operation({}) == nullptr) return 0;
+  int64_t count = 0;
+  for (uint64_t left = ready_lanes & kPoolLanes; left != 0; left &= left - 1) {
+    const Lane& lane = lanes[std::countr_zero(left)];
+    const int64_t room = int64_t{lane.share} - lane.busy;
+    count += std::clamp<int64_t>(room, 0, static_cast<int64_t>(lane.ready.size()));
+  }
+  return count;
+}
+
+// The lanes with threads of their own.
+void EngineState::wake_lanes(Wakes& wakes) {
+  for (uint64_t left = ready_lanes & ~kPoolLanes; left != 0; left &= left - 1) {
+    Lane& lane = lanes[std::countr_zero(left)];
+    if (lane.sleeper == nullptr || lane.busy >= lane.share) continue;
+    if (!fits(lane.ready.front(), false)) continue;
+    wakes.add(std::exchange(lane.sleeper, nullptr));
+  }
 }
 
 // `takers`: threads which will look for work themselves right after this.
 void EngineState::wake_for_work(Wakes& wakes, int64_t takers) {
+  wake_lanes(wakes);
   int64_t tiles = 0;
   for (const TileJob* job : jobs) {
-    tiles += std::max<int64_t>(0, job->tiles - job->next.load(std::memory_order_relaxed));
+    const int64_t left = job->tiles - job->next.load(std::memory_order_relaxed);
+    const int64_t room =
+        job->lane < 0 ? left : int64_t{lanes[job->lane].share} - lanes[job->lane].busy;
+    tiles += std::max<int64_t>(0, std::min(left, room));
   }
-  const bool start = !ready.empty() && fits(ready.front(), false);
-  int64_t wanted = tiles + (start ? static_cast<int64_t>(ready.size()) : 0);
+  int64_t wanted = tiles + startable();
   wanted -= takers + looking.load(std::memory_order_relaxed);
   while (wanted > 0 && !parked_workers.empty()) {
     wakes.add(parked_workers.back());
@@ -365,10 +428,12 @@ void EngineState::wake_for_work(Wakes& wakes, int64_t takers) {
     --wanted;
   }
   std::erase_if(parked_waiters, [&](Parker* parker) {
+    const bool nested = parker->taker.nested;
+    if (wanted <= 0 && !nested) return false;
+    const bool starts = next_operation(parker->taker) != nullptr;
     // What a running operation waits for may start although it does not fit: nobody counted on it.
-    const bool exempt = parker->nested && would_start(parker->any_work, true);
-    if (!exempt && wanted <= 0) return false;
-    if (!exempt && tiles == 0 && !would_start(parker->any_work, false)) return false;
+    const bool exempt = nested && starts;
+    if (!exempt && (wanted <= 0 || (tiles == 0 && !starts))) return false;
     wakes.add(parker);
     --wanted;
     return true;

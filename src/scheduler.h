@@ -6,8 +6,11 @@
 
 #pragma once
 
+#include <signal.h>
+
 #include <atomic>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -29,6 +32,13 @@ struct Condition {
   const std::atomic<bool>* flag = nullptr;  // kFlag: it is set
 };
 
+// What the thread that looks for work may take.
+struct Taker {
+  bool any_operation = true;  // not only what is short or wanted
+  bool nested = false;        // it is inside an operation
+  bool python = false;        // it may take the GIL
+};
+
 // A place to sleep. Whoever takes a parker out of the list of sleepers, under the lock, owes it
 // exactly one wake(), after the lock. Parkers are reused and never freed, so that late wake() is
 // always safe.
@@ -38,8 +48,7 @@ struct Parker {
   bool sleep_briefly(int milliseconds);  // false when nobody woke it in that time
 
   const Condition* condition = nullptr;  // of a waiting thread; null: a worker
-  bool any_work = false;
-  bool nested = false;     // the thread is inside an operation
+  Taker taker;
   Parker* next = nullptr;  // in a list of Wakes
 
  private:
@@ -61,11 +70,21 @@ class Wakes {
   Parker* first_ = nullptr;
 };
 
+// Ready operations of one device, link, ... (see lanes.h).
+struct Lane {
+  std::vector<Operation*> ready;                // a heap: wanted, then priority, then oldest first
+  int share = std::numeric_limits<int>::max();  // threads which may work for it at a time
+  int busy = 0;                                 // threads which do
+  Parker* sleeper = nullptr;                    // its own thread, asleep
+  bool started = false;                         // it has its own thread
+};
+
 // One call of parallel(); lies on the stack of the thread which called.
 struct TileJob {
   TileFunction function;
   void* context;
   int64_t tiles;
+  int lane;  // whose share of the cores it counts in; -1: none
   std::atomic<int64_t> next{0};
   std::atomic<int> helpers{0};  // changed under the lock
   Parker* owner = nullptr;      // asleep until the last helper has left
@@ -81,14 +100,14 @@ enum class Outcome { kRan, kInputFailed, kNoMemory };
 struct EngineState {
   // Queues (scheduler.cc); the lock is held.
   void link(Operation* operation);
-  bool take(Work& work, bool any_operation, bool nested);
+  bool take(Work& work, const Taker& taker);
   void unlink(Operation* operation, const FailurePointer& failure, Outcome outcome,
               std::vector<FailurePointer>& replaced);
   void release_storages(Storage* const* reads, int read_count, Storage* const* writes,
                         int write_count, const FailurePointer& failure,
                         std::vector<FailurePointer>& replaced);
   bool take_this(Operation* operation);
-  bool would_start(bool any_operation, bool nested) const noexcept;
+  Operation* next_operation(const Taker& taker) const noexcept;
   TileJob* open_job() const noexcept;
   void want(const Storage* storage);
   void register_failure(uint64_t sequence, const FailurePointer& failure);
@@ -98,16 +117,19 @@ struct EngineState {
 
   // Outside the lock.
   void execute(Operation* operation);
-  void run_tiles(TileJob& job, const Condition* until);
+  void run_tiles(TileJob& job, const Condition* until, bool helping);
   void help_with(TileJob& job, const Condition* until);
+  FailurePointer run(Operation* operation);
   bool help_until(Condition condition, InterruptedFunction interrupted);
-  bool help_once(const Condition& condition, bool any_work, bool nested);
-  void park_waiter(const Condition& condition, bool any_work, bool polled);
+  bool help_once(const Condition& condition, const Taker& taker);
+  void park_waiter(const Condition& condition, const Taker& taker, bool polled);
   enum class Search { kFound, kSlept, kStop };
-  void worker_main();
+  void worker_main(int index);
+  void lane_main(int lane);
+  void start_lane(int lane);
   Search find_work(Work& work, bool counted);
   void wait_for_helpers(TileJob& job);
-  void note_work() noexcept;
+  void start_threads(int lane);
   void start_workers();
   void stop_workers();
 
@@ -117,15 +139,21 @@ struct EngineState {
   std::atomic<bool> started{false};
   bool stopping = false;
   std::atomic<bool> serial{false};
+  std::atomic<bool> tracing{false};
+  // Serial, tracing, or without workers: what the quick ways need not ask for one by one.
+  std::atomic<bool> unusual{false};
   std::atomic<int> worker_count{0};
   std::atomic<int64_t> queue_operations{1024};
   uint64_t queue_bytes = 0;
 
   uint64_t sequence = 0;
-  Counters counters;              // all but `pending`
-  std::vector<Operation*> ready;  // a heap: wanted, then priority, then oldest first
+  Counters counters;  // all but `pending`
+  Lane lanes[kLanes];
+  uint64_t ready_lanes = 0;  // the set of those with ready operations
   std::vector<TileJob*> jobs;
-  std::atomic<uint32_t> work_hint{0};   // ready operations + jobs, for spinners
+  std::atomic<uint32_t> work_hint{0};  // ready operations of the pool + jobs, for spinners
+  std::atomic<uint32_t> urgent{0};     // ready operations of the pool somebody waits for
+  std::atomic<int64_t> device_pending[kDevices] = {};
   uint64_t running_bytes = 0;           // taken by operations which run now
   std::atomic<int64_t> pending{0};      // handed over and not yet destroyed
   std::atomic<int> pending_waiters{0};  // threads in a kPending condition
@@ -139,11 +167,14 @@ struct EngineState {
       failures;  // nobody has seen them, as far as we know
 
  private:
-  bool before(const Operation* left, const Operation* right) const noexcept;
-  void sift_up(size_t place) noexcept;
-  void sift_down(size_t place) noexcept;
+  static bool before(const Operation* left, const Operation* right) noexcept;
+  static bool better(const Operation* left, const Operation* right) noexcept;
+  static void sift_up(Lane& lane, size_t place) noexcept;
+  static void sift_down(Lane& lane, size_t place) noexcept;
   void push_ready(Operation* operation);
   void start_now(Operation* operation) noexcept;
+  int64_t startable() const noexcept;
+  void wake_lanes(Wakes& wakes);
   bool fits(const Operation* operation, bool nested) const noexcept;
   void add_request(Operation* operation, Storage* storage, bool write);
   void grant(Request* request);
@@ -156,9 +187,20 @@ struct EngineState {
 
 bool done(const Condition& condition) noexcept;
 
-// Operations this thread is inside of (they may wait, and waiting runs others), and whether in a
-// tile.
+// For threads about to be made: signals are the front end's business, Python expects them on its
+// own threads.
+void block_signals(sigset_t* old) noexcept;
+
+// For counters changed under the lock only: no need of an atomic addition.
+template <typename Integer>
+void add(std::atomic<Integer>& counter, Integer amount) noexcept {
+  counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_release);
+}
+
+// Operations this thread is inside of (they may wait, and waiting runs others), the lane of the
+// innermost, and whether in a tile.
 extern constinit thread_local int operation_depth;
+extern constinit thread_local int current_lane;
 extern constinit thread_local bool inside_tile;
 
 // Spinning costs a core, parking costs its waker about 5 us: spin for about as long as that pays.

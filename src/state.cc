@@ -2,6 +2,7 @@
 
 #include <frameobject.h>
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -126,10 +127,26 @@ bool interrupted_by_signal() {
   return interrupted;
 }
 
+TracedWait::TracedWait(trace::WaitKind kind, const Storage* storage) {
+  if (!trace::active()) return;
+  record_.kind = kind;
+  record_.thread = trace::this_thread();
+  if (storage != nullptr) record_.operation = trace::writer_of(storage);
+  record_.origin = current_origin();
+  record_.started = trace::now();
+}
+
+TracedWait::~TracedWait() {
+  if (record_.started == 0) return;
+  record_.finished = trace::now();
+  trace::waited(record_);
+}
+
 bool wait_for_storage(Storage* storage) {
   Engine& engine = Engine::get();
   if (!engine.ready(storage)) {
     bool finished;
+    TracedWait traced(trace::WaitKind::kArray, storage);
     {
       WithoutGil released;
       finished = engine.wait(storage, interrupted_by_signal);
@@ -152,6 +169,8 @@ void issue_operation(std::unique_ptr<Operation> operation) {
     engine.issue(std::move(operation));
     return;
   }
+  std::optional<TracedWait> traced;
+  if (!engine.serial()) traced.emplace(trace::WaitKind::kQueue);
   WithoutGil released;
   engine.issue(std::move(operation));
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "engine.h"
+#include "trace.h"
 
 namespace gemel {
 
@@ -81,6 +82,18 @@ std::string failure_text(const Failure& failure);
 
 // For Engine::wait: true when a signal handler raised; the error stays set for this thread.
 bool interrupted_by_signal();
+// Records a wait, when tracing is on, from its making to its end. Made while the GIL is held.
+class TracedWait {
+ public:
+  explicit TracedWait(trace::WaitKind kind, const Storage* storage = nullptr);
+  ~TracedWait();
+  TracedWait(const TracedWait&) = delete;
+  TracedWait& operator=(const TracedWait&) = delete;
+
+ private:
+  trace::WaitRecord record_;
+};
+
 // Waits for one storage; false with a Python error set.
 bool wait_for_storage(Storage* storage);
 // Hands an operation over without holding the GIL across anything that may block.

@@ -1,17 +1,28 @@
 // Worker threads, tiles, fork and shutdown.
 
+#include <signal.h>
+
 #include <algorithm>
+#include <string>
 
 #include "memory.h"
 #include "scheduler.h"
+#include "trace.h"
 
 namespace gemel {
+
+void block_signals(sigset_t* old) noexcept {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, old);
+}
 
 // --- workers ---
 
 // A worker looks for work by spinning, then sleeps. `looking` counts those who will see new work by
 // themselves: it falls, under the lock, when one takes work or goes to sleep.
-void EngineState::worker_main() {
+void EngineState::worker_main(int index) {
+  trace::name_this_thread("worker " + std::to_string(index));
   bool counted = false;
   for (;;) {
     Work work;
@@ -26,13 +37,13 @@ void EngineState::worker_main() {
 EngineState::Search EngineState::find_work(Work& work, bool counted) {
   if (!counted) {
     Guard guard(lock);
-    if (take(work, true, false)) return Search::kFound;
+    if (take(work, {})) return Search::kFound;
     looking.fetch_add(1, std::memory_order_relaxed);
   }
   for (int spin = 0; spin < kSpins; ++spin) {
     if (work_hint.load(std::memory_order_acquire) > 0) {
       Guard guard(lock);
-      if (take(work, true, false)) {
+      if (take(work, {})) {
         looking.fetch_sub(1, std::memory_order_relaxed);
         return Search::kFound;
       }
@@ -44,7 +55,7 @@ EngineState::Search EngineState::find_work(Work& work, bool counted) {
   {
     Guard guard(lock);
     looking.fetch_sub(1, std::memory_order_relaxed);
-    if (take(work, true, false)) return Search::kFound;
+    if (take(work, {})) return Search::kFound;
     if (stopping) return Search::kStop;
     parker = take_parker();
     parked_workers.push_back(parker);
@@ -56,10 +67,67 @@ EngineState::Search EngineState::find_work(Work& work, bool counted) {
   return Search::kSlept;
 }
 
+// --- lanes with a thread of their own ---
+
+namespace {
+
+std::string lane_name(int lane) {
+  if (lane == kPythonLane) return "Python";
+  if (lane >= kFirstFromGpu) return "copies from gpu(" + std::to_string(lane - kFirstFromGpu) + ")";
+  if (lane >= kFirstToGpu) return "copies to gpu(" + std::to_string(lane - kFirstToGpu) + ")";
+  return "gpu(" + std::to_string(lane - kFirstGpu) + ")";
+}
+
+}  // namespace
+
+void EngineState::start_lane(int number) {
+  {
+    Guard guard(lock);
+    if (lanes[number].started) return;
+  }
+  std::lock_guard<std::mutex> guard(thread_mutex);
+  if (lanes[number].started) return;  // changed with this mutex held only
+  sigset_t old;
+  block_signals(&old);
+  threads.emplace_back([this, number] { lane_main(number); });
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  Guard state_guard(lock);
+  lanes[number].started = true;
+}
+
+// Such threads do not spin: they would take a core from the pool.
+void EngineState::lane_main(int number) {
+  trace::name_this_thread(lane_name(number));
+  Lane& lane = lanes[number];
+  for (;;) {
+    Operation* operation = nullptr;
+    Parker* parker = nullptr;
+    {
+      Guard guard(lock);
+      const bool room = !lane.ready.empty() && lane.busy < lane.share;
+      if (room && fits(lane.ready.front(), false)) {
+        operation = lane.ready.front();
+        start_now(operation);
+      } else if (stopping) {
+        return;
+      } else {
+        parker = lane.sleeper = take_parker();
+      }
+    }
+    if (operation != nullptr) {
+      execute(operation);
+      continue;
+    }
+    parker->sleep();
+    Guard guard(lock);
+    free_parkers.push_back(parker);
+  }
+}
+
 // --- tiles ---
 
 // Until the tiles are used up, or what the thread itself waits for is there.
-void EngineState::run_tiles(TileJob& job, const Condition* until) {
+void EngineState::run_tiles(TileJob& job, const Condition* until, bool helping) {
   const bool outer = inside_tile;
   inside_tile = true;
   for (;;) {
@@ -67,15 +135,21 @@ void EngineState::run_tiles(TileJob& job, const Condition* until) {
     if (tile >= job.tiles) break;
     job.function(job.context, tile);
     if (until != nullptr && done(*until)) break;
+    // Who came to help leaves for what somebody waits for.
+    if (helping && urgent.load(std::memory_order_relaxed) > 0) break;
   }
   inside_tile = outer;
 }
 
 // take() has counted us among the helpers: the job stays until we have left.
 void EngineState::help_with(TileJob& job, const Condition* until) {
-  run_tiles(job, until);
+  run_tiles(job, until, true);
   Wakes wakes;
   Guard guard(lock);
+  if (job.lane >= 0) {
+    Lane& lane = lanes[job.lane];
+    if (lane.busy-- == lane.share && ready_lanes != 0) wake_for_work(wakes, 1);
+  }
   const int others = job.helpers.load(std::memory_order_relaxed) - 1;
   if (others == 0 && job.owner != nullptr) wakes.add(job.owner);
   job.helpers.store(others, std::memory_order_release);  // the last touch: the owner may return now
@@ -103,23 +177,23 @@ void Engine::parallel(int64_t tiles, TileFunction function, void* context) {
   if (tiles <= 0) return;
   const bool alone = tiles == 1 || inside_tile || serial();
   if (!alone && !state.started.load(std::memory_order_acquire)) state.start_workers();
-  TileJob job{function, context, tiles};
+  TileJob job{function, context, tiles, current_lane};
   {
     Wakes wakes;
     Guard guard(state.lock);
     state.counters.tiles += static_cast<uint64_t>(tiles);
     if (!alone) {
       state.jobs.push_back(&job);
-      state.note_work();
+      add<uint32_t>(state.work_hint, 1);
       state.wake_for_work(wakes, 1);
     }
   }
-  state.run_tiles(job, nullptr);
+  state.run_tiles(job, nullptr, false);
   if (alone) return;
   {
     Guard guard(state.lock);
     std::erase(state.jobs, &job);
-    state.note_work();
+    add<uint32_t>(state.work_hint, -1);
   }
   state.wait_for_helpers(job);
 }
@@ -157,7 +231,11 @@ void Engine::after_fork_child() {
   state.parked_waiters.clear();
   state.free_parkers.clear();
   state.jobs.clear();
-  state.note_work();
+  state.work_hint.store(0);
+  for (Lane& lane : state.lanes) {
+    lane.sleeper = nullptr;
+    lane.started = false;
+  }
   state.looking.store(0);
   state.parked.store(0);
   state.pending_waiters.store(0);
@@ -170,6 +248,7 @@ void Engine::shut_down() {
   if (operation_depth > 0) return;  // somebody called exit() inside an operation: just go
   wait_all_quietly();
   state_->serial.store(true);
+  state_->unusual.store(true);
   state_->stop_workers();
   wait_all_quietly();  // issued by another thread meanwhile
 }

@@ -45,7 +45,7 @@ def elementwise_kernel(
     program, dtype = write_elementwise(op, rank, operands, parameters, target)
     kernel = kernel_for(program, host())
     nanoseconds = estimate(program, 1000) - 0.05
-    return _core.Elementwise(kernel, (dtype.code,), nanoseconds)
+    return _core.Elementwise(kernel, (dtype.code,), nanoseconds, name=op.name)
 
 
 # --- plans of single operations -------------------------------------------------------------
