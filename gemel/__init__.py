@@ -14,7 +14,7 @@ _core.configure(
 )
 
 from gemel import errors, ops  # noqa: E402 -- the engine is configured before anything can run
-from gemel.device import cpu, gpu, num_gpus  # noqa: E402
+from gemel.device import cpu, gpu, num_gpus, try_all_gpus, try_gpu  # noqa: E402
 
 _core.set_exception_types(
     {name: getattr(errors, name) for name in dir(errors) if name.endswith("Error")}
@@ -67,4 +67,6 @@ __all__ = [
     "num_gpus",
     "ops",
     "optimizer",
+    "try_all_gpus",
+    "try_gpu",
 ]

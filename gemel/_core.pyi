@@ -221,6 +221,7 @@ class Elementwise:
         out_codes: Sequence[int],
         nanoseconds_per_element: float = 1.0,
         failure: FailureText | None = None,
+        name: str = "elementwise",
     ) -> None: ...
 
 def load_object(code: Buffer) -> Kernel:
@@ -234,6 +235,29 @@ def from_buffer(object: Buffer, code: int, shape: Sequence[int], device: int = 0
 
 def to_bytes(array: Array) -> bytes:
     """The contents in C order; waits."""
+
+def copy_to_device(array: Array, device: int) -> Any:
+    """Issue a copy to a device, by the lane of the link to it; a new array."""
+
+def copy_across(source: Array, target: Array) -> None:
+    """Issue a copy into a contiguous array of the same size and dtype, on any device."""
+
+def set_simulated_link(bytes_per_second: float, latency_seconds: float, /) -> None:
+    """What copies to and from simulated GPUs take at least."""
+
+def call_python(
+    function: Callable[[tuple[memoryview, ...], tuple[memoryview, ...]], Any],
+    name: str,
+    inputs: Iterable[Array],
+    results: Sequence[tuple[int, Sequence[int]]],
+    targets: Iterable[Array] = (),
+    device: int = 0,
+) -> tuple[Any, ...]:
+    """Issue function(memory of inputs, memory of targets and results), whole storages as bytes.
+
+    It runs now when everything is there, else in the Python lane. `results` are (dtype code,
+    shape) of new arrays, which are returned; what it raises becomes the failure of what it writes.
+    """
 
 def set_array_class(type: type[Array], /) -> type[Array]:
     """Make new arrays of this class, which has empty __slots__; returns the previous one."""
@@ -300,6 +324,27 @@ def workers() -> int:
 
 def wait_all() -> None:
     """Wait for everything; raises the first failure nobody has seen."""
+
+def wait_device(device: int) -> None:
+    """Wait for everything issued to a device; failures stay where they are."""
+
+def unseen_failures() -> list[str]:
+    """What has failed and nobody has seen, as text; seen from now on. Does not wait."""
+
+def set_share(device: int, threads: int, /) -> None:
+    """How many threads may work for a CPU device at a time; 0: all."""
+
+def trace_start(capacity: int = 1_000_000) -> None:
+    """Record operations, what they depend on, waits, queue depth and memory."""
+
+def trace_stop() -> None:
+    """Record no longer; what was recorded stays until it is taken."""
+
+def tracing() -> bool:
+    """Whether operations are recorded."""
+
+def trace_take() -> dict[str, Any]:
+    """Everything recorded since the last take; see `gemel.profiler.records` for its form."""
 
 def counters() -> dict[str, int]:
     """Operations, inline, queued, pending, tiles, allocations, bytes in use, table hits ..."""

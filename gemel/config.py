@@ -31,15 +31,17 @@ class Variable:
         if isinstance(self.default, bool):
             return text.lower() not in ("0", "false", "off", "no")
         if isinstance(self.default, int):
-            return _integer(self.name, text)
+            return _number(self.name, text, int, "an integer")
+        if isinstance(self.default, float):
+            return _number(self.name, text, float, "a number")
         return text
 
 
-def _integer(name: str, text: str) -> int:
+def _number(name: str, text: str, kind: type[int] | type[float], wanted: str) -> int | float:
     try:
-        return int(text)
+        return kind(text)
     except ValueError:
-        raise UnknownNameError(f"{name}={text!r}: must be an integer") from None
+        raise UnknownNameError(f"{name}={text!r}: must be {wanted}") from None
 
 
 WORKERS = Variable(
@@ -51,6 +53,13 @@ ENGINE = Variable(
 QUEUE_OPERATIONS = Variable("GEMEL_QUEUE_OPS", 1024, "operations issued ahead before issuing waits")
 QUEUE_BYTES = Variable(
     "GEMEL_QUEUE_BYTES", 0, "memory running operations may take; 0 is a quarter of RAM"
+)
+SIMULATED_GPUS = Variable("GEMEL_SIMULATED_GPUS", 0, "simulated GPUs, 0 to 8")
+SIMULATED_BANDWIDTH = Variable(
+    "GEMEL_SIMULATED_BANDWIDTH", 12.0, "of a simulated GPU's link, in GB/s each way"
+)
+SIMULATED_LATENCY = Variable(
+    "GEMEL_SIMULATED_LATENCY", 10.0, "of a copy over a simulated link, in microseconds"
 )
 TARGET = Variable(
     "GEMEL_TARGET",
@@ -76,6 +85,9 @@ ALL = (
     ENGINE,
     QUEUE_OPERATIONS,
     QUEUE_BYTES,
+    SIMULATED_GPUS,
+    SIMULATED_BANDWIDTH,
+    SIMULATED_LATENCY,
     TARGET,
     CACHE,
     CACHE_BYTES,
@@ -87,4 +99,4 @@ ALL = (
 
 def describe() -> str:
     """One line per variable, for `--help` texts and the docs."""
-    return "\n".join(f"{v.name:22} {v.doc} (default {v.default!r})" for v in ALL)
+    return "\n".join(f"{v.name:25} {v.doc} (default {v.default!r})" for v in ALL)

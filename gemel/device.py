@@ -1,27 +1,44 @@
-"""Devices: where arrays live."""
+"""Devices: where arrays live and operations run.
+
+`cpu(0)`, `cpu(1)`, ... are logical devices over one pool of cores; `cores` gives one a share of
+them. `GEMEL_SIMULATED_GPUS=2` (or `simulate`) makes `gpu(0)` and `gpu(1)`: devices with a worker
+each, behind links with a bandwidth and a latency, so that a program for several GPUs can be written,
+run and looked at on any machine.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 from typing import Any
 
+from gemel import _core, config
 from gemel.errors import DeviceError
+
+#: How many logical CPU devices there are names for, and how many GPUs.
+CPU_COUNT = 16
+GPU_COUNT = 8
 
 
 class Device:
-    """`cpu(0)`, `cpu(1)`, ...: logical devices over one pool of cores.
+    """A place for arrays. As a context manager it is where new arrays are made.
 
-    As a context manager a device is where new arrays are made. `code` is its number in the core.
+    `code` is its number in the core.
     """
 
-    __slots__ = ("code", "device_id", "device_type")
+    __slots__ = ("code", "device_id", "device_type", "simulated")
 
-    def __init__(self, device_type: str, device_id: int, code: int) -> None:
+    def __init__(
+        self, device_type: str, device_id: int, code: int, simulated: bool = False
+    ) -> None:
         self.device_type = device_type
         self.device_id = device_id
         self.code = code
+        self.simulated = simulated
 
     def __repr__(self) -> str:
-        return f"{self.device_type}({self.device_id})"
+        note = ", simulated" if self.simulated else ""
+        return f"{self.device_type}({self.device_id}{note})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Device) and other.code == self.code
@@ -33,17 +50,42 @@ class Device:
         return _restore, (self.device_type, self.device_id)
 
     def __enter__(self) -> Device:
-        _current.append(self)
+        _current.stack.append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        _current.pop()
+        _current.stack.pop()
+
+    @property
+    def linked(self) -> bool:
+        """Whether contents travel to it over a link, instead of lying in the CPU's memory."""
+        return self.code >= CPU_COUNT
 
 
-#: How many logical CPU devices there are names for.
-CPU_COUNT = 16
 CPUS = tuple(Device("cpu", index, index) for index in range(CPU_COUNT))
-_current = [CPUS[0]]
+GPUS = tuple(Device("gpu", index, CPU_COUNT + index, True) for index in range(GPU_COUNT))
+
+
+class _Current(threading.local):
+    """Each thread's `with device:` blocks, outermost first."""
+
+    def __init__(self) -> None:
+        self.stack = [CPUS[0]]
+
+
+_current = _Current()
+
+
+class _Simulation:
+    """How many GPUs are simulated."""
+
+    __slots__ = ("gpus",)
+
+    def __init__(self) -> None:
+        self.gpus = 0
+
+
+_simulation = _Simulation()
 
 
 def cpu(device_id: int = 0) -> Device:
@@ -54,28 +96,96 @@ def cpu(device_id: int = 0) -> Device:
 
 
 def gpu(device_id: int = 0) -> Device:
-    """The GPU with that number. Raises `DeviceError`: this build has no GPU support."""
-    raise DeviceError(f"gpu({device_id}): no GPU found; use cpu(), or check npx.num_gpus() first")
+    """The GPU with that number. Raises `DeviceError` when there is none."""
+    found = num_gpus()
+    if 0 <= device_id < found:
+        return GPUS[device_id]
+    if found == 0:
+        raise DeviceError(
+            f"gpu({device_id}): no GPU found; use cpu() or try_gpu(), or set "
+            f"GEMEL_SIMULATED_GPUS={device_id + 1} to simulate one"
+        )
+    last = f"gpu({found - 1})"
+    raise DeviceError(f"gpu({device_id}): there are {found} GPUs, the last is {last}")
 
 
 def num_gpus() -> int:
-    """How many GPUs can be used."""
-    return 0
+    """How many GPUs can be used; simulated ones count."""
+    return _simulation.gpus
+
+
+def try_gpu(device_id: int = 0) -> Device:
+    """The GPU with that number if there is one, else `cpu()`."""
+    return gpu(device_id) if num_gpus() > device_id else cpu()
+
+
+def try_all_gpus() -> list[Device]:
+    """All GPUs, or `[cpu()]` when there is none."""
+    return [gpu(index) for index in range(num_gpus())] or [cpu()]
+
+
+def simulate(
+    gpus: int, gigabytes_per_second: float | None = None, microseconds: float | None = None
+) -> None:
+    """Make `gpus` (0 to 8) simulated GPUs, each with a worker thread and a link of its own.
+
+    A copy over a link takes `microseconds` of latency plus its bytes at the link's bandwidth, in
+    either direction, one copy at a time; operations on a simulated GPU run on one core, as on a
+    CPU. Defaults: `GEMEL_SIMULATED_BANDWIDTH` and `GEMEL_SIMULATED_LATENCY`.
+    """
+    if not 0 <= gpus <= GPU_COUNT:
+        raise DeviceError(f"simulate: {gpus} GPUs; there can be 0 to {GPU_COUNT}")
+    bandwidth = gigabytes_per_second or config.SIMULATED_BANDWIDTH.read()
+    latency = config.SIMULATED_LATENCY.read() if microseconds is None else microseconds
+    if bandwidth <= 0 or latency < 0:
+        raise DeviceError(
+            f"simulate: a link of {bandwidth} GB/s and {latency} us; the bandwidth must be "
+            "positive, the latency not negative"
+        )
+    _core.set_simulated_link(bandwidth * 1e9, latency * 1e-6)
+    _simulation.gpus = gpus
+
+
+def cores(device: int | Device, count: int | None = None) -> None:
+    """Let at most `count` cores work for a CPU device at a time; None gives it all again.
+
+    The workers and the threads that wait count alike. Raises `DeviceError` for a GPU (a simulated
+    one has one core) or a count below 1.
+    """
+    place = cpu(device) if isinstance(device, int) else device
+    if place.linked:
+        raise DeviceError(f"cores: {place} has a worker of its own; only CPU devices have shares")
+    if count is not None and count < 1:
+        raise DeviceError(f"cores: {place} cannot work with {count} cores; give at least 1")
+    _core.set_share(place.code, count or 0)
+
+
+def cpu_count() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def current_device() -> Device:
-    """Where new arrays are made: the innermost `with device:`, else `cpu(0)`."""
-    return _current[-1]
+    """Where new arrays are made: the innermost `with device:` of this thread, else `cpu(0)`."""
+    return _current.stack[-1]
 
 
 def as_device(value: Any) -> Device:
     """The device meant by `value`; None is the current one. Raises `DeviceError`."""
     if value is None:
-        return _current[-1]
+        return _current.stack[-1]
     if isinstance(value, Device):
         return value
-    raise DeviceError(f"{value!r} is not a device; pass cpu() or cpu(i)")
+    raise DeviceError(f"{value!r} is not a device; pass cpu(), cpu(i) or gpu(i)")
+
+
+def from_code(code: int) -> Device:
+    """The device with that number in the core."""
+    return (*CPUS, *GPUS)[code]
 
 
 def _restore(device_type: str, device_id: int) -> Device:
     return cpu(device_id) if device_type == "cpu" else gpu(device_id)
+
+
+simulate(config.SIMULATED_GPUS.read())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core, autograd, tape
-from gemel.device import CPUS, Device, as_device, current_device
+from gemel.device import CPUS, GPUS, Device, as_device, current_device
 from gemel.dtype import BY_CODE, DType, _constructor, as_dtype, bool_, float32, int64
 from gemel.errors import DTypeError, GradientError, ShapeError
 from gemel.ir.graph import Entry
@@ -32,7 +32,8 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         """A NumPy array with a copy of the elements. Waits for them."""
         import numpy
 
-        return numpy.array(memoryview(self), copy=True) if self.size else self._empty_numpy(numpy)
+        host = self.to_device(CPUS[0]) if self.device.linked else self
+        return numpy.array(memoryview(host), copy=True) if self.size else self._empty_numpy(numpy)
 
     def _empty_numpy(self, numpy: Any) -> Any:
         return numpy.empty(self.shape, self.dtype.name)
@@ -171,12 +172,15 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
     def copyto(self, other: Any) -> Any:
         """A copy on a device, or the elements written into another array, which is returned."""
         if isinstance(other, Device):
-            return _restored(_core.to_bytes(self), self.dtype.name, self.shape, other)
+            return _core.copy_to_device(self, other.code)
         if other.shape != self.shape:
             raise ShapeError(
                 f"copyto: {prepare.spec_of(self)} does not fit {prepare.spec_of(other)}"
             )
-        other._write(other, self)
+        if other.device != self.device and other.dtype is self.dtype and other._is_contiguous:
+            _core.copy_across(self, other)
+        else:
+            other._write(other, self)
         return other
 
     # --- gradients --------------------------------------------------------------------------
@@ -219,10 +223,19 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
 
 
 def _restored(data: bytes, dtype: str, shape: tuple[int, ...], device: Device) -> Any:
-    return _core.from_buffer(data, as_dtype(dtype).code, shape, device.code)
+    return from_buffer(data, as_dtype(dtype), shape, device)
 
 
 # --- making arrays --------------------------------------------------------------------------
+
+
+def from_buffer(
+    data: Any, dtype: DType, shape: tuple[int, ...], device: Device | None = None
+) -> Any:
+    """An array with a copy of a C-contiguous buffer; to a GPU it goes over the link."""
+    place = device or current_device()
+    found = _core.from_buffer(data, dtype.code, shape, 0 if place.linked else place.code)
+    return _core.copy_to_device(found, place.code) if place.linked else found
 
 
 def from_numpy(value: Any, device: Device | None = None) -> Any:
@@ -236,8 +249,7 @@ def from_numpy(value: Any, device: Device | None = None) -> Any:
         if not name:
             raise DTypeError(f"NumPy arrays of dtype {value.dtype} cannot become gemel arrays")
     value = numpy.ascontiguousarray(value, name).reshape(value.shape)
-    code = as_dtype(name).code
-    return _core.from_buffer(value, code, value.shape, (device or current_device()).code)
+    return from_buffer(value, as_dtype(name), value.shape, device)
 
 
 NAMES = frozenset(d.name for d in BY_CODE[:8])
@@ -260,7 +272,7 @@ def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
         data = array(letter, flat)
     except (TypeError, OverflowError):
         data = array(letter, [_converted(dtype, item) for item in flat])
-    return _core.from_buffer(data, dtype.code, shape, (device or current_device()).code)
+    return from_buffer(data, dtype, shape, device)
 
 
 def _converted(dtype: DType, item: Any) -> Any:
@@ -392,7 +404,7 @@ OPERATORS = {
 
 _core.set_array_class(ndarray)
 _core.set_dtypes(list(BY_CODE[:8]))
-_core.set_devices(list(CPUS))
+_core.set_devices([*CPUS, *GPUS])
 for _name, _op in OPERATORS.items():
     _core.set_operator(_name, _op)
 _constructor.append(lambda value, dtype: array_like(value, dtype).astype(dtype))
@@ -400,4 +412,4 @@ HOOKS["array"] = as_array
 HOOKS["from_numpy"] = from_numpy
 HOOKS["index"] = index_item
 
-__all__ = ["array_like", "from_numpy", "ndarray", "product"]
+__all__ = ["array_like", "from_buffer", "from_numpy", "ndarray", "product"]

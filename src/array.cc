@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "copy.h"
 #include "state.h"
 
 namespace gemel {
@@ -185,8 +186,9 @@ PyObject* array_item(Array* array) {
                  static_cast<long long>(array->size));
     return nullptr;
   }
-  if (!wait_for(array)) return nullptr;
-  return read_element(array_data(array), array->code);
+  Reference host = in_memory(array);
+  if (!host || !wait_for(as_array(host.get()))) return nullptr;
+  return read_element(array_data(as_array(host.get())), array->code);
 }
 
 }  // namespace gemel

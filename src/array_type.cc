@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "array.h"
+#include "copy.h"
 #include "state.h"
 
 namespace gemel {
@@ -130,8 +131,9 @@ PyObject* nested_list(Array* array, int axis, const char* address) {
 }
 
 PyObject* to_list(PyObject* self, PyObject*) {
-  if (!wait_for(as_array(self))) return nullptr;
-  return nested_list(as_array(self), 0, array_data(as_array(self)));
+  Reference host = in_memory(as_array(self));
+  if (!host || !wait_for(as_array(host.get()))) return nullptr;
+  return nested_list(as_array(host.get()), 0, array_data(as_array(host.get())));
 }
 
 bool integers_from(PyObject* sequence, std::vector<int64_t>* values) {

@@ -102,4 +102,9 @@ PyObject* copy_to_device(Array* source, int device) {
   return target.take();
 }
 
+Reference in_memory(Array* array) {
+  if (array->storage->device() >= kFirstGpu) return Reference(copy_to_device(array, 0));
+  return Reference(Py_NewRef(as_object(array)));
+}
+
 }  // namespace gemel

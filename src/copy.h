@@ -3,6 +3,7 @@
 #pragma once
 
 #include "array.h"
+#include "state.h"
 
 namespace gemel {
 
@@ -15,7 +16,10 @@ void set_simulated_link(const Link& link);
 
 // Issues the copy to another device; a new array, or null with a Python error set.
 PyObject* copy_to_device(Array* source, int device);
-// The same into an array of the same shape and dtype, both contiguous; false with a Python error.
+// The same into an array of the same size and dtype, which is contiguous; false with a Python
+// error.
 bool copy_across(Array* source, Array* target);
+// The array itself where the CPU can read it, else a copy on cpu(0); null with a Python error set.
+Reference in_memory(Array* array);
 
 }  // namespace gemel

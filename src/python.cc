@@ -255,7 +255,9 @@ nb::object from_buffer(nb::object object, int code, const std::vector<int64_t>& 
 
 nb::object to_bytes(nb::object object) {
   if (!is_array(object.ptr())) throw nb::type_error("to_bytes needs an array");
-  Buffer source(object, PyBUF_FULL_RO);
+  Reference host = in_memory(as_array(object.ptr()));
+  if (!host) throw nb::python_error();
+  Buffer source(host.get(), PyBUF_FULL_RO);
   nb::object bytes = checked(PyBytes_FromStringAndSize(nullptr, source.view.len));
   if (PyBuffer_ToContiguous(PyBytes_AS_STRING(bytes.ptr()), &source.view, source.view.len, 'C') <
       0) {

@@ -18,7 +18,6 @@ from gemel.dtype import (
     int64,
     uint8,
 )
-from gemel.ir.trace import current_trace
 from gemel.ndarray import array_like, default_dtype, from_numpy, ndarray
 from gemel.np import random
 from gemel.ops.elementwise import (
@@ -119,16 +118,20 @@ def array(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) ->
     """
     place = as_device(device or ctx)
     if isinstance(value, ndarray):
-        found = value.astype(dtype) if dtype is not None else value.copy()
-        return found.to_device(place) if device or ctx else found
+        moved = value.to_device(place) if device or ctx else value
+        if dtype is not None and as_dtype(dtype) is not value.dtype:
+            return moved.astype(dtype)
+        return moved if moved is not value else value.copy()
     found = array_like(value, dtype, place)
     return found if dtype is None else found.astype(dtype, copy=False)
 
 
-def asarray(value: Any, dtype: Any = None, device: Any = None) -> ndarray:
-    """The array itself when it is one of that dtype, else `array(value)`."""
-    if isinstance(value, ndarray) and (dtype is None or value.dtype is as_dtype(dtype)):
-        return value
+def asarray(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
+    """The array itself when it is one of that dtype and on that device, else `array(value)`."""
+    device = device or ctx
+    same = isinstance(value, ndarray) and (dtype is None or value.dtype is as_dtype(dtype))
+    if same and (device is None or value.device == device):
+        return value  # type: ignore[no-any-return]
     found: ndarray = array(value, dtype, device)
     return found
 
@@ -142,21 +145,24 @@ def full(
         fill_value = asarray(fill_value, dtype)
         return broadcast_to(fill_value, shape=extents).copy()
     chosen = as_dtype(dtype) if dtype is not None else default_dtype(fill_value)
-    return _on(_full(fill_value, shape=extents, dtype=chosen), device or ctx)
+    with as_device(device or ctx):
+        return _full(fill_value, shape=extents, dtype=chosen)
 
 
 def zeros(
     shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
 ) -> Any:
     """An array of zeros."""
-    return _on(_full(0, shape=_extents(shape), dtype=as_dtype(dtype or float32)), device or ctx)
+    with as_device(device or ctx):
+        return _full(0, shape=_extents(shape), dtype=as_dtype(dtype or float32))
 
 
 def ones(
     shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
 ) -> Any:
     """An array of ones."""
-    return _on(_full(1, shape=_extents(shape), dtype=as_dtype(dtype or float32)), device or ctx)
+    with as_device(device or ctx):
+        return _full(1, shape=_extents(shape), dtype=as_dtype(dtype or float32))
 
 
 def empty(shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> Any:
@@ -176,8 +182,8 @@ def ones_like(x: Any, dtype: Any = None) -> Any:
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
     """One number in the shape, dtype and device of another array."""
-    found = _full(fill_value, shape=tuple(x.shape), dtype=as_dtype(dtype or x.dtype))
-    return _on(found, getattr(x, "device", None))
+    with as_device(getattr(x, "device", None)):
+        return _full(fill_value, shape=tuple(x.shape), dtype=as_dtype(dtype or x.dtype))
 
 
 def arange(
@@ -195,38 +201,43 @@ def arange(
     whole = builtins.all(isinstance(n, int) for n in (start, stop, step))
     chosen = as_dtype(dtype) if dtype is not None else default_dtype(0) if whole else float32
     wide = chosen if not chosen.is_floating else float64
-    found = _iota(shape=(count,), axis=0, dtype=wide)
+    with as_device(device or ctx):
+        found = _iota(shape=(count,), axis=0, dtype=wide)
     if step != 1:
         found = found * step
     if start != 0:
         found = found + start
-    return _on(found.astype(chosen) if wide is not chosen else found, device or ctx)
+    return found.astype(chosen) if wide is not chosen else found
 
 
 def linspace(
-    start: float, stop: float, num: int = 50, endpoint: Any = True, dtype: Any = None
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: Any = True,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
 ) -> Any:
     """Evenly spaced numbers from start to stop."""
     gaps = builtins.max(num - 1 if endpoint else num, 1)
-    found = _iota(shape=(num,), axis=0, dtype=float64) * ((stop - start) / gaps) + start
+    with as_device(device or ctx):
+        found = _iota(shape=(num,), axis=0, dtype=float64) * ((stop - start) / gaps) + start
     return found.astype(dtype or float32)
 
 
-def eye(n: int, m: int | None = None, dtype: Any = "float32") -> Any:
+def eye(
+    n: int, m: int | None = None, dtype: Any = "float32", device: Any = None, ctx: Any = None
+) -> Any:
     """Ones on the diagonal, zeros elsewhere."""
-    rows = _iota(shape=(n, 1), axis=0, dtype=int64)
-    columns = _iota(shape=(1, m or n), axis=1, dtype=int64)
+    with as_device(device or ctx):
+        rows = _iota(shape=(n, 1), axis=0, dtype=int64)
+        columns = _iota(shape=(1, m or n), axis=1, dtype=int64)
     return equal(rows, columns).astype(dtype)
 
 
 def _extents(shape: Any) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(shape)
-
-
-def _on(found: Any, device: Any) -> Any:
-    if current_trace() is not None:
-        return found
-    return found.to_device(as_device(device))
 
 
 # --- the operations, with NumPy's signatures ------------------------------------------------

@@ -7,7 +7,6 @@ from typing import Any
 from gemel import _core
 from gemel.device import as_device
 from gemel.dtype import as_dtype, float32, float64
-from gemel.ir.trace import current_trace
 from gemel.ops import random as _ops
 
 _normal = _ops.normal
@@ -52,10 +51,6 @@ def _shape(size: Any, *parameters: Any) -> tuple[int, ...]:
     return (size,) if isinstance(size, int) else tuple(size)
 
 
-def _placed(found: Any, device: Any) -> Any:
-    return found if current_trace() is not None else found.to_device(as_device(device))
-
-
 def uniform(
     low: Any = 0.0,
     high: Any = 1.0,
@@ -66,8 +61,8 @@ def uniform(
 ) -> Any:
     """Numbers spread evenly over [low, high)."""
     shape = _shape(size, low, high)
-    found = _uniform(low, high, shape=shape, dtype=as_dtype(dtype or float32))
-    return _placed(found, device or ctx)
+    with as_device(device or ctx):
+        return _uniform(low, high, shape=shape, dtype=as_dtype(dtype or float32))
 
 
 def normal(
@@ -80,19 +75,25 @@ def normal(
 ) -> Any:
     """Normally distributed numbers with mean `loc` and standard deviation `scale`."""
     shape = _shape(size, loc, scale)
-    found = _normal(loc, scale, shape=shape, dtype=as_dtype(dtype or float32))
-    return _placed(found, device or ctx)
+    with as_device(device or ctx):
+        return _normal(loc, scale, shape=shape, dtype=as_dtype(dtype or float32))
 
 
 def randint(
-    low: int, high: int | None = None, size: Any = None, dtype: Any = "int64", device: Any = None
+    low: int,
+    high: int | None = None,
+    size: Any = None,
+    dtype: Any = "int64",
+    device: Any = None,
+    ctx: Any = None,
 ) -> Any:
     """Whole numbers from low (0 when only one bound is given) up to and without high."""
     if high is None:
         low, high = 0, low
     if not isinstance(low, int) or not isinstance(high, int) or high <= low:
         raise ValueError(f"randint: low {low} must be a whole number below high {high}")
-    return _placed(_randint(low, high, shape=_shape(size), dtype=as_dtype(dtype)), device)
+    with as_device(device or ctx):
+        return _randint(low, high, shape=_shape(size), dtype=as_dtype(dtype))
 
 
 def rand(*shape: int) -> Any:

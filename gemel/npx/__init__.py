@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core, autograd
-from gemel.device import cpu, current_device, gpu, num_gpus
+from gemel.device import as_device, cpu, current_device, gpu, num_gpus, try_all_gpus, try_gpu
 from gemel.dtype import as_dtype
 from gemel.errors import unknown_name
 from gemel.ndarray import CREATION
@@ -26,8 +26,14 @@ def waitall() -> None:
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait until everything issued to a device (or to all) has been computed."""
-    _core.wait_all()
+    """Wait until everything issued to a device has been computed, copies to it included.
+
+    Without a device it is `waitall`. With one, failures stay with the arrays that carry them.
+    """
+    if device is None:
+        _core.wait_all()
+    else:
+        _core.wait_device(as_device(device).code)
 
 
 def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
@@ -197,5 +203,7 @@ __all__ = [
     "softplus",
     "stop_gradient",
     "synchronize",
+    "try_all_gpus",
+    "try_gpu",
     "waitall",
 ]

@@ -21,6 +21,7 @@ from gemel import _core
 from gemel.device import Device, as_device
 from gemel.dtype import DTYPES, DType, as_dtype
 from gemel.errors import ParameterFileError
+from gemel.ndarray import from_buffer
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter, ParameterDict
@@ -313,7 +314,7 @@ class _Reader:
         for extent in shape:
             size *= extent
         content = self.content[begin : begin + size]
-        array: ndarray = _core.from_buffer(content, dtype.code, shape, self.device.code)
+        array: ndarray = from_buffer(content, dtype, shape, self.device)
         return array
 
 

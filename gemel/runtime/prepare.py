@@ -8,6 +8,7 @@ from gemel import _core
 from gemel.codegen.body import write_elementwise
 from gemel.codegen.nest import estimate
 from gemel.codegen.target import host
+from gemel.device import current_device
 from gemel.dtype import BY_CODE, weak
 from gemel.errors import DeviceError, TraceError
 from gemel.ir import interpret  # noqa: F401 -- puts the references in place
@@ -134,7 +135,8 @@ def _create(
         if len(_creations) >= CREATIONS:
             _creations.clear()
         plan = _creations[key] = single_plan(op, specs, parameters, {})
-    return tuple(plan(*numbers))
+    device = current_device().code
+    return tuple(plan(*numbers, device=device) if device else plan(*numbers))
 
 
 def tagged(value: Any) -> Any:

@@ -1,0 +1,206 @@
+"""Devices: creation, copies, shares, simulated GPUs and their links."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+
+import numpy
+import pytest
+
+from gemel import _core, cpu, device, gpu, np, npx, try_all_gpus, try_gpu
+from gemel.errors import DeviceError
+
+
+@pytest.fixture
+def two_gpus():
+    device.simulate(2, gigabytes_per_second=4, microseconds=20)
+    yield gpu(0), gpu(1)
+    npx.waitall()
+    device.simulate(0)
+
+
+CREATIONS = [
+    lambda place: np.zeros((2, 3), device=place),
+    lambda place: np.ones((2, 3), ctx=place),
+    lambda place: np.full((2, 3), 7, device=place),
+    lambda place: np.array([[1, 2], [3, 4]], device=place),
+    lambda place: np.array(numpy.eye(3), ctx=place),
+    lambda place: np.arange(5, device=place),
+    lambda place: np.linspace(0, 1, 5, device=place),
+    lambda place: np.eye(3, device=place),
+    lambda place: np.random.uniform(size=(3,), device=place),
+    lambda place: np.random.normal(size=(3,), ctx=place),
+    lambda place: np.random.randint(0, 9, size=(3,), device=place),
+]
+
+
+@pytest.mark.parametrize("create", CREATIONS)
+def test_creation_on_a_device(create, two_gpus):
+    for place in (cpu(1), two_gpus[1]):
+        np.random.seed(1)
+        there = create(place)
+        np.random.seed(1)
+        here = create(cpu(0))
+        assert there.device == place
+        assert (there.asnumpy() == here.asnumpy()).all()
+        assert (there + 1).device == place
+    with two_gpus[0]:
+        assert create(None).device == two_gpus[0]
+
+
+def test_moving(two_gpus):
+    x = np.arange(12).reshape((3, 4))
+    for place in (cpu(1), *two_gpus):
+        there = x.as_in_ctx(place)
+        assert there.device == place and there.ctx == place
+        assert there.to_device(place) is there
+        assert x.copyto(place).tolist() == x.tolist()
+        assert there.T.as_in_ctx(cpu(0)).tolist() == x.T.tolist()
+        assert there[1:, ::2].copyto(two_gpus[0]).tolist() == x[1:, ::2].tolist()
+        back = np.zeros((3, 4), dtype="int64")
+        assert there.copyto(back) is back
+        assert back.tolist() == x.tolist()
+        part = np.zeros((3, 8), dtype="float32")
+        there.copyto(part[:, ::2])
+        assert part[:, ::2].tolist() == x.tolist() and part[:, 1::2].tolist() == [[0.0] * 4] * 3
+        assert np.zeros((0, 3)).as_in_ctx(place).shape == (0, 3)
+
+
+def test_reading_from_a_gpu(two_gpus):
+    x = np.array([[1.5, 2.5]], device=two_gpus[1])
+    assert x.tolist() == [[1.5, 2.5]]
+    assert float(x.sum()) == 4.0 and bool(x[0, 0] == 1.5) and x[0, 1].item() == 2.5
+    assert repr(x) == "array([[1.5, 2.5]], device=gpu(1, simulated))"
+    assert str(two_gpus[0]) == "gpu(0, simulated)"
+    assert pickle.loads(pickle.dumps(x)).device == two_gpus[1]
+
+
+def test_arrays_of_two_devices_do_not_mix(two_gpus):
+    with pytest.raises(DeviceError, match=r"add: arrays on cpu\(0\) and gpu\(0, simulated\)"):
+        np.ones(3) + np.ones(3, device=two_gpus[0])
+
+
+def test_without_gpus():
+    assert npx.num_gpus() == 0
+    assert try_gpu() == cpu() and try_all_gpus() == [cpu()]
+    with pytest.raises(DeviceError, match=r"gpu\(1\): no GPU found.*GEMEL_SIMULATED_GPUS=2"):
+        gpu(1)
+    with pytest.raises(DeviceError, match=r"cpu\(16\)"):
+        cpu(16)
+
+
+def test_with_gpus(two_gpus):
+    assert npx.num_gpus() == 2
+    assert try_gpu(1) == two_gpus[1] and try_gpu(5) == cpu()
+    assert try_all_gpus() == list(two_gpus)
+    with pytest.raises(DeviceError, match=r"gpu\(2\): there are 2 GPUs"):
+        gpu(2)
+
+
+def test_the_environment_makes_gpus():
+    code = "import gemel; print(gemel.try_all_gpus(), gemel.np.ones(2, device=gemel.gpu(1)).sum())"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "GEMEL_SIMULATED_GPUS": "2"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert found.stdout.split("\n")[0] == "[gpu(0, simulated), gpu(1, simulated)] 2.0"
+
+
+def test_a_link_takes_its_time(two_gpus):
+    device.simulate(2, gigabytes_per_second=0.1, microseconds=1000)
+    x = np.ones((250_000,))
+    npx.waitall()
+    start = time.perf_counter()
+    x.as_in_ctx(two_gpus[0])
+    npx.synchronize(two_gpus[0])
+    # 1 MB at 0.1 GB/s and 1 ms
+    assert time.perf_counter() - start >= 0.011
+
+
+def test_links_work_side_by_side_and_one_after_another(two_gpus):
+    device.simulate(2, gigabytes_per_second=0.1, microseconds=0)
+    x = np.ones((500_000,))
+    npx.waitall()
+    _core.trace_start()
+    copies = [x.as_in_ctx(two_gpus[0]), x.as_in_ctx(two_gpus[0]), x.as_in_ctx(two_gpus[1])]
+    npx.waitall()
+    _core.trace_stop()
+    found = [o for o in _core.trace_take()["operations"] if o[1] == "copy"]
+    (first, second, other) = [(o[8], o[9]) for o in found]
+    assert first[1] <= second[0]
+    assert other[0] < first[1]
+    assert [c.device for c in copies] == [two_gpus[0], two_gpus[0], two_gpus[1]]
+
+
+def test_synchronize_waits_for_its_device_only(two_gpus):
+    device.simulate(2, gigabytes_per_second=0.01, microseconds=0)
+    x = np.ones((250_000,))
+    npx.waitall()
+    slow = x.as_in_ctx(two_gpus[0])
+    start = time.perf_counter()
+    y = x.as_in_ctx(cpu(1)) + 1
+    npx.synchronize(cpu(1))
+    assert time.perf_counter() - start < 0.09
+    assert _core.counters()["pending"] > 0
+    assert y[0].item() == 2
+    npx.synchronize(two_gpus[0])
+    assert time.perf_counter() - start >= 0.09
+    assert slow[0].item() == 1
+
+
+def test_a_share_bounds_how_many_threads_work():
+    """Operations of a device with one core never overlap; those of two devices may."""
+    device.cores(0, 1)
+    device.cores(1, 1)
+    try:
+        a = [np.ones((300, 300), device=cpu(i)) for i in (0, 1)]
+        npx.waitall()
+        _core.trace_start()
+        for _ in range(6):
+            for x in a:
+                np.dot(x, x)
+        npx.waitall()
+        _core.trace_stop()
+    finally:
+        device.cores(0)
+        device.cores(1)
+    found = [o for o in _core.trace_take()["operations"] if o[1] == "matmul"]
+    assert len(found) == 12
+    for index in (0, 1):
+        spans = sorted((o[8], o[9]) for o in found if o[3] == index)
+        assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+
+
+def test_bad_shares():
+    with pytest.raises(DeviceError, match="at least 1"):
+        device.cores(0, 0)
+    device.simulate(1)
+    with pytest.raises(DeviceError, match="worker of its own"):
+        device.cores(gpu(0), 1)
+    device.simulate(0)
+    with pytest.raises(DeviceError, match="0 to 8"):
+        device.simulate(9)
+
+
+def test_the_current_device_belongs_to_a_thread():
+    seen = []
+    with cpu(3):
+        thread = threading.Thread(target=lambda: seen.append(np.ones(1).device))
+        thread.start()
+        thread.join()
+        assert np.ones(1).device == cpu(3)
+    assert seen == [cpu(0)]
+
+
+def test_failures_travel(two_gpus):
+    bad = np.arange(3)[np.array([5])].as_in_ctx(two_gpus[0])
+    with pytest.raises(IndexError, match="out of bounds"):
+        (bad + 1).asnumpy()
