@@ -13,12 +13,20 @@ _core.configure(
     queue_bytes=config.QUEUE_BYTES.read(),
 )
 
-from gemel import errors, ops  # noqa: E402 -- the engine is configured before anything can run
+from gemel import errors, notebook, ops  # noqa: E402 -- the engine is configured before anything can run
 from gemel.device import cpu, gpu, num_gpus, try_all_gpus, try_gpu  # noqa: E402
 
 _core.set_exception_types(
     {name: getattr(errors, name) for name in dir(errors) if name.endswith("Error")}
 )
+
+notebook.install_if_interactive()
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext gemel`: show failures nobody has seen at the end of each cell."""
+    notebook.install(shell)
+
 
 __version__ = "0.1.0"
 

@@ -236,6 +236,9 @@ def from_buffer(object: Buffer, code: int, shape: Sequence[int], device: int = 0
 def to_bytes(array: Array) -> bytes:
     """The contents in C order; waits."""
 
+def read_into(array: Array, buffer: Buffer) -> None:
+    """Copy the contents in C order into a writable buffer of the same size; waits."""
+
 def copy_to_device(array: Array, device: int) -> Any:
     """Issue a copy to a device, by the lane of the link to it; a new array."""
 

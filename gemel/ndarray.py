@@ -13,7 +13,7 @@ from gemel.ir.methods import ArrayMethods
 from gemel.ir.op import HOOKS, Op
 from gemel.ops import elementwise, indexing, linalg, logic
 from gemel.ops.shape import Layout
-from gemel.runtime import prepare
+from gemel.runtime import callback, prepare
 from gemel.spec import product
 
 
@@ -32,11 +32,9 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         """A NumPy array with a copy of the elements. Waits for them."""
         import numpy
 
-        host = self.to_device(CPUS[0]) if self.device.linked else self
-        return numpy.array(memoryview(host), copy=True) if self.size else self._empty_numpy(numpy)
-
-    def _empty_numpy(self, numpy: Any) -> Any:
-        return numpy.empty(self.shape, self.dtype.name)
+        found = numpy.empty(self.shape, self.dtype.name)
+        _core.read_into(self, found)
+        return found
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         found = self.asnumpy()
@@ -104,16 +102,26 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         elementwise.copy.into(target, value)
 
     def _scattered(self, key: Any, value: Any) -> None:
-        """x[mask or positions] = value: through NumPy, waiting for both."""
+        """x[mask or positions] = value: done by NumPy when its turn has come."""
         if autograd.is_recording() and tape.tracked(self, value):
             raise GradientError(
                 "x[array] = value has no gradient while recording; use np.where(mask, value, x)"
             )
         items = key if isinstance(key, tuple) else (key,)
-        plain = tuple(i.asnumpy() if isinstance(i, ndarray) else i for i in items)
-        found = self.asnumpy()
-        found[plain] = value.asnumpy() if isinstance(value, ndarray) else value
-        self._write(self, from_numpy(found, self.device))
+        value = array_like(value, device=self.device)
+        if self.device.linked:
+            host = self.to_device(CPUS[0])
+            host[key] = value.to_device(CPUS[0])
+            self._write(self, host.to_device(self.device))
+            return
+        indexing.check_assignment(self.shape, items, prepare.spec_of(value))
+        arrays = [item for item in items if isinstance(item, ndarray)]
+
+        def assign(*found: Any) -> None:
+            indices, new, target = iter(found[:-2]), found[-2], found[-1]
+            target[tuple(next(indices) if isinstance(i, ndarray) else i for i in items)] = new
+
+        callback.issue("assign", assign, [*arrays, value], (), (self,))
 
     def _recorded_write(self, new: Any) -> None:
         """Take the result of a recorded write as this array's contents and history."""

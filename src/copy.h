@@ -21,5 +21,7 @@ PyObject* copy_to_device(Array* source, int device);
 bool copy_across(Array* source, Array* target);
 // The array itself where the CPU can read it, else a copy on cpu(0); null with a Python error set.
 Reference in_memory(Array* array);
+// read.cc: copies the elements in C order to memory outside. Waits; false with a Python error set.
+bool read_elements(Array* array, char* to);
 
 }  // namespace gemel

@@ -14,7 +14,11 @@ std::string shape_text(const int64_t* shape, size_t ndim) {
 }
 
 std::string describe(int code, const int64_t* shape, size_t ndim) {
-  return kDTypeNames[code] + shape_text(shape, ndim);
+  std::string text = kDTypeNames[code];
+  for (size_t axis = 0; axis < ndim; ++axis) {
+    text += (axis == 0 ? "[" : ", ") + std::to_string(shape[axis]);
+  }
+  return ndim == 0 ? text + "[]" : text + "]";
 }
 
 std::string describe(Array* array) { return describe(array->code, array->dims, array->ndim); }

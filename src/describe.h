@@ -1,4 +1,4 @@
-// Specs as text, for the trace and for errors: "float32(2, 3)".
+// Specs as text, for the trace and for errors: "float32[2, 3]".
 
 #pragma once
 

@@ -8,7 +8,7 @@
 namespace gemel {
 namespace {
 
-// "float32(2, 3), float32(3,) -> float32(2, 3)", of many inputs the first ones.
+// "float32[2, 3], float32[3] -> float32[2, 3]", of many inputs the first ones.
 std::string describe_program(const PlanProgram& program) {
   constexpr size_t kMost = 4;
   std::string text;

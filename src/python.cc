@@ -253,17 +253,26 @@ nb::object from_buffer(nb::object object, int code, const std::vector<int64_t>& 
   return result;
 }
 
+Array* checked_array(nb::handle object, const char* who) {
+  if (is_array(object.ptr())) return as_array(object.ptr());
+  throw nb::type_error((std::string(who) + " needs an array").c_str());
+}
+
 nb::object to_bytes(nb::object object) {
-  if (!is_array(object.ptr())) throw nb::type_error("to_bytes needs an array");
-  Reference host = in_memory(as_array(object.ptr()));
-  if (!host) throw nb::python_error();
-  Buffer source(host.get(), PyBUF_FULL_RO);
-  nb::object bytes = checked(PyBytes_FromStringAndSize(nullptr, source.view.len));
-  if (PyBuffer_ToContiguous(PyBytes_AS_STRING(bytes.ptr()), &source.view, source.view.len, 'C') <
-      0) {
-    throw nb::python_error();
-  }
+  Array* array = checked_array(object, "to_bytes");
+  const int64_t size = array->size * kItemSize[array->code];
+  nb::object bytes = checked(PyBytes_FromStringAndSize(nullptr, size));
+  if (!read_elements(array, PyBytes_AS_STRING(bytes.ptr()))) throw nb::python_error();
   return bytes;
+}
+
+void read_into(nb::object object, nb::object target) {
+  Array* array = checked_array(object, "read_into");
+  Buffer buffer(target, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
+  if (buffer.view.len != array->size * kItemSize[array->code]) {
+    throw nb::value_error("read_into: the buffer has another size than the array");
+  }
+  if (!read_elements(array, static_cast<char*>(buffer.view.buf))) throw nb::python_error();
 }
 
 void apply_configuration() {
@@ -279,11 +288,6 @@ void configure(std::optional<int> workers, std::optional<bool> serial,
   if (queue_operations) configuration.queue_operations = *queue_operations;
   if (queue_bytes) configuration.queue_bytes = *queue_bytes;
   apply_configuration();
-}
-
-Array* checked_array(nb::handle object, const char* who) {
-  if (is_array(object.ptr())) return as_array(object.ptr());
-  throw nb::type_error((std::string(who) + " needs an array").c_str());
 }
 
 int checked_device(int device) {
@@ -400,6 +404,7 @@ void define_arrays(nb::module_& module) {
   module.def("empty", &make_empty, "shape"_a, "code"_a, "device"_a = 0);
   module.def("from_buffer", &from_buffer, "object"_a, "code"_a, "shape"_a, "device"_a = 0);
   module.def("to_bytes", &to_bytes, "array"_a);
+  module.def("read_into", &read_into, "array"_a, "buffer"_a);
   module.def("copy_to_device", &copy_to, "array"_a, "device"_a);
   module.def("copy_across", &copy_between, "source"_a, "target"_a);
   module.def("set_simulated_link", [](double bytes_per_second, double latency_seconds) {

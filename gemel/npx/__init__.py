@@ -8,7 +8,7 @@ from gemel import _core, autograd
 from gemel.device import as_device, cpu, current_device, gpu, num_gpus, try_all_gpus, try_gpu
 from gemel.dtype import as_dtype
 from gemel.errors import unknown_name
-from gemel.ndarray import CREATION
+from gemel.ndarray import CREATION, array_like
 from gemel.npx import serialize
 from gemel.ops import neural
 from gemel.ops.control import cond
@@ -18,6 +18,8 @@ from gemel.ops.indexing import pick as _pick
 from gemel.ops.linalg import matmul
 from gemel.ops.neural import erf, gelu, softplus
 from gemel.ops.shape import reshape, transpose
+from gemel.runtime import callback as runtime_callback
+from gemel.spec import Spec
 
 
 def waitall() -> None:
@@ -34,6 +36,24 @@ def synchronize(device: Any = None) -> None:
         _core.wait_all()
     else:
         _core.wait_device(as_device(device).code)
+
+
+def callback(function: Any, *arrays: Any, outputs: Any = None, name: str | None = None) -> Any:
+    """Issue a Python function of NumPy arrays as an operation of the engine.
+
+    `function` gets a NumPy array (a copy) for each of `arrays` and returns a NumPy array for each
+    of `outputs`, which are (shape, dtype) pairs; one pair instead of a list gives one array. It
+    runs when its inputs are there: at once, or on a thread that waits, or on the Python lane's
+    thread; the call does not wait for it. What it raises is raised where a result is read. It may
+    wait for other arrays. It has no gradient: see `autograd.Function`.
+    """
+    single = len(outputs) == 2 and not isinstance(outputs[1], tuple | list)
+    pairs = [outputs] if single else outputs
+    specs = [Spec(tuple(shape), as_dtype(dtype)) for shape, dtype in pairs]
+    inputs = [array_like(array) for array in arrays]
+    label = name or getattr(function, "__name__", "callback")
+    found = runtime_callback.issue(label, runtime_callback.copying(function), inputs, specs)
+    return found[0] if single else list(found)
 
 
 def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
@@ -180,6 +200,7 @@ def load(file: str) -> Any:
 __all__ = [
     "activation",
     "batch_norm",
+    "callback",
     "cond",
     "cpu",
     "current_device",

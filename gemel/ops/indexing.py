@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gemel import _core
@@ -402,6 +403,22 @@ def getitem(x: Any, key: Any) -> Any:
     if masks:
         items = _masks_as_positions(items)
     return _advanced(x, items)
+
+
+def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) -> None:
+    """Raises `ShapeError` unless value broadcasts to x[items], for x of that shape.
+
+    How many elements a mask selects is only known when the assignment runs: it is checked then.
+    """
+    if any(is_mask(item) for item in items) or 0 in shape:
+        return
+    np = numpy()
+    stand = np.broadcast_to(np.int8(0), shape)
+    zeros = [np.zeros(i.shape, np.int64) if hasattr(i, "shape") else i for i in items]
+    selected = stand[tuple(zeros)].shape
+    pairs = zip(reversed(value.shape), reversed(selected), strict=False)
+    if len(value.shape) > len(selected) or not all(m in (1, n) for m, n in pairs):
+        raise ShapeError(f"assign: {value} does not broadcast to the selected shape {selected}")
 
 
 def is_mask(item: Any) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, as_dtype, float16, float64
+from gemel.dtype import DType, as_dtype, float16, float64, int64
 from gemel.errors import DTypeError
 from gemel.ir.op import Op, elementwise, numpy, op
 from gemel.ops.elementwise import extents, filled
@@ -103,5 +103,10 @@ def _(low: Spec, high: Spec, *, shape: Any, dtype: Any, call: Any = None) -> Spe
 
 @op(blocks=True, mxnet="_npi_permutation")
 def argsort(x: Any) -> Any:
-    """The positions that sort a 1-d array, equal elements in order. Waits for x."""
+    """The positions that sort a 1-d array, equal elements in order."""
     return numpy().argsort(x, kind="stable")
+
+
+@argsort.spec
+def _(x: Spec) -> Spec:
+    return Spec(x.shape, int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from gemel import _core
@@ -17,6 +18,7 @@ from gemel.ir.op import HOOKS, Elementwise, Op, static
 from gemel.ir.trace import Trace
 from gemel.ops.shape import Layout
 from gemel.passes import optimize
+from gemel.runtime import callback
 from gemel.runtime.cache import kernel_for
 from gemel.runtime.lower import lower
 from gemel.spec import Spec
@@ -115,7 +117,10 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
 
 
 def _by_reference(op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
-    """A blocking operation: wait for the inputs and let NumPy do it."""
+    """An operation done by NumPy; it waits when the shape of the result depends on values."""
+    if "spec" in op.rules and all(hasattr(value, "device") for value in arrays):
+        specs = op.infer(*map(spec_of, arrays), **parameters)
+        return callback.issue(op.name, partial(op.reference, **parameters), arrays, specs)
     values = [
         value if isinstance(value, (bool, int, float)) else value.asnumpy() for value in arrays
     ]

@@ -1,0 +1,225 @@
+"""Operations done in Python: NumPy-backed ones and callbacks, run by the engine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy
+import pytest
+
+from gemel import _core, cpu, device, gpu, np, npx
+from gemel.errors import ShapeError
+
+
+def busy() -> np.ndarray:
+    """Something that takes a while, so that what reads it has to be handed over."""
+    a = np.ones((700, 700))
+    return np.dot(a, a)
+
+
+def test_a_callback_runs_later_and_its_result_is_an_array():
+    x = busy()
+    doubled = npx.callback(lambda v: v * 2, x, outputs=((700, 700), "float32"))
+    assert (doubled + 1)[3, 3].item() == 1401
+
+
+def test_issuing_a_callback_does_not_wait():
+    ran = threading.Event()
+
+    def slow(v: numpy.ndarray) -> numpy.ndarray:
+        ran.wait(10)
+        return v
+
+    # In another thread's lane: the input is not ready, so it cannot be run by the caller.
+    y = npx.callback(slow, busy(), outputs=((700, 700), "float32"))
+    ran.set()
+    assert y[0, 0].item() == 700
+
+
+def test_several_results_views_and_dtypes():
+    x = np.arange(12).reshape((3, 4))
+
+    def split(v: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+        return v.sum(axis=0), v > 5
+
+    total, large = npx.callback(split, x.T, outputs=[((3,), "int64"), ((4, 3), "bool")])
+    assert total.tolist() == x.asnumpy().T.sum(axis=0).tolist()
+    assert large.tolist() == (x.asnumpy().T > 5).tolist()
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_what_a_callback_raises_is_sticky(queued):
+    x = busy() if queued else np.ones((700, 700))
+
+    def fail(v: numpy.ndarray) -> numpy.ndarray:
+        raise KeyError("no such thing")
+
+    bad = npx.callback(fail, x, outputs=((2,), "float32"))
+    after = bad + 1
+    for array in (bad, after, bad):
+        with pytest.raises(KeyError, match=r"fail: 'no such thing'.*test_python_lane\.py"):
+            array.asnumpy()
+    assert (x[0, 0] + 1).item() in (2, 701)
+
+
+def test_a_wrong_shape_is_a_failure():
+    bad = npx.callback(lambda v: v, np.ones(3), outputs=((2,), "float32"))
+    with pytest.raises(ShapeError, match=r"returned shape \(3,\)"):
+        bad.asnumpy()
+
+
+def test_a_callback_may_wait():
+    other = busy()
+    seen = []
+
+    def reads(v: numpy.ndarray) -> numpy.ndarray:
+        seen.append(other.sum().item())
+        return v + np.dot(np.ones((300, 300)), np.ones((300, 300)))[0, 0].item()
+
+    x = npx.callback(reads, busy()[0], outputs=((700,), "float32"))
+    y = npx.callback(reads, x, outputs=((700,), "float32"))
+    assert y[5].item() == 700 + 600
+    assert seen == [700.0**3] * 2
+
+
+def test_a_callback_may_wait_for_another_callback():
+    def outer(v: numpy.ndarray) -> numpy.ndarray:
+        inner = npx.callback(lambda w: w + 1, busy()[0, :3], outputs=((3,), "float32"))
+        return v + inner.asnumpy()
+
+    x = npx.callback(outer, busy()[0, :3], outputs=((3,), "float32"))
+    assert x.tolist() == [1401.0] * 3
+
+
+def test_order_with_in_place_writes():
+    x = np.zeros((400, 400))
+    results = []
+    for step in range(20):
+        x += 1
+        results.append(npx.callback(lambda v: v[0, :2], x, outputs=((2,), "float32")))
+        x[np.array([step % 400])] = float(-step)
+    assert [r[1].item() for r in results[1:3]] == [1 - 0 + 0, 2.0]
+    expected = numpy.zeros((400, 400), "float32")
+    for step in range(20):
+        expected += 1
+        expected[[step % 400]] = -step
+    assert (x.asnumpy() == expected).all()
+
+
+def test_writing_to_positions_does_not_wait():
+    x, index = np.zeros((700, 700)), np.array([1, 3])
+    rows = busy()[:2]
+    x[index] = rows
+    x[x > 1] = 5
+    assert x.sum().item() == 5 * 1400
+    with pytest.raises(ShapeError, match=r"float32\[3\] does not broadcast.*\(2, 700\)"):
+        x[index] = np.ones(3)
+    x[np.array([900])] = 1
+    with pytest.raises(IndexError, match="900"):
+        x.asnumpy()
+
+
+def test_argsort_is_asynchronous_and_permutations_are_right():
+    order = np.random.permutation(1000)
+    assert sorted(order.tolist()) == list(range(1000))
+
+
+def test_callbacks_on_a_gpu():
+    device.simulate(1)
+    try:
+        x = np.arange(4, device=gpu(0))
+        y = npx.callback(lambda v: v + 1, x, outputs=((4,), "int64"))
+        assert y.device == gpu(0) and y.tolist() == [1, 2, 3, 4]
+        x[np.array([0, 2])] = np.array([7, 8], device=gpu(0))
+        assert x.tolist() == [7, 1, 8, 3]
+    finally:
+        npx.waitall()
+        device.simulate(0)
+
+
+def test_from_many_threads():
+    def work(seed: int, out: list[float]) -> None:
+        x = np.full((50,), float(seed))
+        for _ in range(50):
+            x = npx.callback(lambda v: v + 1, x * 1, outputs=((50,), "float32"))
+        out.append(x[7].item() - seed)
+
+    out: list[float] = []
+    threads = [threading.Thread(target=work, args=(seed, out)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert out == [50.0] * 8
+
+
+CELLS = """
+import gemel
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_cell("import gemel; from gemel import np, npx")
+shell.run_cell("%load_ext gemel")
+shell.run_cell("bad = np.arange(3)[np.array([7])]")
+print("second cell", flush=True)
+shell.run_cell("npx.synchronize(gemel.cpu())")
+shell.run_cell("1 + 1")
+"""
+
+
+def test_a_notebook_shows_failures_after_the_cell():
+    pytest.importorskip("IPython")
+    found = subprocess.run(
+        [sys.executable, "-c", CELLS],
+        env={**os.environ, "GEMEL_WORKERS": "0"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stderr.count("IndexError: take: index 7") == 1, found.stderr
+
+
+class Shell:
+    """What `notebook.install` needs of IPython's shell."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[object] = []
+        self.events = self
+
+    def register(self, event: str, function: object) -> None:
+        assert event == "post_run_cell"
+        self.callbacks.append(function)
+
+
+def test_the_report_after_a_cell(capsys):
+    from gemel import notebook
+
+    shell = Shell()
+    notebook.install(shell)
+    notebook.install(shell)
+    (report,) = shell.callbacks
+    npx.waitall()
+    bad = np.arange(3)[np.array([7])]
+    npx.synchronize(cpu())
+    report(None)
+    assert "IndexError" in capsys.readouterr().err
+    report(None)
+    assert capsys.readouterr().err == ""
+    npx.waitall()  # seen: not raised again
+    with pytest.raises(IndexError):
+        bad.asnumpy()
+
+
+def test_serial():
+    _core.configure(serial=True)
+    try:
+        start = time.perf_counter()
+        x = npx.callback(lambda v: v + busy()[0, 0].item(), busy(), outputs=((700, 700), "float32"))
+        assert x[0, 0].item() == 1400
+        assert time.perf_counter() - start < 60
+    finally:
+        _core.configure(serial=False)
