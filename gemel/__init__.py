@@ -38,6 +38,7 @@ _LAZY = {
     "np": "gemel.np",
     "npx": "gemel.npx",
     "optimizer": "gemel.optimizer",
+    "profiler": "gemel.profiler",
 }
 _LAZY_NAMES = {
     "Benchmark": "gemel.benchmark",
@@ -75,6 +76,7 @@ __all__ = [
     "num_gpus",
     "ops",
     "optimizer",
+    "profiler",
     "try_all_gpus",
     "try_gpu",
 ]

@@ -40,7 +40,7 @@ bool layout_allowed(Array* array, int flags) {
 
 // The consumer reads and writes at will, so pending readers have to finish too.
 bool wait_until_idle(Array* array) {
-  if (!wait_for(array)) return false;
+  if (!wait_for_storage(array->storage, trace::WaitKind::kExport)) return false;
   Engine& engine = Engine::get();
   if (engine.idle(array->storage)) return true;
   bool finished;

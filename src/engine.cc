@@ -504,7 +504,7 @@ bool EngineState::help_once(const Condition& condition, const Taker& taker) {
         if (work.operation != nullptr) execute(work.operation);
         return true;
       }
-      spin += kSpins / 8;  // there is work, but not for us: do not hammer the lock
+      spin += back_off();  // there is work, but not for us
     }
     if (done(condition)) return true;
     pause_briefly();

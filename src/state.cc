@@ -142,11 +142,11 @@ TracedWait::~TracedWait() {
   trace::waited(record_);
 }
 
-bool wait_for_storage(Storage* storage) {
+bool wait_for_storage(Storage* storage, trace::WaitKind kind) {
   Engine& engine = Engine::get();
   if (!engine.ready(storage)) {
     bool finished;
-    TracedWait traced(trace::WaitKind::kArray, storage);
+    TracedWait traced(kind, storage);
     {
       WithoutGil released;
       finished = engine.wait(storage, interrupted_by_signal);

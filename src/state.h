@@ -95,7 +95,7 @@ class TracedWait {
 };
 
 // Waits for one storage; false with a Python error set.
-bool wait_for_storage(Storage* storage);
+bool wait_for_storage(Storage* storage, trace::WaitKind kind = trace::WaitKind::kArray);
 // Hands an operation over without holding the GIL across anything that may block.
 void issue_operation(std::unique_ptr<Operation> operation);
 

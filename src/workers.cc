@@ -47,7 +47,7 @@ EngineState::Search EngineState::find_work(Work& work, bool counted) {
         looking.fetch_sub(1, std::memory_order_relaxed);
         return Search::kFound;
       }
-      spin += kSpins / 8;
+      spin += back_off();
     }
     pause_briefly();
   }

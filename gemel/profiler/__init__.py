@@ -1,0 +1,225 @@
+"""`profiler`: what the engine did and when, what the program waited for, drawn or counted.
+
+    profiler.set_state("run")
+    ...
+    print(profiler.dumps())          # operations by time
+    print(profiler.sync_points())    # lines that made the program wait
+    profiler.dump()                  # a trace for Perfetto
+
+    with profiler.graph() as g:
+        step()
+    g.save("step.svg")               # the operations of a step, drawn
+
+The names are those of MXNet's profiler.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gemel import _core
+from gemel.errors import unknown_name
+from gemel.profiler import table
+from gemel.profiler.annotations import (
+    Counter,
+    Domain,
+    Event,
+    Frame,
+    Marker,
+    Task,
+    notes,
+    scope,
+)
+from gemel.profiler.graph import StepGraph
+from gemel.profiler.perfetto import trace_events
+from gemel.profiler.records import Edge, Operation, Trace, Wait
+from gemel.profiler.sync import SyncPoint, SyncReport
+from gemel.profiler.sync import sync_points as _sync_points
+
+#: MXNet's switches of what is recorded. Here all of it always is: they are accepted.
+_SWITCHES = (
+    "profile_all",
+    "profile_symbolic",
+    "profile_imperative",
+    "profile_memory",
+    "profile_api",
+    "profile_process",
+    "aggregate_stats",
+    "continuous_dump",
+    "dump_period",
+)
+
+
+class _Profiler:
+    """The one profiler: its settings and what it has recorded."""
+
+    def __init__(self) -> None:
+        self.filename = "profile.json"
+        self.capacity = 1_000_000
+        self.running = False
+        self.trace = Trace()
+
+    def start(self) -> None:
+        _core.trace_start(self.capacity)
+        notes.active = True
+
+    def stop(self) -> None:
+        _core.trace_stop()
+        notes.active = False
+
+    def collect(self) -> Trace:
+        """What has been recorded, up to now."""
+        if _core.tracing():
+            _settle()
+        self.trace.add(_core.trace_take())
+        return self.trace
+
+    def clear(self) -> None:
+        self.trace = Trace()
+        notes.clear()
+
+
+_profiler = _Profiler()
+
+
+def _settle() -> None:
+    """Wait for what has been issued, leaving failures where they are."""
+    from gemel.device import CPUS, GPUS
+
+    for device in (*CPUS, *GPUS):
+        _core.wait_device(device.code)
+
+
+def set_config(**settings: Any) -> None:
+    """`filename` of `dump` (profile.json) and `capacity`, the most operations recorded (1,000,000).
+
+    MXNet's switches (`profile_all`, `aggregate_stats`, ...) are accepted: everything is always
+    recorded. Raises `UnknownNameError` for any other setting.
+    """
+    for name, value in settings.items():
+        if name in ("filename", "capacity"):
+            setattr(_profiler, name, value)
+        elif name not in _SWITCHES:
+            raise unknown_name("setting of the profiler", name, ("filename", "capacity", *_SWITCHES))
+
+
+def set_state(state: str = "stop") -> None:
+    """"run" starts a recording, forgetting the last one; "stop" ends it, once all is finished."""
+    if state not in ("run", "stop"):
+        raise unknown_name("state of the profiler", state, ("run", "stop"))
+    if state == "stop":
+        if _profiler.running:
+            _profiler.collect()
+            _profiler.stop()
+        _profiler.running = False
+        return
+    _core.trace_take()
+    _profiler.clear()
+    _profiler.running = True
+    _profiler.start()
+
+
+def pause() -> None:
+    """Record nothing until `resume`."""
+    if _profiler.running:
+        _profiler.collect()
+        _profiler.stop()
+
+
+def resume() -> None:
+    """Go on recording."""
+    if _profiler.running:
+        _profiler.start()
+
+
+def dump(finished: bool = True) -> str:
+    """Write the recording for Perfetto; the file's name. `finished` also ends the recording."""
+    trace = _profiler.collect()
+    if finished:
+        set_state("stop")
+    with open(_profiler.filename, "w", encoding="utf-8") as file:
+        json.dump(trace_events(trace, notes), file)
+    return _profiler.filename
+
+
+def dumps(reset: bool = False, format: str = "table", sort_by: str = "total") -> str:
+    """Operations by time, as a table or as JSON. `reset` forgets them afterwards.
+
+    `sort_by` is total, count, mean, maximum, minimum, bytes or name. Raises `UnknownNameError`.
+    """
+    if format not in ("table", "json"):
+        raise unknown_name("format of the table", format, ("table", "json"))
+    trace = _profiler.collect()
+    if format == "table":
+        found = table.text(trace, sort_by)
+    else:
+        found = json.dumps([row._asdict() for row in table.rows(trace, sort_by)])
+    if reset:
+        _profiler.clear()
+    return found
+
+
+def sync_points() -> SyncReport:
+    """Which lines made the program wait for the engine, how long, and for what."""
+    return _sync_points(_profiler.collect())
+
+
+def recording() -> Trace:
+    """Everything recorded so far, as records."""
+    return _profiler.collect()
+
+
+@contextmanager
+def graph() -> Iterator[StepGraph]:
+    """Record the operations of a block as a graph, complete when the block has ended.
+
+    The block's end waits for them. A running recording keeps them as well.
+    """
+    found = StepGraph()
+    _settle()
+    _profiler.trace.add(_core.trace_take())
+    started = not _core.tracing()
+    if started:
+        _profiler.start()
+    block = Trace()
+    try:
+        yield found
+    finally:
+        _settle()
+        if started:
+            _profiler.stop()
+        taken = _core.trace_take()
+        block.add(taken)
+        if not started:
+            _profiler.trace.add(taken)
+        found.fill(block)
+
+
+__all__ = [
+    "Counter",
+    "Domain",
+    "Edge",
+    "Event",
+    "Frame",
+    "Marker",
+    "Operation",
+    "StepGraph",
+    "SyncPoint",
+    "SyncReport",
+    "Task",
+    "Trace",
+    "Wait",
+    "dump",
+    "dumps",
+    "graph",
+    "pause",
+    "recording",
+    "resume",
+    "scope",
+    "set_config",
+    "set_state",
+    "sync_points",
+]

@@ -1,0 +1,140 @@
+"""What the core's trace holds, as typed records."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gemel.device import from_code
+
+#: Lanes of the core behind those of the devices: copies to a GPU, from a GPU, between CPUs.
+FIRST_COPY_LANE = 24
+PYTHON_LANE = 41
+
+
+class Operation(NamedTuple):
+    """One operation of the engine. Times are nanoseconds of `time.perf_counter_ns`."""
+
+    number: int  # in order of issue
+    name: str
+    detail: str  # its specs
+    device: int
+    lane: int
+    thread: int  # which ran it
+    issue_thread: int
+    issued: int
+    started: int
+    finished: int
+    bytes: int  # of its results
+    inlined: bool  # run by the call that issued it
+    failed: bool
+    microseconds: float  # as estimated beforehand
+    file: str
+    line: int
+
+    @property
+    def duration(self) -> int:
+        """Nanoseconds it ran."""
+        return max(self.finished - self.started, 0)
+
+    @property
+    def copies(self) -> bool:
+        """Whether it carries contents from one device to another."""
+        return FIRST_COPY_LANE <= self.lane < PYTHON_LANE
+
+    @property
+    def where(self) -> str:
+        """The line that issued it."""
+        return f"{self.file}:{self.line}" if self.file else "?"
+
+
+class Edge(NamedTuple):
+    """`after` had to come after `before`, and why: "read after write", ..."""
+
+    before: int
+    after: int
+    kind: str
+
+
+class Wait(NamedTuple):
+    """A call that blocked."""
+
+    thread: int
+    started: int
+    finished: int
+    kind: str  # array, export, all, device, queue
+    operation: int  # whose result was waited for; 0: several
+    file: str
+    line: int
+
+    @property
+    def duration(self) -> int:
+        """Nanoseconds it blocked."""
+        return self.finished - self.started
+
+
+class Sample(NamedTuple):
+    """How many operations were queued or running, and how many bytes were held."""
+
+    time: int
+    pending: int
+    bytes: int
+
+
+class Trace:
+    """Everything recorded, from one or several takes."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.edges: list[Edge] = []
+        self.waits: list[Wait] = []
+        self.samples: list[Sample] = []
+        self.threads: dict[int, str] = {}
+        self.dropped = 0
+
+    def add(self, taken: dict[str, Any]) -> None:
+        """Append what the core's `trace_take` gave."""
+        self.operations += map(Operation._make, taken["operations"])
+        self.edges += map(Edge._make, taken["edges"])
+        self.waits += map(Wait._make, taken["waits"])
+        self.samples += map(Sample._make, taken["counters"])
+        self.threads.update(taken["threads"])
+        self.dropped += taken["dropped"]
+
+    def by_number(self) -> dict[int, Operation]:
+        """The operations by their number."""
+        return {operation.number: operation for operation in self.operations}
+
+    def finished(self) -> list[Operation]:
+        """The operations that have run to their end."""
+        return [operation for operation in self.operations if operation.finished]
+
+    def ready(self) -> dict[int, int]:
+        """When each operation could have started: issued, and all before it finished."""
+        times = {operation.number: operation.issued for operation in self.operations}
+        ends = {operation.number: operation.finished for operation in self.operations}
+        for edge in self.edges:
+            if edge.after in times and edge.before in ends:
+                times[edge.after] = max(times[edge.after], ends[edge.before])
+        return times
+
+    def start(self) -> int:
+        """The first moment of the trace."""
+        moments = [o.issued for o in self.operations]
+        moments += [w.started for w in self.waits] + [s.time for s in self.samples]
+        return min(moments, default=0)
+
+
+def device_name(code: int) -> str:
+    """How a device of the core is called."""
+    return str(from_code(code))
+
+
+def kibibytes(count: int) -> str:
+    """Bytes as text."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
+__all__ = ["Edge", "Operation", "Sample", "Trace", "Wait", "device_name", "kibibytes"]

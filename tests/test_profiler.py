@@ -1,0 +1,315 @@
+"""The profiler: traces, tables, sync points, graphs."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+import gemel
+from gemel import cpu, device, gpu, np, npx, profiler
+from gemel.errors import UnknownNameError
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(autouse=True)
+def stopped():
+    npx.waitall()
+    yield
+    profiler.set_state("stop")
+    profiler.set_config(filename="profile.json", capacity=1_000_000)
+
+
+@pytest.fixture
+def two_gpus():
+    device.simulate(2, gigabytes_per_second=4, microseconds=20)
+    yield gpu(0), gpu(1)
+    npx.waitall()
+    device.simulate(0)
+
+
+def recorded(work, tmp_path) -> dict:
+    """The trace file of some work."""
+    profiler.set_config(filename=str(tmp_path / "trace.json"))
+    profiler.set_state("run")
+    work()
+    with open(profiler.dump(), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def products() -> None:
+    x = np.ones((500, 500))
+    y = np.dot(x, x)
+    z = np.dot(y, x) + 1
+    assert z[0, 0].item() == 250001
+
+
+def test_a_slice_for_every_operation(tmp_path):
+    events = recorded(products, tmp_path)["traceEvents"]
+    slices = [e for e in events if e["ph"] == "X" and e["cat"] == "operation"]
+    names = [e["name"] for e in slices]
+    assert names.count("matmul") == 2 and names.count("full") == 1 and "add" in names
+    (first, second) = [e for e in slices if e["name"] == "matmul"]
+    assert first["args"]["specs"] == "float32[500, 500], float32[500, 500] -> float32[500, 500]"
+    assert first["args"]["bytes"] == 1_000_000
+    assert "test_profiler.py" in first["args"]["issued at"]
+    assert first["ts"] + first["dur"] <= second["ts"]
+    assert all(e["args"]["queued us"] >= 0 for e in slices)
+
+
+def test_arrows_start_and_end_in_slices(tmp_path):
+    events = recorded(products, tmp_path)["traceEvents"]
+    slices = [e for e in events if e["ph"] == "X"]
+    starts = {e["id"]: e for e in events if e["ph"] == "s"}
+    ends = {e["id"]: e for e in events if e["ph"] == "f"}
+    assert starts and starts.keys() == ends.keys()
+    for arrow in (*starts.values(), *ends.values()):
+        assert any(
+            s["tid"] == arrow["tid"] and s["ts"] <= arrow["ts"] <= s["ts"] + s["dur"]
+            for s in slices
+        )
+    assert all(starts[i]["ts"] <= ends[i]["ts"] for i in starts)
+
+
+def test_tracks_have_names_and_proper_nesting(tmp_path):
+    events = recorded(products, tmp_path)["traceEvents"]
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    slices = [e for e in events if e["ph"] == "X"]
+    assert {e["tid"] for e in slices} <= names.keys()
+    for track in names:
+        spans = sorted((e["ts"], e["ts"] + e["dur"]) for e in slices if e["tid"] == track)
+        open_ends: list[float] = []
+        for start, end in spans:
+            while open_ends and open_ends[-1] <= start:
+                open_ends.pop()
+            assert not open_ends or end <= open_ends[-1]
+            open_ends.append(end)
+
+
+def test_counters_of_queue_and_memory(tmp_path):
+    events = recorded(products, tmp_path)["traceEvents"]
+    depth = [e["args"]["operations"] for e in events if e["name"] == "queue depth"]
+    held = [e["args"]["bytes"] for e in events if e["name"] == "memory"]
+    assert max(depth) >= 1 and min(depth) >= 0
+    assert max(held) - min(held) >= 1_000_000
+
+
+def test_every_lane_has_a_track(two_gpus, tmp_path):
+    def work() -> None:
+        x = np.ones((300, 300)).as_in_ctx(two_gpus[0])
+        y = np.dot(x, x).as_in_ctx(cpu(0)).as_in_ctx(two_gpus[1])
+        assert (y + 1)[0, 0].item() == 301
+
+    events = recorded(work, tmp_path)["traceEvents"]
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    ran = {(e["name"], names[e["tid"]]) for e in events if e["ph"] == "X"}
+    assert {
+        ("copy", "copies to gpu(0)"),
+        ("matmul", "gpu(0)"),
+        ("copy", "copies from gpu(0)"),
+        ("copy", "copies to gpu(1)"),
+        ("add", "gpu(1)"),
+        ("copy", "copies from gpu(1)"),
+    } <= ran
+
+
+def test_annotations(tmp_path):
+    def work() -> None:
+        domain = profiler.Domain("loader")
+        with profiler.scope("forward"), profiler.Task("read", domain):
+            products()
+        counter = profiler.Counter("batches", domain, 3)
+        counter += 2
+        counter -= 1
+        profiler.Marker("epoch").mark("thread")
+        frame = profiler.Frame(domain, "image")
+        frame.start()
+        frame.stop()
+        frame.stop()  # not started: nothing
+
+    events = recorded(work, tmp_path)["traceEvents"]
+    slices = [e for e in events if e["ph"] == "X"]
+    scopes = {e["name"]: e for e in slices if e["cat"].startswith(("scope", "task", "frame"))}
+    assert set(scopes) == {"forward", "read", "image"}
+    product = next(e for e in slices if e["name"] == "matmul")
+    forward = scopes["forward"]
+    assert forward["ts"] <= product["ts"] <= forward["ts"] + forward["dur"]
+    values = [e["args"]["value"] for e in events if e["name"] == "loader.batches"]
+    assert values == [3, 5, 4]
+    assert [e["s"] for e in events if e["name"] == "epoch"] == ["t"]
+    with pytest.raises(UnknownNameError, match="did you mean 'process'"):
+        profiler.Marker("x").mark("proces")
+
+
+def test_the_table():
+    profiler.set_state("run")
+    products()
+    table = profiler.dumps()
+    lines = table.splitlines()
+    assert lines[1].split()[:3] == ["matmul", "cpu(0)", "2"]
+    rows = {row["name"]: row for row in json.loads(profiler.dumps(format="json", reset=True))}
+    assert rows["matmul"]["count"] == 2
+    assert rows["matmul"]["minimum"] <= rows["matmul"]["mean"] <= rows["matmul"]["maximum"]
+    assert sum(row["share"] for row in rows.values()) == pytest.approx(1)
+    assert "matmul" not in profiler.dumps()
+    with pytest.raises(UnknownNameError, match="total"):
+        profiler.dumps(sort_by="totl")
+
+
+def test_sync_points_name_the_lines():
+    profiler.set_state("run")
+    x = np.ones((600, 600))
+    for _ in range(3):
+        x = np.dot(x, x) / 600
+        x[0, 0].item()  # blocks here
+    npx.waitall()
+    (point,) = [p for p in profiler.sync_points() if "blocks here" in p.source]
+    assert point.count == 3
+    assert point.kind == "array"
+    assert point.total >= point.longest > 0
+    assert [name for name, _ in point.waited_for] == ["divide"]
+    assert "blocks here" in str(profiler.sync_points())
+    assert "3 times" in str(profiler.sync_points())
+
+
+def test_no_sync_points():
+    profiler.set_state("run")
+    assert str(profiler.sync_points()) == "no line waited for the engine"
+
+
+def test_kinds_of_waits():
+    profiler.set_state("run")
+    x = np.ones((600, 600))
+    np.dot(x, x)
+    npx.waitall()
+    np.dot(x, x)
+    npx.synchronize(cpu(0))
+    y = np.dot(x, x)
+    memoryview(y)
+    assert {p.kind for p in profiler.sync_points()} == {"all", "device", "export"}
+
+
+def test_pause_and_resume():
+    profiler.set_state("run")
+    np.ones(3) + 1
+    profiler.pause()
+    np.ones(3) * 2
+    profiler.resume()
+    np.ones(3) - 3
+    names = [o.name for o in profiler.recording().operations]
+    assert "add" in names and "subtract" in names and "multiply" not in names
+
+
+def test_capacity():
+    profiler.set_config(capacity=5)
+    profiler.set_state("run")
+    for _ in range(20):
+        np.ones(3)
+    assert len(profiler.recording().operations) == 5
+    assert profiler.recording().dropped == 15
+    assert "15 operations were not recorded" in profiler.dumps()
+
+
+def test_configuration_errors():
+    profiler.set_config(profile_all=True, aggregate_stats=True)
+    with pytest.raises(UnknownNameError, match="did you mean 'filename'"):
+        profiler.set_config(filenam="x")
+    with pytest.raises(UnknownNameError, match="run"):
+        profiler.set_state("on")
+    assert gemel.profiler is profiler
+
+
+# --- graphs ---------------------------------------------------------------------------------
+
+
+def diamond() -> None:
+    x = np.ones((300, 300))
+    a, b = np.dot(x, x), x * 2
+    c = a + b
+    c += 1
+
+
+def test_a_graph_has_the_real_dependencies():
+    with profiler.graph() as g:
+        diamond()
+    (make,), (dot,), (double,) = g.named("full"), g.named("matmul"), g.named("multiply")
+    join, bump = g.named("add")
+    assert g.before(join) == [dot, double]
+    assert g.before(bump) == [join]
+    assert g.ancestors(bump) == [make, dot, double, join]
+    assert {(e.before, e.after) for e in g.reduced_edges()} == {
+        (make.number, dot.number),
+        (make.number, double.number),
+        (dot.number, join.number),
+        (double.number, join.number),
+        (join.number, bump.number),
+    }
+    assert g.critical_path()[-1] == bump
+
+
+def test_writes_after_reads_are_edges_too():
+    x = np.ones((400, 400))
+    with profiler.graph() as g:
+        np.dot(x, x)
+        x += 1
+    (edge,) = g.edges
+    assert edge.kind == "write after read"
+    assert g.before(g.named("add")[0]) == []
+    assert g.before(g.named("add")[0], data_only=False) == g.named("matmul")
+
+
+def test_the_drawing(tmp_path, two_gpus):
+    with profiler.graph() as g:
+        x = np.ones((300, 300))
+        for place in two_gpus:
+            y = x.as_in_ctx(place)
+            np.dot(y, y).as_in_ctx(cpu(0))
+    g.save(tmp_path / "step.svg")
+    root = ElementTree.parse(tmp_path / "step.svg").getroot()
+    groups = [e.get("class") or "" for e in root.iter(f"{SVG}g")]
+    assert sum(c.split()[0] == "node" for c in groups if c) == len(g.nodes) == 7
+    assert groups.count("node copy") == len(g.copies()) == 4
+    assert groups.count("device") == 3
+    edges = [e for e in root.iter(f"{SVG}path") if (e.get("class") or "").startswith("edge")]
+    assert len(edges) == len(g.reduced_edges()) == 6
+    titles = [e.text for e in root.iter(f"{SVG}text") if e.get("class") == "title"]
+    assert titles == ["cpu(0)", "gpu(0, simulated)", "gpu(1, simulated)"]
+    g.save(tmp_path / "step.json")
+    assert len(json.loads((tmp_path / "step.json").read_text())["nodes"]) == 7
+    with pytest.raises(UnknownNameError, match=r"\.svg"):
+        g.save(tmp_path / "step.png")
+    assert g._repr_svg_().startswith("<svg")
+
+
+def test_boxes_do_not_overlap():
+    from gemel.profiler.svg import HEIGHT, WIDTH, _Layout
+
+    with profiler.graph() as g:
+        for _ in range(3):
+            diamond()
+    boxes = list(_Layout(g).boxes.values())
+    for i, a in enumerate(boxes):
+        for b in boxes[:i]:
+            assert abs(a.x - b.x) >= WIDTH or abs(a.y - b.y) >= HEIGHT
+
+
+def test_a_graph_inside_a_recording():
+    profiler.set_state("run")
+    np.ones(3) + 1
+    with profiler.graph() as g:
+        np.ones(3) * 2
+    np.ones(3) - 1
+    names = [o.name for o in profiler.recording().operations]
+    assert [n.name for n in g.nodes] == ["full", "multiply"]
+    assert names == ["full", "add", "full", "multiply", "full", "subtract"]
+
+
+def test_failed_operations_are_drawn():
+    with profiler.graph() as g:
+        bad = np.arange(3)[np.array([9])]
+    assert [n.name for n in g.nodes if n.failed] == ["gather"]
+    assert 'class="node failed"' in g.to_svg()
+    with pytest.raises(IndexError):
+        bad.asnumpy()
