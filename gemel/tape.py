@@ -17,6 +17,7 @@ from gemel.ir.trace import Trace
 from gemel.ops.elementwise import full
 from gemel.passes import optimize
 from gemel.passes.gradient import like, rule
+from gemel.runtime.chain import Chain
 from gemel.runtime.lower import lower
 from gemel.runtime.prepare import spec_of, tagged
 from gemel.spec import Spec
@@ -303,8 +304,13 @@ _plans: dict[Any, Any] = {}
 PLANS = 512
 
 
+def in_pieces(leaves: list[Leaf]) -> bool:
+    """Whether a backward runs as several operations: where its gradients travel over links."""
+    return any(leaf.gradient is not None and leaf.gradient.device.linked for leaf in leaves)
+
+
 def _plan(step: Step, leaves: list[Leaf], in_place: bool) -> Any:
-    key = (step.structure(leaves), in_place)
+    key = (step.structure(leaves), in_place, in_pieces(leaves))
     plan = _plans.get(key)
     if plan is None:
         if len(_plans) >= PLANS:
@@ -326,7 +332,10 @@ def _compiled(step: Step, leaves: list[Leaf], in_place: bool) -> Any:
     numbers = [e for e in graph.inputs if e.spec.weak]
     # Targets come first among the arrays, so updates keep their positions.
     order = Graph((*arrays, *numbers), graph.outputs, graph.updates, "backward")
-    return lower(optimize(order)), [e.spec.weak for e in graph.inputs]
+    random = any(node.op is not None and node.op.random for node in order.walk())
+    pieces = in_pieces(leaves) and not random
+    plan = Chain(order) if pieces else lower(optimize(order))
+    return plan, [e.spec.weak for e in graph.inputs]
 
 
 def _ordered(values: list[Any], weak: list[bool]) -> list[Any]:

@@ -38,7 +38,8 @@ class Op(_core.OpBase):
 
     `outputs` is how many results it has, `updates` which inputs it overwrites (input -> output),
     `names` the same operation under other standards (``onnx=``, ``mxnet=``). `random` operations
-    take a call number; `blocks` ones need values at issue and cannot be traced.
+    take a call number; `blocks` ones need values at issue and cannot be traced; `contracts` ones
+    multiply and add over an axis: they are what time goes into.
     """
 
     elementwise = False
@@ -53,6 +54,7 @@ class Op(_core.OpBase):
         updates: dict[int, int] | None = None,
         random: bool = False,
         blocks: bool = False,
+        contracts: bool = False,
         **names: str,
     ) -> None:
         code = function.__code__
@@ -71,6 +73,7 @@ class Op(_core.OpBase):
         self.updates = updates or {}
         self.random = random
         self.blocks = blocks
+        self.contracts = contracts
         self.names = names
         self.rules: dict[str, Callable[..., Any]] = {}
         self.__doc__ = function.__doc__

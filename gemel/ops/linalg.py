@@ -13,7 +13,7 @@ from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes, transp
 from gemel.spec import Spec, broadcast, promote_specs
 
 
-@op(onnx="MatMul", mxnet="_npi_matmul")
+@op(contracts=True, onnx="MatMul", mxnet="_npi_matmul")
 def matmul(a: Any, b: Any) -> Any:
     """Matrix product of the last two axes; the axes before them broadcast.
 

@@ -1,0 +1,57 @@
+"""Several plans that do together what one plan does, results coming one after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.ir.graph import Entry, Graph, placeholder
+from gemel.passes import optimize
+from gemel.passes.split import Piece, split
+from gemel.runtime.lower import lower
+
+
+class Chain:
+    """The plans of a graph's pieces. Called like the graph's plan: arrays first, then numbers."""
+
+    def __init__(self, graph: Graph) -> None:
+        whole, pieces = split(graph)
+        self.slots = {entry: slot for slot, entry in enumerate(whole.inputs)}
+        self.updates = {entry: whole.inputs[index] for index, entry in whole.updates}
+        self.stages = [self._stage(piece) for piece in pieces]
+        self.outputs = [self.slots[entry] for entry in whole.outputs]
+
+    def _stage(self, piece: Piece) -> tuple[Any, list[int], list[int]]:
+        """A plan, and from and to which slots its arguments and results go."""
+        inner = dict(zip(piece.inputs, piece.graph.inputs, strict=True))
+        updates, made, results = [], [], []
+        for entry, result in zip(piece.outputs, piece.graph.outputs, strict=True):
+            if entry in self.updates:
+                target = self.updates[entry]
+                inner.setdefault(target, placeholder(target.spec))
+                updates.append((target, result))
+            else:
+                made.append(entry)
+                results.append(result)
+        given = sorted(inner, key=lambda entry: entry.spec.weak)
+        places = {entry: position for position, entry in enumerate(given)}
+        graph = Graph(
+            (inner[entry] for entry in given),
+            results,
+            ((places[target], result) for target, result in updates),
+            "backward",
+        )
+        arguments = [self.slots[entry] for entry in given]
+        for entry in made:
+            self.slots[entry] = len(self.slots)
+        return lower(optimize(graph)), arguments, [self.slots[entry] for entry in made]
+
+    def __call__(self, *values: Any) -> list[Any]:
+        known = [*values, *[None] * (len(self.slots) - len(values))]
+        for plan, arguments, slots in self.stages:
+            found = plan(*[known[slot] for slot in arguments])
+            for slot, value in zip(slots, found, strict=True):
+                known[slot] = value
+        return [known[slot] for slot in self.outputs]
+
+
+__all__ = ["Chain"]
