@@ -20,6 +20,9 @@ OutputSpec: TypeAlias = (
     tuple[str, int, Sequence[int]] | tuple[str, int, int, Sequence[int], Sequence[int], int]
 )
 
+#: (item that may fail, items skipped then, outputs that fail, overwritten inputs that fail).
+Site: TypeAlias = tuple[int, Sequence[int], Sequence[int], Sequence[int]]
+
 class Array:
     """An n-dimensional array over a storage of the engine; made by `empty` and `from_buffer`."""
 
@@ -194,7 +197,13 @@ class Plan:
         random: int = 0,
         writes: Sequence[int] = (),
         microseconds: float = 1.0,
-    ) -> None: ...
+        sites: Sequence[Site] = (),
+        overwrites: Sequence[int] = (),
+        accumulates: Sequence[int] = (),
+    ) -> None:
+        """`writes` are inputs overwritten in place; they keep their content when what they would
+        become has failed, but for `overwrites` (old content never read) and `accumulates`, which
+        fail then."""
     @property
     def name(self) -> str:
         """What the plan computes."""

@@ -18,9 +18,10 @@ from gemel.ir.trace import Trace, current_trace, epoch, parameters_replaced
 from gemel.ndarray import array_like, ndarray
 from gemel.ops.elementwise import full
 from gemel.passes import PIPELINE, gradient, optimize
+from gemel.passes.bind import concrete_graph
 from gemel.passes.fuse import cheap
 from gemel.passes.simplify import fold
-from gemel.runtime.lower import Lowering, concrete_graph, lower
+from gemel.runtime.lower import Lowering, lower
 from gemel.runtime.prepare import as_entry, spec_of
 from gemel.spec import Dim, Spec
 
@@ -64,7 +65,7 @@ class Program:
     def __init__(self, compiled: Compiled, structure: Any, leaves: list[Any]) -> None:
         self.name = compiled.name
         self.passes = compiled.passes
-        self.trace = Trace()
+        self.trace = Trace(of_program=True)
         self._optimized: Graph | None = None
         self._halves: dict[Any, Halves] = {}
         entries = [self._input(position, array) for position, array in enumerate(leaves)]

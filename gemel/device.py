@@ -2,8 +2,8 @@
 
 `cpu(0)`, `cpu(1)`, ... are logical devices over one pool of cores; `cores` gives one a share of
 them. `GEMEL_SIMULATED_GPUS=2` (or `simulate`) makes `gpu(0)` and `gpu(1)`: devices with a worker
-each, behind links with a bandwidth and a latency, so that a program for several GPUs can be written,
-run and looked at on any machine.
+each, behind links with a bandwidth and a latency, so that a program for several GPUs can be
+written, run and looked at on any machine.
 """
 
 from __future__ import annotations

@@ -334,7 +334,8 @@ def _compiled(step: Step, leaves: list[Leaf], in_place: bool) -> Any:
     order = Graph((*arrays, *numbers), graph.outputs, graph.updates, "backward")
     random = any(node.op is not None and node.op.random for node in order.walk())
     pieces = in_pieces(leaves) and not random
-    plan = Chain(order) if pieces else lower(optimize(order))
+    # A gradient that could not be computed must not pass for the one of the batch before.
+    plan = Chain(order, keeps=False) if pieces else lower(optimize(order), keeps=False)
     return plan, [e.spec.weak for e in graph.inputs]
 
 

@@ -53,16 +53,52 @@ FailurePointer run_step(const PlanStep& step, const Running& running) {
   return status == 0 ? nullptr : make_failure(step.failure, running.run.origin);
 }
 
+FailurePointer run_items(const std::vector<PlanItem>& items, const Running& running);
+
+FailurePointer run_item(const PlanItem& item, const Running& running) {
+  if (item.branch == nullptr) return run_step(item.step, running);
+  const bool chosen = *address(running, item.branch->predicate) != 0;
+  return run_items(chosen ? item.branch->then : item.branch->otherwise, running);
+}
+
 FailurePointer run_items(const std::vector<PlanItem>& items, const Running& running) {
   for (const PlanItem& item : items) {
-    FailurePointer failure;
-    if (item.branch == nullptr) {
-      failure = run_step(item.step, running);
-    } else {
-      bool chosen = *address(running, item.branch->predicate) != 0;
-      failure = run_items(chosen ? item.branch->then : item.branch->otherwise, running);
-    }
+    FailurePointer failure = run_item(item, running);
     if (failure != nullptr) return failure;
+  }
+  return nullptr;
+}
+
+const PlanSite* site_of(const PlanProgram& program, int item) {
+  for (const PlanSite& site : program.sites) {
+    if (site.item == item) return &site;
+  }
+  return nullptr;
+}
+
+void fail(Storage* storage, const FailurePointer& failure, PartialFailures* partial) {
+  for (const auto& [failed, reason] : *partial) {
+    if (failed == storage) return;  // by an earlier site
+  }
+  partial->emplace_back(storage, failure);
+}
+
+// What depends on an item that has failed is skipped.
+FailurePointer run_sites(const Running& running, PartialFailures* partial) {
+  const PlanProgram& program = *running.run.program;
+  const Place* places = running.run.places;
+  std::vector<bool> skipped(program.items.size());
+  for (size_t i = 0; i < program.items.size(); ++i) {
+    if (skipped[i]) continue;
+    FailurePointer failure = run_item(program.items[i], running);
+    if (failure == nullptr) continue;
+    const PlanSite* site = site_of(program, static_cast<int>(i));
+    if (site == nullptr) return failure;
+    for (int later : site->skipped) skipped[static_cast<size_t>(later)] = true;
+    for (int input : site->inputs) fail(places[input].storage, failure, partial);
+    for (int output : site->outputs) {
+      fail(places[program.inputs.size() + output].storage, failure, partial);
+    }
   }
   return nullptr;
 }
@@ -129,9 +165,23 @@ void find_bases(const PlanRun& run, char* workspace, char** bases) {
 
 }  // namespace
 
-void PlanProgram::resolve() { Resolver(*this).resolve(items); }
+void PlanProgram::resolve() {
+  Resolver(*this).resolve(items);
+  const auto check = [this](const std::vector<int>& indices, size_t bound) {
+    for (int index : indices) {
+      if (index >= 0 && static_cast<size_t>(index) < bound) continue;
+      throw std::invalid_argument(name + ": a site names what does not exist");
+    }
+  };
+  for (const PlanSite& site : sites) {
+    check({site.item}, items.size());
+    check(site.skipped, items.size());
+    check(site.outputs, outputs.size());
+    check(site.inputs, inputs.size());
+  }
+}
 
-FailurePointer run_plan(const PlanRun& run) {
+FailurePointer run_plan(const PlanRun& run, PartialFailures* partial) {
   const PlanProgram& program = *run.program;
   char* workspace = nullptr;
   if (program.workspace > 0) {
@@ -144,7 +194,9 @@ FailurePointer run_plan(const PlanRun& run) {
   }
   SmallArray<char*, kInsideBases> bases(static_cast<size_t>(program.base_count()));
   find_bases(run, workspace, bases.data());
-  FailurePointer failure = run_items(program.items, Running{run, bases.data()});
+  const Running running{run, bases.data()};
+  FailurePointer failure =
+      program.sites.empty() ? run_items(program.items, running) : run_sites(running, partial);
   if (workspace != nullptr) memory::release(workspace, program.workspace);
   return failure;
 }

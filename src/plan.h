@@ -52,12 +52,23 @@ struct PlanBranch {
   std::vector<PlanItem> otherwise;
 };
 
+// What a failing item reaches; all numbers are places in the program's lists.
+struct PlanSite {
+  int item = 0;
+  std::vector<int> skipped;  // items that depend on it
+  std::vector<int> outputs;  // fail
+  std::vector<int> inputs;   // overwritten ones it has begun to write: fail
+};
+
 struct InputSpec {
   int code = 0;
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
   bool contiguous = true;
   bool written = false;  // overwritten in place
+  // A written one that fails with what it is computed from; one that does not stays as it was.
+  bool fails = false;
+  bool read = false;  // its old content matters; known for those that fail
 };
 
 struct OutputSpec {
@@ -87,6 +98,7 @@ struct PlanProgram {
   int random = 0;
   bool writes_inputs = false;
   double microseconds = 0;
+  std::vector<PlanSite> sites;
 
   int base_count() const {
     return static_cast<int>(inputs.size() + outputs.size() + 1 + constants.size());
@@ -111,7 +123,10 @@ struct PlanRun {
   Origin origin;
 };
 
-// Null, or why it failed. All storages have memory.
-FailurePointer run_plan(const PlanRun& run);
+using PartialFailures = std::vector<std::pair<Storage*, FailurePointer>>;
+
+// Null, or why it failed. All storages have memory. When only some results fail, because the item
+// that did has a site, they are put into `partial` and the answer is null.
+FailurePointer run_plan(const PlanRun& run, PartialFailures* partial);
 
 }  // namespace gemel

@@ -1,5 +1,6 @@
 #include "plan_launch.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "describe.h"
@@ -32,7 +33,8 @@ std::string describe_program(const PlanProgram& program) {
 class PlanOperation final : public Operation {
  public:
   FailurePointer run() override {
-    return run_plan({program.get(), places.data(), scalars.data(), seed, first_call, origin});
+    return run_plan({program.get(), places.data(), scalars.data(), seed, first_call, origin},
+                    &partial);
   }
   std::string name() const override { return program->name; }
   std::string detail() const override { return describe_program(*program); }
@@ -219,18 +221,37 @@ void PlanLaunch::list_storages() {
   for (size_t i = 0; i < input_count_; ++i) {
     Array* input = inputs_[i];
     places_[i] = {input->storage, input->offset * kItemSize[input->code]};
-    if (program_->inputs[i].written) {
+    const InputSpec& spec = program_->inputs[i];
+    if (spec.written) {
       writes_[write_count_++] = input->storage;
       input->storage->bump_version();
-    } else {
-      reads_[read_count_++] = input->storage;
     }
+    if (!spec.written || spec.read) reads_[read_count_++] = input->storage;
   }
   update_count_ = write_count_;
   for (size_t i = 0; i < program_->outputs.size(); ++i) {
     if (!program_->outputs[i].is_view) writes_[write_count_++] = places_[input_count_ + i].storage;
   }
 }
+
+namespace {
+
+// The line is looked for only when something has failed.
+void locate(PartialFailures* partial) {
+  const Origin origin = current_origin();
+  std::vector<std::pair<FailurePointer, FailurePointer>> located;
+  for (auto& [storage, failure] : *partial) {
+    auto known = std::find_if(located.begin(), located.end(),
+                              [&](const auto& pair) { return pair.first == failure; });
+    if (known == located.end()) {
+      auto made = std::make_shared<const Failure>(failure->type, failure->message, origin);
+      known = located.insert(known, {failure, std::move(made)});
+    }
+    failure = known->second;
+  }
+}
+
+}  // namespace
 
 void PlanLaunch::hand_over() {
   auto operation = std::make_unique<PlanOperation>();
@@ -242,7 +263,10 @@ void PlanLaunch::hand_over() {
   operation->first_call = first_call_;
   operation->reads.assign(reads_.data(), reads_.data() + read_count_);
   operation->writes.assign(writes_.data(), writes_.data() + write_count_);
-  operation->updates.assign(writes_.data(), writes_.data() + update_count_);
+  for (size_t i = 0; i < input_count_; ++i) {
+    const InputSpec& spec = program_->inputs[i];
+    if (spec.written && !spec.fails) operation->updates.push_back(places_[i].storage);
+  }
   operation->microseconds = program_->microseconds;
   operation->device = device_;
   operation->origin = current_origin();
@@ -266,19 +290,34 @@ void PlanLaunch::launch() {
     hand_over();
     return;
   }
-  PlanRun run = make_run();
-  FailurePointer failure = run_plan(run);
+  PartialFailures partial;
+  FailurePointer failure = run_plan(make_run(), &partial);
   if (failure != nullptr) {
-    failure = std::make_shared<const Failure>(failure->type, failure->message, current_origin());
-    // Nobody else knows of the new results: acquiring them cannot fail.
-    Storage* const* results = writes_.data() + update_count_;
-    int count = write_count_ - update_count_;
-    if (engine.acquire_inline(nullptr, 0, results, count, 0)) {
-      engine.release_inline(nullptr, 0, results, count, failure);
-    }
+    for (int i = 0; i < write_count_; ++i) partial.emplace_back(writes_[i], failure);
   }
-  engine.release_inline(reads_.data(), read_count_, writes_.data(), update_count_,
-                        std::move(failure));
+  if (!partial.empty()) locate(&partial);
+  release(partial);
+}
+
+// Gives back what launch() has acquired, each storage with its own failure.
+void PlanLaunch::release(const PartialFailures& partial) {
+  Engine& engine = Engine::get();
+  if (partial.empty()) {
+    engine.release_inline(reads_.data(), read_count_, writes_.data(), update_count_);
+    return;
+  }
+  for (int i = 0; i < write_count_; ++i) {
+    FailurePointer failure;
+    for (const auto& [storage, reason] : partial) {
+      if (storage == writes_[i]) failure = reason;
+    }
+    // Nobody else knows of the new results: acquiring them cannot fail.
+    const bool acquired =
+        i < update_count_ ||
+        (failure != nullptr && engine.acquire_inline(nullptr, 0, &writes_[i], 1, 0));
+    if (acquired) engine.release_inline(nullptr, 0, &writes_[i], 1, std::move(failure));
+  }
+  engine.release_inline(reads_.data(), read_count_, nullptr, 0);
 }
 
 bool PlanLaunch::settle_exports() {

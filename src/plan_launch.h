@@ -29,6 +29,7 @@ class PlanLaunch {
   Array* make_result(const OutputSpec& spec, PyObject** results);
   void list_storages();
   void launch();
+  void release(const PartialFailures& partial);
   void hand_over();
   bool settle_exports();
   PlanRun make_run() {

@@ -38,6 +38,7 @@ Configuration configuration;
 
 using BufferTuple = std::tuple<int, int, int64_t>;
 using PatchTuple = std::tuple<int, int, bool>;
+using SiteTuple = std::tuple<int, std::vector<int>, std::vector<int>, std::vector<int>>;
 using FailureTuple = std::optional<std::tuple<std::string, std::string>>;
 
 FailureText failure_from(const FailureTuple& failure) {
@@ -201,7 +202,9 @@ std::shared_ptr<PlanProgram> make_program(std::string name, nb::iterable inputs,
                                           nb::iterable outputs, nb::iterable steps,
                                           int64_t workspace, nb::iterable constants, int scalars,
                                           int random, const std::vector<int>& writes,
-                                          double microseconds) {
+                                          double microseconds, const std::vector<SiteTuple>& sites,
+                                          const std::vector<int>& overwrites,
+                                          const std::vector<int>& accumulates) {
   auto program = std::make_shared<PlanProgram>();
   program->name = std::move(name);
   for (nb::handle input : inputs) program->inputs.push_back(input_from(input));
@@ -222,7 +225,17 @@ std::shared_ptr<PlanProgram> make_program(std::string name, nb::iterable inputs,
     program->inputs[static_cast<size_t>(index)].written = true;
     program->writes_inputs = true;
   }
+  for (const std::vector<int>* list : {&overwrites, &accumulates}) {
+    for (int index : *list) {
+      InputSpec& input = program->inputs.at(static_cast<size_t>(index));
+      input.fails = true;
+      input.read = list == &accumulates;
+    }
+  }
   program->microseconds = microseconds;
+  for (const auto& [item, skipped, failed, written] : sites) {
+    program->sites.push_back({item, skipped, failed, written});
+  }
   program->resolve();
   return program;
 }
@@ -483,10 +496,12 @@ std::shared_ptr<PlanProgram> program_from(PyObject* arguments, PyObject* keyword
     static nb::object* factory = new nb::object(nb::cpp_function(
         [](std::string name, nb::iterable inputs, nb::iterable outputs, nb::iterable steps,
            int64_t workspace, nb::iterable constants, int scalars, int random,
-           const std::vector<int>& writes, double microseconds) {
+           const std::vector<int>& writes, double microseconds, const std::vector<SiteTuple>& sites,
+           const std::vector<int>& overwrites, const std::vector<int>& accumulates) {
           try {
-            auto program = make_program(std::move(name), inputs, outputs, steps, workspace,
-                                        constants, scalars, random, writes, microseconds);
+            auto program =
+                make_program(std::move(name), inputs, outputs, steps, workspace, constants, scalars,
+                             random, writes, microseconds, sites, overwrites, accumulates);
             return in_capsule(std::move(program));
           } catch (const std::bad_cast&) {
             throw nb::type_error("Plan: an argument is not of the form the stub file describes");
@@ -494,7 +509,9 @@ std::shared_ptr<PlanProgram> program_from(PyObject* arguments, PyObject* keyword
         },
         "name"_a, "inputs"_a, "outputs"_a, "steps"_a, "workspace"_a = 0,
         "constants"_a = nb::tuple(), "scalars"_a = 0, "random"_a = 0,
-        "writes"_a = std::vector<int>(), "microseconds"_a = 1.0));
+        "writes"_a = std::vector<int>(), "microseconds"_a = 1.0,
+        "sites"_a = std::vector<SiteTuple>(), "overwrites"_a = std::vector<int>(),
+        "accumulates"_a = std::vector<int>()));
     nb::object made = checked(PyObject_Call(factory->ptr(), arguments, keywords));
     return *static_cast<std::shared_ptr<PlanProgram>*>(nb::cast<nb::capsule>(made).data());
   } catch (nb::python_error& error) {

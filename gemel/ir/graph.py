@@ -18,10 +18,21 @@ class Node:
     """One step of a program: an operation on entries, or (without one) an input or a constant.
 
     `value` holds a constant: a Python number, or an array the traced function closed over (read
-    anew at every run). `specs` has one Spec per output.
+    anew at every run). `specs` has one Spec per output. `origin` is the line of the program it was
+    traced at ("file:line"), when it was.
     """
 
-    __slots__ = ("__weakref__", "entries", "inputs", "name", "op", "params", "specs", "value")
+    __slots__ = (
+        "__weakref__",
+        "entries",
+        "inputs",
+        "name",
+        "op",
+        "origin",
+        "params",
+        "specs",
+        "value",
+    )
 
     def __init__(
         self,
@@ -31,8 +42,10 @@ class Node:
         specs: tuple[Spec, ...],
         value: Any = None,
         name: str = "",
+        origin: str = "",
     ) -> None:
         self.op = op
+        self.origin = origin
         self.inputs = inputs
         self.params = params
         self.specs = specs
@@ -262,7 +275,7 @@ def substitute_results(graph: Graph, replaced: dict[Entry, Entry]) -> Graph:
 
 def copy_node(node: Node, inputs: tuple[Entry, ...]) -> Node:
     """The same operation on other inputs of the same specs."""
-    return Node(node.op, inputs, node.params, node.specs, node.value, node.name)
+    return Node(node.op, inputs, node.params, node.specs, node.value, node.name, node.origin)
 
 
 def inline(graph: Graph, arguments: Iterable[Entry]) -> tuple[Entry, ...]:

@@ -156,9 +156,11 @@ class Op(_core.OpBase):
         if self.blocks:
             raise HOOKS["blocked"](self)
         entries = tuple(HOOKS["entry"](value) for value in inputs)
-        found = self.node(entries, parameters).entries
+        node = self.node(entries, parameters)
+        found = node.entries
         trace = current_trace()
         if trace:
+            node.origin = trace.origin()
             for position, index in self.updates.items():
                 trace.overwrite(self.name, entries[position], found[index])
         return found

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
+from types import FrameType
 from typing import Any
 
 from gemel import _core
@@ -12,14 +15,24 @@ from gemel.spec import Dim, Guard, Spec
 
 
 class Trace:
-    """What a function being traced has asked for so far."""
+    """What a function being traced has asked for so far.
 
-    def __init__(self) -> None:
+    `of_program`: it is the user's function, so nodes remember the line that made them; the nodes
+    gemel makes itself come from `line`.
+    """
+
+    def __init__(self, of_program: bool = False) -> None:
+        self.of_program = of_program
+        self.line = ""
         self.guards: list[Guard] = []
         self.random_calls = 0
         self.parameters: dict[int, tuple[Any, Entry]] = {}
         self.updates: list[tuple[Any, Entry]] = []
         self.dims: dict[str, int] = {}
+
+    def origin(self) -> str:
+        """Where a node made now comes from."""
+        return program_line() if self.of_program else self.line
 
     def next_call(self) -> int:
         """The number of the next random call, in trace order."""
@@ -90,6 +103,18 @@ class suspended:  # noqa: N801 -- used as a function
     def __exit__(self, *error: object) -> None:
         _stack().extend(self._kept)
         _core.set_tracing(len(self._kept))
+
+
+#: Where frames of this package lie.
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def program_line() -> str:
+    """Where the innermost frame outside this package is: "file:line"."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 _local = threading.local()

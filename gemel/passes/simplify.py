@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gemel.ir.graph import Entry, Graph, Node, constant, rewrite
+from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, rewrite
 from gemel.ir.op import Composite, Elementwise
+from gemel.ir.trace import Trace
 from gemel.ops import linalg, shape
 from gemel.ops.shape import axis_order
 from gemel.spec import Dim, key
@@ -21,7 +22,9 @@ def expand(graph: Graph) -> Graph:
 
 def _expanded(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
     if isinstance(node.op, Composite):
-        return _fully(node.op.written_out(inputs, node.params))
+        with Trace() as trace:
+            trace.line = node.origin
+            return _fully(node.op.written_out(inputs, node.params))
     if node.op is linalg.matmul:
         found = linalg.decompose(*inputs)
         return None if found is None else (found,)
@@ -186,7 +189,7 @@ def merge(graph: Graph) -> Graph:
         if node.op.random or node.op.updates:
             return None
         inputs = tuple(shared(entry) for entry in inputs)
-        new = Node(node.op, inputs, node.params, node.specs, node.value, node.name).entries
+        new = copy_node(node, inputs).entries
         return found.setdefault((node.op.name, inputs, frozen(node.params)), new)
 
     return rewrite(graph, merged)

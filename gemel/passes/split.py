@@ -53,7 +53,7 @@ def _groups(graph: Graph) -> list[list[Entry]]:
     groups: list[list[Entry]] = [[]]
     for entry in sorted(results, key=lambda entry: len(needs[entry])):
         groups[-1].append(entry)
-        if any(node.op is not None and node.op.contracts and users[node] == 1 for node in needs[entry]):
+        if any(node.op and node.op.contracts and users[node] == 1 for node in needs[entry]):
             groups.append([])
     return [group for group in groups if group]
 
@@ -92,7 +92,9 @@ def _piece(
         new = copy_node(node, tuple(replaced.get(entry, entry) for entry in node.inputs))
         replaced.update(zip(node.entries, new.entries, strict=True))
     for entry in wanted:
-        if entry not in replaced and not entry.node.is_constant:  # an input that is a result as well
+        if (
+            entry not in replaced and not entry.node.is_constant
+        ):  # an input that is a result as well
             replaced[entry] = placeholder(entry.spec)
             inputs.append(entry)
             places.append(replaced[entry])

@@ -103,11 +103,13 @@ def set_config(**settings: Any) -> None:
         if name in ("filename", "capacity"):
             setattr(_profiler, name, value)
         elif name not in _SWITCHES:
-            raise unknown_name("setting of the profiler", name, ("filename", "capacity", *_SWITCHES))
+            raise unknown_name(
+                "setting of the profiler", name, ("filename", "capacity", *_SWITCHES)
+            )
 
 
 def set_state(state: str = "stop") -> None:
-    """"run" starts a recording, forgetting the last one; "stop" ends it, once all is finished."""
+    """Start a recording, forgetting the last one ("run"), or end it once all is done ("stop")."""
     if state not in ("run", "stop"):
         raise unknown_name("state of the profiler", state, ("run", "stop"))
     if state == "stop":

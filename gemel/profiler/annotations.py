@@ -169,11 +169,12 @@ class Counter:
         return self
 
 
+#: MXNet's names of how far a mark reaches, and the trace format's.
+REACHES = {"global": "g", "process": "p", "thread": "t", "task": "t", "marker": "t"}
+
+
 class Marker:
     """Moments with a name."""
-
-    #: MXNet's names of how far a mark reaches, and the trace format's.
-    REACHES = {"global": "g", "process": "p", "thread": "t", "task": "t", "marker": "t"}
 
     def __init__(self, name: Any, domain: Any = None) -> None:
         if isinstance(name, Domain):
@@ -183,11 +184,11 @@ class Marker:
 
     def mark(self, scope: str = "process") -> None:
         """Put this moment into the trace. Raises `UnknownNameError` for an unknown scope."""
-        if scope not in self.REACHES:
-            raise unknown_name("scope of a marker", scope, self.REACHES)
+        if scope not in REACHES:
+            raise unknown_name("scope of a marker", scope, REACHES)
         if notes.active:
             thread, now = threading.get_native_id(), time.perf_counter_ns()
-            notes.marks.append(Mark(self.name, self.domain, self.REACHES[scope], thread, now))
+            notes.marks.append(Mark(self.name, self.domain, REACHES[scope], thread, now))
 
 
 __all__ = ["Counter", "Domain", "Event", "Frame", "Marker", "Notes", "Task", "notes", "scope"]

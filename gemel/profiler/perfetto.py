@@ -172,9 +172,7 @@ class _Writer:
             category = ".".join(filter(None, (note.kind, note.domain)))
             length = (note.finished - note.started) / 1000
             track = 2 * PROGRAM + note.thread
-            events.append(
-                self.event("X", note.name, track, note.started, dur=length, cat=category)
-            )
+            events.append(self.event("X", note.name, track, note.started, dur=length, cat=category))
         for mark in self.notes.marks:
             track = 2 * PROGRAM + mark.thread
             events.append(self.event("i", mark.name, track, mark.time, s=mark.reach))

@@ -1,7 +1,7 @@
 """Draws a graph of operations: time runs down, every device has a column, copies lie between.
 
-Layers are the longest paths from the start; in each layer the nodes of a column are put in the order
-of what they depend on (Sugiyama, Tagawa and Toda, 1981, with barycentres).
+Layers are the longest paths from the start; in each layer the nodes of a column are put in the
+order of what they depend on (Sugiyama, Tagawa and Toda, 1981, with barycentres).
 """
 
 from __future__ import annotations
@@ -184,7 +184,8 @@ def _arrow(layout: _Layout, before: int, after: int, copies: set[int]) -> str:
 
 
 def _legend(top: float) -> str:
-    entries = (("node", "computes"), ("node copy", "copies between devices"), ("node failed", "failed"))
+    meanings = ("computes", "copies between devices", "failed")
+    entries = zip(COLOURS, meanings, strict=True)
     parts, x = ['<g class="legend">'], MARGIN
     for kind, meaning in entries:
         fill, stroke = COLOURS[kind]

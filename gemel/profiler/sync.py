@@ -43,8 +43,8 @@ class SyncReport(list[SyncPoint]):
             return "no line waited for the engine"
         total = sum(point.total for point in self)
         lines = [
-            f"{len(self)} lines waited for the engine, {total / 1000:.3f} ms in all. Each stops the "
-            "program from issuing ahead:",
+            f"{len(self)} lines waited for the engine, {total / 1000:.3f} ms in all. Each keeps "
+            "the program from issuing ahead:",
             "move it out of the loop, read less often, or keep the value in an array.",
         ]
         for point in self:

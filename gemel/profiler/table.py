@@ -55,7 +55,17 @@ def rows(trace: Trace, sort_by: str = "total") -> list[Row]:
 
 def text(trace: Trace, sort_by: str = "total") -> str:
     """The table as text, with what was held and how deep the queue was."""
-    header = ("operation", "device", "count", "total ms", "min us", "mean us", "max us", "bytes", "")
+    header = (
+        "operation",
+        "device",
+        "count",
+        "total ms",
+        "min us",
+        "mean us",
+        "max us",
+        "bytes",
+        "",
+    )
     lines = [header]
     for row in rows(trace, sort_by):
         lines.append(

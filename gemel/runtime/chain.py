@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.ir.graph import Entry, Graph, placeholder
+from gemel.ir.graph import Graph, placeholder
 from gemel.passes import optimize
 from gemel.passes.split import Piece, split
 from gemel.runtime.lower import lower
@@ -13,7 +13,8 @@ from gemel.runtime.lower import lower
 class Chain:
     """The plans of a graph's pieces. Called like the graph's plan: arrays first, then numbers."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, keeps: bool = True) -> None:
+        self.keeps = keeps
         whole, pieces = split(graph)
         self.slots = {entry: slot for slot, entry in enumerate(whole.inputs)}
         self.updates = {entry: whole.inputs[index] for index, entry in whole.updates}
@@ -43,9 +44,14 @@ class Chain:
         arguments = [self.slots[entry] for entry in given]
         for entry in made:
             self.slots[entry] = len(self.slots)
-        return lower(optimize(graph)), arguments, [self.slots[entry] for entry in made]
+        return (
+            lower(optimize(graph), keeps=self.keeps),
+            arguments,
+            [self.slots[entry] for entry in made],
+        )
 
     def __call__(self, *values: Any) -> list[Any]:
+        """Issue all of them; the results of the whole graph."""
         known = [*values, *[None] * (len(self.slots) - len(values))]
         for plan, arguments, slots in self.stages:
             found = plan(*[known[slot] for slot in arguments])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from gemel import _core
@@ -19,7 +20,8 @@ from gemel.passes import optimize
 from gemel.passes.fuse import fused
 from gemel.runtime.cache import kernel_for
 from gemel.runtime.memory import plan_memory
-from gemel.spec import Spec, concrete, product
+from gemel.runtime.sites import Site, find_sites, located
+from gemel.spec import product
 
 INPUT, OUTPUT, WORKSPACE, CONSTANT = 0, 1, 2, 3
 
@@ -37,36 +39,56 @@ class Buffer:
 
 
 class Launch:
-    """A kernel and the number of the step it runs in."""
+    """A kernel, and the node it is a step of."""
 
-    __slots__ = ("kernel",)
+    __slots__ = ("kernel", "node")
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, node: Node) -> None:
         self.kernel = kernel
+        self.node = node
+
+    @property
+    def fails(self) -> bool:
+        """Whether it may find values it cannot work with."""
+        return self.kernel.failure is not None
 
 
 class Choice:
     """A branch of the plan: a condition and two lists of steps."""
 
-    __slots__ = ("otherwise", "place", "then")
+    __slots__ = ("node", "otherwise", "place", "then")
 
-    def __init__(self, place: Place, then: list[Any], otherwise: list[Any]) -> None:
+    def __init__(self, place: Place, then: list[Any], otherwise: list[Any], node: Node) -> None:
         self.place = place
         self.then = then
         self.otherwise = otherwise
+        self.node = node
+
+    @property
+    def fails(self) -> bool:
+        """Whether one of its steps may."""
+        return any(item.fails for item in (*self.then, *self.otherwise))
 
 
 class Lowering:
-    """The lowering of one optimised graph. `layouts`: strides of inputs that are not dense."""
+    """The lowering of one optimised graph. `layouts`: strides of inputs that are not dense.
 
-    def __init__(self, graph: Graph, layouts: dict[int, Layout] | None = None) -> None:
+    `keeps`: what an update overwrites stays as it was when the new value could not be computed;
+    otherwise it fails as results do.
+    """
+
+    def __init__(
+        self, graph: Graph, layouts: dict[int, Layout] | None = None, keeps: bool = True
+    ) -> None:
         self.graph = graph
+        self.keeps = keeps
         self.target = host()
         self.where: dict[Entry, Any] = {}
         self.temporaries: list[Buffer] = []
         self.constants: list[Any] = []
         self.items: list[Any] = []
         self.time = 0
+        self.node = Node(None, (), {}, ())  # whose steps are emitted
         self.scalars = 0
         self.random = 0
         self.inputs: list[tuple[Any, ...]] = []
@@ -147,6 +169,7 @@ class Lowering:
         for buffer, entry in zip(self.outputs, self.graph.outputs, strict=True):
             place = self.claimed.get(self._root(entry))
             if place is None or place.buffer is not buffer:
+                self.node = entry.node
                 self._deliver(entry, Place(buffer, entry.dtype, dense(entry.shape)))
         self._write_updates()
 
@@ -158,13 +181,22 @@ class Lowering:
             claimed = self.claimed.get(self._root(entry))
             if claimed is not None and claimed.buffer is target.buffer:
                 continue
+            self.node = entry.node
             source = self._place(entry)
             if source.buffer.space == INPUT:
                 source = self.temporary(entry.dtype, entry.shape)
                 self.copy(self._place(entry), source)
-            moves.append((source, target))
-        for source, target in moves:
+            moves.append((entry.node, source, target))
+        for self.node, source, target in moves:
             self.copy(source, target)
+
+    def _writers(self, entry: Entry, index: int) -> set[Node]:
+        """The nodes whose own steps write an update's target; none when it is moved there."""
+        target = self.where[self.graph.inputs[index]]
+        found = {self._root(entry), entry}
+        return {
+            e.node for e in found if e in self.claimed and self.claimed[e].buffer is target.buffer
+        }
 
     def _emit_all(self, graph: Graph) -> None:
         for node in graph.walk():
@@ -188,6 +220,7 @@ class Lowering:
     def _emit(self, node: Node) -> None:
         op = node.op
         assert op is not None
+        self.node = node
         if "view" in op.rules:
             self._view(node)
             return
@@ -299,10 +332,11 @@ class Lowering:
         outputs: list[Place],
     ) -> None:
         """Either graph on the same inputs into the same outputs, chosen when the plan runs."""
-        start = self.time
+        start, node = self.time, self.node
         sides = [self._side(graph, inputs, outputs) for graph in (then, otherwise)]
         condition = predicate
-        self.items.append(Choice(condition, *sides))
+        self.node = node
+        self.items.append(Choice(condition, *sides, node))
         # What either side touches stays alive over both: only one runs, but both are planned.
         self._touch(condition.buffer, start)
         for place in (*inputs, *outputs):
@@ -327,7 +361,7 @@ class Lowering:
             if number.source[0] == "call":
                 self.random = max(self.random, number.source[1] + 1)
         if kernel.extent > 0:
-            self.items.append(Launch(kernel))
+            self.items.append(Launch(kernel, self.node))
 
     def _touch(self, buffer: Buffer, time: int) -> None:
         buffer.first = time if buffer.first < 0 else min(buffer.first, time)
@@ -353,7 +387,26 @@ class Lowering:
             self.random,
             writes,
             self._cost(self.items),
+            self._sites(),
+            *self._overwritten(),
         )
+
+    def _overwritten(self) -> tuple[list[int], list[int]]:
+        """Of the written inputs that do not keep: those never read before, and the others."""
+        if self.keeps:
+            return [], []
+        read = {*self._users(), *self.graph.results}
+        targets = [self.graph.inputs[index] for index, _ in self.graph.updates]
+        unread = [self.where[e].buffer.index for e in targets if e not in read]
+        return unread, [self.where[e].buffer.index for e in targets if e in read]
+
+    def _sites(self) -> list[Site]:
+        def position(index: int) -> int:
+            return int(self.where[self.graph.inputs[index]].buffer.index)
+
+        fails = attrgetter("fails")
+        writers = self._writers if self.keeps else None
+        return find_sites(self.graph, self.items, fails, writers, position)
 
     def _cost(self, items: list[Any]) -> float:
         total = 0.0
@@ -371,10 +424,10 @@ class Lowering:
                 then, otherwise = self._steps(item.then), self._steps(item.otherwise)
                 steps.append(_core.Branch(self._address(item.place, 0), then, otherwise))
             else:
-                steps.append(self._step(item.kernel))
+                steps.append(self._step(item.kernel, item.node))
         return steps
 
-    def _step(self, kernel: Kernel) -> Any:
+    def _step(self, kernel: Kernel, node: Node) -> Any:
         integers = [int(n) for n in kernel.integers]
         scalars = []
         for position, number in kernel.scalars:
@@ -389,7 +442,7 @@ class Lowering:
             int(kernel.extent),
             int(kernel.chunk),
             scalars,
-            kernel.failure,
+            located(kernel.failure, node),
         )
 
     def _address(self, place: Any, offset: int) -> tuple[int, int, int]:
@@ -451,38 +504,8 @@ class _Loop(Nest):
         return kernel
 
 
-def lower(graph: Graph, layouts: dict[int, Layout] | None = None) -> Any:
-    """The plan of an optimised graph with known extents."""
-    lowering = Lowering(graph, layouts)
+def lower(graph: Graph, layouts: dict[int, Layout] | None = None, keeps: bool = True) -> Any:
+    """The plan of an optimised graph with known extents; see `Lowering`."""
+    lowering = Lowering(graph, layouts, keeps)
     lowering.run()
     return lowering.plan()
-
-
-def concrete_graph(graph: Graph, values: dict[str, int]) -> Graph:
-    """A graph with its free extents replaced by numbers: the same steps, bound to a size."""
-    replaced: dict[Entry, Entry] = {}
-
-    def bound(spec: Spec) -> Spec:
-        return Spec(concrete(spec.shape, values), spec.dtype, spec.weak)
-
-    def parameters(params: dict[str, Any]) -> dict[str, Any]:
-        return {
-            name: concrete_graph(value, values)
-            if isinstance(value, Graph)
-            else concrete(value, values)
-            for name, value in params.items()
-        }
-
-    pending = {entry.node: None for entry in graph.inputs}
-    for node in [*pending, *(n for n in graph.walk() if n not in pending)]:
-        specs = tuple(bound(spec) for spec in node.specs)
-        value = concrete(node.value, values) if node.is_number else node.value
-        inputs = tuple(replaced[entry] for entry in node.inputs)
-        new = Node(node.op, inputs, parameters(node.params), specs, value, node.name)
-        replaced.update(zip(node.entries, new.entries, strict=True))
-    return Graph(
-        (replaced[e] for e in graph.inputs),
-        (replaced[e] for e in graph.outputs),
-        ((i, replaced[e]) for i, e in graph.updates),
-        graph.name,
-    )
