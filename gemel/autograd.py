@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel import _core
+from gemel import _core, segments
 from gemel.errors import GradientError, ShapeError, unknown_name
+from gemel.function import Function
 from gemel.runtime.prepare import spec_of
 from gemel.tape import Leaf, Step, run_fresh, run_into_gradients, source_of
 
@@ -117,7 +118,10 @@ def backward(
     arrays, grads = _heads(heads, head_grads)
     step = Step(arrays, grads)
     leaves = [leaf for leaf in step.leaves if leaf.request != "null"]
-    run_into_gradients(step, leaves)
+    if segments.is_cut(step):
+        segments.write(leaves, segments.gradients(step, leaves))
+    else:
+        run_into_gradients(step, leaves)
     if not retain_graph:
         step.free()
 
@@ -140,7 +144,10 @@ def grad(
     if any(not isinstance(leaf, Leaf) for leaf in leaves):
         raise GradientError("grad: every variable needs attach_grad() before it is used")
     step = Step(arrays, grads)
-    found = run_fresh(step, leaves)
+    if segments.is_cut(step):
+        found = segments.fresh(leaves, segments.gradients(step, leaves))
+    else:
+        found = run_fresh(step, leaves)
     if not retain_graph:
         step.free()
     return found[0] if single else found
@@ -166,6 +173,7 @@ def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
 
 
 __all__ = [
+    "Function",
     "backward",
     "grad",
     "is_recording",

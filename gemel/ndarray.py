@@ -8,6 +8,7 @@ from gemel import _core, autograd, tape
 from gemel.device import CPUS, GPUS, Device, as_device, current_device
 from gemel.dtype import BY_CODE, DType, _constructor, as_dtype, bool_, float32, int64
 from gemel.errors import DTypeError, GradientError, ShapeError
+from gemel.function import Transfer
 from gemel.ir.graph import Entry
 from gemel.ir.methods import ArrayMethods
 from gemel.ir.op import HOOKS, Op
@@ -179,6 +180,8 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
 
     def copyto(self, other: Any) -> Any:
         """A copy on a device, or the elements written into another array, which is returned."""
+        if isinstance(other, Device) and _core.recording() and tape.tracked(self):
+            return Transfer(other)(self)
         if isinstance(other, Device):
             return _core.copy_to_device(self, other.code)
         if other.shape != self.shape:

@@ -33,6 +33,34 @@ class Leaf:
         self.gradient = gradient
         self.request = request
 
+    @property
+    def key(self) -> Any:
+        """What gradients that arrive here are collected under."""
+        return id(self)
+
+
+class Cut:
+    """Where a part of the tape ends inside it: a result of a call that is not in the part."""
+
+    __slots__ = ("source", "spec")
+
+    gradient = None
+    request = "write"
+
+    def __init__(self, source: tuple[Any, int], spec: Spec) -> None:
+        self.source = source
+        self.spec = spec
+
+    @property
+    def key(self) -> Any:
+        """What gradients that arrive here are collected under."""
+        return id(self.source[0]), self.source[1]
+
+
+def key_of(source: Any) -> Any:
+    """What gradients that arrive at a Leaf or at (call, output index) are collected under."""
+    return (id(source[0]), source[1]) if isinstance(source, tuple) else id(source)
+
 
 class Saved:
     """An array a gradient rule will read, and the version it had."""
@@ -57,6 +85,12 @@ class Saved:
 _serial = [0]
 
 
+def next_serial() -> int:
+    """The number of the next recorded call."""
+    _serial[0] += 1
+    return _serial[0]
+
+
 class Call:
     """One recorded call: where its inputs came from, and what its gradient rule reads."""
 
@@ -75,8 +109,7 @@ class Call:
     def __init__(
         self, op: Any, sources: tuple[Any, ...], inputs: tuple[Spec, ...], outputs: tuple[Spec, ...]
     ) -> None:
-        _serial[0] += 1
-        self.serial = _serial[0]
+        self.serial = next_serial()
         self.op = op
         self.sources = sources  # per input: a Leaf, (Call, output index) or None
         self.inputs = inputs
@@ -199,12 +232,27 @@ class Step:
     def __init__(self, heads: list[Any], grads: list[Any]) -> None:
         self.sources = [source_of(head) for head in heads]
         self.specs = [spec_of(head) for head in heads]
+        self.devices = [head.device for head in heads]
         self.grads = [
             g.astype(h.dtype, copy=False) if g is not None else None
             for h, g in zip(heads, grads, strict=True)
         ]
         self.calls = _reached(self.sources)
         self.leaves = self._leaves()
+
+    @classmethod
+    def part(cls, heads: list[tuple[Any, Spec, Any]], calls: list[Any]) -> Step:
+        """Some calls of a step, from results of them (source, spec, gradient) on."""
+        step = cls.__new__(cls)
+        step.sources = [source for source, _, _ in heads]
+        step.specs = [spec for _, spec, _ in heads]
+        step.grads = [g.astype(spec.dtype, copy=False) for _, spec, g in heads]
+        step.calls = calls
+        return step
+
+    def heads(self) -> Iterable[tuple[Any, Spec, Any, Any]]:
+        """Source, spec, gradient (or None) and device of each head."""
+        return zip(self.sources, self.specs, self.grads, self.devices, strict=True)
 
     def _leaves(self) -> list[Leaf]:
         found: dict[int, Leaf] = {}
@@ -221,15 +269,15 @@ class Step:
             found += list(call.numbers.values())
         return found
 
-    def structure(self, leaves: list[Leaf]) -> Any:
+    def structure(self, leaves: Sequence[Leaf | Cut]) -> Any:
         """What two tapes with the same gradient graph have in common."""
         numbered = {id(call): position for position, call in enumerate(self.calls)}
-        targets = {id(leaf): position for position, leaf in enumerate(leaves)}
+        targets = {leaf.key: position for position, leaf in enumerate(leaves)}
 
         def place(source: Any) -> Any:
-            if isinstance(source, tuple):
+            if isinstance(source, tuple) and id(source[0]) in numbered:
                 return numbered[id(source[0])], source[1]
-            return targets.get(id(source), -1) if source is not None else None
+            return targets.get(key_of(source), -1) if source is not None else None
 
         calls = tuple(
             (call.key, tuple(map(place, call.sources)), tuple(call.saved), tuple(call.numbers))
@@ -239,7 +287,7 @@ class Step:
         requests = tuple((leaf.spec.shape, leaf.spec.dtype.code, leaf.request) for leaf in leaves)
         return calls, heads, requests
 
-    def graph(self, leaves: list[Leaf]) -> tuple[list[Entry], list[Entry]]:
+    def graph(self, leaves: Sequence[Leaf | Cut]) -> tuple[list[Entry], list[Entry]]:
         """The inputs of the gradient graph and the gradients of the leaves."""
         inputs: list[Entry] = []
         arrived: dict[Any, Entry] = {}
@@ -259,9 +307,9 @@ class Step:
                 if source is not None and g is not None:
                     _arrive(arrived, source, g)
         for leaf in leaves:
-            if id(leaf) not in arrived:
-                arrived[id(leaf)] = full(0, shape=leaf.spec.shape, dtype=leaf.spec.dtype)
-        return inputs, [arrived[id(leaf)] for leaf in leaves]
+            if leaf.key not in arrived:
+                arrived[leaf.key] = full(0, shape=leaf.spec.shape, dtype=leaf.spec.dtype)
+        return inputs, [arrived[leaf.key] for leaf in leaves]
 
     def _given(self, call: Any, inputs: list[Entry]) -> dict[tuple[str, int], Entry]:
         entries = {key: placeholder(spec_of(saved.array)) for key, saved in call.saved.items()}
@@ -295,7 +343,7 @@ def _reached(sources: Iterable[Any]) -> list[Any]:
 
 
 def _arrive(arrived: dict[Any, Entry], source: Any, g: Entry) -> None:
-    key = (id(source[0]), source[1]) if isinstance(source, tuple) else id(source)
+    key = key_of(source)
     arrived[key] = arrived[key] + g if key in arrived else g
 
 
@@ -304,12 +352,12 @@ _plans: dict[Any, Any] = {}
 PLANS = 512
 
 
-def in_pieces(leaves: list[Leaf]) -> bool:
+def in_pieces(leaves: Sequence[Leaf | Cut]) -> bool:
     """Whether a backward runs as several operations: where its gradients travel over links."""
     return any(leaf.gradient is not None and leaf.gradient.device.linked for leaf in leaves)
 
 
-def _plan(step: Step, leaves: list[Leaf], in_place: bool) -> Any:
+def _plan(step: Step, leaves: Sequence[Leaf | Cut], in_place: bool) -> Any:
     key = (step.structure(leaves), in_place, in_pieces(leaves))
     plan = _plans.get(key)
     if plan is None:
@@ -319,7 +367,7 @@ def _plan(step: Step, leaves: list[Leaf], in_place: bool) -> Any:
     return plan
 
 
-def _compiled(step: Step, leaves: list[Leaf], in_place: bool) -> Any:
+def _compiled(step: Step, leaves: Sequence[Leaf | Cut], in_place: bool) -> Any:
     with Trace():
         inputs, found = step.graph(leaves)
         targets = [placeholder(leaf.spec) for leaf in leaves] if in_place else []
@@ -345,14 +393,14 @@ def _ordered(values: list[Any], weak: list[bool]) -> list[Any]:
     return arrays + [v for v, w in zip(values, weak, strict=True) if w]
 
 
-def run_into_gradients(step: Step, leaves: list[Leaf]) -> None:
+def run_into_gradients(step: Step, leaves: Sequence[Leaf]) -> None:
     """Run a step's gradient graph, writing (or adding) into the leaves' gradients."""
     plan, weak = _plan(step, leaves, in_place=True)
     values = [leaf.gradient for leaf in leaves] + step.arguments()
     plan(*_ordered(values, weak))
 
 
-def run_fresh(step: Step, leaves: list[Leaf]) -> list[Any]:
+def run_fresh(step: Step, leaves: Sequence[Leaf | Cut]) -> list[Any]:
     """Run a step's gradient graph; the leaves' gradients as new arrays."""
     plan, weak = _plan(step, leaves, in_place=False)
     return list(plan(*_ordered(step.arguments(), weak)))

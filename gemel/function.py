@@ -1,0 +1,153 @@
+"""`autograd.Function`: an operation a user writes in Python, gradient included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import _core
+from gemel.errors import GradientError, ShapeError, TraceError
+from gemel.ir.op import HOOKS
+from gemel.ir.trace import current_trace
+from gemel.runtime.prepare import spec_of
+from gemel.spec import Spec
+from gemel.tape import next_serial, source_of, tracked
+
+
+class Function:
+    """Subclass it with `forward(self, *arrays)` and `backward(self, *gradients)`.
+
+    Calling an instance runs `forward` at once, unrecorded: any Python may be in it, and what it
+    raises is raised by the call. `backward` gets one gradient per result (zeros where none
+    arrived), returns one per argument (None where there is none), and runs inside `backward()` or
+    `grad()`; what it raises is raised there, before any gradient has been changed. An instance
+    holds what one call saved: make a new one for every call.
+    """
+
+    _saved: tuple[Any, ...] = ()
+    _used = False
+
+    def forward(self, *arrays: Any) -> Any:
+        """The result, or a tuple of results."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method forward")
+
+    def backward(self, *gradients: Any) -> Any:
+        """The gradient of each argument, from those of the results."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method backward")
+
+    def save_for_backward(self, *arrays: Any) -> None:
+        """Keep arrays for `backward`, which finds them in `saved_tensors`."""
+        self._saved = arrays
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What `save_for_backward` was given."""
+        return self._saved
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The results of `forward`, on the tape when recording."""
+        name = type(self).__name__
+        if current_trace() is not None:
+            raise TraceError(
+                f"{name} runs Python, which a hybridized function cannot contain; call it outside, "
+                "or write it with operations"
+            )
+        recorded = _core.recording() and tracked(*inputs)
+        if recorded and self._used:
+            raise GradientError(f"{name}: this instance has been called before; make a new one")
+        found = _unrecorded(self.forward, inputs)
+        single = not isinstance(found, (tuple, list))
+        outputs = (found,) if single else tuple(found)
+        for output in outputs:
+            if not isinstance(output, _core.Array):
+                kind = type(output).__name__
+                raise TypeError(f"{name}.forward must return arrays; it returned a {kind}")
+        if recorded:
+            self._used = True
+            outputs = self._record(inputs, outputs)
+        return outputs[0] if single else outputs
+
+    def _record(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        # New objects over the same contents: a result may be an argument, or somebody else's.
+        fresh = tuple(o._as_strided(o.shape, o.strides, o.offset) for o in outputs)
+        call = FunctionCall(self, inputs, fresh)
+        for index, output in enumerate(fresh):
+            if output.dtype.is_floating:
+                output._tape = (call, index)
+        return fresh
+
+
+class Transfer(Function):
+    """The elements on another device; gradients travel back."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+
+    def forward(self, x: Any) -> Any:
+        """A copy on the device."""
+        self.origin = x.device
+        return x.copyto(self.device)
+
+    def backward(self, g: Any) -> Any:
+        """The gradient where the array came from."""
+        return g.to_device(self.origin)
+
+
+class FunctionCall:
+    """A call of a function on the tape."""
+
+    __slots__ = ("devices", "freed", "function", "inputs", "outputs", "serial", "sources")
+
+    def __init__(
+        self, function: Function, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
+    ) -> None:
+        self.serial = next_serial()
+        self.function = function
+        self.sources = tuple(source_of(value) for value in inputs)
+        self.inputs = tuple(_spec(value) for value in inputs)
+        self.outputs = tuple(spec_of(value) for value in outputs)
+        self.devices = tuple(value.device for value in outputs)
+        self.freed = False
+
+    def backward(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The gradients of the arguments. Raises `GradientError` or `ShapeError`."""
+        name = type(self.function).__name__
+        found = _unrecorded(self.function.backward, gradients)
+        results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        if len(results) != len(self.inputs):
+            raise GradientError(
+                f"{name}.backward returned {len(results)} gradients for {len(self.inputs)} "
+                "arguments; return None for those without one"
+            )
+        checked = []
+        for result, spec, source in zip(results, self.inputs, self.sources, strict=True):
+            if result is None or spec is None or source is None:
+                checked.append(None)
+                continue
+            array = HOOKS["array"](result)
+            if tuple(getattr(array, "shape", ())) != tuple(spec.shape):
+                raise ShapeError(
+                    f"{name}.backward returned {spec_of(array)} as the gradient of {spec}; "
+                    "it must have its shape"
+                )
+            checked.append(array.astype(spec.dtype, copy=False))
+        return tuple(checked)
+
+    def free(self) -> None:
+        """Give back what the function saved."""
+        self.freed = True
+        self.function.save_for_backward()
+
+
+def _spec(value: Any) -> Spec | None:
+    return spec_of(value) if isinstance(value, _core.Array) else None
+
+
+def _unrecorded(function: Any, arguments: tuple[Any, ...]) -> Any:
+    recording = _core.set_recording(False)
+    try:
+        return function(*arguments)
+    finally:
+        _core.set_recording(recording)
+
+
+__all__ = ["Function", "FunctionCall", "Transfer"]

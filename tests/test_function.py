@@ -1,0 +1,263 @@
+"""`autograd.Function`: operations users write in Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, cpu, device, gpu, np, npx
+from gemel.errors import GradientError, ShapeError, TraceError
+
+
+class Sigmoid(autograd.Function):
+    """Through NumPy, so that both ways wait for what they read."""
+
+    def forward(self, x: Any) -> Any:
+        y = np.array(1 / (1 + numpy.exp(-x.asnumpy())))
+        self.save_for_backward(y)
+        return y
+
+    def backward(self, dy: Any) -> Any:
+        (y,) = self.saved_tensors
+        return np.array(dy.asnumpy() * y.asnumpy() * (1 - y.asnumpy()))
+
+
+class Both(autograd.Function):
+    """Two results and an argument without a gradient."""
+
+    def forward(self, x: Any, y: Any, scale: float) -> Any:
+        self.save_for_backward(x, y)
+        self.scale = scale
+        return x * y * scale, x
+
+    def backward(self, d_product: Any, d_same: Any) -> Any:
+        x, y = self.saved_tensors
+        return d_product * y * self.scale + d_same, d_product * x * self.scale, None
+
+
+def numeric(function: Any, values: list[numpy.ndarray], which: int) -> numpy.ndarray:
+    """The gradient of a sum by central differences, in float64."""
+    result = numpy.zeros_like(values[which])
+    for index in numpy.ndindex(*result.shape):
+        sums = []
+        for step in (1e-6, -1e-6):
+            moved = [value.copy() for value in values]
+            moved[which][index] += step
+            sums.append(function(*(np.array(m) for m in moved)).item())
+        result[index] = (sums[0] - sums[1]) / 2e-6
+    return result
+
+
+def once(x: Any, y: Any) -> Any:
+    return (Sigmoid()(x * 2) * y).sum()
+
+
+def twice_and_around(x: Any, y: Any) -> Any:
+    a = Sigmoid()(np.tanh(x))
+    b, same = Both()(a * x, y, 3.0)
+    c = Sigmoid()(b + x)
+    return (c * same + x * y).sum() + (a * b).mean()
+
+
+def unused_results(x: Any, y: Any) -> Any:
+    product, _ = Both()(x, y, 2.0)
+    return product.sum()
+
+
+def first_and_last(x: Any, y: Any) -> Any:
+    return Sigmoid()(np.dot(Sigmoid()(x), y.T)).sum()
+
+
+MODELS = (once, twice_and_around, unused_results, first_and_last)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_gradients(model):
+    random = numpy.random.default_rng(5)
+    values = [random.normal(size=(3, 4)), random.normal(size=(3, 4))]
+    arrays = [np.array(value) for value in values]
+    for array in arrays:
+        array.attach_grad()
+    with autograd.record():
+        loss = model(*arrays)
+    loss.backward(retain_graph=True)
+    for which, array in enumerate(arrays):
+        expected = numeric(model, values, which)
+        numpy.testing.assert_allclose(array.grad.asnumpy(), expected, atol=1e-7)
+    fresh = autograd.grad(loss, arrays)
+    for array, gradient in zip(arrays, fresh, strict=True):
+        numpy.testing.assert_allclose(gradient.asnumpy(), array.grad.asnumpy(), atol=1e-12)
+
+
+def test_add_and_head_gradients():
+    x = np.array([1.0, 2.0], dtype="float64")
+    x.attach_grad("add")
+    for _ in range(2):
+        with autograd.record():
+            y = Sigmoid()(x)
+        y.backward(np.array([1.0, 10.0], dtype="float64"))
+    s = 1 / (1 + numpy.exp(-x.asnumpy()))
+    numpy.testing.assert_allclose(x.grad.asnumpy(), 2 * s * (1 - s) * [1, 10])
+
+
+def test_outside_recording_and_untracked():
+    assert Sigmoid()(np.zeros(2)).tolist() == [0.5, 0.5]
+    with autograd.record():
+        y = Sigmoid()(np.zeros(2))
+    with pytest.raises(GradientError, match="not computed from a variable"):
+        y.backward()
+
+
+def test_nothing_inside_is_recorded():
+    seen = []
+
+    class Watch(autograd.Function):
+        def forward(self, x: Any) -> Any:
+            seen.append((autograd.is_recording(), autograd.is_training()))
+            return x
+
+        def backward(self, g: Any) -> Any:
+            seen.append((autograd.is_recording(), autograd.is_training()))
+            return g
+
+    x = np.ones(2)
+    x.attach_grad()
+    with autograd.record():
+        y = Watch()(x)
+        assert y is not x
+    y.backward()
+    assert seen == [(False, True), (False, False)]
+    assert x.grad.tolist() == [1, 1]
+
+
+def test_an_error_in_forward_is_raised_by_the_call():
+    class Broken(autograd.Function):
+        def forward(self, x: Any) -> Any:
+            raise KeyError("in forward")
+
+    x = np.ones(2)
+    x.attach_grad()
+    with autograd.record():
+        with pytest.raises(KeyError, match="in forward"):
+            Broken()(x)
+        assert autograd.is_recording()
+        y = x * 3
+    y.backward()
+    assert x.grad.tolist() == [3, 3]
+
+
+def test_an_error_in_backward_changes_no_gradient():
+    class Broken(Sigmoid):
+        def backward(self, dy: Any) -> Any:
+            raise KeyError("in backward")
+
+    x, w = np.ones(2), np.ones(2)
+    for array in (x, w):
+        array.attach_grad()
+        array.grad[...] = 7
+    with autograd.record():
+        y = (Broken()(x * w) * w).sum()
+    with pytest.raises(KeyError, match="in backward"):
+        y.backward()
+    assert x.grad.tolist() == w.grad.tolist() == [7, 7]
+    assert not autograd.is_recording()
+
+
+def test_asynchronous_failures_pass_through():
+    class Double(autograd.Function):
+        def forward(self, x: Any) -> Any:
+            return x * 2
+
+        def backward(self, g: Any) -> Any:
+            return g * 2
+
+    x = np.ones(3)
+    x.attach_grad()
+    with autograd.record():
+        bad = Double()(x.take(np.array([9])))
+    with pytest.raises(IndexError):
+        bad.asnumpy()
+    bad.backward()
+    with pytest.raises(IndexError):
+        x.grad.asnumpy()
+    with autograd.record():
+        fine = Double()(x)
+    fine.backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "text"),
+    [
+        (lambda g: (g, g), GradientError, "returned 2 gradients for 1"),
+        (lambda g: np.ones(5), ShapeError, r"float32\[5\] as the gradient of float32\[2\]"),
+    ],
+)
+def test_wrong_gradients(result, error, text):
+    class Wrong(autograd.Function):
+        def forward(self, x: Any) -> Any:
+            return x * 1
+
+        def backward(self, g: Any) -> Any:
+            return result(g)
+
+    x = np.ones(2)
+    x.attach_grad()
+    with autograd.record():
+        y = Wrong()(x)
+    with pytest.raises(error, match=text):
+        y.backward()
+
+
+def test_wrong_results_and_uses():
+    class Text(autograd.Function):
+        def forward(self, x: Any) -> Any:
+            return "no array"
+
+    with pytest.raises(TypeError, match=r"Text\.forward must return arrays; it returned a str"):
+        Text()(np.ones(2))
+    with pytest.raises(NotImplementedError, match="Function needs a method forward"):
+        autograd.Function()(np.ones(2))
+    x = np.ones(2)
+    x.attach_grad()
+    function = Sigmoid()
+    with autograd.record():
+        function(x)
+        with pytest.raises(GradientError, match="called before"):
+            function(x)
+
+
+def test_the_tape_is_freed():
+    x = np.ones(2)
+    x.attach_grad()
+    with autograd.record():
+        y = Sigmoid()(x)
+    y.backward()
+    with pytest.raises(GradientError, match="freed"):
+        y.backward()
+
+
+def test_not_in_a_compiled_function():
+    with pytest.raises(TraceError, match="Sigmoid runs Python"):
+        gemel.compile(lambda x: Sigmoid()(x))(np.ones(2))
+
+
+def test_gradients_travel_between_devices():
+    device.simulate(1)
+    try:
+        x, w = np.ones((3, 3)), np.ones((3, 3), device=gpu(0))
+        x.attach_grad()
+        w.attach_grad()
+        with autograd.record():
+            h = np.dot((x * 2).as_in_ctx(gpu(0)), w)
+            loss = (h.as_in_ctx(cpu(1)) * 5).sum()
+        loss.backward()
+        assert x.grad.device == cpu(0) and w.grad.device == gpu(0)
+        assert x.grad.tolist() == [[30.0] * 3] * 3
+        assert w.grad.tolist() == [[30.0] * 3] * 3
+    finally:
+        npx.waitall()
+        device.simulate(0)
