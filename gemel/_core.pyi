@@ -248,6 +248,15 @@ def to_bytes(array: Array) -> bytes:
 def read_into(array: Array, buffer: Buffer) -> None:
     """Copy the contents in C order into a writable buffer of the same size; waits."""
 
+def to_dlpack(array: Array, versioned: bool) -> Any:
+    """A DLPack capsule over the array's memory. Raises BufferError for an array on a GPU."""
+
+def from_dlpack(capsule: Any) -> Any:
+    """An array with a copy of what a DLPack capsule holds. Raises BufferError."""
+
+def exports() -> int:
+    """How many storages are shared with the outside at this moment."""
+
 def copy_to_device(array: Array, device: int) -> Any:
     """Issue a copy to a device, by the lane of the link to it; a new array."""
 

@@ -18,6 +18,10 @@ from gemel.runtime import callback, prepare
 from gemel.spec import product
 
 
+#: DLPack's number of the CPU.
+DLPACK_CPU = (1, 0)
+
+
 class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
     """An n-dimensional array. Operations on it return at once; reading its elements waits.
 
@@ -40,6 +44,31 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         found = self.asnumpy()
         return found if dtype is None else found.astype(dtype, copy=False)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A capsule other libraries read and write the elements through (DLPack 1.0).
+
+        Waits until nothing is pending on the array. While the other library holds it, operations
+        on the array finish before their call returns. Raises `BufferError` for an array on a GPU,
+        or for another device than the CPU.
+        """
+        if dl_device is not None and tuple(dl_device) != DLPACK_CPU:
+            raise BufferError(f"__dlpack__: an array on {self.device} cannot go to {dl_device}")
+        source = self.copy() if copy else self
+        return _core.to_dlpack(source, max_version is not None and max_version[0] >= 1)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's number of the device."""
+        if self.device.linked:
+            raise BufferError(f"the array is on {self.device}; copy it to cpu() first")
+        return DLPACK_CPU
 
     def __repr__(self) -> str:
         text = repr(self.asnumpy())
@@ -249,6 +278,22 @@ def from_buffer(
     return _core.copy_to_device(found, place.code) if place.linked else found
 
 
+def from_dlpack(value: Any, device: Device | None = None) -> Any:
+    """An array with a copy of another library's array, taken over through DLPack.
+
+    Raises `BufferError` for data that is not in the CPU's memory, or of a dtype gemel lacks.
+    """
+    kind = value.__dlpack_device__()[0]
+    if kind != DLPACK_CPU[0]:
+        raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")
+    try:
+        capsule = value.__dlpack__(max_version=(1, 0))
+    except TypeError:  # from before DLPack 1.0
+        capsule = value.__dlpack__()
+    found = _core.from_dlpack(capsule)
+    return found if device is None else found.to_device(device)
+
+
 def from_numpy(value: Any, device: Device | None = None) -> Any:
     """An array with a copy of a NumPy array's elements; dtypes gemel lacks are converted."""
     import numpy
@@ -423,4 +468,4 @@ HOOKS["array"] = as_array
 HOOKS["from_numpy"] = from_numpy
 HOOKS["index"] = index_item
 
-__all__ = ["array_like", "from_buffer", "from_numpy", "ndarray", "product"]
+__all__ = ["array_like", "from_dlpack", "from_buffer", "from_numpy", "ndarray", "product"]

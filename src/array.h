@@ -92,6 +92,11 @@ PyObject* call_operator(const char* name, PyObject* const* operands, int count);
 // buffer.cc
 int array_get_buffer(PyObject* self, Py_buffer* view, int flags);
 void array_release_buffer(PyObject* self, Py_buffer* view);
+// Exports: storages somebody outside may read and write at any time.
+bool wait_until_idle(Array* array);  // false with a Python error set
+void begin_export(Storage* storage);
+void end_export(Storage* storage);
+size_t export_count();
 bool any_exported(Storage* const* storages, int count);
 // After an operation was issued: waits until what it does with exported storages is done. False
 // with a Python error set.

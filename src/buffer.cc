@@ -38,21 +38,41 @@ bool layout_allowed(Array* array, int flags) {
   return true;
 }
 
-// The consumer reads and writes at will, so pending readers have to finish too.
-bool wait_until_idle(Array* array) {
-  if (!wait_for_storage(array->storage, trace::WaitKind::kExport)) return false;
-  Engine& engine = Engine::get();
-  if (engine.idle(array->storage)) return true;
+bool wait_idle(Storage* storage) {
   bool finished;
-  TracedWait traced(trace::WaitKind::kExport, array->storage);
   {
     WithoutGil released;
-    finished = engine.wait_idle(array->storage, interrupted_by_signal);
+    finished = Engine::get().wait_idle(storage, interrupted_by_signal);
   }
+  if (!finished && !PyErr_Occurred()) PyErr_SetNone(PyExc_KeyboardInterrupt);
   return finished;
 }
 
 }  // namespace
+
+// The consumer reads and writes at will, so pending readers have to finish too.
+bool wait_until_idle(Array* array) {
+  const int device = array->storage->device();
+  if (device >= kFirstGpu) {
+    PyErr_Format(PyExc_BufferError,
+                 "the array is on gpu(%d); copy it to the CPU first: x.as_in_ctx(cpu())",
+                 device - kFirstGpu);
+    return false;
+  }
+  if (!wait_for_storage(array->storage, trace::WaitKind::kExport)) return false;
+  if (Engine::get().idle(array->storage)) return true;
+  TracedWait traced(trace::WaitKind::kExport, array->storage);
+  return wait_idle(array->storage);
+}
+
+void begin_export(Storage* storage) { ++exported()[storage]; }
+
+void end_export(Storage* storage) {
+  auto found = exported().find(storage);
+  if (found != exported().end() && --found->second == 0) exported().erase(found);
+}
+
+size_t export_count() { return exported().size(); }
 
 int array_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   Array* array = as_array(self);
@@ -83,14 +103,13 @@ int array_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->internal = export_;
   Py_INCREF(self);
   view->obj = self;
-  ++exported()[array->storage];
+  begin_export(array->storage);
   return 0;
 }
 
 void array_release_buffer(PyObject*, Py_buffer* view) {
   auto* export_ = static_cast<Export*>(view->internal);
-  auto found = exported().find(export_->storage);
-  if (found != exported().end() && --found->second == 0) exported().erase(found);
+  end_export(export_->storage);
   PyMem_Free(export_);
 }
 
@@ -106,8 +125,7 @@ bool settle_exports(Storage* const* storages, int count) {
   if (!any_exported(storages, count)) return true;
   for (int i = 0; i < count; ++i) {
     if (exported().count(storages[i]) == 0) continue;
-    WithoutGil released;
-    if (!Engine::get().wait_idle(storages[i], interrupted_by_signal)) return false;
+    if (!wait_idle(storages[i])) return false;
   }
   return true;
 }

@@ -98,6 +98,8 @@ struct Launch {
     writes[write_count++] = array->storage;
   }
   void add_integers(int contiguous_results);
+  // What outside shares must be as this call leaves it when it returns.
+  bool settle() { return settle_exports(reads, read_count) && settle_exports(writes, write_count); }
 };
 
 // Extents, then strides by operand, then the scalars; new results are contiguous.
@@ -155,17 +157,6 @@ void hand_over(Launch* launch) {
   operation->device = launch->writes[0]->device();
   operation->origin = current_origin();
   issue_operation(std::move(operation));
-}
-
-// Storages somebody outside holds a buffer of must be settled when the call returns.
-bool settle_exports(Launch* launch) {
-  if (!any_exported(launch->reads, launch->read_count) &&
-      !any_exported(launch->writes, launch->write_count)) {
-    return true;
-  }
-  Engine& engine = Engine::get();
-  WithoutGil released;
-  return engine.wait(launch->writes[0], interrupted_by_signal);
 }
 
 bool materialize_all(Launch* launch) {
@@ -319,7 +310,7 @@ bool run_elementwise(const ElementwiseCall& call, const ElementwisePointer& kern
   if (call.loop.size == 0) return true;
   launch.add_integers(count);
   launch_new(&launch);
-  if (settle_exports(&launch)) return true;
+  if (launch.settle()) return true;
   release_all(results, count);
   return false;
 }
@@ -336,7 +327,7 @@ bool run_elementwise_into(const ElementwiseCall& call, const ElementwisePointer&
   launch.add_result(target);
   launch.add_integers(0);
   launch_into(&launch);
-  return settle_exports(&launch);
+  return launch.settle();
 }
 
 }  // namespace gemel

@@ -85,7 +85,7 @@ PlanLaunch::PlanLaunch(const std::shared_ptr<const PlanProgram>& program, int de
       inputs_(input_count_),
       scalars_(static_cast<size_t>(program->scalars)),
       places_(input_count_ + program->outputs.size()),
-      reads_(input_count_),
+      reads_(input_count_ + program->constants.size()),
       writes_(input_count_ + program->outputs.size()) {}
 
 PlanLaunch::~PlanLaunch() = default;
@@ -228,6 +228,10 @@ void PlanLaunch::list_storages() {
     }
     if (!spec.written || spec.read) reads_[read_count_++] = input->storage;
   }
+  // Arrays the program closes over are read anew by every run.
+  for (const ConstantBuffer& constant : program_->constants) {
+    reads_[read_count_++] = constant.storage.get();
+  }
   update_count_ = write_count_;
   for (size_t i = 0; i < program_->outputs.size(); ++i) {
     if (!program_->outputs[i].is_view) writes_[write_count_++] = places_[input_count_ + i].storage;
@@ -320,13 +324,8 @@ void PlanLaunch::release(const PartialFailures& partial) {
   engine.release_inline(reads_.data(), read_count_, nullptr, 0);
 }
 
-bool PlanLaunch::settle_exports() {
-  if (!any_exported(reads_.data(), read_count_) && !any_exported(writes_.data(), write_count_)) {
-    return true;
-  }
-  if (write_count_ == 0) return true;
-  WithoutGil released;
-  return Engine::get().wait(writes_[0], interrupted_by_signal);
+bool PlanLaunch::settle() {
+  return settle_exports(reads_.data(), read_count_) && settle_exports(writes_.data(), write_count_);
 }
 
 bool PlanLaunch::run(PyObject** results) {
@@ -339,7 +338,7 @@ bool PlanLaunch::run(PyObject** results) {
   list_storages();
   // A plan of views alone has nothing to run.
   if (!program_->items.empty() || write_count_ > 0) launch();
-  if (settle_exports()) return true;
+  if (settle()) return true;
   for (size_t i = 0; i < program_->outputs.size(); ++i) Py_DECREF(results[i]);
   return false;
 }

@@ -31,7 +31,7 @@ class PlanLaunch {
   void launch();
   void release(const PartialFailures& partial);
   void hand_over();
-  bool settle_exports();
+  bool settle();
   PlanRun make_run() {
     return {program_.get(), places_.data(), scalars_.data(), seed_, first_call_, {}};
   }

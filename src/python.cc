@@ -14,6 +14,7 @@
 #include "call_site.h"
 #include "callback.h"
 #include "copy.h"
+#include "dlpack.h"
 #include "memory.h"
 #include "op_type.h"
 #include "plan_type.h"
@@ -418,6 +419,16 @@ void define_arrays(nb::module_& module) {
   module.def("from_buffer", &from_buffer, "object"_a, "code"_a, "shape"_a, "device"_a = 0);
   module.def("to_bytes", &to_bytes, "array"_a);
   module.def("read_into", &read_into, "array"_a, "buffer"_a);
+  module.def(
+      "to_dlpack",
+      [](nb::object array, bool versioned) {
+        return checked(to_dlpack(checked_array(array, "to_dlpack"), versioned));
+      },
+      "array"_a, "versioned"_a);
+  module.def(
+      "from_dlpack", [](nb::object capsule) { return checked(from_dlpack(capsule.ptr())); },
+      "capsule"_a);
+  module.def("exports", export_count);
   module.def("copy_to_device", &copy_to, "array"_a, "device"_a);
   module.def("copy_across", &copy_between, "source"_a, "target"_a);
   module.def("set_simulated_link", [](double bytes_per_second, double latency_seconds) {

@@ -18,7 +18,7 @@ from gemel.dtype import (
     int64,
     uint8,
 )
-from gemel.ndarray import array_like, default_dtype, from_numpy, ndarray
+from gemel.ndarray import array_like, default_dtype, from_dlpack, from_numpy, ndarray
 from gemel.np import random
 from gemel.ops.elementwise import (
     absolute,
@@ -347,6 +347,7 @@ __all__ = [
     "float64",
     "floor",
     "floor_divide",
+    "from_dlpack",
     "from_numpy",
     "full",
     "full_like",

@@ -1,0 +1,197 @@
+"""The border with the outside: what is shared is right whenever the outside looks."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy
+import pytest
+
+import gemel
+from gemel import _core, cpu, device, gpu, np, npx
+
+DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64")
+
+
+def products(x: np.ndarray, count: int = 6) -> list[np.ndarray]:
+    """Reads of x that keep the engine busy."""
+    return [np.dot(x, x) for _ in range(count)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numpy_sees_the_same_memory(dtype):
+    x = np.array([[1, 0, 1], [0, 1, 1]], dtype=dtype)
+    for view in (x, x.T, x[:, ::2], x[::-1], x[0, 0], x[:0]):
+        seen = numpy.from_dlpack(view)
+        assert seen.dtype == dtype and seen.shape == view.shape
+        assert (seen == view.asnumpy()).all()
+    del seen
+    assert _core.exports() == 0
+
+
+def test_gemel_copies_what_comes_in():
+    source = numpy.arange(12.0).reshape(3, 4)
+    for view in (source, source.T, source[::-1, ::2], source[0, 0:1], source[:0]):
+        x = np.from_dlpack(view)
+        assert x.tolist() == view.tolist()
+    x = np.from_dlpack(source)
+    source[...] = 7
+    assert x[1, 1].item() == 5
+    assert np.from_dlpack(np.ones(3)).tolist() == [1, 1, 1]
+    assert np.from_dlpack(numpy.ones(3), cpu(2)).device == cpu(2)
+
+
+def test_writes_from_outside_are_seen_and_ours_are_visible_at_once():
+    x = np.zeros((300, 300))
+    shared = numpy.from_dlpack(x)
+    for step in range(5):
+        y = x * 2
+        x += 1
+        assert shared[0, 0] == 2 * step + 1 and shared[299, 299] == 2 * step + 1
+        shared += 1
+        assert y[0, 0].item() == 4 * step
+    z = np.dot(x, x)
+    shared[...] = -1
+    assert z[0, 0].item() == 300 * 100
+    del shared
+    assert _core.exports() == 0
+
+
+def test_reads_queued_before_the_export_saw_the_old_data():
+    x = np.ones((500, 500))
+    queued = products(x)
+    shared = numpy.from_dlpack(x)
+    shared[...] = 5
+    assert {y[0, 0].item() for y in queued} == {500}
+    assert np.dot(x, x)[3, 3].item() == 500 * 25
+
+
+def test_memoryviews_likewise():
+    x = np.ones((500, 500))
+    queued = products(x)
+    with memoryview(x) as shared:
+        numpy.asarray(shared)[...] = 5
+        assert _core.exports() == 1
+    assert {y[0, 0].item() for y in queued} == {500}
+    assert _core.exports() == 0
+
+
+def test_asnumpy_does_not_wait_for_readers():
+    npx.waitall()
+    x = np.ones((1200, 1200))
+    queued = products(x, 8)
+    x.asnumpy()
+    if _core.workers():
+        assert _core.counters()["pending"] > 0
+    assert queued[-1][0, 0].item() == 1200
+
+
+def test_compiled_programs_read_what_outside_wrote():
+    w = np.ones((300, 300))
+    program = gemel.compile(lambda x: np.dot(x, w))
+    x = np.ones((300, 300))
+    assert program(x)[0, 0].item() == 300
+    shared = numpy.from_dlpack(w)
+    for value in (2.0, 3.0):
+        shared[...] = value
+        y = program(x)
+        shared[...] = 0
+        assert y[0, 0].item() == 300 * value
+
+
+def test_arrays_a_program_closes_over_are_read_in_order():
+    w = np.ones((400, 400))
+    program = gemel.compile(lambda x: np.dot(x, w))
+    x = np.ones((400, 400))
+    program(x).wait_to_read()
+    results = []
+    for _ in range(10):
+        w += 1
+        results.append(program(x))
+    assert [y[0, 0].item() for y in results] == [400.0 * (n + 2) for n in range(10)]
+
+
+def test_capsules_nobody_uses_and_capsules_used_twice():
+    x = np.ones(4)
+    capsule = x.__dlpack__()
+    assert _core.exports() == 1
+    del capsule
+    assert _core.exports() == 0
+    capsule = x.__dlpack__(max_version=(1, 0))
+    assert _core.from_dlpack(capsule).tolist() == [1] * 4
+    assert _core.exports() == 0
+    with pytest.raises(BufferError, match="used one"):
+        _core.from_dlpack(capsule)
+    assert x.__dlpack_device__() == (1, 0)
+
+
+def test_copies_and_other_devices():
+    x = np.ones(4)
+    shared = numpy.from_dlpack(x, copy=True)
+    shared[...] = 3
+    assert x.tolist() == [1] * 4
+    with pytest.raises(BufferError, match="cannot go to"):
+        x.__dlpack__(dl_device=(2, 0))
+    device.simulate(1)
+    try:
+        y = np.ones(3, device=gpu(0))
+        for export in (memoryview, numpy.from_dlpack):
+            with pytest.raises(BufferError, match=r"gpu\(0"):
+                export(y)
+        assert numpy.asarray(y).tolist() == [1, 1, 1]
+    finally:
+        npx.waitall()
+        device.simulate(0)
+
+
+def test_dtypes_gemel_lacks():
+    with pytest.raises(BufferError, match="no dtype here has type code"):
+        np.from_dlpack(numpy.ones(3, dtype=numpy.complex64))
+
+
+def test_the_last_holder_may_let_go_on_another_thread():
+    x = np.ones(1000)
+    held = [numpy.from_dlpack(x)]
+    del x
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    assert _core.exports() == 0
+
+
+def test_a_failed_array_is_not_exported():
+    bad = np.arange(3)[np.array([7])]
+    with pytest.raises(IndexError):
+        numpy.from_dlpack(bad)
+    assert _core.exports() == 0
+
+
+# --- torch, when it is there ----------------------------------------------------------------
+
+
+def test_torch_writes_while_reads_are_queued():
+    torch = pytest.importorskip("torch")
+    x = np.ones((500, 500))
+    for value in (2.0, 3.0, 4.0):
+        old = x[0, 0].item()
+        queued = products(x, 4)
+        tensor = torch.from_dlpack(x)
+        tensor.fill_(value)
+        later = products(x, 2)
+        assert {y[0, 0].item() for y in queued} == {500 * old**2}
+        tensor.mul_(0).add_(value)
+        assert {y[0, 0].item() for y in later} == {500 * value**2}
+        x += 0.5
+        assert tensor[7, 7].item() == value + 0.5
+        x -= 0.5
+        del tensor
+        assert _core.exports() == 0
+
+
+def test_torch_tensors_come_in_as_copies():
+    torch = pytest.importorskip("torch")
+    tensor = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    x, y = np.from_dlpack(tensor), np.from_dlpack(tensor.T)
+    tensor.zero_()
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert y.tolist() == [[0, 3], [1, 4], [2, 5]]
