@@ -352,6 +352,9 @@ def wait_device(device: int) -> None:
 def unseen_failures() -> list[str]:
     """What has failed and nobody has seen, as text; seen from now on. Does not wait."""
 
+def set_priority(priority: int, /) -> int:
+    """Of what this thread issues from now on, higher first; returns what it was."""
+
 def set_share(device: int, threads: int, /) -> None:
     """How many threads may work for a CPU device at a time; 0: all."""
 

@@ -108,7 +108,7 @@ struct Prepared {
   std::vector<Storage*> outputs;  // targets, then results
 };
 
-void hand_over(const Callback& callback, const Prepared& prepared) {
+bool hand_over(const Callback& callback, const Prepared& prepared) {
   auto operation = std::make_unique<CallbackOperation>(callback.function);
   operation->label = callback.name;
   operation->specs = specs_of(callback.inputs);
@@ -121,7 +121,7 @@ void hand_over(const Callback& callback, const Prepared& prepared) {
   operation->device = callback.device;
   operation->lane = kPythonLane;
   operation->origin = current_origin();
-  issue_operation(std::move(operation));
+  return issue_operation(std::move(operation));
 }
 
 bool materialize_all(const std::vector<Storage*>& storages) {
@@ -175,7 +175,7 @@ PyObject* issue_callback(const Callback& callback) {
     prepared.outputs.push_back(made->storage);
   }
   for (Storage* target : prepared.targets) target->bump_version();
-  if (!run_now(callback, prepared)) hand_over(callback, prepared);
+  if (!run_now(callback, prepared) && !hand_over(callback, prepared)) return nullptr;
   std::vector<Storage*> touched = prepared.inputs;
   touched.insert(touched.end(), prepared.targets.begin(), prepared.targets.end());
   if (!settle_exports(touched.data(), static_cast<int>(touched.size()))) return nullptr;

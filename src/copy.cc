@@ -62,7 +62,7 @@ Reference contiguous(Array* array) {
 
 Place place_of(Array* array) { return {array->storage, array->offset * kItemSize[array->code]}; }
 
-void issue_copy(Array* source, Array* target) {
+bool issue_copy(Array* source, Array* target) {
   auto operation = std::make_unique<CopyOperation>();
   operation->from = place_of(source);
   operation->to = place_of(target);
@@ -76,7 +76,7 @@ void issue_copy(Array* source, Array* target) {
   operation->microseconds = static_cast<double>(operation->bytes) / kBytesPerMicrosecond;
   operation->specs = describe(source);
   operation->origin = current_origin();
-  issue_operation(std::move(operation));
+  return issue_operation(std::move(operation));
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ bool copy_across(Array* source, Array* target) {
   if (!dense) return false;
   if (source->size == 0) return true;
   target->storage->bump_version();
-  issue_copy(as_array(dense.get()), target);
+  if (!issue_copy(as_array(dense.get()), target)) return false;
   Storage* const touched[] = {as_array(dense.get())->storage, target->storage};
   return settle_exports(touched, 2);
 }

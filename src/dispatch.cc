@@ -142,7 +142,7 @@ FailurePointer run_here(Launch* launch) {
   return status == 0 ? nullptr : make_failure(launch->kernel->failure, current_origin());
 }
 
-void hand_over(Launch* launch) {
+bool hand_over(Launch* launch) {
   auto operation = std::make_unique<ElementwiseOperation>();
   operation->kernel = launch->kernel;
   operation->place_count = launch->place_count;
@@ -156,7 +156,7 @@ void hand_over(Launch* launch) {
   operation->microseconds = launch->microseconds();
   operation->device = launch->writes[0]->device();
   operation->origin = current_origin();
-  issue_operation(std::move(operation));
+  return issue_operation(std::move(operation));
 }
 
 bool materialize_all(Launch* launch) {
@@ -176,34 +176,33 @@ void fail_new_results(Launch* launch, FailurePointer failure) {
   }
 }
 
-void launch_new(Launch* launch) {
+bool launch_new(Launch* launch) {
   Engine& engine = Engine::get();
   if (!engine.acquire_inline(launch->reads, launch->read_count, nullptr, 0,
                              launch->microseconds())) {
-    hand_over(launch);
-    return;
+    return hand_over(launch);
   }
   if (!materialize_all(launch)) {
     // The engine reports missing memory as it does for all work.
     engine.release_inline(launch->reads, launch->read_count, nullptr, 0);
-    hand_over(launch);
-    return;
+    return hand_over(launch);
   }
   FailurePointer failure = run_here(launch);
   engine.release_inline(launch->reads, launch->read_count, nullptr, 0);
   if (failure != nullptr) fail_new_results(launch, std::move(failure));
+  return true;
 }
 
-void launch_into(Launch* launch) {
+bool launch_into(Launch* launch) {
   Engine& engine = Engine::get();
   launch->writes[0]->bump_version();
   if (!engine.acquire_inline(launch->reads, launch->read_count, launch->writes, 1,
                              launch->microseconds())) {
-    hand_over(launch);
-    return;
+    return hand_over(launch);
   }
   FailurePointer failure = run_here(launch);
   engine.release_inline(launch->reads, launch->read_count, launch->writes, 1, std::move(failure));
+  return true;
 }
 
 void release_all(PyObject** objects, int count) {
@@ -309,8 +308,7 @@ bool run_elementwise(const ElementwiseCall& call, const ElementwisePointer& kern
   }
   if (call.loop.size == 0) return true;
   launch.add_integers(count);
-  launch_new(&launch);
-  if (launch.settle()) return true;
+  if (launch_new(&launch) && launch.settle()) return true;
   release_all(results, count);
   return false;
 }
@@ -326,8 +324,7 @@ bool run_elementwise_into(const ElementwiseCall& call, const ElementwisePointer&
   if (!whole) launch.reads[launch.read_count++] = target->storage;
   launch.add_result(target);
   launch.add_integers(0);
-  launch_into(&launch);
-  return launch.settle();
+  return launch_into(&launch) && launch.settle();
 }
 
 }  // namespace gemel

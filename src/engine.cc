@@ -259,25 +259,30 @@ bool Engine::may_block() const noexcept {
                          state_->queue_operations.load(std::memory_order_relaxed);
 }
 
-void Engine::issue(std::unique_ptr<Operation> owned) {
+bool Engine::issue(std::unique_ptr<Operation> owned, InterruptedFunction interrupted) {
   EngineState& state = *state_;
   if (owned->lane < 0) owned->lane = owned->device;
   if (!serial()) state.start_threads(owned->lane);
   const int64_t most = state.queue_operations.load(std::memory_order_relaxed);
   // An operation that issues others holds a place itself: making it wait for room could be for
   // ever.
+  bool patient = true;
   if (operation_depth == 0 && state.pending.load() >= most) {
-    state.help_until({.pending = &state.pending, .most = most - 1}, nullptr);
+    patient = state.help_until({.pending = &state.pending, .most = most - 1}, interrupted);
   }
   const size_t requests = owned->reads.size() + owned->writes.size();
   if (requests > Operation::kInsideRequests) owned->requests_ = new Request[requests];
   Operation* operation = owned.release();
-  if (state.unusual.load(std::memory_order_relaxed)) return issue_watched(operation);
+  if (state.unusual.load(std::memory_order_relaxed)) {
+    issue_watched(operation);
+    return patient;
+  }
   Wakes wakes;
   Guard guard(state.lock);
   state.pending.fetch_add(1);
   state.link(operation);
   state.wake_for_work(wakes, 0);
+  return patient;
 }
 
 namespace {

@@ -194,9 +194,10 @@ class Engine {
   void release_inline(Storage* const* reads, int read_count, Storage* const* writes,
                       int write_count, FailurePointer failure = nullptr) noexcept;
 
-  // Hands over; returns at once unless the queue is full (then this thread works or waits).
-  // The caller drops the GIL first when may_block() says so.
-  void issue(std::unique_ptr<Operation> operation);
+  // Hands over; returns at once unless the queue is full (then this thread works or waits). False
+  // when `interrupted` ended that wait: the operation has been issued all the same. The caller
+  // drops the GIL first when may_block() says so.
+  bool issue(std::unique_ptr<Operation> operation, InterruptedFunction interrupted = nullptr);
   bool may_block() const noexcept;  // queue full, or serial
 
   // Until the last writer issued before this call has finished. Works meanwhile. `interrupted` is

@@ -257,7 +257,7 @@ void locate(PartialFailures* partial) {
 
 }  // namespace
 
-void PlanLaunch::hand_over() {
+bool PlanLaunch::hand_over() {
   auto operation = std::make_unique<PlanOperation>();
   operation->program = program_;
   operation->places.assign(places_.data(),
@@ -274,15 +274,14 @@ void PlanLaunch::hand_over() {
   operation->microseconds = program_->microseconds;
   operation->device = device_;
   operation->origin = current_origin();
-  issue_operation(std::move(operation));
+  return issue_operation(std::move(operation));
 }
 
-void PlanLaunch::launch() {
+bool PlanLaunch::launch() {
   Engine& engine = Engine::get();
   if (!engine.acquire_inline(reads_.data(), read_count_, writes_.data(), update_count_,
                              program_->microseconds)) {
-    hand_over();
-    return;
+    return hand_over();
   }
   bool memory = true;
   for (int i = update_count_; i < write_count_ && memory; ++i) {
@@ -291,8 +290,7 @@ void PlanLaunch::launch() {
   if (!memory) {
     // The engine reports missing memory as it does for all work.
     engine.release_inline(reads_.data(), read_count_, writes_.data(), update_count_);
-    hand_over();
-    return;
+    return hand_over();
   }
   PartialFailures partial;
   FailurePointer failure = run_plan(make_run(), &partial);
@@ -301,6 +299,7 @@ void PlanLaunch::launch() {
   }
   if (!partial.empty()) locate(&partial);
   release(partial);
+  return true;
 }
 
 // Gives back what launch() has acquired, each storage with its own failure.
@@ -337,8 +336,8 @@ bool PlanLaunch::run(PyObject** results) {
   }
   list_storages();
   // A plan of views alone has nothing to run.
-  if (!program_->items.empty() || write_count_ > 0) launch();
-  if (settle()) return true;
+  const bool idle = program_->items.empty() && write_count_ == 0;
+  if ((idle || launch()) && settle()) return true;
   for (size_t i = 0; i < program_->outputs.size(); ++i) Py_DECREF(results[i]);
   return false;
 }

@@ -28,9 +28,9 @@ class PlanLaunch {
   bool make_results(PyObject** results);
   Array* make_result(const OutputSpec& spec, PyObject** results);
   void list_storages();
-  void launch();
+  bool launch();
   void release(const PartialFailures& partial);
-  void hand_over();
+  bool hand_over();
   bool settle();
   PlanRun make_run() {
     return {program_.get(), places_.data(), scalars_.data(), seed_, first_call_, {}};

@@ -485,6 +485,8 @@ void define_engine(nb::module_& module) {
     apply_configuration();
   });
   module.def("workers", [] { return Engine::get().workers(); });
+  module.def("set_priority",
+             [](int priority) { return std::exchange(thread_flags.priority, priority); });
   module.def("wait_all", &wait_all);
   module.def("wait_device", &wait_device, "device"_a);
   module.def("unseen_failures", &unseen_failures);

@@ -163,16 +163,19 @@ bool wait_for_storage(Storage* storage, trace::WaitKind kind) {
   return false;
 }
 
-void issue_operation(std::unique_ptr<Operation> operation) {
+bool issue_operation(std::unique_ptr<Operation> operation) {
   Engine& engine = Engine::get();
-  if (!engine.may_block()) {
-    engine.issue(std::move(operation));
-    return;
-  }
+  operation->priority = thread_flags.priority;
+  if (!engine.may_block()) return engine.issue(std::move(operation));
   std::optional<TracedWait> traced;
   if (!engine.serial()) traced.emplace(trace::WaitKind::kQueue);
-  WithoutGil released;
-  engine.issue(std::move(operation));
+  bool patient;
+  {
+    WithoutGil released;
+    patient = engine.issue(std::move(operation), interrupted_by_signal);
+  }
+  if (!patient && !PyErr_Occurred()) PyErr_SetNone(PyExc_KeyboardInterrupt);
+  return patient;
 }
 
 }  // namespace gemel

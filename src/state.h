@@ -40,7 +40,8 @@ class Reference {
 class WithoutGil {
  public:
   WithoutGil() : state_(PyEval_SaveThread()) {}
-  ~WithoutGil() { PyEval_RestoreThread(state_); }
+  // A daemon thread ends here, by unwinding, when the interpreter has gone.
+  ~WithoutGil() noexcept(false) { PyEval_RestoreThread(state_); }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 
@@ -51,7 +52,8 @@ class WithoutGil {
 struct ThreadFlags {
   bool recording = false;
   bool training = false;
-  int tracing = 0;  // how many traces are in progress
+  int tracing = 0;   // how many traces are in progress
+  int priority = 0;  // of what is issued
 };
 extern thread_local ThreadFlags thread_flags;
 
@@ -96,8 +98,9 @@ class TracedWait {
 
 // Waits for one storage; false with a Python error set.
 bool wait_for_storage(Storage* storage, trace::WaitKind kind = trace::WaitKind::kArray);
-// Hands an operation over without holding the GIL across anything that may block.
-void issue_operation(std::unique_ptr<Operation> operation);
+// Hands an operation over without holding the GIL across anything that may block. False with a
+// Python error set (Ctrl-C) when waiting for room was interrupted; it has been issued nevertheless.
+bool issue_operation(std::unique_ptr<Operation> operation);
 
 bool install_exit_hooks(PyObject* module);
 void install_fork_hooks();

@@ -38,6 +38,23 @@ def synchronize(device: Any = None) -> None:
         _core.wait_device(as_device(device).code)
 
 
+class priority:  # noqa: N801 -- used as a function
+    """A block whose operations go before others that are ready: `with npx.priority(1): ...`.
+
+    Higher levels first, 0 without a block; what somebody waits for goes before them all.
+    """
+
+    def __init__(self, level: int) -> None:
+        self._level = level
+        self._before: list[int] = []
+
+    def __enter__(self) -> None:
+        self._before.append(_core.set_priority(self._level))
+
+    def __exit__(self, *error: object) -> None:
+        _core.set_priority(self._before.pop())
+
+
 def callback(function: Any, *arrays: Any, outputs: Any = None, name: str | None = None) -> Any:
     """Issue a Python function of NumPy arrays as an operation of the engine.
 
@@ -215,6 +232,7 @@ __all__ = [
     "num_gpus",
     "one_hot",
     "pick",
+    "priority",
     "relu",
     "reset_np",
     "save",

@@ -1,0 +1,275 @@
+"""Threads, forks, signals and exits. Each program runs in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+
+from gemel import _core, np, npx
+
+BUSY = """
+import os, signal, sys, threading, time
+import gemel
+from gemel import _core, np, npx
+big = np.random.normal(size=(1500, 1500))
+def busy(count=40):
+    return [np.dot(big, big) for _ in range(count)]
+"""
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A fresh process that makes itself busy as `code` says."""
+    return subprocess.run(
+        [sys.executable, "-c", BUSY + code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+# --- Ctrl-C ---------------------------------------------------------------------------------
+
+WAITS = {
+    "waitall": "npx.waitall()",
+    "wait_to_read": "last.wait_to_read()",
+    "synchronize": "npx.synchronize(gemel.cpu())",
+    "asnumpy": "last.asnumpy()",
+    "item": "last[0, 0].item()",
+    "float": "float(last.sum())",
+    "print": "print(last)",
+    "tolist": "last.tolist()",
+    "buffer": "memoryview(last)",
+    "dlpack": "last.__dlpack__()",
+    "nonzero": "np.nonzero(last)",
+    "pickle": "import pickle; pickle.dumps(last)",
+    "room in the queue": "[np.dot(big, big) for _ in range(100)]",
+    "an exported array": "shared = memoryview(big); np.dot(last, last).wait_to_read()",
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_control_c_interrupts(wait):
+    code = f"""
+last = busy()[-1]
+threading.Timer(0.25, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+start = time.perf_counter()
+try:
+    {WAITS[wait]}
+    print("not interrupted")
+except KeyboardInterrupt:
+    print("interrupted", time.perf_counter() - start < 0.25 + 0.5)
+print((np.ones(2) + 1).tolist())
+os._exit(0)
+"""
+    environment = {"GEMEL_QUEUE_OPS": "50"} if wait == "room in the queue" else {}
+    found = run(code, **environment)
+    assert found.stdout.split("\n")[:2] == ["interrupted True", "[2.0, 2.0]"], found
+
+
+# --- threads --------------------------------------------------------------------------------
+
+
+def test_arrays_made_and_dropped_by_many_threads():
+    code = """
+def work(seed):
+    random = __import__("random").Random(seed)
+    kept = []
+    for step in range(1250):
+        x = np.full((random.choice((2, 300, 5000)),), float(seed))
+        kept.append(x * 2 + step)
+        if len(kept) > 20:
+            y = kept.pop(random.randrange(len(kept)))
+            if random.random() < 0.2:
+                assert y[0].item() >= 2 * seed
+    totals[seed] = sum((y - y + seed)[0].item() for y in kept)
+totals = {}
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+npx.waitall()
+print([totals[s] for s in range(8)] == [20.0 * s for s in range(8)], _core.counters()["pending"])
+"""
+    found = run(code)
+    assert found.stdout.split() == ["True", "0"], found.stderr
+
+
+def test_threads_write_to_one_array_and_wait_for_it():
+    x = np.zeros((300, 300))
+
+    def add() -> None:
+        for _ in range(50):
+            np.add.into(x, x, 1.0)
+            x[0, 0].item()
+
+    import threading
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert x[0, 0].item() == 200 and x[299, 299].item() == 200
+
+
+def test_a_failure_raised_in_another_thread():
+    code = """
+def work():
+    try:
+        bad.asnumpy()
+    except IndexError as error:
+        print("raised", "issued at <string>" in str(error))
+bad = np.arange(3)[np.array([8])]
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+    found = run(code)
+    assert (found.returncode, found.stdout.strip()) == (0, "raised True"), found.stderr
+
+
+# --- fork and spawn -------------------------------------------------------------------------
+
+
+def test_fork_while_threads_issue():
+    code = """
+stop = threading.Event()
+def work():
+    x = np.ones((200, 200))
+    while not stop.is_set():
+        x = np.dot(x, x) / 200
+threads = [threading.Thread(target=work) for _ in range(2)]
+[t.start() for t in threads]
+codes = []
+for _ in range(5):
+    busy(2)
+    child = os.fork()
+    if child == 0:
+        y = np.dot(np.ones((300, 300)), np.ones((300, 300)))
+        z = npx.callback(lambda v: v + 1, y, outputs=((300, 300), "float32"))
+        os._exit(0 if z[0, 0].item() == 301 else 1)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+stop.set()
+[t.join() for t in threads]
+print(codes, (np.ones(2) + 1).tolist())
+"""
+    found = run(code)
+    assert found.stdout.strip() == "[0, 0, 0, 0, 0] [2.0, 2.0]", found.stderr
+
+
+def test_a_forked_child_sees_simulated_gpus_work():
+    code = """
+x = np.ones((50, 50), device=gemel.gpu(0))
+np.dot(x, x).wait_to_read()
+child = os.fork()
+y = np.dot(x, x).as_in_ctx(gemel.cpu())
+right = y[0, 0].item() == 50
+if child == 0:
+    os._exit(0 if right else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), right)
+"""
+    found = run(code, GEMEL_SIMULATED_GPUS="1")
+    assert found.stdout.strip() == "0 True", found.stderr
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_worker_processes(method, tmp_path):
+    script = tmp_path / "pool.py"
+    script.write_text(
+        "import multiprocessing\n"
+        "from gemel import np\n"
+        "def work(n):\n"
+        "    return float(np.dot(np.ones((n, 300)), np.ones((300, n)))[0, 0])\n"
+        "if __name__ == '__main__':\n"
+        "    a = np.ones((900, 900))\n"
+        "    queued = [np.dot(a, a) for _ in range(5)]\n"
+        f"    context = multiprocessing.get_context('{method}')\n"
+        "    with context.Pool(2) as pool:\n"
+        "        print(pool.map(work, [2, 300, 400]), queued[-1][0, 0].item())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    found = subprocess.run(
+        [sys.executable, str(script)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert found.stdout.strip() == "[300.0, 300.0, 300.0] 900.0", found.stderr
+
+
+# --- exits ----------------------------------------------------------------------------------
+
+EXITS = {
+    "with work queued": ("busy()", 0),
+    "with work queued and sys.exit": ("busy(); sys.exit(3)", 3),
+    "with an exception": ("busy(); raise SystemError('mine')", 1),
+    "with a pending error": ("a = busy(); bad = np.arange(3)[np.array([8])]", 70),
+    "with a pending error and a code": ("bad = np.arange(3)[np.array([8])]; sys.exit(3)", 70),
+    "in a daemon thread that issues": (
+        "def work():\n    x = np.ones((300, 300))\n    while True: x = np.dot(x, x) / 300\n"
+        "threading.Thread(target=work, daemon=True).start(); time.sleep(0.2)",
+        0,
+    ),
+    "in a daemon thread that waits": (
+        "def work():\n    while True: busy(3)[-1].asnumpy()\n"
+        "threading.Thread(target=work, daemon=True).start(); time.sleep(0.2)",
+        0,
+    ),
+    "with callbacks queued": (
+        "for y in busy(3): npx.callback(lambda v: v + 1, y, outputs=((1500, 1500), 'float32'))",
+        0,
+    ),
+    "with simulated gpus busy": (
+        "gemel.device.simulate(2)\nfor y in busy(3): np.dot(y, y).as_in_ctx(gemel.gpu(1)) + 1",
+        0,
+    ),
+    "while tracing": ("gemel.profiler.set_state('run'); busy(3)", 0),
+    "with a shared array": ("import numpy; shared = numpy.from_dlpack(big); busy(2)", 0),
+}
+
+
+@pytest.mark.parametrize("case", EXITS)
+def test_exit(case):
+    code, expected = EXITS[case]
+    found = run(code)
+    assert found.returncode == expected, found.stderr
+    assert "terminate" not in found.stderr
+    assert ("IndexError" in found.stderr) == (expected == 70)
+
+
+# --- free-threaded Python -------------------------------------------------------------------
+
+
+def test_the_gil_is_there():
+    """What the core guards with the GIL needs it: see docs/internals/engine.md, rule 38."""
+    assert not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+
+# --- priorities -----------------------------------------------------------------------------
+
+
+def test_priorities_decide_what_runs_next():
+    _core.set_workers(0)
+    try:
+        x = np.ones((300, 300))
+        npx.waitall()
+        _core.trace_start()
+        np.dot(x, x)
+        with npx.priority(-1):
+            x * 5
+        with npx.priority(2):
+            x - 1
+            with npx.priority(3):
+                x / 2
+        npx.waitall()
+        _core.trace_stop()
+        taken = sorted(_core.trace_take()["operations"], key=lambda o: o[8])
+        assert [o[1] for o in taken] == ["divide", "subtract", "matmul", "multiply"]
+    finally:
+        _core.trace_stop()
+        _core.set_workers(-1)
