@@ -16,6 +16,7 @@ namespace gemel {
 
 constinit thread_local int operation_depth = 0;
 constinit thread_local int current_lane = -1;
+constinit thread_local int operations_in[2] = {};
 constinit thread_local bool inside_tile = false;
 
 // --- storages and operations ---
@@ -84,7 +85,7 @@ Engine& Engine::get() {
 
 void Engine::configure(int workers, bool serial, int64_t queue_operations, int64_t queue_bytes) {
   EngineState& state = *state_;
-  if (state.pending.load() > 0) wait_all_quietly();
+  if (state.pending() > 0) wait_all_quietly();
   state.stop_workers();
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const uint64_t ram = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
@@ -148,7 +149,7 @@ Counters Engine::counters() const {
   Guard guard(state_->lock);
   Counters result = state_->counters;
   result.issued += result.inlined;
-  result.pending = static_cast<uint64_t>(state_->pending.load());
+  result.pending = static_cast<uint64_t>(state_->pending());
   return result;
 }
 
@@ -254,21 +255,21 @@ void Engine::release_inline(Storage* const* reads, int read_count, Storage* cons
 
 // --- handing over ---
 
-bool Engine::may_block() const noexcept {
-  return serial() || state_->pending.load(std::memory_order_relaxed) >=
-                         state_->queue_operations.load(std::memory_order_relaxed);
+bool Engine::may_block() const noexcept { return serial() || !has_room(); }
+
+bool Engine::has_room() const noexcept {
+  return state_->pending() < state_->queue_operations.load(std::memory_order_relaxed);
 }
 
 bool Engine::issue(std::unique_ptr<Operation> owned, InterruptedFunction interrupted) {
   EngineState& state = *state_;
   if (owned->lane < 0) owned->lane = owned->device;
   if (!serial()) state.start_threads(owned->lane);
-  const int64_t most = state.queue_operations.load(std::memory_order_relaxed);
   // An operation that issues others holds a place itself: making it wait for room could be for
   // ever.
   bool patient = true;
-  if (operation_depth == 0 && state.pending.load() >= most) {
-    patient = state.help_until({.pending = &state.pending, .most = most - 1}, interrupted);
+  if (operation_depth == 0 && !has_room()) {
+    patient = state.help_until({.kind = Condition::Kind::kRoom}, interrupted);
   }
   const size_t requests = owned->reads.size() + owned->writes.size();
   if (requests > Operation::kInsideRequests) owned->requests_ = new Request[requests];
@@ -279,7 +280,6 @@ bool Engine::issue(std::unique_ptr<Operation> owned, InterruptedFunction interru
   }
   Wakes wakes;
   Guard guard(state.lock);
-  state.pending.fetch_add(1);
   state.link(operation);
   state.wake_for_work(wakes, 0);
   return patient;
@@ -314,13 +314,12 @@ void Engine::issue_watched(Operation* operation) {
   {
     Wakes wakes;
     Guard guard(state.lock);
-    state.pending.fetch_add(1);
     state.link(operation);
     if (traced) {
       record.number = operation->sequence_;
       record.lane = operation->lane;
       operation->traced_ =
-          trace::issued(std::move(record), operation->reads, operation->writes, state.pending);
+          trace::issued(std::move(record), operation->reads, operation->writes, state.pending());
     }
     const bool cheap = is_pool_lane(operation->lane) && traced && state.worker_count.load() > 0 &&
                        operation->microseconds <= usual_inline_limit(state);
@@ -367,7 +366,7 @@ FailurePointer EngineState::run(Operation* operation) {
     trace::started(operation->traced_, operation->inlined_);
     failure = operation->run();
     const bool failed = failure != nullptr || !operation->partial.empty();
-    trace::finished(operation->traced_, failed, pending.load() - 1);
+    trace::finished(operation->traced_, failed, pending() - 1);
   }
   current_lane = outer;
   return failure;
@@ -375,6 +374,7 @@ FailurePointer EngineState::run(Operation* operation) {
 
 void EngineState::execute(Operation* operation) {
   ++operation_depth;
+  ++operations_in[operation->epoch_];
   Outcome outcome = Outcome::kInputFailed;
   FailurePointer failure = failed_input(*operation);
   if (failure == nullptr) {
@@ -385,6 +385,7 @@ void EngineState::execute(Operation* operation) {
     outcome = Outcome::kRan;
     failure = run(operation);
   }
+  --operations_in[operation->epoch_];
   --operation_depth;
   std::vector<FailurePointer> replaced;  // dropped after the lock
   {
@@ -398,9 +399,10 @@ void EngineState::execute(Operation* operation) {
   for (uint32_t index = 0; index < operation->request_count_; ++index) {
     operation->requests_[index].storage->release();
   }
+  const uint8_t counter = operation->epoch_;
   delete operation;
   // After the storages are gone: who has waited for everything finds the memory given back.
-  pending.fetch_sub(1);
+  pending_in[counter].fetch_sub(1);
   if (pending_waiters.load() == 0) return;
   Wakes wakes;
   Guard guard(lock);
@@ -422,7 +424,32 @@ bool Engine::wait_idle(Storage* storage, InterruptedFunction interrupted) {
 }
 
 bool Engine::wait_all_quietly(InterruptedFunction interrupted) {
-  return state_->help_until({.pending = &state_->pending, .most = operation_depth}, interrupted);
+  Condition over{.kind = Condition::Kind::kEpoch};
+  return state_->begin_epoch(interrupted, over) && state_->help_until(over, interrupted);
+}
+
+// Over for good as soon as its counter is zero: a later epoch may use the counter again then.
+bool EngineState::epoch_over(uint64_t which, int64_t own) const noexcept {
+  return epoch.load() > which + 1 || pending_in[which & 1].load() <= own;
+}
+
+// Begins an epoch, once the one before has ended; `over`: until what has been issued is finished.
+bool EngineState::begin_epoch(InterruptedFunction interrupted, Condition& over) {
+  for (;;) {
+    {
+      Guard guard(lock);
+      const uint64_t now = epoch.load();
+      if (pending_in[(now + 1) & 1].load() <= operations_in[(now + 1) & 1]) {
+        over.epoch = now;
+        over.own = operations_in[now & 1];
+        epoch.store(now + 1);
+        return true;
+      }
+      over.epoch = now - 1;
+      over.own = operations_in[(now + 1) & 1];
+    }
+    if (!help_until(over, interrupted)) return false;
+  }
 }
 
 bool Engine::device_idle(int device) const noexcept {
@@ -430,7 +457,7 @@ bool Engine::device_idle(int device) const noexcept {
 }
 
 bool Engine::wait_device(int device, InterruptedFunction interrupted) {
-  const Condition condition = {.pending = &state_->device_pending[device], .most = 0};
+  const Condition condition = {.kind = Condition::Kind::kDevice, .device = device};
   return state_->help_until(condition, interrupted);
 }
 
@@ -469,7 +496,9 @@ std::vector<FailurePointer> Engine::unseen() const {
 bool EngineState::help_until(Condition condition, InterruptedFunction interrupted) {
   if (done(condition)) return true;
   if (!serial.load(std::memory_order_relaxed) && !started.load()) start_workers();
-  const bool any_work = condition.kind == Condition::Kind::kPending;
+  const bool any_work = condition.kind == Condition::Kind::kDevice ||
+                        condition.kind == Condition::Kind::kEpoch ||
+                        condition.kind == Condition::Kind::kRoom;
   // Who polls for signals has come from Python, as has a callback that waits.
   const Taker taker = {any_work, operation_depth > 0, interrupted != nullptr};
   if (any_work) pending_waiters.fetch_add(1);

@@ -160,6 +160,7 @@ class Operation {
   uint64_t taken_bytes_ = 0;  // to be materialized when it starts
   size_t place_ = 0;          // in the heap of ready operations
   uint64_t traced_ = 0;       // its record in the trace
+  uint8_t epoch_ = 0;         // which of the counters of pending operations it is in
   bool inlined_ = false;      // run by the thread that issued it (known while tracing only)
   bool ready_ = false;
   bool wanted_ = false;                    // somebody waits for what depends on it
@@ -199,6 +200,8 @@ class Engine {
   // drops the GIL first when may_block() says so.
   bool issue(std::unique_ptr<Operation> operation, InterruptedFunction interrupted = nullptr);
   bool may_block() const noexcept;  // queue full, or serial
+  bool has_room() const noexcept;
+  const EngineState& state() const noexcept { return *state_; }
 
   // Until the last writer issued before this call has finished. Works meanwhile. `interrupted` is
   // polled about every 50 ms (Ctrl-C); returns false when it said stop.

@@ -65,8 +65,12 @@ bool done(const Condition& condition) noexcept {
       return Engine::get().writes_finished(condition.storage) >= condition.writes;
     case Condition::Kind::kIdle:
       return Engine::get().idle(condition.storage);
-    case Condition::Kind::kPending:
-      return condition.pending->load(std::memory_order_seq_cst) <= condition.most;
+    case Condition::Kind::kDevice:
+      return Engine::get().device_idle(condition.device);
+    case Condition::Kind::kEpoch:
+      return Engine::get().state().epoch_over(condition.epoch, condition.own);
+    case Condition::Kind::kRoom:
+      return Engine::get().has_room();
     case Condition::Kind::kFlag:
       return condition.flag->load(std::memory_order_acquire);
   }
@@ -243,6 +247,8 @@ void EngineState::add_request(Operation* operation, Storage* storage, bool write
 
 void EngineState::link(Operation* operation) {
   operation->sequence_ = ++sequence;
+  operation->epoch_ = epoch.load(std::memory_order_relaxed) & 1;
+  pending_in[operation->epoch_].fetch_add(1);
   add<int64_t>(device_pending[operation->device], 1);
   ++counters.issued;
   ++counters.queued;

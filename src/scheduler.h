@@ -23,12 +23,13 @@ namespace gemel {
 
 // What a thread waits for. done() may be asked by anybody who holds the lock, and by its owner.
 struct Condition {
-  enum class Kind { kWritten, kIdle, kPending, kFlag };
-  Kind kind = Kind::kPending;
+  enum class Kind { kWritten, kIdle, kDevice, kEpoch, kRoom, kFlag };
+  Kind kind = Kind::kFlag;
   const Storage* storage = nullptr;
-  uint64_t writes = 0;                            // kWritten: this many have finished
-  const std::atomic<int64_t>* pending = nullptr;  // kPending: at most `most` operations are
-  int64_t most = 0;
+  uint64_t writes = 0;                      // kWritten: this many have finished
+  int device = 0;                           // kDevice: nothing issued to it is unfinished
+  uint64_t epoch = 0;                       // kEpoch: what was issued in it is finished,
+  int64_t own = 0;                          // but for what this thread is inside of
   const std::atomic<bool>* flag = nullptr;  // kFlag: it is set
 };
 
@@ -144,9 +145,16 @@ struct EngineState {
   std::atomic<bool> unusual{false};
   std::atomic<int> worker_count{0};
   std::atomic<int64_t> queue_operations{1024};
+  int64_t forking_room = 0;  // what queue_operations was before a fork
   uint64_t queue_bytes = 0;
 
   uint64_t sequence = 0;
+  int64_t pending() const noexcept {  // operations handed over and not yet destroyed
+    return pending_in[0].load() + pending_in[1].load();
+  }
+  bool epoch_over(uint64_t which, int64_t own) const noexcept;
+  bool begin_epoch(InterruptedFunction interrupted, Condition& over);
+
   Counters counters;  // all but `pending`
   Lane lanes[kLanes];
   uint64_t ready_lanes = 0;  // the set of those with ready operations
@@ -154,9 +162,13 @@ struct EngineState {
   std::atomic<uint32_t> work_hint{0};  // ready operations of the pool + jobs, for spinners
   std::atomic<uint32_t> urgent{0};     // ready operations of the pool somebody waits for
   std::atomic<int64_t> device_pending[kDevices] = {};
-  uint64_t running_bytes = 0;           // taken by operations which run now
-  std::atomic<int64_t> pending{0};      // handed over and not yet destroyed
-  std::atomic<int> pending_waiters{0};  // threads in a kPending condition
+  uint64_t running_bytes = 0;  // taken by operations which run now
+  // Who waits for everything waits for what was issued before, not for what other threads issue
+  // meanwhile: he begins a new epoch and waits until the count of the one before is zero. Of two
+  // epochs back nothing is left, so two counters are enough.
+  std::atomic<uint64_t> epoch{0};
+  std::atomic<int64_t> pending_in[2] = {};
+  std::atomic<int> pending_waiters{0};  // threads that wait for such a count
   std::atomic<int> looking{0};          // workers spinning, or woken and on their way
   std::atomic<int> parked{0};           // = parked_workers.size(), for the inline rule
   std::vector<Parker*> parked_workers;
@@ -201,6 +213,7 @@ void add(std::atomic<Integer>& counter, Integer amount) noexcept {
 // innermost, and whether in a tile.
 extern constinit thread_local int operation_depth;
 extern constinit thread_local int current_lane;
+extern constinit thread_local int operations_in[2];  // the same, by epoch
 extern constinit thread_local bool inside_tile;
 
 // Spinning costs a core, parking costs its waker about 5 us: spin for about as long as that pays.

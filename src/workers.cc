@@ -202,12 +202,14 @@ void Engine::parallel(int64_t tiles, TileFunction function, void* context) {
 
 void Engine::before_fork() {
   EngineState& state = *state_;
+  // Nothing new comes in: who issues finds the queue full until the fork is over.
+  state.forking_room = state.queue_operations.exchange(0);
   for (;;) {
     if (operation_depth == 0) wait_all_quietly();
     state.thread_mutex.lock();
     state.lock.lock();
-    // Another thread may have issued in between.
-    if (operation_depth > 0 || state.pending.load() == 0) break;
+    // Another thread may have been past that point.
+    if (operation_depth > 0 || state.pending() == 0) break;
     state.lock.unlock();
     state.thread_mutex.unlock();
   }
@@ -216,7 +218,12 @@ void Engine::before_fork() {
 
 void Engine::after_fork_parent() {
   memory::unlock_after_fork();
-  state_->lock.unlock();
+  {
+    Wakes wakes;
+    state_->queue_operations.store(state_->forking_room);
+    state_->wake_for_conditions(wakes);
+    state_->lock.unlock();
+  }
   state_->thread_mutex.unlock();
 }
 
@@ -239,6 +246,7 @@ void Engine::after_fork_child() {
   state.looking.store(0);
   state.parked.store(0);
   state.pending_waiters.store(0);
+  state.queue_operations.store(state.forking_room);
   state.started.store(false);
   state.lock.unlock();
   state.thread_mutex.unlock();
@@ -246,11 +254,11 @@ void Engine::after_fork_child() {
 
 void Engine::shut_down() {
   if (operation_depth > 0) return;  // somebody called exit() inside an operation: just go
-  wait_all_quietly();
+  // A daemon thread may go on issuing for ever: it does so serially, and is not waited for.
   state_->serial.store(true);
   state_->unusual.store(true);
+  wait_all_quietly();
   state_->stop_workers();
-  wait_all_quietly();  // issued by another thread meanwhile
 }
 
 }  // namespace gemel
