@@ -18,6 +18,7 @@ constinit thread_local int operation_depth = 0;
 constinit thread_local int current_lane = -1;
 constinit thread_local int operations_in[2] = {};
 constinit thread_local bool inside_tile = false;
+constinit thread_local bool serves_pool = true;
 
 // --- storages and operations ---
 
@@ -394,7 +395,8 @@ void EngineState::execute(Operation* operation) {
     unlink(operation, failure, outcome, replaced);
     wake_for_conditions(wakes);
     // In serial mode a thread runs nothing but its own operation: it is no taker.
-    if (ready_lanes != 0) wake_for_work(wakes, serial.load(std::memory_order_relaxed) ? 0 : 1);
+    const bool taker = serves_pool && !serial.load(std::memory_order_relaxed);
+    if (ready_lanes != 0) wake_for_work(wakes, taker ? 1 : 0);
   }
   for (uint32_t index = 0; index < operation->request_count_; ++index) {
     operation->requests_[index].storage->release();
@@ -526,7 +528,8 @@ bool EngineState::help_until(Condition condition, InterruptedFunction interrupte
 // True when it has done something, or the condition holds; false after spinning in vain.
 bool EngineState::help_once(const Condition& condition, const Taker& taker) {
   for (int spin = 0; spin < kSpins; ++spin) {
-    if (work_hint.load(std::memory_order_acquire) > 0 || (taker.python && spin == 0)) {
+    // The hint tells of the pool only: look at the other lanes once.
+    if (work_hint.load(std::memory_order_acquire) > 0 || spin == 0) {
       Work work;
       bool found = false;
       {

@@ -174,12 +174,17 @@ TileJob* EngineState::open_job() const noexcept {
   return nullptr;
 }
 
+// The lanes without threads of their own; in serial mode nobody has one.
+uint64_t EngineState::served() const noexcept {
+  return serial.load(std::memory_order_relaxed) ? ~uint64_t{0} : kPoolLanes;
+}
+
 // The best of the lanes which have room. A thread that waits passes over long operations nobody
 // waits for, and nothing younger overtakes what does not fit.
 Operation* EngineState::next_operation(const Taker& taker) const noexcept {
-  const uint64_t served = taker.python ? kPoolLanes | lane_bit(kPythonLane) : kPoolLanes;
+  const uint64_t python = taker.python ? lane_bit(kPythonLane) : 0;
   Operation* best = nullptr;
-  for (uint64_t left = ready_lanes & served; left != 0; left &= left - 1) {
+  for (uint64_t left = ready_lanes & (served() | python); left != 0; left &= left - 1) {
     const Lane& lane = lanes[std::countr_zero(left)];
     if (lane.busy >= lane.share && !taker.nested) continue;
     Operation* top = lane.ready.front();
@@ -396,7 +401,7 @@ Parker* EngineState::take_parker() {
 int64_t EngineState::startable() const noexcept {
   if (next_operation({}) == nullptr) return 0;
   int64_t count = 0;
-  for (uint64_t left = ready_lanes & kPoolLanes; left != 0; left &= left - 1) {
+  for (uint64_t left = ready_lanes & served(); left != 0; left &= left - 1) {
     const Lane& lane = lanes[std::countr_zero(left)];
     const int64_t room = int64_t{lane.share} - lane.busy;
     count += std::clamp<int64_t>(room, 0, static_cast<int64_t>(lane.ready.size()));

@@ -186,6 +186,7 @@ struct EngineState {
   void push_ready(Operation* operation);
   void start_now(Operation* operation) noexcept;
   int64_t startable() const noexcept;
+  uint64_t served() const noexcept;
   void wake_lanes(Wakes& wakes);
   bool fits(const Operation* operation, bool nested) const noexcept;
   void add_request(Operation* operation, Storage* storage, bool write);
@@ -215,6 +216,9 @@ extern constinit thread_local int operation_depth;
 extern constinit thread_local int current_lane;
 extern constinit thread_local int operations_in[2];  // the same, by epoch
 extern constinit thread_local bool inside_tile;
+// Whether this thread looks for work of the pool when it has done something: not one that serves
+// another lane.
+extern constinit thread_local bool serves_pool;
 
 // Spinning costs a core, parking costs its waker about 5 us: spin for about as long as that pays.
 constexpr int kSpins = 2000;

@@ -98,6 +98,7 @@ void EngineState::start_lane(int number) {
 // Such threads do not spin: they would take a core from the pool.
 void EngineState::lane_main(int number) {
   trace::name_this_thread(lane_name(number));
+  serves_pool = false;
   Lane& lane = lanes[number];
   for (;;) {
     Operation* operation = nullptr;

@@ -3,8 +3,9 @@
 //   stress [--seconds N] [--seed S]
 //
 // Storages hold small vectors of int64; operations read several and write one or two, overwrite in
-// place, update, fail on purpose, compute in tiles, run inline or are handed over; several threads
-// issue, wait and take snapshots. Exit status 1 on the first difference.
+// place, update, fail on purpose (all results or one), compute in tiles, run inline or are handed
+// over to any lane; several threads issue, wait and take snapshots. Some programs are traced: every
+// recorded dependency must have been kept. Exit status 1 on the first difference.
 
 #include <chrono>
 #include <cstdio>
@@ -17,8 +18,14 @@
 
 #include "engine.h"
 #include "memory.h"
+#include "trace.h"
 
 namespace {
+
+using gemel::kCopyLane;
+using gemel::kFirstGpu;
+using gemel::kFirstToGpu;
+using gemel::kPythonLane;
 
 using gemel::Engine;
 using gemel::Failure;
@@ -41,6 +48,7 @@ struct Step {  // one entry of the log
   std::vector<Vector> updates;
   uint64_t salt = 0;
   bool fails = false;
+  bool partial = false;  // of several writes only the last fails
   bool tiled = false;
   std::string failure;  // kSnapshot of reads[0]: what was seen
   std::vector<int64_t> content;
@@ -116,10 +124,21 @@ FailurePointer run_step(const Step& step, const std::vector<Storage*>& reads,
   return std::make_shared<Failure>("ValueError", own_failure(step));
 }
 
+// Whether it fails for its last write only. Inline work knows no partial failures.
+bool fails_in_part(const Step& step) {
+  return step.fails && step.partial && step.writes.size() == 2 &&
+         step.writes[0].id != step.writes[1].id;
+}
+
 class StepOperation : public gemel::Operation {
  public:
   explicit StepOperation(Step step) : step_(std::move(step)) {}
-  FailurePointer run() override { return run_step(step_, reads, writes); }
+  FailurePointer run() override {
+    FailurePointer failure = run_step(step_, reads, writes);
+    if (!fails_in_part(step_)) return failure;
+    partial.emplace_back(writes[1], failure);
+    return nullptr;
+  }
 
  private:
   const Step step_;
@@ -153,8 +172,10 @@ class Replay {
       calculate(step);
       if (step.fails) failure = own_failure(step);
     }
+    const bool in_part = ran && fails_in_part(step);
     for (const Vector& write : step.writes) {
-      if (ran || !among(step.updates, write.id)) at(write).failure = failure;
+      const bool spared = in_part && write.id != step.writes[1].id;
+      if (ran || !among(step.updates, write.id)) at(write).failure = spared ? "" : failure;
     }
   }
 
@@ -199,6 +220,8 @@ struct Settings {
   int64_t queue_bytes;
   int threads;
   bool shared;  // threads share the storages, and a lock makes the log
+  bool traced;
+  int share;  // threads that may work for lane 0; 0: all
   uint64_t seed;
 };
 
@@ -224,6 +247,7 @@ class World {
     if (choice < 4) return snapshot(random() % slots_.size());
     if (choice < 8) return wait_unlocked(random);
     if (choice < 9) return static_cast<void>(Engine::get().wait_all());
+    if (choice < 10) return static_cast<void>(Engine::get().wait_device(random() % 2));
     if (choice < 14) replace(random);
     operate(random);
   }
@@ -314,6 +338,7 @@ class World {
       hand_over(std::move(step), reads, writes, updates, random);
       return;
     }
+    step.partial = false;
     for (Storage* storage : reads) storage->retain();  // another thread may replace the slot
     for (Storage* storage : writes) storage->retain();
     log_.push_back(step);
@@ -341,6 +366,7 @@ class World {
     }
     step.salt = random();
     step.fails = random() % 16 == 0;
+    step.partial = random() % 2 == 0;
     step.tiled = random() % 3 == 0;
   }
 
@@ -353,6 +379,9 @@ class World {
     operation->updates = updates;
     operation->priority = static_cast<int>(random() % 3) - 1;
     operation->microseconds = random() % 8 == 0 ? 1000 : 10;
+    const int lanes[] = {0, 0, 0, 1, kFirstGpu, kFirstToGpu, kCopyLane, kPythonLane};
+    operation->lane = lanes[random() % std::size(lanes)];
+    operation->device = operation->lane < gemel::kDevices ? operation->lane : 0;
     Engine::get().issue(std::move(operation));
   }
 
@@ -362,9 +391,33 @@ class World {
   int next_id_ = 0;
 };
 
+// Every dependency the trace has recorded was kept.
+bool check_trace() {
+  const gemel::trace::Recording recording = gemel::trace::take();
+  std::map<uint64_t, const gemel::trace::OperationRecord*> known;
+  for (const auto& record : recording.operations) known[record.number] = &record;
+  for (const auto& edge : recording.edges) {
+    const auto before = known.find(edge.before);
+    const auto after = known.find(edge.after);
+    if (before == known.end() || after == known.end()) continue;
+    const int64_t ended = before->second->finished;
+    const int64_t started = after->second->started;  // 0: not run, because an input had failed
+    if (edge.before < edge.after && (started == 0 || ended <= started)) continue;
+    std::fprintf(stderr, "operation %ld started before %ld had ended\n", long(edge.after),
+                 long(edge.before));
+    return false;
+  }
+  return true;
+}
+
 bool run_program(const Settings& settings) {
   Engine::get().configure(settings.workers, settings.serial, settings.queue_operations,
                           settings.queue_bytes);
+  Engine::get().set_share(0, settings.share);
+  if (settings.traced) {
+    gemel::trace::start(100000);
+    Engine::get().set_tracing(true);
+  }
   const uint64_t before = gemel::memory::statistics().bytes_in_use;
   bool same = true;
   {
@@ -384,6 +437,11 @@ bool run_program(const Settings& settings) {
     for (std::thread& thread : threads) thread.join();
     for (auto& world : worlds) same = same && world->check();
     Engine::get().wait_all();
+  }
+  if (settings.traced) {
+    Engine::get().set_tracing(false);
+    gemel::trace::stop();
+    same = check_trace() && same;
   }
   const uint64_t after = gemel::memory::statistics().bytes_in_use;
   if (after != before) std::fprintf(stderr, "%ld bytes not given back\n", long(after - before));
@@ -412,13 +470,16 @@ int main(int count, char** arguments) {
                             bytes[random() % 3],
                             1 + static_cast<int>(random() % 4),
                             random() % 2 == 0,
+                            random() % 4 == 0,
+                            static_cast<int>(random() % 3),
                             seed};
     if (run_program(settings)) continue;
     std::fprintf(stderr,
-                 "seed %llu: workers %d, serial %d, queue %ld, bytes %ld, threads %d, shared %d\n",
+                 "seed %llu: workers %d, serial %d, queue %ld, bytes %ld, threads %d, shared %d, "
+                 "traced %d, share %d\n",
                  static_cast<unsigned long long>(seed), settings.workers, settings.serial,
                  long(settings.queue_operations), long(settings.queue_bytes), settings.threads,
-                 settings.shared);
+                 settings.shared, settings.traced, settings.share);
     return 1;
   }
   std::printf("%d programs agree with their replay\n", programs);
