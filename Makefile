@@ -84,7 +84,7 @@ test: .venv/.installed .venv/.test ## run the tests against the installed packag
 
 # ---------------------------------------------------------------- checks
 
-.PHONY: lint format tsan asan
+.PHONY: lint format tsan asan mutations
 lint: .venv/.dev ## check style, types, layers and the format of the C++ files
 	$(BIN)/ruff check $(PYTHON_DIRECTORIES)
 	$(BIN)/ruff format --check $(PYTHON_DIRECTORIES)
@@ -106,6 +106,9 @@ build/%/.run: .venv/.dev always
 	$(BIN)/cmake --build build/$* >>build/$*.log || { cat build/$*.log; exit 1; }
 	build/$*/cases && build/$*/object_test
 	build/$*/stress --seconds $(SECONDS)
+
+mutations: .venv/.dev .venv/.test ## build the engine with known mistakes, which its tests must find (SECONDS=60)
+	CXX="$(CXX)" $(BIN)/python tools/mutations.py --seconds $(SECONDS)
 
 # ---------------------------------------------------------------- figures
 
