@@ -326,7 +326,7 @@ void Engine::issue_watched(Operation* operation) {
                        operation->microseconds <= usual_inline_limit(state);
     run_here = (serial || cheap) && state.take_this(operation);
     operation->inlined_ = run_here;
-    if (serial && !run_here) state.want(operation->requests_[0].storage);
+    if (serial && !run_here) state.want(operation);
     if (!run_here) state.wake_for_work(wakes, 0);
   }
   if (run_here) state.execute(operation);
@@ -506,7 +506,7 @@ bool EngineState::help_until(Condition condition, InterruptedFunction interrupte
   if (any_work) pending_waiters.fetch_add(1);
   if (condition.storage != nullptr) {
     Guard guard(lock);
-    want(condition.storage);
+    want(condition.storage, condition.kind == Condition::Kind::kIdle);
   }
   bool stopped = false;
   auto polled = std::chrono::steady_clock::now();
@@ -557,7 +557,7 @@ void EngineState::park_waiter(const Condition& condition, const Taker& taker, bo
     // What happens from here on wakes us; what has happened already must be looked at once more.
     if (done(condition) || open_job() != nullptr) return;
     // Operations issued since we began to wait hold up "idle" as well.
-    if (condition.kind == Condition::Kind::kIdle) want(condition.storage);
+    if (condition.kind == Condition::Kind::kIdle) want(condition.storage, true);
     if (next_operation(taker) != nullptr) return;
     // What we pass over is for others; when it became ready we may have been counted as taking it.
     if (ready_lanes != 0) wake_for_work(wakes, 0);

@@ -352,29 +352,44 @@ void EngineState::release_storages(Storage* const* reads, int read_count, Storag
 
 // --- wishes ---
 
-// Marks what stands in the queue up to `request`. An operation marked already has had, or will
-// have, those before it marked too: every one is visited once.
-void EngineState::want_before(Request* request) {
-  for (; request != nullptr && !request->operation->wanted_; request = request->previous) {
-    Operation* operation = request->operation;
-    operation->wanted_ = true;
-    if (operation->ready_) {
-      sift_up(lanes[operation->lane], operation->place_);
-      if (is_pool_lane(operation->lane)) add<uint32_t>(urgent, 1);
-    }
-    want_stack.push_back(operation);
+void EngineState::mark_wanted(Operation* operation) {
+  if (operation->wanted_) return;
+  operation->wanted_ = true;
+  if (operation->ready_) {
+    sift_up(lanes[operation->lane], operation->place_);
+    if (is_pool_lane(operation->lane)) add<uint32_t>(urgent, 1);
+  }
+  want_stack.push_back(operation);
+}
+
+// What holds up somebody behind `request`: the nearest writer, and for a writer the readers behind
+// that one as well. What holds up that writer in turn is found when its own requests are looked at.
+void EngineState::want_back(Request* request, bool readers) {
+  for (; request != nullptr; request = request->previous) {
+    if (request->write || readers) mark_wanted(request->operation);
+    if (request->write) return;
   }
 }
 
-// Everything pending on the storage now, and everything that depends on, goes first.
-void EngineState::want(const Storage* storage) {
-  want_before(storage->last_);
+// What the storage's content depends on (for `idle` also those who read it) goes first, and no
+// other: who reads the same weights is not held up by all who do.
+void EngineState::want(const Storage* storage, bool idle) {
+  want_back(storage->last_, idle);
+  want_rest();
+}
+
+void EngineState::want(Operation* operation) {
+  mark_wanted(operation);
+  want_rest();
+}
+
+void EngineState::want_rest() {
   while (!want_stack.empty()) {
     Operation* operation = want_stack.back();
     want_stack.pop_back();
     for (uint32_t index = 0; index < operation->request_count_; ++index) {
-      // Also where it has its turn already: readers beside it hold up the writer behind them all.
-      want_before(operation->requests_[index].previous);
+      const Request& request = operation->requests_[index];
+      if (!request.granted) want_back(request.previous, request.write);
     }
   }
 }

@@ -110,7 +110,8 @@ struct EngineState {
   bool take_this(Operation* operation);
   Operation* next_operation(const Taker& taker) const noexcept;
   TileJob* open_job() const noexcept;
-  void want(const Storage* storage);
+  void want(const Storage* storage, bool idle);
+  void want(Operation* operation);
   void register_failure(uint64_t sequence, const FailurePointer& failure);
   void wake_for_work(Wakes& wakes, int64_t takers);
   void wake_for_conditions(Wakes& wakes);
@@ -193,7 +194,9 @@ struct EngineState {
   void grant(Request* request);
   void grant_followers(Storage* storage);
   void remove_request(Request* request) noexcept;
-  void want_before(Request* request);
+  void mark_wanted(Operation* operation);
+  void want_back(Request* request, bool readers);
+  void want_rest();
   void set_failure(Storage* storage, const FailurePointer& failure,
                    std::vector<FailurePointer>& replaced);
 };

@@ -122,6 +122,29 @@ void waiting_prefers_what_it_needs() {
   check(unrelated == 50, "wait_all runs everything");
 }
 
+void readers_of_the_same_do_not_hold_up_each_other() {
+  Engine::get().configure(0, false, 0, 0);
+  Handle shared, last;
+  std::vector<std::unique_ptr<Handle>> others;
+  int before = 0;
+  for (int index = 0; index < 20; ++index) {
+    others.push_back(std::make_unique<Handle>());
+    issue({shared}, {*others.back()},
+          [&]() -> FailurePointer {
+            ++before;
+            return nullptr;
+          },
+          {5000});
+  }
+  issue({shared}, {last}, fine, {5000});
+  Engine::get().wait(last);
+  check(before == 0, "who reads the same is not waited for");
+  issue({}, {shared}, fine, {5000});
+  Engine::get().wait(shared);
+  check(before == 20, "but who overwrites it waits for its readers");
+  Engine::get().wait_all();
+}
+
 void priorities_come_first() {
   Engine::get().configure(0, false, 0, 0);
   Handle storages[6];
@@ -326,6 +349,7 @@ void shutting_down_twice() {
 int main() {
   waiting_is_for_one_storage();
   waiting_prefers_what_it_needs();
+  readers_of_the_same_do_not_hold_up_each_other();
   priorities_come_first();
   for (const int workers : {0, 1, 2}) {
     failures_stick(workers, false);

@@ -1,0 +1,118 @@
+"""n increments of one array: when does asynchronous execution pay, and how much?
+
+t1 is what the front end takes for one increment (its own work included), t2 what the kernel takes,
+t3 what it takes to hand one over and to come back from waiting for it. Waiting after each costs
+n (t1 + t2 + t3). Without waiting the front end and the engine work side by side:
+
+    inline       small arrays are incremented by the call itself: n (t1 + t2), waiting or not
+    t2 > t1      the engine is the slower one: t1 + n t2 + t3
+    t2 < t1      the front end is: n t1 + t2 + t3
+
+All three are measured on the operations of a trace, and the totals predicted from them.
+"""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import NamedTuple
+
+from prediction import Row, check, finish, show
+
+from gemel import np, npx, profiler
+
+INCREMENTS = 900  # fewer than the queue holds
+ROUNDS = 5
+
+
+class Times(NamedTuple):
+    """Microseconds: of the whole loop, and the pieces of one increment."""
+
+    total: float
+    t1: float
+    t2: float
+    t3: float
+
+
+def front_end_work(steps: int) -> float:
+    """What a program does between its calls: any Python."""
+    value = 0.0
+    for step in range(steps):
+        value += step * 0.5
+    return value
+
+
+def run(size: int, work: int, wait: bool) -> Times:
+    """Increment an array again and again, and take the times from the trace."""
+    y = np.zeros((size,), dtype="float64")
+    npx.waitall()
+    profiler.set_state("run")
+    start = time.perf_counter_ns()
+    for _ in range(INCREMENTS):
+        front_end_work(work)
+        y += 1
+        if wait:
+            y.wait_to_read()
+    y.wait_to_read()
+    total = time.perf_counter_ns() - start
+    trace = profiler.recording()
+    profiler.set_state("stop")
+    assert y[0].item() == INCREMENTS and y[size - 1].item() == INCREMENTS
+    operations = trace.operations
+    ends = sorted(w.finished for w in trace.waits)
+    t2 = median(o.duration for o in operations)
+    between = median(b.issued - a.issued for a, b in zip(operations, operations[1:], strict=False))
+    if not wait:
+        return Times(total / 1e3, (between - inline_part(operations, t2)) / 1e3, t2 / 1e3, 0.0)
+    coming_back = 0.0
+    if len(ends) == len(operations):
+        handing = median(o.started - o.issued for o in operations)
+        back = median(e - o.finished for e, o in zip(ends, operations, strict=True))
+        coming_back = handing + back
+    return Times(total / 1e3, 0.0, t2 / 1e3, coming_back / 1e3)
+
+
+def inline_part(operations: list[profiler.Operation], t2: float) -> float:
+    """How much of the time between two calls is the kernel's: all of it when run inline."""
+    return t2 if all(o.inlined for o in operations) else 0.0
+
+
+def regime(title: str, size: int, work: int) -> tuple[float, float, float, float, bool]:
+    """Measure one regime; the totals predicted and measured in us, without and with waits."""
+    run(size, work, False)
+    loops = [(run(size, work, False), run(size, work, True)) for _ in range(ROUNDS)]
+    t1 = median(a.t1 for a, _ in loops)
+    t2 = median(a.t2 for a, _ in loops)
+    t2_alone = median(s.t2 for _, s in loops)
+    t3 = median(s.t3 for _, s in loops)
+    inline = t3 == 0.0
+    n = INCREMENTS
+    sync = n * (t1 + t2_alone + t3)
+    asynchronous = sync if inline else t1 + n * t2 + t3 if t2 > t1 else n * t1 + t2 + t3
+    measured = median(a.total for a, _ in loops), median(s.total for _, s in loops)
+    name = f"{title}: {size} elements; t1 {t1:.1f}, t2 {t2:.1f}, t3 {t3:.1f} us"
+    rows = [
+        Row("without waiting", asynchronous / 1e3, measured[0] / 1e3),
+        Row("waiting after each", sync / 1e3, measured[1] / 1e3),
+    ]
+    show(name, rows)
+    for row in rows:
+        assert row.ratio is not None
+        check(0.8 <= row.ratio <= 1.25, f"{row.name}: within 20 % of the prediction")
+    return t1, t2, measured[0], measured[1], inline
+
+
+def main() -> None:
+    print(f"{INCREMENTS} increments, medians of {ROUNDS} runs, everything traced")
+    *_, inline = regime("inline", 64, 60)
+    check(inline, "small increments are done by the call itself")
+    t1, t2, total, waiting, inline = regime("t2 > t1", 65536, 40)
+    check(not inline and t2 > t1, "the increments are handed over, the engine is the slower one")
+    check(total <= 0.8 * waiting, "asynchronous execution takes at most 0.8 of the time")
+    t1, t2, total, waiting, inline = regime("t2 < t1", 65536, 400)
+    check(not inline and t2 < t1, "the increments are handed over, the front end is the slower one")
+    finish()
+
+
+if __name__ == "__main__":
+    main()
