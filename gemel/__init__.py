@@ -11,6 +11,7 @@ _core.configure(
     serial=config.ENGINE.read() == "serial",
     queue_operations=config.QUEUE_OPERATIONS.read(),
     queue_bytes=config.QUEUE_BYTES.read(),
+    ahead_bytes=config.AHEAD_BYTES.read(),
 )
 
 from gemel import errors, notebook, ops  # noqa: E402 -- the engine is configured before anything can run

@@ -334,6 +334,7 @@ def configure(
     serial: bool | None = None,
     queue_operations: int | None = None,
     queue_bytes: int | None = None,
+    ahead_bytes: int | None = None,
 ) -> None:
     """Set up the engine after finishing what is pending; None leaves a setting as it was."""
 
@@ -375,6 +376,9 @@ def counters() -> dict[str, int]:
 
 def clear_tables() -> None:
     """Forget all prepared calls."""
+
+def reset_peak() -> None:
+    """Count the peak of the memory held from here on."""
 
 def trim_memory() -> None:
     """Give cached memory back to the system."""

@@ -54,6 +54,11 @@ QUEUE_OPERATIONS = Variable("GEMEL_QUEUE_OPS", 1024, "operations issued ahead be
 QUEUE_BYTES = Variable(
     "GEMEL_QUEUE_BYTES", 0, "memory running operations may take; 0 is a quarter of RAM"
 )
+AHEAD_BYTES = Variable(
+    "GEMEL_AHEAD_BYTES",
+    32 << 20,
+    "memory results may take, on each device, that were computed before older operations were done",
+)
 SIMULATED_GPUS = Variable("GEMEL_SIMULATED_GPUS", 0, "simulated GPUs, 0 to 8")
 SIMULATED_BANDWIDTH = Variable(
     "GEMEL_SIMULATED_BANDWIDTH", 12.0, "of a simulated GPU's link, in GB/s each way"
@@ -85,6 +90,7 @@ ALL = (
     ENGINE,
     QUEUE_OPERATIONS,
     QUEUE_BYTES,
+    AHEAD_BYTES,
     SIMULATED_GPUS,
     SIMULATED_BANDWIDTH,
     SIMULATED_LATENCY,

@@ -84,7 +84,8 @@ Engine& Engine::get() {
   return *engine;
 }
 
-void Engine::configure(int workers, bool serial, int64_t queue_operations, int64_t queue_bytes) {
+void Engine::configure(int workers, bool serial, int64_t queue_operations, int64_t queue_bytes,
+                       int64_t ahead_bytes) {
   EngineState& state = *state_;
   if (state.pending() > 0) wait_all_quietly();
   state.stop_workers();
@@ -96,6 +97,7 @@ void Engine::configure(int workers, bool serial, int64_t queue_operations, int64
   state.unusual = serial || state.worker_count.load() == 0 || state.tracing.load();
   state.queue_operations = queue_operations > 0 ? queue_operations : 1024;
   state.queue_bytes = queue_bytes > 0 ? static_cast<uint64_t>(queue_bytes) : ram / 4;
+  state.ahead_bytes = ahead_bytes > 0 ? static_cast<uint64_t>(ahead_bytes) : kAheadBytes;
 }
 
 void EngineState::start_threads(int lane) {

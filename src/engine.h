@@ -155,8 +155,10 @@ class Operation {
   Request inside_[kInsideRequests];
   Request* requests_ = inside_;  // or on the heap, when there are more
   uint32_t request_count_ = 0;
-  uint32_t missing_ = 0;      // requests whose turn has not come
-  uint64_t sequence_ = 0;     // order of issue
+  uint32_t missing_ = 0;        // requests whose turn has not come
+  uint64_t sequence_ = 0;       // order of issue
+  Operation* older_ = nullptr;  // its neighbours among the unfinished of its lane
+  Operation* newer_ = nullptr;
   uint64_t taken_bytes_ = 0;  // to be materialized when it starts
   size_t place_ = 0;          // in the heap of ready operations
   uint64_t traced_ = 0;       // its record in the trace
@@ -182,8 +184,9 @@ class Engine {
  public:
   static Engine& get();
   // Waits for everything pending first. workers < 0: cores - 1, at least 1; workers 0: only threads
-  // which wait do the work. Bounds <= 0: defaults (1024 operations, a quarter of the RAM).
-  void configure(int workers, bool serial, int64_t queue_operations, int64_t queue_bytes);
+  // which wait do the work. Bounds <= 0: defaults (1024 operations, a quarter of the RAM, 32 MiB).
+  void configure(int workers, bool serial, int64_t queue_operations, int64_t queue_bytes,
+                 int64_t ahead_bytes = 0);
 
   // The inline path. True when the work is cheap enough to be done here and every storage could be
   // acquired at this moment, by this very call (reads: no writer pending or running; writes: no

@@ -34,6 +34,7 @@ struct Configuration {
   bool serial = false;
   int64_t queue_operations = 0;
   int64_t queue_bytes = 0;
+  int64_t ahead_bytes = 0;
 };
 Configuration configuration;
 
@@ -292,15 +293,18 @@ void read_into(nb::object object, nb::object target) {
 void apply_configuration() {
   WithoutGil released;
   Engine::get().configure(configuration.workers, configuration.serial,
-                          configuration.queue_operations, configuration.queue_bytes);
+                          configuration.queue_operations, configuration.queue_bytes,
+                          configuration.ahead_bytes);
 }
 
 void configure(std::optional<int> workers, std::optional<bool> serial,
-               std::optional<int64_t> queue_operations, std::optional<int64_t> queue_bytes) {
+               std::optional<int64_t> queue_operations, std::optional<int64_t> queue_bytes,
+               std::optional<int64_t> ahead_bytes) {
   if (workers) configuration.workers = *workers;
   if (serial) configuration.serial = *serial;
   if (queue_operations) configuration.queue_operations = *queue_operations;
   if (queue_bytes) configuration.queue_bytes = *queue_bytes;
+  if (ahead_bytes) configuration.ahead_bytes = *ahead_bytes;
   apply_configuration();
 }
 
@@ -479,7 +483,7 @@ void define_state(nb::module_& module) {
 void define_engine(nb::module_& module) {
   module.def("configure", &configure, nb::kw_only(), "workers"_a = nb::none(),
              "serial"_a = nb::none(), "queue_operations"_a = nb::none(),
-             "queue_bytes"_a = nb::none());
+             "queue_bytes"_a = nb::none(), "ahead_bytes"_a = nb::none());
   module.def("set_workers", [](int workers) {
     configuration.workers = workers;
     apply_configuration();
@@ -499,6 +503,7 @@ void define_engine(nb::module_& module) {
   module.def("trace_take", [] { return checked(take_trace()); });
   module.def("counters", &counters);
   module.def("clear_tables", &clear_tables);
+  module.def("reset_peak", [] { memory::reset_peak(); });
   module.def("trim_memory", [] { memory::trim(); });
 }
 

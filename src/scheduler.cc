@@ -161,8 +161,53 @@ void EngineState::start_now(Operation* operation) noexcept {
 
 // An operation bigger than the bound runs alone; one needed by a running one (nested) runs anyhow.
 bool EngineState::fits(const Operation* operation, bool nested) const noexcept {
-  return nested || operation->taken_bytes_ == 0 || running_bytes == 0 ||
-         running_bytes + operation->taken_bytes_ <= queue_bytes;
+  if (nested || operation->taken_bytes_ == 0) return true;
+  return running_bytes == 0 || running_bytes + operation->taken_bytes_ <= queue_bytes;
+}
+
+// Whether it may take memory now. A loop that never waits has the first operations of many batches
+// ready: results nobody needs yet must not pile up while the batch at the head is computed. What is
+// oldest in its lane, or oldest of all (which depends on nothing unfinished), always may.
+bool EngineState::in_turn(const Operation* operation) const noexcept {
+  if (operation->wanted_ || operation->taken_bytes_ == 0) return true;
+  const Lane& lane = lanes[operation->lane];
+  if (lane.ahead_bytes <= ahead_bytes || lane.oldest == operation) return true;
+  for (const Lane& other : lanes) {
+    if (other.oldest != nullptr && other.oldest->sequence_ < operation->sequence_) return false;
+  }
+  return true;
+}
+
+// What a lane would start next: the best of its ready operations, or else its oldest.
+Operation* EngineState::candidate(const Lane& lane) const noexcept {
+  Operation* top = lane.ready.front();
+  if (in_turn(top)) return top;
+  return lane.oldest->ready_ ? lane.oldest : nullptr;
+}
+
+void EngineState::append(Operation* operation) noexcept {
+  Lane& lane = lanes[operation->lane];
+  operation->older_ = lane.newest;
+  (lane.newest != nullptr ? lane.newest->newer_ : lane.oldest) = operation;
+  lane.newest = operation;
+}
+
+void EngineState::remove(Operation* operation, bool ran) {
+  Lane& lane = lanes[operation->lane];
+  Operation* older = operation->older_;
+  Operation* newer = operation->newer_;
+  (older != nullptr ? older->newer_ : lane.oldest) = newer;
+  (newer != nullptr ? newer->older_ : lane.newest) = older;
+  if (older != nullptr && ran && operation->taken_bytes_ > 0) {
+    lane.ahead.push({operation->sequence_, operation->taken_bytes_});
+    lane.ahead_bytes += operation->taken_bytes_;
+  }
+  if (older != nullptr || lane.ahead.empty()) return;
+  while (!lane.ahead.empty() &&
+         (newer == nullptr || lane.ahead.top().sequence < newer->sequence_)) {
+    lane.ahead_bytes -= lane.ahead.top().bytes;
+    lane.ahead.pop();
+  }
 }
 
 // Ask once: its tiles may be used up a moment later.
@@ -187,7 +232,8 @@ Operation* EngineState::next_operation(const Taker& taker) const noexcept {
   for (uint64_t left = ready_lanes & (served() | python); left != 0; left &= left - 1) {
     const Lane& lane = lanes[std::countr_zero(left)];
     if (lane.busy >= lane.share && !taker.nested) continue;
-    Operation* top = lane.ready.front();
+    Operation* top = taker.nested ? lane.ready.front() : candidate(lane);
+    if (top == nullptr) continue;
     const bool allowed =
         taker.any_operation || top->wanted_ || top->microseconds <= kShortMicroseconds;
     if (allowed && (best == nullptr || better(top, best))) best = top;
@@ -254,6 +300,7 @@ void EngineState::link(Operation* operation) {
   operation->sequence_ = ++sequence;
   operation->epoch_ = epoch.load(std::memory_order_relaxed) & 1;
   pending_in[operation->epoch_].fetch_add(1);
+  append(operation);
   add<int64_t>(device_pending[operation->device], 1);
   ++counters.issued;
   ++counters.queued;
@@ -324,6 +371,7 @@ void EngineState::unlink(Operation* operation, const FailurePointer& failure, Ou
   }
   running_bytes -= operation->taken_bytes_;
   --lanes[operation->lane].busy;
+  remove(operation, outcome == Outcome::kRan);
   add<int64_t>(device_pending[operation->device], -1);
   if (operation->finished_ != nullptr) operation->finished_->store(true, std::memory_order_release);
 }
@@ -429,7 +477,8 @@ void EngineState::wake_lanes(Wakes& wakes) {
   for (uint64_t left = ready_lanes & ~kPoolLanes; left != 0; left &= left - 1) {
     Lane& lane = lanes[std::countr_zero(left)];
     if (lane.sleeper == nullptr || lane.busy >= lane.share) continue;
-    if (!fits(lane.ready.front(), false)) continue;
+    const Operation* next = candidate(lane);
+    if (next == nullptr || !fits(next, false)) continue;
     wakes.add(std::exchange(lane.sleeper, nullptr));
   }
 }

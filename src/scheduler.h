@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <limits>
 #include <mutex>
+#include <queue>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -71,13 +72,25 @@ class Wakes {
   Parker* first_ = nullptr;
 };
 
+// Memory an operation took which had finished before an older one of its lane.
+struct Ahead {
+  uint64_t sequence;
+  uint64_t bytes;
+  bool operator>(const Ahead& other) const noexcept { return sequence > other.sequence; }
+};
+
 // Ready operations of one device, link, ... (see lanes.h).
 struct Lane {
   std::vector<Operation*> ready;                // a heap: wanted, then priority, then oldest first
   int share = std::numeric_limits<int>::max();  // threads which may work for it at a time
   int busy = 0;                                 // threads which do
-  Parker* sleeper = nullptr;                    // its own thread, asleep
-  bool started = false;                         // it has its own thread
+  Operation* oldest = nullptr;                  // of the unfinished, in order of issue
+  Operation* newest = nullptr;
+  // What finished out of order, until the oldest has caught up: its results wait for others.
+  std::priority_queue<Ahead, std::vector<Ahead>, std::greater<Ahead>> ahead;
+  uint64_t ahead_bytes = 0;
+  Parker* sleeper = nullptr;  // its own thread, asleep
+  bool started = false;       // it has its own thread
 };
 
 // One call of parallel(); lies on the stack of the thread which called.
@@ -148,6 +161,7 @@ struct EngineState {
   std::atomic<int64_t> queue_operations{1024};
   int64_t forking_room = 0;  // what queue_operations was before a fork
   uint64_t queue_bytes = 0;
+  uint64_t ahead_bytes = 0;  // a lane's bound on what finishes out of order
 
   uint64_t sequence = 0;
   int64_t pending() const noexcept {  // operations handed over and not yet destroyed
@@ -190,6 +204,10 @@ struct EngineState {
   uint64_t served() const noexcept;
   void wake_lanes(Wakes& wakes);
   bool fits(const Operation* operation, bool nested) const noexcept;
+  bool in_turn(const Operation* operation) const noexcept;
+  void append(Operation* operation) noexcept;
+  void remove(Operation* operation, bool ran);
+  Operation* candidate(const Lane& lane) const noexcept;
   void add_request(Operation* operation, Storage* storage, bool write);
   void grant(Request* request);
   void grant_followers(Storage* storage);
@@ -240,6 +258,7 @@ constexpr double kInlineWhenParked = 8.0;
 // may be ready any moment.
 constexpr double kShortMicroseconds = 300.0;
 constexpr int kPollMilliseconds = 50;
+constexpr uint64_t kAheadBytes = uint64_t{32} << 20;
 constexpr size_t kMostFailures = 1000;  // remembered for the report at exit
 
 }  // namespace gemel

@@ -106,8 +106,9 @@ void EngineState::lane_main(int number) {
     {
       Guard guard(lock);
       const bool room = !lane.ready.empty() && lane.busy < lane.share;
-      if (room && fits(lane.ready.front(), false)) {
-        operation = lane.ready.front();
+      Operation* next = room ? candidate(lane) : nullptr;
+      if (next != nullptr && fits(next, false)) {
+        operation = next;
         start_now(operation);
       } else if (stopping) {
         return;

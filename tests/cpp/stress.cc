@@ -218,6 +218,7 @@ struct Settings {
   bool serial;
   int64_t queue_operations;
   int64_t queue_bytes;
+  int64_t ahead_bytes;
   int threads;
   bool shared;  // threads share the storages, and a lock makes the log
   bool traced;
@@ -412,7 +413,7 @@ bool check_trace() {
 
 bool run_program(const Settings& settings) {
   Engine::get().configure(settings.workers, settings.serial, settings.queue_operations,
-                          settings.queue_bytes);
+                          settings.queue_bytes, settings.ahead_bytes);
   Engine::get().set_share(0, settings.share);
   if (settings.traced) {
     gemel::trace::start(100000);
@@ -468,18 +469,20 @@ int main(int count, char** arguments) {
                             random() % 8 == 0,
                             queues[random() % 3],
                             bytes[random() % 3],
+                            bytes[random() % 3],
                             1 + static_cast<int>(random() % 4),
                             random() % 2 == 0,
                             random() % 4 == 0,
                             static_cast<int>(random() % 3),
                             seed};
     if (run_program(settings)) continue;
-    std::fprintf(stderr,
-                 "seed %llu: workers %d, serial %d, queue %ld, bytes %ld, threads %d, shared %d, "
-                 "traced %d, share %d\n",
-                 static_cast<unsigned long long>(seed), settings.workers, settings.serial,
-                 long(settings.queue_operations), long(settings.queue_bytes), settings.threads,
-                 settings.shared, settings.traced, settings.share);
+    std::fprintf(
+        stderr,
+        "seed %llu: workers %d, serial %d, queue %ld, bytes %ld, ahead %ld, threads %d, shared %d, "
+        "traced %d, share %d\n",
+        static_cast<unsigned long long>(seed), settings.workers, settings.serial,
+        long(settings.queue_operations), long(settings.queue_bytes), long(settings.ahead_bytes),
+        settings.threads, settings.shared, settings.traced, settings.share);
     return 1;
   }
   std::printf("%d programs agree with their replay\n", programs);
