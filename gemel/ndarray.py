@@ -17,7 +17,6 @@ from gemel.ops.shape import Layout
 from gemel.runtime import callback, prepare
 from gemel.spec import product
 
-
 #: DLPack's number of the CPU.
 DLPACK_CPU = (1, 0)
 
@@ -468,4 +467,4 @@ HOOKS["array"] = as_array
 HOOKS["from_numpy"] = from_numpy
 HOOKS["index"] = index_item
 
-__all__ = ["array_like", "from_dlpack", "from_buffer", "from_numpy", "ndarray", "product"]
+__all__ = ["array_like", "from_buffer", "from_dlpack", "from_numpy", "ndarray", "product"]

@@ -480,6 +480,11 @@ FailurePointer Engine::wait_all(InterruptedFunction interrupted) {
   return summary;
 }
 
+void Engine::report(const FailurePointer& failure) {
+  Guard guard(state_->lock);
+  state_->register_failure(++state_->sequence, failure);
+}
+
 std::vector<FailurePointer> Engine::unseen() const {
   std::vector<std::pair<uint64_t, FailurePointer>> entries;
   {

@@ -139,7 +139,8 @@ class Operation {
   // Subset of writes (weights, running statistics): old content matters as well, but when a read
   // one failed they stay as they were, without failure.
   std::vector<Storage*> updates;
-  // Filled by run(), which then returns null: failures of some writes only.
+  // Filled by run(), which then returns null: failures of some writes only, the first named for a
+  // storage counts. Without a storage: one that reaches no array, but has to be reported.
   std::vector<std::pair<Storage*, FailurePointer>> partial;
   double microseconds = 0;  // estimated cost on one core
   int priority = 0;         // higher first, then order of issue
@@ -232,6 +233,8 @@ class Engine {
   // Until nothing is queued or running. First unseen failure (in order of issue) or null; the
   // messages of the others are appended, all are marked as seen. Null too when interrupted.
   FailurePointer wait_all(InterruptedFunction interrupted = nullptr);
+  // Counts among those below although no storage carries it.
+  void report(const FailurePointer& failure);
   // Failures nobody has seen, in order of issue (for the report at exit).
   std::vector<FailurePointer> unseen() const;
 

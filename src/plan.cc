@@ -95,6 +95,8 @@ FailurePointer run_sites(const Running& running, PartialFailures* partial) {
     const PlanSite* site = site_of(program, static_cast<int>(i));
     if (site == nullptr) return failure;
     for (int later : site->skipped) skipped[static_cast<size_t>(later)] = true;
+    // Also when all it reaches are updates, which stay as they were: somebody has to be told.
+    if (site->inputs.empty() && site->outputs.empty()) partial->emplace_back(nullptr, failure);
     for (int input : site->inputs) fail(places[input].storage, failure, partial);
     for (int output : site->outputs) {
       fail(places[program.inputs.size() + output].storage, failure, partial);
@@ -167,18 +169,22 @@ void find_bases(const PlanRun& run, char* workspace, char** bases) {
 
 void PlanProgram::resolve() {
   Resolver(*this).resolve(items);
-  const auto check = [this](const std::vector<int>& indices, size_t bound) {
-    for (int index : indices) {
-      if (index >= 0 && static_cast<size_t>(index) < bound) continue;
-      throw std::invalid_argument(name + ": a site names what does not exist");
-    }
+  std::vector<bool> known(items.size());
+  for (const PlanSite& site : sites) check_site(site, known);
+}
+
+void PlanProgram::check_site(const PlanSite& site, std::vector<bool>& known) const {
+  const auto within = [](int index, size_t bound) {
+    return index >= 0 && static_cast<size_t>(index) < bound;
   };
-  for (const PlanSite& site : sites) {
-    check({site.item}, items.size());
-    check(site.skipped, items.size());
-    check(site.outputs, outputs.size());
-    check(site.inputs, inputs.size());
+  bool fine = within(site.item, items.size()) && !known[static_cast<size_t>(site.item)];
+  for (int later : site.skipped) fine = fine && within(later, items.size()) && later > site.item;
+  for (int output : site.outputs) fine = fine && within(output, outputs.size());
+  for (int input : site.inputs) {
+    fine = fine && within(input, inputs.size()) && inputs[static_cast<size_t>(input)].written;
   }
+  if (!fine) throw std::invalid_argument(name + ": a site names what does not exist");
+  known[static_cast<size_t>(site.item)] = true;
 }
 
 FailurePointer run_plan(const PlanRun& run, PartialFailures* partial) {

@@ -106,6 +106,9 @@ struct PlanProgram {
   // Fills in every BufferReference::base; throws std::invalid_argument for one that is out of
   // range.
   void resolve();
+
+ private:
+  void check_site(const PlanSite& site, std::vector<bool>& known) const;
 };
 
 struct PlanScalar {

@@ -298,6 +298,9 @@ bool PlanLaunch::launch() {
     for (int i = 0; i < write_count_; ++i) partial.emplace_back(writes_[i], failure);
   }
   if (!partial.empty()) locate(&partial);
+  for (const auto& [storage, reason] : partial) {
+    if (storage == nullptr) engine.report(reason);
+  }
   release(partial);
   return true;
 }

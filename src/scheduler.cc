@@ -335,17 +335,22 @@ void EngineState::set_failure(Storage* storage, const FailurePointer& failure,
   storage->failed_.store(failure != nullptr, std::memory_order_release);
 }
 
+// Each failure once, however many storages it reaches.
+void EngineState::register_partial(const Operation& operation) {
+  for (auto entry = operation.partial.begin(); entry != operation.partial.end(); ++entry) {
+    const auto same = [&](const auto& earlier) { return earlier.second == entry->second; };
+    if (std::any_of(operation.partial.begin(), entry, same)) continue;
+    register_failure(operation.sequence_, entry->second);
+  }
+}
+
 // The operation has finished (or was skipped): its storages pass on to those behind it.
 void EngineState::unlink(Operation* operation, const FailurePointer& failure, Outcome outcome,
                          std::vector<FailurePointer>& replaced) {
   if (failure != nullptr && outcome != Outcome::kInputFailed) {
     register_failure(operation->sequence_, failure);
   }
-  for (const auto& [storage, reason] : operation->partial) {
-    if (failures.empty() || failures.back().second != reason) {
-      register_failure(operation->sequence_, reason);
-    }
-  }
+  register_partial(*operation);
   for (uint32_t index = 0; index < operation->request_count_; ++index) {
     Request* request = &operation->requests_[index];
     Storage* storage = request->storage;

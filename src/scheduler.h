@@ -126,6 +126,7 @@ struct EngineState {
   void want(const Storage* storage, bool idle);
   void want(Operation* operation);
   void register_failure(uint64_t sequence, const FailurePointer& failure);
+  void register_partial(const Operation& operation);
   void wake_for_work(Wakes& wakes, int64_t takers);
   void wake_for_conditions(Wakes& wakes);
   Parker* take_parker();

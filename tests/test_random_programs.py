@@ -90,10 +90,15 @@ class World:
         self.slots[a][n % self.side, n % self.side].item()
 
 
-ACTIONS = (
-    ["compute", "in_place", "shifted", "alias"] * 3
-    + ["replace", "transposed", "product", "scatter", "callback", "travel", "look"]
-)
+ACTIONS = ["compute", "in_place", "shifted", "alias"] * 3 + [
+    "replace",
+    "transposed",
+    "product",
+    "scatter",
+    "callback",
+    "travel",
+    "look",
+]
 
 
 def run(seed: int, side: int, threads: int, steps: int) -> tuple[World, list[tuple[Any, ...]]]:

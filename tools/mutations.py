@@ -115,7 +115,15 @@ def build_stress(tree: Path) -> list[str]:
 def build_core(tree: Path) -> list[str]:
     """Compile the core next to its package; the command that runs the random programs."""
     folder = tree / "build"
-    configure = ["cmake", "-S", str(tree), "-B", str(folder), "-DCMAKE_BUILD_TYPE=Release", "-Wno-dev"]
+    configure = [
+        "cmake",
+        "-S",
+        str(tree),
+        "-B",
+        str(folder),
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-Wno-dev",
+    ]
     configure += [f"-DPython_EXECUTABLE={sys.executable}", "-DSKBUILD_PROJECT_NAME=gemel"]
     tools = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": tools}

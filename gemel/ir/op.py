@@ -39,7 +39,8 @@ class Op(_core.OpBase):
     `outputs` is how many results it has, `updates` which inputs it overwrites (input -> output),
     `names` the same operation under other standards (``onnx=``, ``mxnet=``). `random` operations
     take a call number; `blocks` ones need values at issue and cannot be traced; `contracts` ones
-    multiply and add over an axis: they are what time goes into.
+    multiply and add over an axis: they are what time goes into; `fails` ones can fail
+    while they run, depending on values.
     """
 
     elementwise = False
@@ -55,6 +56,7 @@ class Op(_core.OpBase):
         random: bool = False,
         blocks: bool = False,
         contracts: bool = False,
+        fails: bool = False,
         **names: str,
     ) -> None:
         code = function.__code__
@@ -74,6 +76,7 @@ class Op(_core.OpBase):
         self.random = random
         self.blocks = blocks
         self.contracts = contracts
+        self.fails = fails
         self.names = names
         self.rules: dict[str, Callable[..., Any]] = {}
         self.__doc__ = function.__doc__

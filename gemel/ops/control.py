@@ -12,7 +12,7 @@ from gemel.ir.trace import current_trace
 from gemel.spec import Spec
 
 
-@op()
+@op(fails=True)  # what either graph does may fail
 def branch(predicate: Any, *inputs: Any, then: Any, otherwise: Any) -> Any:
     """The outputs of one of two graphs on the same inputs, chosen by a 0-d condition."""
     chosen = then if bool(predicate) else otherwise

@@ -188,7 +188,7 @@ def _integer_indices(name: str, indices: Spec) -> None:
         raise DTypeError(f"{name}: indices {indices} must be integers; use astype('int64')")
 
 
-@op(onnx="Gather", mxnet="_npi_take")
+@op(fails=True, onnx="Gather", mxnet="_npi_take")
 def gather(x: Any, indices: Any, *, axis: int) -> Any:
     """The slices of x at these positions along an axis; negative ones count from the end.
 
@@ -227,7 +227,7 @@ def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> str:
     return f"{name}: an index is out of bounds for axis {axis} with size {shape[axis]}"
 
 
-@op()
+@op(fails=True)
 def scatter(g: Any, indices: Any, *, axis: int, shape: Any) -> Any:
     """Zeros of the given shape with the slices of g added at these positions along an axis.
 

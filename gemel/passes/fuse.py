@@ -1,7 +1,7 @@
 """fuse: operations that can share a kernel become one `fused` node with a body.
 
 A group is either a loop nest (elementwise operations and reductions over one domain) or a matrix
-product with elementwise operations on its result.
+product with elementwise operations on its result. All in a group are lost by the same failures.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from gemel.ir.interpret import interpret
 from gemel.ir.op import Elementwise, Op, Reduction, op
 from gemel.ops import linalg
 from gemel.passes.domain import Domain
+from gemel.passes.risk import exposures
 from gemel.spec import Spec
 
 
@@ -36,10 +37,11 @@ LARGEST_EPILOGUE = 16
 class Group:
     """Nodes that will share a kernel."""
 
-    __slots__ = ("contraction", "domain", "nodes", "number")
+    __slots__ = ("contraction", "domain", "exposure", "nodes", "number")
 
-    def __init__(self, number: int, node: Node) -> None:
+    def __init__(self, number: int, node: Node, exposure: int) -> None:
         self.number = number
+        self.exposure = exposure
         self.nodes = [node]
         self.contraction = node.op is linalg.matmul
         self.domain = Domain.of(node)
@@ -92,6 +94,7 @@ class _Fusion:
         self.nodes = [node for node in graph.walk() if node.op is not None]
         self.order = {node: position for position, node in enumerate(self.nodes)}
         self.group: dict[Node, Group] = {}
+        self.exposures = exposures(graph)
         self.groups: list[Group] = []
         self.below: dict[Node, int] = {}  # bit set of the groups a node depends on
         self.results = {entry.node for entry in graph.results}
@@ -133,12 +136,16 @@ class _Fusion:
         for group in candidates:
             if joined is not None:
                 self._merge(joined, group)
-            elif not self._cyclic(node, group) and group.admits(node):
+            elif not self._cyclic(node, group) and self._shares(node, group):
                 group.nodes.append(node)
                 self.group[node] = joined = group
                 self._renew()
         if joined is None and fusible(node):
             self._open(node)
+
+    def _shares(self, node: Node, group: Group) -> bool:
+        """Whether a node could share a group's kernel; if so the group counts it in."""
+        return self.exposures[node] == group.exposure and group.admits(node)
 
     def _end_product(self, node: Node, candidates: list[Group]) -> bool:
         """Make a node, and the small groups only it uses, the end of a product it works on.
@@ -151,6 +158,9 @@ class _Fusion:
         if len(products) != 1 or not helpers or not _epilogue(node, products[0]):
             return False
         (product,) = products
+        exposed = {self.exposures[node], *(group.exposure for group in candidates)}
+        if len(exposed) > 1:
+            return False
         added = [n for group in helpers for n in group.nodes]
         if len(product.nodes) + len(added) >= LARGEST_EPILOGUE:
             return False
@@ -183,7 +193,7 @@ class _Fusion:
 
     def _merge(self, first: Group, second: Group) -> None:
         """Make one group of two, where shapes and dependencies allow it."""
-        if first.contraction or second.contraction:
+        if first.contraction or second.contraction or first.exposure != second.exposure:
             return
         if len(first.nodes) + len(second.nodes) > LARGEST_BODY:
             return
@@ -218,7 +228,7 @@ class _Fusion:
         return any(self.below.get(other, 0) & bit for other in others)
 
     def _open(self, node: Node) -> None:
-        group = Group(len(self.groups), node)
+        group = Group(len(self.groups), node, self.exposures[node])
         self.groups.append(group)
         self.group[node] = group
 

@@ -190,6 +190,53 @@ void failures_stick(int workers, bool serial) {
   check(Engine::get().unseen().empty() && Engine::get().wait_all() == nullptr, "and only once");
 }
 
+// Fails some of its writes only.
+class Partial : public gemel::Operation {
+ public:
+  explicit Partial(std::vector<std::pair<Storage*, FailurePointer>> told)
+      : told_(std::move(told)) {}
+  FailurePointer run() override {
+    partial = told_;
+    return nullptr;
+  }
+
+ private:
+  std::vector<std::pair<Storage*, FailurePointer>> told_;
+};
+
+void some_writes_fail(int workers, bool serial) {
+  Engine::get().configure(workers, serial, 0, 0);
+  Handle first, second, healed, weights, kept, elsewhere;
+  issue({}, {healed}, failing("before"));
+  Engine::get().wait(healed);
+  Engine::get().wait_all();
+  const auto one = std::make_shared<Failure>("ValueError", "one");
+  const auto two = std::make_shared<Failure>("ValueError", "two");
+  const auto nobody = std::make_shared<Failure>("ValueError", "nobody's");
+  auto operation = std::make_unique<Partial>(
+      std::vector<std::pair<Storage*, FailurePointer>>{{first, one},
+                                                       {weights, one},
+                                                       {elsewhere, one},
+                                                       {first, two},
+                                                       {second, two},
+                                                       {nullptr, nobody}});
+  operation->writes = {first, second, healed, weights, kept};
+  operation->updates = {weights, kept};
+  operation->microseconds = 100;
+  Engine::get().issue(std::move(operation));
+  Engine::get().wait(kept);
+  check(message_of(first) == "one" && message_of(second) == "two", "each write gets its failure");
+  check(message_of(weights) == "one", "an update may fail too");
+  check(message_of(healed).empty() && message_of(kept).empty(), "the others are fine");
+  check(message_of(elsewhere).empty(), "what is not written does not fail");
+  const FailurePointer all = Engine::get().wait_all();
+  check(all != nullptr && all->message == "one\nalso ValueError: two\nalso ValueError: nobody's",
+        "each failure is reported once");
+  issue({}, {first}, fine);
+  Engine::get().wait(first);
+  check(message_of(first).empty(), "overwriting heals what failed alone");
+}
+
 void memory_failures_stick() {
   Engine::get().configure(1, false, 0, 0);
   Handle huge((size_t{1} << 46) + 64), derived;
@@ -354,8 +401,10 @@ int main() {
   for (const int workers : {0, 1, 2}) {
     failures_stick(workers, false);
     tiles_all_run(workers, false);
+    some_writes_fail(workers, false);
   }
   failures_stick(0, true);
+  some_writes_fail(0, true);
   tiles_all_run(0, true);
   memory_failures_stick();
   memory_stays_flat();
