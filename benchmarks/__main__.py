@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks mlp|issue|train|cold`."""
+"""The command line: `python -m benchmarks mlp|issue|train|cold|engine`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from statistics import median
 
-from benchmarks import startup, workloads
+from benchmarks import engine, instructions, startup, workloads
 from benchmarks.driver import contenders_of, measure
 from benchmarks.machine import Machine, measure_machine, processor
 from benchmarks.table import print_results, print_rows
@@ -21,7 +21,7 @@ def arguments() -> argparse.Namespace:
         "contender runs in a process of its own, the processes take turns, figures are medians, "
         "and whoever computes something else than the others is marked FAILED.",
     )
-    parser.add_argument("what", nargs="+", choices=("mlp", "issue", "train", "cold"))
+    parser.add_argument("what", nargs="+", choices=("mlp", "issue", "train", "cold", "engine"))
     parser.add_argument("--runs", type=int, help="rounds of processes (default 5; 3 for train)")
     parser.add_argument("--quick", action="store_true", help="two short rounds, nothing slow")
     parser.add_argument(
@@ -130,6 +130,18 @@ def run_train(session: Session) -> None:
     print_results(title, results, "s", 1e-6 * workload.count, floor, issue=True)
 
 
+def run_engine(session: Session) -> None:
+    """What the engine promises; how far ahead of the peers it issues; instructions of a call."""
+    options = session.options
+    rounds = options.runs or (1 if options.quick else 5)
+    session.failed |= engine.run(rounds)
+    session.failed |= instructions.run()
+    results = session.measure(workloads.DOT, repeats=5, seconds=0.0, rounds=5)
+    floor = session.floor(workloads.dot_floor, workloads.DOT)
+    title = "10 x (random normal 1000x1000; dot), 2 threads"
+    print_results(title, results, "ms in all", 1e-3 * workloads.DOT.count, floor, issue=True)
+
+
 def run_cold(session: Session) -> None:
     """From the start of a process to the first inference."""
     options = session.options
@@ -150,7 +162,13 @@ def main() -> None:
             end="",
         )
     print("\n")
-    runners = {"mlp": run_mlp, "issue": run_issue, "train": run_train, "cold": run_cold}
+    runners = {
+        "mlp": run_mlp,
+        "issue": run_issue,
+        "train": run_train,
+        "cold": run_cold,
+        "engine": run_engine,
+    }
     for what in options.what:
         runners[what](session)
     sys.exit(1 if session.failed else 0)

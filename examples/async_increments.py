@@ -1,4 +1,4 @@
-"""n increments of one array: when does asynchronous execution pay, and how much?
+"""Increments of one array: when asynchronous execution pays, and how much.
 
 t1 is what the front end takes for one increment (its own work included), t2 what the kernel takes,
 t3 what it takes to hand one over and to come back from waiting for it. Waiting after each costs
