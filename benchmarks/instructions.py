@@ -2,8 +2,8 @@
 
 `instructions.json` holds, for a call done inline and for one handed over, the count on the issuing
 thread before tracing, lanes and links came into the engine, and the count now. Counts do not depend
-on the machine's load, so a difference of a few instructions can be seen. The kernels are compiled for
-AVX2 here, which valgrind can run.
+on the machine's load, so a difference of a few instructions can be seen. The kernels are compiled
+for AVX2 here, which valgrind can run.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ x = np.ones((1, 2) if kind == "inline" else (512, 512))
 y = x + 1
 if kind == "queued":
     _core.set_workers(1)
-for _ in range(calls):
-    y = x + 1
+def issue(calls):
+    for _ in range(calls):
+        y = x + 1
+issue(calls)
 if kind == "queued":
     time.sleep(12)  # the worker's part: waiting would do it on this thread
 """
@@ -52,7 +54,8 @@ def count(kind: str, calls: int, folder: str) -> int:
         "PYTHONHASHSEED": "0",
         "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), str(ROOT)]),
     }
-    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=300)
+    quiet = {"check": True, "capture_output": True, "timeout": 300}
+    subprocess.run(command, env=environment, cwd=folder, **quiet)
     main = output.with_name(output.name + "-01")
     text = (main if main.exists() else output).read_text()
     totals = [line for line in text.splitlines() if line.startswith("totals:")]

@@ -490,7 +490,8 @@ void EngineState::wake_lanes(Wakes& wakes) {
 
 // `takers`: threads which will look for work themselves right after this.
 void EngineState::wake_for_work(Wakes& wakes, int64_t takers) {
-  wake_lanes(wakes);
+  if ((ready_lanes & ~kPoolLanes) != 0) wake_lanes(wakes);
+  if (parked_workers.empty() && parked_waiters.empty()) return;
   int64_t tiles = 0;
   for (const TileJob* job : jobs) {
     const int64_t left = job->tiles - job->next.load(std::memory_order_relaxed);
