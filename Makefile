@@ -9,7 +9,7 @@ endif
 # How long each sanitizer run of the engine lasts.
 SECONDS ?= 60
 # What `make benchmark` runs, and how: make benchmark WHAT=issue OPTIONS=--quick
-WHAT ?= mlp issue train cold
+WHAT ?= mlp issue train cold engine
 OPTIONS ?=
 PEERS ?= torch==2.13.0 onnxruntime onnx jax jaxlib
 
