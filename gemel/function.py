@@ -118,7 +118,7 @@ class FunctionCall:
                 f"{name}.backward returned {len(results)} gradients for {len(self.inputs)} "
                 "arguments; return None for those without one"
             )
-        checked = []
+        checked: list[Any] = []
         for result, spec, source in zip(results, self.inputs, self.sources, strict=True):
             if result is None or spec is None or source is None:
                 checked.append(None)

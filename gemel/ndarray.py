@@ -36,7 +36,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         """A NumPy array with a copy of the elements. Waits for them."""
         import numpy
 
-        found = numpy.empty(self.shape, self.dtype.name)
+        found: Any = numpy.empty(self.shape, self.dtype.name)
         _core.read_into(self, found)
         return found
 

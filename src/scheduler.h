@@ -206,6 +206,7 @@ struct EngineState {
   void wake_lanes(Wakes& wakes);
   bool fits(const Operation* operation, bool nested) const noexcept;
   bool in_turn(const Operation* operation) const noexcept;
+  static Operation* leader(const Lane& lane, bool wanted) noexcept;
   void append(Operation* operation) noexcept;
   void remove(Operation* operation, bool ran);
   Operation* candidate(const Lane& lane) const noexcept;

@@ -29,6 +29,7 @@ def test_numpy_sees_the_same_memory(dtype):
     assert _core.exports() == 0
 
 
+# engine.md 32
 def test_gemel_copies_what_comes_in():
     source = numpy.arange(12.0).reshape(3, 4)
     for view in (source, source.T, source[::-1, ::2], source[0, 0:1], source[:0]):
@@ -57,6 +58,7 @@ def test_writes_from_outside_are_seen_and_ours_are_visible_at_once():
     assert _core.exports() == 0
 
 
+# engine.md 33
 def test_reads_queued_before_the_export_saw_the_old_data():
     x = np.ones((500, 500))
     queued = products(x)
@@ -76,6 +78,7 @@ def test_memoryviews_likewise():
     assert _core.exports() == 0
 
 
+# engine.md 32
 def test_asnumpy_does_not_wait_for_readers():
     npx.waitall()
     x = np.ones((1200, 1200))
@@ -99,6 +102,7 @@ def test_compiled_programs_read_what_outside_wrote():
         assert y[0, 0].item() == 300 * value
 
 
+# engine.md 34
 def test_arrays_a_program_closes_over_are_read_in_order():
     w = np.ones((400, 400))
     program = gemel.compile(lambda x: np.dot(x, w))

@@ -114,6 +114,7 @@ def test_the_environment_makes_gpus():
     assert found.stdout.split("\n")[0] == "[gpu(0, simulated), gpu(1, simulated)] 2.0"
 
 
+# engine.md 24
 def test_a_link_takes_its_time(two_gpus):
     device.simulate(2, gigabytes_per_second=0.1, microseconds=1000)
     x = np.ones((250_000,))
@@ -125,6 +126,7 @@ def test_a_link_takes_its_time(two_gpus):
     assert time.perf_counter() - start >= 0.011
 
 
+# engine.md 23, 24
 def test_links_work_side_by_side_and_one_after_another(two_gpus):
     device.simulate(2, gigabytes_per_second=0.1, microseconds=0)
     x = np.ones((500_000,))
@@ -140,6 +142,7 @@ def test_links_work_side_by_side_and_one_after_another(two_gpus):
     assert [c.device for c in copies] == [two_gpus[0], two_gpus[0], two_gpus[1]]
 
 
+# engine.md 5, 37
 def test_synchronize_waits_for_its_device_only(two_gpus):
     device.simulate(2, gigabytes_per_second=0.01, microseconds=0)
     x = np.ones((250_000,))
@@ -156,6 +159,7 @@ def test_synchronize_waits_for_its_device_only(two_gpus):
     assert slow[0].item() == 1
 
 
+# engine.md 22
 def test_a_share_bounds_how_many_threads_work():
     """Operations of a device with one core never overlap; those of two devices may."""
     device.cores(0, 1)

@@ -40,6 +40,7 @@ def test_a_long_wait_waits_to_the_end():
     assert products()[-1].asnumpy().shape == (1200, 1200)
 
 
+# engine.md 3
 def test_issuing_returns_before_the_work_is_done():
     npx.waitall()
     start = time.perf_counter()
@@ -51,6 +52,7 @@ def test_issuing_returns_before_the_work_is_done():
         assert issued < done / 2
 
 
+# engine.md 10, 11
 def test_a_failure_stays_with_what_is_computed_from_it():
     x = np.arange(5)
     bad = x[np.array([7])]
@@ -69,6 +71,7 @@ def test_a_failure_says_where_the_call_was():
         bad.wait_to_read()
 
 
+# engine.md 11
 def test_overwriting_heals():
     bad = np.arange(5)[np.array([9])]
     with pytest.raises(IndexError):
@@ -77,6 +80,7 @@ def test_overwriting_heals():
     assert bad.tolist() == [3]
 
 
+# engine.md 15
 def test_waitall_raises_what_nobody_has_seen():
     np.arange(5)[np.array([11])]
     with pytest.raises(IndexError):
@@ -101,6 +105,7 @@ def test_one_bad_batch_leaves_the_parameters_alone():
 UNSEEN = "from gemel import np; np.arange(5)[np.array([9])]"
 
 
+# engine.md 16
 def test_an_unseen_failure_ends_the_process_with_code_70():
     found = run(UNSEEN)
     assert found.returncode == 70
@@ -162,6 +167,7 @@ def test_fork_while_busy():
     assert found.stdout.strip() == "0 True", found.stderr
 
 
+# engine.md 18, 19
 def test_the_queue_is_bounded():
     code = (
         "from gemel import _core, np\n"
@@ -171,3 +177,43 @@ def test_the_queue_is_bounded():
         "b.wait_to_read()\n"
     )
     assert run(code, GEMEL_QUEUE_OPS="16").stdout.strip() == "True"
+
+
+# engine.md 14
+@pytest.mark.parametrize("place", [0, 199_999, 399_999])
+def test_one_tile_of_many_fails(place):
+    positions = np.zeros((400_000,), dtype="int64")
+    positions[place] = 7
+    bad = np.arange(3)[positions]
+    for _ in range(2):
+        with pytest.raises(IndexError, match="out of bounds for axis 0 with size 3"):
+            bad.asnumpy()
+
+
+def test_several_tiles_fail_with_one_failure():
+    positions = np.zeros((400_000,), dtype="int64") + 9
+    messages = set()
+    for _ in range(5):
+        with pytest.raises(IndexError) as caught:
+            np.arange(3)[positions].asnumpy()
+        messages.add(str(caught.value))
+    npx.waitall()
+    assert len(messages) == 1
+
+
+# engine.md 21
+def test_what_is_computed_ahead_holds_little_memory():
+    code = (
+        "from gemel import _core, np, npx\n"
+        "a = np.random.normal(size=(400, 400))\n"
+        "npx.waitall(); _core.reset_peak()\n"
+        "total = np.zeros((400, 400))\n"
+        "for _ in range(150):\n"
+        "    x = np.random.normal(size=(400, 400))\n"  # depends on nothing
+        "    total = np.dot(total + x, a) * 0.01\n"  # depends on the one before
+        "    del x\n"
+        "total.wait_to_read(); npx.waitall()\n"
+        "print(_core.counters()['peak_bytes'] / 640e3)\n"
+    )
+    few = float(run(code, GEMEL_AHEAD_BYTES=str(2 << 20)).stdout)
+    assert few < 25, f"{few} arrays of 150 were held at once"

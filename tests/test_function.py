@@ -133,6 +133,7 @@ def test_nothing_inside_is_recorded():
     assert x.grad.tolist() == [1, 1]
 
 
+# engine.md 17
 def test_an_error_in_forward_is_raised_by_the_call():
     class Broken(autograd.Function):
         def forward(self, x: Any) -> Any:
@@ -149,6 +150,7 @@ def test_an_error_in_forward_is_raised_by_the_call():
     assert x.grad.tolist() == [3, 3]
 
 
+# engine.md 17
 def test_an_error_in_backward_changes_no_gradient():
     class Broken(Sigmoid):
         def backward(self, dy: Any) -> Any:

@@ -46,6 +46,7 @@ def products() -> None:
     assert z[0, 0].item() == 250001
 
 
+# engine.md 35
 def test_a_slice_for_every_operation(tmp_path):
     events = recorded(products, tmp_path)["traceEvents"]
     slices = [e for e in events if e["ph"] == "X" and e["cat"] == "operation"]
@@ -150,7 +151,7 @@ def test_the_table():
     lines = table.splitlines()
     assert lines[1].split()[:3] == ["matmul", "cpu(0)", "2"]
     rows = {row["name"]: row for row in json.loads(profiler.dumps(format="json", reset=True))}
-    assert rows["matmul"]["count"] == 2
+    assert rows["matmul"]["times"] == 2
     assert rows["matmul"]["minimum"] <= rows["matmul"]["mean"] <= rows["matmul"]["maximum"]
     assert sum(row["share"] for row in rows.values()) == pytest.approx(1)
     assert "matmul" not in profiler.dumps()
@@ -158,6 +159,7 @@ def test_the_table():
         profiler.dumps(sort_by="totl")
 
 
+# engine.md 36
 def test_sync_points_name_the_lines():
     profiler.set_state("run")
     x = np.ones((600, 600))
@@ -166,7 +168,7 @@ def test_sync_points_name_the_lines():
         x[0, 0].item()  # blocks here
     npx.waitall()
     (point,) = [p for p in profiler.sync_points() if "blocks here" in p.source]
-    assert point.count == 3
+    assert point.times == 3
     assert point.kind == "array"
     assert point.total >= point.longest > 0
     assert [name for name, _ in point.waited_for] == ["divide"]

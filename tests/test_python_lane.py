@@ -51,6 +51,7 @@ def test_several_results_views_and_dtypes():
     assert large.tolist() == (x.asnumpy().T > 5).tolist()
 
 
+# engine.md 9
 @pytest.mark.parametrize("queued", [False, True])
 def test_what_a_callback_raises_is_sticky(queued):
     x = busy() if queued else np.ones((700, 700))
@@ -72,6 +73,7 @@ def test_a_wrong_shape_is_a_failure():
         bad.asnumpy()
 
 
+# engine.md 25
 def test_a_callback_may_wait():
     other = busy()
     seen = []
@@ -141,6 +143,7 @@ def test_callbacks_on_a_gpu():
         device.simulate(0)
 
 
+# engine.md 26
 def test_from_many_threads():
     def work(seed: int, out: list[float]) -> None:
         x = np.full((50,), float(seed))
@@ -195,6 +198,7 @@ class Shell:
         self.callbacks.append(function)
 
 
+# engine.md 16
 def test_the_report_after_a_cell(capsys):
     from gemel import notebook
 
@@ -214,6 +218,7 @@ def test_the_report_after_a_cell(capsys):
         bad.asnumpy()
 
 
+# engine.md 31
 def test_serial():
     _core.configure(serial=True)
     try:

@@ -150,6 +150,7 @@ SETTINGS: dict[str, Callable[[], None]] = {
 PROGRAMS = int(os.environ.get("GEMEL_TEST_PROGRAMS", "6"))
 
 
+# engine.md 1, 2
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_programs_equal_their_replay(setting, threads):

@@ -57,6 +57,7 @@ WAITS = {
 }
 
 
+# engine.md 28
 @pytest.mark.parametrize("wait", WAITS)
 def test_control_c_interrupts(wait):
     code = f"""
@@ -103,6 +104,7 @@ print([totals[s] for s in range(8)] == [20.0 * s for s in range(8)], _core.count
     assert found.stdout.split() == ["True", "0"], found.stderr
 
 
+# engine.md 27
 def test_threads_write_to_one_array_and_wait_for_it():
     x = np.zeros((300, 300))
 
@@ -140,6 +142,7 @@ thread.join()
 # --- fork and spawn -------------------------------------------------------------------------
 
 
+# engine.md 29
 def test_fork_while_threads_issue():
     code = """
 stop = threading.Event()
@@ -181,6 +184,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), right)
     assert found.stdout.strip() == "0 True", found.stderr
 
 
+# engine.md 29
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_worker_processes(method, tmp_path):
     script = tmp_path / "pool.py"
@@ -238,6 +242,7 @@ EXITS = {
 }
 
 
+# engine.md 30
 @pytest.mark.parametrize("case", EXITS)
 def test_exit(case):
     code, expected = EXITS[case]
@@ -250,6 +255,7 @@ def test_exit(case):
 # --- free-threaded Python -------------------------------------------------------------------
 
 
+# engine.md 38
 def test_the_gil_is_there():
     """What the core guards with the GIL needs it: see docs/internals/engine.md, rule 38."""
     assert not sysconfig.get_config_var("Py_GIL_DISABLED")
@@ -258,6 +264,7 @@ def test_the_gil_is_there():
 # --- priorities -----------------------------------------------------------------------------
 
 
+# engine.md 6
 def test_priorities_decide_what_runs_next():
     _core.set_workers(0)
     try:

@@ -38,6 +38,7 @@ def two_results(x: Any, index: Any) -> tuple[Any, Any]:
     return np.dot(taken, x.T) + 1, np.dot(x, x.T) * 2
 
 
+# engine.md 13
 def test_only_what_depends_on_the_site_fails(rows: int) -> None:
     program = gemel.compile(two_results)
     x = np.ones((rows, 5))
@@ -92,6 +93,7 @@ class Picks(nn.HybridBlock):
         return h.sum()
 
 
+# engine.md 12
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_a_bad_batch_changes_no_parameter_and_no_statistics(rows: int, hybrid: bool) -> None:
     net = Picks(6)

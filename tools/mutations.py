@@ -62,7 +62,7 @@ MUTATIONS = (
     ),
     Mutation(
         "lost-wake-up",
-        "scheduler.cc",
+        "wishes.cc",
         (
             (
                 "if (!done(*parker->condition)) return false;",
@@ -101,7 +101,7 @@ def mutate(mutation: Mutation) -> Path:
 
 def build_stress(tree: Path) -> list[str]:
     """Compile the stress program; the command that runs it."""
-    names = ("engine", "scheduler", "workers", "memory", "object", "trace")
+    names = ("engine", "scheduler", "waiting", "wishes", "workers", "memory", "object", "trace")
     sources = [str(tree / "src" / f"{name}.cc") for name in names]
     sources.append(str(tree / "tests" / "cpp" / "stress.cc"))
     program = str(tree / "stress")

@@ -68,7 +68,7 @@ def callback(function: Any, *arrays: Any, outputs: Any = None, name: str | None 
     pairs = [outputs] if single else outputs
     specs = [Spec(tuple(shape), as_dtype(dtype)) for shape, dtype in pairs]
     inputs = [array_like(array) for array in arrays]
-    label = name or getattr(function, "__name__", "callback")
+    label = name or str(getattr(function, "__name__", "callback"))
     found = runtime_callback.issue(label, runtime_callback.copying(function), inputs, specs)
     return found[0] if single else list(found)
 

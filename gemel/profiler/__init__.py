@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gemel import _core
+from gemel.device import CPUS, GPUS
 from gemel.errors import unknown_name
 from gemel.profiler import table
 from gemel.profiler.annotations import (
@@ -87,8 +88,6 @@ _profiler = _Profiler()
 
 def _settle() -> None:
     """Wait for what has been issued, leaving failures where they are."""
-    from gemel.device import CPUS, GPUS
-
     for device in (*CPUS, *GPUS):
         _core.wait_device(device.code)
 
@@ -150,7 +149,7 @@ def dump(finished: bool = True) -> str:
 def dumps(reset: bool = False, format: str = "table", sort_by: str = "total") -> str:
     """Operations by time, as a table or as JSON. `reset` forgets them afterwards.
 
-    `sort_by` is total, count, mean, maximum, minimum, bytes or name. Raises `UnknownNameError`.
+    `sort_by` is total, times, mean, maximum, minimum, bytes or name. Raises `UnknownNameError`.
     """
     if format not in ("table", "json"):
         raise unknown_name("format of the table", format, ("table", "json"))

@@ -75,7 +75,7 @@ class StepGraph:
             for number in leaving.get(node.number, ()):
                 reached |= {number} | reach[number]
             reach[node.number] = reached
-        found = {}
+        found: dict[tuple[int, int], Edge] = {}
         for edge in edges:
             others = leaving[edge.before] - {edge.after}
             if not any(edge.after in reach[other] for other in others):

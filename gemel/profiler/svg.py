@@ -90,7 +90,8 @@ class _Layout:
 
     def _columns(self) -> dict[int, tuple[float, float]]:
         """The left side and the width of each device's column."""
-        columns, left = {}, float(MARGIN)
+        columns: dict[int, tuple[float, float]] = {}
+        left = float(MARGIN)
         for device in self.names:
             widest = max(len(cell) for (d, _), cell in self.cells.items() if d == device)
             width = widest * (WIDTH + GAP_X) + GAP_X

@@ -24,7 +24,7 @@ class SyncPoint(NamedTuple):
     file: str
     line: int
     kind: str
-    count: int
+    times: int
     total: float
     longest: float
     waited_for: tuple[tuple[str, int], ...]  # operations' names, and how often
@@ -51,7 +51,7 @@ class SyncReport(list[SyncPoint]):
             names = ", ".join(f"{name} x{n}" if n > 1 else name for name, n in point.waited_for)
             lines += [
                 "",
-                f"{point.file}:{point.line}: {point.count} times, {point.total / 1000:.3f} ms, "
+                f"{point.file}:{point.line}: {point.times} times, {point.total / 1000:.3f} ms, "
                 f"longest {point.longest / 1000:.3f} ms",
             ]
             lines += [f"    {point.source}"] if point.source else []

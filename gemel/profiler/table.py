@@ -13,7 +13,7 @@ class Row(NamedTuple):
 
     name: str
     device: str
-    count: int
+    times: int
     total: float
     minimum: float
     mean: float
@@ -22,7 +22,7 @@ class Row(NamedTuple):
     share: float  # of the time of all operations
 
 
-ORDERS = ("total", "count", "mean", "maximum", "minimum", "bytes", "name")
+ORDERS = ("total", "times", "mean", "maximum", "minimum", "bytes", "name")
 
 
 def rows(trace: Trace, sort_by: str = "total") -> list[Row]:
@@ -72,7 +72,7 @@ def text(trace: Trace, sort_by: str = "total") -> str:
             (
                 row.name,
                 row.device,
-                str(row.count),
+                str(row.times),
                 f"{row.total / 1000:.3f}",
                 f"{row.minimum:.1f}",
                 f"{row.mean:.1f}",

@@ -333,10 +333,10 @@ class Lowering:
     ) -> None:
         """Either graph on the same inputs into the same outputs, chosen when the plan runs."""
         start, node = self.time, self.node
-        sides = [self._side(graph, inputs, outputs) for graph in (then, otherwise)]
+        first, second = (self._side(graph, inputs, outputs) for graph in (then, otherwise))
         condition = predicate
         self.node = node
-        self.items.append(Choice(condition, *sides, node))
+        self.items.append(Choice(condition, first, second, node))
         # What either side touches stays alive over both: only one runs, but both are planned.
         self._touch(condition.buffer, start)
         for place in (*inputs, *outputs):

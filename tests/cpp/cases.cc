@@ -89,6 +89,7 @@ std::string message_of(const Handle& handle) {
 
 // --- cases ---
 
+// engine.md 4
 void waiting_is_for_one_storage() {
   Engine::get().configure(1, false, 0, 0);
   Handle slow, quick;
@@ -101,6 +102,7 @@ void waiting_is_for_one_storage() {
   check(milliseconds_since(start) >= 399, "a wait waits for its storage");
 }
 
+// engine.md 4, 7
 void waiting_prefers_what_it_needs() {
   Engine::get().configure(0, false, 0, 0);  // nobody but the waiting thread works
   Handle other, first, last;
@@ -122,6 +124,7 @@ void waiting_prefers_what_it_needs() {
   check(unrelated == 50, "wait_all runs everything");
 }
 
+// engine.md 4
 void readers_of_the_same_do_not_hold_up_each_other() {
   Engine::get().configure(0, false, 0, 0);
   Handle shared, last;
@@ -248,6 +251,7 @@ void memory_failures_stick() {
   check(Engine::get().wait_all() == failure, "and is reported");
 }
 
+// engine.md 18
 void memory_stays_flat() {
   Engine::get().configure(1, false, 8, 0);
   const uint64_t before = gemel::memory::statistics().bytes_in_use;
@@ -270,6 +274,7 @@ struct Tally {
   std::atomic<int> outer{0};
 };
 
+// engine.md 8
 void tiles_all_run(int workers, bool serial) {
   Engine::get().configure(workers, serial, 0, 0);
   Tally tally;
@@ -312,6 +317,7 @@ void operations_may_wait() {
   check(Engine::get().idle(second), "an operation may issue others and wait for them");
 }
 
+// engine.md 20
 void operations_may_wait_for_memory() {
   constexpr size_t kBytes = 4096;
   Engine::get().configure(1, false, 0, kBytes);  // room for one at a time
