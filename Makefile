@@ -35,7 +35,7 @@ endef
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 # ---------------------------------------------------------------- environment and package
 
@@ -75,9 +75,14 @@ build/wheel/.stamp: $(SOURCES) build/sources | .venv/.made
 
 # ---------------------------------------------------------------- what users run
 
-.PHONY: demo test
+.PHONY: demo experiments test
 demo: .venv/.installed .venv/.demo ## train a network on real handwriting, imperatively and hybridized
 	$(BIN)/python examples/digits.py
+
+experiments: .venv/.installed ## the chapter's experiments on asynchronous computation, with predictions
+	@for name in issue increments devices overlap memory graph; do \
+	  echo; echo "== examples/async_$$name.py"; $(BIN)/python examples/async_$$name.py || failed=1; \
+	done; exit $${failed:-0}
 
 test: .venv/.installed .venv/.test ## run the tests against the installed package
 	$(BIN)/pytest $(TESTS)
