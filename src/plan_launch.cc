@@ -279,8 +279,9 @@ bool PlanLaunch::hand_over() {
 
 bool PlanLaunch::launch() {
   Engine& engine = Engine::get();
-  if (!engine.acquire_inline(reads_.data(), read_count_, writes_.data(), update_count_,
-                             program_->microseconds)) {
+  // Other devices do their work themselves, also what reads nothing.
+  if (device_ >= kFirstGpu || !engine.acquire_inline(reads_.data(), read_count_, writes_.data(),
+                                                     update_count_, program_->microseconds)) {
     return hand_over();
   }
   bool memory = true;

@@ -53,6 +53,23 @@ def test_creation_on_a_device(create, two_gpus):
         assert create(None).device == two_gpus[0]
 
 
+# engine.md 23
+def test_a_gpu_does_all_its_work_itself(two_gpus):
+    npx.waitall()
+    _core.trace_start()
+    x = np.zeros((2,), device=two_gpus[0])
+    y = x + 1
+    y += x
+    y[0] = 5
+    z = y.reshape((2, 1)).sum(axis=0)
+    npx.waitall()
+    _core.trace_stop()
+    trace = _core.trace_take()
+    ran = {trace["threads"][o[5]] for o in trace["operations"]}
+    assert ran == {"gpu(0)"} and len(trace["operations"]) >= 5
+    assert z.tolist() == [6]
+
+
 def test_moving(two_gpus):
     x = np.arange(12).reshape((3, 4))
     for place in (cpu(1), *two_gpus):

@@ -217,3 +217,14 @@ def test_what_is_computed_ahead_holds_little_memory():
     )
     few = float(run(code, GEMEL_AHEAD_BYTES=str(2 << 20)).stdout)
     assert few < 25, f"{few} arrays of 150 were held at once"
+
+
+# engine.md 9
+def test_missing_memory_is_a_failure_like_any_other():
+    huge = np.ones((1 << 44,))
+    total = huge.sum()
+    for array in (huge, total, huge):
+        with pytest.raises(MemoryError, match=r"bytes.*issued at .*test_engine\.py"):
+            array.wait_to_read()
+    npx.waitall()
+    assert (np.ones(2) + 1).tolist() == [2, 2]
