@@ -371,6 +371,9 @@ def tracing() -> bool:
 def trace_take() -> dict[str, Any]:
     """Everything recorded since the last take; see `gemel.profiler.records` for its form."""
 
+def trace_thread() -> int:
+    """The number that stands for this thread in what is recorded."""
+
 def counters() -> dict[str, int]:
     """Operations, inline, queued, pending, tiles, allocations, bytes in use, table hits ..."""
 

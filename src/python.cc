@@ -501,6 +501,7 @@ void define_engine(nb::module_& module) {
   module.def("trace_stop", &stop_trace);
   module.def("tracing", &trace::active);
   module.def("trace_take", [] { return checked(take_trace()); });
+  module.def("trace_thread", &trace::this_thread);
   module.def("counters", &counters);
   module.def("clear_tables", &clear_tables);
   module.def("reset_peak", [] { memory::reset_peak(); });

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 import gemel
-from gemel import cpu, device, gpu, np, npx, profiler
+from gemel import _core, cpu, device, gpu, np, npx, profiler
 from gemel.errors import UnknownNameError
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -37,6 +38,15 @@ def recorded(work, tmp_path) -> dict:
     work()
     with open(profiler.dump(), encoding="utf-8") as file:
         return json.load(file)
+
+
+def slow() -> np.ndarray:
+    """Products that take far longer than it takes to come to the next line."""
+    x = np.ones((1000, 1000))
+    y = x
+    for _ in range(6):
+        y = np.dot(y, x) / 1000
+    return y
 
 
 def products() -> None:
@@ -162,10 +172,8 @@ def test_the_table():
 # engine.md 36
 def test_sync_points_name_the_lines():
     profiler.set_state("run")
-    x = np.ones((600, 600))
     for _ in range(3):
-        x = np.dot(x, x) / 600
-        x[0, 0].item()  # blocks here
+        slow()[0, 0].item()  # blocks here
     npx.waitall()
     (point,) = [p for p in profiler.sync_points() if "blocks here" in p.source]
     assert point.times == 3
@@ -181,15 +189,35 @@ def test_no_sync_points():
     assert str(profiler.sync_points()) == "no line waited for the engine"
 
 
+def test_the_profiler_s_own_waits_are_none_of_the_program_s():
+    profiler.set_state("run")
+    slow()
+    profiler.dumps()
+    with profiler.graph():
+        slow()
+    slow()
+    assert profiler.sync_points() == []
+
+
+def test_a_thread_that_only_waits_has_a_track(tmp_path):
+    def work() -> None:
+        thread = threading.Thread(target=slow().wait_to_read)
+        thread.start()
+        thread.join()
+
+    events = recorded(work, tmp_path)["traceEvents"]
+    tracks = {e["tid"] for e in events if e["name"] == "thread_name"}
+    waits = [e for e in events if e["ph"] == "X" and e["cat"] == "wait"]
+    assert waits and {e["tid"] for e in waits} <= tracks
+
+
 def test_kinds_of_waits():
     profiler.set_state("run")
-    x = np.ones((600, 600))
-    np.dot(x, x)
+    slow()
     npx.waitall()
-    np.dot(x, x)
+    slow()
     npx.synchronize(cpu(0))
-    y = np.dot(x, x)
-    memoryview(y)
+    memoryview(slow())
     assert {p.kind for p in profiler.sync_points()} == {"all", "device", "export"}
 
 
@@ -202,6 +230,45 @@ def test_pause_and_resume():
     np.ones(3) - 3
     names = [o.name for o in profiler.recording().operations]
     assert "add" in names and "subtract" in names and "multiply" not in names
+
+
+def test_resuming_what_goes_on_loses_nothing():
+    profiler.set_state("run")
+    x = np.ones(3)
+    profiler.resume()
+    x + 1
+    assert len(profiler.recording().edges) == 1
+
+
+def test_scopes_name_what_is_issued_in_them():
+    with profiler.scope("step"), profiler.graph() as g:
+        x = np.ones(3)
+        with profiler.scope("forward"):
+            x = x * 2
+            thread = threading.Thread(target=lambda: x - 1)
+            thread.start()
+            thread.join()
+    assert {n.name: n.label for n in g.nodes} == {
+        "full": "step",
+        "multiply": "step/forward",
+        "subtract": "",
+    }
+
+
+def test_what_is_annotated_outside_a_recording_is_not_in_it(tmp_path):
+    def work() -> None:
+        profiler.pause()
+        with profiler.scope("paused"), profiler.graph():
+            profiler.Marker("in a pause").mark()
+        profiler.resume()
+        profiler.Marker("after it").mark()
+
+    events = recorded(work, tmp_path)["traceEvents"]
+    with profiler.scope("later"), open(profiler.dump(), encoding="utf-8") as file:
+        events += json.load(file)["traceEvents"]
+    assert {e["name"] for e in events} & {"paused", "in a pause", "after it", "later"} == {
+        "after it"
+    }
 
 
 def test_capacity():
@@ -306,6 +373,31 @@ def test_a_graph_inside_a_recording():
     names = [o.name for o in profiler.recording().operations]
     assert [n.name for n in g.nodes] == ["full", "multiply"]
     assert names == ["full", "add", "full", "multiply", "full", "subtract"]
+
+
+def test_graphs_and_recordings_take_nothing_from_each_other():
+    with profiler.graph() as outer:
+        np.ones(3) + 1
+        with profiler.graph() as inner:
+            np.ones(3) * 2
+        profiler.set_state("run")
+        np.ones(3) - 1
+        names = [o.name for o in profiler.recording().operations]
+        profiler.set_state("stop")
+        np.ones(3) / 2
+    assert [n.name for n in inner.nodes] == ["full", "multiply"]
+    assert names == ["full", "subtract"]
+    all_of_it = ["add", "multiply", "subtract", "divide"]
+    assert [n.name for n in outer.nodes if n.name != "full"] == all_of_it
+    assert not _core.tracing()
+
+
+def test_a_graph_of_a_block_that_fails():
+    with pytest.raises(KeyError), profiler.graph() as g:
+        np.ones(3) + 1
+        raise KeyError
+    assert [n.name for n in g.nodes] == ["full", "add"]
+    assert not _core.tracing()
 
 
 def test_failed_operations_are_drawn():

@@ -16,12 +16,11 @@ The names are those of MXNet's profiler.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gemel import _core
-from gemel.device import CPUS, GPUS
 from gemel.errors import unknown_name
 from gemel.profiler import table
 from gemel.profiler.annotations import (
@@ -31,12 +30,12 @@ from gemel.profiler.annotations import (
     Frame,
     Marker,
     Task,
-    notes,
     scope,
 )
 from gemel.profiler.graph import StepGraph
 from gemel.profiler.perfetto import trace_events
 from gemel.profiler.records import Edge, Operation, Trace, Wait
+from gemel.profiler.session import Recorder, Recording
 from gemel.profiler.sync import SyncPoint, SyncReport
 from gemel.profiler.sync import sync_points as _sync_points
 
@@ -55,41 +54,21 @@ _SWITCHES = (
 
 
 class _Profiler:
-    """The one profiler: its settings and what it has recorded."""
+    """The one profiler: its settings, and what it has recorded."""
 
     def __init__(self) -> None:
         self.filename = "profile.json"
-        self.capacity = 1_000_000
-        self.running = False
-        self.trace = Trace()
-
-    def start(self) -> None:
-        _core.trace_start(self.capacity)
-        notes.active = True
-
-    def stop(self) -> None:
-        _core.trace_stop()
-        notes.active = False
+        self.running = False  # also while it is paused
+        self.recorder = Recorder()
+        self.recording = Recording()
 
     def collect(self) -> Trace:
         """What has been recorded, up to now."""
-        if _core.tracing():
-            _settle()
-        self.trace.add(_core.trace_take())
-        return self.trace
-
-    def clear(self) -> None:
-        self.trace = Trace()
-        notes.clear()
+        self.recorder.collect()
+        return self.recording.trace
 
 
 _profiler = _Profiler()
-
-
-def _settle() -> None:
-    """Wait for what has been issued, leaving failures where they are."""
-    for device in (*CPUS, *GPUS):
-        _core.wait_device(device.code)
 
 
 def set_config(**settings: Any) -> None:
@@ -99,8 +78,10 @@ def set_config(**settings: Any) -> None:
     recorded. Raises `UnknownNameError` for any other setting.
     """
     for name, value in settings.items():
-        if name in ("filename", "capacity"):
-            setattr(_profiler, name, value)
+        if name == "filename":
+            _profiler.filename = os.fspath(value)
+        elif name == "capacity":
+            _profiler.recorder.capacity = value
         elif name not in _SWITCHES:
             raise unknown_name(
                 "setting of the profiler", name, ("filename", "capacity", *_SWITCHES)
@@ -111,38 +92,32 @@ def set_state(state: str = "stop") -> None:
     """Start a recording, forgetting the last one ("run"), or end it once all is done ("stop")."""
     if state not in ("run", "stop"):
         raise unknown_name("state of the profiler", state, ("run", "stop"))
-    if state == "stop":
-        if _profiler.running:
-            _profiler.collect()
-            _profiler.stop()
-        _profiler.running = False
-        return
-    _core.trace_take()
-    _profiler.clear()
-    _profiler.running = True
-    _profiler.start()
+    _profiler.running = state == "run"
+    _profiler.recorder.close(_profiler.recording)
+    if _profiler.running:
+        _profiler.recording = Recording()
+        _profiler.recorder.open(_profiler.recording)
 
 
 def pause() -> None:
     """Record nothing until `resume`."""
-    if _profiler.running:
-        _profiler.collect()
-        _profiler.stop()
+    _profiler.recorder.close(_profiler.recording)
 
 
 def resume() -> None:
     """Go on recording."""
     if _profiler.running:
-        _profiler.start()
+        _profiler.recorder.open(_profiler.recording)
 
 
 def dump(finished: bool = True) -> str:
     """Write the recording for Perfetto; the file's name. `finished` also ends the recording."""
-    trace = _profiler.collect()
     if finished:
         set_state("stop")
+    trace, recording = _profiler.collect(), _profiler.recording
+    events = trace_events(trace, recording.notes, recording.slices(), recording.labels())
     with open(_profiler.filename, "w", encoding="utf-8") as file:
-        json.dump(trace_events(trace, notes), file)
+        json.dump(events, file)
     return _profiler.filename
 
 
@@ -159,7 +134,7 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total") ->
     else:
         found = json.dumps([row._asdict() for row in table.rows(trace, sort_by)])
     if reset:
-        _profiler.clear()
+        _profiler.recorder.clear(_profiler.recording)
     return found
 
 
@@ -180,23 +155,13 @@ def graph() -> Iterator[StepGraph]:
     The block's end waits for them. A running recording keeps them as well.
     """
     found = StepGraph()
-    _settle()
-    _profiler.trace.add(_core.trace_take())
-    started = not _core.tracing()
-    if started:
-        _profiler.start()
-    block = Trace()
+    block = Recording()
+    _profiler.recorder.open(block)
     try:
         yield found
     finally:
-        _settle()
-        if started:
-            _profiler.stop()
-        taken = _core.trace_take()
-        block.add(taken)
-        if not started:
-            _profiler.trace.add(taken)
-        found.fill(block)
+        _profiler.recorder.close(block)
+        found.fill(block.trace, block.labels())
 
 
 __all__ = [

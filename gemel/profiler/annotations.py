@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from gemel import _core
 from gemel.errors import unknown_name
+from gemel.profiler.records import Operation
 
 
 class Slice(NamedTuple):
@@ -15,7 +17,7 @@ class Slice(NamedTuple):
     name: str
     kind: str  # scope, task, frame, event
     domain: str
-    thread: int  # the system's number
+    thread: int  # as the trace numbers them
     started: int
     finished: int
 
@@ -40,20 +42,67 @@ class Reading(NamedTuple):
 
 
 class Notes:
-    """Everything annotated while the profiler ran."""
+    """Everything annotated during one recording."""
 
     def __init__(self) -> None:
-        self.active = False
         self.slices: list[Slice] = []
         self.marks: list[Mark] = []
         self.readings: list[Reading] = []
 
-    def clear(self) -> None:
-        """Forget all of it."""
-        self.slices, self.marks, self.readings = [], [], []
+
+class Board:
+    """Where annotations go: to every recording in progress."""
+
+    def __init__(self) -> None:
+        self.readers: list[Notes] = []
+        self.scopes: dict[scope, tuple[int, int]] = {}  # not yet left: thread and start
+
+    def slice(self, found: Slice) -> None:
+        """A stretch of time has ended."""
+        for notes in self.readers:
+            notes.slices.append(found)
+
+    def mark(self, found: Mark) -> None:
+        """A moment was marked."""
+        for notes in self.readers:
+            notes.marks.append(found)
+
+    def reading(self, found: Reading) -> None:
+        """A counter changed."""
+        for notes in self.readers:
+            notes.readings.append(found)
+
+    def open_scopes(self, end: int) -> list[Slice]:
+        """The scopes that have begun before a moment and not ended, as if they ended then."""
+        return [
+            Slice(found.name, found.kind, found.domain, thread, started, end)
+            for found, (thread, started) in tuple(self.scopes.items())
+            if started < end
+        ]
 
 
-notes = Notes()
+board = Board()
+
+
+def labels(operations: Iterable[Operation], slices: Iterable[Slice]) -> dict[int, str]:
+    """By number, the scopes in which operations were issued, by the thread that issued them."""
+    issued: dict[int, list[Operation]] = {}
+    for operation in sorted(operations, key=lambda o: o.issued):
+        issued.setdefault(operation.issue_thread, []).append(operation)
+    scopes: dict[int, list[Slice]] = {}
+    for found in sorted(slices, key=lambda s: (-s.started, s.finished)):  # the outermost last
+        if found.kind == scope.kind:
+            scopes.setdefault(found.thread, []).append(found)
+    names = {}
+    for thread, later in scopes.items():
+        active: list[Slice] = []
+        for operation in issued.get(thread, ()):
+            while later and later[-1].started <= operation.issued:
+                active.append(later.pop())
+            active = [s for s in active if s.finished >= operation.issued]
+            if active:
+                names[operation.number] = "/".join(s.name for s in active)
+    return names
 
 
 class Domain:
@@ -92,20 +141,18 @@ class Task:
             name, domain = domain, name
         self.name = str(name)
         self.domain = "" if domain is None else str(domain)
-        self._started: int | None = None
+        self._began: tuple[int, int] | None = None  # the thread, the time
 
     def start(self) -> None:
         """Begin; a task may begin again after it has stopped."""
-        self._started = time.perf_counter_ns()
+        self._began = _core.trace_thread(), time.perf_counter_ns()
 
     def stop(self) -> None:
         """End, and put it into the trace when the profiler runs. Without `start` nothing is."""
-        started, self._started = self._started, None
-        if started is None or not notes.active:
-            return
-        thread = threading.get_native_id()
-        now = time.perf_counter_ns()
-        notes.slices.append(Slice(self.name, self.kind, self.domain, thread, started, now))
+        began, self._began = self._began, None
+        if began is not None and board.readers:
+            now = time.perf_counter_ns()
+            board.slice(Slice(self.name, self.kind, self.domain, *began, now))
 
     def __enter__(self) -> Task:
         self.start()
@@ -128,9 +175,23 @@ class Event(Task):
 
 
 class scope(Task):  # noqa: N801 -- used as a function
-    """A block whose operations belong together: `with profiler.scope("forward"): ...`."""
+    """A block whose operations belong together: `with profiler.scope("forward"): ...`.
+
+    What the block's thread issues in it carries the name, also in graphs. Scopes may lie in scopes.
+    """
 
     kind = "scope"
+
+    def start(self) -> None:
+        """Begin: what is issued from here on carries the name."""
+        super().start()
+        if self._began is not None:
+            board.scopes[self] = self._began
+
+    def stop(self) -> None:
+        """End, and put it into the trace when the profiler runs."""
+        board.scopes.pop(self, None)
+        super().stop()
 
 
 class Counter:
@@ -148,9 +209,8 @@ class Counter:
     def set_value(self, value: float) -> None:
         """Show another number from now on."""
         self.value = value
-        if notes.active:
-            now = time.perf_counter_ns()
-            notes.readings.append(Reading(self.name, self.domain, now, value))
+        if board.readers:
+            board.reading(Reading(self.name, self.domain, time.perf_counter_ns(), value))
 
     def increment(self, delta: float = 1) -> None:
         """Add to the number."""
@@ -186,9 +246,21 @@ class Marker:
         """Put this moment into the trace. Raises `UnknownNameError` for an unknown scope."""
         if scope not in REACHES:
             raise unknown_name("scope of a marker", scope, REACHES)
-        if notes.active:
-            thread, now = threading.get_native_id(), time.perf_counter_ns()
-            notes.marks.append(Mark(self.name, self.domain, REACHES[scope], thread, now))
+        if board.readers:
+            thread, now = _core.trace_thread(), time.perf_counter_ns()
+            board.mark(Mark(self.name, self.domain, REACHES[scope], thread, now))
 
 
-__all__ = ["Counter", "Domain", "Event", "Frame", "Marker", "Notes", "Task", "notes", "scope"]
+__all__ = [
+    "Counter",
+    "Domain",
+    "Event",
+    "Frame",
+    "Marker",
+    "Notes",
+    "Slice",
+    "Task",
+    "board",
+    "labels",
+    "scope",
+]

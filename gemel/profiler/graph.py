@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gemel.errors import unknown_name
@@ -20,9 +20,13 @@ class StepGraph:
         self.nodes: list[Operation] = []
         self.edges: list[Edge] = []
 
-    def fill(self, trace: Trace) -> None:
-        """Take what was recorded; dependencies on operations before it are left out."""
-        self.nodes = sorted(trace.finished(), key=lambda operation: operation.number)
+    def fill(self, trace: Trace, labels: Mapping[int, str]) -> None:
+        """Take what was recorded; dependencies on operations before it are left out.
+
+        `labels` are the scopes of the operations, by number.
+        """
+        found = sorted(trace.finished(), key=lambda operation: operation.number)
+        self.nodes = [node._replace(label=labels.get(node.number, "")) for node in found]
         known = {operation.number for operation in self.nodes}
         inside = [e for e in trace.edges if e.before in known and e.after in known]
         self.edges = list(dict.fromkeys(inside))
@@ -69,16 +73,19 @@ class StepGraph:
         """The edges but those that follow from others: what a picture needs."""
         edges = self._edges(data_only)
         leaving = _grouped((e.before, e.after) for e in edges)
-        reach: dict[int, set[int]] = {}
+        bit = {node.number: 1 << place for place, node in enumerate(self.nodes)}
+        reach: dict[int, int] = {}  # one bit for every node that can be reached
+        beyond: dict[int, int] = {}  # those that can be reached in two edges or more
         for node in reversed(self.nodes):
-            reached: set[int] = set()
+            direct = further = 0
             for number in leaving.get(node.number, ()):
-                reached |= {number} | reach[number]
-            reach[node.number] = reached
+                direct |= bit[number]
+                further |= reach[number]
+            reach[node.number] = direct | further
+            beyond[node.number] = further
         found: dict[tuple[int, int], Edge] = {}
         for edge in edges:
-            others = leaving[edge.before] - {edge.after}
-            if not any(edge.after in reach[other] for other in others):
+            if not bit[edge.after] & beyond[edge.before]:
                 found.setdefault((edge.before, edge.after), edge)
         return list(found.values())
 
@@ -91,9 +98,10 @@ class StepGraph:
             length, previous = max(choices, default=(0, 0))
             best[node.number] = length + node.duration, previous
         number = max(best, key=lambda n: best[n][0], default=0)
+        known = {node.number: node for node in self.nodes}
         path = []
         while number:
-            path.append(self.node(number))
+            path.append(known[number])
             number = best[number][1]
         return path[::-1]
 

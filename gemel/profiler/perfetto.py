@@ -8,26 +8,32 @@ the queue and the memory. Source: "Trace Event Format", Google, 2016.
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from gemel.profiler.annotations import Notes
-from gemel.profiler.records import Operation, Trace, device_name
+from gemel.profiler.annotations import Notes, Slice
+from gemel.profiler.records import Operation, Trace, Wait, device_name
 
 Events = list[dict[str, Any]]
 
-#: Program threads have tracks of their own below the engine's, numbered from here.
-PROGRAM = 1000
 
+def trace_events(
+    trace: Trace,
+    notes: Notes,
+    slices: Iterable[Slice] = (),
+    labels: Mapping[int, str] | None = None,
+) -> dict[str, Any]:
+    """The document: {"traceEvents": [...], ...}.
 
-def trace_events(trace: Trace, notes: Notes) -> dict[str, Any]:
-    """The document: {"traceEvents": [...], ...}."""
-    writer = _Writer(trace, notes)
+    `slices` are the program's stretches of time, `labels` the scopes of the operations by number.
+    """
+    writer = _Writer(trace, notes, slices, labels or {})
     events = [
         *writer.names(),
         *writer.operations(),
         *writer.issues(),
         *writer.arrows(),
-        *writer.waits(),
+        *writer.spans(),
         *writer.counters(),
         *writer.annotations(),
     ]
@@ -35,16 +41,45 @@ def trace_events(trace: Trace, notes: Notes) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": other}
 
 
+class _Span(NamedTuple):
+    """A wait or an annotation, to be drawn as a slice of the thread's program."""
+
+    started: int
+    finished: int
+    name: str
+    category: str
+    told: dict[str, Any]
+
+
 class _Writer:
-    def __init__(self, trace: Trace, notes: Notes) -> None:
+    def __init__(
+        self, trace: Trace, notes: Notes, slices: Iterable[Slice], labels: Mapping[int, str]
+    ) -> None:
         self.trace = trace
         self.notes = notes
-        moments = [s.started for s in notes.slices] + [m.time for m in notes.marks]
-        moments += [r.time for r in notes.readings]
-        begin = trace.start()
-        self.begin = min([begin, *moments]) if begin else min(moments, default=0)
-        self.process = os.getpid()
+        self.labels = labels
         self.done = trace.finished()
+        known = trace.by_number()
+        spans: dict[int, list[_Span]] = {}
+        for wait in trace.waits:
+            spans.setdefault(wait.thread, []).append(_wait(wait, known))
+        for note in slices:
+            spans.setdefault(note.thread, []).append(_stretch(note))
+        self.rows = {thread: _nested(found) for thread, found in spans.items()}
+        self.tracks = self._tracks()
+        moments = [span.started for found in spans.values() for span in found]
+        moments += [m.time for m in notes.marks] + [r.time for r in notes.readings]
+        moments += [o.issued for o in trace.operations] + [s.time for s in trace.samples]
+        self.begin = min(moments, default=0)
+        self.process = os.getpid()
+
+    def _tracks(self) -> dict[tuple[int, int], int]:
+        """The track of each thread's program, by thread and row; after those of the engine."""
+        threads = {o.issue_thread for o in self.trace.operations} | self.rows.keys()
+        threads |= {mark.thread for mark in self.notes.marks}
+        rows = [(n, row) for n in sorted(threads) for row in range(len(self.rows.get(n, [0])))]
+        ran = {*self.trace.threads, *(o.thread for o in self.trace.operations)}
+        return {key: max(ran, default=0) + 1 + place for place, key in enumerate(rows)}
 
     def at(self, nanoseconds: int) -> float:
         """Microseconds since the start."""
@@ -62,10 +97,12 @@ class _Writer:
 
     def names(self) -> Events:
         """What the process and its tracks are called, in the order they are shown."""
-        tracks = [(number, name) for number, name in sorted(self.trace.threads.items())]
-        issuing = sorted({o.issue_thread for o in self.trace.operations})
-        tracks += [(PROGRAM + n, f"issue: {self.trace.threads.get(n, n)}") for n in issuing]
-        tracks += [(t, f"tasks of thread {t}") for t in self._program_threads()]
+        called = self.trace.threads
+        ran = {*called, *(o.thread for o in self.trace.operations)}
+        tracks = [(number, called.get(number, f"thread {number}")) for number in sorted(ran)]
+        for (thread, row), track in self.tracks.items():
+            name = called.get(thread, f"thread {thread}")
+            tracks.append((track, f"issue: {name}" + (f" ({row + 1})" if row else "")))
         events = [self._metadata("process_name", 0, name="gemel")]
         for order, (track, name) in enumerate(tracks):
             events.append(self._metadata("thread_name", track, name=name))
@@ -74,10 +111,6 @@ class _Writer:
 
     def _metadata(self, kind: str, track: int, **given: Any) -> dict[str, Any]:
         return {"ph": "M", "name": kind, "pid": self.process, "tid": track, "args": given}
-
-    def _program_threads(self) -> list[int]:
-        threads = {s.thread for s in self.notes.slices} | {m.thread for m in self.notes.marks}
-        return sorted(2 * PROGRAM + thread for thread in threads)
 
     def operations(self) -> Events:
         """A slice for every operation, on the track of the thread that ran it."""
@@ -90,6 +123,8 @@ class _Writer:
             "specs": operation.detail,
             "bytes": operation.bytes,
             "device": device_name(operation.device),
+            "lane": operation.lane,
+            "issued us": self.at(operation.issued),
             "issued at": operation.where,
             "inline": operation.inlined,
             "failed": operation.failed,
@@ -97,6 +132,8 @@ class _Writer:
             "queued us": max(operation.started - ready, 0) / 1000,
             "waited for others us": (ready - operation.issued) / 1000,
         }
+        if operation.number in self.labels:
+            told["scope"] = self.labels[operation.number]
         return self.event(
             "X",
             operation.name,
@@ -113,7 +150,7 @@ class _Writer:
             self.event(
                 "i",
                 f"issue {o.name}",
-                PROGRAM + o.issue_thread,
+                self.tracks[o.issue_thread, 0],
                 o.issued,
                 s="t",
                 args={"number": o.number, "at": o.where},
@@ -135,26 +172,22 @@ class _Writer:
             events.append(self.event("f", edge.kind, after.thread, after.started, bp="e", **same))
         return events
 
-    def waits(self) -> Events:
-        """A slice for every call that blocked, on the issue track of its thread."""
-        known = self.trace.by_number()
-        events = []
-        for wait in self.trace.waits:
-            waited = known.get(wait.operation)
-            what = f"{waited.name} #{waited.number}" if waited else wait.kind
-            told = {"kind": wait.kind, "at": f"{wait.file}:{wait.line}"}
-            events.append(
-                self.event(
-                    "X",
-                    f"wait for {what}",
-                    PROGRAM + wait.thread,
-                    wait.started,
-                    dur=wait.duration / 1000,
-                    cat="wait",
-                    args=told,
-                )
+    def spans(self) -> Events:
+        """Waits, scopes and tasks, on the tracks of their thread's program."""
+        return [
+            self.event(
+                "X",
+                span.name,
+                self.tracks[thread, place],
+                span.started,
+                dur=(span.finished - span.started) / 1000,
+                cat=span.category,
+                args=span.told,
             )
-        return events
+            for thread, rows in self.rows.items()
+            for place, row in enumerate(rows)
+            for span in row
+        ]
 
     def counters(self) -> Events:
         """The queue's depth and the memory held."""
@@ -166,21 +199,49 @@ class _Writer:
         return events
 
     def annotations(self) -> Events:
-        """The program's own slices, marks and counters."""
+        """The program's own marks and counters."""
         events = []
-        for note in self.notes.slices:
-            category = ".".join(filter(None, (note.kind, note.domain)))
-            length = (note.finished - note.started) / 1000
-            track = 2 * PROGRAM + note.thread
-            events.append(self.event("X", note.name, track, note.started, dur=length, cat=category))
         for mark in self.notes.marks:
-            track = 2 * PROGRAM + mark.thread
+            track = self.tracks[mark.thread, 0]
             events.append(self.event("i", mark.name, track, mark.time, s=mark.reach))
         for reading in sorted(self.notes.readings, key=lambda r: r.time):
             name = ".".join(filter(None, (reading.domain, reading.name)))
             shown = {"value": reading.value}
             events.append(self.event("C", name, 0, reading.time, args=shown))
         return events
+
+
+def _wait(wait: Wait, known: Mapping[int, Operation]) -> _Span:
+    waited = known.get(wait.operation)
+    what = f"{waited.name} #{waited.number}" if waited else wait.kind
+    told = {"kind": wait.kind, "at": f"{wait.file}:{wait.line}"}
+    return _Span(wait.started, wait.finished, f"wait for {what}", "wait", told)
+
+
+def _stretch(note: Slice) -> _Span:
+    category = ".".join(filter(None, (note.kind, note.domain)))
+    return _Span(note.started, note.finished, note.name, category, {})
+
+
+def _nested(spans: list[_Span]) -> list[list[_Span]]:
+    """Rows in which no two spans overlap unless one lies within the other.
+
+    The slices of a track have to nest. Tasks need not: one may begin in another and outlast it.
+    """
+    rows: list[list[_Span]] = []
+    ends: list[list[int]] = []  # of the spans that are open, the innermost last; by row
+    for span in sorted(spans, key=lambda s: (s.started, -s.finished)):
+        for row, unfinished in zip(rows, ends, strict=True):
+            while unfinished and unfinished[-1] <= span.started:
+                unfinished.pop()
+            if not unfinished or span.finished <= unfinished[-1]:
+                row.append(span)
+                unfinished.append(span.finished)
+                break
+        else:
+            rows.append([span])
+            ends.append([span.finished])
+    return rows
 
 
 __all__ = ["trace_events"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gemel.device import from_code
+from gemel.device import GPUS, from_code
 
 #: Lanes of the core behind those of the devices: copies to a GPU, from a GPU, between CPUs.
 FIRST_COPY_LANE = 24
@@ -30,6 +30,7 @@ class Operation(NamedTuple):
     microseconds: float  # as estimated beforehand
     file: str
     line: int
+    label: str = ""  # the scopes it was issued in, the outermost first: "forward/dense"
 
     @property
     def duration(self) -> int:
@@ -93,12 +94,23 @@ class Trace:
 
     def add(self, taken: dict[str, Any]) -> None:
         """Append what the core's `trace_take` gave."""
-        self.operations += map(Operation._make, taken["operations"])
+        self.operations += [Operation(*row) for row in taken["operations"]]
         self.edges += map(Edge._make, taken["edges"])
         self.waits += map(Wait._make, taken["waits"])
         self.samples += map(Sample._make, taken["counters"])
         self.threads.update(taken["threads"])
         self.dropped += taken["dropped"]
+
+    def extend(self, other: Trace, since: int = 0) -> None:
+        """Append what another trace holds from a moment on, with the edges that lead there."""
+        kept = [operation for operation in other.operations if operation.issued >= since]
+        inside = {operation.number for operation in kept}
+        self.operations += kept
+        self.edges += [edge for edge in other.edges if edge.after in inside]
+        self.waits += [wait for wait in other.waits if wait.started >= since]
+        self.samples += [sample for sample in other.samples if sample.time >= since]
+        self.threads.update(other.threads)
+        self.dropped += other.dropped
 
     def by_number(self) -> dict[int, Operation]:
         """The operations by their number."""
@@ -124,6 +136,13 @@ class Trace:
         return min(moments, default=0)
 
 
+def link_device(lane: int) -> int | None:
+    """The GPU at the end of the link of a lane of copies; None for copies between CPUs."""
+    if FIRST_COPY_LANE <= lane < FIRST_COPY_LANE + 2 * len(GPUS):
+        return GPUS[(lane - FIRST_COPY_LANE) % len(GPUS)].code
+    return None
+
+
 def device_name(code: int) -> str:
     """How a device of the core is called."""
     return str(from_code(code))
@@ -137,4 +156,13 @@ def kibibytes(count: int) -> str:
     return f"{count} B"
 
 
-__all__ = ["Edge", "Operation", "Sample", "Trace", "Wait", "device_name", "kibibytes"]
+__all__ = [
+    "Edge",
+    "Operation",
+    "Sample",
+    "Trace",
+    "Wait",
+    "device_name",
+    "kibibytes",
+    "link_device",
+]

@@ -1,7 +1,8 @@
 """Draws a graph of operations: time runs down, every device has a column, copies lie between.
 
-Layers are the longest paths from the start; in each layer the nodes of a column are put in the
-order of what they depend on (Sugiyama, Tagawa and Toda, 1981, with barycentres).
+Layers are the longest paths from the start. An arrow that spans several gets a narrow place of its
+own in those it passes, so that it crosses no node. In each layer the nodes of a column are put in
+the order of what they depend on (Sugiyama, Tagawa and Toda, 1981, with barycentres).
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-from gemel.profiler.records import Operation, device_name, kibibytes
+from gemel.profiler.records import Operation, device_name, kibibytes, link_device
 
 if TYPE_CHECKING:
     from gemel.profiler.graph import StepGraph
 
 WIDTH, HEIGHT = 168, 38  # of a node
 GAP_X, GAP_Y = 16, 34
+BEND = 8  # the width of the place of an arrow in a layer it passes
 MARGIN, TITLE, LEGEND = 24, 40, 34
 SWEEPS = 8
 #: Fill, stroke: what computes, what copies, what failed.
@@ -34,6 +36,10 @@ text { font: 12px sans-serif; fill: #222 }
 """
 
 
+#: A device, and whether it is its column or the strip of copies before it.
+Strip = tuple[int, bool]
+
+
 class Box(NamedTuple):
     """Where a node is drawn."""
 
@@ -42,13 +48,18 @@ class Box(NamedTuple):
 
 
 class _Layout:
-    """Places for all nodes of a graph."""
+    """Places for all nodes of a graph, and for the bends of its arrows (negative numbers)."""
 
     def __init__(self, graph: StepGraph) -> None:
         self.nodes = graph.nodes
         self.edges = [(e.before, e.after) for e in graph.reduced_edges()]
-        self.names = sorted({node.device for node in graph.nodes})
+        self.strips = {node.number: _strip(node) for node in graph.nodes}
+        self.names = sorted(
+            {node.device for node in graph.nodes} | {d for d, _ in self.strips.values()}
+        )
         self.layers = self._layers()
+        self.routes = {edge: self._route(*edge) for edge in self.edges}
+        self.near = self._near()
         self.cells = self._cells()
         for _ in range(SWEEPS):
             self._sweep()
@@ -66,47 +77,68 @@ class _Layout:
             layers[node.number] = max(above, default=-1) + 1
         return layers
 
-    def _cells(self) -> dict[tuple[int, int], list[int]]:
-        """The nodes of each device and layer, left to right."""
-        cells: dict[tuple[int, int], list[int]] = {}
-        for node in self.nodes:
-            cells.setdefault((node.device, self.layers[node.number]), []).append(node.number)
+    def _route(self, before: int, after: int) -> list[int]:
+        """The nodes an arrow touches: its ends, and a bend in each layer between them."""
+        passed = range(self.layers[before] + 1, self.layers[after])
+        bends = []
+        for layer in passed:
+            bends.append(min(0, *self.layers) - 1)
+            self.layers[bends[-1]] = layer
+            self.strips[bends[-1]] = self.strips[after]
+        return [before, *bends, after]
+
+    def _near(self) -> dict[int, list[int]]:
+        """What each node and bend is joined to, in the layers beside its own."""
+        near: dict[int, list[int]] = {}
+        for route in self.routes.values():
+            for above, below in zip(route, route[1:], strict=False):
+                near.setdefault(above, []).append(below)
+                near.setdefault(below, []).append(above)
+        return near
+
+    def _cells(self) -> dict[tuple[Strip, int], list[int]]:
+        """The nodes and bends of each strip and layer, left to right."""
+        cells: dict[tuple[Strip, int], list[int]] = {}
+        for number, strip in self.strips.items():
+            cells.setdefault((strip, self.layers[number]), []).append(number)
         return cells
 
     def _sweep(self) -> None:
-        """Order each cell by the mean place of its neighbours."""
-        rank = {number: i for cell in self.cells.values() for i, number in enumerate(cell)}
-        near: dict[int, list[int]] = {}
-        for before, after in self.edges:
-            near.setdefault(before, []).append(after)
-            near.setdefault(after, []).append(before)
+        """Order each cell by the mean place of its neighbours; strips further right count more."""
+        widest = max(map(len, self.cells.values()), default=0)
+        order = {strip: i for i, strip in enumerate(sorted(set(self.strips.values())))}
+        rank = {
+            number: order[strip] * widest + i
+            for (strip, _), cell in self.cells.items()
+            for i, number in enumerate(cell)
+        }
 
         def middle(number: int) -> float:
-            places = [rank[other] for other in near.get(number, ())]
+            places = [rank[other] for other in self.near.get(number, ())]
             return sum(places) / len(places) if places else rank[number]
 
         for cell in self.cells.values():
             cell.sort(key=middle)
 
-    def _columns(self) -> dict[int, tuple[float, float]]:
-        """The left side and the width of each device's column."""
-        columns: dict[int, tuple[float, float]] = {}
+    def _columns(self) -> dict[Strip, tuple[float, float]]:
+        """The left side and the width of each strip; devices have one even without nodes."""
+        columns: dict[Strip, tuple[float, float]] = {}
         left = float(MARGIN)
-        for device in self.names:
-            widest = max(len(cell) for (d, _), cell in self.cells.items() if d == device)
-            width = widest * (WIDTH + GAP_X) + GAP_X
-            columns[device] = left, width
-            left += width + 2 * GAP_X
+        for strip in sorted({*self.strips.values(), *((device, True) for device in self.names)}):
+            rows = [_width(cell) for (other, _), cell in self.cells.items() if other == strip]
+            width = max(rows, default=WIDTH) + 2 * GAP_X
+            columns[strip] = left, width
+            left += width + GAP_X
         return columns
 
     def _boxes(self) -> dict[int, Box]:
         boxes = {}
-        for (device, layer), cell in self.cells.items():
-            left, width = self.columns[device]
-            free = width - len(cell) * (WIDTH + GAP_X) + GAP_X
-            for place, number in enumerate(cell):
-                x = left + free / 2 + place * (WIDTH + GAP_X)
+        for (strip, layer), cell in self.cells.items():
+            left, width = self.columns[strip]
+            x = left + (width - _width(cell)) / 2
+            for number in cell:
                 boxes[number] = Box(x, MARGIN + TITLE + layer * (HEIGHT + GAP_Y))
+                x += _width([number]) + GAP_X
         return boxes
 
     @property
@@ -141,12 +173,12 @@ def draw(graph: StepGraph) -> str:
 
 
 def _column(layout: _Layout, device: int) -> str:
-    left, width = layout.columns[device]
+    left, width = layout.columns[device, True]
     return (
         f'<g class="device"><rect x="{left:.1f}" y="{MARGIN}" width="{width:.1f}" '
         f'height="{layout.height - MARGIN:.1f}" rx="8"/>'
         f'<text class="title" x="{left + 12:.1f}" y="{MARGIN + 22}">'
-        f"{escape(device_name(device))}</text></g>"
+        f"{_text(device_name(device))}</text></g>"
     )
 
 
@@ -158,30 +190,59 @@ def _node(node: Operation, box: Box) -> str:
     kind = _kind(node)
     fill, stroke = COLOURS[kind]
     result = node.detail.rpartition(" -> ")[2] or kibibytes(node.bytes)
-    shown = result if len(result) <= 30 else result[:29] + "…"
     told = f"#{node.number} {node.name}: {node.detail}; {node.duration / 1000:.1f} us; {node.where}"
+    told += f"; in {node.label}" if node.label else ""
     middle = box.x + WIDTH / 2
     return (
-        f'<g class="{kind}"><title>{escape(told)}</title>'
+        f'<g class="{kind}"><title>{_text(told)}</title>'
         f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{WIDTH}" height="{HEIGHT}" '
         f'rx="{HEIGHT / 2 if node.copies else 5}" fill="{fill}" stroke="{stroke}"/>'
         f'<text x="{middle:.1f}" y="{box.y + 16:.1f}" text-anchor="middle">'
-        f"{escape(node.name)}</text>"
+        f"{_short(node.name, 22)}</text>"
         f'<text class="specs" x="{middle:.1f}" y="{box.y + 30:.1f}" text-anchor="middle">'
-        f"{escape(shown)}</text></g>"
+        f"{_short(result, 30)}</text></g>"
     )
 
 
 def _arrow(layout: _Layout, before: int, after: int, copies: set[int]) -> str:
-    start, end = layout.boxes[before], layout.boxes[after]
-    x1, y1 = start.x + WIDTH / 2, start.y + HEIGHT
-    x2, y2 = end.x + WIDTH / 2, end.y
-    bend = max((y2 - y1) / 2, GAP_Y / 2)
+    route = layout.routes[before, after]
+    x, y = _middle(layout, before), layout.boxes[before].y + HEIGHT
+    path = [f"M{x:.1f},{y:.1f}"]
+    for number in route[1:]:
+        x2, y2 = _middle(layout, number), layout.boxes[number].y
+        bend = (y2 - y) / 2
+        path.append(f"C{x:.1f},{y + bend:.1f} {x2:.1f},{y2 - bend:.1f} {x2:.1f},{y2:.1f}")
+        x, y = x2, y2
+        if number < 0:
+            y += HEIGHT
+            path.append(f"L{x:.1f},{y:.1f}")
     copied = " copied" if before in copies or after in copies else ""
-    return (
-        f'<path class="edge{copied}" marker-end="url(#tip)" d="M{x1:.1f},{y1:.1f} '
-        f'C{x1:.1f},{y1 + bend:.1f} {x2:.1f},{y2 - bend:.1f} {x2:.1f},{y2:.1f}"/>'
-    )
+    return f'<path class="edge{copied}" marker-end="url(#tip)" d="{" ".join(path)}"/>'
+
+
+def _middle(layout: _Layout, number: int) -> float:
+    return layout.boxes[number].x + _width([number]) / 2
+
+
+def _width(cell: list[int]) -> float:
+    """Of nodes and bends side by side."""
+    return sum(WIDTH if number > 0 else BEND for number in cell) + (len(cell) - 1) * GAP_X
+
+
+def _strip(node: Operation) -> Strip:
+    """Operations lie in the column of their device, copies left of the GPU at their link's end."""
+    if not node.copies:
+        return node.device, True
+    return (link_device(node.lane) or node.device), False
+
+
+def _text(told: str) -> str:
+    """Fit for XML, which has no place for control characters."""
+    return escape("".join(c if c.isprintable() else " " for c in told))
+
+
+def _short(told: str, length: int) -> str:
+    return _text(told if len(told) <= length else told[: length - 1] + "…")
 
 
 def _legend(top: float) -> str:
