@@ -60,9 +60,12 @@ bool wait_until_idle(Array* array) {
     return false;
   }
   if (!wait_for_storage(array->storage, trace::WaitKind::kExport)) return false;
-  if (Engine::get().idle(array->storage)) return true;
-  TracedWait traced(trace::WaitKind::kExport, array->storage);
-  return wait_idle(array->storage);
+  // While this thread was without the GIL another one may have issued more.
+  while (!Engine::get().idle(array->storage)) {
+    TracedWait traced(trace::WaitKind::kExport, array->storage);
+    if (!wait_idle(array->storage)) return false;
+  }
+  return true;
 }
 
 void begin_export(Storage* storage) { ++exported()[storage]; }

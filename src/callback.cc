@@ -31,6 +31,8 @@ FailurePointer failure_from_error(const std::string& name, const Origin& origin)
   PyObject* type = nullptr;
   PyObject* value = nullptr;
   PyObject* traceback = nullptr;
+  // Ctrl-C is meant for the program, not for the operation that happened to run: say it again.
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
   Reference kept_type(type), kept_value(value), kept_traceback(traceback);

@@ -135,6 +135,18 @@ bool check(const Tensor& tensor) {
                  tensor.ndim, kMaxRank);
     return false;
   }
+  bool empty = false;
+  for (int axis = 0; axis < tensor.ndim; ++axis) {
+    if (tensor.shape[axis] < 0) {
+      PyErr_SetString(PyExc_BufferError, "from_dlpack: an extent is negative");
+      return false;
+    }
+    empty = empty || tensor.shape[axis] == 0;
+  }
+  if (tensor.data == nullptr && !empty) {
+    PyErr_SetString(PyExc_BufferError, "from_dlpack: there are elements, but no memory");
+    return false;
+  }
   return true;
 }
 

@@ -77,6 +77,28 @@ os._exit(0)
     assert found.stdout.split("\n")[:2] == ["interrupted True", "[2.0, 2.0]"], found
 
 
+def test_control_c_in_a_callback_ends_the_wait():
+    code = """
+def slow(v):
+    end = time.perf_counter() + 3
+    while time.perf_counter() < end:
+        pass
+    return v
+x = chain(3)
+y = npx.callback(slow, x, outputs=((1500, 1500), "float32"))
+threading.Timer(0.6, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+start = time.perf_counter()
+try:
+    y.asnumpy()
+    print("not interrupted")
+except KeyboardInterrupt:
+    print("interrupted", time.perf_counter() - start < 2.5)
+os._exit(0)
+"""
+    found = run(code)
+    assert found.stdout.strip() == "interrupted True", found
+
+
 # --- threads --------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ class Chain:
         whole, pieces = split(graph)
         self.slots = {entry: slot for slot, entry in enumerate(whole.inputs)}
         self.updates = {entry: whole.inputs[index] for index, entry in whole.updates}
+        self.targets = sorted({self.slots[target] for target in self.updates.values()})
         self.stages = [self._stage(piece) for piece in pieces]
         self.outputs = [self.slots[entry] for entry in whole.outputs]
 
@@ -50,9 +51,19 @@ class Chain:
             [self.slots[entry] for entry in made],
         )
 
+    def _apart(self, values: tuple[Any, ...]) -> list[Any]:
+        """The arguments, copied where they share memory with what an early piece overwrites."""
+        written = {values[slot]._storage for slot in self.targets}
+        return [
+            value.copy()
+            if slot not in self.targets and getattr(value, "_storage", None) in written
+            else value
+            for slot, value in enumerate(values)
+        ]
+
     def __call__(self, *values: Any) -> list[Any]:
         """Issue all of them; the results of the whole graph."""
-        known = [*values, *[None] * (len(self.slots) - len(values))]
+        known = [*self._apart(values), *[None] * (len(self.slots) - len(values))]
         for plan, arguments, slots in self.stages:
             found = plan(*[known[slot] for slot in arguments])
             for slot, value in zip(slots, found, strict=True):
