@@ -8,6 +8,7 @@
 #include <limits>
 #include <new>
 
+#include "announce.h"
 #include "memory.h"
 #include "scheduler.h"
 #include "trace.h"
@@ -192,6 +193,12 @@ double inline_limit(const EngineState& state) noexcept {
   return usual_inline_limit(state);
 }
 
+[[maybe_unused]] void announce(Storage* const* reads, size_t read_count, Storage* const* writes,
+                               size_t write_count) {
+  for (size_t i = 0; i < read_count; ++i) announce_read(reads[i]->data(), reads[i]->bytes());
+  for (size_t i = 0; i < write_count; ++i) announce_write(writes[i]->data(), writes[i]->bytes());
+}
+
 bool on_pool(const Storage* const* storages, int count) noexcept {
   return count == 0 || storages[0]->device() < kCpus;
 }
@@ -232,10 +239,12 @@ bool Engine::acquire_inline(Storage* const* reads, int read_count, Storage* cons
     }
     ++state.counters.inlined;
   }
-  if (!lacks_memory) return true;
   bool complete = true;
-  for (int index = 0; index < write_count; ++index) {
+  for (int index = 0; lacks_memory && index < write_count; ++index) {
     complete = complete && writes[index]->materialize() != nullptr;
+  }
+  if constexpr (kAnnounced) {
+    if (complete) announce(reads, read_count, writes, write_count);
   }
   if (complete) return true;
   release_inline(reads, read_count, writes, write_count);
@@ -361,6 +370,10 @@ FailurePointer take_memory(const Operation& operation) {
 }  // namespace
 
 FailurePointer EngineState::run(Operation* operation) {
+  if constexpr (kAnnounced) {
+    announce(operation->reads.data(), operation->reads.size(), operation->writes.data(),
+             operation->writes.size());
+  }
   const int outer = std::exchange(current_lane, operation->lane);
   FailurePointer failure;
   if (operation->traced_ == 0) {
