@@ -98,7 +98,7 @@ def regime(title: str, size: int, work: int) -> tuple[float, float, float, float
     show(name, rows)
     for row in rows:
         assert row.ratio is not None
-        check(0.8 <= row.ratio <= 1.25, f"{row.name}: within 20 % of the prediction")
+        check(0.8 <= row.ratio <= 1.2, f"{row.name}: within 20 % of the prediction")
     return t1, t2, measured[0], measured[1], inline
 
 
