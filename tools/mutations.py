@@ -41,7 +41,7 @@ RELEASE = """  for (uint32_t index = 0; index < operation->request_count_; ++ind
 MUTATIONS = (
     Mutation(
         "write-after-read",
-        "scheduler.cc",
+        "engine/scheduler.cc",
         (
             (
                 "if (no_writer && (!request->write || no_reader)) grant(request);",
@@ -51,7 +51,7 @@ MUTATIONS = (
     ),
     Mutation(
         "released-too-early",
-        "engine.cc",
+        "engine/engine.cc",
         (
             (RELEASE, ""),
             (
@@ -62,7 +62,7 @@ MUTATIONS = (
     ),
     Mutation(
         "lost-wake-up",
-        "wishes.cc",
+        "engine/wishes.cc",
         (
             (
                 "if (!done(*parker->condition)) return false;",
@@ -73,7 +73,7 @@ MUTATIONS = (
     ),
     Mutation(
         "view-aliasing",
-        "op_type.cc",
+        "python/op_type.cc",
         (("if (!copy_overlapping(&operands, target, &copies)) return false;", ""),),
         core=True,
     ),
@@ -101,8 +101,8 @@ def mutate(mutation: Mutation) -> Path:
 
 def build_stress(tree: Path) -> list[str]:
     """Compile the stress program; the command that runs it."""
-    names = ("engine", "scheduler", "waiting", "wishes", "workers", "memory", "object", "trace")
-    sources = [str(tree / "src" / f"{name}.cc") for name in names]
+    folders = ("memory", "engine", "program")
+    sources = [str(path) for name in folders for path in (tree / "src" / name).glob("*.cc")]
     sources.append(str(tree / "tests" / "cpp" / "stress.cc"))
     program = str(tree / "stress")
     compiler = os.environ.get("CXX", "c++")

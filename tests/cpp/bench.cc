@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <thread>
 
-#include "engine.h"
-#include "memory.h"
+#include "engine/engine.h"
+#include "memory/memory.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "engine.h"
-#include "memory.h"
+#include "engine/engine.h"
+#include "memory/memory.h"
 
 namespace {
 

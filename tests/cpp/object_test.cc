@@ -6,7 +6,7 @@
 //                             must load or throw, never crash (without files: only the built-in
 //                             checks)
 
-#include "object.h"
+#include "program/object.h"
 
 #include <cstdio>
 #include <cstring>

@@ -16,9 +16,9 @@
 #include <random>
 #include <thread>
 
-#include "engine.h"
-#include "memory.h"
-#include "trace.h"
+#include "engine/engine.h"
+#include "engine/trace.h"
+#include "memory/memory.h"
 
 namespace {
 

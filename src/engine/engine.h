@@ -1,0 +1,264 @@
+// The engine: runs operations when their turn has come on each of their storages.
+//
+// A Storage is the engine's variable: it carries the queue of pending reads and writes, the
+// version, and the failure of its last writer. An Operation names the storages it reads and writes.
+// The engine knows nothing else of either: no shapes, no kernels, no Python.
+
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/lanes.h"
+
+namespace gemel {
+
+class Operation;
+class Storage;
+struct EngineState;  // engine.cc
+struct Request;      // one operation's place in one storage's queue
+
+// Where an operation was issued; resolved to file and line only when somebody asks. The engine
+// copies it into the failures it makes, on any thread: whoever fills it in keeps the code object
+// for good (intern it), or at least as long as a failure may carry it.
+struct Origin {
+  void* code = nullptr;  // a PyCodeObject
+  int instruction = 0;
+};
+
+// Why an operation did not deliver. Shared by every storage it reaches; never changes.
+struct Failure {
+  std::string type;  // name of the exception class, e.g. "IndexError"
+  std::string message;
+  Origin origin;
+  mutable std::atomic<bool> seen{false};  // set by whoever raises it
+
+  Failure(std::string type_name, std::string text, Origin where = {})
+      : type(std::move(type_name)), message(std::move(text)), origin(where) {}
+};
+using FailurePointer = std::shared_ptr<const Failure>;
+
+// Intrusive count; made by Storage::create (count 1), given back by release().
+class Storage {
+ public:
+  static constexpr size_t kInsideBytes = 256;  // data this small lies in the storage's own block
+
+  static Storage* create(size_t bytes, int device);  // throws std::bad_alloc
+  void retain() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+  void release() noexcept {  // from any thread
+    // Who holds the only reference needs no atomic subtraction: nobody can make another.
+    if (references_.load(std::memory_order_acquire) == 1 ||
+        references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      destroy();
+    }
+  }
+  uint32_t references() const noexcept { return references_.load(std::memory_order_acquire); }
+
+  // Null until the first operation that writes it has started, except for small ones
+  // (kInsideBytes).
+  void* data() const noexcept { return data_.load(std::memory_order_acquire); }
+  void* materialize() noexcept;  // takes the memory now; null when out of memory
+  size_t bytes() const noexcept { return bytes_; }
+  int device() const noexcept { return device_; }
+  // How many writes have been issued. The front end bumps it at issue (inline or not); the engine
+  // does not.
+  uint64_t version() const noexcept { return version_.load(std::memory_order_relaxed); }
+  void bump_version() noexcept { version_.fetch_add(1, std::memory_order_relaxed); }
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  FailurePointer failure() const;  // of the last finished writer; null when fine
+  uint64_t& trace_token() noexcept { return trace_token_; }  // guarded by the trace's lock
+
+ private:
+  friend class Engine;
+  friend struct EngineState;
+  Storage(size_t bytes, int device) noexcept;
+  ~Storage() = default;
+  void destroy() noexcept;
+
+  std::atomic<uint32_t> references_{1};
+  int32_t device_;
+  size_t bytes_;
+  std::atomic<void*> data_{nullptr};
+  std::atomic<uint64_t> version_{0};
+  // Changed under the engine's lock; the atomics are read without it by ready(), idle() and
+  // spinners.
+  std::atomic<uint64_t> writes_issued_{0};
+  // In order of issue: one writer at a time, first come first served.
+  std::atomic<uint64_t> writes_finished_{0};
+  std::atomic<uint32_t> reads_pending_{0};  // queued, running or inline
+  std::atomic<bool> failed_{false};
+  bool writing_ = false;      // a writer has its turn
+  uint32_t reading_ = 0;      // readers which have their turn
+  uint64_t mark_ = 0;         // of the last operation linked: finds duplicates
+  Request* first_ = nullptr;  // oldest; includes requests which have their turn
+  Request* last_ = nullptr;
+  uint64_t trace_token_ = 0;
+  FailurePointer failure_;
+};
+
+// One operation's place in one storage's queue. Private to the engine.
+struct Request {
+  Operation* operation = nullptr;
+  Storage* storage = nullptr;
+  Request* previous = nullptr;
+  Request* next = nullptr;
+  bool write = false;
+  bool granted = false;
+};
+
+// One unit of work. Subclasses say how; they are made by the front end and destroyed by the engine
+// after they have finished (on a worker: the destructor must not touch Python).
+class Operation {
+ public:
+  Operation() = default;
+  virtual ~Operation();
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  // Runs on any thread, once, when every read and write may proceed and written storages have
+  // memory. Returns null, or why it failed: then every write (updates too, their content is
+  // unknown) carries that failure. Must not throw. May call Engine::parallel.
+  virtual FailurePointer run() = 0;
+
+  // For the trace: what it is called, and its specs. Asked on the thread that issues, before
+  // issue() returns.
+  virtual std::string name() const { return "operation"; }
+  virtual std::string detail() const { return ""; }
+
+  // The lists may name a storage twice. Retained by the engine from issue until the operation has
+  // finished. When a read one carries a failure the operation does not run and its writes get that
+  // failure. A target whose old content matters (x += 1, x[0] = 1) is listed in `reads` AND
+  // `writes`: it counts as one write, and a failure it carries is not healed by the operation.
+  std::vector<Storage*> reads;
+  std::vector<Storage*> writes;
+  // Subset of writes (weights, running statistics): old content matters as well, but when a read
+  // one failed they stay as they were, without failure.
+  std::vector<Storage*> updates;
+  // Filled by run(), which then returns null: failures of some writes only, the first named for a
+  // storage counts. Without a storage: one that reaches no array, but has to be reported.
+  std::vector<std::pair<Storage*, FailurePointer>> partial;
+  double microseconds = 0;  // estimated cost on one core
+  int priority = 0;         // higher first, then order of issue
+  int device = 0;
+  int lane = -1;  // see lanes.h; -1: the device's own
+  Origin origin;
+
+ private:
+  friend class Engine;
+  friend struct EngineState;
+  static constexpr uint32_t kInsideRequests = 4;
+
+  Request inside_[kInsideRequests];
+  Request* requests_ = inside_;  // or on the heap, when there are more
+  uint32_t request_count_ = 0;
+  uint32_t missing_ = 0;        // requests whose turn has not come
+  uint64_t sequence_ = 0;       // order of issue
+  Operation* older_ = nullptr;  // its neighbours among the unfinished of its lane
+  Operation* newer_ = nullptr;
+  uint64_t taken_bytes_ = 0;  // to be materialized when it starts
+  size_t place_ = 0;          // in the heap of ready operations
+  uint64_t traced_ = 0;       // its record in the trace
+  uint8_t epoch_ = 0;         // which of the counters of pending operations it is in
+  bool inlined_ = false;      // run by the thread that issued it (known while tracing only)
+  bool ready_ = false;
+  bool wanted_ = false;                    // somebody waits for what depends on it
+  std::atomic<bool>* finished_ = nullptr;  // set when it has finished (serial issue)
+};
+
+using TileFunction = void (*)(void* context, int64_t tile);
+using InterruptedFunction = bool (*)();
+
+struct Counters {
+  uint64_t issued = 0;   // operations, inline ones included
+  uint64_t inlined = 0;  // run by acquire_inline's caller
+  uint64_t queued = 0;   // handed over
+  uint64_t tiles = 0;    // run through parallel() by anybody
+  uint64_t pending = 0;  // handed over and not finished
+};
+
+class Engine {
+ public:
+  static Engine& get();
+  // Waits for everything pending first. workers < 0: cores - 1, at least 1; workers 0: only threads
+  // which wait do the work. Bounds <= 0: defaults (1024 operations, a quarter of the RAM, 32 MiB).
+  void configure(int workers, bool serial, int64_t queue_operations, int64_t queue_bytes,
+                 int64_t ahead_bytes = 0);
+
+  // The inline path. True when the work is cheap enough to be done here and every storage could be
+  // acquired at this moment, by this very call (reads: no writer pending or running; writes: no
+  // reader or writer), and none has failed and all writes have memory. The caller then runs the
+  // work itself and calls release_inline with the same lists. A storage may be listed twice.
+  // While tracing it refuses all work that costs anything.
+  bool acquire_inline(Storage* const* reads, int read_count, Storage* const* writes,
+                      int write_count, double microseconds) noexcept;
+  void release_inline(Storage* const* reads, int read_count, Storage* const* writes,
+                      int write_count, FailurePointer failure = nullptr) noexcept;
+
+  // Hands over; returns at once unless the queue is full (then this thread works or waits). False
+  // when `interrupted` ended that wait: the operation has been issued all the same. The caller
+  // drops the GIL first when may_block() says so.
+  bool issue(std::unique_ptr<Operation> operation, InterruptedFunction interrupted = nullptr);
+  bool may_block() const noexcept;  // queue full, or serial
+  bool has_room() const noexcept;
+  const EngineState& state() const noexcept { return *state_; }
+
+  // Until the last writer issued before this call has finished. Works meanwhile. `interrupted` is
+  // polled about every 50 ms (Ctrl-C); returns false when it said stop.
+  bool wait(Storage* storage, InterruptedFunction interrupted = nullptr);
+  // Until nothing at all is pending on it: before content is changed or shared behind the engine's
+  // back.
+  bool wait_idle(Storage* storage, InterruptedFunction interrupted = nullptr);
+  bool ready(const Storage* storage) const noexcept {  // no writer pending or running
+    return storage->writes_finished_.load(std::memory_order_acquire) ==
+           storage->writes_issued_.load(std::memory_order_acquire);
+  }
+  bool idle(const Storage* storage) const noexcept {  // nothing pending or running at all
+    return ready(storage) && storage->reads_pending_.load(std::memory_order_acquire) == 0;
+  }
+  uint64_t writes_finished(const Storage* storage) const noexcept {
+    return storage->writes_finished_.load(std::memory_order_acquire);
+  }
+  // Until nothing issued to the device is queued or running. Failures are left where they are.
+  bool wait_device(int device, InterruptedFunction interrupted = nullptr);
+  bool device_idle(int device) const noexcept;
+  // How many threads may work for a lane of the pool at a time; <= 0: all there are.
+  void set_share(int lane, int threads);
+  // While tracing, every operation comes through issue(), and is recorded by it (see trace.h).
+  void set_tracing(bool on);
+  // Until nothing is queued or running. First unseen failure (in order of issue) or null; the
+  // messages of the others are appended, all are marked as seen. Null too when interrupted.
+  FailurePointer wait_all(InterruptedFunction interrupted = nullptr);
+  // Counts among those below although no storage carries it.
+  void report(const FailurePointer& failure);
+  // Failures nobody has seen, in order of issue (for the report at exit).
+  std::vector<FailurePointer> unseen() const;
+
+  // Runs function(context, 0..tiles-1) on this thread and idle workers; returns when all are done.
+  // Inside a tile: runs them all here. The function must not throw.
+  void parallel(int64_t tiles, TileFunction function, void* context);
+
+  int workers() const noexcept;
+  bool serial() const noexcept;
+  Counters counters() const;
+  // Around fork(), all on the thread that forks: before_fork drains (drop the GIL first unless
+  // counters().pending is 0) and keeps the engine locked; the child starts its workers when it
+  // needs them.
+  void before_fork();
+  void after_fork_parent();
+  void after_fork_child();
+  void shut_down();  // drains, joins; later issues run serially; safe to call twice
+
+ private:
+  friend class Storage;
+  Engine();
+  bool wait_all_quietly(InterruptedFunction interrupted = nullptr);
+  void issue_watched(Operation* operation);
+  EngineState* const state_;  // leaked on purpose: safe in static destruction
+};
+
+}  // namespace gemel

@@ -1,0 +1,417 @@
+// Queues of storages and the heap of ready operations. Everything here runs under the engine's lock
+// unless it says otherwise.
+
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+
+namespace gemel {
+namespace {
+
+bool contains(const std::vector<Storage*>& storages, const Storage* storage) noexcept {
+  return std::find(storages.begin(), storages.end(), storage) != storages.end();
+}
+
+// What one write of an operation that failed in part gets; `others` for those it does not name.
+const FailurePointer& partial_failure(const Operation& operation, const Storage* storage,
+                                      const FailurePointer& others) noexcept {
+  for (const auto& [failed, reason] : operation.partial) {
+    if (failed == storage) return reason;
+  }
+  return others;
+}
+
+}  // namespace
+
+void Parker::wake() {
+  // Notify inside: the sleeper may give the parker to another thread as soon as it sees the flag.
+  std::lock_guard<std::mutex> guard(mutex_);
+  woken_ = true;
+  changed_.notify_one();
+}
+
+void Parker::sleep() {
+  std::unique_lock<std::mutex> guard(mutex_);
+  changed_.wait(guard, [this] { return woken_; });
+  woken_ = false;
+}
+
+bool Parker::sleep_briefly(int milliseconds) {
+  std::unique_lock<std::mutex> guard(mutex_);
+  const auto limit = std::chrono::milliseconds(milliseconds);
+  if (!changed_.wait_for(guard, limit, [this] { return woken_; })) return false;
+  woken_ = false;
+  return true;
+}
+
+Wakes::~Wakes() {
+  while (first_ != nullptr) {
+    Parker* parker = first_;
+    first_ = parker->next;  // before the wake: then it may be reused
+    parker->wake();
+  }
+}
+
+void Wakes::add(Parker* parker) noexcept {
+  parker->next = first_;
+  first_ = parker;
+}
+
+bool done(const Condition& condition) noexcept {
+  switch (condition.kind) {
+    case Condition::Kind::kWritten:
+      return Engine::get().writes_finished(condition.storage) >= condition.writes;
+    case Condition::Kind::kIdle:
+      return Engine::get().idle(condition.storage);
+    case Condition::Kind::kDevice:
+      return Engine::get().device_idle(condition.device);
+    case Condition::Kind::kEpoch:
+      return Engine::get().state().epoch_over(condition.epoch, condition.own);
+    case Condition::Kind::kRoom:
+      return Engine::get().has_room();
+    case Condition::Kind::kFlag:
+      return condition.flag->load(std::memory_order_acquire);
+  }
+  return true;
+}
+
+// --- the heaps ---
+
+bool EngineState::before(const Operation* left, const Operation* right) noexcept {
+  if (left->wanted_ != right->wanted_) return left->wanted_;
+  if (left->priority != right->priority) return left->priority > right->priority;
+  return left->sequence_ < right->sequence_;
+}
+
+// Between the tops of different lanes: a copy goes first, so that it travels while others compute.
+bool EngineState::better(const Operation* left, const Operation* right) noexcept {
+  const bool equal = left->wanted_ == right->wanted_ && left->priority == right->priority;
+  const bool left_copies = left->lane == kCopyLane;
+  if (equal && left_copies != (right->lane == kCopyLane)) return left_copies;
+  return before(left, right);
+}
+
+void EngineState::sift_up(Lane& lane, size_t place) noexcept {
+  std::vector<Operation*>& ready = lane.ready;
+  Operation* moving = ready[place];
+  while (place > 0) {
+    const size_t parent = (place - 1) / 2;
+    if (!before(moving, ready[parent])) break;
+    ready[place] = ready[parent];
+    ready[place]->place_ = place;
+    place = parent;
+  }
+  ready[place] = moving;
+  moving->place_ = place;
+}
+
+void EngineState::sift_down(Lane& lane, size_t place) noexcept {
+  std::vector<Operation*>& ready = lane.ready;
+  Operation* moving = ready[place];
+  for (;;) {
+    size_t child = 2 * place + 1;
+    if (child >= ready.size()) break;
+    if (child + 1 < ready.size() && before(ready[child + 1], ready[child])) ++child;
+    if (!before(ready[child], moving)) break;
+    ready[place] = ready[child];
+    ready[place]->place_ = place;
+    place = child;
+  }
+  ready[place] = moving;
+  moving->place_ = place;
+}
+
+void EngineState::push_ready(Operation* operation) {
+  operation->ready_ = true;
+  operation->taken_bytes_ = 0;
+  for (const Storage* storage : operation->writes) {
+    if (storage->data() == nullptr) operation->taken_bytes_ += storage->bytes();
+  }
+  Lane& lane = lanes[operation->lane];
+  lane.ready.push_back(operation);
+  sift_up(lane, lane.ready.size() - 1);
+  ready_lanes |= lane_bit(operation->lane);
+  if (!is_pool_lane(operation->lane)) return;
+  add<uint32_t>(work_hint, 1);
+  if (operation->wanted_) add<uint32_t>(urgent, 1);
+}
+
+// Takes it out of its heap, wherever it is: the caller runs it.
+void EngineState::start_now(Operation* operation) noexcept {
+  Lane& lane = lanes[operation->lane];
+  const size_t place = operation->place_;
+  Operation* last = lane.ready.back();
+  lane.ready.pop_back();
+  if (last != operation) {
+    lane.ready[place] = last;
+    last->place_ = place;
+    sift_up(lane, place);
+    sift_down(lane, last->place_);
+  }
+  if (lane.ready.empty()) ready_lanes &= ~lane_bit(operation->lane);
+  ++lane.busy;
+  operation->ready_ = false;
+  running_bytes += operation->taken_bytes_;
+  if (!is_pool_lane(operation->lane)) return;
+  add<uint32_t>(work_hint, -1);
+  if (operation->wanted_) add<uint32_t>(urgent, -1);
+}
+
+// An operation bigger than the bound runs alone; one needed by a running one (nested) runs anyhow.
+bool EngineState::fits(const Operation* operation, bool nested) const noexcept {
+  if (nested || operation->taken_bytes_ == 0) return true;
+  return running_bytes == 0 || running_bytes + operation->taken_bytes_ <= queue_bytes;
+}
+
+// The oldest unfinished operation of a lane; among those somebody waits for when `wanted`.
+Operation* EngineState::leader(const Lane& lane, bool wanted) noexcept {
+  Operation* operation = lane.oldest;
+  while (wanted && operation != nullptr && !operation->wanted_) operation = operation->newer_;
+  return operation;
+}
+
+// Whether it may take memory now. A loop that never waits has the first operations of many batches
+// ready: results nobody needs yet must not pile up while the batch at the head is computed. What is
+// oldest in its lane, or oldest of all (which depends on nothing unfinished), always may; what
+// somebody waits for is only compared with its like.
+bool EngineState::in_turn(const Operation* operation) const noexcept {
+  const Lane& lane = lanes[operation->lane];
+  if (operation->taken_bytes_ == 0 || lane.ahead_bytes <= ahead_bytes) return true;
+  if (leader(lane, operation->wanted_) == operation) return true;
+  for (const Lane& other : lanes) {
+    const Operation* first = leader(other, operation->wanted_);
+    if (first != nullptr && first->sequence_ < operation->sequence_) return false;
+  }
+  return true;
+}
+
+// What a lane would start next: the best of its ready operations, or else the one they wait for.
+Operation* EngineState::candidate(const Lane& lane) const noexcept {
+  Operation* top = lane.ready.front();
+  if (in_turn(top)) return top;
+  Operation* first = leader(lane, top->wanted_);
+  if (first != nullptr && first->ready_) return first;
+  return lane.oldest->ready_ ? lane.oldest : nullptr;
+}
+
+void EngineState::append(Operation* operation) noexcept {
+  Lane& lane = lanes[operation->lane];
+  operation->older_ = lane.newest;
+  (lane.newest != nullptr ? lane.newest->newer_ : lane.oldest) = operation;
+  lane.newest = operation;
+}
+
+void EngineState::remove(Operation* operation, bool ran) {
+  Lane& lane = lanes[operation->lane];
+  Operation* older = operation->older_;
+  Operation* newer = operation->newer_;
+  (older != nullptr ? older->newer_ : lane.oldest) = newer;
+  (newer != nullptr ? newer->older_ : lane.newest) = older;
+  if (older != nullptr && ran && operation->taken_bytes_ > 0) {
+    lane.ahead.push({operation->sequence_, operation->taken_bytes_});
+    lane.ahead_bytes += operation->taken_bytes_;
+  }
+  if (older != nullptr || lane.ahead.empty()) return;
+  while (!lane.ahead.empty() &&
+         (newer == nullptr || lane.ahead.top().sequence < newer->sequence_)) {
+    lane.ahead_bytes -= lane.ahead.top().bytes;
+    lane.ahead.pop();
+  }
+}
+
+// Ask once: its tiles may be used up a moment later.
+TileJob* EngineState::open_job() const noexcept {
+  for (TileJob* job : jobs) {
+    if (job->lane >= 0 && lanes[job->lane].busy >= lanes[job->lane].share) continue;
+    if (job->next.load(std::memory_order_relaxed) < job->tiles) return job;
+  }
+  return nullptr;
+}
+
+// The lanes without threads of their own; in serial mode nobody has one.
+uint64_t EngineState::served() const noexcept {
+  return serial.load(std::memory_order_relaxed) ? ~uint64_t{0} : kPoolLanes;
+}
+
+// The best of the lanes which have room. A thread that waits passes over long operations nobody
+// waits for, and nothing younger overtakes what does not fit.
+Operation* EngineState::next_operation(const Taker& taker) const noexcept {
+  const uint64_t python = taker.python ? lane_bit(kPythonLane) : 0;
+  Operation* best = nullptr;
+  for (uint64_t left = ready_lanes & (served() | python); left != 0; left &= left - 1) {
+    const Lane& lane = lanes[std::countr_zero(left)];
+    if (lane.busy >= lane.share && !taker.nested) continue;
+    Operation* top = taker.nested ? lane.ready.front() : candidate(lane);
+    if (top == nullptr) continue;
+    const bool allowed =
+        taker.any_operation || top->wanted_ || top->microseconds <= kShortMicroseconds;
+    if (allowed && (best == nullptr || better(top, best))) best = top;
+  }
+  return best != nullptr && fits(best, taker.nested) ? best : nullptr;
+}
+
+// What somebody waits for, then tiles (what has been started holds memory), then the rest.
+bool EngineState::take(Work& work, const Taker& taker) {
+  Operation* operation = next_operation(taker);
+  if (operation == nullptr || !operation->wanted_) work.job = open_job();
+  if (work.job != nullptr) {
+    add(work.job->helpers, 1);
+    if (work.job->lane >= 0) ++lanes[work.job->lane].busy;
+    return true;
+  }
+  if (operation == nullptr) return false;
+  work.operation = operation;
+  start_now(operation);
+  return true;
+}
+
+// The operation just linked, whatever else is ready. False when its turn has not come.
+bool EngineState::take_this(Operation* operation) {
+  if (!operation->ready_) return false;
+  start_now(operation);
+  return true;
+}
+
+// --- storages ---
+
+void EngineState::grant(Request* request) {
+  request->granted = true;
+  if (request->write) {
+    request->storage->writing_ = true;
+  } else {
+    ++request->storage->reading_;
+  }
+  if (--request->operation->missing_ == 0) push_ready(request->operation);
+}
+
+void EngineState::grant_followers(Storage* storage) {
+  for (Request* request = storage->first_; request != nullptr; request = request->next) {
+    if (storage->writing_) return;
+    if (request->write) {
+      if (storage->reading_ == 0) grant(request);
+      return;
+    }
+    if (!request->granted) grant(request);
+  }
+}
+
+void EngineState::add_request(Operation* operation, Storage* storage, bool write) {
+  if (storage->mark_ == operation->sequence_) return;
+  storage->mark_ = operation->sequence_;
+  storage->retain();
+  Request* request = &operation->requests_[operation->request_count_++];
+  *request = {operation, storage, storage->last_, nullptr, write, false};
+  (storage->last_ != nullptr ? storage->last_->next : storage->first_) = request;
+  storage->last_ = request;
+}
+
+void EngineState::link(Operation* operation) {
+  operation->sequence_ = ++sequence;
+  operation->epoch_ = epoch.load(std::memory_order_relaxed) & 1;
+  pending_in[operation->epoch_].fetch_add(1);
+  append(operation);
+  add<int64_t>(device_pending[operation->device], 1);
+  ++counters.issued;
+  ++counters.queued;
+  for (Storage* storage : operation->writes) add_request(operation, storage, true);
+  for (Storage* storage : operation->reads) add_request(operation, storage, false);
+  operation->missing_ = operation->request_count_ + 1;  // not ready before all have been asked
+  for (uint32_t index = 0; index < operation->request_count_; ++index) {
+    Request* request = &operation->requests_[index];
+    Storage* storage = request->storage;
+    const bool no_writer = Engine::get().ready(storage);
+    const bool no_reader = storage->reads_pending_.load(std::memory_order_relaxed) == 0;
+    if (request->write) {
+      add<uint64_t>(storage->writes_issued_, 1);
+    } else {
+      add<uint32_t>(storage->reads_pending_, 1);
+    }
+    if (no_writer && (!request->write || no_reader)) grant(request);
+  }
+  if (--operation->missing_ == 0) push_ready(operation);
+}
+
+void EngineState::remove_request(Request* request) noexcept {
+  Storage* storage = request->storage;
+  (request->previous != nullptr ? request->previous->next : storage->first_) = request->next;
+  (request->next != nullptr ? request->next->previous : storage->last_) = request->previous;
+}
+
+void EngineState::set_failure(Storage* storage, const FailurePointer& failure,
+                              std::vector<FailurePointer>& replaced) {
+  if (storage->failure_ != nullptr) replaced.push_back(std::move(storage->failure_));
+  storage->failure_ = failure;
+  storage->failed_.store(failure != nullptr, std::memory_order_release);
+}
+
+// Each failure once, however many storages it reaches.
+void EngineState::register_partial(const Operation& operation) {
+  for (auto entry = operation.partial.begin(); entry != operation.partial.end(); ++entry) {
+    const auto same = [&](const auto& earlier) { return earlier.second == entry->second; };
+    if (std::any_of(operation.partial.begin(), entry, same)) continue;
+    register_failure(operation.sequence_, entry->second);
+  }
+}
+
+// The operation has finished (or was skipped): its storages pass on to those behind it.
+void EngineState::unlink(Operation* operation, const FailurePointer& failure, Outcome outcome,
+                         std::vector<FailurePointer>& replaced) {
+  if (failure != nullptr && outcome != Outcome::kInputFailed) {
+    register_failure(operation->sequence_, failure);
+  }
+  register_partial(*operation);
+  for (uint32_t index = 0; index < operation->request_count_; ++index) {
+    Request* request = &operation->requests_[index];
+    Storage* storage = request->storage;
+    remove_request(request);
+    if (!request->write) {
+      --storage->reading_;
+      add<uint32_t>(storage->reads_pending_, -1);
+      continue;
+    }
+    const bool untouched = outcome != Outcome::kRan && contains(operation->updates, storage);
+    const FailurePointer& reason =
+        operation->partial.empty() ? failure : partial_failure(*operation, storage, failure);
+    if (!untouched && (reason != nullptr || storage->failure_ != nullptr)) {
+      set_failure(storage, reason, replaced);
+    }
+    storage->writing_ = false;
+    add<uint64_t>(storage->writes_finished_, 1);
+  }
+  for (uint32_t index = 0; index < operation->request_count_; ++index) {
+    Storage* storage = operation->requests_[index].storage;
+    // A reader who leaves others behind makes room for nobody.
+    if (storage->first_ != nullptr && storage->reading_ == 0) grant_followers(storage);
+  }
+  running_bytes -= operation->taken_bytes_;
+  --lanes[operation->lane].busy;
+  remove(operation, outcome == Outcome::kRan);
+  add<int64_t>(device_pending[operation->device], -1);
+  if (operation->finished_ != nullptr) operation->finished_->store(true, std::memory_order_release);
+}
+
+void EngineState::release_storages(Storage* const* reads, int read_count, Storage* const* writes,
+                                   int write_count, const FailurePointer& failure,
+                                   std::vector<FailurePointer>& replaced) {
+  Storage* queued = nullptr;
+  for (int index = 0; index < read_count; ++index) {
+    Storage* storage = reads[index];
+    --storage->reading_;
+    add<uint32_t>(storage->reads_pending_, -1);
+    if (storage->first_ != nullptr) queued = storage;
+  }
+  for (int index = 0; index < write_count; ++index) {
+    Storage* storage = writes[index];
+    if (failure != nullptr || storage->failure_ != nullptr) set_failure(storage, failure, replaced);
+    storage->writing_ = false;
+    add<uint64_t>(storage->writes_finished_, 1);
+    if (storage->first_ != nullptr) queued = storage;
+  }
+  if (queued == nullptr) return;
+  for (int index = 0; index < read_count; ++index) grant_followers(reads[index]);
+  for (int index = 0; index < write_count; ++index) grant_followers(writes[index]);
+}
+
+}  // namespace gemel

@@ -1,0 +1,282 @@
+// The type object of arrays: attributes, methods, conversions.
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <vector>
+
+#include "python/array.h"
+#include "python/copy.h"
+#include "python/state.h"
+
+namespace gemel {
+namespace {
+
+PyObject* dtype_objects = nullptr;   // list, by code
+PyObject* device_objects = nullptr;  // list, by number
+
+PyObject* tuple_of(const int64_t* values, int count) {
+  PyObject* tuple = PyTuple_New(count);
+  if (tuple == nullptr) return nullptr;
+  for (int i = 0; i < count; ++i) {
+    PyObject* value = PyLong_FromLongLong(values[i]);
+    if (value == nullptr) {
+      Py_DECREF(tuple);
+      return nullptr;
+    }
+    PyTuple_SET_ITEM(tuple, i, value);
+  }
+  return tuple;
+}
+
+// The object standing for `number`, or the number itself while no list is registered.
+PyObject* registered(PyObject* list, long number) {
+  if (list == nullptr || number >= PySequence_Size(list)) {
+    PyErr_Clear();
+    return PyLong_FromLong(number);
+  }
+  return PySequence_GetItem(list, number);
+}
+
+PyObject* get_shape(PyObject* self, void*) {
+  return tuple_of(as_array(self)->shape(), as_array(self)->ndim);
+}
+PyObject* get_strides(PyObject* self, void*) {
+  return tuple_of(as_array(self)->strides(), as_array(self)->ndim);
+}
+PyObject* get_offset(PyObject* self, void*) { return PyLong_FromLongLong(as_array(self)->offset); }
+PyObject* get_ndim(PyObject* self, void*) { return PyLong_FromLong(as_array(self)->ndim); }
+PyObject* get_size(PyObject* self, void*) { return PyLong_FromLongLong(as_array(self)->size); }
+PyObject* get_item_size(PyObject* self, void*) {
+  return PyLong_FromLongLong(kItemSize[as_array(self)->code]);
+}
+PyObject* get_bytes(PyObject* self, void*) {
+  return PyLong_FromLongLong(kItemSize[as_array(self)->code] * as_array(self)->size);
+}
+PyObject* get_dtype(PyObject* self, void*) {
+  return registered(dtype_objects, as_array(self)->code);
+}
+PyObject* get_device(PyObject* self, void*) {
+  return registered(device_objects, as_array(self)->storage->device());
+}
+PyObject* get_version(PyObject* self, void*) {
+  return PyLong_FromUnsignedLongLong(as_array(self)->storage->version());
+}
+PyObject* get_code(PyObject* self, void*) { return PyLong_FromLong(as_array(self)->code); }
+PyObject* get_contiguous(PyObject* self, void*) {
+  return PyBool_FromLong(as_array(self)->contiguous);
+}
+PyObject* get_storage(PyObject* self, void*) { return PyLong_FromVoidPtr(as_array(self)->storage); }
+
+PyObject* get_slot(PyObject* value) { return Py_NewRef(value == nullptr ? Py_None : value); }
+
+// Arrays refer to other objects only through these two, so the collector learns of an array here.
+int set_slot(PyObject* self, PyObject** slot, PyObject* value) {
+  PyObject* old = *slot;
+  *slot = value == nullptr || value == Py_None ? nullptr : Py_NewRef(value);
+  if (*slot != nullptr && !PyObject_GC_IsTracked(self)) PyObject_GC_Track(self);
+  Py_XDECREF(old);
+  return 0;
+}
+
+PyObject* get_tape(PyObject* self, void*) { return get_slot(as_array(self)->tape); }
+int set_tape(PyObject* self, PyObject* value, void*) {
+  return set_slot(self, &as_array(self)->tape, value);
+}
+PyObject* get_grad(PyObject* self, void*) { return get_slot(as_array(self)->grad); }
+int set_grad(PyObject* self, PyObject* value, void*) {
+  return set_slot(self, &as_array(self)->grad, value);
+}
+
+PyGetSetDef attributes[] = {
+    {"shape", get_shape, nullptr, "Extent of each dimension.", nullptr},
+    {"strides", get_strides, nullptr, "Elements from one position to the next, by dimension.",
+     nullptr},
+    {"offset", get_offset, nullptr, "Elements from the storage's start.", nullptr},
+    {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
+    {"size", get_size, nullptr, "Number of elements.", nullptr},
+    {"itemsize", get_item_size, nullptr, "Bytes of one element.", nullptr},
+    {"nbytes", get_bytes, nullptr, "Bytes of all elements.", nullptr},
+    {"dtype", get_dtype, nullptr, "Type of the elements.", nullptr},
+    {"device", get_device, nullptr, "Where the contents live.", nullptr},
+    {"version", get_version, nullptr, "How many in-place writes have been issued.", nullptr},
+    {"_code", get_code, nullptr, "Number of the dtype.", nullptr},
+    {"_is_contiguous", get_contiguous, nullptr, "Whether the elements lie in C order.", nullptr},
+    {"_storage", get_storage, nullptr, "Identity of the storage; equal for views of it.", nullptr},
+    {"_tape", get_tape, set_tape, "Where a recorded computation made this array.", nullptr},
+    {"_grad", get_grad, set_grad, "The attached gradient.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyObject* wait_to_read(PyObject* self, PyObject*) {
+  if (!wait_for(as_array(self))) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* item(PyObject* self, PyObject*) { return array_item(as_array(self)); }
+
+PyObject* nested_list(Array* array, int axis, const char* address) {
+  if (axis == array->ndim) return read_element(address, array->code);
+  int64_t step = array->strides()[axis] * kItemSize[array->code];
+  PyObject* list = PyList_New(array->shape()[axis]);
+  for (int64_t i = 0; list != nullptr && i < array->shape()[axis]; ++i) {
+    PyObject* inner = nested_list(array, axis + 1, address + i * step);
+    if (inner == nullptr) {
+      Py_CLEAR(list);
+      break;
+    }
+    PyList_SET_ITEM(list, i, inner);
+  }
+  return list;
+}
+
+PyObject* to_list(PyObject* self, PyObject*) {
+  Reference host = in_memory(as_array(self));
+  if (!host || !wait_for(as_array(host.get()))) return nullptr;
+  return nested_list(as_array(host.get()), 0, array_data(as_array(host.get())));
+}
+
+bool integers_from(PyObject* sequence, std::vector<int64_t>* values) {
+  Reference fast(PySequence_Fast(sequence, "a sequence of integers is needed"));
+  if (!fast) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
+    int64_t value = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast.get(), i));
+    if (value == -1 && PyErr_Occurred()) return false;
+    values->push_back(value);
+  }
+  return true;
+}
+
+PyObject* as_strided(PyObject* self, PyObject* arguments) {
+  Array* array = as_array(self);
+  PyObject *shape_object, *strides_object;
+  long long offset;
+  if (!PyArg_ParseTuple(arguments, "OOL", &shape_object, &strides_object, &offset)) return nullptr;
+  std::vector<int64_t> shape, strides;
+  if (!integers_from(shape_object, &shape) || !integers_from(strides_object, &strides)) {
+    return nullptr;
+  }
+  if (shape.size() != strides.size() || shape.size() > kMaxRank) {
+    PyErr_SetString(PyExc_ValueError, "shape and strides must have the same, bounded length");
+    return nullptr;
+  }
+  return as_object(new_view(array->storage, array->code, shape.data(), strides.data(),
+                            static_cast<int>(shape.size()), offset));
+}
+
+PyMethodDef methods[] = {
+    {"wait_to_read", wait_to_read, METH_NOARGS,
+     "wait_to_read()\n--\n\nWait until the contents are there; raises what made them fail."},
+    {"_wait", wait_to_read, METH_NOARGS, "_wait()\n--\n\nThe same as wait_to_read."},
+    {"item", item, METH_NOARGS, "item()\n--\n\nThe only element, as a Python scalar."},
+    {"tolist", to_list, METH_NOARGS, "tolist()\n--\n\nThe contents as nested lists."},
+    {"_as_strided", as_strided, METH_VARARGS,
+     "_as_strided(shape, strides, offset)\n--\n\nA view of the same storage, unchecked."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyMemberDef members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Array, weak_references), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
+PyObject* refuse_new(PyTypeObject* type, PyObject*, PyObject*) {
+  PyErr_Format(PyExc_TypeError, "%s is not made by calling it; use array() or empty()",
+               type->tp_name);
+  return nullptr;
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(as_array(self)->tape);
+  Py_VISIT(as_array(self)->grad);
+  return 0;
+}
+
+int clear(PyObject* self) {
+  Py_CLEAR(as_array(self)->tape);
+  Py_CLEAR(as_array(self)->grad);
+  return 0;
+}
+
+Py_hash_t identity_hash(PyObject* self) {
+  auto hash = static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(self) >> 4);
+  return hash == -1 ? -2 : hash;
+}
+
+Py_ssize_t length(PyObject* self) {
+  if (as_array(self)->ndim > 0) return as_array(self)->shape()[0];
+  PyErr_SetString(PyExc_TypeError, "len() of a 0-d array");
+  return -1;
+}
+
+int assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
+  if (value == nullptr) {
+    PyErr_SetString(PyExc_ValueError, "elements of an array cannot be deleted");
+    return -1;
+  }
+  Reference done(PyObject_CallMethod(self, "_setitem", "(OO)", key, value));
+  return done ? 0 : -1;
+}
+
+PyType_Slot basic_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(free_array)},
+    {Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear)},
+    {Py_tp_hash, reinterpret_cast<void*>(identity_hash)},
+    {Py_tp_iter, reinterpret_cast<void*>(array_iterate)},
+    {Py_tp_getset, attributes},
+    {Py_tp_methods, methods},
+    {Py_tp_members, members},
+    {Py_mp_length, reinterpret_cast<void*>(length)},
+    {Py_mp_subscript, reinterpret_cast<void*>(array_subscript)},
+    {Py_mp_ass_subscript, reinterpret_cast<void*>(assign_subscript)},
+    {Py_sq_length, reinterpret_cast<void*>(length)},
+    {Py_sq_item, reinterpret_cast<void*>(array_sequence_item)},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(array_get_buffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(array_release_buffer)},
+    {Py_tp_doc, const_cast<char*>("An n-dimensional array over a storage of the engine.")}};
+
+}  // namespace
+
+bool make_array_type(PyObject* module) {
+  std::vector<PyType_Slot> slots(std::begin(basic_slots), std::end(basic_slots));
+  slots.insert(slots.end(), operator_slots, operator_slots + operator_slot_count());
+  slots.push_back({0, nullptr});
+  PyType_Spec spec = {"gemel._core.Array", sizeof(Array), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
+  PyObject* type = PyType_FromSpec(&spec);
+  if (type == nullptr) return false;
+  array_type = array_class = reinterpret_cast<PyTypeObject*>(type);
+  Py_INCREF(type);  // array_class owns one reference
+  return PyModule_AddObjectRef(module, "Array", type) == 0;
+}
+
+PyObject* set_array_class(PyObject* object) {
+  auto* type = reinterpret_cast<PyTypeObject*>(object);
+  if (!PyType_Check(object) || !PyType_IsSubtype(type, array_type) ||
+      type->tp_basicsize != static_cast<Py_ssize_t>(sizeof(Array)) || type->tp_dictoffset != 0) {
+    PyErr_SetString(PyExc_TypeError,
+                    "the class of arrays must derive from Array and have empty __slots__");
+    return nullptr;
+  }
+  // Straight to our own: a class without fields adds nothing to be freed.
+  type->tp_dealloc = free_array;
+  auto* previous = reinterpret_cast<PyObject*>(array_class);
+  Py_INCREF(object);
+  array_class = type;
+  return previous;
+}
+
+void set_dtypes(PyObject* list) {
+  Py_INCREF(list);
+  Py_XDECREF(dtype_objects);
+  dtype_objects = list;
+}
+
+void set_devices(PyObject* list) {
+  Py_INCREF(list);
+  Py_XDECREF(device_objects);
+  device_objects = list;
+}
+
+}  // namespace gemel

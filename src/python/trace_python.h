@@ -1,0 +1,13 @@
+// The trace as Python sees it: see `trace_take` in the stub file.
+
+#pragma once
+
+#include "python/state.h"
+
+namespace gemel {
+
+void start_trace(size_t capacity);
+void stop_trace();
+PyObject* take_trace();  // a new dict, or null with a Python error set
+
+}  // namespace gemel
