@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/failure.h"
 #include "engine/lanes.h"
 
 namespace gemel {
@@ -22,26 +23,6 @@ class Operation;
 class Storage;
 struct EngineState;  // engine.cc
 struct Request;      // one operation's place in one storage's queue
-
-// Where an operation was issued; resolved to file and line only when somebody asks. The engine
-// copies it into the failures it makes, on any thread: whoever fills it in keeps the code object
-// for good (intern it), or at least as long as a failure may carry it.
-struct Origin {
-  void* code = nullptr;  // a PyCodeObject
-  int instruction = 0;
-};
-
-// Why an operation did not deliver. Shared by every storage it reaches; never changes.
-struct Failure {
-  std::string type;  // name of the exception class, e.g. "IndexError"
-  std::string message;
-  Origin origin;
-  mutable std::atomic<bool> seen{false};  // set by whoever raises it
-
-  Failure(std::string type_name, std::string text, Origin where = {})
-      : type(std::move(type_name)), message(std::move(text)), origin(where) {}
-};
-using FailurePointer = std::shared_ptr<const Failure>;
 
 // Intrusive count; made by Storage::create (count 1), given back by release().
 class Storage {

@@ -9,11 +9,9 @@
 #include <cstdint>
 #include <memory>
 
-namespace gemel {
+#include "engine/device.h"
 
-// contract: buffers, integers, begin, end -> 0 or a positive status.
-using KernelFunction = int32_t (*)(void* const* buffers, const int64_t* integers, int64_t begin,
-                                   int64_t end);
+namespace gemel {
 
 class Object {
  public:

@@ -5,6 +5,7 @@
 
 #include "python/copy.h"
 #include "python/state.h"
+#include "python/waits.h"
 
 namespace gemel {
 

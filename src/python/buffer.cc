@@ -5,6 +5,7 @@
 
 #include "python/array.h"
 #include "python/state.h"
+#include "python/waits.h"
 
 namespace gemel {
 namespace {

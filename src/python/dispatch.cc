@@ -4,6 +4,7 @@
 
 #include "python/describe.h"
 #include "python/state.h"
+#include "python/waits.h"
 
 namespace gemel {
 namespace {

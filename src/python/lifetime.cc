@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "python/state.h"
+#include "python/waits.h"
 
 namespace gemel {
 namespace {

@@ -20,6 +20,7 @@
 #include "python/plan_type.h"
 #include "python/state.h"
 #include "python/trace_python.h"
+#include "python/waits.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -6,6 +6,7 @@
 #include "program/small_array.h"
 #include "python/array.h"
 #include "python/state.h"
+#include "python/waits.h"
 
 namespace gemel {
 

@@ -37,18 +37,6 @@ class Reference {
   PyObject* object_ = nullptr;
 };
 
-class WithoutGil {
- public:
-  WithoutGil() : state_(PyEval_SaveThread()) {}
-  // A daemon thread ends here, by unwinding, when the interpreter has gone.
-  ~WithoutGil() noexcept(false) { PyEval_RestoreThread(state_); }
-  WithoutGil(const WithoutGil&) = delete;
-  WithoutGil& operator=(const WithoutGil&) = delete;
-
- private:
-  PyThreadState* state_;
-};
-
 struct ThreadFlags {
   bool recording = false;
   bool training = false;
@@ -71,9 +59,6 @@ struct TableCounters {
 };
 extern TableCounters table_counters;
 
-// The first Python frame outside the package.
-Origin current_origin();
-
 void set_exception_types(PyObject* types);
 // Sets the Python error that a failure stands for, and marks it as seen.
 void raise_failure(const FailurePointer& failure);
@@ -81,26 +66,6 @@ void raise_failure(const FailurePointer& failure);
 void raise_named(const char* type, const std::string& message);
 // "message (issued at FILE:LINE)"; needs the GIL.
 std::string failure_text(const Failure& failure);
-
-// For Engine::wait: true when a signal handler raised; the error stays set for this thread.
-bool interrupted_by_signal();
-// Records a wait, when tracing is on, from its making to its end. Made while the GIL is held.
-class TracedWait {
- public:
-  explicit TracedWait(trace::WaitKind kind, const Storage* storage = nullptr);
-  ~TracedWait();
-  TracedWait(const TracedWait&) = delete;
-  TracedWait& operator=(const TracedWait&) = delete;
-
- private:
-  trace::WaitRecord record_;
-};
-
-// Waits for one storage; false with a Python error set.
-bool wait_for_storage(Storage* storage, trace::WaitKind kind = trace::WaitKind::kArray);
-// Hands an operation over without holding the GIL across anything that may block. False with a
-// Python error set (Ctrl-C) when waiting for room was interrupted; it has been issued nevertheless.
-bool issue_operation(std::unique_ptr<Operation> operation);
 
 bool install_exit_hooks(PyObject* module);
 void install_fork_hooks();

@@ -1,24 +1,14 @@
 #include "python/trace_python.h"
 
 #include "engine/trace.h"
+#include "python/origins.h"
+#include "python/state.h"
 
 namespace gemel {
 namespace {
 
 constexpr const char* kEdgeNames[] = {"read after write", "write after read", "write after write"};
 constexpr const char* kWaitNames[] = {"array", "export", "all", "device", "queue"};
-
-const char* file_of(const Origin& origin) {
-  if (origin.code == nullptr) return "";
-  const char* file = PyUnicode_AsUTF8(static_cast<PyCodeObject*>(origin.code)->co_filename);
-  if (file == nullptr) PyErr_Clear();
-  return file == nullptr ? "?" : file;
-}
-
-int line_of(const Origin& origin) {
-  if (origin.code == nullptr) return 0;
-  return PyCode_Addr2Line(static_cast<PyCodeObject*>(origin.code), origin.instruction);
-}
 
 PyObject* describe(const trace::OperationRecord& record) {
   return Py_BuildValue(
