@@ -52,6 +52,11 @@ class Storage {
   void bump_version() noexcept { version_.fetch_add(1, std::memory_order_relaxed); }
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   FailurePointer failure() const;  // of the last finished writer; null when fine
+  // Somebody outside reads and writes it at any time: operations that touch it are finished when
+  // their call returns.
+  void begin_export() noexcept { exports_.fetch_add(1, std::memory_order_relaxed); }
+  void end_export() noexcept { exports_.fetch_sub(1, std::memory_order_relaxed); }
+  bool exported() const noexcept { return exports_.load(std::memory_order_relaxed) > 0; }
   uint64_t& trace_token() noexcept { return trace_token_; }  // guarded by the trace's lock
 
  private:
@@ -73,6 +78,7 @@ class Storage {
   std::atomic<uint64_t> writes_finished_{0};
   std::atomic<uint32_t> reads_pending_{0};  // queued, running or inline
   std::atomic<bool> failed_{false};
+  std::atomic<uint32_t> exports_{0};
   bool writing_ = false;      // a writer has its turn
   uint32_t reading_ = 0;      // readers which have their turn
   uint64_t mark_ = 0;         // of the last operation linked: finds duplicates
@@ -124,6 +130,7 @@ class Operation {
   // storage counts. Without a storage: one that reaches no array, but has to be reported.
   std::vector<std::pair<Storage*, FailurePointer>> partial;
   double microseconds = 0;  // estimated cost on one core
+  size_t workspace = 0;     // bytes it takes besides what it writes, while it runs
   int priority = 0;         // higher first, then order of issue
   int device = 0;
   int lane = -1;  // see lanes.h; -1: the device's own

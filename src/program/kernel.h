@@ -1,11 +1,10 @@
-// Machine-code kernels: one calling convention for all, and how a kernel's range is cut into tiles.
+// Machine-code kernels: what a function belongs to, what its failure is called, how it is run.
 
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "engine/engine.h"
 #include "program/object.h"
@@ -13,7 +12,7 @@
 namespace gemel {
 
 // A function and whatever keeps its code mapped. Queued work holds a copy, so that a kernel stays
-// callable after the tables of prepared calls have forgotten it.
+// callable after the caches of prepared calls have forgotten it.
 struct Kernel {
   std::shared_ptr<const void> mapping;
   KernelFunction function = nullptr;
@@ -23,6 +22,7 @@ struct Kernel {
 struct Place {
   Storage* storage;
   int64_t bytes;
+  void* address() const { return static_cast<char*>(storage->data()) + bytes; }
 };
 
 // What a non-zero status of a kernel is called when the user meets it.
@@ -31,25 +31,11 @@ struct FailureText {
   std::string message;
 };
 
-// A prepared elementwise call: a loop program with one outer dimension per coalesced dimension.
-struct ElementwiseKernel {
-  Kernel kernel;
-  std::vector<uint8_t> out_codes;
-  double nanoseconds_per_element = 1;
-  FailureText failure;
-  std::string name;  // of the operation
-};
-
-// Elements in one tile of a large elementwise call: about 20 us of work, so that sharing tiles
-// costs little and a waiting thread is never behind a long one.
-constexpr int64_t kTileElements = 65536;
-
 // Runs [0, extent) in pieces of `chunk`; pieces run side by side when there are several. Returns
 // the status of the first piece (in order of the range) that had one, so that it is the same every
 // time.
-int32_t run_tiles(KernelFunction function, void* const* buffers, const int64_t* integers,
-                  int64_t extent, int64_t chunk);
+int32_t run_tiles(const KernelCall& call);
 
-FailurePointer make_failure(const FailureText& text, const Origin& origin);
+FailurePointer make_failure(const FailureText& text);
 
 }  // namespace gemel

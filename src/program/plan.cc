@@ -1,7 +1,8 @@
 #include "program/plan.h"
 
+#include <algorithm>
 #include <cstring>
-#include <stdexcept>
+#include <mutex>
 
 #include "memory/memory.h"
 #include "program/small_array.h"
@@ -12,199 +13,326 @@ namespace {
 constexpr size_t kInsideBuffers = 24;
 constexpr size_t kInsideIntegers = 64;
 constexpr size_t kInsideBases = 32;
+constexpr size_t kInsideArrays = 24;
 
-struct Running {
-  const PlanRun& run;
-  char* const* bases;
+// One run on its way through the items.
+class Runner {
+ public:
+  Runner(const PlanRun& run, const Environment& environment, char* const* bases,
+         std::vector<SiteFailure>* partial)
+      : run_(run),
+        binding_(run.binding),
+        program_(*run.binding.program),
+        environment_(environment),
+        bases_(bases),
+        partial_(partial),
+        skipped_(program_.sites.empty() ? 0 : static_cast<size_t>(program_.item_count)) {}
+
+  FailurePointer run_all() { return run_items(program_.items); }
+
+ private:
+  FailurePointer run_items(const std::vector<Item>& items);
+  FailurePointer run_item(const Item& item);
+  FailurePointer run_step(size_t index);
+  FailurePointer run_together(const Item& item);
+  bool reached(const Item& item, const FailurePointer& failure);
+  int32_t call(const KernelCall& given, const Step& step);
+  int64_t patch_value(const ScalarPatch& patch) const;
+
+  const PlanRun& run_;
+  const Binding& binding_;
+  const Program& program_;
+  const Environment& environment_;
+  char* const* bases_;
+  std::vector<SiteFailure>* partial_;
+  std::vector<char> skipped_;  // by item; each is written before who reads it is run
+  std::mutex mutex_;           // of partial_
 };
 
-char* address(const Running& running, const BufferReference& buffer) {
-  return running.bases[buffer.base] + buffer.byte_offset;
-}
-
-int64_t patch_value(const PlanRun& run, const ScalarPatch& patch) {
-  if (patch.source == -1) return run.seed;
-  if (patch.source < -1) return run.first_call + (-2 - patch.source);
-  const PlanScalar& scalar = run.scalars[patch.source];
+int64_t Runner::patch_value(const ScalarPatch& patch) const {
+  if (patch.source == -1) return run_.random.seed;
+  if (patch.source < -1) return run_.random.first_call + (-2 - patch.source);
+  const PlanScalar& scalar = run_.scalars[patch.source];
   if (!patch.is_float) return scalar.integer;
   int64_t bits;
   std::memcpy(&bits, &scalar.floating, sizeof bits);
   return bits;
 }
 
-int32_t call_step(const PlanStep& step, void* const* buffers, const Running& running) {
-  if (step.patches.empty()) {
-    return run_tiles(step.kernel.function, buffers, step.integers.data(), step.extent, step.chunk);
-  }
+int32_t Runner::call(const KernelCall& given, const Step& step) {
+  if (step.patches.empty()) return environment_.launch(given);
   SmallArray<int64_t, kInsideIntegers> integers(step.integers.size());
-  std::memcpy(integers.data(), step.integers.data(), sizeof(int64_t) * step.integers.size());
-  for (const ScalarPatch& patch : step.patches) {
-    integers[patch.position] = patch_value(running.run, patch);
-  }
-  return run_tiles(step.kernel.function, buffers, integers.data(), step.extent, step.chunk);
+  std::memcpy(integers.data(), given.integers, sizeof(int64_t) * step.integers.size());
+  for (const ScalarPatch& patch : step.patches) integers[patch.position] = patch_value(patch);
+  KernelCall patched = given;
+  patched.integers = integers.data();
+  return environment_.launch(patched);
 }
 
-FailurePointer run_step(const PlanStep& step, const Running& running) {
+FailurePointer Runner::run_step(size_t index) {
+  const Binding::BoundStep& bound = binding_.steps[index];
+  if (bound.extent <= 0) return nullptr;
+  const Step& step = program_.steps[index];
   SmallArray<void*, kInsideBuffers> buffers(step.buffers.size());
   for (size_t i = 0; i < step.buffers.size(); ++i) {
-    buffers[i] = address(running, step.buffers[i]);
+    const Binding::Buffer& buffer = binding_.buffers[bound.first_buffer + i];
+    buffers[i] = bases_[buffer.base] + buffer.offset;
   }
-  int32_t status = call_step(step, buffers.data(), running);
-  return status == 0 ? nullptr : make_failure(step.failure, running.run.origin);
+  const KernelCall whole{bound.function, buffers.data(),
+                         binding_.integers.data() + bound.first_integer, bound.extent, bound.chunk};
+  return call(whole, step) == 0 ? nullptr : make_failure(step.failure);
 }
 
-FailurePointer run_items(const std::vector<PlanItem>& items, const Running& running);
-
-FailurePointer run_item(const PlanItem& item, const Running& running) {
-  if (item.branch == nullptr) return run_step(item.step, running);
-  const bool chosen = *address(running, item.branch->predicate) != 0;
-  return run_items(chosen ? item.branch->then : item.branch->otherwise, running);
-}
-
-FailurePointer run_items(const std::vector<PlanItem>& items, const Running& running) {
-  for (const PlanItem& item : items) {
-    FailurePointer failure = run_item(item, running);
+FailurePointer Runner::run_together(const Item& item) {
+  struct Context {
+    Runner* runner;
+    const Item* item;
+    std::vector<FailurePointer> failures;
+  } context{this, &item, std::vector<FailurePointer>(item.branches.size())};
+  const auto run_branch = [](void* opaque, int64_t index) {
+    auto* all = static_cast<Context*>(opaque);
+    const auto at = static_cast<size_t>(index);
+    all->failures[at] = all->runner->run_items(all->item->branches[at]);
+  };
+  const auto count = static_cast<int64_t>(item.branches.size());
+  if (binding_.together[static_cast<size_t>(item.number)]) {
+    environment_.side_by_side(count, run_branch, &context);
+  } else {
+    for (int64_t index = 0; index < count; ++index) run_branch(&context, index);
+  }
+  for (FailurePointer& failure : context.failures) {
     if (failure != nullptr) return failure;
   }
   return nullptr;
 }
 
-const PlanSite* site_of(const PlanProgram& program, int item) {
-  for (const PlanSite& site : program.sites) {
-    if (site.item == item) return &site;
+FailurePointer Runner::run_item(const Item& item) {
+  if (item.kind == Item::Kind::kStep) return run_step(static_cast<size_t>(item.step));
+  if (item.kind == Item::Kind::kTogether) return run_together(item);
+  const bool chosen = *(bases_[item.predicate.base] + binding_.at(item.predicate.offset)) != 0;
+  return run_items(item.branches[chosen ? 0 : 1]);
+}
+
+// Whether a site says what the failure reaches: then what depends on it is skipped.
+bool Runner::reached(const Item& item, const FailurePointer& failure) {
+  for (const Site& site : program_.sites) {
+    if (item.kind == Item::Kind::kTogether || site.item != item.number) continue;
+    for (int later : site.skipped) skipped_[static_cast<size_t>(later)] = 1;
+    std::lock_guard<std::mutex> guard(mutex_);
+    partial_->push_back({&site, failure});
+    return true;
+  }
+  return false;
+}
+
+FailurePointer Runner::run_items(const std::vector<Item>& items) {
+  for (const Item& item : items) {
+    const bool numbered = item.kind != Item::Kind::kTogether && !skipped_.empty();
+    if (numbered && skipped_[static_cast<size_t>(item.number)] != 0) continue;
+    FailurePointer failure = run_item(item);
+    if (failure != nullptr && !reached(item, failure)) return failure;
   }
   return nullptr;
 }
 
-void fail(Storage* storage, const FailurePointer& failure, PartialFailures* partial) {
-  for (const auto& [failed, reason] : *partial) {
+// --- one call ---
+
+void fail(Storage* storage, const FailurePointer& failure, PartialFailures& partial) {
+  for (const auto& [failed, reason] : partial) {
     if (failed == storage) return;  // by an earlier site
   }
-  partial->emplace_back(storage, failure);
+  partial.emplace_back(storage, failure);
 }
 
-// What depends on an item that has failed is skipped.
-FailurePointer run_sites(const Running& running, PartialFailures* partial) {
-  const PlanProgram& program = *running.run.program;
-  const Place* places = running.run.places;
-  std::vector<bool> skipped(program.items.size());
-  for (size_t i = 0; i < program.items.size(); ++i) {
-    if (skipped[i]) continue;
-    FailurePointer failure = run_item(program.items[i], running);
-    if (failure == nullptr) continue;
-    const PlanSite* site = site_of(program, static_cast<int>(i));
-    if (site == nullptr) return failure;
-    for (int later : site->skipped) skipped[static_cast<size_t>(later)] = true;
+// Of an input or output: which storages a site's failure reaches.
+void spread(const std::vector<SiteFailure>& sites, const Program& program, const Place* places,
+            PartialFailures& partial) {
+  for (const auto& [site, failure] : sites) {
     // Also when all it reaches are updates, which stay as they were: somebody has to be told.
-    if (site->inputs.empty() && site->outputs.empty()) partial->emplace_back(nullptr, failure);
+    if (site->inputs.empty() && site->outputs.empty()) partial.emplace_back(nullptr, failure);
     for (int input : site->inputs) fail(places[input].storage, failure, partial);
     for (int output : site->outputs) {
-      fail(places[program.inputs.size() + output].storage, failure, partial);
+      fail(places[program.inputs.size() + static_cast<size_t>(output)].storage, failure, partial);
     }
   }
-  return nullptr;
 }
 
-class Resolver {
- public:
-  explicit Resolver(const PlanProgram& program) : program_(program) {}
+FailurePointer run_places(const Binding& binding, const Place* places, const PlanScalar* scalars,
+                          RandomNumbers random, PartialFailures& partial) {
+  const Program& program = *binding.program;
+  const size_t count = program.inputs.size() + program.outputs.size();
+  SmallArray<char*, kInsideBases> arrays(count);
+  for (size_t i = 0; i < count; ++i) arrays[i] = static_cast<char*>(places[i].address());
+  std::vector<SiteFailure> sites;
+  FailurePointer failure = run_plan({binding, arrays.data(), scalars, random}, kEngineEnvironment,
+                                    program.sites.empty() ? nullptr : &sites);
+  if (!sites.empty()) spread(sites, program, places, partial);
+  return failure;
+}
 
-  void resolve(std::vector<PlanItem>& items) {
-    for (PlanItem& item : items) {
-      if (item.branch == nullptr) {
-        for (BufferReference& buffer : item.step.buffers) resolve(buffer);
-        check_patches(item.step);
-        continue;
-      }
-      // Branches are shared with the Python object they came from, so each plan has its own.
-      item.branch = std::make_shared<PlanBranch>(*item.branch);
-      resolve(item.branch->predicate);
-      resolve(item.branch->then);
-      resolve(item.branch->otherwise);
+// "float32[2, 3], float32[3] -> float32[2, 3]", of many inputs the first ones.
+std::string describe_plan(const Binding& binding) {
+  constexpr size_t kMost = 4;
+  const Program& program = *binding.program;
+  const auto spec_text = [&](int dtype, const std::vector<Slot>& slots) {
+    std::vector<int64_t> extents;
+    for (Slot slot : slots) extents.push_back(binding.at(slot));
+    return describe(dtype, extents.data(), static_cast<int>(extents.size()));
+  };
+  std::string text;
+  for (size_t i = 0; i < program.inputs.size() && i < kMost; ++i) {
+    text += (i > 0 ? ", " : "") + spec_text(program.inputs[i].dtype, program.inputs[i].extents);
+  }
+  if (program.inputs.size() > kMost) {
+    text += ", ... " + std::to_string(program.inputs.size() - kMost) + " more";
+  }
+  const char* separator = " -> ";
+  for (size_t i = 0; i < program.outputs.size() && i < kMost; ++i) {
+    if (program.outputs[i].is_view) continue;
+    text += separator + spec_text(program.outputs[i].dtype, program.outputs[i].extents);
+    separator = ", ";
+  }
+  return text;
+}
+
+class PlanOperation final : public Operation {
+ public:
+  FailurePointer run() override {
+    PartialFailures found;
+    FailurePointer failure = run_places(*binding, places.data(), scalars.data(), random, found);
+    for (auto& [storage, reason] : found) partial.emplace_back(storage, located(reason, origin));
+    return failure == nullptr ? nullptr : located(failure, origin);
+  }
+  std::string name() const override { return binding->program->name; }
+  std::string detail() const override { return describe_plan(*binding); }
+
+  std::shared_ptr<const Binding> binding;
+  std::vector<Place> places;
+  std::vector<PlanScalar> scalars;
+  RandomNumbers random;
+};
+
+class PlanLaunch final : public Launch {
+ public:
+  PlanLaunch(const std::shared_ptr<const Binding>& binding, const Tensor* const* inputs,
+             const Tensor* const* outputs, const PlanScalar* scalars, RandomNumbers random)
+      : binding_(binding),
+        program_(*binding->program),
+        scalars_(scalars),
+        random_(random),
+        places_(program_.inputs.size() + program_.outputs.size()),
+        reads_(program_.inputs.size() + program_.captured.size()),
+        writes_(program_.inputs.size() + program_.outputs.size()) {
+    reads = reads_.data();
+    writes = writes_.data();
+    microseconds = binding->microseconds;
+    workspace = binding->workspace;
+    for (size_t i = 0; i < program_.inputs.size(); ++i) add_input(i, *inputs[i]);
+    // Arrays the program closes over are read anew by every run.
+    for (const Captured& captured : program_.captured) {
+      reads_[read_count++] = captured.storage.get();
     }
+    known_writes = write_count;
+    for (size_t i = 0; i < program_.outputs.size(); ++i) {
+      places_[program_.inputs.size() + i] = place_of(*outputs[i]);
+      if (!program_.outputs[i].is_view) writes_[write_count++] = outputs[i]->storage;
+    }
+  }
+
+  FailurePointer run(PartialFailures& partial) override {
+    return run_places(*binding_, places_.data(), scalars_, random_, partial);
+  }
+
+  std::unique_ptr<Operation> later() override {
+    auto operation = std::make_unique<PlanOperation>();
+    const size_t count = program_.inputs.size() + program_.outputs.size();
+    operation->binding = binding_;
+    operation->places.assign(places_.data(), places_.data() + count);
+    operation->scalars.assign(scalars_, scalars_ + program_.scalars);
+    operation->random = random_;
+    for (size_t i = 0; i < program_.inputs.size(); ++i) {
+      const InputSpec& spec = program_.inputs[i];
+      if (spec.written && !spec.fails) updates.push_back(places_[i].storage);
+    }
+    return operation;
   }
 
  private:
-  void resolve(BufferReference& buffer) {
-    const size_t sizes[] = {program_.inputs.size(), program_.outputs.size(), 1,
-                            program_.constants.size()};
-    if (buffer.space < kInput || buffer.space > kConstant || buffer.index < 0 ||
-        static_cast<size_t>(buffer.index) >= sizes[buffer.space]) {
-      throw std::invalid_argument(program_.name + ": a step names buffer " +
-                                  std::to_string(buffer.index) + " of space " +
-                                  std::to_string(buffer.space) + ", which does not exist");
-    }
-    buffer.base = buffer.index;
-    for (int space = kInput; space < buffer.space; ++space) {
-      buffer.base += static_cast<int>(sizes[space]);
-    }
+  static Place place_of(const Tensor& tensor) {
+    return {tensor.storage, tensor.offset * item_size(tensor.dtype)};
   }
 
-  void check_patches(const PlanStep& step) const {
-    for (const ScalarPatch& patch : step.patches) {
-      bool fine = patch.position >= 0 &&
-                  static_cast<size_t>(patch.position) < step.integers.size() &&
-                  patch.source < program_.scalars && -2 - patch.source < program_.random;
-      if (!fine) throw std::invalid_argument(program_.name + ": a step's scalar is out of range");
+  void add_input(size_t index, const Tensor& tensor) {
+    const InputSpec& spec = program_.inputs[index];
+    places_[index] = place_of(tensor);
+    if (spec.written) {
+      writes_[write_count++] = tensor.storage;
+      tensor.storage->bump_version();
     }
+    if (!spec.written || spec.read) reads_[read_count++] = tensor.storage;
   }
 
-  const PlanProgram& program_;
+  const std::shared_ptr<const Binding>& binding_;
+  const Program& program_;
+  const PlanScalar* scalars_;
+  RandomNumbers random_;
+  SmallArray<Place, 2 * kInsideArrays> places_;
+  SmallArray<Storage*, kInsideArrays> reads_;
+  SmallArray<Storage*, 2 * kInsideArrays> writes_;  // overwritten inputs, then new results
 };
-
-void find_bases(const PlanRun& run, char* workspace, char** bases) {
-  const PlanProgram& program = *run.program;
-  size_t arrays = program.inputs.size() + program.outputs.size();
-  for (size_t i = 0; i < arrays; ++i) {
-    bases[i] = static_cast<char*>(run.places[i].storage->data()) + run.places[i].bytes;
-  }
-  bases[arrays] = workspace;
-  for (size_t i = 0; i < program.constants.size(); ++i) {
-    const ConstantBuffer& constant = program.constants[i];
-    bases[arrays + 1 + i] = static_cast<char*>(constant.storage->data()) + constant.byte_offset;
-  }
-}
 
 }  // namespace
 
-void PlanProgram::resolve() {
-  Resolver(*this).resolve(items);
-  std::vector<bool> known(items.size());
-  for (const PlanSite& site : sites) check_site(site, known);
-}
+const Environment kEngineEnvironment = {run_tiles,
+                                        [](int64_t count, TileFunction function, void* context) {
+                                          Engine::get().parallel(count, function, context);
+                                        },
+                                        memory::allocate, memory::release};
 
-void PlanProgram::check_site(const PlanSite& site, std::vector<bool>& known) const {
-  const auto within = [](int index, size_t bound) {
-    return index >= 0 && static_cast<size_t>(index) < bound;
-  };
-  bool fine = within(site.item, items.size()) && !known[static_cast<size_t>(site.item)];
-  for (int later : site.skipped) fine = fine && within(later, items.size()) && later > site.item;
-  for (int output : site.outputs) fine = fine && within(output, outputs.size());
-  for (int input : site.inputs) {
-    fine = fine && within(input, inputs.size()) && inputs[static_cast<size_t>(input)].written;
-  }
-  if (!fine) throw std::invalid_argument(name + ": a site names what does not exist");
-  known[static_cast<size_t>(site.item)] = true;
-}
+const Environment kPlainEnvironment = {[](const KernelCall& call) {
+                                         return call.function(call.buffers, call.integers, 0,
+                                                              call.extent);
+                                       },
+                                       [](int64_t count, TileFunction function, void* context) {
+                                         for (int64_t index = 0; index < count; ++index)
+                                           function(context, index);
+                                       },
+                                       memory::allocate, memory::release};
 
-FailurePointer run_plan(const PlanRun& run, PartialFailures* partial) {
-  const PlanProgram& program = *run.program;
+FailurePointer run_plan(const PlanRun& run, const Environment& environment,
+                        std::vector<SiteFailure>* partial) {
+  const Binding& binding = run.binding;
+  const Program& program = *binding.program;
   char* workspace = nullptr;
-  if (program.workspace > 0) {
-    workspace = static_cast<char*>(memory::allocate(program.workspace));
+  if (binding.workspace > 0) {
+    workspace = static_cast<char*>(environment.allocate(binding.workspace));
     if (workspace == nullptr) {
-      FailureText text{"MemoryError", program.name + ": no memory for a workspace of " +
-                                          std::to_string(program.workspace) + " bytes"};
-      return make_failure(text, run.origin);
+      return make_failure({"MemoryError", program.name + ": no memory for a workspace of " +
+                                              std::to_string(binding.workspace) + " bytes"});
     }
   }
-  SmallArray<char*, kInsideBases> bases(static_cast<size_t>(program.base_count()));
-  find_bases(run, workspace, bases.data());
-  const Running running{run, bases.data()};
-  FailurePointer failure =
-      program.sites.empty() ? run_items(program.items, running) : run_sites(running, partial);
-  if (workspace != nullptr) memory::release(workspace, program.workspace);
+  SmallArray<char*, kInsideBases> bases(program.base_count());
+  const size_t arrays = program.inputs.size() + program.outputs.size();
+  std::copy_n(run.arrays, arrays, bases.data());
+  for (size_t i = 0; i < program.captured.size(); ++i) {
+    const Captured& captured = program.captured[i];
+    bases[arrays + i] = static_cast<char*>(captured.storage->data()) + captured.byte_offset;
+  }
+  bases[arrays + program.captured.size()] = workspace;
+  FailurePointer failure = Runner(run, environment, bases.data(), partial).run_all();
+  if (workspace != nullptr) environment.release(workspace, binding.workspace);
   return failure;
+}
+
+void launch_plan(const std::shared_ptr<const Binding>& binding, const Tensor* const* inputs,
+                 const Tensor* const* outputs, const PlanScalar* scalars, RandomNumbers random,
+                 int device, Front& front) {
+  if (binding->idle()) return;
+  PlanLaunch work(binding, inputs, outputs, scalars, random);
+  work.device = device;
+  // Other devices do their work themselves, also what reads nothing.
+  work.only_later = device >= kFirstGpu;
+  launch(work, front);
 }
 
 }  // namespace gemel

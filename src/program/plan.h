@@ -1,4 +1,5 @@
-// Plans: a compiled graph as a list of steps, run as one operation of the engine. Knows no Python.
+// Running a program: bound to the sizes of a call, then as one operation of the engine, or without
+// the engine.
 
 #pragma once
 
@@ -6,109 +7,50 @@
 #include <string>
 #include <vector>
 
-#include "program/kernel.h"
+#include "program/launch.h"
+#include "program/program.h"
 
 namespace gemel {
 
-enum Space { kInput = 0, kOutput = 1, kWorkspace = 2, kConstant = 3 };
-
-// Where a buffer lies. `base` is its place among all base addresses of a run, found when the plan
-// is made: inputs, outputs, the workspace, constants.
-struct BufferReference {
-  int space = kInput;
-  int index = 0;
-  int64_t byte_offset = 0;
-  int base = 0;
+// Where a program and the arrays of a call do not agree.
+struct Mismatch {
+  enum class Kind { kDType, kRank, kExtents, kLayout, kSizes };
+  Kind kind = Kind::kSizes;
+  int input = 0;  // of no meaning for kSizes: a guard, or sizes beyond 63 bits
 };
 
-// A run-time value written over one of a step's integers.
-struct ScalarPatch {
-  int position = 0;
-  int source = 0;         // >= 0 scalar argument, -1 seed, -2 - k random call number + k
-  bool is_float = false;  // as the bits of a float64
-};
+// A program for exact sizes: every slot a number, every temporary in its place.
+struct Binding {
+  struct Buffer {
+    int base;
+    int64_t offset;
+  };
+  struct BoundStep {
+    KernelFunction function;
+    size_t first_buffer;
+    size_t first_integer;
+    int64_t extent;
+    int64_t chunk;
+  };
 
-struct PlanStep {
-  Kernel kernel;
-  std::vector<BufferReference> buffers;
-  std::vector<int64_t> integers;
-  int64_t extent = 1;
-  int64_t chunk = 1;
-  std::vector<ScalarPatch> patches;
-  FailureText failure;
-};
+  // Null when the program does not fit; `mismatch` says why. Inputs that have to be dense must be.
+  static std::shared_ptr<const Binding> make(const std::shared_ptr<const Program>& program,
+                                             const Tensor* const* inputs, Mismatch* mismatch);
+  int64_t at(Slot slot) const { return slots[static_cast<size_t>(slot)]; }
+  // Makes the result number `index`; views are of `inputs` or of the results before it.
+  void make_result(size_t index, const Tensor* const* inputs, const Tensor* const* results,
+                   int device, Tensor* result) const;
+  // Nothing is to be computed: all results are views.
+  bool idle() const;
 
-struct PlanBranch;
-
-// A step, or a branch when there is one.
-struct PlanItem {
-  PlanStep step;
-  std::shared_ptr<PlanBranch> branch;
-};
-
-struct PlanBranch {
-  BufferReference predicate;
-  std::vector<PlanItem> then;
-  std::vector<PlanItem> otherwise;
-};
-
-// What a failing item reaches; all numbers are places in the program's lists.
-struct PlanSite {
-  int item = 0;
-  std::vector<int> skipped;  // items that depend on it
-  std::vector<int> outputs;  // fail
-  std::vector<int> inputs;   // overwritten ones it has begun to write: fail
-};
-
-struct InputSpec {
-  int code = 0;
-  std::vector<int64_t> shape;
-  std::vector<int64_t> strides;
-  bool contiguous = true;
-  bool written = false;  // overwritten in place
-  // A written one that fails with what it is computed from; one that does not stays as it was.
-  bool fails = false;
-  bool read = false;  // its old content matters; known for those that fail
-};
-
-struct OutputSpec {
-  bool is_view = false;
-  int code = 0;        // of a new one
-  int space = kInput;  // of a view
-  int index = 0;
-  std::vector<int64_t> shape;
-  std::vector<int64_t> strides;
-  int64_t offset = 0;  // elements, relative to what is viewed
-};
-
-// A storage kept alive; copies share it. May be dropped on any thread.
-struct ConstantBuffer {
-  std::shared_ptr<Storage> storage;
-  int64_t byte_offset = 0;
-};
-
-struct PlanProgram {
-  std::string name;
-  std::vector<InputSpec> inputs;
-  std::vector<OutputSpec> outputs;
-  std::vector<PlanItem> items;
-  size_t workspace = 0;
-  std::vector<ConstantBuffer> constants;
-  int scalars = 0;
-  int random = 0;
-  bool writes_inputs = false;
-  double microseconds = 0;
-  std::vector<PlanSite> sites;
-
-  int base_count() const {
-    return static_cast<int>(inputs.size() + outputs.size() + 1 + constants.size());
-  }
-  // Fills in every BufferReference::base; throws std::invalid_argument for one that is out of
-  // range.
-  void resolve();
-
- private:
-  void check_site(const PlanSite& site, std::vector<bool>& known) const;
+  std::shared_ptr<const Program> program;
+  std::vector<int64_t> slots;
+  std::vector<BoundStep> steps;
+  std::vector<Buffer> buffers;    // of all steps
+  std::vector<int64_t> integers;  // of all steps
+  std::vector<bool> together;     // whether each group of branches is worth running side by side
+  size_t workspace = 0;           // bytes
+  double microseconds = 0;        // on one core
 };
 
 struct PlanScalar {
@@ -116,20 +58,43 @@ struct PlanScalar {
   double floating = 0;
 };
 
-// One run: where inputs and outputs lie, and the run-time values.
-struct PlanRun {
-  const PlanProgram* program;
-  const Place* places;  // inputs, then outputs
-  const PlanScalar* scalars;
+// The random numbers of one run.
+struct RandomNumbers {
   int64_t seed = 0;
-  int64_t first_call = 0;  // random call number
-  Origin origin;
+  int64_t first_call = 0;
 };
 
-using PartialFailures = std::vector<std::pair<Storage*, FailurePointer>>;
+// What a run needs of its surroundings.
+struct Environment {
+  int32_t (*launch)(const KernelCall& call);
+  // Calls function(context, 0..count-1), in any order or at once.
+  void (*side_by_side)(int64_t count, TileFunction function, void* context);
+  void* (*allocate)(size_t bytes);
+  void (*release)(void* block, size_t bytes);
+};
+extern const Environment kEngineEnvironment;  // tiles and branches over the engine's threads
+extern const Environment kPlainEnvironment;   // this thread alone
 
-// Null, or why it failed. All storages have memory. When only some results fail, because the item
-// that did has a site, they are put into `partial` and the answer is null.
-FailurePointer run_plan(const PlanRun& run, PartialFailures* partial);
+struct PlanRun {
+  const Binding& binding;
+  char* const* arrays;  // addresses of inputs, then outputs
+  const PlanScalar* scalars;
+  RandomNumbers random;
+};
+
+// A failing item with a site: its number in the program, and why.
+struct SiteFailure {
+  const Site* site;
+  FailurePointer failure;
+};
+
+// Null, or why everything failed. Where only some results fail they are told by `partial`.
+FailurePointer run_plan(const PlanRun& run, const Environment& environment,
+                        std::vector<SiteFailure>* partial);
+
+// One call: run here or handed over. `outputs` were made by make_result().
+void launch_plan(const std::shared_ptr<const Binding>& binding, const Tensor* const* inputs,
+                 const Tensor* const* outputs, const PlanScalar* scalars, RandomNumbers random,
+                 int device, Front& front);
 
 }  // namespace gemel

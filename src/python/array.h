@@ -1,43 +1,21 @@
-// The array as Python sees it: a shape and strides over a storage of the engine.
+// The array as Python sees it: a tensor, its gradient, its place on a tape.
 //
 // Arrays are made and freed by the million, so they are a raw CPython type with a free list, and
 // small shapes live inside the object.
 
 #pragma once
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include <cstdint>
-
-#include "engine/engine.h"
-#include "program/layout.h"
+#include "program/tensor.h"
+#include "python/wall.h"
 
 namespace gemel {
 
-constexpr int kInlineRank = 6;
-
 struct Array {
-  PyObject_HEAD Storage* storage;
-  int64_t* dims;   // shape, then strides (elements); inside the object up to kInlineRank
-  int64_t offset;  // elements from the storage's start
-  int64_t size;
+  PyObject_HEAD Tensor tensor;
   PyObject* tape;  // null means None, here and in grad
   PyObject* grad;
   PyObject* weak_references;
-  uint8_t code;
-  uint8_t ndim;
-  bool contiguous;
-  int64_t inline_dims[2 * kInlineRank];
-
-  int64_t* shape() { return dims; }
-  int64_t* strides() { return dims + ndim; }
-  OperandLayout layout() { return {ndim, dims, dims + ndim}; }
 };
-
-constexpr int kDTypes = 8;
-extern const int64_t kItemSize[10];
-enum Code : uint8_t { kBool, kUInt8, kInt8, kInt32, kInt64, kFloat16, kFloat32, kFloat64 };
 
 extern PyTypeObject* array_type;   // gemel._core.Array
 extern PyTypeObject* array_class;  // what new arrays are: a subclass registered from Python
@@ -47,33 +25,31 @@ inline bool is_array(PyObject* object) {
 }
 inline Array* as_array(PyObject* object) { return reinterpret_cast<Array*>(object); }
 inline PyObject* as_object(Array* array) { return reinterpret_cast<PyObject*>(array); }
-inline bool is_tracked(Array* array) { return array->tape != nullptr; }
+inline Tensor& tensor_of(PyObject* object) { return as_array(object)->tensor; }
+inline Tensor& tensor_of(const Reference& array) { return tensor_of(array.get()); }
+inline bool is_tracked(PyObject* array) { return as_array(array)->tape != nullptr; }
+// Throws TypeError naming `who` needs it.
+Tensor& checked_tensor(PyObject* object, const char* who);
 
-// 0 bool and integers and floats are ordered: bool, integer, floating.
-inline int kind_rank(int code) { return code == kBool ? 0 : code < kFloat16 ? 1 : 2; }
+// An array around a tensor that is still to be made.
+Reference blank_array();
+// Dense, with a storage of its own that has no memory yet.
+Reference new_array(int code, const int64_t* extents, int rank, int device);
+Reference new_array_like(const Tensor& tensor, int device);
 
-// All of these return a new reference, or null with a Python error set.
-// Contiguous, with a storage of its own that has no memory yet.
-Array* new_array(int code, const int64_t* shape, int ndim, int device);
-// The same, memory taken at once.
-Array* new_array_with_memory(int code, const int64_t* shape, int ndim, int device);
-// Shares `storage` (and retains it). Strides may be null for contiguous.
-Array* new_view(Storage* storage, int code, const int64_t* shape, const int64_t* strides, int ndim,
-                int64_t offset);
+// A copy of the elements in a dense array of their own, by the registered operation; issued, not
+// waited for. The array itself where it is dense already, in the second.
+Reference copy_of(PyObject* array);
+Reference dense(PyObject* array);
 
-// The address of the first element; null before memory was taken.
-inline char* array_data(Array* array) {
-  auto* base = static_cast<char*>(array->storage->data());
-  return base == nullptr ? nullptr : base + array->offset * kItemSize[array->code];
-}
-
-// Until the array's contents are there; false with a Python error set when it failed or was
-// interrupted. Releases the GIL only when it has to block.
-bool wait_for(Array* array);
-
-// One element, as a Python bool, int or float; the array has been waited for.
+// One element as a Python bool, int or float.
 PyObject* read_element(const char* address, int code);
-PyObject* array_item(Array* array);  // of an array with one element; waits
+// Of an array with one element; waits.
+PyObject* array_item(PyObject* array);
+// Copies the elements in C order to memory outside, as of this place in the order of operations;
+// waits.
+void read_elements(PyObject* array, char* to);
+PyObject* to_list(PyObject* array, PyObject*);
 
 // array_index.cc: the view for a basic key, or Python's `_getitem` for any other.
 PyObject* array_subscript(PyObject* self, PyObject* key);
@@ -85,27 +61,37 @@ extern PyType_Slot operator_slots[];
 int operator_slot_count();
 PyObject* set_operator(const char* name, PyObject* operation);  // the previous one, or None
 PyObject* set_symbol_types(PyObject* types);
-// The operation registered for a slot, borrowed; null with a Python error when there is none.
+// The operation registered for a slot, borrowed; throws when there is none.
 PyObject* find_operator(const char* name);
-PyObject* call_operator(const char* name, PyObject* const* operands, int count);
 
 // buffer.cc
 int array_get_buffer(PyObject* self, Py_buffer* view, int flags);
 void array_release_buffer(PyObject* self, Py_buffer* view);
-// Exports: storages somebody outside may read and write at any time.
-bool wait_until_idle(Array* array);  // false with a Python error set
+// Nothing is pending on it, and it lies in the CPU's memory; else throws.
+void wait_until_shareable(const Tensor& tensor);
 void begin_export(Storage* storage);
 void end_export(Storage* storage);
-size_t export_count();
-bool any_exported(Storage* const* storages, int count);
-// After an operation was issued: waits until what it does with exported storages is done. False
-// with a Python error set.
-bool settle_exports(Storage* const* storages, int count);
+int64_t export_count();
+
+// copy.cc
+// Issues the copy to another device; a new array.
+Reference copy_to_device(PyObject* source, int device);
+// The same into a dense array of the same size and dtype.
+void copy_across(PyObject* source, const Tensor& target);
+// The array itself where the CPU can read it, else a copy on cpu(0).
+Reference in_memory(PyObject* array);
+
+// A simulated link: copies take at least latency + bytes / bandwidth, whatever the memory does.
+struct Link {
+  double bytes_per_second = 0;
+  double latency_seconds = 0;
+};
+void set_simulated_link(const Link& link);
 
 // array_type.cc
 void free_array(PyObject* self);  // tp_dealloc
 bool make_array_type(PyObject* module);
-PyObject* set_array_class(PyObject* type);  // the previous one; null with a Python error
+PyObject* set_array_class(PyObject* type);  // the previous one
 void set_dtypes(PyObject* list);
 void set_devices(PyObject* list);
 

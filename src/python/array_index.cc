@@ -8,48 +8,42 @@ namespace {
 
 // The view being built, one part of the key at a time.
 struct Selection {
-  Array* source;
+  const Tensor& source;
   int axis = 0;  // next dimension of the source
   int ndim = 0;  // dimensions of the view so far
   int64_t offset;
   int64_t shape[kMaxRank];
   int64_t strides[kMaxRank];
 
-  explicit Selection(Array* array) : source(array), offset(array->offset) {}
+  explicit Selection(const Tensor& tensor) : source(tensor), offset(tensor.offset) {}
 
   void keep_axis() {
-    shape[ndim] = source->shape()[axis];
-    strides[ndim++] = source->strides()[axis++];
+    shape[ndim] = source.extents()[axis];
+    strides[ndim++] = source.strides()[axis++];
   }
 };
 
-PyObject* index_error(int64_t index, int axis, int64_t size) {
-  PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for axis %d with size %lld",
-               static_cast<long long>(index), axis, static_cast<long long>(size));
-  return nullptr;
+[[noreturn]] void index_error(int64_t index, int axis, int64_t size) {
+  throw Error("IndexError", "index " + std::to_string(index) + " is out of bounds for axis " +
+                                std::to_string(axis) + " with size " + std::to_string(size));
 }
 
-bool select_integer(Selection* selection, int64_t index) {
-  int64_t size = selection->source->shape()[selection->axis];
-  if (index < -size || index >= size) {
-    index_error(index, selection->axis, size);
-    return false;
-  }
+void select_integer(Selection* selection, int64_t index) {
+  int64_t size = selection->source.extents()[selection->axis];
+  if (index < -size || index >= size) index_error(index, selection->axis, size);
   if (index < 0) index += size;
-  selection->offset += index * selection->source->strides()[selection->axis++];
-  return true;
+  selection->offset += index * selection->source.strides()[selection->axis++];
 }
 
-bool select_slice(Selection* selection, PyObject* slice) {
+void select_slice(Selection* selection, PyObject* slice) {
   Py_ssize_t start, stop, step;
-  if (PySlice_Unpack(slice, &start, &stop, &step) < 0) return false;
-  int64_t size = selection->source->shape()[selection->axis];
+  check(PySlice_Unpack(slice, &start, &stop, &step));
+  int64_t size = selection->source.extents()[selection->axis];
   Py_ssize_t length = PySlice_AdjustIndices(size, &start, &stop, step);
-  int64_t stride = selection->source->strides()[selection->axis++];
+  int64_t stride = selection->source.strides()[selection->axis++];
   if (length > 0) selection->offset += start * stride;
   selection->shape[selection->ndim] = length;
   selection->strides[selection->ndim++] = stride * step;
-  return true;
 }
 
 bool is_basic(PyObject* part) {
@@ -79,97 +73,88 @@ KeySummary summarize(PyObject* const* parts, Py_ssize_t count) {
   return summary;
 }
 
-bool apply_part(Selection* selection, PyObject* part, int skipped_axes) {
+void apply_part(Selection* selection, PyObject* part, int skipped_axes) {
   if (part == Py_None) {
     selection->shape[selection->ndim] = 1;
     selection->strides[selection->ndim++] = 0;
-    return true;
-  }
-  if (part == Py_Ellipsis) {
+  } else if (part == Py_Ellipsis) {
     for (int i = 0; i < skipped_axes; ++i) selection->keep_axis();
-    return true;
+  } else if (PySlice_Check(part)) {
+    select_slice(selection, part);
+  } else {
+    int overflow = 0;
+    long long index = PyLong_AsLongLongAndOverflow(part, &overflow);
+    if (overflow != 0) throw Error("IndexError", "index does not fit 64 bits");
+    select_integer(selection, index);
   }
-  if (PySlice_Check(part)) return select_slice(selection, part);
-  int overflow = 0;
-  long long index = PyLong_AsLongLongAndOverflow(part, &overflow);
-  if (overflow != 0) {
-    PyErr_SetString(PyExc_IndexError, "index does not fit 64 bits");
-    return false;
-  }
-  return select_integer(selection, index);
 }
 
 PyObject* finish(Selection* selection) {
-  while (selection->axis < selection->source->ndim) selection->keep_axis();
-  return as_object(new_view(selection->source->storage, selection->source->code, selection->shape,
-                            selection->strides, selection->ndim, selection->offset));
+  const Tensor& source = selection->source;
+  while (selection->axis < source.ndim) selection->keep_axis();
+  Reference result = blank_array();
+  tensor_of(result).view(source.storage, source.dtype, selection->shape, selection->strides,
+                         selection->ndim, selection->offset);
+  return result.take();
 }
 
 PyObject* index_in_python(PyObject* self, PyObject* key) {
   return PyObject_CallMethod(self, "_getitem", "(O)", key);
 }
 
-bool must_record(Array* array) { return thread_flags.recording && is_tracked(array); }
+bool must_record(PyObject* array) { return thread_flags.recording && is_tracked(array); }
+
+void check_parts(const KeySummary& summary, const Tensor& tensor) {
+  if (summary.ellipses > 1) {
+    throw Error("IndexError", "an index can only have a single ellipsis ('...')");
+  }
+  if (summary.consumed > tensor.ndim) {
+    throw Error("IndexError", "too many indices for array: array is " +
+                                  std::to_string(tensor.ndim) + "-dimensional, but " +
+                                  std::to_string(summary.consumed) + " were indexed");
+  }
+  if (tensor.ndim + summary.added > kMaxRank) {
+    throw Error("IndexError", "an array has at most " + std::to_string(kMaxRank) + " dimensions");
+  }
+}
 
 }  // namespace
 
 PyObject* array_subscript(PyObject* self, PyObject* key) {
-  Array* array = as_array(self);
+  const Tensor& tensor = tensor_of(self);
   PyObject* const* parts = &key;
   Py_ssize_t count = 1;
   if (PyTuple_Check(key)) {
     parts = &PyTuple_GET_ITEM(key, 0);
     count = PyTuple_GET_SIZE(key);
   }
-  KeySummary summary = summarize(parts, count);
+  const KeySummary summary = summarize(parts, count);
   if (!summary.basic) return index_in_python(self, key);
-  if (summary.ellipses > 1) {
-    PyErr_SetString(PyExc_IndexError, "an index can only have a single ellipsis ('...')");
-    return nullptr;
-  }
-  if (summary.consumed > array->ndim) {
-    PyErr_Format(PyExc_IndexError,
-                 "too many indices for array: array is %d-dimensional, but %d were indexed",
-                 static_cast<int>(array->ndim), summary.consumed);
-    return nullptr;
-  }
-  if (array->ndim + summary.added > kMaxRank) {
-    PyErr_Format(PyExc_IndexError, "an array has at most %d dimensions", kMaxRank);
-    return nullptr;
-  }
-  Selection selection(array);
+  check_parts(summary, tensor);
+  Selection selection(tensor);
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!apply_part(&selection, parts[i], array->ndim - summary.consumed)) return nullptr;
+    apply_part(&selection, parts[i], tensor.ndim - summary.consumed);
   }
   // Checked here in any case: iteration ends with the IndexError.
-  if (must_record(array)) return index_in_python(self, key);
+  if (must_record(self)) return index_in_python(self, key);
   return finish(&selection);
 }
 
 PyObject* array_sequence_item(PyObject* self, Py_ssize_t index) {
-  Array* array = as_array(self);
-  if (array->ndim == 0) {
-    PyErr_SetString(PyExc_IndexError,
-                    "too many indices for array: array is 0-dimensional, but 1 were indexed");
-    return nullptr;
+  const Tensor& tensor = tensor_of(self);
+  if (tensor.ndim == 0) check_parts({.consumed = 1}, tensor);
+  if (index < 0 || index >= tensor.extents()[0]) index_error(index, 0, tensor.extents()[0]);
+  if (must_record(self)) {
+    Reference key = owned(PyLong_FromSsize_t(index));
+    return index_in_python(self, key.get());
   }
-  if (index < 0 || index >= array->shape()[0]) {
-    return index_error(index, 0, array->shape()[0]);
-  }
-  if (must_record(array)) {
-    Reference key(PyLong_FromSsize_t(index));
-    return key ? index_in_python(self, key.get()) : nullptr;
-  }
-  Selection selection(array);
+  Selection selection(tensor);
   select_integer(&selection, index);
   return finish(&selection);
 }
 
 PyObject* array_iterate(PyObject* self) {
-  if (as_array(self)->ndim == 0) {
-    PyErr_SetString(PyExc_TypeError, "iteration over a 0-d array");
-    return nullptr;
-  }
+  if (tensor_of(self).ndim == 0) throw Error("TypeError", "iteration over a 0-d array");
   return PySeqIter_New(self);
 }
 

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "python/array.h"
-#include "python/copy.h"
-#include "python/state.h"
+#include "python/front.h"
 
 namespace gemel {
 namespace {
@@ -17,17 +16,11 @@ PyObject* dtype_objects = nullptr;   // list, by code
 PyObject* device_objects = nullptr;  // list, by number
 
 PyObject* tuple_of(const int64_t* values, int count) {
-  PyObject* tuple = PyTuple_New(count);
-  if (tuple == nullptr) return nullptr;
+  Reference tuple = owned(PyTuple_New(count));
   for (int i = 0; i < count; ++i) {
-    PyObject* value = PyLong_FromLongLong(values[i]);
-    if (value == nullptr) {
-      Py_DECREF(tuple);
-      return nullptr;
-    }
-    PyTuple_SET_ITEM(tuple, i, value);
+    PyTuple_SET_ITEM(tuple.get(), i, owned(PyLong_FromLongLong(values[i])).take());
   }
-  return tuple;
+  return tuple.take();
 }
 
 // The object standing for `number`, or the number itself while no list is registered.
@@ -40,34 +33,32 @@ PyObject* registered(PyObject* list, long number) {
 }
 
 PyObject* get_shape(PyObject* self, void*) {
-  return tuple_of(as_array(self)->shape(), as_array(self)->ndim);
+  return tuple_of(tensor_of(self).extents(), tensor_of(self).ndim);
 }
 PyObject* get_strides(PyObject* self, void*) {
-  return tuple_of(as_array(self)->strides(), as_array(self)->ndim);
+  return tuple_of(tensor_of(self).strides(), tensor_of(self).ndim);
 }
-PyObject* get_offset(PyObject* self, void*) { return PyLong_FromLongLong(as_array(self)->offset); }
-PyObject* get_ndim(PyObject* self, void*) { return PyLong_FromLong(as_array(self)->ndim); }
-PyObject* get_size(PyObject* self, void*) { return PyLong_FromLongLong(as_array(self)->size); }
+PyObject* get_offset(PyObject* self, void*) { return PyLong_FromLongLong(tensor_of(self).offset); }
+PyObject* get_ndim(PyObject* self, void*) { return PyLong_FromLong(tensor_of(self).ndim); }
+PyObject* get_size(PyObject* self, void*) { return PyLong_FromLongLong(tensor_of(self).size); }
 PyObject* get_item_size(PyObject* self, void*) {
-  return PyLong_FromLongLong(kItemSize[as_array(self)->code]);
+  return PyLong_FromLongLong(item_size(tensor_of(self).dtype));
 }
-PyObject* get_bytes(PyObject* self, void*) {
-  return PyLong_FromLongLong(kItemSize[as_array(self)->code] * as_array(self)->size);
-}
+PyObject* get_bytes(PyObject* self, void*) { return PyLong_FromLongLong(tensor_of(self).bytes()); }
 PyObject* get_dtype(PyObject* self, void*) {
-  return registered(dtype_objects, as_array(self)->code);
+  return registered(dtype_objects, tensor_of(self).dtype);
 }
 PyObject* get_device(PyObject* self, void*) {
-  return registered(device_objects, as_array(self)->storage->device());
+  return registered(device_objects, tensor_of(self).device());
 }
 PyObject* get_version(PyObject* self, void*) {
-  return PyLong_FromUnsignedLongLong(as_array(self)->storage->version());
+  return PyLong_FromUnsignedLongLong(tensor_of(self).storage->version());
 }
-PyObject* get_code(PyObject* self, void*) { return PyLong_FromLong(as_array(self)->code); }
+PyObject* get_code(PyObject* self, void*) { return PyLong_FromLong(tensor_of(self).dtype); }
 PyObject* get_contiguous(PyObject* self, void*) {
-  return PyBool_FromLong(as_array(self)->contiguous);
+  return PyBool_FromLong(tensor_of(self).contiguous);
 }
-PyObject* get_storage(PyObject* self, void*) { return PyLong_FromVoidPtr(as_array(self)->storage); }
+PyObject* get_storage(PyObject* self, void*) { return PyLong_FromVoidPtr(tensor_of(self).storage); }
 
 PyObject* get_slot(PyObject* value) { return Py_NewRef(value == nullptr ? Py_None : value); }
 
@@ -89,10 +80,15 @@ int set_grad(PyObject* self, PyObject* value, void*) {
   return set_slot(self, &as_array(self)->grad, value);
 }
 
+template <auto function>
+getter guarded() {
+  return reinterpret_cast<getter>(slot<function>());
+}
+
 PyGetSetDef attributes[] = {
-    {"shape", get_shape, nullptr, "Extent of each dimension.", nullptr},
-    {"strides", get_strides, nullptr, "Elements from one position to the next, by dimension.",
-     nullptr},
+    {"shape", guarded<get_shape>(), nullptr, "Extent of each dimension.", nullptr},
+    {"strides", guarded<get_strides>(), nullptr,
+     "Elements from one position to the next, by dimension.", nullptr},
     {"offset", get_offset, nullptr, "Elements from the storage's start.", nullptr},
     {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
     {"size", get_size, nullptr, "Number of elements.", nullptr},
@@ -109,68 +105,46 @@ PyGetSetDef attributes[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyObject* wait_to_read(PyObject* self, PyObject*) {
-  if (!wait_for(as_array(self))) return nullptr;
+  wait_for(tensor_of(self).storage);
   Py_RETURN_NONE;
 }
 
-PyObject* item(PyObject* self, PyObject*) { return array_item(as_array(self)); }
+PyObject* item(PyObject* self, PyObject*) { return array_item(self); }
 
-PyObject* nested_list(Array* array, int axis, const char* address) {
-  if (axis == array->ndim) return read_element(address, array->code);
-  int64_t step = array->strides()[axis] * kItemSize[array->code];
-  PyObject* list = PyList_New(array->shape()[axis]);
-  for (int64_t i = 0; list != nullptr && i < array->shape()[axis]; ++i) {
-    PyObject* inner = nested_list(array, axis + 1, address + i * step);
-    if (inner == nullptr) {
-      Py_CLEAR(list);
-      break;
-    }
-    PyList_SET_ITEM(list, i, inner);
-  }
-  return list;
-}
-
-PyObject* to_list(PyObject* self, PyObject*) {
-  Reference host = in_memory(as_array(self));
-  if (!host || !wait_for(as_array(host.get()))) return nullptr;
-  return nested_list(as_array(host.get()), 0, array_data(as_array(host.get())));
-}
-
-bool integers_from(PyObject* sequence, std::vector<int64_t>* values) {
-  Reference fast(PySequence_Fast(sequence, "a sequence of integers is needed"));
-  if (!fast) return false;
+std::vector<int64_t> integers_from(PyObject* sequence) {
+  Reference fast = owned(PySequence_Fast(sequence, "a sequence of integers is needed"));
+  std::vector<int64_t> values;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
     int64_t value = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast.get(), i));
-    if (value == -1 && PyErr_Occurred()) return false;
-    values->push_back(value);
+    if (value == -1 && PyErr_Occurred()) throw PythonError{};
+    values.push_back(value);
   }
-  return true;
+  return values;
 }
 
 PyObject* as_strided(PyObject* self, PyObject* arguments) {
-  Array* array = as_array(self);
+  const Tensor& tensor = tensor_of(self);
   PyObject *shape_object, *strides_object;
   long long offset;
   if (!PyArg_ParseTuple(arguments, "OOL", &shape_object, &strides_object, &offset)) return nullptr;
-  std::vector<int64_t> shape, strides;
-  if (!integers_from(shape_object, &shape) || !integers_from(strides_object, &strides)) {
-    return nullptr;
+  const std::vector<int64_t> shape = integers_from(shape_object);
+  const std::vector<int64_t> strides = integers_from(strides_object);
+  if (shape.size() != strides.size()) {
+    throw Error("ValueError", "shape and strides must have the same length");
   }
-  if (shape.size() != strides.size() || shape.size() > kMaxRank) {
-    PyErr_SetString(PyExc_ValueError, "shape and strides must have the same, bounded length");
-    return nullptr;
-  }
-  return as_object(new_view(array->storage, array->code, shape.data(), strides.data(),
-                            static_cast<int>(shape.size()), offset));
+  Reference result = blank_array();
+  tensor_of(result).view(tensor.storage, tensor.dtype, shape.data(), strides.data(),
+                         static_cast<int>(shape.size()), offset);
+  return result.take();
 }
 
 PyMethodDef methods[] = {
-    {"wait_to_read", wait_to_read, METH_NOARGS,
+    {"wait_to_read", method<wait_to_read>(), METH_NOARGS,
      "wait_to_read()\n--\n\nWait until the contents are there; raises what made them fail."},
-    {"_wait", wait_to_read, METH_NOARGS, "_wait()\n--\n\nThe same as wait_to_read."},
-    {"item", item, METH_NOARGS, "item()\n--\n\nThe only element, as a Python scalar."},
-    {"tolist", to_list, METH_NOARGS, "tolist()\n--\n\nThe contents as nested lists."},
-    {"_as_strided", as_strided, METH_VARARGS,
+    {"_wait", method<wait_to_read>(), METH_NOARGS, "_wait()\n--\n\nThe same as wait_to_read."},
+    {"item", method<item>(), METH_NOARGS, "item()\n--\n\nThe only element, as a Python scalar."},
+    {"tolist", method<to_list>(), METH_NOARGS, "tolist()\n--\n\nThe contents as nested lists."},
+    {"_as_strided", method<as_strided>(), METH_VARARGS,
      "_as_strided(shape, strides, offset)\n--\n\nA view of the same storage, unchecked."},
     {nullptr, nullptr, 0, nullptr}};
 
@@ -203,7 +177,7 @@ Py_hash_t identity_hash(PyObject* self) {
 }
 
 Py_ssize_t length(PyObject* self) {
-  if (as_array(self)->ndim > 0) return as_array(self)->shape()[0];
+  if (tensor_of(self).ndim > 0) return tensor_of(self).extents()[0];
   PyErr_SetString(PyExc_TypeError, "len() of a 0-d array");
   return -1;
 }
@@ -213,8 +187,8 @@ int assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
     PyErr_SetString(PyExc_ValueError, "elements of an array cannot be deleted");
     return -1;
   }
-  Reference done(PyObject_CallMethod(self, "_setitem", "(OO)", key, value));
-  return done ? 0 : -1;
+  owned(PyObject_CallMethod(self, "_setitem", "(OO)", key, value));
+  return 0;
 }
 
 PyType_Slot basic_slots[] = {
@@ -223,16 +197,16 @@ PyType_Slot basic_slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(clear)},
     {Py_tp_hash, reinterpret_cast<void*>(identity_hash)},
-    {Py_tp_iter, reinterpret_cast<void*>(array_iterate)},
+    {Py_tp_iter, slot<array_iterate>()},
     {Py_tp_getset, attributes},
     {Py_tp_methods, methods},
     {Py_tp_members, members},
-    {Py_mp_length, reinterpret_cast<void*>(length)},
-    {Py_mp_subscript, reinterpret_cast<void*>(array_subscript)},
-    {Py_mp_ass_subscript, reinterpret_cast<void*>(assign_subscript)},
-    {Py_sq_length, reinterpret_cast<void*>(length)},
-    {Py_sq_item, reinterpret_cast<void*>(array_sequence_item)},
-    {Py_bf_getbuffer, reinterpret_cast<void*>(array_get_buffer)},
+    {Py_mp_length, slot<length>()},
+    {Py_mp_subscript, slot<array_subscript>()},
+    {Py_mp_ass_subscript, slot<assign_subscript>()},
+    {Py_sq_length, slot<length>()},
+    {Py_sq_item, slot<array_sequence_item>()},
+    {Py_bf_getbuffer, slot<array_get_buffer>()},
     {Py_bf_releasebuffer, reinterpret_cast<void*>(array_release_buffer)},
     {Py_tp_doc, const_cast<char*>("An n-dimensional array over a storage of the engine.")}};
 
@@ -255,9 +229,7 @@ PyObject* set_array_class(PyObject* object) {
   auto* type = reinterpret_cast<PyTypeObject*>(object);
   if (!PyType_Check(object) || !PyType_IsSubtype(type, array_type) ||
       type->tp_basicsize != static_cast<Py_ssize_t>(sizeof(Array)) || type->tp_dictoffset != 0) {
-    PyErr_SetString(PyExc_TypeError,
-                    "the class of arrays must derive from Array and have empty __slots__");
-    return nullptr;
+    throw Error("TypeError", "the class of arrays must derive from Array and have empty __slots__");
   }
   // Straight to our own: a class without fields adds nothing to be freed.
   type->tp_dealloc = free_array;
@@ -267,16 +239,8 @@ PyObject* set_array_class(PyObject* object) {
   return previous;
 }
 
-void set_dtypes(PyObject* list) {
-  Py_INCREF(list);
-  Py_XDECREF(dtype_objects);
-  dtype_objects = list;
-}
+void set_dtypes(PyObject* list) { Py_XSETREF(dtype_objects, Py_NewRef(list)); }
 
-void set_devices(PyObject* list) {
-  Py_INCREF(list);
-  Py_XDECREF(device_objects);
-  device_objects = list;
-}
+void set_devices(PyObject* list) { Py_XSETREF(device_objects, Py_NewRef(list)); }
 
 }  // namespace gemel

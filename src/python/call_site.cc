@@ -2,92 +2,114 @@
 
 #include <structmember.h>
 
-#include <cstring>
+#include <algorithm>
 #include <new>
 #include <vector>
 
-#include "program/small_array.h"
+#include "python/plan_call.h"
 #include "python/plan_type.h"
 #include "python/state.h"
 
 namespace gemel {
 namespace {
 
-PyTypeObject* site_type = nullptr;
-
-struct ArgumentSpec {
-  int code;
-  std::vector<int64_t> shape;
-};
-
-// A plan, what its arguments look like, and the arrays that follow them.
+// A plan, and the arrays that follow the arguments. It serves whatever sizes it fits.
 struct Known {
   bool training;
-  std::vector<ArgumentSpec> arguments;
-  PyObject* plan;
-  std::vector<PyObject*> parameters;
+  size_t arguments;
+  ProgramPointer program;
+  Reference parameters;  // a tuple
 };
 
-// More kinds of arguments than this, and the oldest is forgotten.
-constexpr size_t kKnown = 16;
+constexpr size_t kMostKnown = 64;
 constexpr size_t kInsideValues = 32;
 
 struct SiteObject {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* fallback;
-  std::vector<Known> known;
-  uint64_t epoch;  // of what is known
+  std::vector<Known> known;  // the newest first
+  uint32_t owner;            // a new one when what is known no longer holds
 };
-
-// Rises when what sites know may no longer hold. Guarded by the GIL.
-uint64_t current_epoch = 0;
 
 SiteObject* as_site(PyObject* object) { return reinterpret_cast<SiteObject*>(object); }
 
-void drop(Known& known) {
-  Py_DECREF(known.plan);
-  for (PyObject* parameter : known.parameters) Py_DECREF(parameter);
+// All there are. Guarded by the GIL.
+std::vector<SiteObject*>& sites() {
+  static auto* all = new std::vector<SiteObject*>;
+  return *all;
 }
 
-void forget(SiteObject* site) {
-  std::vector<Known> all = std::move(site->known);
+// What is forgotten goes to `dropped`: dropping it may run any code.
+void forget(SiteObject* site, std::vector<Known>& dropped) {
+  std::ranges::move(site->known, std::back_inserter(dropped));
   site->known.clear();
-  for (Known& known : all) drop(known);
+  site->owner = new_owner();
 }
 
-bool fits(const ArgumentSpec& spec, PyObject* value) {
-  if (!is_array(value)) return false;
-  Array* array = as_array(value);
-  return array->code == spec.code && array->ndim == spec.shape.size() &&
-         std::memcmp(array->shape(), spec.shape.data(), sizeof(int64_t) * array->ndim) == 0;
-}
+// The arguments, followed by the parameters.
+struct Values {
+  SmallArray<PyObject*, kInsideValues> all;
+  Reference parameters;  // held while the call runs: another thread may replace them
 
-bool fits(const Known& known, bool training, PyObject* const* values, size_t count) {
-  if (known.training != training || known.arguments.size() != count) return false;
-  for (size_t i = 0; i < count; ++i) {
-    if (!fits(known.arguments[i], values[i])) return false;
+  Values(PyObject* const* arguments, size_t count, const Known& known)
+      : all(count + static_cast<size_t>(PyTuple_GET_SIZE(known.parameters.get()))),
+        parameters(borrowed(known.parameters.get())) {
+    std::copy_n(arguments, count, all.data());
+    const auto extra = static_cast<size_t>(PyTuple_GET_SIZE(parameters.get()));
+    if (extra > 0) std::copy_n(&PyTuple_GET_ITEM(parameters.get(), 0), extra, all.data() + count);
   }
-  return true;
+};
+
+bool on_one_device(PyObject* const* values, size_t count) {
+  return std::all_of(values, values + count, [&](PyObject* value) {
+    return tensor_of(value).device() == tensor_of(values[0]).device();
+  });
 }
 
-PyObject* run(const Known& known, PyObject* const* values, size_t count) {
-  size_t total = count + known.parameters.size();
-  SmallArray<PyObject*, kInsideValues> all(total);
-  for (size_t i = 0; i < count; ++i) all[i] = values[i];
-  for (size_t i = count; i < total; ++i) all[i] = known.parameters[i - count];
-  return call_plan_unpacked(known.plan, all.data(), static_cast<Py_ssize_t>(total));
+// Compiled functions take dense arrays.
+void make_dense(PyObject** values, size_t count, std::vector<Reference>& copies) {
+  for (size_t i = 0; i < count; ++i) {
+    if (tensor_of(values[i]).contiguous) continue;
+    copies.push_back(copy_of(values[i]));
+    values[i] = copies.back().get();
+  }
+}
+
+// Null when no plan is known for arguments like these.
+PyObject* run_known(SiteObject* site, bool training, PyObject* const* given, size_t count) {
+  SmallArray<PyObject*, kInsideValues> values(count);
+  std::vector<Reference> copies;
+  std::copy_n(given, count, values.data());
+  make_dense(values.data(), count, copies);
+  CallKey key(static_cast<uint64_t>(site->owner) << 32 | training, count, true);
+  for (size_t i = 0; i < count; ++i) key.add(tensor_of(values[i]));
+  const BindingPointer* found = bindings().find(key);
+  for (const Known& known : site->known) {
+    const bool same = found == nullptr || (*found)->program == known.program;
+    if (!same || known.training != training || known.arguments != count) continue;
+    Values all(values.data(), count, known);
+    const size_t total = known.program->inputs.size();
+    PlanCall call(all.all.data(), total, nullptr);
+    Mismatch mismatch;
+    const BindingPointer binding = found != nullptr ? *found : call.bind(known.program, &mismatch);
+    if (binding == nullptr || !on_one_device(all.all.data(), total)) continue;
+    if (found == nullptr) bindings().insert(key, binding);
+    return call.run(binding);
+  }
+  return nullptr;
 }
 
 PyObject* call_site(PyObject* self, PyObject* const* values, size_t flags, PyObject* names) {
-  size_t count = static_cast<size_t>(PyVectorcall_NARGS(flags));
+  Reference keep = borrowed(self);
+  SiteObject* site = as_site(self);
+  const auto count = static_cast<size_t>(PyVectorcall_NARGS(flags));
   const ThreadFlags& flags_now = thread_flags;
-  const bool plain = !flags_now.recording && flags_now.tracing == 0 && names == nullptr;
-  if (plain && as_site(self)->epoch == current_epoch) {
-    for (const Known& known : as_site(self)->known) {
-      if (fits(known, flags_now.training, values, count)) return run(known, values, count);
-    }
-  }
-  return PyObject_Vectorcall(as_site(self)->fallback, values, flags, names);
+  const bool plain = !flags_now.recording && flags_now.tracing == 0 && names == nullptr &&
+                     !site->known.empty() && std::all_of(values, values + count, is_array);
+  PyObject* result = plain ? run_known(site, flags_now.training, values, count) : nullptr;
+  if (result != nullptr) return result;
+  Reference fallback = borrowed(site->fallback);
+  return PyObject_Vectorcall(fallback.get(), values, flags, names);
 }
 
 // add(training, arguments, plan, parameters)
@@ -98,45 +120,42 @@ PyObject* add(PyObject* self, PyObject* arguments) {
                         &PyTuple_Type, &parameters)) {
     return nullptr;
   }
-  if (!is_plan(plan)) return PyErr_Format(PyExc_TypeError, "%R is not a plan", plan);
-  Known known{training != 0, {}, plan, {}};
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arrays); ++i) {
-    PyObject* value = PyTuple_GET_ITEM(arrays, i);
-    if (!is_array(value)) return PyErr_Format(PyExc_TypeError, "%R is not an array", value);
-    Array* array = as_array(value);
-    known.arguments.push_back({array->code, {array->shape(), array->shape() + array->ndim}});
+  for (PyObject* tuple : {arrays, parameters}) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+      checked_tensor(PyTuple_GET_ITEM(tuple, i), "CallSite.add");
+    }
   }
-  Py_INCREF(plan);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parameters); ++i) {
-    known.parameters.push_back(Py_NewRef(PyTuple_GET_ITEM(parameters, i)));
+  Known known{training != 0, static_cast<size_t>(PyTuple_GET_SIZE(arrays)), program_of(plan),
+              borrowed(parameters)};
+  if (known.program->inputs.size() != known.arguments + PyTuple_GET_SIZE(parameters)) {
+    throw Error("ValueError", "CallSite.add: the plan takes another number of arrays");
   }
-  if (as_site(self)->epoch != current_epoch) forget(as_site(self));
-  as_site(self)->epoch = current_epoch;
   std::vector<Known>& all = as_site(self)->known;
   all.insert(all.begin(), std::move(known));
-  if (all.size() > kKnown) {
-    Known oldest = std::move(all.back());
-    all.pop_back();
-    drop(oldest);
-  }
+  if (all.size() <= kMostKnown) Py_RETURN_NONE;
+  Known oldest = std::move(all.back());  // dropped after it is out of the list
+  all.pop_back();
+  as_site(self)->owner = new_owner();
   Py_RETURN_NONE;
 }
 
 PyObject* clear(PyObject* self, PyObject*) {
-  forget(as_site(self));
+  std::vector<Known> dropped;
+  forget(as_site(self), dropped);
   Py_RETURN_NONE;
 }
 
 PyObject* new_site(PyTypeObject* type, PyObject* arguments, PyObject*) {
   PyObject* fallback;
   if (!PyArg_ParseTuple(arguments, "O", &fallback)) return nullptr;
-  PyObject* self = type->tp_alloc(type, 0);
-  if (self == nullptr) return nullptr;
-  as_site(self)->vectorcall = call_site;
-  as_site(self)->fallback = Py_NewRef(fallback);
-  new (&as_site(self)->known) std::vector<Known>();
-  as_site(self)->epoch = current_epoch;
-  return self;
+  Reference self = owned(type->tp_alloc(type, 0));
+  SiteObject* site = as_site(self.get());
+  site->vectorcall = reinterpret_cast<vectorcallfunc>(slot<call_site>());
+  site->fallback = Py_NewRef(fallback);
+  new (&site->known) std::vector<Known>();
+  site->owner = new_owner();
+  sites().push_back(site);
+  return self.take();
 }
 
 // The fallback is a bound method of the object that owns the site: a cycle.
@@ -154,17 +173,17 @@ int break_cycle(PyObject* self) {
 void free_site(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
-  forget(as_site(self));
+  std::erase(sites(), as_site(self));
   as_site(self)->known.~vector();
   Py_CLEAR(as_site(self)->fallback);
   type->tp_free(self);
   Py_DECREF(type);
 }
 
-PyMethodDef methods[] = {{"add", add, METH_VARARGS,
+PyMethodDef methods[] = {{"add", method<add>(), METH_VARARGS,
                           "add(training, arguments, plan, parameters): run the plan for "
-                          "arguments like these."},
-                         {"clear", clear, METH_NOARGS, "Forget every plan."},
+                          "arguments it fits, followed by the parameters."},
+                         {"clear", method<clear>(), METH_NOARGS, "Forget every plan."},
                          {nullptr, nullptr, 0, nullptr}};
 
 PyMemberDef members[] = {
@@ -172,15 +191,15 @@ PyMemberDef members[] = {
     {nullptr, 0, 0, 0, nullptr}};
 
 PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(new_site)},
+    {Py_tp_new, slot<new_site>()},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_dealloc, reinterpret_cast<void*>(free_site)},
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(break_cycle)},
     {Py_tp_methods, methods},
     {Py_tp_members, members},
-    {Py_tp_doc, const_cast<char*>("CallSite(fallback): calls the plan known for its arguments, "
-                                  "or else the fallback.")},
+    {Py_tp_doc, const_cast<char*>("CallSite(fallback): calls a plan that fits its arguments, or "
+                                  "else the fallback.")},
     {0, nullptr}};
 
 PyType_Spec spec = {"gemel._core.CallSite", sizeof(SiteObject), 0,
@@ -188,13 +207,14 @@ PyType_Spec spec = {"gemel._core.CallSite", sizeof(SiteObject), 0,
 
 }  // namespace
 
-void forget_call_sites() { ++current_epoch; }
+void forget_call_sites() {
+  std::vector<Known> dropped;
+  for (SiteObject* site : sites()) forget(site, dropped);
+}
 
 bool make_call_site_type(PyObject* module) {
   PyObject* type = PyType_FromSpec(&spec);
-  if (type == nullptr) return false;
-  site_type = reinterpret_cast<PyTypeObject*>(type);
-  return PyModule_AddObjectRef(module, "CallSite", type) == 0;
+  return type != nullptr && PyModule_AddObject(module, "CallSite", type) == 0;
 }
 
 }  // namespace gemel

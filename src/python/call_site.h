@@ -2,12 +2,13 @@
 
 #pragma once
 
-#include "python/array.h"
+#include "python/wall.h"
 
 namespace gemel {
 
 bool make_call_site_type(PyObject* module);
-// Every site asks its fallback again: some parameter has got another array.
+// Every site asks its fallback again, and keeps no parameter any longer: some have got other
+// arrays.
 void forget_call_sites();
 
 }  // namespace gemel

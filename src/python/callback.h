@@ -2,7 +2,10 @@
 
 #pragma once
 
-#include "python/array.h"
+#include <string>
+#include <vector>
+
+#include "python/wall.h"
 
 namespace gemel {
 
@@ -17,14 +20,14 @@ struct ResultSpec {
 struct Callback {
   PyObject* function;  // borrowed, as are the others
   std::string name;
-  std::vector<Array*> inputs;
-  std::vector<Array*> targets;  // overwritten in place: old content matters
+  std::vector<PyObject*> inputs;
+  std::vector<PyObject*> targets;  // overwritten in place: old content matters
   std::vector<ResultSpec> results;
   int device = 0;
 };
 
-// Runs it now when everything is there, else in the Python lane. The results, as a new tuple, or
-// null with a Python error set; what the function raises becomes the failure of what it writes.
-PyObject* issue_callback(const Callback& callback);
+// Runs it now when everything is there, else in the Python lane. The results, as a new tuple; what
+// the function raises becomes the failure of what it writes.
+Reference issue_callback(const Callback& callback);
 
 }  // namespace gemel

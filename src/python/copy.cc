@@ -1,12 +1,13 @@
-#include "python/copy.h"
+// Copies between devices, by the lane of the link between them.
 
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
 
-#include "python/describe.h"
-#include "python/op_type.h"
+#include "program/kernel.h"
+#include "python/array.h"
+#include "python/front.h"
 
 namespace gemel {
 namespace {
@@ -27,8 +28,7 @@ class CopyOperation final : public Operation {
  public:
   FailurePointer run() override {
     const auto start = std::chrono::steady_clock::now();
-    std::memcpy(static_cast<char*>(to.storage->data()) + to.bytes,
-                static_cast<const char*>(from.storage->data()) + from.bytes, bytes);
+    std::memcpy(to.address(), from.address(), bytes);
     if (lane == kCopyLane) return nullptr;
     const double nanoseconds =
         latency_nanoseconds.load() + static_cast<double>(bytes) * nanoseconds_per_byte.load();
@@ -45,39 +45,38 @@ class CopyOperation final : public Operation {
   std::string specs;
 };
 
-// The array itself when it is contiguous, else a contiguous copy on its device.
-Reference contiguous(Array* array) {
-  PyObject* object = as_object(array);
-  if (array->contiguous) return Reference(Py_NewRef(object));
-  PyObject* operation = find_operator("copy");
-  if (operation == nullptr) return {};
-  Reference copy(
-      as_object(new_array(array->code, array->shape(), array->ndim, array->storage->device())));
-  if (!copy || !call_into(reinterpret_cast<OpObject*>(operation), as_array(copy.get()),
-                          Arguments{&object, 1, nullptr})) {
-    return {};
+class CopyLaunch final : public Launch {
+ public:
+  CopyLaunch(const Tensor& source, const Tensor& target) : source_(source), target_(target) {
+    reads = reads_;
+    writes = writes_;
+    reads_[read_count++] = source.storage;
+    writes_[write_count++] = target.storage;
+    known_writes = 1;
+    // What is not overwritten keeps its meaning, and its failure.
+    if (!target.whole()) reads_[read_count++] = target.storage;
+    device = target.device();
+    lane = lane_between(source.device(), device);
+    microseconds = static_cast<double>(source.bytes()) / kBytesPerMicrosecond;
+    only_later = true;
   }
-  return copy;
-}
 
-Place place_of(Array* array) { return {array->storage, array->offset * kItemSize[array->code]}; }
+  FailurePointer run(PartialFailures&) override { return nullptr; }  // it is only done later
+  std::unique_ptr<Operation> later() override {
+    auto operation = std::make_unique<CopyOperation>();
+    operation->from = {source_.storage, source_.offset * item_size(source_.dtype)};
+    operation->to = {target_.storage, target_.offset * item_size(target_.dtype)};
+    operation->bytes = static_cast<size_t>(source_.bytes());
+    operation->specs = describe(source_);
+    return operation;
+  }
 
-bool issue_copy(Array* source, Array* target) {
-  auto operation = std::make_unique<CopyOperation>();
-  operation->from = place_of(source);
-  operation->to = place_of(target);
-  operation->bytes = static_cast<size_t>(source->size * kItemSize[source->code]);
-  operation->reads.push_back(source->storage);
-  operation->writes.push_back(target->storage);
-  // What is not overwritten keeps its meaning, and its failure.
-  if (operation->bytes != target->storage->bytes()) operation->reads.push_back(target->storage);
-  operation->device = target->storage->device();
-  operation->lane = lane_between(source->storage->device(), operation->device);
-  operation->microseconds = static_cast<double>(operation->bytes) / kBytesPerMicrosecond;
-  operation->specs = describe(source);
-  operation->origin = current_origin();
-  return issue_operation(std::move(operation));
-}
+ private:
+  const Tensor& source_;
+  const Tensor& target_;
+  Storage* reads_[2];
+  Storage* writes_[1];
+};
 
 }  // namespace
 
@@ -86,25 +85,23 @@ void set_simulated_link(const Link& link) {
   latency_nanoseconds.store(link.latency_seconds * 1e9);
 }
 
-bool copy_across(Array* source, Array* target) {
-  Reference dense = contiguous(source);
-  if (!dense) return false;
-  if (source->size == 0) return true;
-  target->storage->bump_version();
-  if (!issue_copy(as_array(dense.get()), target)) return false;
-  Storage* const touched[] = {as_array(dense.get())->storage, target->storage};
-  return settle_exports(touched, 2);
+void copy_across(PyObject* given, const Tensor& target) {
+  Reference source = dense(given);
+  if (target.size == 0) return;
+  target.storage->bump_version();
+  CopyLaunch work(tensor_of(source), target);
+  launch(work, python_front());
 }
 
-PyObject* copy_to_device(Array* source, int device) {
-  Reference target(as_object(new_array(source->code, source->shape(), source->ndim, device)));
-  if (!target || !copy_across(source, as_array(target.get()))) return nullptr;
-  return target.take();
+Reference copy_to_device(PyObject* source, int device) {
+  Reference target = new_array_like(tensor_of(source), device);
+  copy_across(source, tensor_of(target));
+  return target;
 }
 
-Reference in_memory(Array* array) {
-  if (array->storage->device() >= kFirstGpu) return Reference(copy_to_device(array, 0));
-  return Reference(Py_NewRef(as_object(array)));
+Reference in_memory(PyObject* array) {
+  if (tensor_of(array).device() >= kFirstGpu) return copy_to_device(array, 0);
+  return borrowed(array);
 }
 
 }  // namespace gemel

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <memory>
 
-#include "python/state.h"
+#include "python/array.h"
 
 namespace gemel {
 namespace {
@@ -18,7 +18,7 @@ struct ElementType {
   uint8_t bits;
   uint16_t lanes;
 };
-struct Tensor {
+struct Shape {
   void* data;
   Device device;
   int32_t ndim;
@@ -28,7 +28,7 @@ struct Tensor {
   uint64_t byte_offset;
 };
 struct Managed {
-  Tensor tensor;
+  Shape tensor;
   void* context;
   void (*deleter)(Managed*);
 };
@@ -38,16 +38,17 @@ struct ManagedVersioned {
   void* context;
   void (*deleter)(ManagedVersioned*);
   uint64_t flags;
-  Tensor tensor;
+  Shape tensor;
 };
 
 constexpr int32_t kCpuType = 1;
 constexpr uint32_t kMajor = 1;
 enum TypeCode : uint8_t { kSigned = 0, kUnsigned = 1, kFloat = 2, kBoolean = 6 };
 
-constexpr ElementType kTypes[kDTypes] = {{kBoolean, 8, 1}, {kUnsigned, 8, 1}, {kSigned, 8, 1},
-                                         {kSigned, 32, 1}, {kSigned, 64, 1},  {kFloat, 16, 1},
-                                         {kFloat, 32, 1},  {kFloat, 64, 1}};
+ElementType type_of(const DType& dtype) {
+  constexpr uint8_t kCodes[] = {kBoolean, kUnsigned, kSigned, kFloat};  // by kind
+  return {kCodes[static_cast<int>(dtype.kind)], static_cast<uint8_t>(dtype.size * 8), 1};
+}
 
 template <typename M>
 constexpr const char* kName = "dltensor";
@@ -70,11 +71,7 @@ struct Shared {
 template <typename M>
 void give_back(M* managed) {
   std::unique_ptr<Shared<M>> shared(static_cast<Shared<M>*>(managed->context));
-  if (Py_IsInitialized()) {
-    PyGILState_STATE state = PyGILState_Ensure();
-    end_export(shared->storage);
-    PyGILState_Release(state);
-  }
+  end_export(shared->storage);
   shared->storage->release();
 }
 
@@ -87,70 +84,62 @@ void drop_capsule(PyObject* capsule) {
 }
 
 template <typename M>
-PyObject* share(Array* array) {
+PyObject* share(const Tensor& source) {
   auto shared = std::make_unique<Shared<M>>();
-  std::memcpy(shared->dims, array->dims, sizeof(int64_t) * 2 * array->ndim);
-  Tensor& tensor = shared->managed.tensor;
-  tensor.data = array->size == 0 ? nullptr : array_data(array);
+  std::memcpy(shared->dims, source.extents(), sizeof(int64_t) * 2 * source.ndim);
+  Shape& tensor = shared->managed.tensor;
+  tensor.data = source.size == 0 ? nullptr : source.data();
   tensor.device = {kCpuType, 0};
-  tensor.ndim = array->ndim;
-  tensor.type = kTypes[array->code];
+  tensor.ndim = source.ndim;
+  tensor.type = type_of(kDTypes[source.dtype]);
   tensor.shape = shared->dims;
-  tensor.strides = shared->dims + array->ndim;
+  tensor.strides = shared->dims + source.ndim;
   if constexpr (std::is_same_v<M, ManagedVersioned>) shared->managed.major = kMajor;
   shared->managed.context = shared.get();
   shared->managed.deleter = give_back<M>;
-  shared->storage = array->storage;
-  PyObject* capsule = PyCapsule_New(&shared->managed, kName<M>, drop_capsule<M>);
-  if (capsule == nullptr) return nullptr;
-  array->storage->retain();
-  begin_export(array->storage);
+  shared->storage = source.storage;
+  Reference capsule = owned(PyCapsule_New(&shared->managed, kName<M>, drop_capsule<M>));
+  source.storage->retain();
+  begin_export(source.storage);
   shared.release();
-  return capsule;
+  return capsule.take();
 }
 
 int code_of(const ElementType& type) {
-  for (int code = 0; code < kDTypes; ++code) {
-    const ElementType& known = kTypes[code];
+  for (int code = 0; code < kDTypeCount; ++code) {
+    const ElementType known = type_of(kDTypes[code]);
     if (known.code == type.code && known.bits == type.bits && type.lanes == 1) return code;
   }
   return -1;
 }
 
-bool check(const Tensor& tensor) {
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error("BufferError", "from_dlpack: " + what);
+}
+
+void check(const Shape& tensor) {
   if (tensor.device.type != kCpuType) {
-    PyErr_Format(PyExc_BufferError,
-                 "from_dlpack: the data is on a device of type %d; copy it to the CPU first",
-                 static_cast<int>(tensor.device.type));
-    return false;
+    refuse("the data is on a device of type " + std::to_string(tensor.device.type) +
+           "; copy it to the CPU first");
   }
   if (code_of(tensor.type) < 0) {
-    PyErr_Format(PyExc_BufferError,
-                 "from_dlpack: no dtype here has type code %d, %d bits and %d lanes; convert first",
-                 tensor.type.code, tensor.type.bits, tensor.type.lanes);
-    return false;
+    refuse("no dtype here has type code " + std::to_string(tensor.type.code) + ", " +
+           std::to_string(tensor.type.bits) + " bits and " + std::to_string(tensor.type.lanes) +
+           " lanes; convert first");
   }
   if (tensor.ndim < 0 || tensor.ndim > kMaxRank) {
-    PyErr_Format(PyExc_BufferError, "from_dlpack: %d dimensions; at most %d are possible",
-                 tensor.ndim, kMaxRank);
-    return false;
+    refuse(std::to_string(tensor.ndim) + " dimensions; at most " + std::to_string(kMaxRank) +
+           " are possible");
   }
   bool empty = false;
   for (int axis = 0; axis < tensor.ndim; ++axis) {
-    if (tensor.shape[axis] < 0) {
-      PyErr_SetString(PyExc_BufferError, "from_dlpack: an extent is negative");
-      return false;
-    }
+    if (tensor.shape[axis] < 0) refuse("an extent is negative");
     empty = empty || tensor.shape[axis] == 0;
   }
-  if (tensor.data == nullptr && !empty) {
-    PyErr_SetString(PyExc_BufferError, "from_dlpack: there are elements, but no memory");
-    return false;
-  }
-  return true;
+  if (tensor.data == nullptr && !empty) refuse("there are elements, but no memory");
 }
 
-char* gather(const Tensor& tensor, int axis, const char* from, int64_t size, char* to) {
+char* gather(const Shape& tensor, int axis, const char* from, int64_t size, char* to) {
   if (axis == tensor.ndim) {
     std::memcpy(to, from, static_cast<size_t>(size));
     return to + size;
@@ -167,32 +156,33 @@ char* gather(const Tensor& tensor, int axis, const char* from, int64_t size, cha
   return to;
 }
 
-PyObject* copied(const Tensor& tensor) {
-  if (!check(tensor)) return nullptr;
-  const int code = code_of(tensor.type);
-  Array* array = new_array_with_memory(code, tensor.shape, tensor.ndim, 0);
-  if (array == nullptr || array->size == 0) return as_object(array);
+Reference copied(const Shape& tensor) {
+  check(tensor);
+  Reference array = new_array(code_of(tensor.type), tensor.shape, tensor.ndim, 0);
+  Tensor& made = tensor_of(array);
+  made.materialize();
+  if (made.size == 0) return array;
   const char* from = static_cast<const char*>(tensor.data) + tensor.byte_offset;
-  gather(tensor, 0, from, kItemSize[code], array_data(array));
-  return as_object(array);
+  gather(tensor, 0, from, item_size(made.dtype), made.data());
+  return array;
 }
 
 template <typename M>
 PyObject* take(PyObject* capsule) {
   auto* managed = static_cast<M*>(PyCapsule_GetPointer(capsule, kName<M>));
-  if (managed == nullptr) return nullptr;
-  PyObject* array = copied(managed->tensor);
-  if (array == nullptr) return nullptr;  // the capsule stays usable, and frees what it holds
+  if (managed == nullptr) throw PythonError{};
+  Reference array = copied(managed->tensor);  // else the capsule stays usable, and frees it all
   PyCapsule_SetName(capsule, kUsedName<M>);
   if (managed->deleter != nullptr) managed->deleter(managed);
-  return array;
+  return array.take();
 }
 
 }  // namespace
 
-PyObject* to_dlpack(Array* array, bool versioned) {
-  if (!wait_until_idle(array)) return nullptr;
-  return versioned ? share<ManagedVersioned>(array) : share<Managed>(array);
+PyObject* to_dlpack(PyObject* array, bool versioned) {
+  const Tensor& tensor = checked_tensor(array, "to_dlpack");
+  wait_until_shareable(tensor);
+  return versioned ? share<ManagedVersioned>(tensor) : share<Managed>(tensor);
 }
 
 PyObject* from_dlpack(PyObject* capsule) {
@@ -200,13 +190,10 @@ PyObject* from_dlpack(PyObject* capsule) {
     auto* managed =
         static_cast<ManagedVersioned*>(PyCapsule_GetPointer(capsule, kName<ManagedVersioned>));
     if (managed->major == kMajor) return take<ManagedVersioned>(capsule);
-    PyErr_Format(PyExc_BufferError, "from_dlpack: version %u of DLPack is not known here",
-                 managed->major);
-    return nullptr;
+    refuse("version " + std::to_string(managed->major) + " of DLPack is not known here");
   }
   if (PyCapsule_IsValid(capsule, kName<Managed>)) return take<Managed>(capsule);
-  PyErr_SetString(PyExc_BufferError, "from_dlpack: this is no DLPack capsule, or a used one");
-  return nullptr;
+  refuse("this is no DLPack capsule, or a used one");
 }
 
 }  // namespace gemel

@@ -4,173 +4,297 @@
 
 #include <cstring>
 
+#include "python/front.h"
+#include "python/plan_type.h"
+
 namespace gemel {
 
 PyTypeObject* op_type = nullptr;
 
 namespace {
 
-uint32_t operations_made = 0;
 constexpr int kMaxResults = 4;
+constexpr size_t kMostKernels = 4096;
+constexpr size_t kMostPrograms = 4096;  // operations with programs, by what decides which serve
+constexpr size_t kMostVariants = 32;    // programs of one of them
+
+Cache<ElementwisePointer>& kernels() {
+  static auto* cache = new Cache<ElementwisePointer>(kMostKernels);
+  return *cache;
+}
+
+using Variants = std::shared_ptr<std::vector<ProgramPointer>>;
+Cache<Variants>& programs() {
+  static auto* cache = new Cache<Variants>(kMostPrograms);
+  return *cache;
+}
+
+OpObject* as_op(PyObject* object) { return reinterpret_cast<OpObject*>(object); }
+PyObject* as_object(OpObject* op) { return reinterpret_cast<PyObject*>(op); }
+
+// --- operands ---
+
+bool collect_scalar(PyObject* object, Operands* operands, int at) {
+  operands->tensors[at] = nullptr;
+  if (PyLong_CheckExact(object)) {
+    int overflow = 0;
+    operands->scalars[at] = PyLong_AsLongLongAndOverflow(object, &overflow);
+    operands->tags[at] = kScalarInt;
+    return overflow == 0;
+  }
+  if (PyFloat_CheckExact(object)) {
+    double value = PyFloat_AS_DOUBLE(object);
+    std::memcpy(&operands->scalars[at], &value, sizeof value);
+    operands->tags[at] = kScalarFloat;
+    return true;
+  }
+  if (PyBool_Check(object)) {
+    operands->scalars[at] = object == Py_True;
+    operands->tags[at] = kScalarBool;
+    return true;
+  }
+  return false;
+}
+
+// False, without a Python error, when the call is one for Python: an operand of another kind,
+// different devices, too many operands, an int beyond 64 bits. `tracked`: some array is on a tape.
+bool collect_operands(PyObject* const* objects, Py_ssize_t count, Operands* operands,
+                      bool* tracked) {
+  *tracked = false;
+  if (count > kMaxInputs) return false;
+  operands->count = static_cast<int>(count);
+  for (int i = 0; i < operands->count; ++i) {
+    if (!is_array(objects[i])) {
+      if (!collect_scalar(objects[i], operands, i)) return false;
+      continue;
+    }
+    const Tensor& tensor = tensor_of(objects[i]);
+    operands->tensors[i] = &tensor;
+    operands->tags[i] = tensor.dtype;
+    ++operands->array_count;
+    *tracked |= is_tracked(objects[i]);
+    if (operands->first == nullptr) {
+      operands->first = &tensor;
+    } else if (tensor.device() != operands->first->device()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// `self._record(inputs, parameters, outputs)`; steals nothing.
+void record_call(OpObject* op, const Arguments& arguments, PyObject* result) {
+  Reference inputs = inputs_tuple(arguments);
+  Reference parameters = parameters_dict(arguments);
+  Reference results = PyTuple_Check(result) ? borrowed(result) : owned(PyTuple_Pack(1, result));
+  owned(PyObject_CallMethod(as_object(op), "_record", "(OOO)", inputs.get(), parameters.get(),
+                            results.get()));
+}
+
+// --- elementwise calls ---
 
 // ((code, stride class) or (-1, 0) bool, (-2, 0) int, (-3, 0) float) for each operand.
-PyObject* describe_operands(const ElementwiseCall& call) {
+Reference describe_operands(const ElementwiseCall& call) {
   const Operands& operands = *call.operands;
-  Reference tuple(PyTuple_New(operands.count));
+  Reference tuple = owned(PyTuple_New(operands.count));
   int array = 0;
-  for (int i = 0; tuple && i < operands.count; ++i) {
-    bool scalar = operands.arrays[i] == nullptr;
-    int code = scalar ? kScalarBool - 1 - operands.tags[i] : operands.tags[i];
-    PyObject* item = Py_BuildValue("(ii)", code, scalar ? 0 : call.inner_class(array++));
-    if (item == nullptr) return nullptr;
-    PyTuple_SET_ITEM(tuple.get(), i, item);
-  }
-  return tuple.take();
-}
-
-ElementwisePointer prepare_kernel(OpObject* op, const ElementwiseCall& call,
-                                  const Arguments& arguments) {
-  Reference operands(describe_operands(call));
-  Reference parameters(parameters_dict(arguments));
-  if (!operands || !parameters) return nullptr;
-  auto* self = reinterpret_cast<PyObject*>(op);
-  Reference kernel;
-  if (call.target == nullptr) {
-    kernel = Reference(PyObject_CallMethod(self, "_kernel", "(iOO)", call.loop.rank, operands.get(),
-                                           parameters.get()));
-  } else {
-    kernel = Reference(PyObject_CallMethod(self, "_kernel", "(iOOii)", call.loop.rank,
-                                           operands.get(), parameters.get(), call.target->code,
-                                           call.inner_class(call.operands->array_count)));
-  }
-  return kernel ? elementwise_from(kernel.get()) : nullptr;
-}
-
-// The kernel for this call, from the table or from Python; null with a Python error set. The
-// caller's copy keeps it while the call runs, as Python code may empty the table meanwhile.
-ElementwisePointer find_kernel(OpObject* op, const ElementwiseCall& call,
-                               const Arguments& arguments, uint32_t parameters) {
-  ElementwiseKey key = call.key(op->id, parameters);
-  if (const ElementwisePointer* found = elementwise_table().find(key)) {
-    ++table_counters.hits;
-    return *found;
-  }
-  ++table_counters.misses;
-  ElementwisePointer kernel = prepare_kernel(op, call, arguments);
-  if (kernel != nullptr) elementwise_table().insert(key, kernel);
-  return kernel;
-}
-
-PyObject* pack_results(PyObject** results, int count) {
-  if (count == 1) return results[0];
-  PyObject* tuple = PyTuple_New(count);
-  for (int i = 0; i < count; ++i) {
-    if (tuple != nullptr) {
-      PyTuple_SET_ITEM(tuple, i, results[i]);
-    } else {
-      Py_DECREF(results[i]);
-    }
+  for (int i = 0; i < operands.count; ++i) {
+    const bool scalar = operands.tensors[i] == nullptr;
+    const int code = scalar ? operands.tags[i] - kScalarBool - 1 : operands.tags[i];
+    const int inner = scalar ? 0 : call.inner_class(array++);
+    PyTuple_SET_ITEM(tuple.get(), i, owned(Py_BuildValue("(ii)", code, inner)).take());
   }
   return tuple;
 }
 
-PyObject* call_elementwise(OpObject* op, Operands* operands, const Arguments& arguments,
-                           uint32_t parameters) {
-  auto* self = reinterpret_cast<PyObject*>(op);
-  ElementwiseCall call;
-  call.operands = operands;
-  if (!call.prepare()) return call_in_python(self, arguments);
-  ElementwisePointer kernel = find_kernel(op, call, arguments, parameters);
-  if (kernel == nullptr) return nullptr;
-  PyObject* results[kMaxResults];
-  if (!run_elementwise(call, kernel, results)) return nullptr;
-  int count = static_cast<int>(kernel->out_codes.size());
-  if (thread_flags.recording && operands->tracked &&
-      !record_call(self, arguments, results, count)) {
-    for (int i = 0; i < count; ++i) Py_DECREF(results[i]);
-    return nullptr;
+ElementwisePointer prepare_kernel(OpObject* op, const ElementwiseCall& call,
+                                  const Arguments& arguments) {
+  Reference operands = describe_operands(call);
+  Reference parameters = parameters_dict(arguments);
+  PyObject* kernel;
+  if (call.target == nullptr) {
+    kernel = PyObject_CallMethod(as_object(op), "_kernel", "(iOO)", call.loop.rank, operands.get(),
+                                 parameters.get());
+  } else {
+    kernel = PyObject_CallMethod(as_object(op), "_kernel", "(iOOii)", call.loop.rank,
+                                 operands.get(), parameters.get(), call.target->dtype,
+                                 call.inner_class(call.operands->array_count));
   }
-  return pack_results(results, count);
+  return elementwise_from(owned(kernel).get());
+}
+
+// The kernel for this call, from the cache or from Python. The caller's copy keeps it while the
+// call runs, as Python code may empty the cache meanwhile.
+ElementwisePointer find_kernel(OpObject* op, const ElementwiseCall& call,
+                               const Arguments& arguments, uint32_t parameters) {
+  const ElementwiseKey key = call.key(op->owner, parameters);
+  if (const ElementwisePointer* found = kernels().find(key)) {
+    ++cache_counters.hits;
+    return *found;
+  }
+  ++cache_counters.misses;
+  ElementwisePointer kernel = prepare_kernel(op, call, arguments);
+  if (kernels().find(key) == nullptr) kernels().insert(key, kernel);  // or another thread has
+  return kernel;
+}
+
+// Null when the shapes do not broadcast.
+PyObject* call_elementwise(OpObject* op, const Operands& operands, const Arguments& arguments,
+                           uint32_t parameters) {
+  ElementwiseCall call;
+  call.operands = &operands;
+  if (!call.prepare()) return nullptr;
+  const ElementwisePointer kernel = find_kernel(op, call, arguments, parameters);
+  const size_t count = kernel->out_codes.size();
+  Reference results[kMaxResults];
+  const Tensor* tensors[kMaxResults];
+  for (size_t i = 0; i < count; ++i) {
+    results[i] = new_array(kernel->out_codes[i], call.shape, call.ndim, operands.first->device());
+    tensors[i] = &tensor_of(results[i]);
+  }
+  call.launch(kernel, tensors, python_front());
+  if (count == 1) return results[0].take();
+  PyObject* taken[kMaxResults];
+  for (size_t i = 0; i < count; ++i) taken[i] = results[i].take();
+  return packed(taken, count);
+}
+
+// --- calls of programs ---
+
+// A program takes its arrays first, then the run-time scalars.
+struct Ordered {
+  PyObject* values[kMaxOperands];
+  size_t arrays = 0;
+
+  Ordered(const Operands& operands, const Arguments& arguments) {
+    for (int i = 0; i < operands.count; ++i) {
+      if (operands.tensors[i] != nullptr) values[arrays++] = arguments.values[i];
+    }
+    size_t next = arrays;
+    for (int i = 0; i < operands.count; ++i) {
+      if (operands.tensors[i] == nullptr) values[next++] = arguments.values[i];
+    }
+  }
+};
+
+CallKey key_of(OpObject* op, const Operands& operands, uint32_t parameters, bool exact) {
+  CallKey key(static_cast<uint64_t>(op->owner) << 32 | parameters,
+              static_cast<size_t>(operands.count), exact);
+  for (int i = 0; i < operands.count; ++i) {
+    if (operands.tensors[i] != nullptr) {
+      key.add(*operands.tensors[i]);
+    } else {
+      key.add(operands.tags[i]);
+    }
+  }
+  return key;
+}
+
+// A binding of one of the programs known for calls like this one, or of one Python makes. Null when
+// Python leaves the call to `_call`.
+BindingPointer prepare_binding(OpObject* op, PlanCall& call, CallKey& like,
+                               const Arguments& arguments) {
+  Mismatch mismatch;
+  if (const Variants* known = programs().find(like)) {
+    for (const ProgramPointer& program : **known) {
+      if (BindingPointer binding = call.bind(program, &mismatch)) return binding;
+    }
+  }
+  Reference inputs = inputs_tuple(arguments);
+  Reference parameters = parameters_dict(arguments);
+  Reference plan =
+      owned(PyObject_CallMethod(as_object(op), "_prepare", "(OO)", inputs.get(), parameters.get()));
+  if (plan.get() == Py_None) return nullptr;
+  const ProgramPointer program = program_of(plan.get());
+  BindingPointer binding = call.bind(program, &mismatch);
+  if (binding == nullptr) {
+    throw Error("RuntimeError", program->name + ": the plan does not fit the call it was made for");
+  }
+  if (programs().find(like) == nullptr) {
+    programs().insert(like, std::make_shared<std::vector<ProgramPointer>>());
+  }
+  std::vector<ProgramPointer>& variants = **programs().find(like);
+  variants.insert(variants.begin(), program);
+  if (variants.size() > kMostVariants) variants.pop_back();
+  return binding;
+}
+
+// Null when Python leaves the call to `_call`.
+PyObject* call_program(OpObject* op, const Operands& operands, const Arguments& arguments,
+                       uint32_t parameters) {
+  CallKey key = key_of(op, operands, parameters, true);
+  const Ordered ordered(operands, arguments);
+  PlanCall call(ordered.values, ordered.arrays, ordered.values + ordered.arrays);
+  if (const BindingPointer* found = bindings().find(key)) {
+    ++cache_counters.hits;
+    return call.run(BindingPointer(*found));
+  }
+  ++cache_counters.misses;
+  CallKey like = key_of(op, operands, parameters, false);
+  const BindingPointer binding = prepare_binding(op, call, like, arguments);
+  if (binding == nullptr) return nullptr;
+  if (bindings().find(key) == nullptr) bindings().insert(key, binding);
+  return call.run(binding);
 }
 
 PyObject* call_op(PyObject* self, PyObject* const* values, size_t flags, PyObject* names) {
-  auto* op = reinterpret_cast<OpObject*>(self);
+  OpObject* op = as_op(self);
   Arguments arguments{values, PyVectorcall_NARGS(flags), names};
   Operands operands;
+  bool tracked;
   uint32_t parameters;
-  if (!collect_operands(values, arguments.count, &operands) || operands.first == nullptr ||
-      !parameters_id(op, arguments, &parameters)) {
+  if (!collect_operands(values, arguments.count, &operands, &tracked) ||
+      operands.first == nullptr || !parameters_id(op, arguments, &parameters)) {
     return call_in_python(self, arguments);
   }
-  return op->elementwise ? call_elementwise(op, &operands, arguments, parameters)
-                         : call_general(op, operands, arguments, parameters);
+  Reference result(op->elementwise ? call_elementwise(op, operands, arguments, parameters)
+                                   : call_program(op, operands, arguments, parameters));
+  if (!result) return call_in_python(self, arguments);
+  if (thread_flags.recording && tracked) record_call(op, arguments, result.get());
+  return result.take();
 }
 
-// Whether writing the target could change what is still to be read of `input`.
-bool must_copy(Array* input, Array* target) {
-  if (input->storage != target->storage) return false;
-  bool same = input->code == target->code && input->offset == target->offset &&
-              input->ndim == target->ndim &&
-              std::memcmp(input->dims, target->dims, sizeof(int64_t) * 2 * input->ndim) == 0;
-  if (same) return false;
-  int64_t input_low, input_high, target_low, target_high;
-  element_range(input->layout(), &input_low, &input_high);
-  element_range(target->layout(), &target_low, &target_high);
-  int64_t input_size = kItemSize[input->code], target_size = kItemSize[target->code];
-  return (input->offset + input_low) * input_size < (target->offset + target_high) * target_size &&
-         (target->offset + target_low) * target_size < (input->offset + input_high) * input_size;
-}
+// --- writing into an array ---
 
-bool check_into(const Operands& operands, Array* target, bool collected) {
+void check_into(const Operands& operands, const Tensor& target, bool collected) {
   if (!collected) {
-    PyErr_SetString(PyExc_TypeError,
-                    "into() takes arrays on one device and Python numbers of 64 bits");
-    return false;
+    throw Error("TypeError", "into() takes arrays on one device and Python numbers of 64 bits");
   }
-  if (operands.first != nullptr && operands.first->storage->device() != target->storage->device()) {
-    PyErr_SetString(PyExc_TypeError, "into(): the target is on another device than the inputs");
-    return false;
+  if (operands.first != nullptr && operands.first->device() != target.device()) {
+    throw Error("TypeError", "into(): the target is on another device than the inputs");
   }
-  return true;
 }
 
 // Inputs that overlap the target are replaced by copies, which `copies` keeps alive.
-bool copy_overlapping(Operands* operands, Array* target, std::vector<Reference>* copies) {
+void copy_overlapping(Operands* operands, const Tensor& target, const Arguments& arguments,
+                      std::vector<Reference>* copies) {
   for (int i = 0; i < operands->count; ++i) {
-    Array* input = operands->arrays[i];
-    if (input == nullptr || !must_copy(input, target)) continue;
-    PyObject* original = as_object(input);
-    PyObject* copy = call_operator("copy", &original, 1);
-    if (copy == nullptr) return false;
-    copies->emplace_back(copy);
-    operands->arrays[i] = as_array(copy);
-    if (operands->first == input) operands->first = as_array(copy);
+    const Tensor* input = operands->tensors[i];
+    if (input == nullptr || input->same_layout(target) || !input->overlaps(target)) continue;
+    copies->push_back(copy_of(arguments.values[i]));
+    operands->tensors[i] = &tensor_of(copies->back());
+    if (operands->first == input) operands->first = operands->tensors[i];
   }
-  return true;
 }
 
-bool raise_shapes(OpObject* op, Array* target, const Arguments& arguments) {
+[[noreturn]] void refuse_shapes(OpObject* op, const Tensor& target, const Arguments& arguments) {
   // Inputs that do not broadcast among themselves get their own, better error from Python.
-  Reference done(call_in_python(reinterpret_cast<PyObject*>(op), arguments));
-  if (!done) return false;
-  Reference shape(PyObject_GetAttrString(as_object(target), "shape"));
-  Reference text(shape ? PyObject_Repr(shape.get()) : nullptr);
+  owned(call_in_python(as_object(op), arguments));
   const char* name = PyUnicode_AsUTF8(op->name);
-  if (!text || name == nullptr) return false;
-  raise_named("ShapeError", std::string(name) + ": the result does not fit a target of shape " +
-                                PyUnicode_AsUTF8(text.get()));
-  return false;
+  if (name == nullptr) throw PythonError{};
+  throw Error("ShapeError", std::string(name) + ": the result does not fit a target of shape " +
+                                shape_text(target.extents(), target.ndim));
 }
 
 PyObject* method_into(PyObject* self, PyObject* const* values, Py_ssize_t count, PyObject* names) {
   if (count < 1 || !is_array(values[0])) {
-    PyErr_SetString(PyExc_TypeError, "into(target, *inputs): the target must be an array");
-    return nullptr;
+    throw Error("TypeError", "into(target, *inputs): the target must be an array");
   }
-  Arguments arguments{values + 1, count - 1, names};
-  if (!call_into(reinterpret_cast<OpObject*>(self), as_array(values[0]), arguments)) return nullptr;
+  call_into(as_op(self), values[0], Arguments{values + 1, count - 1, names});
   return Py_NewRef(values[0]);
 }
+
+// --- the type ---
 
 #if PY_VERSION_HEX < 0x030C0000
 // Before 3.12 classes made by Python do not inherit the flag, and calls would build tuples.
@@ -184,14 +308,14 @@ void inherit_vectorcall(PyTypeObject*) {}
 #endif
 
 PyObject* new_op(PyTypeObject* type, PyObject*, PyObject*) {
-  PyObject* self = type->tp_alloc(type, 0);
-  if (self == nullptr) return nullptr;
-  auto* op = reinterpret_cast<OpObject*>(self);
-  op->vectorcall = call_op;
-  op->id = ++operations_made;
-  op->parameter_ids = PyDict_New();
+  Reference self = owned(type->tp_alloc(type, 0));
+  OpObject* op = as_op(self.get());
+  op->vectorcall = reinterpret_cast<vectorcallfunc>(slot<call_op>());
+  op->owner = new_owner();
+  op->parameter_ids = owned(PyDict_New()).take();
+  op->older_parameter_ids = owned(PyDict_New()).take();
   inherit_vectorcall(type);
-  return self;
+  return self.take();
 }
 
 int init_op(PyObject* self, PyObject* arguments, PyObject* keywords) {
@@ -202,7 +326,7 @@ int init_op(PyObject* self, PyObject* arguments, PyObject* keywords) {
                                    &elementwise, &parameters)) {
     return -1;
   }
-  auto* op = reinterpret_cast<OpObject*>(self);
+  OpObject* op = as_op(self);
   op->elementwise = elementwise != 0;
   Py_XSETREF(op->name, Py_NewRef(name));
   Py_XSETREF(op->parameters, parameters == nullptr ? PyTuple_New(0) : PySequence_Tuple(parameters));
@@ -210,19 +334,21 @@ int init_op(PyObject* self, PyObject* arguments, PyObject* keywords) {
 }
 
 int traverse_op(PyObject* self, visitproc visit, void* arg) {
-  auto* op = reinterpret_cast<OpObject*>(self);
+  OpObject* op = as_op(self);
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(op->name);
   Py_VISIT(op->parameters);
   Py_VISIT(op->parameter_ids);
+  Py_VISIT(op->older_parameter_ids);
   return 0;
 }
 
 int clear_op(PyObject* self) {
-  auto* op = reinterpret_cast<OpObject*>(self);
+  OpObject* op = as_op(self);
   Py_CLEAR(op->name);
   Py_CLEAR(op->parameters);
   Py_CLEAR(op->parameter_ids);
+  Py_CLEAR(op->older_parameter_ids);
   return 0;
 }
 
@@ -240,17 +366,16 @@ PyMemberDef members[] = {
     {"elementwise", T_BOOL, offsetof(OpObject, elementwise), READONLY,
      "Whether results depend on one position of the broadcast inputs."},
     {"parameters", T_OBJECT, offsetof(OpObject, parameters), 0, "Names of keyword parameters."},
-    {"_id", T_UINT, offsetof(OpObject, id), READONLY, "The number standing for it in keys."},
+    {"_id", T_UINT, offsetof(OpObject, owner), READONLY, "The number standing for it in keys."},
     {nullptr, 0, 0, 0, nullptr}};
 
 PyMethodDef methods[] = {
-    {"into", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(method_into)),
-     METH_FASTCALL | METH_KEYWORDS,
+    {"into", method<method_into>(), METH_FASTCALL | METH_KEYWORDS,
      "into(target, *inputs, **parameters)\n--\n\nWrite the result into `target`; returns it."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(new_op)},
-                       {Py_tp_init, reinterpret_cast<void*>(init_op)},
+PyType_Slot slots[] = {{Py_tp_new, slot<new_op>()},
+                       {Py_tp_init, slot<init_op>()},
                        {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(free_op)},
                        {Py_tp_traverse, reinterpret_cast<void*>(traverse_op)},
@@ -268,38 +393,34 @@ PyType_Spec spec = {
 }  // namespace
 
 PyObject* call_in_python(PyObject* op, const Arguments& arguments) {
-  Reference inputs(inputs_tuple(arguments));
-  Reference parameters(parameters_dict(arguments));
-  if (!inputs || !parameters) return nullptr;
+  Reference inputs = inputs_tuple(arguments);
+  Reference parameters = parameters_dict(arguments);
   return PyObject_CallMethod(op, "_call", "(OO)", inputs.get(), parameters.get());
 }
 
-bool record_call(PyObject* op, const Arguments& arguments, PyObject* const* outputs, int count) {
-  Reference inputs(inputs_tuple(arguments));
-  Reference parameters(parameters_dict(arguments));
-  Reference results(PyTuple_New(count));
-  if (!inputs || !parameters || !results) return false;
-  for (int i = 0; i < count; ++i) PyTuple_SET_ITEM(results.get(), i, Py_NewRef(outputs[i]));
-  Reference done(
-      PyObject_CallMethod(op, "_record", "(OOO)", inputs.get(), parameters.get(), results.get()));
-  return static_cast<bool>(done);
-}
-
-bool call_into(OpObject* op, Array* target, const Arguments& arguments) {
+void call_into(OpObject* op, PyObject* target, const Arguments& arguments) {
+  const Tensor& tensor = tensor_of(target);
   Operands operands;
+  bool tracked;
   uint32_t parameters;
-  bool collected = collect_operands(arguments.values, arguments.count, &operands) &&
-                   parameters_id(op, arguments, &parameters);
-  if (!check_into(operands, target, collected)) return false;
+  const bool collected = collect_operands(arguments.values, arguments.count, &operands, &tracked) &&
+                         parameters_id(op, arguments, &parameters);
+  check_into(operands, tensor, collected);
   std::vector<Reference> copies;
-  if (!copy_overlapping(&operands, target, &copies)) return false;
+  copy_overlapping(&operands, tensor, arguments, &copies);
   ElementwiseCall call;
   call.operands = &operands;
-  call.target = target;
-  if (!call.prepare()) return raise_shapes(op, target, arguments);
-  ElementwisePointer kernel = find_kernel(op, call, arguments, parameters);
-  if (kernel == nullptr) return false;
-  return run_elementwise_into(call, kernel);
+  call.target = &tensor;
+  if (!call.prepare()) refuse_shapes(op, tensor, arguments);
+  call.launch(find_kernel(op, call, arguments, parameters), nullptr, python_front());
+}
+
+size_t prepared_calls() { return kernels().size() + bindings().size(); }
+
+void clear_prepared_calls() {
+  kernels().clear();
+  programs().clear();
+  bindings().clear();
 }
 
 bool make_op_type(PyObject* module) {

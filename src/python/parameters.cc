@@ -57,47 +57,56 @@ PyObject* make_key(const Arguments& arguments) {
   return key.take();
 }
 
+// Two generations: when the younger is full it takes the place of the older, whose keys nobody has
+// asked for meanwhile are forgotten. A number is never used again: prepared calls are found by it.
+PyObject* find_id(OpObject* op, PyObject* key) {
+  constexpr Py_ssize_t kMostIds = 2048;
+  constexpr uint32_t kEnd = 1u << 31;  // beyond that many the calls go through Python
+  PyObject* known = PyDict_GetItemWithError(op->parameter_ids, key);
+  if (known != nullptr || PyErr_Occurred()) return Py_XNewRef(known);
+  known = PyDict_GetItemWithError(op->older_parameter_ids, key);
+  if (PyErr_Occurred() || (known == nullptr && op->next_parameter_id >= kEnd)) return nullptr;
+  Reference number(known != nullptr ? Py_NewRef(known)
+                                    : PyLong_FromUnsignedLong(++op->next_parameter_id));
+  if (!number) return nullptr;
+  if (PyDict_GET_SIZE(op->parameter_ids) >= kMostIds) {
+    PyObject* fresh = PyDict_New();
+    if (fresh == nullptr) return nullptr;
+    Py_XSETREF(op->older_parameter_ids, std::exchange(op->parameter_ids, fresh));
+  }
+  if (PyDict_SetItem(op->parameter_ids, key, number.get()) != 0) return nullptr;
+  return number.take();
+}
+
 }  // namespace
 
 bool parameters_id(OpObject* op, const Arguments& arguments, uint32_t* id) {
   *id = 0;
   if (arguments.names == nullptr || PyTuple_GET_SIZE(arguments.names) == 0) return true;
   Reference key(make_key(arguments));
-  PyObject* known = key ? PyDict_GetItemWithError(op->parameter_ids, key.get()) : nullptr;
-  if (known != nullptr) {
-    *id = static_cast<uint32_t>(PyLong_AsUnsignedLong(known));
-    return true;
+  Reference number(key ? find_id(op, key.get()) : nullptr);
+  if (!number) {
+    PyErr_Clear();
+    return false;
   }
-  if (!PyErr_Occurred()) {
-    // 24 bits of a key hold it; beyond that many the calls go through Python.
-    Py_ssize_t next = PyDict_GET_SIZE(op->parameter_ids) + 1;
-    Reference number(PyLong_FromSsize_t(next));
-    if (next < (1 << 24) && number &&
-        PyDict_SetItem(op->parameter_ids, key.get(), number.get()) == 0) {
-      *id = static_cast<uint32_t>(next);
-      return true;
-    }
-  }
-  PyErr_Clear();
-  return false;
+  *id = static_cast<uint32_t>(PyLong_AsUnsignedLong(number.get()));
+  return true;
 }
 
-PyObject* parameters_dict(const Arguments& arguments) {
-  PyObject* dict = PyDict_New();
+Reference parameters_dict(const Arguments& arguments) {
+  Reference dict = owned(PyDict_New());
   Py_ssize_t count = arguments.names == nullptr ? 0 : PyTuple_GET_SIZE(arguments.names);
-  for (Py_ssize_t i = 0; dict != nullptr && i < count; ++i) {
-    if (PyDict_SetItem(dict, PyTuple_GET_ITEM(arguments.names, i),
-                       arguments.values[arguments.count + i]) < 0) {
-      Py_CLEAR(dict);
-    }
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    check(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(arguments.names, i),
+                         arguments.values[arguments.count + i]));
   }
   return dict;
 }
 
-PyObject* inputs_tuple(const Arguments& arguments) {
-  PyObject* tuple = PyTuple_New(arguments.count);
-  for (Py_ssize_t i = 0; tuple != nullptr && i < arguments.count; ++i) {
-    PyTuple_SET_ITEM(tuple, i, Py_NewRef(arguments.values[i]));
+Reference inputs_tuple(const Arguments& arguments) {
+  Reference tuple = owned(PyTuple_New(arguments.count));
+  for (Py_ssize_t i = 0; i < arguments.count; ++i) {
+    PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(arguments.values[i]));
   }
   return tuple;
 }

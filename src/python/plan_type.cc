@@ -1,10 +1,12 @@
+// Plan: a program read from its image, called with arrays, then numbers.
+
 #include "python/plan_type.h"
 
 #include <structmember.h>
 
 #include <new>
 
-#include "python/plan_launch.h"
+#include "python/plan_call.h"
 
 namespace gemel {
 namespace {
@@ -13,63 +15,133 @@ PyTypeObject* plan_type = nullptr;
 
 struct PlanObject {
   PyObject_HEAD vectorcallfunc vectorcall;
-  std::shared_ptr<const PlanProgram> program;
+  ProgramPointer program;
+  uint32_t owner;
 };
 
 PlanObject* as_plan(PyObject* object) { return reinterpret_cast<PlanObject*>(object); }
 
-constexpr size_t kInsideResults = 8;
-
-bool take_device(PyObject* const* values, Py_ssize_t count, PyObject* names, int* device) {
+int take_device(PyObject* const* values, Py_ssize_t count, PyObject* names) {
+  int device = 0;
   for (Py_ssize_t i = 0; names != nullptr && i < PyTuple_GET_SIZE(names); ++i) {
     PyObject* name = PyTuple_GET_ITEM(names, i);
     if (PyUnicode_CompareWithASCIIString(name, "device") != 0) {
       PyErr_Format(PyExc_TypeError, "a plan has no parameter %R", name);
-      return false;
+      throw PythonError{};
     }
-    *device = static_cast<int>(PyLong_AsLong(values[count + i]));
-    if (*device == -1 && PyErr_Occurred()) return false;
+    device = checked_device(PyLong_AsLong(values[count + i]));
   }
-  return true;
+  return device;
 }
 
-bool execute(const std::shared_ptr<const PlanProgram>& program, PyObject* const* values,
-             Py_ssize_t count, int device, PyObject** results) {
-  PlanLaunch launch(program, device);
-  return launch.take_arguments(values, count) && launch.run(results);
+// Extents as a signature says them: free sizes are called n0, n1, ...
+std::string shape_of(const Program& program, const InputSpec& spec) {
+  std::string text = "(";
+  for (size_t axis = 0; axis < spec.extents.size(); ++axis) {
+    const auto slot = static_cast<size_t>(spec.extents[axis]);
+    const size_t constants = program.constants.size();
+    text += slot < constants ? std::to_string(program.constants[slot])
+                             : "n" + std::to_string(slot - constants);
+    text += axis + 1 < spec.extents.size() ? ", " : spec.extents.size() == 1 ? "," : "";
+  }
+  return text + ")";
 }
 
-PyObject* pack(PyObject** results, size_t count) {
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
+[[noreturn]] void refuse(const Program& program, const Mismatch& mismatch, const Tensor* tensor) {
+  if (mismatch.kind == Mismatch::Kind::kSizes) {
+    throw Error("TypeError", program.name + ": the plan was made for other sizes: they do not " +
+                                 "satisfy its guards, or do not fit 63 bits");
+  }
+  const InputSpec& spec = program.inputs[static_cast<size_t>(mismatch.input)];
+  std::string text = program.name + ": input " + std::to_string(mismatch.input);
+  if (mismatch.kind == Mismatch::Kind::kDType) {
+    text += std::string(" has dtype ") + kDTypes[tensor->dtype].name + ", the plan was made for " +
+            kDTypes[spec.dtype].name;
+  } else if (mismatch.kind == Mismatch::Kind::kLayout) {
+    text += spec.written ? " is overwritten and must have the layout of the plan"
+                         : " has other strides than the plan was made for";
+  } else {
+    text += " has shape " + shape_text(tensor->extents(), tensor->ndim) +
+            ", the plan was made for " + shape_of(program, spec);
+  }
+  throw Error("TypeError", text);
+}
+
+void check_arguments(const Program& program, PyObject* const* values, size_t count) {
+  const size_t arrays = program.inputs.size();
+  if (count != arrays + static_cast<size_t>(program.scalars)) {
+    throw Error("TypeError", program.name + " takes " + std::to_string(arrays) + " arrays and " +
+                                 std::to_string(program.scalars) + " scalars, " +
+                                 std::to_string(count) + " arguments were given");
+  }
+  for (size_t i = 0; i < arrays; ++i) {
+    const std::string which = program.name + ": input " + std::to_string(i);
+    if (!is_array(values[i])) {
+      throw Error("TypeError", which + " is a " + Py_TYPE(values[i])->tp_name + ", not an array");
+    }
+    const int device = tensor_of(values[i]).device();
+    const int first = tensor_of(values[0]).device();
+    if (device != first) {
+      throw Error("TypeError", which + " is on device " + std::to_string(device) +
+                                   ", the others are on device " + std::to_string(first));
+    }
+  }
+}
+
+BindingPointer find_binding(PlanObject* plan, const ProgramPointer& program, PlanCall& call) {
+  const size_t count = program->inputs.size();
   for (size_t i = 0; i < count; ++i) {
-    if (tuple != nullptr) {
-      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), results[i]);
-    } else {
-      Py_DECREF(results[i]);
-    }
+    const InputSpec& spec = program->inputs[i];
+    if (!spec.strided && !spec.written && !call.tensor(i).contiguous) call.make_dense(i);
   }
-  return tuple;
+  CallKey key(static_cast<uint64_t>(plan->owner) << 32, count, true);
+  for (size_t i = 0; i < count; ++i) key.add(call.tensor(i));
+  if (const BindingPointer* found = bindings().find(key)) return *found;
+  Mismatch mismatch;
+  BindingPointer binding = call.bind(program, &mismatch);
+  if (binding == nullptr) {
+    refuse(*program, mismatch,
+           count == 0 ? nullptr : &call.tensor(static_cast<size_t>(mismatch.input)));
+  }
+  bindings().insert(key, binding);
+  return binding;
 }
 
 PyObject* call_plan(PyObject* self, PyObject* const* values, size_t flags, PyObject* names) {
   // The call may run Python (a copy of an input), which may drop the plan.
-  std::shared_ptr<const PlanProgram> program = as_plan(self)->program;
-  Py_ssize_t count = PyVectorcall_NARGS(flags);
-  int device = -1;
-  if (!take_device(values, count, names, &device)) return nullptr;
-  SmallArray<PyObject*, kInsideResults> results(program->outputs.size());
-  if (!execute(program, values, count, device, results.data())) return nullptr;
-  return pack(results.data(), program->outputs.size());
+  Reference keep = borrowed(self);
+  const ProgramPointer program = as_plan(self)->program;
+  const auto count = static_cast<size_t>(PyVectorcall_NARGS(flags));
+  const int device = take_device(values, static_cast<Py_ssize_t>(count), names);
+  check_arguments(*program, values, count);
+  PlanCall call(values, program->inputs.size(), values + program->inputs.size());
+  const BindingPointer binding = find_binding(as_plan(self), program, call);
+  SmallArray<PyObject*, 8> results(program->outputs.size());
+  call.run(binding, device, results.data());
+  return packed(results.data(), program->outputs.size());
 }
 
+// Plan(image, kernels=(), captured=())
 PyObject* new_plan(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-  std::shared_ptr<PlanProgram> program = program_from(arguments, keywords);
-  if (program == nullptr) return nullptr;
-  PyObject* self = type->tp_alloc(type, 0);
-  if (self == nullptr) return nullptr;
-  as_plan(self)->vectorcall = call_plan;
-  new (&as_plan(self)->program) std::shared_ptr<const PlanProgram>(std::move(program));
-  return self;
+  static const char* names[] = {"image", "kernels", "captured", nullptr};
+  Py_buffer image;
+  PyObject *kernels = nullptr, *captured = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*|OO", const_cast<char**>(names), &image,
+                                   &kernels, &captured)) {
+    return nullptr;
+  }
+  struct Released {
+    Py_buffer* buffer;
+    ~Released() { PyBuffer_Release(buffer); }
+  } released{&image};
+  std::span<const char> bytes(static_cast<const char*>(image.buf), static_cast<size_t>(image.len));
+  ProgramPointer program = Program::read(bytes, kernels_from(kernels), captured_from(captured));
+  Reference self = owned(type->tp_alloc(type, 0));
+  PlanObject* plan = as_plan(self.get());
+  plan->vectorcall = reinterpret_cast<vectorcallfunc>(slot<call_plan>());
+  new (&plan->program) ProgramPointer(std::move(program));
+  plan->owner = new_owner();
+  return self.take();
 }
 
 void free_plan(PyObject* self) {
@@ -82,37 +154,48 @@ void free_plan(PyObject* self) {
 PyObject* get_name(PyObject* self, void*) {
   return PyUnicode_FromString(as_plan(self)->program->name.c_str());
 }
-PyObject* get_microseconds(PyObject* self, void*) {
-  return PyFloat_FromDouble(as_plan(self)->program->microseconds);
-}
-PyObject* get_workspace(PyObject* self, void*) {
-  return PyLong_FromSize_t(as_plan(self)->program->workspace);
-}
 
 PyObject* repr(PyObject* self) {
-  const PlanProgram& program = *as_plan(self)->program;
+  const Program& program = *as_plan(self)->program;
   return PyUnicode_FromFormat("<Plan %s: %zd inputs, %zd outputs, %zd steps>", program.name.c_str(),
                               static_cast<Py_ssize_t>(program.inputs.size()),
                               static_cast<Py_ssize_t>(program.outputs.size()),
-                              static_cast<Py_ssize_t>(program.items.size()));
+                              static_cast<Py_ssize_t>(program.steps.size()));
+}
+
+// bound(*arrays): (estimated microseconds on one core, bytes of workspace) for arrays like these.
+PyObject* bound(PyObject* self, PyObject* const* values, Py_ssize_t count) {
+  const ProgramPointer program = as_plan(self)->program;
+  if (static_cast<size_t>(count) != program->inputs.size()) {
+    throw Error("TypeError", program->name + " takes " + std::to_string(program->inputs.size()) +
+                                 " arrays, " + std::to_string(count) + " were given");
+  }
+  for (Py_ssize_t i = 0; i < count; ++i) checked_tensor(values[i], "Plan.bound");
+  PlanCall call(values, static_cast<size_t>(count), nullptr);
+  const BindingPointer binding = find_binding(as_plan(self), program, call);
+  return Py_BuildValue("(dn)", binding->microseconds, static_cast<Py_ssize_t>(binding->workspace));
 }
 
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(PlanObject, vectorcall), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
-PyGetSetDef attributes[] = {
-    {"name", get_name, nullptr, "What the plan computes.", nullptr},
-    {"microseconds", get_microseconds, nullptr, "Estimated cost on one core.", nullptr},
-    {"workspace", get_workspace, nullptr, "Bytes taken while it runs.", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef attributes[] = {{"name", get_name, nullptr, "What the plan computes.", nullptr},
+                            {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(new_plan)},
+PyMethodDef methods[] = {{"bound", method<bound>(), METH_FASTCALL,
+                          "bound(*arrays)\n--\n\nFor arrays like these: estimated microseconds on "
+                          "one core, and bytes of "
+                          "workspace."},
+                         {nullptr, nullptr, 0, nullptr}};
+
+PyType_Slot slots[] = {{Py_tp_new, slot<new_plan>()},
                        {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(free_plan)},
                        {Py_tp_repr, reinterpret_cast<void*>(repr)},
                        {Py_tp_members, members},
                        {Py_tp_getset, attributes},
+                       {Py_tp_methods, methods},
                        {Py_tp_doc, const_cast<char*>("A compiled graph: call it with arrays.")},
                        {0, nullptr}};
 
@@ -128,14 +211,9 @@ bool make_plan_type(PyObject* module) {
   return PyModule_AddObjectRef(module, "Plan", type) == 0;
 }
 
-bool is_plan(PyObject* object) { return Py_IS_TYPE(object, plan_type); }
-
-PyObject* call_plan_unpacked(PyObject* plan, PyObject* const* values, Py_ssize_t count) {
-  std::shared_ptr<const PlanProgram> program = as_plan(plan)->program;
-  SmallArray<PyObject*, kInsideResults> results(program->outputs.size());
-  if (!execute(program, values, count, -1, results.data())) return nullptr;
-  if (program->outputs.size() == 1) return results[0];
-  return pack(results.data(), program->outputs.size());
+ProgramPointer program_of(PyObject* object) {
+  if (!Py_IS_TYPE(object, plan_type)) throw Error("TypeError", "a Plan is needed");
+  return as_plan(object)->program;
 }
 
 }  // namespace gemel

@@ -1,18 +1,23 @@
-// Plan as Python sees it: a callable over arrays and scalars.
+// Plan: a program as a Python object.
 
 #pragma once
 
-#include "program/plan.h"
-#include "python/array.h"
+#include <memory>
+#include <vector>
+
+#include "program/program.h"
+#include "python/wall.h"
 
 namespace gemel {
 
 bool make_plan_type(PyObject* module);
-bool is_plan(PyObject* object);
-// One output as itself, several as a tuple; a new reference.
-PyObject* call_plan_unpacked(PyObject* plan, PyObject* const* values, Py_ssize_t count);
+// Throws TypeError for anything but a Plan.
+std::shared_ptr<const Program> program_of(PyObject* object);
 
-// module.cc: from the arguments of `Plan(...)`; null with a Python error set.
-std::shared_ptr<PlanProgram> program_from(PyObject* arguments, PyObject* keywords);
+// module.cc: what Python gives beside an image; null stands for nothing. Captured arrays are dense.
+std::vector<Kernel> kernels_from(PyObject* iterable);
+std::vector<Captured> captured_from(PyObject* iterable);
+// Throws ValueError for a number no device has.
+int checked_device(long number);
 
 }  // namespace gemel

@@ -1,50 +1,93 @@
-// Copies of an array's elements, for Python. Waits for who writes it, not for who reads it.
+// An array's elements for Python. A read is like any other: it has its place in the order of
+// operations, so it is of one moment, and no writer can keep it waiting for ever.
 
 #include <cstring>
+#include <memory>
 
 #include "python/array.h"
-#include "python/copy.h"
+#include "python/front.h"
 
 namespace gemel {
 namespace {
 
 // Elements in C order; gives where the next one goes.
-char* copy_elements(Array* array, int axis, const char* from, char* to) {
-  const int64_t size = kItemSize[array->code];
-  if (axis == array->ndim) {
+char* copy_elements(const Tensor& tensor, int axis, const char* from, char* to) {
+  const int64_t size = item_size(tensor.dtype);
+  if (axis == tensor.ndim) {
     std::memcpy(to, from, static_cast<size_t>(size));
     return to + size;
   }
-  const int64_t extent = array->shape()[axis];
-  const int64_t step = array->strides()[axis] * size;
-  if (axis == array->ndim - 1 && step == size) {
+  const int64_t extent = tensor.extents()[axis];
+  const int64_t step = tensor.strides()[axis] * size;
+  if (axis == tensor.ndim - 1 && step == size) {
     std::memcpy(to, from, static_cast<size_t>(extent * size));
     return to + extent * size;
   }
-  for (int64_t i = 0; i < extent; ++i) to = copy_elements(array, axis + 1, from + i * step, to);
+  for (int64_t i = 0; i < extent; ++i) to = copy_elements(tensor, axis + 1, from + i * step, to);
   return to;
+}
+
+// Where the storage is ready at this moment. The memory is only touched in between.
+bool read_at_once(const Tensor& tensor, char* to) {
+  Engine& engine = Engine::get();
+  Storage* storage = tensor.storage;
+  if (!engine.acquire_inline(&storage, 1, nullptr, 0, 0)) return false;
+  if (tensor.contiguous) {
+    std::memcpy(to, tensor.data(), static_cast<size_t>(tensor.bytes()));
+  } else {
+    copy_elements(tensor, 0, tensor.data(), to);
+  }
+  engine.release_inline(&storage, 1, nullptr, 0);
+  return true;
+}
+
+PyObject* nested_list(const Tensor& tensor, int axis, const char*& next) {
+  if (axis == tensor.ndim) {
+    PyObject* element = read_element(next, tensor.dtype);
+    next += item_size(tensor.dtype);
+    return element;
+  }
+  Reference list = owned(PyList_New(tensor.extents()[axis]));
+  for (int64_t i = 0; i < tensor.extents()[axis]; ++i) {
+    PyList_SET_ITEM(list.get(), i, owned(nested_list(tensor, axis + 1, next)).take());
+  }
+  return list.take();
 }
 
 }  // namespace
 
-bool read_elements(Array* given, char* to) {
+void read_elements(PyObject* given, char* to) {
   Reference host = in_memory(given);
-  if (!host) return false;
-  Array* array = as_array(host.get());
-  Engine& engine = Engine::get();
-  Storage* storage = array->storage;
-  // As a reader, so that no other thread's write comes between.
-  do {
-    if (!wait_for(array)) return false;
-  } while (!engine.acquire_inline(&storage, 1, nullptr, 0, 0));
-  const size_t bytes = static_cast<size_t>(array->size * kItemSize[array->code]);
-  if (bytes > 0 && array->contiguous) {
-    std::memcpy(to, array_data(array), bytes);
-  } else if (bytes > 0) {
-    copy_elements(array, 0, array_data(array), to);
+  const Tensor& tensor = tensor_of(host);
+  wait_for(tensor.storage);
+  if (tensor.size == 0 || read_at_once(tensor, to)) return;
+  // Somebody has begun to write again: a copy has its turn behind him, and is nobody else's.
+  Reference copy = copy_of(host.get());
+  const Tensor& own = tensor_of(copy);
+  wait_for(own.storage);
+  std::memcpy(to, own.data(), static_cast<size_t>(own.bytes()));
+}
+
+PyObject* to_list(PyObject* self, PyObject*) {
+  const Tensor& tensor = tensor_of(self);
+  // The elements first, then Python's objects: making those may run any code.
+  auto bytes = std::make_unique<char[]>(static_cast<size_t>(tensor.bytes()));
+  read_elements(self, bytes.get());
+  const char* next = bytes.get();
+  return nested_list(tensor, 0, next);
+}
+
+PyObject* array_item(PyObject* self) {
+  const Tensor& tensor = tensor_of(self);
+  if (tensor.size != 1) {
+    throw Error("ValueError",
+                "only an array with one element converts to a Python scalar; this "
+                "one has " +
+                    std::to_string(tensor.size));
   }
-  engine.release_inline(&storage, 1, nullptr, 0);
-  return true;
+  char element[16];
+  read_elements(self, element);
+  return read_element(element, tensor.dtype);
 }
 
 }  // namespace gemel

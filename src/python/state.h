@@ -1,41 +1,16 @@
-// What the threads of the front end share or own: recording flags, random numbers, failures as
-// Python exceptions, and where an operation was issued.
+// What the threads of the front end share or own: recording flags, random numbers, and failures as
+// Python exceptions.
 
 #pragma once
-
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
 
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "engine/engine.h"
-#include "engine/trace.h"
+#include "python/wall.h"
 
 namespace gemel {
-
-// An owned reference. Only where the GIL is held.
-class Reference {
- public:
-  Reference() = default;
-  explicit Reference(PyObject* object) : object_(object) {}
-  Reference(Reference&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Reference& operator=(Reference&& other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
-  }
-  Reference(const Reference&) = delete;
-  Reference& operator=(const Reference&) = delete;
-  ~Reference() { Py_XDECREF(object_); }
-  PyObject* get() const { return object_; }
-  PyObject* take() { return std::exchange(object_, nullptr); }
-  explicit operator bool() const { return object_ != nullptr; }
-
- private:
-  PyObject* object_ = nullptr;
-};
 
 struct ThreadFlags {
   bool recording = false;
@@ -52,20 +27,24 @@ struct RandomState {
 };
 extern RandomState random_stream;
 
-// How often the tables of prepared calls knew the answer. Guarded by the GIL.
-struct TableCounters {
+// How often the caches of prepared calls knew the answer. Guarded by the GIL.
+struct CacheCounters {
   uint64_t hits = 0;
   uint64_t misses = 0;
 };
-extern TableCounters table_counters;
+extern CacheCounters cache_counters;
 
 void set_exception_types(PyObject* types);
-// Sets the Python error that a failure stands for, and marks it as seen.
+// Sets the Python error that a failure stands for, and marks it as seen: the exception it came
+// from, when there was one.
 void raise_failure(const FailurePointer& failure);
 // Sets a Python error by the name of its class: one of the registered classes, or a builtin.
 void raise_named(const char* type, const std::string& message);
 // "message (issued at FILE:LINE)"; needs the GIL.
 std::string failure_text(const Failure& failure);
+// The Python error that is set, as a failure which keeps the exception; clears it. `who` is named
+// in its text.
+FailurePointer failure_from_error(const std::string& who);
 
 bool install_exit_hooks(PyObject* module);
 void install_fork_hooks();

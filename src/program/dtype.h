@@ -1,0 +1,40 @@
+// The one table of dtypes. A tag is a byte: dtypes count up from 0, Python's numbers down from 255.
+
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+
+namespace gemel {
+
+enum class Kind : uint8_t { kBoolean, kUnsigned, kSigned, kFloating };
+
+struct DType {
+  const char* name;
+  int64_t size;  // bytes
+  Kind kind;
+  const char* format;  // of Python's struct module
+};
+
+// In the order of their codes, which files and the Python side know.
+inline constexpr DType kDTypes[] = {
+    {"bool", 1, Kind::kBoolean, "?"},     {"uint8", 1, Kind::kUnsigned, "B"},
+    {"int8", 1, Kind::kSigned, "b"},      {"int32", 4, Kind::kSigned, "i"},
+    {"int64", 8, Kind::kSigned, "q"},     {"float16", 2, Kind::kFloating, "e"},
+    {"float32", 4, Kind::kFloating, "f"}, {"float64", 8, Kind::kFloating, "d"},
+};
+inline constexpr int kDTypeCount = static_cast<int>(std::size(kDTypes));
+enum Code : uint8_t { kBool, kUInt8, kInt8, kInt32, kInt64, kFloat16, kFloat32, kFloat64 };
+
+enum Tag : uint8_t { kScalarFloat = 253, kScalarInt = 254, kScalarBool = 255 };
+inline bool is_scalar_tag(uint8_t tag) { return tag >= kScalarFloat; }
+
+inline int64_t item_size(int code) { return kDTypes[code].size; }
+
+// Booleans, integers and floats are ordered.
+inline int kind_rank(int code) {
+  const Kind kind = kDTypes[code].kind;
+  return kind == Kind::kBoolean ? 0 : kind == Kind::kFloating ? 2 : 1;
+}
+
+}  // namespace gemel

@@ -1,0 +1,204 @@
+#include "program/elementwise.h"
+
+#include <cstring>
+
+namespace gemel {
+namespace {
+
+constexpr int kMaxIntegers = kMaxRank * (kMaxOperands + 1) + kMaxOperands;
+// Elements in one tile of a large call: about 20 us of work, so that sharing tiles costs little and
+// a waiting thread is never behind a long one.
+constexpr int64_t kTileElements = 65536;
+
+// Everything a kernel needs but the memory, which is taken when the operation starts.
+struct Work {
+  const ElementwiseKernel* kernel;
+  int place_count = 0;
+  Place places[kMaxOperands];
+  int64_t extent = 0;
+  int64_t chunk = 0;
+};
+
+FailurePointer run_work(const Work& work, const int64_t* integers) {
+  void* buffers[kMaxOperands];
+  for (int i = 0; i < work.place_count; ++i) buffers[i] = work.places[i].address();
+  const KernelCall call{work.kernel->kernel.function, buffers, integers, work.extent, work.chunk};
+  return run_tiles(call) == 0 ? nullptr : make_failure(work.kernel->failure);
+}
+
+class ElementwiseOperation final : public Operation {
+ public:
+  FailurePointer run() override {
+    FailurePointer failure = run_work(work, integers.data());
+    return failure == nullptr ? nullptr : located(failure, origin);
+  }
+  std::string name() const override { return kernel->name; }
+  std::string detail() const override;
+
+  const ElementwiseCall* call = nullptr;  // valid until issue() has returned
+  ElementwisePointer kernel;
+  Work work;
+  std::vector<int64_t> integers;
+};
+
+std::string ElementwiseOperation::detail() const {
+  const Operands& operands = *call->operands;
+  std::string text;
+  for (int i = 0; i < operands.count; ++i) {
+    const Tensor* tensor = operands.tensors[i];
+    if (tensor != nullptr) text += (text.empty() ? "" : ", ") + describe(*tensor);
+  }
+  return text + " -> " + describe(kernel->out_codes[0], call->shape, call->ndim);
+}
+
+class ElementwiseLaunch final : public Launch {
+ public:
+  ElementwiseLaunch(const ElementwiseCall& call, const ElementwisePointer& kernel)
+      : call_(call), kernel_(kernel) {
+    const Loop& loop = call.loop;
+    const int64_t inner = loop.size / loop.extents[0];
+    work_.kernel = kernel.get();
+    work_.extent = loop.extents[0];
+    work_.chunk = inner >= kTileElements ? 1 : kTileElements / inner;
+    microseconds = static_cast<double>(loop.size) * kernel->nanoseconds_per_element * 1e-3;
+    reads = reads_;
+    writes = writes_;
+    for (int i = 0; i < call.operands->count; ++i) {
+      const Tensor* tensor = call.operands->tensors[i];
+      if (tensor == nullptr) continue;
+      add_place(*tensor);
+      reads_[read_count++] = tensor->storage;
+    }
+  }
+
+  void add_result(const Tensor& tensor) {
+    add_place(tensor);
+    writes_[write_count++] = tensor.storage;
+    device = tensor.device();
+  }
+
+  void add_target(const Tensor& tensor) {
+    // What is not overwritten of a storage keeps its meaning, and its failure.
+    if (!tensor.whole()) reads_[read_count++] = tensor.storage;
+    add_result(tensor);
+    known_writes = 1;
+    tensor.storage->bump_version();
+  }
+
+  // Extents, then strides by operand, then the scalars; new results are contiguous.
+  void add_integers(int contiguous_results) {
+    const Loop& loop = call_.loop;
+    int64_t* next = integers_;
+    for (int d = 0; d < loop.rank; ++d) *next++ = loop.extents[d];
+    for (int i = 0; i < loop.operands; ++i) {
+      for (int d = 0; d < loop.rank; ++d) *next++ = loop.strides[i][d];
+    }
+    for (int i = 0; i < contiguous_results; ++i) {
+      contiguous_strides(loop.extents, loop.rank, next);
+      next += loop.rank;
+    }
+    for (int i = 0; i < call_.operands->count; ++i) {
+      if (call_.operands->tensors[i] == nullptr) *next++ = call_.operands->scalars[i];
+    }
+    integer_count_ = next - integers_;
+  }
+
+  FailurePointer run(PartialFailures&) override { return run_work(work_, integers_); }
+
+  std::unique_ptr<Operation> later() override {
+    auto operation = std::make_unique<ElementwiseOperation>();
+    operation->call = &call_;
+    operation->kernel = kernel_;
+    operation->work = work_;
+    operation->integers.assign(integers_, integers_ + integer_count_);
+    return operation;
+  }
+
+ private:
+  void add_place(const Tensor& tensor) {
+    work_.places[work_.place_count++] = {tensor.storage, tensor.offset * item_size(tensor.dtype)};
+  }
+
+  const ElementwiseCall& call_;
+  const ElementwisePointer& kernel_;
+  Work work_;
+  Storage* reads_[kMaxOperands];
+  Storage* writes_[kMaxOperands];
+  int64_t integer_count_ = 0;
+  int64_t integers_[kMaxIntegers];
+};
+
+}  // namespace
+
+bool ElementwiseCall::prepare() {
+  OperandLayout layouts[kMaxOperands];
+  int count = 0;
+  bool same = target == nullptr && operands->first->contiguous;
+  const OperandLayout first = operands->first->layout();
+  for (int i = 0; i < operands->count; ++i) {
+    const Tensor* tensor = operands->tensors[i];
+    if (tensor == nullptr) continue;
+    layouts[count++] = tensor->layout();
+    same = same && tensor->contiguous && tensor->ndim == first.ndim &&
+           std::memcmp(tensor->extents(), first.shape, sizeof(int64_t) * first.ndim) == 0;
+  }
+  if (same) {
+    ndim = first.ndim;
+    std::memcpy(shape, first.shape, sizeof(int64_t) * ndim);
+    loop.rank = 1;
+    loop.operands = count;
+    loop.size = loop.extents[0] = operands->first->size;
+    for (int i = 0; i < count; ++i) loop.strides[i][0] = 1;
+    return true;
+  }
+  if (!broadcast_shapes(layouts, count, shape, &ndim)) return false;
+  if (target != nullptr) {
+    layouts[count++] = target->layout();
+    int64_t joint[kMaxRank];
+    int joint_ndim;
+    if (!broadcast_shapes(layouts, count, joint, &joint_ndim) || joint_ndim != target->ndim ||
+        std::memcmp(joint, target->extents(), sizeof(int64_t) * joint_ndim) != 0) {
+      return false;
+    }
+    ndim = joint_ndim;
+    std::memcpy(shape, joint, sizeof(int64_t) * ndim);
+  }
+  build_loop(layouts, count, shape, ndim, &loop);
+  return true;
+}
+
+// An operand is a tag and a stride class; the target comes last, behind a bit of its own.
+ElementwiseKey ElementwiseCall::key(uint32_t operation, uint32_t parameters) const {
+  constexpr int kBits = 11;
+  constexpr int kInWord = 64 / kBits;
+  static_assert(kInWord * 3 > kMaxInputs);
+  ElementwiseKey key;
+  key.words[0] = static_cast<uint64_t>(operation) << 40 | static_cast<uint64_t>(parameters) << 8 |
+                 static_cast<uint64_t>(loop.rank) << 1 | (target != nullptr);
+  int array = 0;
+  for (int i = 0; i < operands->count; ++i) {
+    uint64_t operand = 0x400 | operands->tags[i];
+    if (operands->tensors[i] != nullptr) {
+      operand |= static_cast<uint64_t>(inner_class(array++)) << 8;
+    }
+    key.words[1 + i / kInWord] |= operand << (kBits * (i % kInWord));
+  }
+  if (target != nullptr) {
+    const uint64_t operand = 0x400 | target->dtype | static_cast<uint64_t>(inner_class(array)) << 8;
+    key.words[3] |= operand << (kBits * (kInWord - 1));
+  }
+  return key;
+}
+
+void ElementwiseCall::launch(const ElementwisePointer& kernel, const Tensor* const* results,
+                             Front& front) const {
+  if (loop.size == 0) return;
+  ElementwiseLaunch work(*this, kernel);
+  const int count = target != nullptr ? 0 : static_cast<int>(kernel->out_codes.size());
+  for (int i = 0; i < count; ++i) work.add_result(*results[i]);
+  if (target != nullptr) work.add_target(*target);
+  work.add_integers(count);
+  gemel::launch(work, front);
+}
+
+}  // namespace gemel

@@ -1,0 +1,310 @@
+// Reading the image of a plan. Whatever the bytes are, what has been read names only what exists.
+
+#include <cstring>
+
+#include "program/error.h"
+#include "program/program.h"
+
+namespace gemel {
+namespace {
+
+constexpr int64_t kMagic = 0x006E616C706D6567;  // "gemplan"
+constexpr int64_t kVersion = 1;
+constexpr int64_t kHeaderWords = 4;
+constexpr int kDeepest = 64;  // items inside items
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error("ValueError", "the plan's image is damaged: " + what);
+}
+
+class Reader {
+ public:
+  Reader(std::span<const char> image, Program& program, std::vector<Kernel> kernels,
+         std::vector<Captured> captured)
+      : image_(image),
+        program_(program),
+        given_kernels_(std::move(kernels)),
+        given_captured_(std::move(captured)) {}
+
+  void read() {
+    read_header();
+    program_.name = text();
+    program_.target = text();
+    read_sizes();
+    read_arrays();
+    program_.scalars = static_cast<int>(number(0, kMost));
+    program_.random = static_cast<int>(number(0, kMost));
+    for (int64_t left = count(); left > 0; --left) {
+      program_.temporaries.push_back({slot(), word(), word()});
+    }
+    for (int64_t left = count(); left > 0; --left) read_captured();
+    for (int64_t left = count(); left > 0; --left) read_kernel();
+    program_.items = items(0);
+    for (int64_t left = count(); left > 0; --left) read_site();
+  }
+
+ private:
+  static constexpr int64_t kMost = int64_t{1} << 24;
+
+  // --- numbers ---
+
+  int64_t word() {
+    if (at_ >= words_) refuse("it ends too early");
+    int64_t value;
+    std::memcpy(&value, image_.data() + 8 * at_++, sizeof value);
+    return value;
+  }
+  int64_t number(int64_t least, int64_t end) {
+    const int64_t value = word();
+    if (value < least || value >= end) refuse("a number is out of range");
+    return value;
+  }
+  int64_t count() { return number(0, words_ + 1); }  // every item takes a word at least
+  Slot slot() { return static_cast<Slot>(number(0, static_cast<int64_t>(slots_))); }
+  std::vector<Slot> slots(int64_t length) {
+    std::vector<Slot> found;
+    for (int64_t i = 0; i < length; ++i) found.push_back(slot());
+    return found;
+  }
+  std::vector<int> places(size_t end) {
+    std::vector<int> found;
+    for (int64_t left = count(); left > 0; --left) {
+      found.push_back(static_cast<int>(number(0, static_cast<int64_t>(end))));
+    }
+    return found;
+  }
+
+  // A length of -1: nothing is there.
+  struct Blob {
+    const char* data;
+    int64_t length;
+  };
+  Blob blob() {
+    const int64_t offset = word();
+    const int64_t length = word();
+    if (length == -1) return {nullptr, -1};
+    const bool inside = offset >= 0 && length >= 0 && offset <= bytes_ && length <= bytes_ - offset;
+    if (!inside) refuse("a text or blob lies outside");
+    return {image_.data() + 8 * words_ + offset, length};
+  }
+  std::string text() {
+    const Blob found = blob();
+    return found.length < 0 ? "" : std::string(found.data, static_cast<size_t>(found.length));
+  }
+
+  // --- parts ---
+
+  void read_header() {
+    const auto size = static_cast<int64_t>(image_.size());
+    if (size < 8 * kHeaderWords) refuse("it is shorter than its header");
+    words_ = kHeaderWords;
+    if (word() != kMagic) refuse("it does not begin like one");
+    const int64_t version = word();
+    if (version != kVersion) {
+      throw Error("ValueError", "the plan's image has version " + std::to_string(version) +
+                                    ", this library reads version " + std::to_string(kVersion));
+    }
+    const int64_t words = word();
+    bytes_ = word();
+    const bool fits = words >= kHeaderWords && words <= size / 8 && bytes_ == size - 8 * words;
+    if (!fits) refuse("its length is not what its header says");
+    words_ = words;
+  }
+
+  void read_sizes() {
+    for (int64_t left = count(); left > 0; --left) program_.constants.push_back(word());
+    program_.free_sizes = static_cast<int>(number(0, kMost));
+    slots_ = program_.constants.size() + static_cast<size_t>(program_.free_sizes);
+    for (int64_t left = count(); left > 0; --left) {
+      const auto operation = static_cast<Arithmetic>(number(0, 7));
+      const Slot left_operand = slot();
+      program_.sizes.push_back({operation, left_operand, slot()});
+      ++slots_;
+    }
+    for (int64_t left = count(); left > 0; --left) {
+      const auto relation = static_cast<Relation>(number(0, 3));
+      const Slot left_operand = slot();
+      const Slot right_operand = slot();
+      program_.guards.push_back({relation, left_operand, right_operand, number(0, 2) != 0});
+    }
+  }
+
+  void read_arrays() {
+    for (int64_t left = count(); left > 0; --left) {
+      InputSpec spec;
+      spec.dtype = static_cast<int>(number(0, kDTypeCount));
+      const int64_t flags = number(0, 16);
+      spec.strided = (flags & InputSpec::kStrided) != 0;
+      spec.written = (flags & InputSpec::kWritten) != 0;
+      spec.fails = (flags & InputSpec::kFails) != 0;
+      spec.read = (flags & InputSpec::kRead) != 0;
+      const int64_t rank = number(0, kMaxRank + 1);
+      spec.extents = slots(rank);
+      if (spec.strided) spec.strides = slots(rank);
+      for (const std::vector<Slot>* list : {&spec.extents, &spec.strides}) {
+        for (Slot known : *list) check_known(known);
+      }
+      program_.writes_inputs |= spec.written;
+      program_.inputs.push_back(std::move(spec));
+    }
+    for (int64_t left = count(); left > 0; --left) read_output();
+  }
+
+  // What an input must look like is a constant or a free size.
+  void check_known(Slot slot) const {
+    const size_t known = program_.constants.size() + static_cast<size_t>(program_.free_sizes);
+    if (static_cast<size_t>(slot) >= known) refuse("an input's size is computed");
+  }
+
+  void read_output() {
+    OutputSpec spec;
+    spec.is_view = number(0, 2) == 1;
+    spec.dtype = static_cast<int>(number(0, kDTypeCount));
+    spec.space = static_cast<int>(number(0, 2));
+    // Results are made in order, so a view can only be of an input or of an earlier output.
+    const size_t known = spec.space == kInput ? program_.inputs.size() : program_.outputs.size();
+    spec.index = static_cast<int>(number(0, spec.is_view ? static_cast<int64_t>(known) : 1));
+    const int64_t rank = number(0, kMaxRank + 1);
+    spec.extents = slots(rank);
+    if (spec.is_view) {
+      spec.strides = slots(rank);
+      spec.offset = slot();
+    }
+    program_.outputs.push_back(std::move(spec));
+  }
+
+  void read_captured() {
+    const Blob data = blob();
+    if (data.length < 0) {
+      if (next_captured_ == given_captured_.size()) refuse("it closes over more arrays than given");
+      program_.captured.push_back(std::move(given_captured_[next_captured_++]));
+      return;
+    }
+    Storage* made = Storage::create(static_cast<size_t>(data.length), 0);
+    std::shared_ptr<Storage> storage(made, [](Storage* held) { held->release(); });
+    if (data.length > 0 && made->materialize() == nullptr) throw std::bad_alloc();
+    if (data.length > 0) std::memcpy(made->data(), data.data, static_cast<size_t>(data.length));
+    program_.captured.push_back({std::move(storage), 0});
+  }
+
+  void read_kernel() {
+    text();  // its key: for whoever wants to find it elsewhere
+    const Blob code = blob();
+    if (code.length < 0) {
+      if (next_kernel_ == given_kernels_.size()) refuse("it has more kernels than given");
+      program_.kernels.push_back(std::move(given_kernels_[next_kernel_++]));
+      return;
+    }
+    try {
+      std::shared_ptr<Object> object = Object::load(code.data, static_cast<size_t>(code.length));
+      program_.kernels.push_back({object, object->kernel()});
+    } catch (const std::runtime_error& error) {
+      throw Error("ValueError", program_.name + ": " + error.what());
+    }
+  }
+
+  BufferReference buffer() {
+    const size_t sizes[] = {program_.inputs.size(), program_.outputs.size(),
+                            program_.temporaries.size(), program_.captured.size()};
+    BufferReference found;
+    found.space = static_cast<int>(number(0, 4));
+    found.index = static_cast<int>(number(0, static_cast<int64_t>(sizes[found.space])));
+    found.offset = slot();
+    const size_t before[] = {0, sizes[kInput], sizes[kInput] + sizes[kOutput] + sizes[kCaptured],
+                             sizes[kInput] + sizes[kOutput]};
+    const int within = found.space == kTemporary ? 0 : found.index;
+    found.base = static_cast<int>(before[found.space]) + within;
+    return found;
+  }
+
+  std::vector<Item> items(int depth) {
+    if (depth > kDeepest) refuse("items lie too deep inside each other");
+    std::vector<Item> found;
+    for (int64_t left = count(); left > 0; --left) found.push_back(item(depth));
+    return found;
+  }
+
+  Item item(int depth) {
+    Item found;
+    found.kind = static_cast<Item::Kind>(number(0, 3));
+    if (found.kind == Item::Kind::kStep) {
+      found.number = program_.item_count++;
+      found.step = static_cast<int>(program_.steps.size());
+      program_.steps.push_back(step());
+      return found;
+    }
+    if (found.kind == Item::Kind::kTogether) {
+      found.number = program_.group_count++;
+      for (int64_t left = count(); left > 0; --left) found.branches.push_back(items(depth + 1));
+      return found;
+    }
+    found.number = program_.item_count++;
+    const int kept = program_.item_count;
+    found.predicate = buffer();
+    found.branches.push_back(items(depth + 1));
+    found.branches.push_back(items(depth + 1));
+    program_.item_count = kept;  // sites do not speak of what is inside
+    return found;
+  }
+
+  Step step() {
+    Step found;
+    found.kernel = static_cast<int>(number(0, static_cast<int64_t>(program_.kernels.size())));
+    for (int64_t left = count(); left > 0; --left) found.buffers.push_back(buffer());
+    found.integers = slots(count());
+    found.extent = slot();
+    found.chunk = slot();
+    for (int64_t left = count(); left > 0; --left) {
+      const auto position = number(0, static_cast<int64_t>(found.integers.size()));
+      const auto source = number(-1 - program_.random, program_.scalars);
+      found.patches.push_back(
+          {static_cast<int>(position), static_cast<int>(source), number(0, 2) != 0});
+    }
+    found.cost = slot();
+    found.failure.type = text();
+    found.failure.message = text();
+    return found;
+  }
+
+  void read_site() {
+    Site site;
+    const auto items = static_cast<size_t>(program_.item_count);
+    site.item = static_cast<int>(number(0, program_.item_count));
+    for (const Site& other : program_.sites) {
+      if (other.item == site.item) refuse("two sites speak of one item");
+    }
+    site.skipped = places(items);
+    site.outputs = places(program_.outputs.size());
+    site.inputs = places(program_.inputs.size());
+    for (int later : site.skipped) {
+      if (later <= site.item) refuse("a site skips what has run");
+    }
+    for (int input : site.inputs) {
+      if (!program_.inputs[static_cast<size_t>(input)].written) refuse("a site fails what is read");
+    }
+    program_.sites.push_back(std::move(site));
+  }
+
+  std::span<const char> image_;
+  Program& program_;
+  std::vector<Kernel> given_kernels_;
+  std::vector<Captured> given_captured_;
+  size_t next_kernel_ = 0;
+  size_t next_captured_ = 0;
+  int64_t words_ = 0;
+  int64_t bytes_ = 0;
+  int64_t at_ = 0;
+  size_t slots_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const Program> Program::read(std::span<const char> image,
+                                             std::vector<Kernel> kernels,
+                                             std::vector<Captured> captured) {
+  auto program = std::make_shared<Program>();
+  Reader(image, *program, std::move(kernels), std::move(captured)).read();
+  return program;
+}
+
+}  // namespace gemel

@@ -1,0 +1,113 @@
+#include "program/launch.h"
+
+#include <algorithm>
+#include <new>
+
+namespace gemel {
+namespace {
+
+bool materialize_new(const Launch& work) {
+  for (int i = work.known_writes; i < work.write_count; ++i) {
+    Storage* storage = work.writes[i];
+    if (storage->data() == nullptr && storage->materialize() == nullptr) return false;
+  }
+  return true;
+}
+
+const FailurePointer* failure_of(const Storage* storage, const PartialFailures& partial) {
+  for (const auto& [failed, reason] : partial) {
+    if (failed == storage) return &reason;
+  }
+  return nullptr;
+}
+
+// Each failure once with its line, which is looked for only now.
+void locate(PartialFailures& partial, const Origin& origin) {
+  std::vector<std::pair<FailurePointer, FailurePointer>> known;
+  for (auto& [storage, failure] : partial) {
+    const auto same = [&](const auto& pair) { return pair.first == failure; };
+    auto found = std::find_if(known.begin(), known.end(), same);
+    if (found == known.end()) {
+      found = known.insert(known.end(), {failure, located(failure, origin)});
+    }
+    failure = found->second;
+  }
+}
+
+// Gives back what was acquired, each storage with its own failure.
+[[gnu::cold]] void release_failed(Launch& work, FailurePointer failure, PartialFailures& partial,
+                                  Front& front) {
+  Engine& engine = Engine::get();
+  if (failure != nullptr) {
+    for (int i = 0; i < work.write_count; ++i) partial.emplace_back(work.writes[i], failure);
+  }
+  locate(partial, front.origin());
+  for (const auto& [storage, reason] : partial) {
+    if (storage == nullptr) engine.report(reason);
+  }
+  for (int i = 0; i < work.write_count; ++i) {
+    Storage** write = &work.writes[i];
+    const FailurePointer* reason = failure_of(*write, partial);
+    // Nobody else knows of the new results: acquiring them cannot fail.
+    const bool acquired = i < work.known_writes ||
+                          (reason != nullptr && engine.acquire_inline(nullptr, 0, write, 1, 0));
+    if (acquired) {
+      engine.release_inline(nullptr, 0, write, 1, reason == nullptr ? nullptr : *reason);
+    }
+  }
+  engine.release_inline(work.reads, work.read_count, nullptr, 0);
+}
+
+bool run_here(Launch& work, Front& front) {
+  Engine& engine = Engine::get();
+  if (!engine.acquire_inline(work.reads, work.read_count, work.writes, work.known_writes,
+                             work.microseconds)) {
+    return false;
+  }
+  if (!materialize_new(work)) {
+    // The engine reports missing memory as it does for all work.
+    engine.release_inline(work.reads, work.read_count, work.writes, work.known_writes);
+    return false;
+  }
+  PartialFailures partial;
+  FailurePointer failure = work.run(partial);
+  if (failure == nullptr && partial.empty()) {
+    engine.release_inline(work.reads, work.read_count, work.writes, work.known_writes);
+  } else {
+    release_failed(work, std::move(failure), partial, front);
+  }
+  return true;
+}
+
+void hand_over(Launch& work, Front& front) {
+  std::unique_ptr<Operation> operation = work.later();
+  operation->reads.assign(work.reads, work.reads + work.read_count);
+  operation->writes.assign(work.writes, work.writes + work.write_count);
+  operation->updates = std::move(work.updates);
+  operation->microseconds = work.microseconds;
+  operation->workspace = work.workspace;
+  operation->device = work.device;
+  operation->lane = work.lane;
+  operation->origin = front.origin();
+  front.issue(std::move(operation));
+}
+
+void settle(Storage* const* storages, int count, Front& front) {
+  for (int i = 0; i < count; ++i) {
+    if (storages[i]->exported()) front.wait_until_idle(storages[i]);
+  }
+}
+
+}  // namespace
+
+void launch(Launch& work, Front& front) {
+  if (work.only_later || !run_here(work, front)) hand_over(work, front);
+  settle(work.reads, work.read_count, front);
+  settle(work.writes, work.known_writes, front);
+}
+
+FailurePointer located(const FailurePointer& failure, const Origin& origin) {
+  return std::make_shared<const Failure>(failure->type, failure->message, origin, failure->payload);
+}
+
+}  // namespace gemel

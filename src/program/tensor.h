@@ -1,0 +1,70 @@
+// A tensor: extents, strides and an offset over a storage of the engine. Knows no Python.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/engine.h"
+#include "program/dtype.h"
+#include "program/layout.h"
+
+namespace gemel {
+
+class Tensor {
+ public:
+  static constexpr int kInsideRank = 6;  // of these many dimensions, nothing is allocated
+
+  Tensor() noexcept {}  // of nothing, until one of the next two
+  ~Tensor() { clear(); }
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+
+  // Dense, with a storage of its own that has no memory yet.
+  void make(int code, const int64_t* extents, int rank, int device);
+  // Shares `shared`. Strides may be null for dense.
+  void view(Storage* shared, int code, const int64_t* extents, const int64_t* strides, int rank,
+            int64_t start);
+  // Both throw Error: too many dimensions, or more bytes than 63 bits count; and std::bad_alloc.
+  void clear() noexcept;
+  // Takes the memory now; throws Error.
+  void materialize();
+
+  const int64_t* extents() const noexcept { return dims_; }
+  const int64_t* strides() const noexcept { return dims_ + ndim; }
+  OperandLayout layout() const noexcept { return {ndim, dims_, dims_ + ndim}; }
+  int64_t bytes() const noexcept { return size * item_size(dtype); }
+  int device() const noexcept { return storage->device(); }
+  // The address of the first element; null before memory was taken.
+  char* data() const noexcept {
+    auto* base = static_cast<char*>(storage->data());
+    return base == nullptr ? nullptr : base + offset * item_size(dtype);
+  }
+  bool same_layout(const Tensor& other) const noexcept;
+  // Whether it is all of its storage.
+  bool whole() const noexcept {
+    return contiguous && static_cast<size_t>(bytes()) == storage->bytes();
+  }
+  // Whether some byte may be an element of both.
+  bool overlaps(const Tensor& other) const noexcept;
+
+  Storage* storage = nullptr;  // holds a reference
+  int64_t offset = 0;          // elements from the storage's start
+  int64_t size = 0;            // elements
+  uint8_t dtype = kBool;       // its code
+  uint8_t ndim = 0;
+  bool contiguous = true;
+
+ private:
+  void set_rank(int rank);
+
+  int64_t* dims_ = inside_;  // extents, then strides in elements
+  int64_t inside_[2 * kInsideRank];
+};
+
+// "(2, 3)", and "float32[2, 3]".
+std::string shape_text(const int64_t* extents, int rank);
+std::string describe(int code, const int64_t* extents, int rank);
+std::string describe(const Tensor& tensor);
+
+}  // namespace gemel
