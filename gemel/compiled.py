@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from gemel import _core, autograd, tape
 from gemel.errors import TraceError
+from gemel.extent import Dim
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, inline, placeholder, walk
 from gemel.ir.trace import Trace, current_trace, epoch, parameters_replaced
 from gemel.ndarray import array_like, ndarray
@@ -23,7 +24,7 @@ from gemel.passes.fuse import cheap
 from gemel.passes.simplify import fold
 from gemel.runtime.lower import Lowering, lower
 from gemel.runtime.prepare import as_entry, spec_of
-from gemel.spec import Dim, Spec
+from gemel.spec import Spec
 
 # --- arguments ------------------------------------------------------------------------------
 

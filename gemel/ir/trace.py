@@ -10,8 +10,9 @@ from typing import Any
 
 from gemel import _core
 from gemel.errors import TraceError
+from gemel.extent import Dim, Guard
 from gemel.ir.graph import Entry, placeholder
-from gemel.spec import Dim, Guard, Spec
+from gemel.spec import Spec
 
 
 class Trace:

@@ -8,10 +8,11 @@ from typing import Any
 from gemel import _core
 from gemel.dtype import float16, float32, int64
 from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.extent import Dim
 from gemel.ir.op import HOOKS, composite, method, numpy, op
 from gemel.ops.elementwise import cast, full, iota, limit, where
 from gemel.ops.shape import Layout, expand_dims, reshape, transpose
-from gemel.spec import Dim, Spec, normalize_axis
+from gemel.spec import Spec, normalize_axis
 
 # --- basic keys -----------------------------------------------------------------------------
 #
