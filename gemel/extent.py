@@ -81,8 +81,8 @@ class Dim(int):
 
     Sums, products and quotients of dims are dims again. Comparisons answer for the value seen and
     add a `Guard` to the trace's list, unless they hold for every value (n == n; n > 1, since only
-    extents above 1 are free). What has no symbolic form (float(n), n / 2) is computed for the value
-    seen, and a guard holds on to it. C code sees an int and asks nothing: range(n), [0] * n, 1.0 / n
+    extents above 1 are free). What has no symbolic form (float(n), n / 2) is computed for the
+    value seen, and a guard holds on to it. C code sees an int and asks nothing: range(n), [0] * n and 1.0 / n
     go by the value seen.
     """
 
@@ -414,6 +414,12 @@ def concrete(value: Any, values: Mapping[str, int]) -> Any:
     if isinstance(value, list):
         return [concrete(item, values) for item in value]
     return value
+
+
+def hold(extent: int, above: int, most: int) -> None:
+    """Record the guards above < extent <= most, which the value seen must meet."""
+    if not (extent > above and extent <= most):
+        raise ValueError(f"{seen(extent)} is not in ({above}, {most}]")
 
 
 def same_for_all(a: int, b: int) -> bool:

@@ -82,14 +82,8 @@ class Trace:
         _core.set_tracing(len(_stack()))
 
 
-#: Rises whenever some parameter's array is replaced by another: compiled functions look their
-#: arrays up again then.
-epoch = [0]
-
-
 def parameters_replaced() -> None:
     """Tell every compiled function that a parameter has got another array."""
-    epoch[0] += 1
     _core.forget_call_sites()
 
 
