@@ -13,17 +13,19 @@ from typing import Any, ClassVar
 
 from gemel import _core, autograd, tape
 from gemel.errors import TraceError
+from gemel.extent import Dim, Guard
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, inline, placeholder, walk
-from gemel.ir.trace import Trace, current_trace, epoch, parameters_replaced
+from gemel.ir.trace import Trace, current_trace, parameters_replaced
 from gemel.ndarray import array_like, ndarray
 from gemel.ops.elementwise import full
 from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.bind import concrete_graph
 from gemel.passes.fuse import cheap
 from gemel.passes.simplify import fold
+from gemel.runtime.bridge import make_plan
 from gemel.runtime.lower import Lowering, lower
 from gemel.runtime.prepare import as_entry, spec_of
-from gemel.spec import Dim, Spec
+from gemel.spec import Spec
 
 # --- arguments ------------------------------------------------------------------------------
 
@@ -60,13 +62,14 @@ def unflatten(structure: Any, leaves: Any) -> Any:
 
 
 class Program:
-    """A function traced for one kind of arguments: its graph, and the plans bound to sizes."""
+    """A function traced for one kind of arguments: its graph and its plans."""
 
     def __init__(self, compiled: Compiled, structure: Any, leaves: list[Any]) -> None:
         self.name = compiled.name
         self.passes = compiled.passes
         self.trace = Trace(of_program=True)
         self._optimized: Graph | None = None
+        self._plans: Plans | None = None
         self._halves: dict[Any, Halves] = {}
         entries = [self._input(position, array) for position, array in enumerate(leaves)]
         results: list[Any] = []
@@ -114,12 +117,11 @@ class Program:
             self._optimized = optimize(self.graph, self.passes)
         return self._optimized
 
-    def plan(self, values: dict[str, int]) -> tuple[Any, str]:
-        """The plan of the program for these extents, and its summary."""
-        with Trace():
-            lowering = Lowering(concrete_graph(self.optimized(), values))
-            lowering.run()
-            return lowering.plan(), lowering.summary()
+    def inference(self) -> Plans:
+        """The plans that compute the results."""
+        if self._plans is None:
+            self._plans = Plans(self.optimized(), self.trace.guards)
+        return self._plans
 
     # --- training ---------------------------------------------------------------------------
 
@@ -164,7 +166,7 @@ class Halves:
         inputs = set(graph.inputs)
         self.kept = [entry for entry in self.saved if entry not in inputs]
         forward = Graph(graph.inputs, (*graph.outputs, *self.kept), graph.updates, graph.name)
-        self.forward = optimize(forward)
+        self.plans = Plans(optimize(forward), program.trace.guards)
 
     def _saved(self, graph: Graph, gradients: Sequence[Entry]) -> list[Entry]:
         """The forward entries the backward half reads; views and cheap values are made again."""
@@ -215,31 +217,53 @@ def _walk_to(results: Sequence[Entry], stops: set[Entry]) -> list[Node]:
 # --- a program bound to sizes ---------------------------------------------------------------
 
 
+class Plans:
+    """The plans of a graph with free extents: usually one, another where its guards do not hold."""
+
+    def __init__(self, graph: Graph, guards: list[Guard]) -> None:
+        self.graph = graph
+        self.guards = guards
+        self._made: list[tuple[list[Guard], Lowering, Any]] = []
+
+    def find(self, values: dict[str, int]) -> tuple[Lowering, Any]:
+        """The plan for these extents, made if there is none, and how it was made."""
+        for guards, lowering, plan in self._made:
+            if all(guard.holds(values) for guard in guards):
+                return lowering, plan
+        guards = list(self.guards)
+        free = {name: Dim(value, name, guards) for name, value in values.items()}
+        with Trace():
+            lowering = Lowering(concrete_graph(self.graph, free), guards=guards)
+            lowering.run()
+            plan = make_plan(lowering.image())
+        self._made.append((guards, lowering, plan))
+        return lowering, plan
+
+
 class Bound:
-    """A program for arguments of known sizes: plans, and the parameters' arrays."""
+    """A program for arguments of known sizes."""
 
     def __init__(self, program: Program, values: dict[str, int]) -> None:
         self.program = program
         self.values = values
-        self.epoch = -1
-        self.arrays: tuple[Any, ...] = ()
-        self.inference: Any = None
-        self.summary = ""
+        self.plan: Any = None
         self.training: dict[Any, BoundHalves] = {}
         self.structure = program.structure
 
     def parameter_arrays(self) -> tuple[Any, ...]:
-        """The arrays of the parameters, in the order of the plan's inputs."""
-        if self.epoch != epoch[0]:
-            self.arrays = tuple(parameter.array() for parameter in self.program.parameters)
-            self.epoch = epoch[0]
-        return self.arrays
+        """The arrays of the parameters now, in the order of the plan's inputs."""
+        return tuple(parameter.array() for parameter in self.program.parameters)
 
-    def prepare(self) -> str:
-        """Make the plan for inference, unless it is there; its summary."""
-        if self.inference is None:
-            self.inference, self.summary = self.program.plan(self.values)
-        return self.summary
+    def inference(self) -> Any:
+        """The plan that computes the results."""
+        if self.plan is None:
+            self.plan = self.program.inference().find(self.values)[1]
+        return self.plan
+
+    def summary(self) -> str:
+        """What the plan consists of, and its memory besides the results."""
+        lowering, _ = self.program.inference().find(self.values)
+        return lowering.summary(self.values)
 
     def run(self, leaves: list[Any]) -> Any:
         """The function's results on these arrays."""
@@ -247,9 +271,7 @@ class Bound:
         if _core.recording() and tape.tracked(*leaves, *arrays):
             found = self._recorded((*leaves, *arrays))
         else:
-            if self.inference is None:
-                self.prepare()
-            found = self.inference(*leaves, *arrays)
+            found = self.inference()(*leaves, *arrays)
         return found[0] if self.structure is None else unflatten(self.structure, iter(found))
 
     def _recorded(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -273,7 +295,7 @@ class BoundHalves:
         self.name = f"{program.name}#{_numbers[0]}"
         halves = program.split(wanted)
         with Trace():
-            self.plan = lower(concrete_graph(halves.forward, values))
+            self.plan = halves.plans.find(values)[1]
             self.backward = concrete_graph(halves.backward, values)
         self.outputs = len(program.graph.outputs)
         self.wanted = wanted
@@ -367,9 +389,9 @@ class Compiled:
         found = bound.run(leaves)
         plain = bound.structure is None and len(leaves) == len(arguments)
         if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
-            self.quick.add(
-                _core.training(), tuple(leaves), bound.inference, bound.parameter_arrays()
-            )
+            arrays = bound.parameter_arrays()
+            plan = bound.inference().at((*leaves, *arrays))
+            self.quick.add(_core.training(), tuple(leaves), plan, arrays)
         return found
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, list[Any]]:
@@ -388,7 +410,10 @@ class Compiled:
                 f"{self.name}: arguments must be arrays, numbers, strings or lists of them"
             ) from None
         if bound is None:
-            bound = self._bound[key] = self._bind(structure, leaves)
+            bound = self._bind(structure, leaves)
+            if len(self._bound) >= SIZES:
+                del self._bound[next(iter(self._bound))]
+            self._bound[key] = bound
         return bound, leaves
 
     def _bind(self, structure: Any, leaves: list[Any]) -> Bound:
@@ -419,9 +444,11 @@ class Compiled:
     def plan_summary(self, *arguments: Any) -> str:
         """What the plan for these arguments consists of, and its memory besides the results."""
         bound, _ = self._find(arguments)
-        return f"{self.name}: {bound.prepare()}"
+        return f"{self.name}: {bound.summary()}"
 
 
+#: How many kinds and sizes of arguments a function remembers the program of.
+SIZES = 1024
 #: The structure of a call with one array.
 SINGLE = (tuple, (None,))
 

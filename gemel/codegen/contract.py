@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gemel.codegen.contract_plan import Choice, StepPlan, cost, variants
+from gemel.codegen.contract_plan import Choice, StepPlan, bucket, cost, variants
 from gemel.codegen.program import INDEX, Contraction
 from gemel.codegen.target import Target
+from gemel.extent import maximum, minimum
 
 __all__ = ["Choice", "StepPlan", "compile_contraction", "cost", "steps", "variants"]
 
@@ -56,14 +57,14 @@ def steps(
     """
     if 0 in (m, n, *batch):
         return []
-    count = batch[0] * batch[1]
     dtype = contraction.dtype
-    choice = variants(dtype, contraction.a_last, contraction.b_last, target, m, n, k, count)
+    sizes = bucket(m), bucket(n), bucket(k), bucket(batch[0] * batch[1])
+    choice = variants(dtype, contraction.a_last, contraction.b_last, target, *sizes)
     plan = _Planner(contraction, choice, (m, n, k), batch)
     a_buffer = plan.pack("a", contraction.a_last == "k", m, choice.rows, tuple(a))
     b_buffer = plan.pack("b", contraction.b_last == "k", n, choice.columns, tuple(b))
     plan.product(a_buffer, b_buffer, operands)
-    plan.steps[-1].microseconds = cost(m, n, k, count, dtype, target.width)
+    plan.steps[-1].cost = int(1000 * cost(*sizes, dtype, target.width))
     return plan.steps
 
 
@@ -106,7 +107,7 @@ class _Planner:
         packed = (second * size if outer else 0, size if inner else 0)
         offset = self._reserve(first * second * size)
         itemsize = self.contraction.dtype.itemsize
-        together = max(1, PACKED_TILE // max(1, width * self.k * itemsize))
+        together = maximum(1, PACKED_TILE // maximum(1, width * self.k * itemsize))
         tiles = -(-panels // together)
         base = self.contraction
         variant = f"pack {width} {'turn' if along_k else 'copy'}"
@@ -114,11 +115,11 @@ class _Planner:
         integers = [lines, self.k, second, stride, outer, inner, *packed, together, tiles]
         buffers = [(name, 0), ("scratch", offset)]
         extent = first * second * tiles
-        whole = extent * min(panels, together) * width * self.k * itemsize
-        chunk = max(1, extent * PACKED_TILE // max(whole, 1))
+        whole = extent * minimum(panels, together) * width * self.k * itemsize
+        chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
         step = StepPlan(kernel, buffers, integers, extent, chunk)
         step.packs = name
-        step.microseconds = 0.1 + whole / 10000
+        step.cost = 100 + whole // 10
         if self.k:
             self.steps.append(step)
         return "scratch", offset, (width * self.k, *packed)

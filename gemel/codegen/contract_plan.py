@@ -5,6 +5,7 @@ from __future__ import annotations
 from gemel.codegen.program import Contraction
 from gemel.codegen.target import Target
 from gemel.dtype import DType
+from gemel.extent import hold, seen
 
 #: Lengths of one block of k, in elements of four bytes: long, since every further block stores and
 #: loads the sums once more, but panels must stay in the second cache.
@@ -29,6 +30,9 @@ ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
 #: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
 RATE = 1.0
 
+
+#: Up to here every size has kernels and tiles of its own.
+EXACT = 64
 
 #: Bytes a nanosecond read from the second cache, and from beyond; and what the second cache holds.
 NEAR, FAR, NEAR_BYTES = 90.0, 20.0, 1 << 20
@@ -77,6 +81,20 @@ class Choice:
     def __repr__(self) -> str:
         tile = f"{self.m_block}x{self.n_block} k {self.k_block}"
         return f"Choice({self.variant!r}, tile {tile}, {self.chunk} a call)"
+
+
+def bucket(extent: int) -> int:
+    """The size that decides for an extent how it is computed; a guard holds a free one near it.
+
+    Exact up to 64, above that the next multiple of an eighth of the power of two below. Sizes that
+    are known go the same way, so that a product has the same bits however its sizes are given.
+    """
+    if seen(extent) <= EXACT:
+        return int(extent)
+    step = 1 << (seen(extent) - 1).bit_length() - 4
+    found = -(-seen(extent) // step) * step
+    hold(extent, found - step, found)
+    return found
 
 
 def cost(
@@ -225,9 +243,9 @@ class StepPlan:
         "buffers",
         "chunk",
         "contraction",
+        "cost",
         "extent",
         "integers",
-        "microseconds",
         "packs",
         "scalars",
         "scratch",
@@ -249,7 +267,7 @@ class StepPlan:
         self.scalars = -1
         self.packs = ""
         self.scratch = 0
-        self.microseconds = 0.0
+        self.cost = 0  # nanoseconds on one core
 
     def __repr__(self) -> str:
         return f"StepPlan({self.contraction.variant!r}, {self.extent} tiles by {self.chunk})"

@@ -22,6 +22,7 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.dtype import DType, bool_, float64, int64
+from gemel.extent import Dim, maximum, same_for_all
 from gemel.ops.shape import Layout, reshaped_strides
 from gemel.spec import product
 
@@ -80,8 +81,9 @@ class Number:
 
     def stands_for(self, other: Number) -> bool:
         """Whether another number is always this one; constants may only happen to be equal."""
-        same = self.source == other.source and self.dtype is other.dtype
-        return same and self.source[0] != "constant"
+        if self.source[0] == "constant" or self.dtype is not other.dtype:
+            return False
+        return self.source == other.source
 
     @property
     def passed(self) -> DType:
@@ -94,10 +96,10 @@ class Kernel:
 
     __slots__ = (
         "chunk",
+        "cost",
         "extent",
         "failure",
         "integers",
-        "microseconds",
         "places",
         "program",
         "scalars",
@@ -115,7 +117,7 @@ class Kernel:
             tuple[int, Number]
         ] = []  # (position among the integers, what goes there)
         self.failure: tuple[str, str] | None = None
-        self.microseconds = 0.0
+        self.cost = 0  # nanoseconds on one core
 
 
 class Nest:
@@ -128,7 +130,8 @@ class Nest:
         self.operands: list[tuple[Place | None, str, DType, tuple[int, ...]]] = []
         self.numbers: list[Number] = []
         self.extras: list[int] = []
-        self.failure: tuple[str, str] | None = None
+        #: Class and message of what a failing check raises, and a size the message tells as `{}`.
+        self.failure: tuple[Any, ...] | None = None
         self.parallel = True
 
     # --- what a kernel touches --------------------------------------------------------------
@@ -188,7 +191,7 @@ class Nest:
 
     def constant(self, value: int) -> Any:
         """An int64 handed over at run time, so that the kernel serves any value."""
-        return self.scalar(Number(("constant", int(value)), int64))
+        return self.scalar(Number(("constant", value), int64))
 
     def cast(self, value: Any, dtype: DType) -> Any:
         """The value in another dtype."""
@@ -254,18 +257,33 @@ class Nest:
     ) -> Kernel:
         extent = rows[0][0]
         work = product(row[0] for row in rows[1:]) * product(column[0] for column in columns)
-        chunk = max(1, TILE // max(work, 1))
+        chunk = maximum(1, TILE // maximum(work, 1))
         if len(rows) == 1 and program.lanes == OUTER:
             chunk = -(-chunk // TILE_MULTIPLE) * TILE_MULTIPLE
         if not self.parallel:
-            chunk = max(extent, 1)
+            chunk = maximum(extent, 1)
         places = [(place, 0) for place, _, _, _ in self.operands if place is not None]
         kernel = Kernel(program, places, integers, extent, chunk)
         kernel.scalars = [(len(integers) + i, number) for i, number in enumerate(self.numbers)]
         integers += [0] * len(self.numbers)
-        kernel.failure = self.failure
-        kernel.microseconds = estimate(program, extent * max(work, 1))
+        kernel.failure = self._failure(kernel)
+        kernel.cost = estimate(program, extent * maximum(work, 1))
         return kernel
+
+    def _failure(self, kernel: Kernel) -> tuple[str, str] | None:
+        """The class and the message, whose `{}` is a size the kernel has among its integers."""
+        if self.failure is None:
+            return None
+        name, message, *sizes = self.failure
+        if not sizes:
+            return name, message
+        if not isinstance(sizes[0], Dim):
+            return name, message.format(sizes[0])
+        known = [*kernel.integers]
+        for position, number in kernel.scalars:
+            known[position] = number.source[1] if number.source[0] == "constant" else 0
+        position = next(i for i, n in enumerate(known) if same_for_all(n, sizes[0]))
+        return name, message.format(f"{{{position}}}")
 
     def _reduces(self) -> bool:
         """Whether anything is reduced, be it along loops of length 1."""
@@ -310,10 +328,10 @@ HEAVY = frozenset(
 )
 
 
-def estimate(program: Program, elements: int) -> float:
-    """Microseconds a program takes on `elements`, on one core."""
+def estimate(program: Program, elements: int) -> int:
+    """Nanoseconds a program takes on `elements`, on one core."""
     heavy = sum(1 for step in program.code if step.name in HEAVY)
     moved = sum(o.dtype.itemsize for o in program.operands if o.role != INDEX)
     strided = sum(1 for o in program.operands if o.stride == STRIDED and o.role != INDEX)
-    nanoseconds = 0.008 * moved + 0.008 * len(program.code) + 0.25 * heavy + 0.4 * strided
-    return 0.05 + elements * nanoseconds / 1000
+    picoseconds = 8 * moved + 8 * len(program.code) + 250 * heavy + 400 * strided
+    return 50 + elements * picoseconds // 1000

@@ -233,7 +233,7 @@ def _kernel(step: Any, places: dict[str, Any], numbers: list[Number]) -> Kernel:
     kernel = Kernel(step.contraction, buffers, list(step.integers), step.extent, step.chunk)
     if step.scalars >= 0:
         kernel.scalars = [(step.scalars + i, number) for i, number in enumerate(numbers)]
-    kernel.microseconds = step.microseconds
+    kernel.cost = step.cost
     return kernel
 
 

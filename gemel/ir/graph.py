@@ -124,7 +124,7 @@ class Entry(ArrayMethods):
     def __len__(self) -> int:
         if not self.ndim:
             raise TypeError("len() of a 0-d symbol")
-        return self.shape[0]
+        return int(self.shape[0])
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.errors import GemelError
+from gemel.extent import Dim
 from gemel.ir.graph import Entry, Graph, Node, constant, placeholder
 from gemel.ir.op import find
-from gemel.spec import Dim, Spec
+from gemel.spec import Spec
 
 INFIX = {
     "add": "+",

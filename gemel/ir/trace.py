@@ -10,8 +10,9 @@ from typing import Any
 
 from gemel import _core
 from gemel.errors import TraceError
+from gemel.extent import Dim, Guard
 from gemel.ir.graph import Entry, placeholder
-from gemel.spec import Dim, Guard, Spec
+from gemel.spec import Spec
 
 
 class Trace:
@@ -81,14 +82,8 @@ class Trace:
         _core.set_tracing(len(_stack()))
 
 
-#: Rises whenever some parameter's array is replaced by another: compiled functions look their
-#: arrays up again then.
-epoch = [0]
-
-
 def parameters_replaced() -> None:
     """Tell every compiled function that a parameter has got another array."""
-    epoch[0] += 1
     _core.forget_call_sites()
 
 

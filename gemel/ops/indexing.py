@@ -8,10 +8,11 @@ from typing import Any
 from gemel import _core
 from gemel.dtype import float16, float32, int64
 from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.extent import Dim
 from gemel.ir.op import HOOKS, composite, method, numpy, op
 from gemel.ops.elementwise import cast, full, iota, limit, where
 from gemel.ops.shape import Layout, expand_dims, reshape, transpose
-from gemel.spec import Dim, Spec, normalize_axis
+from gemel.spec import Spec, normalize_axis
 
 # --- basic keys -----------------------------------------------------------------------------
 #
@@ -212,7 +213,7 @@ def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
 def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
     (result,), (x, indices) = outputs, inputs
     lead, middle = axis, len(indices.shape)
-    loop = emit.loop(result.shape, failure=("IndexError", out_of_range("take", axis, x.shape)))
+    loop = emit.loop(result.shape, failure=out_of_range("take", axis, x.shape))
     strides = (*x.strides[:lead], *[0] * middle, *x.strides[axis + 1 :])
     source = loop.operand(x, strides)
     rest = len(result.shape) - lead - middle
@@ -222,9 +223,13 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
     loop.finish()
 
 
-def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> str:
-    """The message for a position that is out of range."""
-    return f"{name}: an index is out of bounds for axis {axis} with size {shape[axis]}"
+def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> tuple[str, str, int]:
+    """The failure of a position that is out of range."""
+    return (
+        "IndexError",
+        f"{name}: an index is out of bounds for axis {axis} with size {{}}",
+        shape[axis],
+    )
 
 
 @op(fails=True)
@@ -259,7 +264,7 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
     emit.fill(total, 0)
     lead, middle = axis, len(indices.shape)
     # One tile, one lane: two slices may meet in the same place.
-    failure = ("IndexError", out_of_range("take", axis, shape))
+    failure = out_of_range("take", axis, shape)
     loop = emit.loop(g.shape, failure=failure, parallel=False)
     rest = len(g.shape) - lead - middle
     target = loop.target(total, (*total.strides[:lead], *[0] * middle, *total.strides[axis + 1 :]))

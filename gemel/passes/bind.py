@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.extent import concrete
 from gemel.ir.graph import Entry, Graph, Node
-from gemel.spec import Spec, concrete
+from gemel.spec import Spec
 
 
 def concrete_graph(graph: Graph, values: dict[str, int]) -> Graph:

@@ -6,6 +6,7 @@ each of its axes, the dimension it runs along (None for an axis of length 1 that
 
 from __future__ import annotations
 
+from gemel.extent import seen
 from gemel.ir.graph import Entry, Node
 from gemel.ir.op import Elementwise, Reduction
 from gemel.spec import normalize_axes, same_shape
@@ -169,5 +170,5 @@ def _size(shape: tuple[int, ...]) -> int:
     size = 1
     for extent in shape:
         # No elements is no reason to be smaller than what is left when the axis is reduced.
-        size *= int(extent) or 2
+        size *= seen(extent) or 2
     return size

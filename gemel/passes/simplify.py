@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gemel.extent import Dim, form_of
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, rewrite
 from gemel.ir.op import Composite, Elementwise
 from gemel.ir.trace import Trace
 from gemel.ops import linalg, shape
 from gemel.ops.shape import axis_order
-from gemel.spec import Dim, key
 
 # --- expand ---------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ def frozen(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(frozen(item) for item in value)
     if isinstance(value, Dim):
-        return ("dim", key(value))
+        return ("dim", form_of(value))
     if isinstance(value, Graph):
         return id(value)
     return (type(value), value)

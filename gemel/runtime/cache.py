@@ -7,6 +7,7 @@ user could have written, is not loaded but rebuilt, with a warning.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any
@@ -44,6 +45,15 @@ def compile_program(program: Program | Contraction, target: Target) -> bytes:
     from gemel.codegen.llvm import compile_program as compile_loops
 
     return compile_loops(program, target)
+
+
+def object_for(program: Program | Contraction, target: Target) -> bytes:
+    """The object code of a program, from disk where it is kept."""
+    with contextlib.suppress(OSError), open(_path(program.text, target), "rb") as file:
+        data = file.read()
+        if _problem(os.fstat(file.fileno()), data) is None:
+            return data[len(MAGIC) + DIGEST :]
+    return compile_program(program, target)
 
 
 def _compiled(program: Program | Contraction, text: str, target: Target) -> Any:

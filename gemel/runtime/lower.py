@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from gemel import _core
 from gemel.codegen.body import write_loops
 from gemel.codegen.nest import Kernel, Nest, Number, Place
 from gemel.codegen.product import write_product
 from gemel.codegen.target import host
 from gemel.dtype import DType, float64
 from gemel.errors import CompileError
+from gemel.extent import Dim, Guard, evaluate, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.op import Elementwise
 from gemel.ops import linalg
 from gemel.ops.shape import Layout, dense
 from gemel.passes import optimize
 from gemel.passes.fuse import fused
-from gemel.runtime.cache import kernel_for
-from gemel.runtime.memory import plan_memory
+from gemel.runtime.bridge import make_plan
+from gemel.runtime.cache import kernel_for, object_for
+from gemel.runtime.image import (
+    CAPTURED,
+    FAILS,
+    INPUT,
+    OUTPUT,
+    READ,
+    TEMPORARY,
+    WRITTEN,
+    Choice,
+    Image,
+    Input,
+    Output,
+    Step,
+    Temporary,
+)
 from gemel.runtime.sites import Site, find_sites, located
 from gemel.spec import product
-
-INPUT, OUTPUT, WORKSPACE, CONSTANT = 0, 1, 2, 3
 
 
 class Buffer:
@@ -53,7 +68,7 @@ class Launch:
         return self.kernel.failure is not None
 
 
-class Choice:
+class Branch:
     """A branch of the plan: a condition and two lists of steps."""
 
     __slots__ = ("node", "otherwise", "place", "then")
@@ -73,25 +88,31 @@ class Choice:
 class Lowering:
     """The lowering of one optimised graph. `layouts`: strides of inputs that are not dense.
 
+    Free extents stay free; `guards` has what was asked of them, also by who made the graph.
     `keeps`: what an update overwrites stays as it was when the new value could not be computed;
     otherwise it fails as results do.
     """
 
     def __init__(
-        self, graph: Graph, layouts: dict[int, Layout] | None = None, keeps: bool = True
+        self,
+        graph: Graph,
+        layouts: dict[int, Layout] | None = None,
+        guards: Sequence[Guard] = (),
+        keeps: bool = True,
     ) -> None:
         self.graph = graph
+        self.guards = guards
         self.keeps = keeps
         self.target = host()
         self.where: dict[Entry, Any] = {}
         self.temporaries: list[Buffer] = []
-        self.constants: list[Any] = []
+        self.captured: list[Any] = []
         self.items: list[Any] = []
         self.time = 0
         self.node = Node(None, (), {}, ())  # whose steps are emitted
         self.scalars = 0
         self.random = 0
-        self.inputs: list[tuple[Any, ...]] = []
+        self.inputs: list[Input] = []
         self._take_inputs(layouts or {})
         self.outputs = [Buffer(OUTPUT, i) for i in range(len(graph.outputs))]
         self.claimed: dict[Entry, Place] = {}
@@ -108,7 +129,7 @@ class Lowering:
             layout = layouts.get(position) or dense(entry.shape)
             buffer = Buffer(INPUT, len(self.inputs))
             strides = None if position not in layouts else layout.strides
-            self.inputs.append((entry.dtype.code, entry.shape, strides))
+            self.inputs.append(Input(entry.dtype.code, entry.shape, strides))
             self.where[entry] = Place(buffer, entry.dtype, Layout(layout.shape, layout.strides, 0))
 
     def _claim_results(self) -> None:
@@ -210,9 +231,9 @@ class Lowering:
         if node.is_number:
             self.where[entry] = Number(("constant", node.value), entry.dtype)
             return
-        buffer = Buffer(CONSTANT, len(self.constants))
+        buffer = Buffer(CAPTURED, len(self.captured))
         memory, offset = spanned(node.value)
-        self.constants.append(memory)
+        self.captured.append(memory)
         self.where[entry] = Place(
             buffer, entry.dtype, Layout(entry.shape, node.value.strides, offset)
         )
@@ -290,7 +311,7 @@ class Lowering:
         return Place(self._scratch(product(shape) * dtype.itemsize), dtype, dense(shape))
 
     def _scratch(self, size: int) -> Buffer:
-        buffer = Buffer(WORKSPACE, len(self.temporaries), max(int(size), 1))
+        buffer = Buffer(TEMPORARY, len(self.temporaries), maximum(size, 1))
         self.temporaries.append(buffer)
         return buffer
 
@@ -336,7 +357,7 @@ class Lowering:
         first, second = (self._side(graph, inputs, outputs) for graph in (then, otherwise))
         condition = predicate
         self.node = node
-        self.items.append(Choice(condition, first, second, node))
+        self.items.append(Branch(condition, first, second, node))
         # What either side touches stays alive over both: only one runs, but both are planned.
         self._touch(condition.buffer, start)
         for place in (*inputs, *outputs):
@@ -360,7 +381,7 @@ class Lowering:
         for _, number in kernel.scalars:
             if number.source[0] == "call":
                 self.random = max(self.random, number.source[1] + 1)
-        if kernel.extent > 0:
+        if not same_for_all(kernel.extent, 0):
             self.items.append(Launch(kernel, self.node))
 
     def _touch(self, buffer: Buffer, time: int) -> None:
@@ -369,36 +390,29 @@ class Lowering:
 
     # --- the plan ---------------------------------------------------------------------------
 
-    def plan(self) -> Any:
-        """The finished plan, its temporaries placed and its kernels compiled."""
-        spans = [(b.size, b.first, b.last) for b in self.temporaries]
-        self.offsets, self.workspace = plan_memory(spans)
-        steps = self._steps(self.items)
-        outputs = [("new", e.dtype.code, e.shape) for e in self.graph.outputs]
-        writes = [self.where[self.graph.inputs[i]].buffer.index for i, _ in self.graph.updates]
-        return _core.Plan(
-            self.graph.name,
-            self.inputs,
-            outputs,
-            steps,
-            self.workspace,
-            self.constants,
-            self.scalars,
-            self.random,
-            writes,
-            self._cost(self.items),
-            self._sites(),
-            *self._overwritten(),
-        )
+    def image(self) -> Image:
+        """The finished plan, its kernels compiled."""
+        image = Image(self.graph.name, self.target.text)
+        image.guards = [*free_sizes(given.shape for given in self.inputs), *self.guards]
+        image.inputs = self._inputs()
+        image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]
+        image.scalars, image.random = self.scalars, self.random
+        image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
+        image.captured = self.captured
+        image.items = self._items(image, self.items)
+        image.sites = self._sites()
+        return image
 
-    def _overwritten(self) -> tuple[list[int], list[int]]:
-        """Of the written inputs that do not keep: those never read before, and the others."""
-        if self.keeps:
-            return [], []
+    def _inputs(self) -> list[Input]:
+        """What the plan takes; which of it is overwritten, and what of that is read before."""
         read = {*self._users(), *self.graph.results}
-        targets = [self.graph.inputs[index] for index, _ in self.graph.updates]
-        unread = [self.where[e].buffer.index for e in targets if e not in read]
-        return unread, [self.where[e].buffer.index for e in targets if e in read]
+        written = {self.graph.inputs[index] for index, _ in self.graph.updates}
+        arrays = [entry for entry in self.graph.inputs if not entry.spec.weak]
+        kept = WRITTEN if self.keeps else WRITTEN | FAILS
+        return [
+            given._replace(flags=kept | READ * (entry in read)) if entry in written else given
+            for given, entry in zip(self.inputs, arrays, strict=True)
+        ]
 
     def _sites(self) -> list[Site]:
         def position(index: int) -> int:
@@ -408,54 +422,53 @@ class Lowering:
         writers = self._writers if self.keeps else None
         return find_sites(self.graph, self.items, fails, writers, position)
 
-    def _cost(self, items: list[Any]) -> float:
-        total = 0.0
-        for item in items:
-            if isinstance(item, Choice):
-                total += max(self._cost(item.then), self._cost(item.otherwise))
-            else:
-                total += item.kernel.microseconds
-        return total
+    def _items(self, image: Image, items: list[Any]) -> list[Any]:
+        return [self._item(image, item) for item in items]
 
-    def _steps(self, items: list[Any]) -> list[Any]:
-        steps: list[Any] = []
-        for item in items:
-            if isinstance(item, Choice):
-                then, otherwise = self._steps(item.then), self._steps(item.otherwise)
-                steps.append(_core.Branch(self._address(item.place, 0), then, otherwise))
-            else:
-                steps.append(self._step(item.kernel, item.node))
-        return steps
-
-    def _step(self, kernel: Kernel, node: Node) -> Any:
-        integers = [int(n) for n in kernel.integers]
+    def _item(self, image: Image, item: Any) -> Any:
+        if isinstance(item, Branch):
+            sides = (self._items(image, side) for side in (item.then, item.otherwise))
+            return Choice(self._address(item.place, 0), *sides)
+        kernel: Kernel = item.kernel
+        integers = list(kernel.integers)
         scalars = []
         for position, number in kernel.scalars:
             if number.source[0] == "constant":
                 integers[position] = as_bits(number)
             else:
                 scalars.append((position, run_time_source(number), number.passed is float64))
-        return _core.Step(
-            kernel_for(kernel.program, self.target),
+        program = kernel.program
+        return Step(
+            image.kernel(
+                program.text,
+                kernel_for(program, self.target),
+                partial(object_for, program, self.target),
+            ),
             [self._address(place, offset) for place, offset in kernel.places],
             integers,
-            int(kernel.extent),
-            int(kernel.chunk),
+            kernel.extent,
+            kernel.chunk,
             scalars,
-            located(kernel.failure, node),
+            kernel.cost,
+            located(kernel.failure, item.node),
         )
 
     def _address(self, place: Any, offset: int) -> tuple[int, int, int]:
         buffer = place.buffer if isinstance(place, Place) else place
         if isinstance(place, Place):
-            offset += place.layout.offset * place.dtype.itemsize
-        if buffer.space == WORKSPACE:
-            return WORKSPACE, 0, int(self.offsets[buffer.index] + offset)
-        return buffer.space, buffer.index, int(offset)
+            offset = offset + place.layout.offset * place.dtype.itemsize
+        return buffer.space, buffer.index, offset
 
-    def summary(self) -> str:
-        """What the plan consists of, and the memory it needs besides its results."""
-        return f"{len(self.items)} kernels, {self.workspace} bytes of workspace"
+    def summary(self, values: dict[str, int]) -> str:
+        """What the plan consists of, and its temporaries' memory where extents have these values."""
+        size = sum(evaluate(buffer.size, values) for buffer in self.temporaries)
+        return f"{len(self.items)} kernels, {size} bytes of temporaries"
+
+
+def free_sizes(shapes: Iterable[Sequence[int]]) -> list[Guard]:
+    """What free extents of inputs must meet: those of 0 and 1 are not free."""
+    sizes = {str(n): n for shape in shapes for n in shape if isinstance(n, Dim)}
+    return [Guard(2, "<=", size, True) for size in sizes.values()]
 
 
 def spanned(array: Any) -> tuple[Any, int]:
@@ -472,7 +485,7 @@ def as_bits(number: Number) -> int:
     """A known number as the 8 bytes a kernel takes, read as an int64."""
     value = number.source[1]
     if number.passed is not float64:
-        return int(value)
+        return value if isinstance(value, Dim) else int(value)
     import struct
 
     bits: int = struct.unpack("<q", struct.pack("<d", float(value)))[0]
@@ -504,8 +517,8 @@ class _Loop(Nest):
         return kernel
 
 
-def lower(graph: Graph, layouts: dict[int, Layout] | None = None, keeps: bool = True) -> Any:
+def lower(graph: Graph, keeps: bool = True) -> Any:
     """The plan of an optimised graph with known extents; see `Lowering`."""
-    lowering = Lowering(graph, layouts, keeps)
+    lowering = Lowering(graph, keeps=keeps)
     lowering.run()
-    return lowering.plan()
+    return make_plan(lowering.image())

@@ -12,15 +12,18 @@ from gemel.codegen.target import host
 from gemel.device import current_device
 from gemel.dtype import BY_CODE, weak
 from gemel.errors import DeviceError, TraceError
+from gemel.extent import Dim, Guard
 from gemel.ir import interpret  # noqa: F401 -- puts the references in place
 from gemel.ir.graph import Entry, Graph, captured, constant, placeholder
 from gemel.ir.op import HOOKS, Elementwise, Op, static
 from gemel.ir.trace import Trace
-from gemel.ops.shape import Layout
+from gemel.ops.shape import Layout, dense
 from gemel.passes import optimize
 from gemel.runtime import callback
+from gemel.runtime.bridge import make_plan
 from gemel.runtime.cache import kernel_for
-from gemel.runtime.lower import lower
+from gemel.runtime.image import Image, Input, Output
+from gemel.runtime.lower import Lowering, free_sizes
 from gemel.spec import Spec
 
 
@@ -47,7 +50,7 @@ def elementwise_kernel(
     target = None if out is None else (BY_CODE[out], stride)
     program, dtype = write_elementwise(op, rank, operands, parameters, target)
     kernel = kernel_for(program, host())
-    nanoseconds = estimate(program, 1000) - 0.05
+    nanoseconds = (estimate(program, 1000) - estimate(program, 0)) / 1000
     return _core.Elementwise(kernel, (dtype.code,), nanoseconds, name=op.name)
 
 
@@ -55,38 +58,86 @@ def elementwise_kernel(
 
 
 def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
-    """The plan (or view) of one call on arrays and numbers of these specs and layouts."""
+    """The plan of a call on arrays and numbers like these, of other sizes too."""
     specs = tuple(spec_of(value) for value in inputs)
+    op.infer(*specs, **parameters)  # raises when the call is wrong, in numbers
+    sizes = Sizes(specs)
+    layouts = sizes.layouts(inputs)
+    image = single_image(op, sizes.specs, parameters, layouts, sizes.guards)
+    return make_plan(image).at([v for v in inputs if not isinstance(v, (bool, int, float))])
+
+
+class Sizes:
+    """The sizes of a call as free ones. Equal ones are taken to be the same thing: have one name.
+
+    Extents and strides of 0 and 1, which decide how a call is computed, stay numbers.
+    """
+
+    def __init__(self, specs: tuple[Spec, ...]) -> None:
+        self.guards: list[Guard] = []
+        self._known: dict[int, int] = {0: 0, 1: 1}
+        self.specs = tuple(
+            spec if spec.weak else Spec((self._named(n, 2) for n in spec.shape), spec.dtype)
+            for spec in specs
+        )
+
+    def _named(self, value: int, least: int | None) -> int:
+        if value not in self._known:
+            name = f"n{len(self._known) - 2}"
+            self._known[value] = Dim(value, name, self.guards, least)
+        return self._known[value]
+
+    def layouts(self, inputs: tuple[Any, ...]) -> dict[int, Layout]:
+        """The layouts of arrays that are not dense, by position."""
+        found = {}
+        for position, (value, spec) in enumerate(zip(inputs, self.specs, strict=True)):
+            if not spec.weak and not value._is_contiguous:
+                # An axis of length 1 may have any stride.
+                pairs = zip(value.shape, value.strides, strict=True)
+                strides = (0 if n == 1 else self._named(s, None) for n, s in pairs)
+                found[position] = Layout(spec.shape, strides, 0)
+        return found
+
+
+def single_plan(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Any:
+    """The plan of one operation on dense arrays of these sizes."""
+    return make_plan(single_image(op, specs, parameters, {}, []))
+
+
+def single_image(
+    op: Op,
+    specs: tuple[Spec, ...],
+    parameters: dict[str, Any],
+    layouts: dict[int, Layout],
+    guards: list[Guard],
+) -> Image:
+    """The image of a graph of one operation, or of a view when its result is one."""
     results = op.infer(*specs, **parameters)
     if "view" in op.rules and len(results) == 1:
-        source = inputs[0]
-        layout = Layout(source.shape, source.strides, 0)
-        found = op.rules["view"](layout, *results, **parameters)
+        found = op.rules["view"](layouts.get(0) or dense(specs[0].shape), *results, **parameters)
         if found is not None:
-            return _core.View(found.shape, found.strides, found.offset)
-    return single_plan(op, specs, parameters, _layouts(inputs))
-
-
-def _layouts(inputs: tuple[Any, ...]) -> dict[int, Layout]:
-    """The layouts of inputs that are not dense, by position."""
-    return {
-        position: Layout(value.shape, value.strides, 0)
-        for position, value in enumerate(inputs)
-        if not isinstance(value, (bool, int, float)) and not value._is_contiguous
-    }
-
-
-def single_plan(
-    op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any], layouts: dict[int, Layout]
-) -> Any:
-    """The plan of a graph of one operation."""
+            return view_image(op.name, specs[0], layouts.get(0), found, guards)
     with Trace():
         entries = tuple(placeholder(spec) for spec in specs)
         found = op.node(entries, parameters).entries
     hidden = set(op.updates.values())
     outputs = [entry for index, entry in enumerate(found) if index not in hidden]
     updates = [(position, found[index]) for position, index in op.updates.items()]
-    return lower(optimize(Graph(entries, outputs, updates, op.name)), layouts)
+    lowering = Lowering(optimize(Graph(entries, outputs, updates, op.name)), layouts, guards)
+    lowering.run()
+    return lowering.image()
+
+
+def view_image(
+    name: str, source: Spec, layout: Layout | None, view: Layout, guards: list[Guard]
+) -> Image:
+    """The image of an operation whose result is a view of its only array."""
+    image = Image(name)
+    image.guards = [*free_sizes([source.shape]), *guards]
+    code = source.dtype.code
+    image.inputs = [Input(code, source.shape, None if layout is None else layout.strides)]
+    image.outputs = [Output(code, view.shape, view.strides, view.offset)]
+    return image
 
 
 # --- calls the core leaves to Python --------------------------------------------------------
@@ -110,7 +161,7 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     if any(a is not b for a, b in zip(arrays, inputs, strict=True)):
         found = op(*arrays, **parameters)
         return found if isinstance(found, tuple) else (found,)
-    found = tuple(single_plan(op, specs, parameters, _layouts(arrays))(*arrays))
+    found = tuple(single_plan(op, specs, parameters)(*arrays))
     if _core.recording() and any(getattr(a, "_tape", None) is not None for a in arrays):
         HOOKS["record"](op, arrays, parameters, found)
     return found
@@ -139,7 +190,7 @@ def _create(
     if plan is None:
         if len(_creations) >= CREATIONS:
             _creations.clear()
-        plan = _creations[key] = single_plan(op, specs, parameters, {})
+        plan = _creations[key] = single_plan(op, specs, parameters)
     device = current_device().code
     return tuple(plan(*numbers, device=device) if device else plan(*numbers))
 

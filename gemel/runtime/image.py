@@ -1,0 +1,280 @@
+"""Images: a plan as bytes, for many sizes. `docs/internals/plan-image.md` has the format."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from gemel import _core
+from gemel.errors import CompileError
+from gemel.extent import Atom, Dim, Form, Guard
+
+MAGIC, VERSION = 0x006E616C706D6567, 1
+OPERATIONS = ("+", "-", "*", "//", "%", "minimum", "maximum")
+RELATIONS = ("==", "<", "<=")
+#: Flags of an input: its layout is its own; it is overwritten; it fails with what it is computed
+#: from; its old content is read.
+STRIDED, WRITTEN, FAILS, READ = 1, 2, 4, 8
+INPUT, OUTPUT, TEMPORARY, CAPTURED = 0, 1, 2, 3
+
+#: (space, index, offset in bytes).
+Address = tuple[int, int, int]
+
+
+class Input(NamedTuple):
+    """What a plan takes: `strides` of an array that is not dense, and flags."""
+
+    dtype: int
+    shape: Sequence[int]
+    strides: Sequence[int] | None = None
+    flags: int = 0
+
+
+class Output(NamedTuple):
+    """What a plan gives: a new array, or a view of (space, index) when there are strides."""
+
+    dtype: int
+    shape: Sequence[int]
+    strides: Sequence[int] | None = None
+    offset: int = 0
+    space: int = INPUT
+    index: int = 0
+
+
+class Temporary(NamedTuple):
+    """Memory that lives from one time to another."""
+
+    size: int
+    first: int
+    last: int
+
+
+class Step(NamedTuple):
+    """One kernel and what it is given. Scalars: (position among the integers, source, is float)."""
+
+    kernel: int
+    buffers: Sequence[Address]
+    integers: Sequence[int]
+    extent: int
+    chunk: int
+    scalars: Sequence[tuple[int, int, bool]] = ()
+    cost: int = 0
+    failure: tuple[str, str] | None = None
+
+
+class Choice(NamedTuple):
+    """Items of which one list runs: the first if the byte at an address is not 0."""
+
+    condition: Address
+    then: Sequence[Item]
+    otherwise: Sequence[Item]
+
+
+class Together(NamedTuple):
+    """Lists of items that may run side by side."""
+
+    parts: Sequence[Sequence[Item]]
+
+
+Item = Step | Choice | Together
+
+
+class Image:
+    """A plan being written: lists to be filled, with numbers or `Dim`s for all that are sizes."""
+
+    def __init__(self, name: str, target: str = "") -> None:
+        self.name = name
+        self.target = target
+        self.guards: list[Guard] = []
+        self.inputs: list[Input] = []
+        self.outputs: list[Output] = []
+        self.scalars = 0
+        self.random = 0
+        self.temporaries: list[Temporary] = []
+        self.captured: list[Any] = []
+        self.keys: dict[str, int] = {}
+        self.kernels: list[Any] = []
+        self.objects: list[Callable[[], bytes]] = []
+        self.items: list[Item] = []
+        self.sites: list[tuple[int, list[int], list[int], list[int]]] = []
+
+    def kernel(self, key: str, loaded: Any, code: Callable[[], bytes]) -> int:
+        """The number of a kernel; `code` gives its object where it has to stand in the image."""
+        if key not in self.keys:
+            self.keys[key] = len(self.kernels)
+            self.kernels.append(loaded)
+            self.objects.append(code)
+        return self.keys[key]
+
+    def write(self, embed: bool = False) -> bytes:
+        """The bytes. `embed`: with the kernels' objects and the captured arrays in them."""
+        return _Writer(self).image(embed)
+
+
+class _Slots:
+    """The numbers of a plan: constants, free sizes, and what is computed from them.
+
+    They are known by (kind, number within it) until all are there.
+    """
+
+    def __init__(self) -> None:
+        self.kinds: tuple[dict[Any, int], ...] = ({}, {}, {})
+
+    def _known(self, kind: int, key: Any) -> tuple[int, int]:
+        return kind, self.kinds[kind].setdefault(key, len(self.kinds[kind]))
+
+    def given(self, extent: int) -> tuple[int, int]:
+        """The slot of an extent or stride of an input, which may be the first place of a name."""
+        if isinstance(extent, Dim):
+            (((atom, *rest), count),) = extent.form
+            if rest or count != 1 or atom.operator:
+                raise CompileError(f"an input's extent must be a name or a number, not {extent}")
+            return self._known(1, str(atom))
+        return self.of(extent)
+
+    def of(self, extent: int) -> tuple[int, int]:
+        """The slot of a size."""
+        return self._sum(extent.form) if isinstance(extent, Dim) else self._known(0, int(extent))
+
+    def _computed(self, operator: str, left: tuple[int, int], right: tuple[int, int]) -> Any:
+        return self._known(2, (OPERATIONS.index(operator), left, right))
+
+    def _sum(self, form: Form) -> tuple[int, int]:
+        total = None
+        for product, count in sorted(form, key=lambda term: term[1] < 0):
+            term = self._product(product, abs(count))
+            if total is not None:
+                total = self._computed("+" if count > 0 else "-", total, term)
+            elif count < 0:
+                total = self._computed("-", self._known(0, 0), term)
+            else:
+                total = term
+        return self._known(0, 0) if total is None else total
+
+    def _product(self, atoms: tuple[Atom, ...], count: int) -> tuple[int, int]:
+        factors = [self._atom(atom) for atom in atoms]
+        if count != 1 or not factors:
+            factors.append(self._known(0, count))
+        found = factors[0]
+        for factor in factors[1:]:
+            found = self._computed("*", found, factor)
+        return found
+
+    def _atom(self, atom: Atom) -> tuple[int, int]:
+        if atom.operator:
+            return self._computed(atom.operator, self._sum(atom.left), self._sum(atom.right))
+        if atom not in self.kinds[1]:
+            raise CompileError(f"the size {atom} is none of the inputs'")
+        return self._known(1, str(atom))
+
+    def number(self, slot: tuple[int, int]) -> int:
+        """The final number of a slot."""
+        return sum(map(len, self.kinds[: slot[0]])) + slot[1]
+
+
+class _Writer:
+    """Writes one image: what uses slots first, since it decides which there are."""
+
+    def __init__(self, image: Image) -> None:
+        self.source = image
+        self.slots = _Slots()
+        self.bytes = bytearray()
+
+    def image(self, embed: bool) -> bytes:
+        source = self.source
+        inputs = self._list(source.inputs, self._input)
+        body = [
+            *self._list(source.guards, self._guard),
+            *inputs,
+            *self._list(source.outputs, self._output),
+            source.scalars,
+            source.random,
+            *self._list(source.temporaries, lambda t: [self.slots.of(t.size), t.first, t.last]),
+            *self._list(
+                source.captured, lambda a: self._blob(_core.to_bytes(a) if embed else None)
+            ),
+            *self._list(source.keys, lambda key: self._kernel(key, embed)),
+            *self._list(source.items, self._item),
+            *self._list(source.sites, self._site),
+        ]
+        constants, free, computed = self.slots.kinds
+        head = [
+            *self._text(source.name),
+            *self._text(source.target),
+            len(constants),
+            *constants,
+            len(free),
+            *self._list(computed, list),
+        ]
+        words = [w if isinstance(w, int) else self.slots.number(w) for w in (*head, *body)]
+        words = [MAGIC, VERSION, len(words) + 4, len(self.bytes), *words]
+        return struct.pack(f"<{len(words)}q", *words) + bytes(self.bytes)
+
+    def _list(self, items: Iterable[Any], write: Callable[[Any], list[Any]]) -> list[Any]:
+        found = [write(item) for item in items]
+        return [len(found), *(word for words in found for word in words)]
+
+    def _text(self, text: str) -> list[int]:
+        return self._blob(text.encode())
+
+    def _blob(self, data: bytes | None) -> list[int]:
+        if data is None:
+            return [0, -1]
+        self.bytes += b"\0" * (-len(self.bytes) % 64 if len(data) > 64 else 0)
+        self.bytes += data
+        return [len(self.bytes) - len(data), len(data)]
+
+    def _sizes(self, sizes: Sequence[int] | None) -> list[Any]:
+        return [self.slots.of(size) for size in sizes or ()]
+
+    def _guard(self, guard: Guard) -> list[Any]:
+        sides = self._sizes((guard.left, guard.right))
+        return [RELATIONS.index(guard.relation), *sides, int(guard.answer)]
+
+    def _input(self, given: Input) -> list[Any]:
+        strided = given.strides is not None
+        sizes = [self.slots.given(size) for size in (*given.shape, *(given.strides or ()))]
+        return [given.dtype, given.flags | STRIDED * strided, len(given.shape), *sizes]
+
+    def _output(self, output: Output) -> list[Any]:
+        view = output.strides is not None
+        where = [output.space, output.index] if view else [0, 0]
+        sizes = self._sizes((*output.shape, *(output.strides or ()), *[output.offset] * view))
+        return [int(view), output.dtype, *where, len(output.shape), *sizes]
+
+    def _kernel(self, key: str, embed: bool) -> list[int]:
+        code = self.source.objects[self.source.keys[key]]
+        return [*self._text(key), *self._blob(code() if embed else None)]
+
+    def _address(self, address: Address) -> list[Any]:
+        return [*address[:2], self.slots.of(address[2])]
+
+    def _item(self, item: Item) -> list[Any]:
+        if isinstance(item, Step):
+            return [0, *self._step(item)]
+        if isinstance(item, Choice):
+            sides = [self._list(side, self._item) for side in (item.then, item.otherwise)]
+            return [1, *self._address(item.condition), *sides[0], *sides[1]]
+        return [2, *self._list(item.parts, lambda part: self._list(part, self._item))]
+
+    def _step(self, step: Step) -> list[Any]:
+        failure, message = step.failure or ("", "")
+        return [
+            step.kernel,
+            *self._list(step.buffers, self._address),
+            len(step.integers),
+            *self._sizes(step.integers),
+            *self._sizes((step.extent, step.chunk)),
+            *self._list(step.scalars, lambda scalar: [*map(int, scalar)]),
+            self.slots.of(step.cost),
+            *self._text(failure),
+            *self._text(message),
+        ]
+
+    def _site(self, site: tuple[int, list[int], list[int], list[int]]) -> list[int]:
+        item, *lists = site
+        return [item, *(word for numbers in lists for word in (len(numbers), *numbers))]
+
+
+__all__ = ["Choice", "Image", "Input", "Output", "Step", "Temporary", "Together"]
