@@ -22,7 +22,6 @@ from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.bind import concrete_graph
 from gemel.passes.fuse import cheap
 from gemel.passes.simplify import fold
-from gemel.runtime.bridge import make_plan
 from gemel.runtime.lower import Lowering, lower
 from gemel.runtime.prepare import as_entry, spec_of
 from gemel.spec import Spec
@@ -235,7 +234,7 @@ class Plans:
         with Trace():
             lowering = Lowering(concrete_graph(self.graph, free), guards=guards)
             lowering.run()
-            plan = make_plan(lowering.image())
+            plan = lowering.image().plan()
         self._made.append((guards, lowering, plan))
         return lowering, plan
 
@@ -390,7 +389,7 @@ class Compiled:
         plain = bound.structure is None and len(leaves) == len(arguments)
         if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
             arrays = bound.parameter_arrays()
-            plan = bound.inference().at((*leaves, *arrays))
+            plan = bound.inference()
             self.quick.add(_core.training(), tuple(leaves), plan, arrays)
         return found
 

@@ -20,7 +20,6 @@ from gemel.ops import linalg
 from gemel.ops.shape import Layout, dense
 from gemel.passes import optimize
 from gemel.passes.fuse import fused
-from gemel.runtime.bridge import make_plan
 from gemel.runtime.cache import kernel_for, object_for
 from gemel.runtime.image import (
     CAPTURED,
@@ -521,4 +520,4 @@ def lower(graph: Graph, keeps: bool = True) -> Any:
     """The plan of an optimised graph with known extents; see `Lowering`."""
     lowering = Lowering(graph, keeps=keeps)
     lowering.run()
-    return make_plan(lowering.image())
+    return lowering.image().plan()

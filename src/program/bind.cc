@@ -71,7 +71,6 @@ class Binder {
       if (!match_input(program_.inputs[i], *inputs[i])) return false;
     }
     mismatch_->kind = Mismatch::Kind::kSizes;
-    if (std::find(defined_.begin(), defined_.end(), false) != defined_.end()) return false;
     for (const SizeInstruction& code : program_.sizes) {
       int64_t result = 0;
       if (!compute(code, slots_, &result)) return false;
@@ -102,6 +101,12 @@ class Binder {
       if (!agrees(spec.strides[static_cast<size_t>(axis)], tensor.strides()[axis])) return false;
     }
     return true;
+  }
+
+  Binding::Buffer bound(const BufferReference& buffer) const {
+    const bool temporary = buffer.space == kTemporary;
+    const int64_t start = temporary ? offsets_[static_cast<size_t>(buffer.index)] : 0;
+    return {buffer.base, start + binding_.at(buffer.offset)};
   }
 
   // The first place with a free size defines it.
@@ -160,12 +165,11 @@ void Binder::bind_steps() {
                               binding_.buffers.size(), binding_.integers.size(),
                               binding_.at(step.extent),
                               std::max<int64_t>(binding_.at(step.chunk), 1)});
-    for (const BufferReference& buffer : step.buffers) {
-      const bool temporary = buffer.space == kTemporary;
-      const int64_t start = temporary ? offsets_[static_cast<size_t>(buffer.index)] : 0;
-      binding_.buffers.push_back({buffer.base, start + binding_.at(buffer.offset)});
-    }
+    for (const BufferReference& buffer : step.buffers) binding_.buffers.push_back(bound(buffer));
     for (Slot slot : step.integers) binding_.integers.push_back(binding_.at(slot));
+  }
+  for (const BufferReference& buffer : program_.predicates) {
+    binding_.predicates.push_back(bound(buffer));
   }
 }
 

@@ -134,7 +134,7 @@ bool ElementwiseCall::prepare() {
   OperandLayout layouts[kMaxOperands];
   int count = 0;
   bool same = target == nullptr && operands->first->contiguous;
-  const OperandLayout first = operands->first->layout();
+  const OperandLayout first = same ? operands->first->layout() : OperandLayout{};
   for (int i = 0; i < operands->count; ++i) {
     const Tensor* tensor = operands->tensors[i];
     if (tensor == nullptr) continue;

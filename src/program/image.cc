@@ -240,7 +240,8 @@ class Reader {
     }
     found.number = program_.item_count++;
     const int kept = program_.item_count;
-    found.predicate = buffer();
+    found.step = static_cast<int>(program_.predicates.size());
+    program_.predicates.push_back(buffer());
     found.branches.push_back(items(depth + 1));
     found.branches.push_back(items(depth + 1));
     program_.item_count = kept;  // sites do not speak of what is inside

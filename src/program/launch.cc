@@ -21,19 +21,6 @@ const FailurePointer* failure_of(const Storage* storage, const PartialFailures& 
   return nullptr;
 }
 
-// Each failure once with its line, which is looked for only now.
-void locate(PartialFailures& partial, const Origin& origin) {
-  std::vector<std::pair<FailurePointer, FailurePointer>> known;
-  for (auto& [storage, failure] : partial) {
-    const auto same = [&](const auto& pair) { return pair.first == failure; };
-    auto found = std::find_if(known.begin(), known.end(), same);
-    if (found == known.end()) {
-      found = known.insert(known.end(), {failure, located(failure, origin)});
-    }
-    failure = found->second;
-  }
-}
-
 // Gives back what was acquired, each storage with its own failure.
 [[gnu::cold]] void release_failed(Launch& work, FailurePointer failure, PartialFailures& partial,
                                   Front& front) {
@@ -41,7 +28,7 @@ void locate(PartialFailures& partial, const Origin& origin) {
   if (failure != nullptr) {
     for (int i = 0; i < work.write_count; ++i) partial.emplace_back(work.writes[i], failure);
   }
-  locate(partial, front.origin());
+  locate(partial, front.origin());  // which is looked for only now
   for (const auto& [storage, reason] : partial) {
     if (storage == nullptr) engine.report(reason);
   }
@@ -108,6 +95,18 @@ void launch(Launch& work, Front& front) {
 
 FailurePointer located(const FailurePointer& failure, const Origin& origin) {
   return std::make_shared<const Failure>(failure->type, failure->message, origin, failure->payload);
+}
+
+void locate(PartialFailures& partial, const Origin& origin) {
+  std::vector<std::pair<FailurePointer, FailurePointer>> known;
+  for (auto& [storage, failure] : partial) {
+    const auto same = [&](const auto& pair) { return pair.first == failure; };
+    auto found = std::find_if(known.begin(), known.end(), same);
+    if (found == known.end()) {
+      found = known.insert(known.end(), {failure, located(failure, origin)});
+    }
+    failure = found->second;
+  }
 }
 
 }  // namespace gemel

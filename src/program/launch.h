@@ -55,7 +55,8 @@ class Launch {
 // Throws what `front` throws; what fails otherwise becomes a failure of what is written.
 void launch(Launch& work, Front& front);
 
-// The failure, with where it was issued.
+// The failure, with where it was issued; and all of several, each once.
 FailurePointer located(const FailurePointer& failure, const Origin& origin);
+void locate(PartialFailures& partial, const Origin& origin);
 
 }  // namespace gemel

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <span>
 
 #include "memory/memory.h"
 #include "program/small_array.h"
@@ -14,6 +15,22 @@ constexpr size_t kInsideBuffers = 24;
 constexpr size_t kInsideIntegers = 64;
 constexpr size_t kInsideBases = 32;
 constexpr size_t kInsideArrays = 24;
+
+// The message with "{n}" replaced by integer n.
+std::string filled(std::string text, std::span<const int64_t> integers) {
+  for (size_t open = text.find('{'); open != std::string::npos; open = text.find('{', open + 1)) {
+    const size_t close = text.find('}', open);
+    const std::string name = text.substr(open + 1, close - open - 1);
+    const bool number = !name.empty() && name.size() < 9 &&
+                        name.find_first_not_of("0123456789") == std::string::npos;
+    if (close == std::string::npos || !number) continue;
+    const auto index = static_cast<size_t>(std::stoul(name));
+    if (index < integers.size()) {
+      text.replace(open, close - open + 1, std::to_string(integers[index]));
+    }
+  }
+  return text;
+}
 
 // One run on its way through the items.
 class Runner {
@@ -80,7 +97,9 @@ FailurePointer Runner::run_step(size_t index) {
   }
   const KernelCall whole{bound.function, buffers.data(),
                          binding_.integers.data() + bound.first_integer, bound.extent, bound.chunk};
-  return call(whole, step) == 0 ? nullptr : make_failure(step.failure);
+  if (call(whole, step) == 0) return nullptr;
+  return make_failure(
+      {step.failure.type, filled(step.failure.message, {whole.integers, step.integers.size()})});
 }
 
 FailurePointer Runner::run_together(const Item& item) {
@@ -109,7 +128,8 @@ FailurePointer Runner::run_together(const Item& item) {
 FailurePointer Runner::run_item(const Item& item) {
   if (item.kind == Item::Kind::kStep) return run_step(static_cast<size_t>(item.step));
   if (item.kind == Item::Kind::kTogether) return run_together(item);
-  const bool chosen = *(bases_[item.predicate.base] + binding_.at(item.predicate.offset)) != 0;
+  const Binding::Buffer& predicate = binding_.predicates[static_cast<size_t>(item.step)];
+  const bool chosen = bases_[predicate.base][predicate.offset] != 0;
   return run_items(item.branches[chosen ? 0 : 1]);
 }
 
@@ -198,9 +218,8 @@ std::string describe_plan(const Binding& binding) {
 class PlanOperation final : public Operation {
  public:
   FailurePointer run() override {
-    PartialFailures found;
-    FailurePointer failure = run_places(*binding, places.data(), scalars.data(), random, found);
-    for (auto& [storage, reason] : found) partial.emplace_back(storage, located(reason, origin));
+    FailurePointer failure = run_places(*binding, places.data(), scalars.data(), random, partial);
+    locate(partial, origin);
     return failure == nullptr ? nullptr : located(failure, origin);
   }
   std::string name() const override { return binding->program->name; }

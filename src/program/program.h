@@ -86,7 +86,7 @@ struct Step {
 struct Item {
   enum class Kind { kStep, kChoice, kTogether };
   Kind kind = Kind::kStep;
-  int step = 0;    // of the program's
+  int step = 0;    // of the program's; of a choice: its predicate
   int number = 0;  // among the items sites speak of; of branches side by side: among such
   BufferReference predicate;                // of a choice
   std::vector<std::vector<Item>> branches;  // then and otherwise, or what runs side by side
@@ -133,6 +133,7 @@ struct Program {
   std::vector<Captured> captured;
   std::vector<Kernel> kernels;
   std::vector<Step> steps;
+  std::vector<BufferReference> predicates;  // of choices: the first byte decides
   std::vector<Item> items;
   int item_count = 0;   // those sites speak of
   int group_count = 0;  // those whose branches run side by side

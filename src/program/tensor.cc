@@ -8,7 +8,8 @@
 namespace gemel {
 namespace {
 
-int64_t checked_size(int code, const int64_t* extents, int rank) {
+// Elements; throws an Error of this type when the bytes do not fit 63 bits.
+int64_t checked_size(const char* type, int code, const int64_t* extents, int rank) {
   int64_t size = 1;
   bool fits = true;
   bool empty = false;
@@ -19,9 +20,9 @@ int64_t checked_size(int code, const int64_t* extents, int rank) {
   if (empty) return 0;
   int64_t bytes;
   if (fits && !__builtin_mul_overflow(size, item_size(code), &bytes)) return size;
-  throw Error("ValueError", describe(code, extents, rank) +
-                                " is larger than any address space: its bytes do not "
-                                "fit 63 bits");
+  throw Error(type, describe(code, extents, rank) +
+                        " is larger than any address space: its bytes do not "
+                        "fit 63 bits");
 }
 
 }  // namespace
@@ -37,7 +38,7 @@ void Tensor::set_rank(int rank) {
 
 void Tensor::make(int code, const int64_t* extents, int rank, int device) {
   set_rank(rank);
-  size = checked_size(code, extents, rank);
+  size = checked_size("MemoryError", code, extents, rank);
   storage = Storage::create(static_cast<size_t>(size * item_size(code)), device);
   dtype = static_cast<uint8_t>(code);
   for (int axis = 0; axis < rank; ++axis) dims_[axis] = extents[axis];
@@ -47,7 +48,7 @@ void Tensor::make(int code, const int64_t* extents, int rank, int device) {
 void Tensor::view(Storage* shared, int code, const int64_t* extents, const int64_t* strides,
                   int rank, int64_t start) {
   set_rank(rank);
-  size = checked_size(code, extents, rank);
+  size = checked_size("ValueError", code, extents, rank);
   shared->retain();
   storage = shared;
   dtype = static_cast<uint8_t>(code);
@@ -58,7 +59,7 @@ void Tensor::view(Storage* shared, int code, const int64_t* extents, const int64
     return;
   }
   for (int axis = 0; axis < rank; ++axis) dims_[rank + axis] = strides[axis];
-  contiguous = is_contiguous(extents, strides, rank);
+  contiguous = size == 0 || is_contiguous(extents, strides, rank);
 }
 
 void Tensor::clear() noexcept {

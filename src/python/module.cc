@@ -161,8 +161,8 @@ void copy_between(nb::object source, nb::object target) {
 
 using ResultTuple = std::tuple<int, std::vector<int64_t>>;
 
-nb::object call_python(nb::object function, std::string name, nb::list inputs,
-                       const std::vector<ResultTuple>& results, nb::list targets, int device) {
+nb::object call_python(nb::object function, std::string name, nb::iterable inputs,
+                       const std::vector<ResultTuple>& results, nb::iterable targets, int device) {
   Callback callback{function.ptr(), std::move(name), {}, {}, {}, checked_device(device)};
   for (nb::handle input : inputs) {
     checked_tensor(input.ptr(), "call_python");
@@ -261,7 +261,7 @@ void define_arrays(nb::module_& module) {
     set_simulated_link({bytes_per_second, latency_seconds});
   });
   module.def("call_python", &call_python, "function"_a, "name"_a, "inputs"_a, "results"_a,
-             "targets"_a = nb::list(), "device"_a = 0);
+             "targets"_a = nb::tuple(), "device"_a = 0);
   module.def("set_array_class",
              [](nb::object type) { return checked(set_array_class(type.ptr())); });
   module.def("set_dtypes", [](nb::object list) { set_dtypes(list.ptr()); });
