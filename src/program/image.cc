@@ -228,7 +228,7 @@ class Reader {
     Item found;
     found.kind = static_cast<Item::Kind>(number(0, 3));
     if (found.kind == Item::Kind::kStep) {
-      found.number = program_.item_count++;
+      found.number = next_number();
       found.step = static_cast<int>(program_.steps.size());
       program_.steps.push_back(step());
       return found;
@@ -238,15 +238,18 @@ class Reader {
       for (int64_t left = count(); left > 0; --left) found.branches.push_back(items(depth + 1));
       return found;
     }
-    found.number = program_.item_count++;
-    const int kept = program_.item_count;
+    found.number = next_number();
+    ++choices_;
     found.step = static_cast<int>(program_.predicates.size());
     program_.predicates.push_back(buffer());
     found.branches.push_back(items(depth + 1));
     found.branches.push_back(items(depth + 1));
-    program_.item_count = kept;  // sites do not speak of what is inside
+    --choices_;
     return found;
   }
+
+  // Sites do not speak of what is inside a choice.
+  int next_number() { return choices_ > 0 ? -1 : program_.item_count++; }
 
   Step step() {
     Step found;
@@ -296,6 +299,7 @@ class Reader {
   int64_t bytes_ = 0;
   int64_t at_ = 0;
   size_t slots_ = 0;
+  int choices_ = 0;  // the item being read is inside of
 };
 
 }  // namespace

@@ -53,6 +53,12 @@ class Runner {
   FailurePointer run_step(size_t index);
   FailurePointer run_together(const Item& item);
   bool reached(const Item& item, const FailurePointer& failure);
+  static bool has_number(const Item& item) {
+    return item.kind != Item::Kind::kTogether && item.number >= 0;
+  }
+  bool is_skipped(const Item& item) const {
+    return !skipped_.empty() && has_number(item) && skipped_[static_cast<size_t>(item.number)] != 0;
+  }
   int32_t call(const KernelCall& given, const Step& step);
   int64_t patch_value(const ScalarPatch& patch) const;
 
@@ -135,8 +141,9 @@ FailurePointer Runner::run_item(const Item& item) {
 
 // Whether a site says what the failure reaches: then what depends on it is skipped.
 bool Runner::reached(const Item& item, const FailurePointer& failure) {
+  if (!has_number(item)) return false;
   for (const Site& site : program_.sites) {
-    if (item.kind == Item::Kind::kTogether || site.item != item.number) continue;
+    if (site.item != item.number) continue;
     for (int later : site.skipped) skipped_[static_cast<size_t>(later)] = 1;
     std::lock_guard<std::mutex> guard(mutex_);
     partial_->push_back({&site, failure});
@@ -147,8 +154,7 @@ bool Runner::reached(const Item& item, const FailurePointer& failure) {
 
 FailurePointer Runner::run_items(const std::vector<Item>& items) {
   for (const Item& item : items) {
-    const bool numbered = item.kind != Item::Kind::kTogether && !skipped_.empty();
-    if (numbered && skipped_[static_cast<size_t>(item.number)] != 0) continue;
+    if (is_skipped(item)) continue;
     FailurePointer failure = run_item(item);
     if (failure != nullptr && !reached(item, failure)) return failure;
   }

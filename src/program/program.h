@@ -86,8 +86,9 @@ struct Step {
 struct Item {
   enum class Kind { kStep, kChoice, kTogether };
   Kind kind = Kind::kStep;
-  int step = 0;    // of the program's; of a choice: its predicate
-  int number = 0;  // among the items sites speak of; of branches side by side: among such
+  int step = 0;  // of the program's; of a choice: its predicate
+  // Among the items sites speak of, -1 inside a choice; of branches side by side: among such.
+  int number = 0;
   BufferReference predicate;                // of a choice
   std::vector<std::vector<Item>> branches;  // then and otherwise, or what runs side by side
 };

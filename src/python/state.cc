@@ -38,6 +38,7 @@ struct Caught {
 void add_note(PyObject* exception, const std::string& note) {
 #if PY_VERSION_HEX >= 0x030B0000
   Reference notes(PyObject_GetAttrString(exception, "__notes__"));
+  PyErr_Clear();
   Reference text(PyUnicode_FromStringAndSize(note.data(), static_cast<Py_ssize_t>(note.size())));
   if (text && !(notes && PySequence_Contains(notes.get(), text.get()) == 1)) {
     Reference done(PyObject_CallMethod(exception, "add_note", "O", text.get()));
