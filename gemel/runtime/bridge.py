@@ -29,7 +29,12 @@ class Plan:
         return self._plans[layouts]
 
     def __call__(self, *values: Any, **options: Any) -> Any:
-        return self.at(values)(*values, **options)
+        plan = self.at(values)
+        if isinstance(plan, _core.View):
+            source = values[0]
+            offset = source.offset + plan.offset
+            return (source._as_strided(plan.shape, plan.strides, offset),)
+        return plan(*values, **options)
 
 
 def make_plan(image: Image) -> Any:
@@ -73,7 +78,7 @@ def translated(plan: Plan, bound: Bound) -> Any:
     outputs: list[Any] = [
         ("new", o.dtype, o.shape)
         if o.strides is None
-        else ("view", o.space, o.index, o.shape, o.strides, o.offset)
+        else ("view", o.space, o.source, o.shape, o.strides, o.offset)
         for o in bound.outputs
     ]
     return _core.Plan(

@@ -460,7 +460,7 @@ class Lowering:
         return buffer.space, buffer.index, offset
 
     def summary(self, values: dict[str, int]) -> str:
-        """What the plan consists of, and its temporaries' memory where extents have these values."""
+        """What the plan consists of, and its temporaries' memory for these extents."""
         size = sum(evaluate(buffer.size, values) for buffer in self.temporaries)
         return f"{len(self.items)} kernels, {size} bytes of temporaries"
 
