@@ -10,6 +10,7 @@ import numpy
 import op_table
 import pytest
 from op_table import CASES, Case, Draw
+from plan_images import Read
 
 import gemel
 from gemel import np, npx
@@ -20,10 +21,8 @@ from gemel.ir.trace import Trace
 from gemel.ops.shape import Layout, dense_strides
 from gemel.passes.bind import concrete_graph
 from gemel.runtime import lower as lowering_module
-from gemel.runtime.bridge import make_plan
 from gemel.runtime.image import Choice, Image, Item, Step, Together
 from gemel.runtime.lower import Lowering
-from gemel.runtime.plan_images import Read
 from gemel.runtime.prepare import Sizes, single_image
 from gemel.spec import Spec
 
@@ -224,7 +223,7 @@ def test_one_plan_computes_many_sizes(case: Case) -> None:
         return [op_table.draw(how, "float32") for how in draws]
 
     parameters = case.op.complete(case.parameters)
-    plan = make_plan(free_image(case.op, op_table.on_gemel(inputs({})), parameters))
+    plan = free_image(case.op, op_table.on_gemel(inputs({})), parameters).plan()
     for sizes in ({}, *other_sizes(case.draws, (2, 3, 7, 65))):
         values = inputs(sizes)
         try:
@@ -301,8 +300,8 @@ def test_a_program_is_lowered_once_for_its_sizes(
     plans = program.inference()
     fits = 0
     for n, m in itertools.product(batches, batches):
-        lowering, _ = plans.find({"n0": n})
-        free = Read(lowering.image().write())
+        image, _ = plans.find({"n0": n})
+        free = Read(image.write())
         with Trace():
             again = Lowering(concrete_graph(plans.graph, {"n0": m}))
             again.run()

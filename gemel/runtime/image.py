@@ -111,6 +111,10 @@ class Image:
         """The bytes. `embed`: with the kernels' objects and the captured arrays in them."""
         return _Writer(self).image(embed)
 
+    def plan(self) -> _core.Plan:
+        """The plan, to be called."""
+        return _core.Plan(self.write(), self.kernels, self.captured)
+
 
 class _Slots:
     """The numbers of a plan: constants, free sizes, and what is computed from them.

@@ -13,14 +13,13 @@ from gemel.codegen.product import write_product
 from gemel.codegen.target import host
 from gemel.dtype import DType, float64
 from gemel.errors import CompileError
-from gemel.extent import Dim, Guard, evaluate, maximum, same_for_all
+from gemel.extent import Dim, Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.op import Elementwise
 from gemel.ops import linalg
 from gemel.ops.shape import Layout, dense
 from gemel.passes import optimize
 from gemel.passes.fuse import fused
-from gemel.runtime.bridge import make_plan
 from gemel.runtime.cache import kernel_for, object_for
 from gemel.runtime.image import (
     CAPTURED,
@@ -459,11 +458,6 @@ class Lowering:
             offset = offset + place.layout.offset * place.dtype.itemsize
         return buffer.space, buffer.index, offset
 
-    def summary(self, values: dict[str, int]) -> str:
-        """What the plan consists of, and its temporaries' memory for these extents."""
-        size = sum(evaluate(buffer.size, values) for buffer in self.temporaries)
-        return f"{len(self.items)} kernels, {size} bytes of temporaries"
-
 
 def free_sizes(shapes: Iterable[Sequence[int]]) -> list[Guard]:
     """What free extents of inputs must meet: those of 0 and 1 are not free."""
@@ -521,4 +515,4 @@ def lower(graph: Graph, keeps: bool = True) -> Any:
     """The plan of an optimised graph with known extents; see `Lowering`."""
     lowering = Lowering(graph, keeps=keeps)
     lowering.run()
-    return make_plan(lowering.image())
+    return lowering.image().plan()

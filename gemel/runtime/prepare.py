@@ -20,7 +20,6 @@ from gemel.ir.trace import Trace
 from gemel.ops.shape import Layout, dense
 from gemel.passes import optimize
 from gemel.runtime import callback
-from gemel.runtime.bridge import make_plan
 from gemel.runtime.cache import kernel_for
 from gemel.runtime.image import Image, Input, Output
 from gemel.runtime.lower import Lowering, free_sizes
@@ -63,8 +62,7 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
     op.infer(*specs, **parameters)  # raises when the call is wrong, in numbers
     sizes = Sizes(specs)
     layouts = sizes.layouts(inputs)
-    image = single_image(op, sizes.specs, parameters, layouts, sizes.guards)
-    return make_plan(image).at([v for v in inputs if not isinstance(v, (bool, int, float))])
+    return single_image(op, sizes.specs, parameters, layouts, sizes.guards).plan()
 
 
 class Sizes:
@@ -102,7 +100,7 @@ class Sizes:
 
 def single_plan(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Any:
     """The plan of one operation on dense arrays of these sizes."""
-    return make_plan(single_image(op, specs, parameters, {}, []))
+    return single_image(op, specs, parameters, {}, []).plan()
 
 
 def single_image(
