@@ -158,68 +158,23 @@ class Kernel:
     def address(self) -> int:
         """Where the function `kernel` lies."""
 
-class Step:
-    """One kernel of a plan: called for [0, chunk), [chunk, 2 * chunk), ... up to `extent`."""
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        buffers: Sequence[BufferReference],
-        integers: Sequence[int],
-        extent: int,
-        chunk: int,
-        scalars: Sequence[ScalarPatch] = (),
-        failure: FailureText | None = None,
-    ) -> None: ...
-
-class Branch:
-    """Steps chosen at run time by the bool byte at `predicate`."""
-
-    def __init__(
-        self,
-        predicate: BufferReference,
-        then: Iterable[Step | Branch],
-        otherwise: Iterable[Step | Branch],
-    ) -> None: ...
-
 class Plan:
-    """A compiled graph. Raises ValueError when a step names what does not exist."""
+    """A compiled graph for many sizes, read from its image (docs/internals/plan-image.md).
+
+    `kernels` and `captured` arrays are those the image says lie beside it, in order. ValueError
+    for an image that is damaged.
+    """
 
     def __init__(
-        self,
-        name: str,
-        inputs: Iterable[InputSpec],
-        outputs: Iterable[OutputSpec],
-        steps: Iterable[Step | Branch],
-        workspace: int = 0,
-        constants: Iterable[Array] = (),
-        scalars: int = 0,
-        random: int = 0,
-        writes: Sequence[int] = (),
-        microseconds: float = 1.0,
-        sites: Sequence[Site] = (),
-        overwrites: Sequence[int] = (),
-        accumulates: Sequence[int] = (),
-    ) -> None:
-        """`writes` are inputs overwritten in place; they keep their content when what they would
-        become has failed, but for `overwrites` (old content never read) and `accumulates`, which
-        fail then."""
+        self, image: bytes, kernels: Sequence[Kernel] = (), captured: Sequence[Array] = ()
+    ) -> None: ...
     @property
     def name(self) -> str:
         """What the plan computes."""
-    @property
-    def microseconds(self) -> float:
-        """Estimated cost on one core."""
-    @property
-    def workspace(self) -> int:
-        """Bytes taken while it runs."""
     def __call__(self, *inputs_then_scalars: Any, device: int = ...) -> tuple[Any, ...]:
         """Issue the plan; `device` matters only without inputs. TypeError for other specs."""
-
-class View:
-    """What `_prepare` returns for a view of input 0; `offset` is relative to the input's."""
-
-    def __init__(self, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> None: ...
+    def bound(self, *inputs: Array) -> tuple[float, int]:
+        """For arrays like these: estimated microseconds on one core, and bytes of workspace."""
 
 class Elementwise:
     """What `_kernel` returns: a loop kernel, the dtype codes of its results, its cost."""

@@ -22,6 +22,7 @@ from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.bind import concrete_graph
 from gemel.passes.fuse import cheap
 from gemel.passes.simplify import fold
+from gemel.runtime.image import Image
 from gemel.runtime.lower import Lowering, lower
 from gemel.runtime.prepare import as_entry, spec_of
 from gemel.spec import Spec
@@ -222,21 +223,21 @@ class Plans:
     def __init__(self, graph: Graph, guards: list[Guard]) -> None:
         self.graph = graph
         self.guards = guards
-        self._made: list[tuple[list[Guard], Lowering, Any]] = []
+        self._made: list[tuple[Image, Any]] = []
 
-    def find(self, values: dict[str, int]) -> tuple[Lowering, Any]:
-        """The plan for these extents, made if there is none, and how it was made."""
-        for guards, lowering, plan in self._made:
-            if all(guard.holds(values) for guard in guards):
-                return lowering, plan
+    def find(self, values: dict[str, int]) -> tuple[Image, Any]:
+        """The plan for these extents, made if there is none, and its image."""
+        for image, plan in self._made:
+            if all(guard.holds(values) for guard in image.guards):
+                return image, plan
         guards = list(self.guards)
         free = {name: Dim(value, name, guards) for name, value in values.items()}
         with Trace():
             lowering = Lowering(concrete_graph(self.graph, free), guards=guards)
             lowering.run()
-            plan = lowering.image().plan()
-        self._made.append((guards, lowering, plan))
-        return lowering, plan
+        image = lowering.image()
+        self._made.append((image, image.plan()))
+        return self._made[-1]
 
 
 class Bound:
@@ -259,10 +260,11 @@ class Bound:
             self.plan = self.program.inference().find(self.values)[1]
         return self.plan
 
-    def summary(self) -> str:
+    def summary(self, leaves: list[Any]) -> str:
         """What the plan consists of, and its memory besides the results."""
-        lowering, _ = self.program.inference().find(self.values)
-        return lowering.summary(self.values)
+        image, plan = self.program.inference().find(self.values)
+        _, workspace = plan.bound(*leaves, *self.parameter_arrays())
+        return f"{len(image.items)} kernels, {workspace} bytes of workspace"
 
     def run(self, leaves: list[Any]) -> Any:
         """The function's results on these arrays."""
@@ -389,8 +391,7 @@ class Compiled:
         plain = bound.structure is None and len(leaves) == len(arguments)
         if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
             arrays = bound.parameter_arrays()
-            plan = bound.inference()
-            self.quick.add(_core.training(), tuple(leaves), plan, arrays)
+            self.quick.add(_core.training(), tuple(leaves), bound.inference(), arrays)
         return found
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, list[Any]]:
@@ -442,8 +443,8 @@ class Compiled:
 
     def plan_summary(self, *arguments: Any) -> str:
         """What the plan for these arguments consists of, and its memory besides the results."""
-        bound, _ = self._find(arguments)
-        return f"{self.name}: {bound.summary()}"
+        bound, leaves = self._find(arguments)
+        return f"{self.name}: {bound.summary(leaves)}"
 
 
 #: How many kinds and sizes of arguments a function remembers the program of.

@@ -82,8 +82,8 @@ class Dim(int):
     Sums, products and quotients of dims are dims again. Comparisons answer for the value seen and
     add a `Guard` to the trace's list, unless they hold for every value (n == n; n > 1, since only
     extents above 1 are free). What has no symbolic form (float(n), n / 2) is computed for the
-    value seen, and a guard holds on to it. C code sees an int and asks nothing: range(n), [0] * n and 1.0 / n
-    go by the value seen.
+    value seen, and a guard holds on to it. C code sees an int and asks nothing: range(n), [0] * n
+    and 1.0 / n go by the value seen.
     """
 
     form: Form

@@ -10,6 +10,7 @@ import numpy
 from core_kernels import BOOL, FLOAT32, FLOAT64, INT32, INT64
 
 from gemel import _core
+from gemel.runtime.image import Choice, Image, Input, Output, Step, Temporary, Together
 
 CODES = {
     numpy.dtype("bool"): BOOL,
@@ -99,33 +100,65 @@ def vector(name: str, *operands: int, out: int = FLOAT32) -> Any:
     return _core.load_object(kernels.elementwise(name, 1, operands, out))
 
 
+def step(kernel: Any, buffers: Any, integers: Any, extent: int, chunk: int, **options: Any) -> Any:
+    """A step whose kernel is the loaded one; `plan` gives it a number."""
+    return Step(kernel, buffers, integers, extent, chunk, **options)
+
+
 def loop_step(kernel: Any, buffers: Any, size: int, **options: Any) -> Any:
     integers = [size] + [1] * len(buffers) + [0] * options.pop("extra", 0)
-    return _core.Step(kernel, buffers, integers, size, options.pop("chunk", size), **options)
+    return step(kernel, buffers, integers, size, options.pop("chunk", size), **options)
+
+
+def plan(name: str, inputs: Any, outputs: Any, items: Any, **lists: Any) -> Any:
+    """A plan by hand. `microseconds` is the cost of its first step, `lists` those of the image."""
+    return image(name, inputs, outputs, items, **lists).plan()
+
+
+def image(
+    name: str, inputs: Any, outputs: Any, items: Any, microseconds: float = 1.0, **lists: Any
+) -> Image:
+    made = Image(name)
+    made.inputs = [Input(*given) for given in inputs]
+    made.outputs = [Output(*given) for given in outputs]
+    cost = [int(1000 * microseconds)]
+
+    def numbered(item: Any) -> Any:
+        if isinstance(item, Choice):
+            sides = ([numbered(one) for one in side] for side in (item.then, item.otherwise))
+            return Choice(item.condition, *sides)
+        if isinstance(item, Together):
+            return Together([[numbered(one) for one in part] for part in item.parts])
+        number = made.kernel(str(item.kernel.address), item.kernel, bytes)
+        return item._replace(kernel=number, cost=cost.pop() if cost else 0)
+
+    made.items = [numbered(item) for item in items]
+    for field, value in lists.items():
+        assert hasattr(made, field), field
+        setattr(made, field, value)
+    return made
 
 
 def multiply_add(size: int, chunk: int | None = None) -> Any:
-    """x * y + x * y through the workspace, and a view of the result."""
+    """x * y + x * y through a temporary, and a view of the result."""
     kernel_a, kernel_b = vector("multiply", 6, 6), vector("add", 6, 6)
     tile = chunk or size
-    steps = [
-        loop_step(kernel_a, [(0, 0, 0), (0, 1, 0), (2, 0, 64)], size, chunk=tile),
-        loop_step(kernel_b, [(2, 0, 64), (2, 0, 64), (1, 0, 0)], size, chunk=tile),
-    ]
-    return _core.Plan(
+    return plan(
         "multiply_add",
-        [(FLOAT32, (size,), None), (FLOAT32, (size,), (1,))],
-        [("new", FLOAT32, (size,)), ("view", 1, 0, (size // 2,), (2,), 1)],
-        steps,
-        workspace=64 + 4 * size,
+        [(FLOAT32, (size,)), (FLOAT32, (size,), (1,))],
+        [(FLOAT32, (size,)), (FLOAT32, (size // 2,), (2,), 1, 1, 0)],
+        [
+            loop_step(kernel_a, [(0, 0, 0), (0, 1, 0), (2, 0, 64)], size, chunk=tile),
+            loop_step(kernel_b, [(2, 0, 64), (2, 0, 64), (1, 0, 0)], size, chunk=tile),
+        ],
+        temporaries=[Temporary(64 + 4 * size, 1, 2)],
         microseconds=2.0,
     )
 
 
 def checked_copy(microseconds: float = 1.0, size: int = 2) -> Any:
     kernel = _core.load_object(kernels.refuses_negative())
-    step = _core.Step(
-        kernel, [(0, 0, 0), (1, 0, 0)], [size], size, 1, failure=("IndexError", "negative element")
-    )
-    spec = (FLOAT32, (size,), None)
-    return _core.Plan("checked", [spec], [("new", *spec[:2])], [step], microseconds=microseconds)
+    failure = ("IndexError", "negative element")
+    copying = step(kernel, [(0, 0, 0), (1, 0, 0)], [size], size, 1, failure=failure)
+    spec = (FLOAT32, (size,))
+    return plan("checked", [spec], [spec], [copying], microseconds=microseconds)

@@ -9,11 +9,12 @@ from typing import Any
 import core_kernels as kernels
 import pytest
 from core_fakes import array as core_array
-from core_fakes import checked_copy, installed, loop_step, vector
+from core_fakes import checked_copy, installed, loop_step, plan, step, vector
 
 import gemel
 from gemel import _core, autograd, gluon, np, npx
 from gemel.compiled import Update
+from gemel.runtime.image import OUTPUT, WRITTEN
 
 #: Few elements are computed by the thread that asks, many are handed to the engine.
 SMALL, LARGE = 4, 1 << 18
@@ -338,55 +339,56 @@ def fakes() -> Iterator[Any]:
     yield from installed()
 
 
-SPEC = (kernels.FLOAT32, (2,), None)
+SPEC = (kernels.FLOAT32, (2,))
+#: Overwritten in place.
+TARGET = (*SPEC, None, WRITTEN)
 
 
 def by_hand(microseconds: float, **options: Any) -> Any:
     """Copies of both inputs, refused when an element is negative; then their sum."""
     kernel = _core.load_object(kernels.refuses_negative())
     steps = [
-        _core.Step(
-            kernel, [(0, i, 0), (1, i, 0)], [2], 2, 1, failure=("IndexError", f"negative {i}")
-        )
+        step(kernel, [(0, i, 0), (1, i, 0)], [2], 2, 1, failure=("IndexError", f"negative {i}"))
         for i in (0, 1)
     ]
     steps.append(loop_step(vector("add", 6, 6), [(1, 0, 0), (1, 1, 0), (1, 2, 0)], 2))
-    outputs = [("new", *SPEC[:2])] * 3 + [("view", 1, 2, (1,), (1,), 1)]
-    return _core.Plan("by_hand", [SPEC, SPEC], outputs, steps, microseconds=microseconds, **options)
+    outputs = [SPEC] * 3 + [(kernels.FLOAT32, (1,), (1,), 1, OUTPUT, 2)]
+    return plan("by_hand", [SPEC, SPEC], outputs, steps, microseconds=microseconds, **options)
 
 
 @pytest.mark.parametrize("microseconds", [0.1, 1e6])
 def test_sites_of_a_plan_made_by_hand(fakes: Any, microseconds: float) -> None:
-    plan = by_hand(microseconds, sites=[(0, [2], [0, 2, 3], []), (1, [2], [1, 2, 3], [])])
+    made = by_hand(microseconds, sites=[(0, [2], [0, 2, 3], []), (1, [2], [1, 2, 3], [])])
     fine, wrong = core_array([1.0, 2.0]), core_array([1.0, -2.0])
-    a, b, total, view = plan(fine, wrong)
+    a, b, total, view = made(fine, wrong)
     assert a.tolist() == [1, 2]
     for lost in (b, total, view):
         fails(lost, "negative 1")
-    a, b, total, view = plan(wrong, wrong)
+    a, b, total, view = made(wrong, wrong)
     fails(b, "negative 1")
     for lost in (a, total, view):
         fails(lost, "negative 0")
-    assert [x.tolist() for x in plan(fine, fine)] == [[1, 2], [1, 2], [2, 4], [4]]
+    assert [x.tolist() for x in made(fine, fine)] == [[1, 2], [1, 2], [2, 4], [4]]
 
 
 @pytest.mark.parametrize("microseconds", [0.1, 1e6])
 def test_inputs_written_in_one_storage_fail_together(fakes: Any, microseconds: float) -> None:
     kernel = _core.load_object(kernels.refuses_negative())
-    step = _core.Step(kernel, [(0, 2, 0), (0, 0, 0)], [2], 2, 1, failure=("IndexError", "negative"))
-    plan = _core.Plan(
-        "views", [SPEC] * 3, [], [step], writes=[0, 1], microseconds=microseconds,
+    failure = ("IndexError", "negative")
+    copying = step(kernel, [(0, 2, 0), (0, 0, 0)], [2], 2, 1, failure=failure)
+    copied = plan(
+        "views", [TARGET, TARGET, SPEC], [], [copying], microseconds=microseconds,
         sites=[(0, [], [], [0])],
     )  # fmt: skip
     whole = core_array([1.0, 2.0, 3.0, 4.0])
     apart = core_array([5.0, 6.0])
-    plan(whole[:2], apart, core_array([1.0, -1.0]))
+    copied(whole[:2], apart, core_array([1.0, -1.0]))
     fails(whole, "negative")
     assert apart.tolist() == [5, 6]
     both = core_array([1.0, 2.0, 3.0, 4.0])
-    plan(both[:2], both[2:], core_array([-1.0, 1.0]))
+    copied(both[:2], both[2:], core_array([-1.0, 1.0]))
     fails(both[2:], "negative")
-    plan(apart, apart, core_array([1.0, 1.0]))  # what has been acquired has been given back
+    copied(apart, apart, core_array([1.0, 1.0]))  # what has been acquired has been given back
     assert apart.tolist() == [1, 1]
     with pytest.raises(IndexError):
         checked_copy(microseconds)(core_array([1.0, -1.0]))[0].tolist()
@@ -404,5 +406,5 @@ def test_malformed_sites_are_refused(fakes: Any) -> None:
         [(0, [], [], []), (0, [], [], [])],
     ]
     for sites in wrong:
-        with pytest.raises(ValueError, match="site"):
+        with pytest.raises(ValueError, match="the plan's image is damaged"):
             by_hand(1.0, sites=sites)

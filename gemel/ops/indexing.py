@@ -225,11 +225,8 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
 
 def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> tuple[str, str, int]:
     """The failure of a position that is out of range."""
-    return (
-        "IndexError",
-        f"{name}: an index is out of bounds for axis {axis} with size {{}}",
-        shape[axis],
-    )
+    message = f"{name}: an index is out of bounds for axis {axis} with size {{}}"
+    return "IndexError", message, shape[axis]
 
 
 @op(fails=True)

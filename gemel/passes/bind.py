@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gemel.extent import concrete
@@ -9,7 +10,7 @@ from gemel.ir.graph import Entry, Graph, Node
 from gemel.spec import Spec
 
 
-def concrete_graph(graph: Graph, values: dict[str, int]) -> Graph:
+def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
     """A graph with its free extents replaced by numbers: the same steps, bound to a size."""
     replaced: dict[Entry, Entry] = {}
 

@@ -179,7 +179,7 @@ def merge(graph: Graph) -> Graph:
     numbers: dict[Any, Entry] = {}
 
     def shared(entry: Entry) -> Entry:
-        if not entry.node.is_number or isinstance(entry.node.value, Dim):
+        if not entry.node.is_number:
             return entry
         value = entry.node.value
         return numbers.setdefault((type(value), repr(value)), entry)

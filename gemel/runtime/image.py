@@ -32,14 +32,14 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a plan gives: a new array, or a view of (space, index) when there are strides."""
+    """What a plan gives: a new array, or a view of (space, source) when there are strides."""
 
     dtype: int
     shape: Sequence[int]
     strides: Sequence[int] | None = None
     offset: int = 0
     space: int = INPUT
-    index: int = 0
+    source: int = 0
 
 
 class Temporary(NamedTuple):
@@ -115,6 +115,10 @@ class Image:
         """The bytes. `embed`: with the kernels' objects and the captured arrays in them."""
         return _Writer(self).image(embed)
 
+    def plan(self) -> _core.Plan:
+        """The plan, to be called."""
+        return _core.Plan(self.write(), self.kernels, self.captured)
+
 
 class _Slots:
     """The numbers of a plan: constants, free sizes, and what is computed from them.
@@ -141,7 +145,9 @@ class _Slots:
         """The slot of a size."""
         return self._sum(extent.form) if isinstance(extent, Dim) else self._known(0, int(extent))
 
-    def _computed(self, operator: str, left: tuple[int, int], right: tuple[int, int]) -> Any:
+    def _computed(
+        self, operator: str, left: tuple[int, int], right: tuple[int, int]
+    ) -> tuple[int, int]:
         return self._known(2, (OPERATIONS.index(operator), left, right))
 
     def _sum(self, form: Form) -> tuple[int, int]:
@@ -229,6 +235,9 @@ class _Writer:
         self.bytes += data
         return [len(self.bytes) - len(data), len(data)]
 
+    def _array(self, array: Any, embed: bool) -> list[int]:
+        return self._blob(_core.to_bytes(array) if embed else None)
+
     def _sizes(self, sizes: Sequence[int] | None) -> list[Any]:
         return [self.slots.of(size) for size in sizes or ()]
 
@@ -243,7 +252,7 @@ class _Writer:
 
     def _output(self, output: Output) -> list[Any]:
         view = output.strides is not None
-        where = [output.space, output.index] if view else [0, 0]
+        where = [output.space, output.source] if view else [0, 0]
         sizes = self._sizes((*output.shape, *(output.strides or ()), *[output.offset] * view))
         return [int(view), output.dtype, *where, len(output.shape), *sizes]
 

@@ -13,7 +13,7 @@ from gemel.codegen.product import write_product
 from gemel.codegen.target import host
 from gemel.dtype import DType, float64
 from gemel.errors import CompileError
-from gemel.extent import Dim, Guard, evaluate, maximum, same_for_all
+from gemel.extent import Dim, Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.op import Elementwise
 from gemel.ops import linalg
@@ -457,11 +457,6 @@ class Lowering:
         if isinstance(place, Place):
             offset = offset + place.layout.offset * place.dtype.itemsize
         return buffer.space, buffer.index, offset
-
-    def summary(self, values: dict[str, int]) -> str:
-        """What the plan consists of, and its temporaries' memory where extents have these values."""
-        size = sum(evaluate(buffer.size, values) for buffer in self.temporaries)
-        return f"{len(self.items)} kernels, {size} bytes of temporaries"
 
 
 def free_sizes(shapes: Iterable[Sequence[int]]) -> list[Guard]:

@@ -62,29 +62,29 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
     op.infer(*specs, **parameters)  # raises when the call is wrong, in numbers
     sizes = Sizes(specs)
     layouts = sizes.layouts(inputs)
-    image = single_image(op, sizes.specs, parameters, layouts, sizes.guards)
-    return image.plan()
+    return single_image(op, sizes.specs, parameters, layouts, sizes.guards).plan()
 
 
 class Sizes:
-    """The sizes of a call as free ones. Equal ones are taken to be the same thing: have one name.
+    """The sizes of a call as free ones. Equal extents are taken to be the same thing and have one
+    name, and so are equal strides.
 
     Extents and strides of 0 and 1, which decide how a call is computed, stay numbers.
     """
 
     def __init__(self, specs: tuple[Spec, ...]) -> None:
         self.guards: list[Guard] = []
-        self._known: dict[int, int] = {0: 0, 1: 1}
+        self._known: dict[tuple[str, int], int] = {}
         self.specs = tuple(
-            spec if spec.weak else Spec((self._named(n, 2) for n in spec.shape), spec.dtype)
+            spec if spec.weak else Spec((self._named("n", n, 2) for n in spec.shape), spec.dtype)
             for spec in specs
         )
 
-    def _named(self, value: int, least: int | None) -> int:
-        if value not in self._known:
-            name = f"n{len(self._known) - 2}"
-            self._known[value] = Dim(value, name, self.guards, least)
-        return self._known[value]
+    def _named(self, kind: str, value: int, least: int | None) -> int:
+        if value in (0, 1):
+            return value
+        dim = Dim(value, f"{kind}{len(self._known)}", self.guards, least)
+        return self._known.setdefault((kind, value), dim)
 
     def layouts(self, inputs: tuple[Any, ...]) -> dict[int, Layout]:
         """The layouts of arrays that are not dense, by position."""
@@ -93,7 +93,7 @@ class Sizes:
             if not spec.weak and not value._is_contiguous:
                 # An axis of length 1 may have any stride.
                 pairs = zip(value.shape, value.strides, strict=True)
-                strides = (0 if n == 1 else self._named(s, None) for n, s in pairs)
+                strides = (0 if n == 1 else self._named("s", s, None) for n, s in pairs)
                 found[position] = Layout(spec.shape, strides, 0)
         return found
 

@@ -78,18 +78,18 @@ class Read:
         assert self.words[:2] == (MAGIC, VERSION) and self.words[3] == len(self.bytes)
         self.at = 4
         self.name, self.target = self.text(), self.text()
-        self.constants = self.list(self.word)
+        self.constants = self.many(self.word)
         self.free = self.word()
-        self.program = self.list(lambda: self.take(3))
-        self.guards = self.list(lambda: self.take(4))
-        self.inputs = self.list(self.input)
-        self.outputs = self.list(self.output)
+        self.program = self.many(lambda: self.take(3))
+        self.guards = self.many(lambda: self.take(4))
+        self.inputs = self.many(self.input)
+        self.outputs = self.many(self.output)
         self.scalars, self.random = self.take(2)
-        self.temporaries = self.list(lambda: Temporary(*self.take(3)))
-        self.captured = self.list(self.blob)
-        self.kernels = self.list(lambda: (self.text(), self.blob()))
-        self.items = self.list(self.item)
-        self.sites = self.list(self.site)
+        self.temporaries = self.many(lambda: Temporary(*self.take(3)))
+        self.captured = self.many(self.blob)
+        self.kernels = self.many(lambda: (self.text(), self.blob()))
+        self.items = self.many(self.item)
+        self.sites = self.many(self.site)
         assert self.at == count
 
     def word(self) -> int:
@@ -99,7 +99,7 @@ class Read:
     def take(self, count: int) -> tuple[int, ...]:
         return tuple(self.word() for _ in range(count))
 
-    def list(self, read: Callable[[], Any]) -> list[Any]:
+    def many(self, read: Callable[[], Any]) -> list[Any]:
         return [read() for _ in range(self.word())]
 
     def blob(self) -> bytes | None:
@@ -126,19 +126,19 @@ class Read:
         kind = self.word()
         if kind == 1:
             condition = self.take(3)
-            return Choice(condition, self.list(self.item), self.list(self.item))  # type: ignore[arg-type]
+            return Choice(condition, self.many(self.item), self.many(self.item))  # type: ignore[arg-type]
         if kind == 2:
-            return Together(self.list(lambda: self.list(self.item)))
+            return Together(self.many(lambda: self.many(self.item)))
         assert kind == 0
-        kernel, buffers = self.word(), self.list(lambda: self.take(3))
-        integers, (extent, chunk) = self.list(self.word), self.take(2)
-        scalars, cost = self.list(lambda: self.take(3)), self.word()
+        kernel, buffers = self.word(), self.many(lambda: self.take(3))
+        integers, (extent, chunk) = self.many(self.word), self.take(2)
+        scalars, cost = self.many(lambda: self.take(3)), self.word()
         failure = (self.text(), self.text())
         found = failure if failure[0] else None
         return Step(kernel, buffers, integers, extent, chunk, scalars, cost, found)
 
     def site(self) -> tuple[int, list[int], list[int], list[int]]:
-        return self.word(), self.list(self.word), self.list(self.word), self.list(self.word)
+        return self.word(), self.many(self.word), self.many(self.word), self.many(self.word)
 
     # --- binding ----------------------------------------------------------------------------
 

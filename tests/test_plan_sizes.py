@@ -1,0 +1,315 @@
+"""One lowering for many sizes: an image bound to a size is what lowering at that size gives."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy
+import op_table
+import pytest
+from op_table import CASES, Case, Draw
+from plan_images import Read
+
+import gemel
+from gemel import np, npx
+from gemel.codegen.contract_plan import bucket
+from gemel.errors import GemelError
+from gemel.extent import Dim, Guard
+from gemel.ir.trace import Trace
+from gemel.ops.shape import Layout, dense_strides
+from gemel.passes.bind import concrete_graph
+from gemel.runtime import lower as lowering_module
+from gemel.runtime.image import Choice, Image, Item, Step, Together
+from gemel.runtime.lower import Lowering
+from gemel.runtime.prepare import Sizes, single_image
+from gemel.spec import Spec
+
+SIZES = (2, 3, 7, 64, 65, 1000)
+
+LAYOUTS: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
+    "dense": dense_strides,
+    "turned": lambda shape: dense_strides(shape[::-1])[::-1],
+    "stepped": lambda shape: tuple(2 * s for s in dense_strides(shape)),
+    "backwards": lambda shape: tuple(-s for s in dense_strides(shape)),
+    "padded": lambda shape: dense_strides((*shape[:-1], shape[-1] + 3)) if shape else (),
+    "repeated": lambda shape: (0, *dense_strides(shape)[1:]) if shape else (),
+}
+
+
+class Loose:
+    """What stands for an array: where its elements lie."""
+
+    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> None:
+        self.shape = shape
+        self.strides = strides
+        self.dtype = dtype
+        self._is_contiguous = Layout(shape, strides).contiguous
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lowering that compiles nothing: only what kernels are given is looked at."""
+    monkeypatch.setattr(lowering_module, "kernel_for", lambda program, target: None)
+
+
+def free_image(op: Any, values: list[Any], parameters: dict[str, Any]) -> Image:
+    sizes = Sizes(tuple(map(loose_spec, values)))
+    layouts = sizes.layouts(tuple(values))
+    return single_image(op, sizes.specs, parameters, layouts, sizes.guards)
+
+
+def fixed_image(op: Any, values: list[Any], parameters: dict[str, Any]) -> Image:
+    layouts = {
+        i: Layout(
+            v.shape, tuple(0 if n == 1 else s for n, s in zip(v.shape, v.strides, strict=True))
+        )
+        for i, v in enumerate(values)
+        if isinstance(v, Loose) and not v._is_contiguous
+    }
+    return single_image(op, tuple(map(loose_spec, values)), parameters, layouts, [])
+
+
+def loose_spec(value: Any) -> Spec:
+    if isinstance(value, Loose):
+        return Spec(value.shape, value.dtype)
+    return op_table.spec_of(value)
+
+
+def given(values: list[Any]) -> list[tuple[Any, Any]]:
+    return [(v.shape, v.strides) for v in values if isinstance(v, Loose)]
+
+
+def flat(items: Any, read: Read) -> Iterator[Item]:
+    """Items with keys in place of the numbers of kernels."""
+    for item in items:
+        if isinstance(item, Step):
+            yield item._replace(kernel=read.kernels[item.kernel][0])
+        elif isinstance(item, Choice):
+            yield Choice(item.condition, [*flat(item.then, read)], [*flat(item.otherwise, read)])
+        else:
+            yield Together([[*flat(part, read)] for part in item.parts])
+
+
+def same(free: Read, fixed: Read, arrays: list[tuple[Any, Any]]) -> bool:
+    """Whether the free image fits these arrays; then it is what the fixed one is."""
+    found, wanted = free.bind(arrays), fixed.bind(arrays)
+    assert wanted is not None
+    if found is None:
+        return False
+    assert [*flat(found.items, free)] == [*flat(wanted.items, fixed)]
+    assert found.inputs == wanted.inputs
+    assert found.outputs == wanted.outputs
+    assert found.temporaries == wanted.temporaries
+    assert (found.offsets, found.workspace) == (wanted.offsets, wanted.workspace)
+    assert (free.sites, free.scalars, free.random) == (fixed.sites, fixed.scalars, fixed.random)
+    return True
+
+
+def other_sizes(
+    draws: tuple[Draw, ...], choice: tuple[int, ...] = SIZES
+) -> Iterator[dict[int, int]]:
+    """Each extent above 1 as another; equal ones stay equal."""
+    extents = sorted({n for draw in draws for n in draw.shape if n > 1})
+    for shift in range(len(choice)):
+        sizes = itertools.cycle(choice[shift:] + choice[:shift])
+        yield dict(zip(extents, sizes, strict=False))
+
+
+def sized(draw: Draw, sizes: dict[int, int], layout: str) -> Any:
+    if draw.kind == "number":
+        return draw.number
+    shape = tuple(sizes.get(n, n) for n in draw.shape)
+    return Loose(shape, LAYOUTS[layout](shape), gemel.dtype.as_dtype(draw.dtype or "float32"))
+
+
+def served(case: Case, layout: str) -> tuple[int, int]:
+    """How many other sizes the plan of a case serves, and how many there are."""
+    parameters = case.op.complete(case.parameters)
+    here = [sized(draw, {}, layout) for draw in case.draws]
+    free = Read(free_image(case.op, here, parameters).write())
+    assert same(free, Read(fixed_image(case.op, here, parameters).write()), given(here))
+    fits = count = 0
+    for sizes in other_sizes(case.draws):
+        values = [sized(draw, sizes, layout) for draw in case.draws]
+        try:
+            fixed = Read(fixed_image(case.op, values, parameters).write())
+        except GemelError:
+            continue  # the parameters ask for this size
+        count += 1
+        fits += same(free, fixed, given(values))
+    return fits, count
+
+
+KERNELS = [
+    c for c in CASES if not c.op.blocks and op_table.accepts(c, op_table.inputs_of(c, "float32"))
+]
+
+
+#: Operations whose parameters, or whose kernels, are made for few sizes.
+PARTICULAR = {"split", "place", "matmul"}
+#: Operations whose keys name positions that are there: in no smaller array.
+KEYED = {"basic_index", "narrow", "assign"}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("case", KERNELS, ids=str)
+def test_an_image_at_a_size_is_the_lowering_at_that_size(
+    case: Case, layout: str, uncompiled: None
+) -> None:
+    fits, count = served(case, layout)
+    assert fits == count or case.name in PARTICULAR
+
+
+PRODUCTS = [
+    ((500, 300), (300, 700)),
+    ((136, 72), (72, 80)),
+    ((1000, 80), (80,)),
+    ((100,), (100, 200)),
+    ((96, 72, 200), (200, 100)),
+    ((90, 70, 200), (90, 200, 100)),
+    ((3, 1, 500, 80), (5, 80, 100)),
+    ((2, 100, 3000), (3000, 100)),
+]
+
+
+@pytest.mark.parametrize("layouts", [("dense", "dense"), ("dense", "turned"), ("turned", "dense"),
+                                     ("padded", "stepped"), ("turned", "turned")])  # fmt: skip
+@pytest.mark.parametrize("shapes", PRODUCTS, ids=str)
+def test_a_product_serves_the_sizes_of_its_bucket(
+    shapes: Any, layouts: tuple[str, str], uncompiled: None
+) -> None:
+    matmul = op_table.OPS["matmul"]
+
+    def operands(shrink: int) -> list[Any]:
+        made = [tuple(n - shrink if n > 64 else n for n in shape) for shape in shapes]
+        return [
+            Loose(shape, LAYOUTS[layout](shape), gemel.dtype.float32)
+            for shape, layout in zip(made, layouts, strict=True)
+        ]
+
+    free = Read(free_image(matmul, operands(0), {}).write())
+    fits = 0
+    for shrink in (0, 1, 3, 30, 500):
+        if any(n <= shrink for shape in shapes for n in shape if n > 64):
+            continue
+        values = operands(shrink)
+        fits += same(free, Read(fixed_image(matmul, values, {}).write()), given(values))
+    assert fits >= 2
+
+
+def test_buckets() -> None:
+    assert [bucket(n) for n in (0, 1, 63, 64, 65, 72, 73, 128, 129, 144, 1000, 1025)] == [
+        0, 1, 63, 64, 72, 72, 80, 128, 144, 144, 1024, 1152,
+    ]  # fmt: skip
+    guards: list[Guard] = []
+    assert bucket(Dim(1000, "n", guards)) == 1024 and bucket(Dim(5, "m", guards)) == 5
+    assert [str(guard) for guard in guards] == ["960 < n", "n <= 1024", "m == 5"]
+
+
+# --- values ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", [c for c in KERNELS if c.name not in PARTICULAR | KEYED], ids=str)
+def test_one_plan_computes_many_sizes(case: Case) -> None:
+    def inputs(sizes: dict[int, int]) -> list[Any]:
+        draws = (
+            d._replace(
+                shape=tuple(sizes.get(n, n) for n in d.shape), limit=sizes.get(d.limit, d.limit)
+            )
+            for d in case.draws
+        )
+        return [op_table.draw(how, "float32") for how in draws]
+
+    parameters = case.op.complete(case.parameters)
+    plan = free_image(case.op, op_table.on_gemel(inputs({})), parameters).plan()
+    for sizes in ({}, *other_sizes(case.draws, (2, 3, 7, 65))):
+        values = inputs(sizes)
+        try:
+            expected = op_table.expected_of(case, values, stream=(op_table.SEED, 0))
+        except (GemelError, ValueError, IndexError):
+            continue  # the parameters ask for a size
+        arrays = op_table.on_gemel(values)
+        numbers = [v for v in arrays if isinstance(v, (bool, int, float))]
+        op_table.seeded(op_table.SEED)
+        found = plan(*(v for v in arrays if hasattr(v, "shape")), *numbers)
+        found = list(found) if isinstance(found, tuple) else [found]
+        if case.op.updates:
+            found += [arrays[position] for position in case.op.updates]
+        for value, wanted in zip(found, expected, strict=True):
+            op_table.close(value.asnumpy(), wanted, case.name)
+
+
+def mlp(x: Any, w: Any, v: Any) -> Any:
+    return np.matmul(npx.relu(np.matmul(x, w) + 1), v)
+
+
+def normed(x: Any) -> Any:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5)
+
+
+def chosen(x: Any) -> Any:
+    return npx.cond(x.sum() > 0, lambda a: a.sum(axis=0) + a.shape[0], lambda a: a[0] * 2, [x])
+
+
+W, V = np.ones((5, 8)), np.ones((8, 3))
+T = np.arange(4, dtype="int64")
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "mlp": lambda x: mlp(x, W, V),
+    "softmax": lambda x: npx.softmax(x * 2),
+    "softmax over the batch": lambda x: npx.softmax(x, axis=0),
+    "norm": normed,
+    "batch mean": lambda x: (x - x.mean(axis=0)) / x.shape[0],
+    "concatenate": lambda x: np.concatenate([x, x * 2, np.ones((3, 5))], axis=0),
+    "beside": lambda x: np.concatenate([x, x[:, :2]], axis=1),
+    "slices": lambda x: x[1:] - x[:-1],
+    "last": lambda x: x[-2:] * 3,
+    "reshape": lambda x: x.reshape(-1) + 1,
+    "heads": lambda x: x.reshape((x.shape[0], 1, 5)).transpose((1, 0, 2)) * 2,
+    "transpose": lambda x: (x.T + 1).sum(axis=1),
+    "gram": lambda x: np.matmul(x, x.T),
+    "batch": lambda x: np.matmul(np.broadcast_to(W, (x.shape[0], 5, 8)), V),
+    "reductions": lambda x: (x.sum(), x.max(axis=0), x.argmax(axis=1), x.prod(axis=(0, 1))),
+    "take": lambda x: np.take(x, T, axis=1),
+    "take rows": lambda x: np.take(x, T, axis=0, mode="clip"),
+    "random": lambda x: x + np.random.normal(0, 1, x.shape),
+    "cond": chosen,
+    "update": lambda x: np.where(x > 0, x, np.exp(x) - 1).astype("float64"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_is_lowered_once_for_its_sizes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = gemel.compile(PROGRAMS[name])
+    batches = (4, 3, 7, 64, 65, 1000)
+    for n in batches:
+        x = np.array(numpy.linspace(-1, 1, n * 5).reshape(n, 5), dtype="float32")
+        np.random.seed(n)
+        wanted = op_table.results(PROGRAMS[name](x))
+        np.random.seed(n)
+        for value, expected in zip(op_table.results(function(x)), wanted, strict=True):
+            numpy.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
+    assert function.traces <= 2
+    monkeypatch.setattr(lowering_module, "kernel_for", lambda program, target: None)
+    (program, *_) = next(iter(function._programs.values()))
+    plans = program.inference()
+    fits = 0
+    for n, m in itertools.product(batches, batches):
+        image, _ = plans.find({"n0": n})
+        free = Read(image.write())
+        with Trace():
+            again = Lowering(concrete_graph(plans.graph, {"n0": m}))
+            again.run()
+        fixed = Read(again.image().write())
+        if fixed.bind([((m, 5), (5, 1))]) is not None:
+            fits += same(free, fixed, [((m, 5), (5, 1))])
+    if name in ("mlp", "gram", "batch"):
+        assert fits >= len(batches)
+    else:
+        assert fits == len(batches) ** 2
+        assert len(plans._made) == 1 and function.traces == 1
