@@ -280,9 +280,11 @@ void children_find_the_memory_in_order() {
   std::atomic<bool> over = false;
   std::atomic<int> wrong = 0;
   const auto busy = [&over] {
-    std::mt19937 random(3);
-    std::vector<Block> alive(100);
-    while (!over) alive[random() % alive.size()] = Block(random_bytes(random, 2 * kSmallBytes), 1);
+    while (!over) {
+      for (const size_t bytes : {size_t{100}, 2 * kSmallBytes}) {
+        memory::release(memory::allocate(bytes), bytes);
+      }
+    }
   };
   const auto forking = [&wrong](unsigned char mark) {
     for (int round = 0; round < 20; ++round) {
