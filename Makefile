@@ -109,7 +109,7 @@ asan: build/address/.run ## the same under AddressSanitizer and UndefinedBehavio
 build/%/.run: .venv/.dev always
 	$(BIN)/cmake -S tests/cpp -B build/$* -DSANITIZER=$* -DCMAKE_CXX_COMPILER="$(CXX)" >build/$*.log
 	$(BIN)/cmake --build build/$* >>build/$*.log || { cat build/$*.log; exit 1; }
-	build/$*/cases && build/$*/object_test
+	build/$*/cases && build/$*/object_test && build/$*/memory_test
 	build/$*/stress --seconds $(SECONDS)
 
 mutations: .venv/.dev .venv/.test ## build the engine with known mistakes, which its tests must find (SECONDS=60)

@@ -341,6 +341,9 @@ def reset_peak() -> None:
 def trim_memory() -> None:
     """Give cached memory back to the system."""
 
+def cores() -> int:
+    """How many cores this process may use, by its affinity and its control group's quota."""
+
 class CallSite:
     """Calls the plan known for its arguments, or else the fallback."""
 

@@ -52,7 +52,9 @@ ENGINE = Variable(
 )
 QUEUE_OPERATIONS = Variable("GEMEL_QUEUE_OPS", 1024, "operations issued ahead before issuing waits")
 QUEUE_BYTES = Variable(
-    "GEMEL_QUEUE_BYTES", 0, "memory running operations may take; 0 is a quarter of RAM"
+    "GEMEL_QUEUE_BYTES",
+    0,
+    "memory running operations may take; 0 is a quarter of the RAM, or of the container's limit",
 )
 AHEAD_BYTES = Variable(
     "GEMEL_AHEAD_BYTES",

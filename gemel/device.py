@@ -8,7 +8,6 @@ written, run and looked at on any machine.
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any
 
@@ -161,8 +160,8 @@ def cores(device: int | Device, count: int | None = None) -> None:
 
 
 def cpu_count() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many cores this process may use, by its affinity and its control group's quota."""
+    return _core.cores()
 
 
 def current_device() -> Device:

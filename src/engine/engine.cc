@@ -1,7 +1,6 @@
 #include "engine/engine.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +10,7 @@
 #include "engine/announce.h"
 #include "engine/scheduler.h"
 #include "engine/trace.h"
+#include "memory/machine.h"
 #include "memory/memory.h"
 
 namespace gemel {
@@ -90,8 +90,8 @@ void Engine::configure(int workers, bool serial, int64_t queue_operations, int64
   EngineState& state = *state_;
   if (state.pending() > 0) wait_all_quietly();
   state.stop_workers();
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const uint64_t ram = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const int cores = machine::cores();
+  const uint64_t ram = machine::memory_bytes();
   Guard guard(state.lock);
   state.worker_count = serial ? 0 : workers >= 0 ? workers : std::max(1, cores - 1);
   state.serial = serial;

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstdlib>
+#include <new>
+#include <utility>
 
 #include "memory/lock.h"
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-#include <unistd.h>
+#include "memory/machine.h"
+#include "memory/pages.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -29,26 +27,27 @@ constexpr size_t kFineBytes = 1024;
 constexpr int kFineClasses = kFineBytes / kAlignment;
 constexpr int kFineLog = 10;
 constexpr int kMostLog = 46;
-constexpr int kClasses = kFineClasses + (kMostLog - kFineLog + 1) * 4;
+constexpr int kClasses = kFineClasses + (kMostLog - kFineLog) * 4;
 constexpr size_t kMostBytes = size_t{1} << kMostLog;
-constexpr size_t kSlabBytes =
-    256 * 1024;  // small blocks are cut from slabs, which are never given back
-constexpr size_t kSmallBytes = 32 * 1024;  // bigger ones come one by one
-constexpr size_t kHugePage =
-    2 * 1024 * 1024;  // from here on, ask for huge pages: faults cost 0.1 us/KiB
 
-int class_of(size_t bytes) noexcept {
+constexpr int class_of(size_t bytes) noexcept {
   if (bytes <= kFineBytes) return bytes == 0 ? 0 : static_cast<int>((bytes - 1) / kAlignment);
   const size_t last = bytes - 1;
   const int log = std::bit_width(last) - 1;
   return kFineClasses + (log - kFineLog) * 4 + static_cast<int>((last >> (log - 2)) & 3);
 }
 
-size_t class_bytes(int index) noexcept {
+constexpr size_t class_bytes(int index) noexcept {
   if (index < kFineClasses) return (index + 1) * kAlignment;
   const int log = kFineLog + (index - kFineClasses) / 4;
   return static_cast<size_t>(4 + (index - kFineClasses) % 4 + 1) << (log - 2);
 }
+
+// Small blocks are cut from slabs, bigger ones come one by one.
+constexpr size_t kSmallBytes = 32 * 1024;
+constexpr int kSmallClasses = class_of(kSmallBytes) + 1;
+constexpr size_t kSlabBytes = 128 * 1024;
+constexpr int kMostSpares = 64;  // free slabs we keep for any class
 
 // Free blocks are chained through their last word, which alone stays unpoisoned: a stale reader
 // most likely touches the front, and the leak checker follows pointers in unpoisoned memory only.
@@ -56,33 +55,34 @@ void*& link_of(void* block, size_t bytes) noexcept {
   return *reinterpret_cast<void**>(static_cast<char*>(block) + bytes - sizeof(void*));
 }
 
-struct alignas(64) Pool {
-  Lock lock;
+// --- what is held, and what is kept ---
+
+struct Free {  // at the front of a slab or block that is given back to the system
+  Free* next;
+  size_t bytes;
+};
+
+struct BigClass {
   void* free = nullptr;
-  char* fresh = nullptr;  // what is left of the newest slab
-  char* fresh_end = nullptr;
   uint64_t allocations = 0;
   uint64_t in_use = 0;  // blocks
 };
 
-Pool pools[kClasses];
-Lock cache_lock;  // of the big classes' free lists and of the next two
+BigClass big_classes[kClasses];  // the first kSmallClasses are not used
+Lock cache_lock;                 // of these and the next four
 uint64_t cached_bytes = 0;
-int eviction_class = 0;         // goes round, so that no size is favoured
+int eviction_class = 0;  // goes round, so that no size is favoured
+Free* spare_slabs = nullptr;
+int spares = 0;
 std::atomic<uint64_t> held{0};  // slabs and big blocks in use
 std::atomic<uint64_t> peak{0};
 std::atomic<uint64_t> limit{~uint64_t{0}};
 std::atomic<uint64_t> cache_limit{0};  // 0: not set yet
 
-uint64_t default_cache_limit() noexcept {
-  const uint64_t ram = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  return std::min<uint64_t>(uint64_t{1} << 30, ram / 8);
-}
-
 uint64_t most_cached() noexcept {
   uint64_t most = cache_limit.load(std::memory_order_relaxed);
   if (most == 0) {
-    most = default_cache_limit();
+    most = std::min<uint64_t>(uint64_t{1} << 30, machine::memory_bytes() / 8);
     cache_limit.store(most, std::memory_order_relaxed);
   }
   return most;
@@ -100,124 +100,252 @@ bool take_footprint(size_t bytes) noexcept {
   return true;
 }
 
-void* system_block(size_t bytes) noexcept {
-  const size_t alignment = bytes >= kHugePage ? kHugePage : 4096;
-  const size_t rounded = (bytes + 4095) / 4096 * 4096;
-  void* block = nullptr;
-  if (posix_memalign(&block, alignment, rounded) != 0) return nullptr;
-#if defined(__linux__)
-  if (bytes >= kHugePage) madvise(block, rounded / kHugePage * kHugePage, MADV_HUGEPAGE);
-#endif
-  return block;
-}
+void give_up_footprint(size_t bytes) noexcept { held.fetch_sub(bytes, std::memory_order_relaxed); }
 
-// The pool's lock is held. Null when out of memory.
-void* cut_small(Pool& pool, size_t bytes) noexcept {
-  if (static_cast<size_t>(pool.fresh_end - pool.fresh) < bytes) {
-    if (!take_footprint(kSlabBytes)) return nullptr;
-    char* slab = static_cast<char*>(system_block(kSlabBytes));
-    if (slab == nullptr) {
-      held.fetch_sub(kSlabBytes, std::memory_order_relaxed);
-      return nullptr;
-    }
-    GEMEL_POISON(slab, kSlabBytes);
-    pool.fresh = slab;
-    pool.fresh_end = slab + kSlabBytes;
-  }
-  char* block = pool.fresh;
-  pool.fresh += bytes;
-  return block;
-}
-
-void* allocate_small(int index, size_t bytes) noexcept {
-  Pool& pool = pools[index];
-  Guard guard(pool.lock);
-  void* block = pool.free;
-  if (block != nullptr) {
-    pool.free = link_of(block, bytes);
-  } else {
-    block = cut_small(pool, bytes);
-    if (block == nullptr) return nullptr;
-  }
-  ++pool.allocations;
-  ++pool.in_use;
-  return block;
-}
-
-void* cached_block(int index, size_t bytes) noexcept {
-  Guard guard(cache_lock);
-  void* block = pools[index].free;
-  if (block == nullptr) return nullptr;
-  pools[index].free = link_of(block, bytes);
-  cached_bytes -= bytes;
-  return block;
-}
-
-void* allocate_big(int index, size_t bytes) noexcept {
-  if (!take_footprint(bytes)) return nullptr;
-  void* block = cached_block(index, bytes);
-  if (block == nullptr) block = system_block(bytes);
-  if (block == nullptr) {  // what we hoard may be what is missing
-    trim();
-    block = system_block(bytes);
-  }
-  if (block == nullptr) {
-    held.fetch_sub(bytes, std::memory_order_relaxed);
-    return nullptr;
-  }
-  Guard guard(pools[index].lock);
-  ++pools[index].allocations;
-  ++pools[index].in_use;
-  return block;
-}
-
-// The cache's lock is held. Takes blocks out until `most` bytes are left, chained through
-// `evicted`.
-void evict(uint64_t most, void*& evicted) noexcept {
-  for (int step = 0; cached_bytes > most && step < kClasses; ++step) {
-    eviction_class = (eviction_class + 1) % kClasses;
-    const size_t bytes = class_bytes(eviction_class);
-    Pool& pool = pools[eviction_class];
-    while (bytes > kSmallBytes && pool.free != nullptr && cached_bytes > most) {
-      void* block = pool.free;
-      pool.free = link_of(block, bytes);
-      cached_bytes -= bytes;
-      GEMEL_UNPOISON(block, bytes);
-      *static_cast<void**>(block) = evicted;
-      evicted = block;
-    }
-  }
-}
-
-void give_back(void* evicted) noexcept {
+void discard(Free* evicted) noexcept {
   while (evicted != nullptr) {
-    void* next = *static_cast<void**>(evicted);
-    std::free(evicted);
+    Free* next = evicted->next;
+    GEMEL_UNPOISON(evicted, evicted->bytes);
+    pages::unmap(evicted, evicted->bytes);
     evicted = next;
   }
 }
 
-void release_big(void* block, int index, size_t bytes) noexcept {
-  held.fetch_sub(bytes, std::memory_order_relaxed);
-  {
-    Guard guard(pools[index].lock);
-    --pools[index].in_use;
-  }
-  const uint64_t most = most_cached();
-  if (bytes > most) {
-    GEMEL_UNPOISON(block, bytes);
-    std::free(block);
-    return;
-  }
-  void* evicted = nullptr;
+// --- small blocks ---
+
+// Lies before its blocks and is aligned to its size, so that a block's address tells its slab.
+struct alignas(kAlignment) Slab {
+  void* free = nullptr;
+  uint32_t fresh = kSlabBytes;  // where what was never cut begins
+  uint32_t releases = 0;        // until the pool has something to do
+  bool open = false;
+  Slab* next = nullptr;
+  Slab* previous = nullptr;
+};
+
+Slab* slab_of(void* block) noexcept {
+  return reinterpret_cast<Slab*>(reinterpret_cast<uintptr_t>(block) & ~(kSlabBytes - 1));
+}
+
+constexpr uint32_t blocks_in_slab(size_t bytes) noexcept {
+  return static_cast<uint32_t>((kSlabBytes - sizeof(Slab)) / bytes);
+}
+
+Slab no_slab;  // full, and never written
+
+// The slabs of a class. Blocks come from the current one, which counts one release too many, so
+// that it stays when it is empty; `open` ones have a free block, and leave when they are empty;
+// nobody knows the full ones until a block comes back.
+struct alignas(64) Pool {
+  Lock lock;
+  Slab* current = &no_slab;
+  Slab* open = nullptr;
+  uint64_t full = 0;
+  uint64_t allocations = 0;
+};
+
+Pool pools[kSmallClasses];
+
+void open_slab(Pool& pool, Slab* slab) noexcept {
+  slab->open = true;
+  slab->previous = nullptr;
+  slab->next = pool.open;
+  if (slab->next != nullptr) slab->next->previous = slab;
+  pool.open = slab;
+}
+
+void close_slab(Pool& pool, Slab* slab) noexcept {
+  slab->open = false;
+  if (slab->next != nullptr) slab->next->previous = slab->previous;
+  (slab->previous != nullptr ? slab->previous->next : pool.open) = slab->next;
+}
+
+// Null when out of memory.
+void* map_slab() noexcept {
+  if (!take_footprint(kSlabBytes)) return nullptr;
+  void* memory = pages::map(kSlabBytes, kSlabBytes);
+  if (memory == nullptr) give_up_footprint(kSlabBytes);
+  return memory;
+}
+
+void* spare_slab() noexcept {
+  Guard guard(cache_lock);
+  Free* spare = spare_slabs;
+  if (spare == nullptr) return nullptr;
+  spare_slabs = spare->next;
+  --spares;
+  return spare;
+}
+
+Slab* take_slab() noexcept {
+  void* memory = spare_slab();
+  if (memory == nullptr) memory = map_slab();
+  if (memory == nullptr) return nullptr;
+  GEMEL_POISON(memory, kSlabBytes);
+  GEMEL_UNPOISON(memory, sizeof(Slab));
+  return new (memory) Slab{.fresh = sizeof(Slab)};
+}
+
+void leave_slab(Slab* slab) noexcept {
+  Free* spare = new (slab) Free{nullptr, kSlabBytes};
   {
     Guard guard(cache_lock);
-    evict(most - bytes, evicted);
-    link_of(block, bytes) = pools[index].free;
-    pools[index].free = block;
-    cached_bytes += bytes;
+    if (spares < kMostSpares) {
+      spare->next = spare_slabs;
+      spare_slabs = spare;
+      ++spares;
+      return;
+    }
   }
-  give_back(evicted);
+  give_up_footprint(kSlabBytes);
+  discard(spare);
+}
+
+// The pool's lock is held, its current slab has no free block. Null when out of memory.
+[[gnu::noinline]] void* find_block(Pool& pool, size_t bytes) noexcept {
+  if (pool.current->fresh + bytes > kSlabBytes) {
+    Slab* next = pool.open;
+    if (next != nullptr) {
+      close_slab(pool, next);
+    } else {
+      next = take_slab();
+      if (next == nullptr) return nullptr;
+    }
+    if (pool.current != &no_slab) {
+      ++pool.full;
+      pool.current->releases = 1;
+    }
+    ++next->releases;
+    pool.current = next;
+  }
+  Slab& slab = *pool.current;
+  void* block = slab.free;
+  if (block != nullptr) {
+    slab.free = link_of(block, bytes);
+  } else {
+    block = reinterpret_cast<char*>(&slab) + slab.fresh;
+    slab.fresh += static_cast<uint32_t>(bytes);
+  }
+  return block;
+}
+
+void* allocate_small(Pool& pool, size_t bytes) noexcept {
+  Guard guard(pool.lock);
+  void* block = pool.current->free;
+  if (block != nullptr) [[likely]] {
+    pool.current->free = link_of(block, bytes);
+  } else {
+    block = find_block(pool, bytes);
+    if (block == nullptr) return nullptr;
+  }
+  ++pool.current->releases;
+  ++pool.allocations;
+  return block;
+}
+
+// The pool's lock is held. Whether the slab is empty and leaves the pool.
+[[gnu::noinline]] bool settle(Pool& pool, Slab* slab, size_t bytes) noexcept {
+  if (slab->open) {
+    close_slab(pool, slab);
+    return true;
+  }
+  --pool.full;
+  slab->releases = blocks_in_slab(bytes) - 1;
+  open_slab(pool, slab);
+  return false;
+}
+
+void release_small(void* block, Pool& pool, size_t bytes) noexcept {
+  Slab* slab = slab_of(block);
+  {
+    Guard guard(pool.lock);
+    link_of(block, bytes) = slab->free;
+    slab->free = block;
+    if (--slab->releases != 0 || !settle(pool, slab, bytes)) [[likely]]
+      return;
+  }
+  leave_slab(slab);
+}
+
+void leave_empty_slab(Pool& pool) noexcept {
+  Slab* slab = nullptr;
+  {
+    Guard guard(pool.lock);
+    if (pool.current->releases != 1) return;
+    slab = std::exchange(pool.current, &no_slab);
+  }
+  leave_slab(slab);
+}
+
+void count(Pool& pool, size_t bytes, Statistics& result) noexcept {
+  Guard guard(pool.lock);
+  uint64_t in_use = pool.full * blocks_in_slab(bytes);
+  if (pool.current != &no_slab) in_use += pool.current->releases - 1;
+  for (Slab* slab = pool.open; slab != nullptr; slab = slab->next) in_use += slab->releases;
+  result.bytes_in_use += in_use * bytes;
+  result.allocations += pool.allocations;
+}
+
+// --- big blocks ---
+
+void* allocate_big(BigClass& owner, size_t bytes) noexcept {
+  if (!take_footprint(bytes)) return nullptr;
+  void* block = nullptr;
+  {
+    Guard guard(cache_lock);
+    ++owner.allocations;
+    ++owner.in_use;
+    block = owner.free;
+    if (block != nullptr) {
+      owner.free = link_of(block, bytes);
+      cached_bytes -= bytes;
+      return block;
+    }
+  }
+  block = pages::map(bytes, bytes >= pages::kHugeBytes ? pages::kHugeBytes : kAlignment);
+  if (block != nullptr) return block;
+  give_up_footprint(bytes);
+  Guard guard(cache_lock);
+  --owner.allocations;
+  --owner.in_use;
+  return nullptr;
+}
+
+// The cache's lock is held. Takes blocks out until `most` bytes are left, chained before `evicted`.
+Free* evict(uint64_t most, Free* evicted) noexcept {
+  for (int step = 0; cached_bytes > most && step < kClasses; ++step) {
+    eviction_class = (eviction_class + 1) % kClasses;
+    const size_t bytes = class_bytes(eviction_class);
+    BigClass& owner = big_classes[eviction_class];
+    while (owner.free != nullptr && cached_bytes > most) {
+      void* block = owner.free;
+      owner.free = link_of(block, bytes);
+      cached_bytes -= bytes;
+      GEMEL_UNPOISON(block, sizeof(Free));
+      evicted = new (block) Free{evicted, bytes};
+    }
+  }
+  return evicted;
+}
+
+void release_big(void* block, BigClass& owner, size_t bytes) noexcept {
+  give_up_footprint(bytes);
+  const uint64_t most = most_cached();
+  Free* evicted = nullptr;
+  {
+    Guard guard(cache_lock);
+    --owner.in_use;
+    if (bytes <= most) {
+      evicted = evict(most - bytes, nullptr);
+      link_of(block, bytes) = owner.free;
+      owner.free = block;
+      cached_bytes += bytes;
+    } else {
+      GEMEL_UNPOISON(block, sizeof(Free));
+      evicted = new (block) Free{nullptr, bytes};
+    }
+  }
+  discard(evicted);
 }
 
 // Only what was asked for may be touched, and of a free block only the link.
@@ -234,15 +362,24 @@ void close_block([[maybe_unused]] void* block, [[maybe_unused]] size_t bytes) no
   GEMEL_UNPOISON(static_cast<char*>(block) + bytes - sizeof(void*), sizeof(void*));
 }
 
+void* take(int index, size_t rounded) noexcept {
+  return index < kSmallClasses ? allocate_small(pools[index], rounded)
+                               : allocate_big(big_classes[index], rounded);
+}
+
 }  // namespace
 
 void* allocate(size_t bytes) noexcept {
   if (bytes > kMostBytes) return nullptr;
   const int index = class_of(bytes);
   const size_t rounded = class_bytes(index);
-  void* block =
-      rounded <= kSmallBytes ? allocate_small(index, rounded) : allocate_big(index, rounded);
-  if (block != nullptr) open_block(block, bytes);
+  void* block = take(index, rounded);
+  if (block == nullptr) [[unlikely]] {  // what we hoard may be what is missing
+    trim();
+    block = take(index, rounded);
+    if (block == nullptr) return nullptr;
+  }
+  open_block(block, bytes);
   return block;
 }
 
@@ -251,26 +388,24 @@ void release(void* block, size_t bytes) noexcept {
   const int index = class_of(bytes);
   const size_t rounded = class_bytes(index);
   close_block(block, rounded);
-  if (rounded > kSmallBytes) {
-    release_big(block, index, rounded);
-    return;
+  if (index < kSmallClasses) {
+    release_small(block, pools[index], rounded);
+  } else {
+    release_big(block, big_classes[index], rounded);
   }
-  Pool& pool = pools[index];
-  Guard guard(pool.lock);
-  link_of(block, rounded) = pool.free;
-  pool.free = block;
-  --pool.in_use;
 }
 
 Statistics statistics() noexcept {
   Statistics result;
-  for (int index = 0; index < kClasses; ++index) {
-    Guard guard(pools[index].lock);
-    result.allocations += pools[index].allocations;
-    result.bytes_in_use += pools[index].in_use * class_bytes(index);
+  for (int index = 0; index < kSmallClasses; ++index) {
+    count(pools[index], class_bytes(index), result);
+  }
+  Guard guard(cache_lock);
+  for (int index = kSmallClasses; index < kClasses; ++index) {
+    result.allocations += big_classes[index].allocations;
+    result.bytes_in_use += big_classes[index].in_use * class_bytes(index);
   }
   result.peak_bytes = peak.load(std::memory_order_relaxed);
-  Guard guard(cache_lock);
   result.bytes_cached = cached_bytes;
   return result;
 }
@@ -280,22 +415,25 @@ uint64_t footprint() noexcept { return held.load(std::memory_order_relaxed); }
 void reset_peak() noexcept { peak.store(held.load(std::memory_order_relaxed)); }
 
 void trim() noexcept {
-  void* evicted = nullptr;
+  for (Pool& pool : pools) leave_empty_slab(pool);
+  Free* evicted = nullptr;
   {
     Guard guard(cache_lock);
-    evict(0, evicted);
+    give_up_footprint(spares * kSlabBytes);
+    spares = 0;
+    evicted = evict(0, std::exchange(spare_slabs, nullptr));
   }
-  give_back(evicted);
+  discard(evicted);
 }
 
 void set_cache_limit(size_t bytes) noexcept {
   cache_limit.store(std::max<size_t>(bytes, 1), std::memory_order_relaxed);
-  void* evicted = nullptr;
+  Free* evicted = nullptr;
   {
     Guard guard(cache_lock);
-    evict(bytes, evicted);
+    evicted = evict(bytes, nullptr);
   }
-  give_back(evicted);
+  discard(evicted);
 }
 
 void set_limit(size_t bytes) noexcept { limit.store(bytes, std::memory_order_relaxed); }

@@ -1,5 +1,6 @@
-// Pooled memory: 64-byte aligned blocks by size class, one free list a class, big blocks cached up
-// to a bound. Nothing here throws, blocks of one thread may be given back by another.
+// Pooled memory: 64-byte aligned blocks by size class. Small ones are cut from slabs, which serve
+// any class and go back to the system when they are empty, but for a few; big ones are cached up to
+// a bound. Nothing here throws, blocks of one thread may be given back by another.
 
 #pragma once
 
@@ -28,10 +29,11 @@ Statistics statistics() noexcept;
 uint64_t footprint() noexcept;  // bytes held now: big blocks in use, and all slabs
 void reset_peak() noexcept;
 
-// Gives cached big blocks back to the system.
+// Gives cached big blocks and empty slabs back to the system.
 void trim() noexcept;
 
-// Bounds what is kept in the cache of big blocks (default 1 GiB, at most an eighth of the RAM).
+// Bounds what is kept in the cache of big blocks (default 1 GiB, at most an eighth of the
+// memory this process may use).
 void set_cache_limit(size_t bytes) noexcept;
 
 // allocate() fails rather than hold more than this (default: no limit). Tests and containers use

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "memory/machine.h"
 #include "memory/memory.h"
 #include "python/array.h"
 #include "python/call_site.h"
@@ -328,6 +329,7 @@ void define_engine(nb::module_& module) {
   module.def("clear_tables", &clear_prepared_calls);
   module.def("reset_peak", [] { memory::reset_peak(); });
   module.def("trim_memory", [] { memory::trim(); });
+  module.def("cores", &machine::cores);
 }
 
 }  // namespace

@@ -1,0 +1,66 @@
+#include "memory/pages.h"
+
+#include <cstdint>
+#include <cstdlib>
+
+#if !defined(__SANITIZE_ADDRESS__)
+#include <sys/mman.h>
+#endif
+
+namespace gemel::pages {
+
+#if defined(__SANITIZE_ADDRESS__)
+
+// The leak checker knows and searches only what malloc gave.
+void* map(size_t bytes, size_t alignment) noexcept {
+  void* block = nullptr;
+  return posix_memalign(&block, alignment, bytes) == 0 ? block : nullptr;
+}
+
+void unmap(void* block, size_t) noexcept { std::free(block); }
+
+#else
+
+namespace {
+
+void* map_anywhere(size_t bytes) noexcept {
+  void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return block == MAP_FAILED ? nullptr : block;
+}
+
+// Maps too much and gives back what lies before and behind.
+void* map_aligned(size_t bytes, size_t alignment) noexcept {
+  char* const start = static_cast<char*>(map_anywhere(bytes + alignment));
+  if (start == nullptr) return nullptr;
+  const size_t before = -reinterpret_cast<uintptr_t>(start) & (alignment - 1);
+  if (before > 0) munmap(start, before);
+  munmap(start + before + bytes, alignment - before);
+  return start + before;
+}
+
+}  // namespace
+
+void* map(size_t bytes, size_t alignment) noexcept {
+  void* block = map_anywhere(bytes);
+  // Mappings follow each other, so that mostly the next one is aligned if the last one was.
+  if ((reinterpret_cast<uintptr_t>(block) & (alignment - 1)) != 0) {
+    munmap(block, bytes);
+    block = map_aligned(bytes, alignment);
+  }
+#if defined(MADV_HUGEPAGE)
+  if (block != nullptr && bytes >= kHugeBytes) {
+    madvise(block, bytes / kHugeBytes * kHugeBytes, MADV_HUGEPAGE);
+  }
+#endif
+  return block;
+}
+
+void unmap(void* block, size_t bytes) noexcept {
+  if (munmap(block, bytes) == 0) return;
+  // Too many mappings for a hole in one: the addresses are lost, the memory is not.
+  madvise(block, bytes, MADV_DONTNEED);
+}
+
+#endif
+
+}  // namespace gemel::pages

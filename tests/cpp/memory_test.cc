@@ -1,0 +1,416 @@
+// The memory's promises, and what the machine is said to be. Exit status 1 when one is broken.
+
+#include "memory/memory.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "memory/machine.h"
+
+namespace {
+
+namespace memory = gemel::memory;
+namespace machine = gemel::machine;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // a tenth of the work; what is resident means nothing
+#else
+constexpr bool kSanitized = false;
+#endif
+constexpr size_t kSmallBytes = 32 * 1024;
+constexpr size_t kReserveBytes = 20'000'000;
+
+int failures = 0;
+
+void check(bool right, const char* what) {
+  if (right) return;
+  std::fprintf(stderr, "broken: %s\n", what);
+  ++failures;
+}
+
+uint64_t resident_bytes() {
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// A block filled with bytes that tell whether somebody else has written there.
+class Block {
+ public:
+  Block() = default;
+  Block(size_t bytes, unsigned char mark)
+      : data_(static_cast<unsigned char*>(memory::allocate(bytes))), bytes_(bytes), mark_(mark) {
+    if (data_ != nullptr && bytes > 0) std::memset(data_, mark, bytes);
+  }
+  Block(Block&& other) noexcept { *this = std::move(other); }
+  Block& operator=(Block&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(mark_, other.mark_);
+    return *this;
+  }
+  ~Block() { memory::release(data_, bytes_); }
+
+  bool there() const { return data_ != nullptr; }
+  const void* address() const { return data_; }
+  bool sound() const {
+    const bool aligned = reinterpret_cast<uintptr_t>(data_) % memory::kAlignment == 0;
+    return aligned && std::all_of(data_, data_ + (there() ? bytes_ : 0),
+                                  [this](unsigned char byte) { return byte == mark_; });
+  }
+
+ private:
+  unsigned char* data_ = nullptr;
+  size_t bytes_ = 0;
+  unsigned char mark_ = 0;
+};
+
+// Mostly tens of bytes to a few KiB, as arrays are.
+size_t random_bytes(std::mt19937& random, size_t most) {
+  const double exponent = std::uniform_real_distribution<>(0, 1)(random);
+  return static_cast<size_t>(std::pow(static_cast<double>(most) + 1, exponent)) - 1;
+}
+
+// --- contents ---
+
+struct Slot {  // any thread may put a block here and give back the one it finds
+  std::atomic_flag busy;
+  Block block;
+};
+
+void blocks_belong_to_one_owner() {
+  const uint64_t before = memory::statistics().bytes_in_use;
+  static std::array<Slot, 500> slots;
+  std::atomic<bool> sound = true;
+  const auto work = [&sound](unsigned seed) {
+    std::mt19937 random(seed);
+    for (int step = 0; step < (kSanitized ? 30'000 : 200'000); ++step) {
+      Slot& slot = slots[random() % slots.size()];
+      if (slot.busy.test_and_set(std::memory_order_acquire)) continue;
+      const size_t most = step % 50 == 0 ? 4'000'000 : 3 * kSmallBytes;
+      Block taken(step % 3 == 0 ? 0 : random_bytes(random, most), static_cast<unsigned char>(step));
+      std::swap(taken, slot.block);
+      slot.busy.clear(std::memory_order_release);
+      if (!taken.sound()) sound = false;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned seed = 0; seed < 4; ++seed) threads.emplace_back(work, seed);
+  for (std::thread& thread : threads) thread.join();
+  for (Slot& slot : slots) {
+    if (!slot.block.sound()) sound = false;
+    slot.block = Block();
+  }
+  check(sound, "what is written in a block stays, whoever gives it back");
+  check(memory::statistics().bytes_in_use == before, "bytes in use are counted");
+}
+
+// --- giving back ---
+
+void small_memory_comes_back() {
+  memory::trim();
+  const uint64_t held = memory::footprint();
+  const uint64_t resident = resident_bytes();
+  std::mt19937 random(1);
+  std::vector<Block> alive(20'000);
+  for (int step = 0; step < (kSanitized ? 100'000 : 1'000'000); ++step) {
+    alive[random() % alive.size()] = Block(64 + random() % (kSmallBytes - 63), 1);
+  }
+  check(memory::footprint() > held + 100'000'000, "small blocks count by their slabs");
+  std::shuffle(alive.begin(), alive.end(), random);
+  alive.clear();
+  check(memory::footprint() < held + kReserveBytes, "empty slabs leave");
+  if (!kSanitized) {
+    check(resident_bytes() < resident + kReserveBytes, "and are not resident any more");
+  }
+  memory::trim();
+  check(memory::footprint() == held, "trim leaves nothing");
+}
+
+void slabs_serve_any_class() {
+  memory::trim();
+  memory::reset_peak();
+  const uint64_t held = memory::footprint();
+  for (size_t bytes = 64; bytes <= kSmallBytes; bytes += 1000) {
+    std::vector<Block> alive;
+    for (size_t total = 0; total < 30'000'000; total += bytes) alive.emplace_back(bytes, 1);
+  }
+  check(memory::statistics().peak_bytes < held + 30'000'000 * 3 / 2 + kReserveBytes,
+        "one class uses the slabs of the others");
+}
+
+void one_live_block_keeps_one_slab() {
+  memory::trim();
+  const uint64_t held = memory::footprint();
+  std::vector<Block> alive;
+  for (int index = 0; index < 100'000; ++index) alive.emplace_back(1000, 1);
+  Block last = std::move(alive[50'000]);
+  alive.clear();
+  memory::trim();
+  const uint64_t kept = memory::footprint() - held;
+  check(kept > 0 && kept <= 256 * 1024, "one block keeps one slab");
+  check(last.sound(), "and its content");
+}
+
+void big_blocks_are_cached_up_to_a_bound() {
+  constexpr size_t kBytes = 1 << 20;
+  memory::trim();
+  memory::set_cache_limit(3 * kBytes);
+  const void* address = nullptr;
+  {
+    std::vector<Block> alive;
+    for (int index = 0; index < 8; ++index) alive.emplace_back(kBytes, 1);
+    Block larger(4 * kBytes, 1);
+    address = alive.front().address();
+    std::swap(alive.front(), alive.back());
+  }
+  check(memory::statistics().bytes_cached == 3 * kBytes, "the cache is full, not fuller");
+  check(Block(kBytes, 2).address() == address, "the block given back last comes first");
+  memory::trim();
+  check(memory::statistics().bytes_cached == 0, "trim empties the cache");
+  memory::set_cache_limit(size_t{1} << 30);
+}
+
+// --- no memory ---
+
+void impossible_sizes_are_refused() {
+  for (const size_t bytes : {size_t{1} << 47, size_t{1} << 63, ~size_t{0}, ~size_t{0} - 4096}) {
+    check(memory::allocate(bytes) == nullptr, "no block of that size");
+  }
+  Block first(0, 0);
+  Block second(0, 0);
+  check(first.there() && first.address() != second.address(), "empty blocks are blocks");
+  memory::release(nullptr, 100);
+}
+
+// Takes blocks until there are no more. How many bytes there were.
+size_t exhaust(std::vector<Block>& alive, size_t bytes) {
+  size_t taken = 0;
+  for (Block block(bytes, 3); block.there(); block = Block(bytes, 3)) {
+    alive.push_back(std::move(block));
+    taken += bytes;
+    block = Block();
+  }
+  return taken;
+}
+
+void the_limit_holds() {
+  constexpr size_t kMore = 10'000'000;
+  memory::trim();
+  const uint64_t in_use = memory::statistics().bytes_in_use;
+  memory::set_limit(memory::footprint() + kMore);
+  for (const size_t bytes : {size_t{100'000}, size_t{100}, size_t{5000}, kSmallBytes}) {
+    std::vector<Block> alive;
+    const size_t taken = exhaust(alive, bytes);
+    check(taken <= kMore && taken > kMore / 2, "what is free is had, and no more");
+    check(!Block(kMore, 1).there(), "also by others");
+  }
+  check(Block(kMore / 2, 1).there(), "empty slabs are no reason to refuse");
+  memory::set_limit(~size_t{0});
+  check(memory::statistics().bytes_in_use == in_use, "what was refused is not in use");
+}
+
+void the_system_may_refuse() {
+  if (kSanitized) return;  // sanitizers reserve more addresses than any limit
+  memory::trim();
+  const uint64_t held = memory::footprint();
+  std::vector<Block> alive;
+  alive.reserve(2'000'000);
+  rlimit old{};
+  getrlimit(RLIMIT_AS, &old);
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit less = old;
+  less.rlim_cur = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + 100'000'000;
+  setrlimit(RLIMIT_AS, &less);
+  for (const size_t bytes : {size_t{200}, kSmallBytes, size_t{3'000'000}}) {
+    check(exhaust(alive, bytes) > 20'000'000, "there was some memory");
+    const bool sound =
+        std::all_of(alive.begin(), alive.end(), [](const Block& block) { return block.sound(); });
+    check(sound, "a refusal harms nobody");
+    alive.clear();
+  }
+  setrlimit(RLIMIT_AS, &old);
+  memory::trim();
+  check(memory::footprint() == held, "what the system refused is not counted");
+}
+
+// --- forks ---
+
+#if !defined(__SANITIZE_THREAD__)
+
+// Status of a child that works with blocks, its own and inherited ones.
+int forked(Block& inherited) {
+  memory::lock_for_fork();
+  const pid_t child = fork();
+  memory::unlock_after_fork();
+  if (child != 0) {
+    int status = 1;
+    waitpid(child, &status, 0);
+    return status;
+  }
+  bool sound = inherited.sound();
+  inherited = Block();
+  std::mt19937 random(7);
+  std::vector<Block> alive(100);
+  for (int step = 0; step < 2000; ++step) {
+    Block& block = alive[random() % alive.size()];
+    sound = sound && block.sound();
+    block = Block(random_bytes(random, 3 * kSmallBytes), static_cast<unsigned char>(step));
+  }
+  _exit(sound ? 0 : 1);
+}
+
+void children_find_the_memory_in_order() {
+  std::atomic<bool> over = false;
+  std::atomic<int> wrong = 0;
+  const auto busy = [&over] {
+    while (!over) {
+      for (const size_t bytes : {size_t{100}, 2 * kSmallBytes}) {
+        memory::release(memory::allocate(bytes), bytes);
+      }
+    }
+  };
+  const auto forking = [&wrong](unsigned char mark) {
+    for (int round = 0; round < 20; ++round) {
+      Block inherited(1000, mark);
+      if (forked(inherited) != 0) ++wrong;
+      if (!inherited.sound()) ++wrong;
+    }
+  };
+  std::thread computing(busy);
+  std::thread first(forking, 1);
+  std::thread second(forking, 2);
+  first.join();
+  second.join();
+  over = true;
+  computing.join();
+  check(wrong == 0, "two threads fork beside one that allocates");
+}
+
+#endif
+
+// --- the machine ---
+
+// A folder of made-up control groups.
+class Groups {
+ public:
+  Groups() {
+    std::string name = (std::filesystem::temp_directory_path() / "groups-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) std::abort();
+    root_ = name;
+  }
+  ~Groups() { std::filesystem::remove_all(root_); }
+  Groups(const Groups&) = delete;
+  Groups& operator=(const Groups&) = delete;
+
+  Groups& file(const std::string& path, const std::string& content) {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << content;
+    return *this;
+  }
+  machine::Limits read() const {
+    return machine::read((root_ / "self").c_str(), (root_ / "groups").c_str());
+  }
+
+ private:
+  std::filesystem::path root_;
+};
+
+bool is(const machine::Limits& found, double cores, uint64_t bytes) {
+  return found.cores == cores && found.memory_bytes == bytes;
+}
+
+constexpr double kAnyCores = machine::Limits().cores;
+constexpr uint64_t kAnyBytes = machine::Limits().memory_bytes;
+
+void groups_of_version_2() {
+  Groups groups;
+  check(is(groups.read(), kAnyCores, kAnyBytes), "no file, no limit");
+  groups.file("self", "0::/a/b\n").file("groups/a/b/cpu.max", "150000 100000\n");
+  check(is(groups.read(), 1.5, kAnyBytes), "a quota");
+  groups.file("groups/a/memory.max", "1000000\n").file("groups/a/b/memory.max", "max\n");
+  check(is(groups.read(), 1.5, 1'000'000), "the limit of the group above");
+  groups.file("groups/cpu.max", "50000 100000").file("groups/memory.max", "70000");
+  check(is(groups.read(), 0.5, 70'000), "and of the uppermost");
+  groups.file("groups/a/cpu.max", "max 100000\n").file("groups/a/b/memory.max", "60000\n");
+  check(is(groups.read(), 0.5, 60'000), "the least counts");
+}
+
+void groups_of_version_1() {
+  Groups groups;
+  groups.file("self", "5:memory:/box/x\n4:cpu,cpuacct:/box/x\n1:name=systemd:/box/x\n0::/\n");
+  groups.file("groups/cpu/box/x/cpu.cfs_quota_us", "-1\n")
+      .file("groups/cpu/box/x/cpu.cfs_period_us", "100000\n")
+      .file("groups/memory/box/x/memory.limit_in_bytes", "9223372036854771712\n");
+  check(is(groups.read(), kAnyCores, 9223372036854771712U), "minus one is no quota");
+  groups.file("groups/cpu/box/cpu.cfs_quota_us", "320000\n")
+      .file("groups/cpu/box/cpu.cfs_period_us", "100000\n")
+      .file("groups/memory/memory.limit_in_bytes", "500\n");
+  check(is(groups.read(), 3.2, 500), "groups above count");
+  groups.file("self", "5:memory:/docker/0123\n4:cpu,cpuacct:/docker/0123\n");
+  check(is(groups.read(), kAnyCores, 500), "a container's own group is the uppermost it sees");
+  groups.file("groups/unified/z/memory.max", "400").file("self", "5:memory:/\n0::/z\n");
+  check(is(groups.read(), kAnyCores, 400), "both versions side by side");
+}
+
+void nonsense_limits_nothing() {
+  for (const char* self :
+       {"", "0::", "0::a", "::", "0", "\n\n:::\n", "0::/../../x", "0::///", "4:cpu"}) {
+    Groups groups;
+    groups.file("self", self);
+    for (const char* content :
+         {"", "\n", "max", "-5", "0", "0 0", "0 100000", "x y", "nan nan", "inf"}) {
+      groups.file("groups/cpu.max", content).file("groups/memory.max", content);
+      groups.file("groups/cpu/cpu.cfs_quota_us", content);
+      check(is(groups.read(), kAnyCores, kAnyBytes), "nonsense");
+    }
+  }
+  Groups folders;
+  folders.file("self/x", "").file("groups/cpu.max/x", "");
+  check(is(folders.read(), kAnyCores, kAnyBytes), "folders are no files");
+}
+
+void the_machine_is_not_larger_than_it_is() {
+  const int cores = machine::cores();
+  check(cores >= 1 && cores <= sysconf(_SC_NPROCESSORS_CONF), "cores");
+  const uint64_t ram = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  check(machine::memory_bytes() > 0 && machine::memory_bytes() <= ram, "memory");
+}
+
+}  // namespace
+
+int main() {
+  blocks_belong_to_one_owner();
+  small_memory_comes_back();
+  slabs_serve_any_class();
+  one_live_block_keeps_one_slab();
+  big_blocks_are_cached_up_to_a_bound();
+  impossible_sizes_are_refused();
+  the_limit_holds();
+  the_system_may_refuse();
+#if !defined(__SANITIZE_THREAD__)
+  children_find_the_memory_in_order();
+#endif
+  groups_of_version_2();
+  groups_of_version_1();
+  nonsense_limits_nothing();
+  the_machine_is_not_larger_than_it_is();
+  if (failures == 0) std::printf("memory: all promises kept\n");
+  return failures == 0 ? 0 : 1;
+}
