@@ -44,12 +44,6 @@ struct ElementwiseKernel {
 // costs little and a waiting thread is never behind a long one.
 constexpr int64_t kTileElements = 65536;
 
-// Runs [0, extent) in pieces of `chunk`; pieces run side by side when there are several. Returns
-// the status of the first piece (in order of the range) that had one, so that it is the same every
-// time.
-int32_t run_tiles(KernelFunction function, void* const* buffers, const int64_t* integers,
-                  int64_t extent, int64_t chunk);
-
 FailurePointer make_failure(const FailureText& text, const Origin& origin);
 
 }  // namespace gemel

@@ -34,14 +34,16 @@ int64_t patch_value(const PlanRun& run, const ScalarPatch& patch) {
 
 int32_t call_step(const PlanStep& step, void* const* buffers, const Running& running) {
   if (step.patches.empty()) {
-    return run_tiles(step.kernel.function, buffers, step.integers.data(), step.extent, step.chunk);
+    return running.run.device->launch(
+        {step.kernel.function, buffers, step.integers.data(), step.extent, step.chunk});
   }
   SmallArray<int64_t, kInsideIntegers> integers(step.integers.size());
   std::memcpy(integers.data(), step.integers.data(), sizeof(int64_t) * step.integers.size());
   for (const ScalarPatch& patch : step.patches) {
     integers[patch.position] = patch_value(running.run, patch);
   }
-  return run_tiles(step.kernel.function, buffers, integers.data(), step.extent, step.chunk);
+  return running.run.device->launch(
+      {step.kernel.function, buffers, integers.data(), step.extent, step.chunk});
 }
 
 FailurePointer run_step(const PlanStep& step, const Running& running) {

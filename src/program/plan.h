@@ -118,6 +118,7 @@ struct PlanScalar {
 
 // One run: where inputs and outputs lie, and the run-time values.
 struct PlanRun {
+  Device* device;
   const PlanProgram* program;
   const Place* places;  // inputs, then outputs
   const PlanScalar* scalars;

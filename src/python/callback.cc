@@ -54,20 +54,11 @@ FailurePointer call(PyObject* function, const std::string& name, const Origin& o
   Reference readable = memories(inputs, PyBUF_READ);
   Reference writable = memories(outputs, PyBUF_WRITE);
   if (!readable || !writable) return failure_from_error(name, origin);
-  Reference done(PyObject_CallFunctionObjArgs(function, readable.get(), writable.get(), nullptr));
+  Reference done(into_python([&] {
+    return PyObject_CallFunctionObjArgs(function, readable.get(), writable.get(), nullptr);
+  }));
   return done ? nullptr : failure_from_error(name, origin);
 }
-
-class GilHeld {
- public:
-  GilHeld() : state_(PyGILState_Ensure()) {}
-  ~GilHeld() { PyGILState_Release(state_); }
-  GilHeld(const GilHeld&) = delete;
-  GilHeld& operator=(const GilHeld&) = delete;
-
- private:
-  PyGILState_STATE state_;
-};
 
 // Runs and dies on threads which may take the GIL: that is what the Python lane is for.
 class CallbackOperation final : public Operation {
@@ -77,9 +68,13 @@ class CallbackOperation final : public Operation {
     GilHeld held;
     Py_DECREF(function_);
   }
-  FailurePointer run() override {
-    GilHeld held;
-    return call(function_, label, origin, inputs, outputs);
+  void start(Completion done) override {
+    FailurePointer failure;
+    {
+      GilHeld held;
+      failure = call(function_, label, origin, inputs, outputs);
+    }
+    done(std::move(failure));
   }
   std::string name() const override { return label; }
   std::string detail() const override { return specs; }
@@ -151,6 +146,7 @@ bool run_now(const Callback& callback, const Prepared& prepared) {
   }
   FailurePointer failure;
   if (materialize_all(prepared.outputs)) {
+    const InsideOperation inside;
     failure =
         call(callback.function, callback.name, current_origin(), prepared.inputs, prepared.outputs);
   } else {

@@ -1,44 +1,37 @@
 #include "python/copy.h"
 
-#include <atomic>
-#include <chrono>
-#include <cstring>
-#include <thread>
-
 #include "python/describe.h"
 #include "python/op_type.h"
 
 namespace gemel {
 namespace {
 
-std::atomic<double> nanoseconds_per_byte{0};
-std::atomic<double> latency_nanoseconds{0};
-
 // What the memory moves on one core, to know which copies are small enough to be made at once.
 constexpr double kBytesPerMicrosecond = 8000;
 
-int lane_between(int source, int target) {
-  if (source >= kFirstGpu) return kFirstFromGpu + source - kFirstGpu;
-  if (target >= kFirstGpu) return kFirstToGpu + target - kFirstGpu;
-  return kCopyLane;
+// The device at the end of the link, and the lane of that link.
+struct Way {
+  Device* carrier;
+  int lane;
+};
+
+Way way_between(int source, int target) {
+  Device* from = Engine::get().device(source);
+  Device* to = Engine::get().device(target);
+  return from->on_host ? Way{to, to->incoming} : Way{from, from->outgoing};
 }
 
 class CopyOperation final : public Operation {
  public:
-  FailurePointer run() override {
-    const auto start = std::chrono::steady_clock::now();
-    std::memcpy(static_cast<char*>(to.storage->data()) + to.bytes,
-                static_cast<const char*>(from.storage->data()) + from.bytes, bytes);
-    if (lane == kCopyLane) return nullptr;
-    const double nanoseconds =
-        latency_nanoseconds.load() + static_cast<double>(bytes) * nanoseconds_per_byte.load();
-    std::this_thread::sleep_until(start +
-                                  std::chrono::nanoseconds(static_cast<int64_t>(nanoseconds)));
-    return nullptr;
+  void start(Completion done) override {
+    carrier->copy(static_cast<char*>(to.storage->data()) + to.bytes,
+                  static_cast<const char*>(from.storage->data()) + from.bytes, bytes,
+                  std::move(done));
   }
   std::string name() const override { return "copy"; }
   std::string detail() const override { return specs; }
 
+  Device* carrier = nullptr;
   Place from;
   Place to;
   size_t bytes = 0;
@@ -72,7 +65,9 @@ bool issue_copy(Array* source, Array* target) {
   // What is not overwritten keeps its meaning, and its failure.
   if (operation->bytes != target->storage->bytes()) operation->reads.push_back(target->storage);
   operation->device = target->storage->device();
-  operation->lane = lane_between(source->storage->device(), operation->device);
+  const Way way = way_between(source->storage->device(), operation->device);
+  operation->carrier = way.carrier;
+  operation->lane = way.lane;
   operation->microseconds = static_cast<double>(operation->bytes) / kBytesPerMicrosecond;
   operation->specs = describe(source);
   operation->origin = current_origin();
@@ -80,11 +75,6 @@ bool issue_copy(Array* source, Array* target) {
 }
 
 }  // namespace
-
-void set_simulated_link(const Link& link) {
-  nanoseconds_per_byte.store(link.bytes_per_second > 0 ? 1e9 / link.bytes_per_second : 0);
-  latency_nanoseconds.store(link.latency_seconds * 1e9);
-}
 
 bool copy_across(Array* source, Array* target) {
   Reference dense = contiguous(source);
@@ -103,7 +93,7 @@ PyObject* copy_to_device(Array* source, int device) {
 }
 
 Reference in_memory(Array* array) {
-  if (array->storage->device() >= kFirstGpu) return Reference(copy_to_device(array, 0));
+  if (!Engine::get().on_host(array->storage->device())) return Reference(copy_to_device(array, 0));
   return Reference(Py_NewRef(as_object(array)));
 }
 

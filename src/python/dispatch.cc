@@ -39,13 +39,14 @@ struct Launch;
 // Everything a kernel needs but the memory, which is taken when the operation starts.
 class ElementwiseOperation final : public Operation {
  public:
-  FailurePointer run() override {
+  void start(Completion done) override {
     void* buffers[kMaxOperands];
     for (int i = 0; i < place_count; ++i) {
       buffers[i] = static_cast<char*>(places[i].storage->data()) + places[i].bytes;
     }
-    int32_t status = run_tiles(kernel->kernel.function, buffers, integers.data(), extent, chunk);
-    return status == 0 ? nullptr : make_failure(kernel->failure, origin);
+    const int32_t status = Engine::get().device(device)->launch(
+        {kernel->kernel.function, buffers, integers.data(), extent, chunk});
+    done(status == 0 ? nullptr : make_failure(kernel->failure, origin));
   }
   std::string name() const override { return kernel->name; }
   std::string detail() const override;
@@ -138,8 +139,9 @@ FailurePointer run_here(Launch* launch) {
   for (int i = 0; i < launch->place_count; ++i) {
     buffers[i] = static_cast<char*>(launch->places[i].storage->data()) + launch->places[i].bytes;
   }
-  int32_t status = run_tiles(launch->kernel->kernel.function, buffers, launch->integers,
-                             launch->call.loop.extents[0], launch->chunk());
+  Device* device = Engine::get().device(launch->writes[0]->device());
+  int32_t status = device->launch({launch->kernel->kernel.function, buffers, launch->integers,
+                                   launch->call.loop.extents[0], launch->chunk()});
   return status == 0 ? nullptr : make_failure(launch->kernel->failure, current_origin());
 }
 

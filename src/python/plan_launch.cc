@@ -32,9 +32,10 @@ std::string describe_program(const PlanProgram& program) {
 
 class PlanOperation final : public Operation {
  public:
-  FailurePointer run() override {
-    return run_plan({program.get(), places.data(), scalars.data(), seed, first_call, origin},
-                    &partial);
+  void start(Completion done) override {
+    Device* on = Engine::get().device(device);
+    done(run_plan({on, program.get(), places.data(), scalars.data(), seed, first_call, origin},
+                  &partial));
   }
   std::string name() const override { return program->name; }
   std::string detail() const override { return describe_program(*program); }
@@ -272,6 +273,7 @@ bool PlanLaunch::hand_over() {
     if (spec.written && !spec.fails) operation->updates.push_back(places_[i].storage);
   }
   operation->microseconds = program_->microseconds;
+  operation->workspace = program_->workspace;
   operation->device = device_;
   operation->origin = current_origin();
   return issue_operation(std::move(operation));
@@ -280,8 +282,8 @@ bool PlanLaunch::hand_over() {
 bool PlanLaunch::launch() {
   Engine& engine = Engine::get();
   // Other devices do their work themselves, also what reads nothing.
-  if (device_ >= kFirstGpu || !engine.acquire_inline(reads_.data(), read_count_, writes_.data(),
-                                                     update_count_, program_->microseconds)) {
+  if (!engine.on_host(device_) || !engine.acquire_inline(reads_.data(), read_count_, writes_.data(),
+                                                         update_count_, program_->microseconds)) {
     return hand_over();
   }
   bool memory = true;

@@ -34,7 +34,8 @@ class PlanLaunch {
   bool hand_over();
   bool settle();
   PlanRun make_run() {
-    return {program_.get(), places_.data(), scalars_.data(), seed_, first_call_, {}};
+    Device* device = Engine::get().device(device_);
+    return {device, program_.get(), places_.data(), scalars_.data(), seed_, first_call_, {}};
   }
 
   static constexpr size_t kInside = 24;
