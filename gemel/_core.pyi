@@ -218,8 +218,13 @@ def copy_to_device(array: Array, device: int) -> Any:
 def copy_across(source: Array, target: Array) -> None:
     """Issue a copy into a contiguous array of the same size and dtype, on any device."""
 
-def set_simulated_link(bytes_per_second: float, latency_seconds: float, /) -> None:
-    """What copies to and from simulated GPUs take at least."""
+def simulate_gpu(
+    device: int, name: str, bytes_per_second: float, latency_seconds: float, /
+) -> None:
+    """Make a simulated GPU with that number, or only give its link another speed."""
+
+def lane_link(lane: int, /) -> int:
+    """The device at the end of the link of a lane; -1: copies between CPUs, -2: no copies."""
 
 def call_python(
     function: Callable[[tuple[memoryview, ...], tuple[memoryview, ...]], Any],

@@ -141,7 +141,9 @@ def simulate(
             f"simulate: a link of {bandwidth} GB/s and {latency} us; the bandwidth must be "
             "positive, the latency not negative"
         )
-    _core.set_simulated_link(bandwidth * 1e9, latency * 1e-6)
+    for place in GPUS[:gpus]:
+        name = f"{place.device_type}({place.device_id})"
+        _core.simulate_gpu(place.code, name, bandwidth * 1e9, latency * 1e-6)
     _simulation.gpus = gpus
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gemel.device import GPUS, from_code
+from gemel import _core
+from gemel.device import from_code
 
-#: Lanes of the core behind those of the devices: copies to a GPU, from a GPU, between CPUs.
-FIRST_COPY_LANE = 24
-PYTHON_LANE = 41
+#: What `lane_link` of the core says of a lane that carries no copies.
+NO_LINK = -2
 
 
 class Operation(NamedTuple):
@@ -40,7 +40,7 @@ class Operation(NamedTuple):
     @property
     def copies(self) -> bool:
         """Whether it carries contents from one device to another."""
-        return FIRST_COPY_LANE <= self.lane < PYTHON_LANE
+        return _core.lane_link(self.lane) != NO_LINK
 
     @property
     def where(self) -> str:
@@ -138,9 +138,8 @@ class Trace:
 
 def link_device(lane: int) -> int | None:
     """The GPU at the end of the link of a lane of copies; None for copies between CPUs."""
-    if FIRST_COPY_LANE <= lane < FIRST_COPY_LANE + 2 * len(GPUS):
-        return GPUS[(lane - FIRST_COPY_LANE) % len(GPUS)].code
-    return None
+    link = _core.lane_link(lane)
+    return link if link >= 0 else None
 
 
 def device_name(code: int) -> str:

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 
+#include "engine/engine.h"
+
 #if defined(__SANITIZE_THREAD__)
 extern "C" void __tsan_read_range(void* address, unsigned long size);
 extern "C" void __tsan_write_range(void* address, unsigned long size);
@@ -49,6 +51,12 @@ inline void announce_write([[maybe_unused]] void* data, [[maybe_unused]] size_t 
 #elif defined(__SANITIZE_ADDRESS__)
   check_alive(data, bytes);
 #endif
+}
+
+inline void announce([[maybe_unused]] Storage* const* reads, [[maybe_unused]] size_t read_count,
+                     [[maybe_unused]] Storage* const* writes, [[maybe_unused]] size_t write_count) {
+  for (size_t i = 0; i < read_count; ++i) announce_read(reads[i]->data(), reads[i]->bytes());
+  for (size_t i = 0; i < write_count; ++i) announce_write(writes[i]->data(), writes[i]->bytes());
 }
 
 }  // namespace gemel

@@ -1,11 +1,14 @@
 // A device is a table: how its memory is taken and given back, how bytes are copied, how a kernel
-// is launched, and which lanes it has. Tables are registered at run time.
+// is launched, and which lanes it has. Tables are registered at run time (Engine::register_device).
 
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+
+#include "engine/completion.h"
+#include "engine/lanes.h"
 
 namespace gemel {
 
@@ -22,6 +25,34 @@ struct KernelCall {
   const int64_t* integers;
   int64_t extent;
   int64_t chunk;
+};
+
+// The functions given here are the CPU's; another device overrides them.
+class Device {
+ public:
+  Device(std::string name, std::string target) : name(std::move(name)), target(std::move(target)) {}
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  virtual void* allocate(size_t bytes) noexcept;  // null when out of memory
+  virtual void release(void* block, size_t bytes) noexcept;
+  // Between this device and the host, or within it; `done` when the bytes have arrived.
+  virtual void copy(void* to, const void* from, size_t bytes, Completion done);
+  // Runs, or begins to run, a kernel: its status, the first one in the order of the range, so that
+  // it is the same every time.
+  virtual int32_t launch(const KernelCall& call);
+  // `done` when what was launched by this operation has ended: here, when launch has returned.
+  virtual void finish(Completion done) { done(); }
+  virtual void synchronize() {}
+
+  const std::string name;
+  const std::string target;  // what machine code it runs
+  // Its memory is the host's and any thread may do its work: small work is done by the call itself.
+  bool on_host = false;
+  int lane = -1;             // where its operations run
+  int incoming = kCopyLane;  // copies from the host to it
+  int outgoing = kCopyLane;  // copies from it to the host
 };
 
 }  // namespace gemel

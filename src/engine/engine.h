@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,8 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/completion.h"
+#include "engine/device.h"
 #include "engine/failure.h"
-#include "engine/lanes.h"
 
 namespace gemel {
 
@@ -40,7 +42,7 @@ class Storage {
   }
   uint32_t references() const noexcept { return references_.load(std::memory_order_acquire); }
 
-  // Null until the first operation that writes it has started, except for small ones
+  // Null until the first operation that writes it has started, except for small ones on the host
   // (kInsideBytes).
   void* data() const noexcept { return data_.load(std::memory_order_acquire); }
   void* materialize() noexcept;  // takes the memory now; null when out of memory
@@ -79,6 +81,7 @@ class Storage {
   std::atomic<uint32_t> reads_pending_{0};  // queued, running or inline
   std::atomic<bool> failed_{false};
   std::atomic<uint32_t> exports_{0};
+  // Those that have been started on an ordered lane are no longer counted in these two.
   bool writing_ = false;      // a writer has its turn
   uint32_t reading_ = 0;      // readers which have their turn
   uint64_t mark_ = 0;         // of the last operation linked: finds duplicates
@@ -96,7 +99,11 @@ struct Request {
   Request* next = nullptr;
   bool write = false;
   bool granted = false;
+  bool early = false;     // behind others that have been started on the same ordered lane
+  bool launched = false;  // its operation has been started on an ordered lane
 };
+
+enum class Outcome : uint8_t { kRan, kInputFailed, kNoMemory };
 
 // One unit of work. Subclasses say how; they are made by the front end and destroyed by the engine
 // after they have finished (on a worker: the destructor must not touch Python).
@@ -107,10 +114,11 @@ class Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  // Runs on any thread, once, when every read and write may proceed and written storages have
-  // memory. Returns null, or why it failed: then every write (updates too, their content is
-  // unknown) carries that failure. Must not throw. May call Engine::parallel.
-  virtual FailurePointer run() = 0;
+  // Begins the work, on any thread, once, when every read and write may proceed and written
+  // storages have memory. It has ended when `done` is called: then every write carries the failure
+  // given, if any (updates too, their content is unknown). The operation lives until start() has
+  // returned and `done` has been called. May call Engine::parallel.
+  virtual void start(Completion done) = 0;
 
   // For the trace: what it is called, and its specs. Asked on the thread that issues, before
   // issue() returns.
@@ -126,14 +134,14 @@ class Operation {
   // Subset of writes (weights, running statistics): old content matters as well, but when a read
   // one failed they stay as they were, without failure.
   std::vector<Storage*> updates;
-  // Filled by run(), which then returns null: failures of some writes only, the first named for a
+  // Filled before `done` is called with null: failures of some writes only, the first named for a
   // storage counts. Without a storage: one that reaches no array, but has to be reported.
   std::vector<std::pair<Storage*, FailurePointer>> partial;
+  size_t workspace = 0;     // bytes taken while it runs, besides its writes
   double microseconds = 0;  // estimated cost on one core
-  size_t workspace = 0;     // bytes it takes besides what it writes, while it runs
   int priority = 0;         // higher first, then order of issue
   int device = 0;
-  int lane = -1;  // see lanes.h; -1: the device's own
+  int lane = -1;  // -1: the device's own
   Origin origin;
 
  private:
@@ -148,18 +156,43 @@ class Operation {
   uint64_t sequence_ = 0;       // order of issue
   Operation* older_ = nullptr;  // its neighbours among the unfinished of its lane
   Operation* newer_ = nullptr;
-  uint64_t taken_bytes_ = 0;  // to be materialized when it starts
+  uint64_t taken_bytes_ = 0;  // to be materialized when it starts, and its workspace
   size_t place_ = 0;          // in the heap of ready operations
   uint64_t traced_ = 0;       // its record in the trace
   uint8_t epoch_ = 0;         // which of the counters of pending operations it is in
   bool inlined_ = false;      // run by the thread that issued it (known while tracing only)
   bool ready_ = false;
-  bool wanted_ = false;                    // somebody waits for what depends on it
+  bool wanted_ = false;    // somebody waits for what depends on it
+  bool early_ = false;     // some request of it is early
+  bool launched_ = false;  // start() has returned on an ordered lane, the end is to come
+  bool ended_ = false;     // on an ordered lane: waits for those started before it
+  Outcome outcome_ = Outcome::kInputFailed;
+  std::atomic<int> open_{2};  // start() has not returned, `done` has not been called
+  FailurePointer failure_;
+  uint64_t visit_ = 0;                     // of the last search that came by
+  Operation* outer_ = nullptr;             // whose start() this thread was in before
   std::atomic<bool>* finished_ = nullptr;  // set when it has finished (serial issue)
 };
 
 using TileFunction = void (*)(void* context, int64_t tile);
 using InterruptedFunction = bool (*)();
+
+// While one lives, its thread is inside an operation as far as the engine is concerned: what it
+// issues needs no room in the queue, because others may wait for what it does.
+class InsideOperation {
+ public:
+  InsideOperation() noexcept;
+  ~InsideOperation();
+  InsideOperation(const InsideOperation&) = delete;
+  InsideOperation& operator=(const InsideOperation&) = delete;
+};
+bool inside_operation() noexcept;
+
+// Failures nobody has seen, in order of issue. There may be `more` than are remembered.
+struct Unseen {
+  std::vector<FailurePointer> failures;
+  uint64_t more = 0;
+};
 
 struct Counters {
   uint64_t issued = 0;   // operations, inline ones included
@@ -193,6 +226,11 @@ class Engine {
   bool issue(std::unique_ptr<Operation> operation, InterruptedFunction interrupted = nullptr);
   bool may_block() const noexcept;  // queue full, or serial
   bool has_room() const noexcept;
+  // The operation has ended; what a Completion does.
+  void complete(Operation* operation, FailurePointer failure) noexcept;
+  // Calls `done` at that time, holding no thread meanwhile.
+  using Time = std::chrono::steady_clock::time_point;
+  void complete_at(Time time, Completion done);
   const EngineState& state() const noexcept { return *state_; }
 
   // Until the last writer issued before this call has finished. Works meanwhile. `interrupted` is
@@ -214,17 +252,28 @@ class Engine {
   // Until nothing issued to the device is queued or running. Failures are left where they are.
   bool wait_device(int device, InterruptedFunction interrupted = nullptr);
   bool device_idle(int device) const noexcept;
-  // How many threads may work for a lane of the pool at a time; <= 0: all there are.
-  void set_share(int lane, int threads);
+
+  // Lanes and devices stay for good. add_lane gives the new one's number; both throw
+  // std::invalid_argument when there is no room, or the device is there already.
+  int add_lane(LaneOptions options);
+  void register_device(int number, std::unique_ptr<Device> device);
+  Device* device(int number) const noexcept;  // null when there is none
+  LaneOptions lane(int number) const;
+  // Its memory is the host's and any thread may do its work.
+  bool on_host(int device) const noexcept {
+    return (hosts_.load(std::memory_order_relaxed) >> device & 1) != 0;
+  }
+  // How many threads may work for a device of the pool at a time; <= 0: all there are.
+  void set_share(int device, int threads);
   // While tracing, every operation comes through issue(), and is recorded by it (see trace.h).
   void set_tracing(bool on);
-  // Until nothing is queued or running. First unseen failure (in order of issue) or null; the
-  // messages of the others are appended, all are marked as seen. Null too when interrupted.
+  // Until nothing is queued or running. First unseen failure (in order of issue) or null; messages
+  // of others are appended, all are marked as seen. Null too when interrupted.
   FailurePointer wait_all(InterruptedFunction interrupted = nullptr);
   // Counts among those below although no storage carries it.
   void report(const FailurePointer& failure);
-  // Failures nobody has seen, in order of issue (for the report at exit).
-  std::vector<FailurePointer> unseen() const;
+  Unseen unseen() const;
+  Unseen take_unseen();  // all count as seen from now on
 
   // Runs function(context, 0..tiles-1) on this thread and idle workers; returns when all are done.
   // Inside a tile: runs them all here. The function must not throw.
@@ -233,19 +282,29 @@ class Engine {
   int workers() const noexcept;
   bool serial() const noexcept;
   Counters counters() const;
-  // Around fork(), all on the thread that forks: before_fork drains (drop the GIL first unless
-  // counters().pending is 0) and keeps the engine locked; the child starts its workers when it
-  // needs them.
+
+  // Around a fork. Where the front end knows of it beforehand: drain_for_fork (without the GIL)
+  // waits until nothing is pending and lets nothing new in until reopen; this may overlap with
+  // others' forks. Around every fork, known or not, the other three, on the thread that forks: they
+  // only hold the locks. What is still pending then fails in the child, which starts its threads
+  // when it needs them.
+  void drain_for_fork();
+  void reopen();
   void before_fork();
   void after_fork_parent();
   void after_fork_child();
-  void shut_down();  // drains, joins; later issues run serially; safe to call twice
+
+  // Drains and joins; later issues run serially; safe to call twice. When `interrupted` says stop,
+  // or to begin with if `abandon`: what is queued does not run, what runs is waited for a moment.
+  void shut_down(bool abandon = false, InterruptedFunction interrupted = nullptr);
 
  private:
   friend class Storage;
   Engine();
+  void register_hosts();
   bool wait_all_quietly(InterruptedFunction interrupted = nullptr);
   void issue_watched(Operation* operation);
+  std::atomic<uint64_t> hosts_{0};
   EngineState* const state_;  // leaked on purpose: safe in static destruction
 };
 

@@ -1,31 +1,36 @@
-// Lanes: where ready operations queue for somebody to run them. A device has one, a link between
-// devices has one for each direction, so has Python.
-//
-// The pool's lanes are served by the workers and by threads which wait; at most `share` threads
-// work for one of them at a time. Every other lane has one thread of its own, made when it is first
-// needed.
+// Lanes: where ready operations queue for somebody to start them. A device has one, a link between
+// devices has one for each direction, so has Python. They are registered at run time.
 
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace gemel {
 
-// Lanes and devices have the same numbers where they mean the same.
-constexpr int kCpus = 16;
-constexpr int kFirstGpu = kCpus;
-constexpr int kGpus = 8;
-constexpr int kDevices = kCpus + kGpus;
-constexpr int kFirstToGpu = kDevices;               // copies to gpu(i)
-constexpr int kFirstFromGpu = kFirstToGpu + kGpus;  // copies from gpu(i)
-constexpr int kCopyLane = kFirstFromGpu + kGpus;    // copies between cpus: the pool's
-constexpr int kPythonLane = kCopyLane + 1;          // operations which need the GIL
-constexpr int kLanes = kPythonLane + 1;
+constexpr int kMostLanes = 64;  // a set of lanes is one word
+constexpr int kMostDevices = 64;
+constexpr int kCopyLane = 0;    // copies between CPUs: the pool's
+constexpr int kPythonLane = 1;  // operations which need the GIL
+
+constexpr int kNoLink = -2;        // a lane that carries no copies
+constexpr int kBetweenHosts = -1;  // copies that use no link
+
+struct LaneOptions {
+  std::string name;
+  // Operations are started by one thread made for the lane, when it is first needed; else by the
+  // workers and by threads which wait.
+  bool own_thread = false;
+  // A stream: what is started later on it runs after what was started earlier, so that an operation
+  // may be started as soon as those before it have been. It has no updates then, which must know
+  // whether their inputs have failed. They end in the order in which they were started.
+  bool ordered = false;
+  // Operations that may run at a time; of an ordered lane: that may be being started. 0: any number
+  // for the pool, one for a thread of its own.
+  int at_once = 0;
+  int link = kNoLink;  // or the device at the far end of what copies travel over
+};
 
 constexpr uint64_t lane_bit(int lane) { return uint64_t{1} << lane; }
-constexpr uint64_t kPoolLanes = (lane_bit(kCpus) - 1) | lane_bit(kCopyLane);
-constexpr bool is_pool_lane(int lane) { return (kPoolLanes & lane_bit(lane)) != 0; }
-
-static_assert(kLanes <= 64, "a set of lanes is one word");
 
 }  // namespace gemel

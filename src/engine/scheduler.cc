@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 
 namespace gemel {
 namespace {
@@ -24,40 +23,6 @@ const FailurePointer& partial_failure(const Operation& operation, const Storage*
 }
 
 }  // namespace
-
-void Parker::wake() {
-  // Notify inside: the sleeper may give the parker to another thread as soon as it sees the flag.
-  std::lock_guard<std::mutex> guard(mutex_);
-  woken_ = true;
-  changed_.notify_one();
-}
-
-void Parker::sleep() {
-  std::unique_lock<std::mutex> guard(mutex_);
-  changed_.wait(guard, [this] { return woken_; });
-  woken_ = false;
-}
-
-bool Parker::sleep_briefly(int milliseconds) {
-  std::unique_lock<std::mutex> guard(mutex_);
-  const auto limit = std::chrono::milliseconds(milliseconds);
-  if (!changed_.wait_for(guard, limit, [this] { return woken_; })) return false;
-  woken_ = false;
-  return true;
-}
-
-Wakes::~Wakes() {
-  while (first_ != nullptr) {
-    Parker* parker = first_;
-    first_ = parker->next;  // before the wake: then it may be reused
-    parker->wake();
-  }
-}
-
-void Wakes::add(Parker* parker) noexcept {
-  parker->next = first_;
-  first_ = parker;
-}
 
 bool done(const Condition& condition) noexcept {
   switch (condition.kind) {
@@ -125,7 +90,7 @@ void EngineState::sift_down(Lane& lane, size_t place) noexcept {
 
 void EngineState::push_ready(Operation* operation) {
   operation->ready_ = true;
-  operation->taken_bytes_ = 0;
+  operation->taken_bytes_ = operation->workspace;
   for (const Storage* storage : operation->writes) {
     if (storage->data() == nullptr) operation->taken_bytes_ += storage->bytes();
   }
@@ -133,9 +98,9 @@ void EngineState::push_ready(Operation* operation) {
   lane.ready.push_back(operation);
   sift_up(lane, lane.ready.size() - 1);
   ready_lanes |= lane_bit(operation->lane);
-  if (!is_pool_lane(operation->lane)) return;
+  if (!in_pool(operation->lane)) return;
   add<uint32_t>(work_hint, 1);
-  if (operation->wanted_) add<uint32_t>(urgent, 1);
+  if (operation->wanted_) add<uint32_t>(wanted_ready, 1);
 }
 
 // Takes it out of its heap, wherever it is: the caller runs it.
@@ -152,11 +117,12 @@ void EngineState::start_now(Operation* operation) noexcept {
   }
   if (lane.ready.empty()) ready_lanes &= ~lane_bit(operation->lane);
   ++lane.busy;
+  if (lane.options.ordered) lane.flight.push_back(operation);
   operation->ready_ = false;
   running_bytes += operation->taken_bytes_;
-  if (!is_pool_lane(operation->lane)) return;
+  if (!in_pool(operation->lane)) return;
   add<uint32_t>(work_hint, -1);
-  if (operation->wanted_) add<uint32_t>(urgent, -1);
+  if (operation->wanted_) add<uint32_t>(wanted_ready, -1);
 }
 
 // An operation bigger than the bound runs alone; one needed by a running one (nested) runs anyhow.
@@ -180,8 +146,8 @@ bool EngineState::in_turn(const Operation* operation) const noexcept {
   const Lane& lane = lanes[operation->lane];
   if (operation->taken_bytes_ == 0 || lane.ahead_bytes <= ahead_bytes) return true;
   if (leader(lane, operation->wanted_) == operation) return true;
-  for (const Lane& other : lanes) {
-    const Operation* first = leader(other, operation->wanted_);
+  for (int other = 0; other < lane_count; ++other) {
+    const Operation* first = leader(lanes[other], operation->wanted_);
     if (first != nullptr && first->sequence_ < operation->sequence_) return false;
   }
   return true;
@@ -230,70 +196,141 @@ TileJob* EngineState::open_job() const noexcept {
   return nullptr;
 }
 
+// What a lane may start now, if anything.
+Operation* EngineState::next_of(const Lane& lane) const noexcept {
+  if (lane.ready.empty() || lane.busy >= lane.share) return nullptr;
+  Operation* next = candidate(lane);
+  return next != nullptr && fits(next, false) ? next : nullptr;
+}
+
 // The lanes without threads of their own; in serial mode nobody has one.
 uint64_t EngineState::served() const noexcept {
-  return serial.load(std::memory_order_relaxed) ? ~uint64_t{0} : kPoolLanes;
+  return serial.load(std::memory_order_relaxed) ? ~uint64_t{0} : pool_lanes.load();
+}
+
+bool EngineState::allowed(const Operation* operation, const Taker& taker) const noexcept {
+  if ((served() & lane_bit(operation->lane)) == 0) return needs(*taker.python, operation);
+  if (operation->microseconds > taker.longest) return false;
+  if (operation->wanted_) return true;
+  // Its place has been taken by another thread.
+  if (taker.condition != nullptr && standing_in && !taker.nested) return false;
+  return taker.any_operation || operation->microseconds <= kShortMicroseconds;
 }
 
 // The best of the lanes which have room. A thread that waits passes over long operations nobody
 // waits for, and nothing younger overtakes what does not fit.
 Operation* EngineState::next_operation(const Taker& taker) const noexcept {
-  const uint64_t python = taker.python ? lane_bit(kPythonLane) : 0;
+  if (taker.stand_in && parked_waiters.empty()) return nullptr;
+  const uint64_t python = taker.python != nullptr ? lane_bit(kPythonLane) : 0;
   Operation* best = nullptr;
   for (uint64_t left = ready_lanes & (served() | python); left != 0; left &= left - 1) {
     const Lane& lane = lanes[std::countr_zero(left)];
     if (lane.busy >= lane.share && !taker.nested) continue;
     Operation* top = taker.nested ? lane.ready.front() : candidate(lane);
-    if (top == nullptr) continue;
-    const bool allowed =
-        taker.any_operation || top->wanted_ || top->microseconds <= kShortMicroseconds;
-    if (allowed && (best == nullptr || better(top, best))) best = top;
+    if (top == nullptr || !allowed(top, taker)) continue;
+    if (best == nullptr || better(top, best)) best = top;
   }
   return best != nullptr && fits(best, taker.nested) ? best : nullptr;
+}
+
+// How many threads of the pool could start something now: an operation, or a tile.
+int64_t EngineState::startable() const noexcept {
+  int64_t count = 0;
+  for (const TileJob* job : jobs) {
+    const int64_t left = job->tiles - job->next.load(std::memory_order_relaxed);
+    const int64_t room =
+        job->lane < 0 ? left : int64_t{lanes[job->lane].share} - lanes[job->lane].busy;
+    count += std::max<int64_t>(0, std::min(left, room));
+  }
+  if ((ready_lanes & served()) == 0 || next_operation({}) == nullptr) return count;
+  for (uint64_t left = ready_lanes & served(); left != 0; left &= left - 1) {
+    const Lane& lane = lanes[std::countr_zero(left)];
+    const int64_t room = int64_t{lane.share} - lane.busy;
+    count += std::clamp<int64_t>(room, 0, static_cast<int64_t>(lane.ready.size()));
+  }
+  return count;
 }
 
 // What somebody waits for, then tiles (what has been started holds memory), then the rest.
 bool EngineState::take(Work& work, const Taker& taker) {
   Operation* operation = next_operation(taker);
-  if (operation == nullptr || !operation->wanted_) work.job = open_job();
+  const bool wanted = operation != nullptr && operation->wanted_;
+  if (!wanted && may_take_tiles(taker)) work.job = open_job();
   if (work.job != nullptr) {
     add(work.job->helpers, 1);
     if (work.job->lane >= 0) ++lanes[work.job->lane].busy;
-    return true;
+  } else if (operation != nullptr) {
+    work.operation = operation;
+    start_now(operation);
+  } else {
+    return false;
   }
-  if (operation == nullptr) return false;
-  work.operation = operation;
-  start_now(operation);
+  mark_looking(false);
   return true;
 }
 
-// The operation just linked, whatever else is ready. False when its turn has not come.
-bool EngineState::take_this(Operation* operation) {
-  if (!operation->ready_) return false;
-  start_now(operation);
-  return true;
+bool EngineState::may_take_tiles(const Taker& taker) const noexcept {
+  if (taker.stand_in) return !parked_waiters.empty();
+  return taker.condition == nullptr || !standing_in || taker.nested;
+}
+
+bool EngineState::may_take(const Taker& taker) const noexcept {
+  return (may_take_tiles(taker) && open_job() != nullptr) || next_operation(taker) != nullptr;
 }
 
 // --- storages ---
 
-void EngineState::grant(Request* request) {
+void EngineState::grant(Request* request, bool early) {
+  Operation* operation = request->operation;
   request->granted = true;
+  request->early = early;
+  operation->early_ |= early;
   if (request->write) {
     request->storage->writing_ = true;
   } else {
     ++request->storage->reading_;
   }
-  if (--request->operation->missing_ == 0) push_ready(request->operation);
+  if (--operation->missing_ == 0) push_ready(operation);
 }
 
+namespace {
+
+// The ordered lane on which some requests of a storage have been started.
+class Stream {
+ public:
+  void join(int lane) { lane_ = lane_ == kNobody || lane_ == lane ? lane : kSeveral; }
+  void block() { lane_ = kSeveral; }
+  bool empty() const { return lane_ == kNobody; }
+  // Whether the operation may be started behind them. One with updates must know how they end.
+  bool lets_pass(const Operation* operation) const {
+    return lane_ == kNobody || (lane_ == operation->lane && operation->updates.empty());
+  }
+
+ private:
+  static constexpr int kNobody = -1;
+  static constexpr int kSeveral = -2;
+  int lane_ = kNobody;
+};
+
+}  // namespace
+
 void EngineState::grant_followers(Storage* storage) {
+  Stream all, writers;  // of what is unfinished ahead
   for (Request* request = storage->first_; request != nullptr; request = request->next) {
+    if (request->launched) {
+      all.join(request->operation->lane);
+      if (request->write) writers.join(request->operation->lane);
+      continue;
+    }
     if (storage->writing_) return;
+    const Stream& ahead = request->write ? all : writers;
+    const bool passes = ahead.lets_pass(request->operation);
     if (request->write) {
-      if (storage->reading_ == 0) grant(request);
+      if (passes && storage->reading_ == 0) grant(request, !ahead.empty());
       return;
     }
-    if (!request->granted) grant(request);
+    if (!request->granted && passes) grant(request, !ahead.empty());
+    if (!request->granted) all.block();
   }
 }
 
@@ -302,7 +339,7 @@ void EngineState::add_request(Operation* operation, Storage* storage, bool write
   storage->mark_ = operation->sequence_;
   storage->retain();
   Request* request = &operation->requests_[operation->request_count_++];
-  *request = {operation, storage, storage->last_, nullptr, write, false};
+  *request = {operation, storage, storage->last_, nullptr, write};
   (storage->last_ != nullptr ? storage->last_->next : storage->first_) = request;
   storage->last_ = request;
 }
@@ -330,7 +367,69 @@ void EngineState::link(Operation* operation) {
     }
     if (no_writer && (!request->write || no_reader)) grant(request);
   }
-  if (--operation->missing_ == 0) push_ready(operation);
+  if (--operation->missing_ == 0) {
+    push_ready(operation);
+  } else if (lanes[operation->lane].options.ordered) {
+    for (uint32_t index = 0; index < operation->request_count_; ++index) {
+      if (!operation->requests_[index].granted) {
+        grant_followers(operation->requests_[index].storage);
+      }
+    }
+  }
+}
+
+// Its start() has returned on an ordered lane: what follows there may be started.
+void EngineState::launch(Operation* operation) {
+  operation->launched_ = true;
+  --lanes[operation->lane].busy;
+  for (uint32_t index = 0; index < operation->request_count_; ++index) {
+    Request* request = &operation->requests_[index];
+    request->launched = true;
+    if (request->write) {
+      request->storage->writing_ = false;
+    } else {
+      --request->storage->reading_;
+    }
+  }
+  for (uint32_t index = 0; index < operation->request_count_; ++index) {
+    grant_followers(operation->requests_[index].storage);
+  }
+}
+
+// Takes out what has ended with this operation, chained by newer_: on an ordered lane nothing
+// before it has been, and others that wait for it are.
+Operation* EngineState::end(Operation* operation, std::vector<FailurePointer>& replaced) {
+  Lane& lane = lanes[operation->lane];
+  if (!lane.options.ordered) {
+    unlink(operation, replaced);
+    operation->newer_ = nullptr;
+    return operation;
+  }
+  operation->ended_ = true;
+  Operation* first = nullptr;
+  Operation** next = &first;
+  while (!lane.flight.empty() && lane.flight.front()->ended_) {
+    Operation* ended = lane.flight.front();
+    lane.flight.erase(lane.flight.begin());
+    learn_late_failure(ended);
+    unlink(ended, replaced);
+    *next = ended;
+    next = &ended->newer_;
+  }
+  *next = nullptr;
+  return first;
+}
+
+// One that was started before its inputs were there learns now whether they have failed.
+void EngineState::learn_late_failure(Operation* operation) {
+  if (!operation->early_ || operation->outcome_ != Outcome::kRan) return;
+  for (const Storage* storage : operation->reads) {
+    if (storage->failure_ == nullptr) continue;
+    operation->failure_ = storage->failure_;
+    operation->outcome_ = Outcome::kInputFailed;
+    operation->partial.clear();
+    return;
+  }
 }
 
 void EngineState::remove_request(Request* request) noexcept {
@@ -356,8 +455,9 @@ void EngineState::register_partial(const Operation& operation) {
 }
 
 // The operation has finished (or was skipped): its storages pass on to those behind it.
-void EngineState::unlink(Operation* operation, const FailurePointer& failure, Outcome outcome,
-                         std::vector<FailurePointer>& replaced) {
+void EngineState::unlink(Operation* operation, std::vector<FailurePointer>& replaced) {
+  const FailurePointer& failure = operation->failure_;
+  const Outcome outcome = operation->outcome_;
   if (failure != nullptr && outcome != Outcome::kInputFailed) {
     register_failure(operation->sequence_, failure);
   }
@@ -367,7 +467,7 @@ void EngineState::unlink(Operation* operation, const FailurePointer& failure, Ou
     Storage* storage = request->storage;
     remove_request(request);
     if (!request->write) {
-      --storage->reading_;
+      if (!request->launched) --storage->reading_;
       add<uint32_t>(storage->reads_pending_, -1);
       continue;
     }
@@ -377,16 +477,18 @@ void EngineState::unlink(Operation* operation, const FailurePointer& failure, Ou
     if (!untouched && (reason != nullptr || storage->failure_ != nullptr)) {
       set_failure(storage, reason, replaced);
     }
-    storage->writing_ = false;
+    if (!request->launched) storage->writing_ = false;
     add<uint64_t>(storage->writes_finished_, 1);
   }
   for (uint32_t index = 0; index < operation->request_count_; ++index) {
-    Storage* storage = operation->requests_[index].storage;
+    const Request& request = operation->requests_[index];
+    Storage* storage = request.storage;
     // A reader who leaves others behind makes room for nobody.
-    if (storage->first_ != nullptr && storage->reading_ == 0) grant_followers(storage);
+    const bool room = storage->reading_ == 0 || request.launched;
+    if (storage->first_ != nullptr && room) grant_followers(storage);
   }
   running_bytes -= operation->taken_bytes_;
-  --lanes[operation->lane].busy;
+  if (!operation->launched_) --lanes[operation->lane].busy;
   remove(operation, outcome == Outcome::kRan);
   add<int64_t>(device_pending[operation->device], -1);
   if (operation->finished_ != nullptr) operation->finished_->store(true, std::memory_order_release);

@@ -1,4 +1,4 @@
-// Private to engine.cc: the engine's state, everything it does under its lock.
+// Private to the engine: its state, everything it does under its lock.
 //
 // One lock guards every queue. Sections under it are a few dozen instructions, so a lock for each
 // storage would cost more in atomic operations (an inline call takes this one twice, whatever the
@@ -6,9 +6,9 @@
 
 #pragma once
 
-#include <signal.h>
-
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <limits>
 #include <mutex>
@@ -38,7 +38,23 @@ struct Condition {
 struct Taker {
   bool any_operation = true;  // not only what is short or wanted
   bool nested = false;        // it is inside an operation
-  bool python = false;        // it may take the GIL
+  bool stand_in = false;      // it works while another thread waits, in its place
+  double longest = std::numeric_limits<double>::infinity();  // microseconds of an operation
+  // Of a thread that may take the GIL: what it waits for. It takes Python work only for that, since
+  // it may hold locks which foreign callbacks take.
+  const Condition* python = nullptr;
+  const Condition* condition = nullptr;  // of a waiting thread; null: a worker
+};
+
+// A thread that waits.
+struct Wait {
+  Condition condition;
+  InterruptedFunction interrupted;
+  Taker taker;
+  Engine::Time polled;
+  bool stopped = false;
+
+  bool due() const noexcept;  // time to ask `interrupted`
 };
 
 // A place to sleep. Whoever takes a parker out of the list of sleepers, under the lock, owes it
@@ -46,11 +62,10 @@ struct Taker {
 // always safe.
 struct Parker {
   void wake();
-  void sleep();                          // until woken
-  bool sleep_briefly(int milliseconds);  // false when nobody woke it in that time
+  bool sleep(Engine::Time limit);  // false when nobody has woken it until then
 
-  const Condition* condition = nullptr;  // of a waiting thread; null: a worker
-  Taker taker;
+  const Taker* taker = nullptr;
+  bool looks = false;      // whoever woke it has counted it among those who look
   Parker* next = nullptr;  // in a list of Wakes
 
  private:
@@ -81,16 +96,19 @@ struct Ahead {
 
 // Ready operations of one device, link, ... (see lanes.h).
 struct Lane {
+  LaneOptions options;
   std::vector<Operation*> ready;                // a heap: wanted, then priority, then oldest first
-  int share = std::numeric_limits<int>::max();  // threads which may work for it at a time
-  int busy = 0;                                 // threads which do
+  int share = std::numeric_limits<int>::max();  // how many may be busy with it at a time
+  int busy = 0;                                 // threads, and operations to be completed
   Operation* oldest = nullptr;                  // of the unfinished, in order of issue
   Operation* newest = nullptr;
+  std::vector<Operation*> flight;  // of an ordered lane: started and not finished, in this order
   // What finished out of order, until the oldest has caught up: its results wait for others.
   std::priority_queue<Ahead, std::vector<Ahead>, std::greater<Ahead>> ahead;
   uint64_t ahead_bytes = 0;
-  Parker* sleeper = nullptr;  // its own thread, asleep
-  bool started = false;       // it has its own thread
+  Parker* sleeper = nullptr;         // its own thread, asleep
+  bool started = false;              // it has its own thread
+  std::atomic<bool> refused{false};  // its own thread could not be made: what comes here fails
 };
 
 // One call of parallel(); lies on the stack of the thread which called.
@@ -109,58 +127,102 @@ struct Work {
   TileJob* job = nullptr;
 };
 
-enum class Outcome { kRan, kInputFailed, kNoMemory };
+struct Timer {
+  Engine::Time time;
+  Completion done;
+};
 
 struct EngineState {
   // Queues (scheduler.cc); the lock is held.
   void link(Operation* operation);
   bool take(Work& work, const Taker& taker);
-  void unlink(Operation* operation, const FailurePointer& failure, Outcome outcome,
-              std::vector<FailurePointer>& replaced);
+  void take_this(Operation* operation) noexcept { start_now(operation); }
+  void launch(Operation* operation);
+  Operation* end(Operation* operation, std::vector<FailurePointer>& replaced);
   void release_storages(Storage* const* reads, int read_count, Storage* const* writes,
                         int write_count, const FailurePointer& failure,
                         std::vector<FailurePointer>& replaced);
-  bool take_this(Operation* operation);
   Operation* next_operation(const Taker& taker) const noexcept;
+  Operation* next_of(const Lane& lane) const noexcept;
   TileJob* open_job() const noexcept;
+  int64_t startable() const noexcept;
+  void register_failure(uint64_t sequence, const FailurePointer& failure);
+  uint64_t served() const noexcept;
+  bool in_pool(int lane) const noexcept { return (pool_lanes & lane_bit(lane)) != 0; }
+  void change_pool(int lane, bool into) noexcept;
+
+  // What somebody waits for (wanted.cc); the lock is held.
   void want(const Storage* storage, bool idle);
   void want(Operation* operation);
-  void register_failure(uint64_t sequence, const FailurePointer& failure);
-  void register_partial(const Operation& operation);
-  void wake_for_work(Wakes& wakes, int64_t takers);
-  void wake_for_conditions(Wakes& wakes);
+  bool needs(const Condition& condition, const Operation* operation) const;
+
+  // Who sleeps (waking.cc); the lock is held.
+  void restore(Wakes& wakes);
+  void mark_looking(bool looks) noexcept;
+  void look_again() noexcept;
+  bool may_take(const Taker& taker) const noexcept;
   Parker* take_parker();
+  void give_parker(Parker* parker);
 
   // Outside the lock.
   void execute(Operation* operation);
-  void run_tiles(TileJob& job, const Condition* until, bool helping);
-  void help_with(TileJob& job, const Condition* until);
-  FailurePointer run(Operation* operation);
-  bool help_until(Condition condition, InterruptedFunction interrupted);
-  bool help_once(const Condition& condition, const Taker& taker);
-  void park_waiter(const Condition& condition, const Taker& taker, bool polled);
-  enum class Search { kFound, kSlept, kStop };
+  FailurePointer obstacle(Operation* operation);
+  FailurePointer failed_input(const Operation& operation) const;
+  void begin(Operation* operation);
+  void close(Operation* operation);
+  void finish(Operation* operation);
+  void run_tiles(TileJob& job, int64_t first, const Wait* wait, bool helping);
+  void help_with(TileJob& job, const Wait* wait);
+  bool help_until(const Condition& condition, InterruptedFunction interrupted);
+  bool help_once(const Wait& wait);
+  void park_waiter(const Wait& wait);
+  void stop_looking();
+  void sleep(Parker* parker);
+  // `forget` takes it out of where it would be woken; false: somebody has, his wake is on its way.
+  template <typename Forget>
+  void sleep(Parker* parker, Engine::Time limit, Forget forget) {
+    if (!parker->sleep(limit)) {
+      {
+        Guard guard(lock);
+        if (forget()) return give_parker(parker);
+      }
+      parker->sleep(Engine::Time::max());
+    }
+    Guard guard(lock);
+    give_parker(parker);
+  }
   void worker_main(int index);
+  void stand_in_main();
+  bool find_work(Work& work);
   void lane_main(int lane);
-  void start_lane(int lane);
-  Search find_work(Work& work, bool counted);
+  void timer_main();
   void wait_for_helpers(TileJob& job);
   void start_threads(int lane);
   void start_workers();
+  void start_lane(int lane);
+  bool start_timer();
   void stop_workers();
+  void forget_threads();
+  static bool runs_here(const Operation* operation) noexcept;
+  void fail_pending();
+  void drop(Operation* operation, const FailurePointer& reason,
+            std::vector<FailurePointer>& replaced);
 
   mutable Lock lock;
-  std::mutex thread_mutex;  // starting and stopping workers; before `lock`
+  std::mutex thread_mutex;  // starting and stopping threads; before `lock`
   std::vector<std::thread> threads;
   std::atomic<bool> started{false};
   bool stopping = false;
   std::atomic<bool> serial{false};
   std::atomic<bool> tracing{false};
+  std::atomic<bool> abandoned{false};  // nothing is started any more, tiles are skipped
   // Serial, tracing, or without workers: what the quick ways need not ask for one by one.
   std::atomic<bool> unusual{false};
   std::atomic<int> worker_count{0};
-  std::atomic<int64_t> queue_operations{1024};
-  int64_t forking_room = 0;  // what queue_operations was before a fork
+  std::atomic<int> workers_made{0};
+  std::atomic<int64_t> queue_operations{1024};  // 0 while somebody forks
+  int64_t queue_bound = 1024;                   // what it is else
+  int forks = 0;                                // drained for, and not over
   uint64_t queue_bytes = 0;
   uint64_t ahead_bytes = 0;  // a lane's bound on what finishes out of order
 
@@ -172,12 +234,15 @@ struct EngineState {
   bool begin_epoch(InterruptedFunction interrupted, Condition& over);
 
   Counters counters;  // all but `pending`
-  Lane lanes[kLanes];
-  uint64_t ready_lanes = 0;  // the set of those with ready operations
+  Lane lanes[kMostLanes];
+  int lane_count = 0;
+  std::atomic<uint64_t> pool_lanes{0};  // the set of those without a thread of their own
+  uint64_t ready_lanes = 0;             // of those with ready operations
+  std::array<std::atomic<Device*>, kMostDevices> devices{};
   std::vector<TileJob*> jobs;
-  std::atomic<uint32_t> work_hint{0};  // ready operations of the pool + jobs, for spinners
-  std::atomic<uint32_t> urgent{0};     // ready operations of the pool somebody waits for
-  std::atomic<int64_t> device_pending[kDevices] = {};
+  std::atomic<uint32_t> work_hint{0};     // ready operations of the pool + jobs, for spinners
+  std::atomic<uint32_t> wanted_ready{0};  // ready operations of the pool somebody waits for
+  std::atomic<int64_t> device_pending[kMostDevices] = {};
   uint64_t running_bytes = 0;  // taken by operations which run now
   // Who waits for everything waits for what was issued before, not for what other threads issue
   // meanwhile: he begins a new epoch and waits until the count of the one before is zero. Of two
@@ -185,14 +250,22 @@ struct EngineState {
   std::atomic<uint64_t> epoch{0};
   std::atomic<int64_t> pending_in[2] = {};
   std::atomic<int> pending_waiters{0};  // threads that wait for such a count
-  std::atomic<int> looking{0};          // workers spinning, or woken and on their way
-  std::atomic<int> parked{0};           // = parked_workers.size(), for the inline rule
+  // See waking.cc for these.
+  std::atomic<int> looking{0};
+  std::atomic<int> parked{0};  // = parked_workers.size(), for the inline rule
   std::vector<Parker*> parked_workers;
   std::vector<Parker*> parked_waiters;
+  Parker* stand_in = nullptr;  // asleep
+  bool standing_in = false;    // awake
   std::vector<Parker*> free_parkers;
+  std::vector<Timer> timers;  // a heap, the earliest first
+  Parker* timer_sleeper = nullptr;
+  bool timer_started = false;
   std::vector<Operation*> want_stack;
-  std::vector<std::pair<uint64_t, FailurePointer>>
-      failures;  // nobody has seen them, as far as we know
+  mutable uint64_t visits = 0;
+  mutable std::vector<Operation*> visit_stack;
+  std::vector<std::pair<uint64_t, FailurePointer>> failures;  // as far as we know unseen
+  uint64_t more_failures = 0;                                 // that are not remembered
 
  private:
   static bool before(const Operation* left, const Operation* right) noexcept;
@@ -201,9 +274,8 @@ struct EngineState {
   static void sift_down(Lane& lane, size_t place) noexcept;
   void push_ready(Operation* operation);
   void start_now(Operation* operation) noexcept;
-  int64_t startable() const noexcept;
-  uint64_t served() const noexcept;
-  void wake_lanes(Wakes& wakes);
+  bool allowed(const Operation* operation, const Taker& taker) const noexcept;
+  bool may_take_tiles(const Taker& taker) const noexcept;
   bool fits(const Operation* operation, bool nested) const noexcept;
   bool in_turn(const Operation* operation) const noexcept;
   static Operation* leader(const Lane& lane, bool wanted) noexcept;
@@ -211,21 +283,21 @@ struct EngineState {
   void remove(Operation* operation, bool ran);
   Operation* candidate(const Lane& lane) const noexcept;
   void add_request(Operation* operation, Storage* storage, bool write);
-  void grant(Request* request);
+  void grant(Request* request, bool early = false);
   void grant_followers(Storage* storage);
   void remove_request(Request* request) noexcept;
+  void unlink(Operation* operation, std::vector<FailurePointer>& replaced);
+  void learn_late_failure(Operation* operation);
+  void register_partial(const Operation& operation);
   void mark_wanted(Operation* operation);
   void want_back(Request* request, bool readers);
   void want_rest();
   void set_failure(Storage* storage, const FailurePointer& failure,
                    std::vector<FailurePointer>& replaced);
+  void wake_lanes(Wakes& wakes);
 };
 
 bool done(const Condition& condition) noexcept;
-
-// For threads about to be made: signals are the front end's business, Python expects them on its
-// own threads.
-void block_signals(sigset_t* old) noexcept;
 
 // For counters changed under the lock only: no need of an atomic addition.
 template <typename Integer>
@@ -233,15 +305,16 @@ void add(std::atomic<Integer>& counter, Integer amount) noexcept {
   counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_release);
 }
 
-// Operations this thread is inside of (they may wait, and waiting runs others), the lane of the
-// innermost, and whether in a tile.
+// How many operations this thread is inside of (they may wait, and waiting runs others), the same
+// by epoch, the innermost whose start() it is in, and whether it is in a tile.
 extern constinit thread_local int operation_depth;
-extern constinit thread_local int current_lane;
-extern constinit thread_local int operations_in[2];  // the same, by epoch
+extern constinit thread_local int operations_in[2];
+extern constinit thread_local Operation* current_operation;
 extern constinit thread_local bool inside_tile;
-// Whether this thread looks for work of the pool when it has done something: not one that serves
-// another lane.
-extern constinit thread_local bool serves_pool;
+// What this thread may take when it looks for work, as it does again whenever it has done
+// something; null for one that does not. Whether it is counted in `looking`.
+extern constinit thread_local const Taker* own_taker;
+extern constinit thread_local bool counted_as_looking;
 
 // Spinning costs a core, parking costs its waker about 5 us: spin for about as long as that pays.
 constexpr int kSpins = 2000;
@@ -259,8 +332,9 @@ constexpr double kInlineWhenParked = 8.0;
 // A waiting thread takes operations nobody waits for only when they are this short: its own storage
 // may be ready any moment.
 constexpr double kShortMicroseconds = 300.0;
-constexpr int kPollMilliseconds = 50;
+constexpr int kPollMilliseconds = 50;  // between two looks for Ctrl-C
 constexpr uint64_t kAheadBytes = uint64_t{32} << 20;
-constexpr size_t kMostFailures = 1000;  // remembered for the report at exit
+constexpr size_t kMostFailures = 1000;  // remembered, the others are counted
+constexpr size_t kMostListed = 100;     // by waitall
 
 }  // namespace gemel

@@ -117,6 +117,10 @@ std::unordered_map<int, std::string> thread_names() {
   return all.names;
 }
 
+void lock_for_fork() noexcept { state().lock.lock(); }
+
+void unlock_after_fork() noexcept { state().lock.unlock(); }
+
 int this_thread() noexcept {
   thread_local int number = -1;
   if (number >= 0) return number;

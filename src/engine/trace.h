@@ -77,6 +77,10 @@ void stop();
 Recording take();  // everything recorded so far; it is recorded no longer
 std::unordered_map<int, std::string> thread_names();
 
+// Around fork().
+void lock_for_fork() noexcept;
+void unlock_after_fork() noexcept;
+
 int this_thread() noexcept;  // a small number
 void name_this_thread(const std::string& name);
 

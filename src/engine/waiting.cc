@@ -62,15 +62,18 @@ bool Engine::wait_device(int device, InterruptedFunction interrupted) {
 
 FailurePointer Engine::wait_all(InterruptedFunction interrupted) {
   if (!wait_all_quietly(interrupted)) return nullptr;
-  const std::vector<FailurePointer> all = unseen();
-  if (all.empty()) return nullptr;
-  std::string message = all.front()->message;
-  for (size_t index = 1; index < all.size(); ++index) {
-    message += "\nalso " + all[index]->type + ": " + all[index]->message;
+  const Unseen all = take_unseen();
+  if (all.failures.empty()) return nullptr;
+  const FailurePointer& first = all.failures.front();
+  const size_t count = all.failures.size() + all.more;
+  if (count == 1) return first;
+  const size_t listed = std::min(all.failures.size(), kMostListed);
+  std::string message = first->message;
+  for (size_t index = 1; index < listed; ++index) {
+    message += "\nalso " + all.failures[index]->type + ": " + all.failures[index]->message;
   }
-  for (const FailurePointer& failure : all) failure->seen.store(true);
-  if (all.size() == 1) return all.front();
-  auto summary = std::make_shared<Failure>(all.front()->type, message, all.front()->origin);
+  if (listed < count) message += "\nand " + std::to_string(count - listed) + " more";
+  auto summary = std::make_shared<Failure>(first->type, message, first->origin, first->payload);
   summary->seen.store(true);
   return summary;
 }
@@ -80,110 +83,148 @@ void Engine::report(const FailurePointer& failure) {
   state_->register_failure(++state_->sequence, failure);
 }
 
-std::vector<FailurePointer> Engine::unseen() const {
+void EngineState::register_failure(uint64_t order, const FailurePointer& failure) {
+  if (failures.size() >= kMostFailures) {
+    std::erase_if(failures, [](const auto& entry) { return entry.second->seen.load(); });
+  }
+  if (failures.size() < kMostFailures) {
+    failures.emplace_back(order, failure);
+  } else {
+    ++more_failures;
+  }
+}
+
+Unseen Engine::unseen() const {
   std::vector<std::pair<uint64_t, FailurePointer>> entries;
+  Unseen result;
   {
     Guard guard(state_->lock);
     entries = state_->failures;
+    result.more = state_->more_failures;
   }
   const auto order = [](const auto& left, const auto& right) { return left.first < right.first; };
   std::stable_sort(entries.begin(), entries.end(), order);
-  std::vector<FailurePointer> result;
+  std::vector<FailurePointer>& told = result.failures;
   for (const auto& [sequence, failure] : entries) {
-    const bool again = std::find(result.begin(), result.end(), failure) != result.end();
-    if (!failure->seen.load() && !again) result.push_back(failure);
+    const bool again = std::find(told.begin(), told.end(), failure) != told.end();
+    if (!failure->seen.load() && !again) told.push_back(failure);
   }
   return result;
 }
 
+Unseen Engine::take_unseen() {
+  Unseen result = unseen();
+  for (const FailurePointer& failure : result.failures) failure->seen.store(true);
+  Guard guard(state_->lock);
+  state_->more_failures -= result.more;
+  return result;
+}
+
+// --- what a waiting thread does ---
+
+constinit thread_local const Taker* own_taker = nullptr;
+constinit thread_local bool counted_as_looking = false;
+
+bool Wait::due() const noexcept {
+  return interrupted != nullptr &&
+         std::chrono::steady_clock::now() - polled >= std::chrono::milliseconds(kPollMilliseconds);
+}
+
+namespace {
+
+Taker taker_of(const Condition& condition, bool python, bool helped) {
+  Taker taker;
+  taker.condition = &condition;
+  taker.any_operation = condition.storage == nullptr && condition.kind != Condition::Kind::kFlag;
+  taker.nested = operation_depth > 0;
+  // Who polls for signals has come from Python, as has a callback that waits. It begins nothing it
+  // could not leave in time, if there are others to do it.
+  if (python) taker.python = &condition;
+  if (python && helped && !taker.nested) taker.longest = 1e3 * kPollMilliseconds;
+  return taker;
+}
+
+}  // namespace
+
 // Works, spins, then sleeps, until the condition holds. False when `interrupted` said stop.
-bool EngineState::help_until(Condition condition, InterruptedFunction interrupted) {
+bool EngineState::help_until(const Condition& condition, InterruptedFunction interrupted) {
   if (done(condition)) return true;
   if (!serial.load(std::memory_order_relaxed) && !started.load()) start_workers();
-  const bool any_work = condition.kind == Condition::Kind::kDevice ||
-                        condition.kind == Condition::Kind::kEpoch ||
-                        condition.kind == Condition::Kind::kRoom;
-  // Who polls for signals has come from Python, as has a callback that waits.
-  const Taker taker = {any_work, operation_depth > 0, interrupted != nullptr};
-  if (any_work) pending_waiters.fetch_add(1);
+  const bool helped = workers_made.load(std::memory_order_relaxed) > 0;
+  Wait wait{condition, interrupted, {}, std::chrono::steady_clock::now()};
+  wait.taker = taker_of(wait.condition, interrupted != nullptr, helped);
+  const bool counts = wait.taker.any_operation;
+  if (counts) pending_waiters.fetch_add(1);
   if (condition.storage != nullptr) {
     Guard guard(lock);
     want(condition.storage, condition.kind == Condition::Kind::kIdle);
   }
-  bool stopped = false;
-  auto polled = std::chrono::steady_clock::now();
-  while (!stopped && !done(condition)) {
-    if (!help_once(condition, taker)) park_waiter(condition, taker, interrupted != nullptr);
-    if (interrupted == nullptr) continue;
-    const auto now = std::chrono::steady_clock::now();
-    if (now - polled < std::chrono::milliseconds(kPollMilliseconds)) continue;
-    polled = now;
-    stopped = interrupted();
+  const Taker* const outer = std::exchange(own_taker, &wait.taker);
+  while (!wait.stopped && !done(condition)) {
+    if (!help_once(wait)) park_waiter(wait);
+    if (!wait.due()) continue;
+    stop_looking();
+    wait.stopped = interrupted();
+    wait.polled = std::chrono::steady_clock::now();
   }
-  if (any_work) pending_waiters.fetch_sub(1);
-  Wakes wakes;  // somebody may have counted on this thread
+  own_taker = outer;
+  stop_looking();
+  if (counts) pending_waiters.fetch_sub(1);
+  return !wait.stopped;
+}
+
+// It turns to something else: somebody may have counted on it.
+void EngineState::stop_looking() {
+  if (!counted_as_looking) return;
+  Wakes wakes;
   Guard guard(lock);
-  if (ready_lanes != 0 || !jobs.empty()) wake_for_work(wakes, 0);
-  return !stopped;
+  mark_looking(false);
+  restore(wakes);
 }
 
 // True when it has done something, or the condition holds; false after spinning in vain.
-bool EngineState::help_once(const Condition& condition, const Taker& taker) {
+bool EngineState::help_once(const Wait& wait) {
   for (int spin = 0; spin < kSpins; ++spin) {
     // The hint tells of the pool only: look at the other lanes once.
     if (work_hint.load(std::memory_order_acquire) > 0 || spin == 0) {
       Work work;
-      bool found = false;
       {
+        Wakes wakes;
         Guard guard(lock);
-        found = take(work, taker);
+        if (!take(work, wait.taker) && counted_as_looking) {
+          mark_looking(false);
+          restore(wakes);
+        }
       }
-      if (found) {
-        if (work.job != nullptr) help_with(*work.job, &condition);
-        if (work.operation != nullptr) execute(work.operation);
-        return true;
-      }
-      spin += back_off();  // there is work, but not for us
+      if (work.job != nullptr) help_with(*work.job, &wait);
+      if (work.operation != nullptr) execute(work.operation);
+      if (work.job != nullptr || work.operation != nullptr) return true;
+      spin += back_off();  // there may be work, but not for us
     }
-    if (done(condition)) return true;
+    if (done(wait.condition)) return true;
     pause_briefly();
   }
   return false;
 }
 
-void EngineState::park_waiter(const Condition& condition, const Taker& taker, bool polled) {
+void EngineState::park_waiter(const Wait& wait) {
   Parker* parker = nullptr;
   {
     Wakes wakes;
     Guard guard(lock);
     // What happens from here on wakes us; what has happened already must be looked at once more.
-    if (done(condition) || open_job() != nullptr) return;
+    if (done(wait.condition)) return;
     // Operations issued since we began to wait hold up "idle" as well.
-    if (condition.kind == Condition::Kind::kIdle) want(condition.storage, true);
-    if (next_operation(taker) != nullptr) return;
-    // What we pass over is for others; when it became ready we may have been counted as taking it.
-    if (ready_lanes != 0) wake_for_work(wakes, 0);
+    if (wait.condition.kind == Condition::Kind::kIdle) want(wait.condition.storage, true);
+    if (may_take(wait.taker)) return;
     parker = take_parker();
-    parker->condition = &condition;
-    parker->taker = taker;
+    parker->taker = &wait.taker;
     parked_waiters.push_back(parker);
+    restore(wakes);  // what we pass over may be for who stands in for us
   }
-  bool woken = true;
-  if (polled) {
-    woken = parker->sleep_briefly(kPollMilliseconds);
-  } else {
-    parker->sleep();
-  }
-  if (!woken) {
-    Guard guard(lock);
-    if (std::erase(parked_waiters, parker) > 0) {
-      free_parkers.push_back(parker);
-      return;
-    }
-  }
-  if (!woken) parker->sleep();  // chosen in the meantime: that wake is on its way
-  Guard guard(lock);
-  free_parkers.push_back(parker);
+  const auto poll = wait.polled + std::chrono::milliseconds(kPollMilliseconds);
+  sleep(parker, wait.interrupted == nullptr ? Engine::Time::max() : poll,
+        [&] { return std::erase(parked_waiters, parker) > 0; });
 }
 
 }  // namespace gemel

@@ -1,4 +1,4 @@
-// Worker threads, tiles, fork and shutdown.
+// Threads: workers, those of lanes, and tiles.
 
 #include <signal.h>
 
@@ -7,108 +7,187 @@
 
 #include "engine/scheduler.h"
 #include "engine/trace.h"
-#include "memory/memory.h"
 
 namespace gemel {
 
-void block_signals(sigset_t* old) noexcept {
-  sigset_t all;
+namespace {
+
+// Signals are the front end's business: Python expects them on its own threads.
+template <typename Body>
+bool make_thread(std::vector<std::thread>& threads, Body body) noexcept {
+  sigset_t all, old;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, old);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  bool made = true;
+  try {
+    threads.emplace_back(std::move(body));
+  } catch (const std::exception&) {  // the system has no more of them
+    made = false;
+  }
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  return made;
+}
+
+}  // namespace
+
+// --- starting and stopping ---
+
+void EngineState::start_threads(int lane) {
+  if (!started.load(std::memory_order_acquire)) start_workers();
+  if (!in_pool(lane)) start_lane(lane);
+}
+
+// Fewer than there should be will do: threads that wait work as well.
+void EngineState::start_workers() {
+  std::lock_guard<std::mutex> guard(thread_mutex);
+  if (started.load()) return;
+  int made = 0;
+  while (made < worker_count.load() &&
+         make_thread(threads, [this, index = made] { worker_main(index); })) {
+    ++made;
+  }
+  if (made > 0) make_thread(threads, [this] { stand_in_main(); });
+  workers_made.store(made);
+  started.store(true);
+}
+
+// What comes to a lane whose thread cannot be made fails, wherever the pool finds it.
+void EngineState::start_lane(int number) {
+  Lane& lane = lanes[number];
+  {
+    Guard guard(lock);
+    if (lane.started) return;
+  }
+  std::lock_guard<std::mutex> guard(thread_mutex);
+  if (lane.started) return;  // changed with this mutex held only
+  const bool made = make_thread(threads, [this, number] { lane_main(number); });
+  Guard state_guard(lock);
+  lane.started = made;
+  lane.refused = !made;
+  change_pool(number, !made);
+}
+
+bool EngineState::start_timer() {
+  std::lock_guard<std::mutex> guard(thread_mutex);
+  if (!timer_started) timer_started = make_thread(threads, [this] { timer_main(); });
+  return timer_started;
+}
+
+void EngineState::stop_workers() {
+  std::lock_guard<std::mutex> thread_guard(thread_mutex);
+  if (threads.empty()) {
+    started.store(false);
+    return;
+  }
+  {
+    Wakes wakes;
+    Guard guard(lock);
+    stopping = true;
+    for (Parker* parker : parked_workers) wakes.add(parker);
+    parked_workers.clear();
+    parked.store(0);
+    for (Parker** sleeper : {&stand_in, &timer_sleeper}) {
+      if (*sleeper != nullptr) wakes.add(std::exchange(*sleeper, nullptr));
+    }
+    for (Lane& lane : lanes) {
+      if (lane.sleeper != nullptr) wakes.add(std::exchange(lane.sleeper, nullptr));
+      lane.started = false;
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  threads.clear();
+  Guard guard(lock);
+  timer_started = false;
+  stopping = false;
+  workers_made.store(0);
+  started.store(false);
 }
 
 // --- workers ---
 
-// A worker looks for work by spinning, then sleeps. `looking` counts those who will see new work by
-// themselves: it falls, under the lock, when one takes work or goes to sleep.
+// A worker looks for work by spinning, then sleeps.
 void EngineState::worker_main(int index) {
   trace::name_this_thread("worker " + std::to_string(index));
-  bool counted = false;
-  for (;;) {
-    Work work;
-    const Search search = find_work(work, counted);
-    if (search == Search::kStop) return;
-    counted = search == Search::kSlept;  // whoever woke us has counted us
+  const Taker taker;
+  own_taker = &taker;
+  Work work;
+  while (find_work(work)) {
     if (work.job != nullptr) help_with(*work.job, nullptr);
     if (work.operation != nullptr) execute(work.operation);
   }
 }
 
-EngineState::Search EngineState::find_work(Work& work, bool counted) {
-  if (!counted) {
-    Guard guard(lock);
-    if (take(work, {})) return Search::kFound;
-    looking.fetch_add(1, std::memory_order_relaxed);
-  }
-  for (int spin = 0; spin < kSpins; ++spin) {
-    if (work_hint.load(std::memory_order_acquire) > 0) {
-      Guard guard(lock);
-      if (take(work, {})) {
-        looking.fetch_sub(1, std::memory_order_relaxed);
-        return Search::kFound;
-      }
-      spin += back_off();
-    }
-    pause_briefly();
-  }
-  Parker* parker = nullptr;
+// False when it has to stop.
+bool EngineState::find_work(Work& work) {
+  work = {};
   {
     Guard guard(lock);
-    looking.fetch_sub(1, std::memory_order_relaxed);
-    if (take(work, {})) return Search::kFound;
-    if (stopping) return Search::kStop;
-    parker = take_parker();
-    parked_workers.push_back(parker);
-    parked.store(static_cast<int>(parked_workers.size()));
+    if (take(work, *own_taker)) return true;
+    mark_looking(true);
   }
-  parker->sleep();
-  Guard guard(lock);
-  free_parkers.push_back(parker);
-  return Search::kSlept;
+  for (;;) {
+    for (int spin = 0; spin < kSpins; ++spin) {
+      if (work_hint.load(std::memory_order_acquire) > 0) {
+        Guard guard(lock);
+        if (take(work, *own_taker)) return true;
+        spin += back_off();
+      }
+      pause_briefly();
+    }
+    Parker* parker = nullptr;
+    {
+      Guard guard(lock);
+      if (take(work, *own_taker)) return true;
+      mark_looking(false);
+      if (stopping) return false;
+      parker = take_parker();
+      parked_workers.push_back(parker);
+      parked.store(static_cast<int>(parked_workers.size()));
+    }
+    sleep(parker);
+  }
+}
+
+// One thread more than the machine has cores for, if those that wait are counted: it works while
+// one of these sleeps, because what there is to do is too long for it.
+void EngineState::stand_in_main() {
+  trace::name_this_thread("stand-in");
+  const Taker taker{.stand_in = true};
+  own_taker = &taker;
+  for (;;) {
+    Work work;
+    Parker* parker = nullptr;
+    {
+      Wakes wakes;
+      Guard guard(lock);
+      if (!take(work, taker)) {
+        mark_looking(false);
+        if (stopping) return;
+        standing_in = false;
+        parker = stand_in = take_parker();
+        restore(wakes);
+      }
+    }
+    if (work.job != nullptr) help_with(*work.job, nullptr);
+    if (work.operation != nullptr) execute(work.operation);
+    if (parker == nullptr) continue;
+    sleep(parker);
+  }
 }
 
 // --- lanes with a thread of their own ---
 
-namespace {
-
-std::string lane_name(int lane) {
-  if (lane == kPythonLane) return "Python";
-  if (lane >= kFirstFromGpu) return "copies from gpu(" + std::to_string(lane - kFirstFromGpu) + ")";
-  if (lane >= kFirstToGpu) return "copies to gpu(" + std::to_string(lane - kFirstToGpu) + ")";
-  return "gpu(" + std::to_string(lane - kFirstGpu) + ")";
-}
-
-}  // namespace
-
-void EngineState::start_lane(int number) {
-  {
-    Guard guard(lock);
-    if (lanes[number].started) return;
-  }
-  std::lock_guard<std::mutex> guard(thread_mutex);
-  if (lanes[number].started) return;  // changed with this mutex held only
-  sigset_t old;
-  block_signals(&old);
-  threads.emplace_back([this, number] { lane_main(number); });
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
-  Guard state_guard(lock);
-  lanes[number].started = true;
-}
-
 // Such threads do not spin: they would take a core from the pool.
 void EngineState::lane_main(int number) {
-  trace::name_this_thread(lane_name(number));
-  serves_pool = false;
   Lane& lane = lanes[number];
+  trace::name_this_thread(lane.options.name);
   for (;;) {
     Operation* operation = nullptr;
     Parker* parker = nullptr;
     {
       Guard guard(lock);
-      const bool room = !lane.ready.empty() && lane.busy < lane.share;
-      Operation* next = room ? candidate(lane) : nullptr;
-      if (next != nullptr && fits(next, false)) {
-        operation = next;
+      operation = next_of(lane);
+      if (operation != nullptr) {
         start_now(operation);
       } else if (stopping) {
         return;
@@ -120,38 +199,34 @@ void EngineState::lane_main(int number) {
       execute(operation);
       continue;
     }
-    parker->sleep();
-    Guard guard(lock);
-    free_parkers.push_back(parker);
+    sleep(parker);
   }
 }
 
 // --- tiles ---
 
-// Until the tiles are used up, or what the thread itself waits for is there.
-void EngineState::run_tiles(TileJob& job, const Condition* until, bool helping) {
-  const bool outer = inside_tile;
-  inside_tile = true;
-  for (;;) {
-    const int64_t tile = job.next.fetch_add(1, std::memory_order_relaxed);
-    if (tile >= job.tiles) break;
+// From tile `first`, until the tiles are used up, or what the thread itself waits for is there.
+void EngineState::run_tiles(TileJob& job, int64_t first, const Wait* wait, bool helping) {
+  const bool outer = std::exchange(inside_tile, true);
+  for (int64_t tile = first; tile < job.tiles && !abandoned.load(std::memory_order_relaxed);
+       tile = job.next.fetch_add(1, std::memory_order_relaxed)) {
     job.function(job.context, tile);
-    if (until != nullptr && done(*until)) break;
+    if (wait != nullptr && (done(wait->condition) || wait->due())) break;
     // Who came to help leaves for what somebody waits for.
-    if (helping && urgent.load(std::memory_order_relaxed) > 0) break;
+    if (helping && wanted_ready.load(std::memory_order_relaxed) > 0) break;
   }
   inside_tile = outer;
 }
 
 // take() has counted us among the helpers: the job stays until we have left.
-void EngineState::help_with(TileJob& job, const Condition* until) {
-  run_tiles(job, until, true);
+void EngineState::help_with(TileJob& job, const Wait* wait) {
+  const int64_t first = job.next.fetch_add(1, std::memory_order_relaxed);
+  run_tiles(job, first, wait, true);
   Wakes wakes;
   Guard guard(lock);
-  if (job.lane >= 0) {
-    Lane& lane = lanes[job.lane];
-    if (lane.busy-- == lane.share && ready_lanes != 0) wake_for_work(wakes, 1);
-  }
+  if (job.lane >= 0) --lanes[job.lane].busy;
+  look_again();
+  restore(wakes);
   const int others = job.helpers.load(std::memory_order_relaxed) - 1;
   if (others == 0 && job.owner != nullptr) wakes.add(job.owner);
   job.helpers.store(others, std::memory_order_release);  // the last touch: the owner may return now
@@ -169,9 +244,7 @@ void EngineState::wait_for_helpers(TileJob& job) {
     parker = take_parker();
     job.owner = parker;
   }
-  parker->sleep();
-  Guard guard(lock);
-  free_parkers.push_back(parker);
+  sleep(parker);
 }
 
 void Engine::parallel(int64_t tiles, TileFunction function, void* context) {
@@ -179,18 +252,20 @@ void Engine::parallel(int64_t tiles, TileFunction function, void* context) {
   if (tiles <= 0) return;
   const bool alone = tiles == 1 || inside_tile || serial();
   if (!alone && !state.started.load(std::memory_order_acquire)) state.start_workers();
-  TileJob job{function, context, tiles, current_lane};
+  const int lane = current_operation == nullptr ? -1 : current_operation->lane;
+  TileJob job{function, context, tiles, lane};
   {
     Wakes wakes;
     Guard guard(state.lock);
     state.counters.tiles += static_cast<uint64_t>(tiles);
+    job.next = 1;  // the first is for this thread
     if (!alone) {
       state.jobs.push_back(&job);
       add<uint32_t>(state.work_hint, 1);
-      state.wake_for_work(wakes, 1);
+      state.restore(wakes);
     }
   }
-  state.run_tiles(job, nullptr, false);
+  state.run_tiles(job, 0, nullptr, false);
   if (alone) return;
   {
     Guard guard(state.lock);
@@ -198,69 +273,6 @@ void Engine::parallel(int64_t tiles, TileFunction function, void* context) {
     add<uint32_t>(state.work_hint, -1);
   }
   state.wait_for_helpers(job);
-}
-
-// --- fork and exit ---
-
-void Engine::before_fork() {
-  EngineState& state = *state_;
-  // Nothing new comes in: who issues finds the queue full until the fork is over.
-  state.forking_room = state.queue_operations.exchange(0);
-  for (;;) {
-    if (operation_depth == 0) wait_all_quietly();
-    state.thread_mutex.lock();
-    state.lock.lock();
-    // Another thread may have been past that point.
-    if (operation_depth > 0 || state.pending() == 0) break;
-    state.lock.unlock();
-    state.thread_mutex.unlock();
-  }
-  memory::lock_for_fork();
-}
-
-void Engine::after_fork_parent() {
-  memory::unlock_after_fork();
-  {
-    Wakes wakes;
-    state_->queue_operations.store(state_->forking_room);
-    state_->wake_for_conditions(wakes);
-    state_->lock.unlock();
-  }
-  state_->thread_mutex.unlock();
-}
-
-// Only this thread is left. Sleepers, their parkers and the thread handles are dropped as they are.
-void Engine::after_fork_child() {
-  EngineState& state = *state_;
-  memory::unlock_after_fork();
-  new std::vector<std::thread>(
-      std::move(state.threads));  // destroying a running handle would abort
-  state.threads.clear();
-  state.parked_workers.clear();
-  state.parked_waiters.clear();
-  state.free_parkers.clear();
-  state.jobs.clear();
-  state.work_hint.store(0);
-  for (Lane& lane : state.lanes) {
-    lane.sleeper = nullptr;
-    lane.started = false;
-  }
-  state.looking.store(0);
-  state.parked.store(0);
-  state.pending_waiters.store(0);
-  state.queue_operations.store(state.forking_room);
-  state.started.store(false);
-  state.lock.unlock();
-  state.thread_mutex.unlock();
-}
-
-void Engine::shut_down() {
-  if (operation_depth > 0) return;  // somebody called exit() inside an operation: just go
-  // A daemon thread may go on issuing for ever: it does so serially, and is not waited for.
-  state_->serial.store(true);
-  state_->unusual.store(true);
-  wait_all_quietly();
-  state_->stop_workers();
 }
 
 }  // namespace gemel

@@ -13,6 +13,7 @@ constexpr int64_t kTileElements = 65536;
 // Everything a kernel needs but the memory, which is taken when the operation starts.
 struct Work {
   const ElementwiseKernel* kernel;
+  Device* device;
   int place_count = 0;
   Place places[kMaxOperands];
   int64_t extent = 0;
@@ -23,14 +24,15 @@ FailurePointer run_work(const Work& work, const int64_t* integers) {
   void* buffers[kMaxOperands];
   for (int i = 0; i < work.place_count; ++i) buffers[i] = work.places[i].address();
   const KernelCall call{work.kernel->kernel.function, buffers, integers, work.extent, work.chunk};
-  return run_tiles(call) == 0 ? nullptr : make_failure(work.kernel->failure);
+  return work.device->launch(call) == 0 ? nullptr : make_failure(work.kernel->failure);
 }
 
 class ElementwiseOperation final : public Operation {
  public:
-  FailurePointer run() override {
+  void start(Completion done) override {
     FailurePointer failure = run_work(work, integers.data());
-    return failure == nullptr ? nullptr : located(failure, origin);
+    if (failure != nullptr) return done(located(failure, origin));
+    work.device->finish(std::move(done));
   }
   std::string name() const override { return kernel->name; }
   std::string detail() const override;
@@ -75,6 +77,7 @@ class ElementwiseLaunch final : public Launch {
     add_place(tensor);
     writes_[write_count++] = tensor.storage;
     device = tensor.device();
+    work_.device = Engine::get().device(device);
   }
 
   void add_target(const Tensor& tensor) {

@@ -1,4 +1,4 @@
-// Machine-code kernels: what a function belongs to, what its failure is called, how it is run.
+// Machine-code kernels: what a function belongs to, what its failure is called, where it runs.
 
 #pragma once
 
@@ -30,11 +30,6 @@ struct FailureText {
   std::string type;
   std::string message;
 };
-
-// Runs [0, extent) in pieces of `chunk`; pieces run side by side when there are several. Returns
-// the status of the first piece (in order of the range) that had one, so that it is the same every
-// time.
-int32_t run_tiles(const KernelCall& call);
 
 FailurePointer make_failure(const FailureText& text);
 

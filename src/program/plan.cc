@@ -161,6 +161,34 @@ FailurePointer Runner::run_items(const std::vector<Item>& items) {
   return nullptr;
 }
 
+// --- where it runs ---
+
+class OnDevice final : public Environment {
+ public:
+  explicit OnDevice(Device* device) : device_(device) {}
+  int32_t launch(const KernelCall& call) const override { return device_->launch(call); }
+  void side_by_side(int64_t count, TileFunction function, void* context) const override {
+    Engine::get().parallel(count, function, context);
+  }
+  void* allocate(size_t bytes) const override { return device_->allocate(bytes); }
+  void release(void* block, size_t bytes) const override { device_->release(block, bytes); }
+
+ private:
+  Device* device_;
+};
+
+class ThisThread final : public Environment {
+ public:
+  int32_t launch(const KernelCall& call) const override {
+    return call.function(call.buffers, call.integers, 0, call.extent);
+  }
+  void side_by_side(int64_t count, TileFunction function, void* context) const override {
+    for (int64_t index = 0; index < count; ++index) function(context, index);
+  }
+  void* allocate(size_t bytes) const override { return memory::allocate(bytes); }
+  void release(void* block, size_t bytes) const override { memory::release(block, bytes); }
+};
+
 // --- one call ---
 
 void fail(Storage* storage, const FailurePointer& failure, PartialFailures& partial) {
@@ -183,14 +211,15 @@ void spread(const std::vector<SiteFailure>& sites, const Program& program, const
   }
 }
 
-FailurePointer run_places(const Binding& binding, const Place* places, const PlanScalar* scalars,
-                          RandomNumbers random, PartialFailures& partial) {
+FailurePointer run_places(const Binding& binding, Device* device, const Place* places,
+                          const PlanScalar* scalars, RandomNumbers random,
+                          PartialFailures& partial) {
   const Program& program = *binding.program;
   const size_t count = program.inputs.size() + program.outputs.size();
   SmallArray<char*, kInsideBases> arrays(count);
   for (size_t i = 0; i < count; ++i) arrays[i] = static_cast<char*>(places[i].address());
   std::vector<SiteFailure> sites;
-  FailurePointer failure = run_plan({binding, arrays.data(), scalars, random}, kEngineEnvironment,
+  FailurePointer failure = run_plan({binding, arrays.data(), scalars, random}, OnDevice(device),
                                     program.sites.empty() ? nullptr : &sites);
   if (!sites.empty()) spread(sites, program, places, partial);
   return failure;
@@ -223,10 +252,13 @@ std::string describe_plan(const Binding& binding) {
 
 class PlanOperation final : public Operation {
  public:
-  FailurePointer run() override {
-    FailurePointer failure = run_places(*binding, places.data(), scalars.data(), random, partial);
+  void start(Completion done) override {
+    Device* where = Engine::get().device(device);
+    FailurePointer failure =
+        run_places(*binding, where, places.data(), scalars.data(), random, partial);
     locate(partial, origin);
-    return failure == nullptr ? nullptr : located(failure, origin);
+    if (failure != nullptr) return done(located(failure, origin));
+    where->finish(std::move(done));
   }
   std::string name() const override { return binding->program->name; }
   std::string detail() const override { return describe_plan(*binding); }
@@ -265,7 +297,8 @@ class PlanLaunch final : public Launch {
   }
 
   FailurePointer run(PartialFailures& partial) override {
-    return run_places(*binding_, places_.data(), scalars_, random_, partial);
+    return run_places(*binding_, Engine::get().device(device), places_.data(), scalars_, random_,
+                      partial);
   }
 
   std::unique_ptr<Operation> later() override {
@@ -308,21 +341,10 @@ class PlanLaunch final : public Launch {
 
 }  // namespace
 
-const Environment kEngineEnvironment = {run_tiles,
-                                        [](int64_t count, TileFunction function, void* context) {
-                                          Engine::get().parallel(count, function, context);
-                                        },
-                                        memory::allocate, memory::release};
-
-const Environment kPlainEnvironment = {[](const KernelCall& call) {
-                                         return call.function(call.buffers, call.integers, 0,
-                                                              call.extent);
-                                       },
-                                       [](int64_t count, TileFunction function, void* context) {
-                                         for (int64_t index = 0; index < count; ++index)
-                                           function(context, index);
-                                       },
-                                       memory::allocate, memory::release};
+const Environment& this_thread_alone() {
+  static const ThisThread environment;
+  return environment;
+}
 
 FailurePointer run_plan(const PlanRun& run, const Environment& environment,
                         std::vector<SiteFailure>* partial) {
@@ -355,8 +377,6 @@ void launch_plan(const std::shared_ptr<const Binding>& binding, const Tensor* co
   if (binding->idle()) return;
   PlanLaunch work(binding, inputs, outputs, scalars, random);
   work.device = device;
-  // Other devices do their work themselves, also what reads nothing.
-  work.only_later = device >= kFirstGpu;
   launch(work, front);
 }
 

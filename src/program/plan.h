@@ -65,16 +65,17 @@ struct RandomNumbers {
   int64_t first_call = 0;
 };
 
-// What a run needs of its surroundings.
-struct Environment {
-  int32_t (*launch)(const KernelCall& call);
+// What a run needs of its surroundings: a device of the engine, or this thread alone.
+class Environment {
+ public:
+  virtual ~Environment() = default;
+  virtual int32_t launch(const KernelCall& call) const = 0;
   // Calls function(context, 0..count-1), in any order or at once.
-  void (*side_by_side)(int64_t count, TileFunction function, void* context);
-  void* (*allocate)(size_t bytes);
-  void (*release)(void* block, size_t bytes);
+  virtual void side_by_side(int64_t count, TileFunction function, void* context) const = 0;
+  virtual void* allocate(size_t bytes) const = 0;  // null when out of memory
+  virtual void release(void* block, size_t bytes) const = 0;
 };
-extern const Environment kEngineEnvironment;  // tiles and branches over the engine's threads
-extern const Environment kPlainEnvironment;   // this thread alone
+const Environment& this_thread_alone();
 
 struct PlanRun {
   const Binding& binding;

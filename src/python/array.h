@@ -81,13 +81,6 @@ void copy_across(PyObject* source, const Tensor& target);
 // The array itself where the CPU can read it, else a copy on cpu(0).
 Reference in_memory(PyObject* array);
 
-// A simulated link: copies take at least latency + bytes / bandwidth, whatever the memory does.
-struct Link {
-  double bytes_per_second = 0;
-  double latency_seconds = 0;
-};
-void set_simulated_link(const Link& link);
-
 // array_type.cc
 void free_array(PyObject* self);  // tp_dealloc
 bool make_array_type(PyObject* module);

@@ -33,10 +33,9 @@ void check_layout(const Tensor& tensor, int flags) {
 
 // The consumer reads and writes at will, so pending readers have to finish too.
 void wait_until_shareable(const Tensor& tensor) {
-  if (tensor.device() >= kFirstGpu) {
-    throw Error("BufferError", "the array is on gpu(" +
-                                   std::to_string(tensor.device() - kFirstGpu) +
-                                   "); copy it to the CPU first: x.as_in_ctx(cpu())");
+  if (!Engine::get().on_host(tensor.device())) {
+    throw Error("BufferError", "the array is on " + Engine::get().device(tensor.device())->name +
+                                   "; copy it to the CPU first: x.as_in_ctx(cpu())");
   }
   if (!wait_for_storage(tensor.storage, trace::WaitKind::kExport)) throw PythonError{};
   // While this thread was without the GIL another one may have issued more.

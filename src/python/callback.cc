@@ -29,34 +29,28 @@ FailurePointer call(PyObject* function, const std::string& name, const Storages&
   try {
     Reference readable = memories(inputs.data(), inputs.size(), PyBUF_READ);
     Reference writable = memories(outputs.data(), outputs.size(), PyBUF_WRITE);
-    owned(PyObject_CallFunctionObjArgs(function, readable.get(), writable.get(), nullptr));
+    owned(into_python([&] {
+      return PyObject_CallFunctionObjArgs(function, readable.get(), writable.get(), nullptr);
+    }));
     return nullptr;
   } catch (const PythonError&) {
     return failure_from_error(name);
   }
 }
 
-class GilHeld {
- public:
-  GilHeld() : state_(PyGILState_Ensure()) {}
-  ~GilHeld() { PyGILState_Release(state_); }
-  GilHeld(const GilHeld&) = delete;
-  GilHeld& operator=(const GilHeld&) = delete;
-
- private:
-  PyGILState_STATE state_;
-};
-
 // Runs on threads which may take the GIL: that is what the Python lane is for.
 class CallbackOperation final : public Operation {
  public:
   explicit CallbackOperation(PyObject* function) : function_(Py_NewRef(function)) {}
   ~CallbackOperation() override { drop_later(function_); }
-  FailurePointer run() override {
-    GilHeld held;
-    FailurePointer failure = call(function_, label, inputs, outputs);
-    Py_CLEAR(function_);
-    return failure == nullptr ? nullptr : located(failure, origin);
+  void start(Completion done) override {
+    FailurePointer failure;
+    {
+      GilHeld held;
+      failure = call(function_, label, inputs, outputs);
+      Py_CLEAR(function_);
+    }
+    done(failure == nullptr ? nullptr : located(failure, origin));
   }
   std::string name() const override { return label; }
   std::string detail() const override { return specs; }
@@ -100,6 +94,7 @@ class CallbackLaunch final : public Launch {
   }
 
   FailurePointer run(PartialFailures&) override {
+    const InsideOperation inside;
     return call(callback_.function, callback_.name, inputs_, outputs_);
   }
 

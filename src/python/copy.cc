@@ -1,10 +1,5 @@
 // Copies between devices, by the lane of the link between them.
 
-#include <atomic>
-#include <chrono>
-#include <cstring>
-#include <thread>
-
 #include "program/kernel.h"
 #include "python/array.h"
 #include "python/front.h"
@@ -12,33 +7,30 @@
 namespace gemel {
 namespace {
 
-std::atomic<double> nanoseconds_per_byte{0};
-std::atomic<double> latency_nanoseconds{0};
-
 // What the memory moves on one core, to know which copies are small enough to be made at once.
 constexpr double kBytesPerMicrosecond = 8000;
 
-int lane_between(int source, int target) {
-  if (source >= kFirstGpu) return kFirstFromGpu + source - kFirstGpu;
-  if (target >= kFirstGpu) return kFirstToGpu + target - kFirstGpu;
-  return kCopyLane;
+// The device at the end of the link, and the lane of that link.
+struct Way {
+  Device* carrier;
+  int lane;
+};
+
+Way way_between(int source, int target) {
+  Device* from = Engine::get().device(source);
+  Device* to = Engine::get().device(target);
+  return from->on_host ? Way{to, to->incoming} : Way{from, from->outgoing};
 }
 
 class CopyOperation final : public Operation {
  public:
-  FailurePointer run() override {
-    const auto start = std::chrono::steady_clock::now();
-    std::memcpy(to.address(), from.address(), bytes);
-    if (lane == kCopyLane) return nullptr;
-    const double nanoseconds =
-        latency_nanoseconds.load() + static_cast<double>(bytes) * nanoseconds_per_byte.load();
-    std::this_thread::sleep_until(start +
-                                  std::chrono::nanoseconds(static_cast<int64_t>(nanoseconds)));
-    return nullptr;
+  void start(Completion done) override {
+    carrier->copy(to.address(), from.address(), bytes, std::move(done));
   }
   std::string name() const override { return "copy"; }
   std::string detail() const override { return specs; }
 
+  Device* carrier = nullptr;
   Place from;
   Place to;
   size_t bytes = 0;
@@ -56,7 +48,8 @@ class CopyLaunch final : public Launch {
     // What is not overwritten keeps its meaning, and its failure.
     if (!target.whole()) reads_[read_count++] = target.storage;
     device = target.device();
-    lane = lane_between(source.device(), device);
+    way_ = way_between(source.device(), device);
+    lane = way_.lane;
     microseconds = static_cast<double>(source.bytes()) / kBytesPerMicrosecond;
     only_later = true;
   }
@@ -64,6 +57,7 @@ class CopyLaunch final : public Launch {
   FailurePointer run(PartialFailures&) override { return nullptr; }  // it is only done later
   std::unique_ptr<Operation> later() override {
     auto operation = std::make_unique<CopyOperation>();
+    operation->carrier = way_.carrier;
     operation->from = {source_.storage, source_.offset * item_size(source_.dtype)};
     operation->to = {target_.storage, target_.offset * item_size(target_.dtype)};
     operation->bytes = static_cast<size_t>(source_.bytes());
@@ -74,16 +68,12 @@ class CopyLaunch final : public Launch {
  private:
   const Tensor& source_;
   const Tensor& target_;
+  Way way_;
   Storage* reads_[2];
   Storage* writes_[1];
 };
 
 }  // namespace
-
-void set_simulated_link(const Link& link) {
-  nanoseconds_per_byte.store(link.bytes_per_second > 0 ? 1e9 / link.bytes_per_second : 0);
-  latency_nanoseconds.store(link.latency_seconds * 1e9);
-}
 
 void copy_across(PyObject* given, const Tensor& target) {
   Reference source = dense(given);
@@ -100,7 +90,7 @@ Reference copy_to_device(PyObject* source, int device) {
 }
 
 Reference in_memory(PyObject* array) {
-  if (tensor_of(array).device() >= kFirstGpu) return copy_to_device(array, 0);
+  if (!Engine::get().on_host(tensor_of(array).device())) return copy_to_device(array, 0);
   return borrowed(array);
 }
 

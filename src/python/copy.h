@@ -8,13 +8,6 @@
 
 namespace gemel {
 
-// A simulated link: copies take at least latency + bytes / bandwidth, whatever the memory does.
-struct Link {
-  double bytes_per_second = 0;
-  double latency_seconds = 0;
-};
-void set_simulated_link(const Link& link);
-
 // Issues the copy to another device; a new array, or null with a Python error set.
 PyObject* copy_to_device(Array* source, int device);
 // The same into an array of the same size and dtype, which is contiguous; false with a Python

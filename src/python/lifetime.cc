@@ -17,25 +17,50 @@ constexpr int kUnseenErrorsExitCode = 70;  // EX_SOFTWARE
 bool must_fail = false;
 
 void print_unseen() {
-  auto failures = Engine::get().unseen();
-  if (failures.empty()) return;
+  const Unseen unseen = Engine::get().take_unseen();
+  if (unseen.failures.empty()) return;
   PySys_WriteStderr("gemel: %zu operation(s) failed and nobody looked at the results:\n",
-                    failures.size());
-  for (const FailurePointer& failure : failures) {
+                    unseen.failures.size() + unseen.more);
+  for (const FailurePointer& failure : unseen.failures) {
     // PySys_WriteStderr cuts long texts; this one does not.
     std::string line = "  " + failure->type + ": " + failure_text(*failure) + "\n";
     PySys_FormatStderr("%s", line.c_str());
+  }
+  if (unseen.more > 0) {
+    PySys_WriteStderr("  and %llu more\n", static_cast<unsigned long long>(unseen.more));
   }
   const char* mode = std::getenv("GEMEL_UNSEEN_ERRORS");
   must_fail = mode == nullptr || std::strcmp(mode, "warn") != 0;
 }
 
+// Whether the program ends because of Ctrl-C. At a prompt, an earlier one says nothing.
+bool ended_by_interrupt() {
+  PyObject* last = PySys_GetObject("last_type");
+  return last == PyExc_KeyboardInterrupt && PySys_GetObject("ps1") == nullptr;
+}
+
 PyObject* at_exit(PyObject*, PyObject*) {
+  const bool abandon = ended_by_interrupt();
+  stop_other_threads();
   {
     WithoutGil released;
-    Engine::get().shut_down();
+    Engine::get().shut_down(abandon, interrupted_by_signal);
   }
   print_unseen();
+  if (PyErr_Occurred()) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* before_fork(PyObject*, PyObject*) {
+  {
+    WithoutGil released;
+    Engine::get().drain_for_fork();
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* after_fork(PyObject*, PyObject*) {
+  Engine::get().reopen();
   Py_RETURN_NONE;
 }
 
@@ -47,17 +72,8 @@ void end_process() {
 }
 
 PyMethodDef at_exit_method = {"shut_down", at_exit, METH_NOARGS, nullptr};
-
-// The thread that forks usually holds the GIL; what is pending may need it to finish.
-void before_fork() {
-  Engine& engine = Engine::get();
-  if (engine.counters().pending == 0 || !Py_IsInitialized() || !PyGILState_Check()) {
-    engine.before_fork();
-    return;
-  }
-  WithoutGil released;
-  engine.before_fork();
-}
+PyMethodDef before_fork_method = {"before_fork", before_fork, METH_NOARGS, nullptr};
+PyMethodDef after_fork_method = {"after_fork", after_fork, METH_NOARGS, nullptr};
 
 }  // namespace
 
@@ -69,10 +85,21 @@ bool install_exit_hooks(PyObject*) {
   return done && Py_AtExit(end_process) == 0;
 }
 
-void install_fork_hooks() {
-  pthread_atfork(
-      before_fork, [] { Engine::get().after_fork_parent(); },
-      [] { Engine::get().after_fork_child(); });
+// Python's own forks wait for what is pending, before they take the import lock: a callback may
+// import. Of others (from C code) the engine learns when no thread may wait for the GIL any more.
+bool install_fork_hooks() {
+  pthread_atfork([] { Engine::get().before_fork(); }, [] { Engine::get().after_fork_parent(); },
+                 [] { Engine::get().after_fork_child(); });
+  Reference before(PyCFunction_New(&before_fork_method, nullptr));
+  Reference after(PyCFunction_New(&after_fork_method, nullptr));
+  Reference module(PyImport_ImportModule("os"));
+  Reference function(module ? PyObject_GetAttrString(module.get(), "register_at_fork") : nullptr);
+  Reference none(PyTuple_New(0));
+  if (!before || !after || !function || !none) return false;
+  Reference hooks(Py_BuildValue("{sOsOsO}", "before", before.get(), "after_in_parent", after.get(),
+                                "after_in_child", after.get()));
+  Reference done(hooks ? PyObject_Call(function.get(), none.get(), hooks.get()) : nullptr);
+  return static_cast<bool>(done);
 }
 
 }  // namespace gemel

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "engine/simulated.h"
 #include "memory/machine.h"
 #include "memory/memory.h"
 #include "python/array.h"
@@ -192,10 +193,11 @@ void wait_device(int device) {
 
 nb::list unseen_failures() {
   nb::list texts;
-  for (const FailurePointer& failure : Engine::get().unseen()) {
-    failure->seen.store(true);
+  const Unseen unseen = Engine::get().take_unseen();
+  for (const FailurePointer& failure : unseen.failures) {
     texts.append(failure->type + ": " + failure_text(*failure));
   }
+  if (unseen.more > 0) texts.append("and " + std::to_string(unseen.more) + " more");
   return texts;
 }
 
@@ -258,8 +260,9 @@ void define_arrays(nb::module_& module) {
   module.def("exports", export_count);
   module.def("copy_to_device", &copy_to, "array"_a, "device"_a);
   module.def("copy_across", &copy_between, "source"_a, "target"_a);
-  module.def("set_simulated_link", [](double bytes_per_second, double latency_seconds) {
-    set_simulated_link({bytes_per_second, latency_seconds});
+  module.def("simulate_gpu", [](int device, const std::string& name, double bytes_per_second,
+                                double latency_seconds) {
+    simulate_gpu(device, name, {bytes_per_second, latency_seconds});
   });
   module.def("call_python", &call_python, "function"_a, "name"_a, "inputs"_a, "results"_a,
              "targets"_a = nb::tuple(), "device"_a = 0);
@@ -325,6 +328,7 @@ void define_engine(nb::module_& module) {
   module.def("tracing", &trace::active);
   module.def("trace_take", [] { return checked(take_trace()); });
   module.def("trace_thread", &trace::this_thread);
+  module.def("lane_link", [](int lane) { return Engine::get().lane(lane).link; });
   module.def("counters", &counters);
   module.def("clear_tables", &clear_prepared_calls);
   module.def("reset_peak", [] { memory::reset_peak(); });
@@ -335,7 +339,10 @@ void define_engine(nb::module_& module) {
 }  // namespace
 
 int checked_device(long device) {
-  if (device >= 0 && device < kDevices) return static_cast<int>(device);
+  const bool small = device >= 0 && device <= INT_MAX;
+  if (small && Engine::get().device(static_cast<int>(device)) != nullptr) {
+    return static_cast<int>(device);
+  }
   if (PyErr_Occurred()) throw PythonError{};
   throw Error("ValueError", "there is no device " + std::to_string(device));
 }
@@ -395,10 +402,9 @@ NB_MODULE(_core_parts, module) {
   });
   if (!make_array_type(module.ptr()) || !make_op_type(module.ptr()) ||
       !make_plan_type(module.ptr()) || !make_call_site_type(module.ptr()) ||
-      !install_exit_hooks(module.ptr())) {
+      !install_exit_hooks(module.ptr()) || !install_fork_hooks()) {
     throw nb::python_error();
   }
-  install_fork_hooks();
   define_plan_parts(module);
   define_arrays(module);
   define_state(module);

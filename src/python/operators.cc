@@ -135,7 +135,7 @@ PyObject* in_place_power(PyObject* a, PyObject* b, PyObject* modulus) {
 
 PyObject* compare(PyObject* a, PyObject* b, int operation) {
   static constexpr OperatorSlot kByOperation[6] = {kLess,     kLessEqual, kEqual,
-                                           kNotEqual, kGreater,   kGreaterEqual};
+                                                   kNotEqual, kGreater,   kGreaterEqual};
   PyObject* operands[2] = {a, b};
   return apply(kByOperation[operation], operands, 2);
 }

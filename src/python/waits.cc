@@ -1,14 +1,48 @@
 #include "python/waits.h"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <optional>
+#include <thread>
 
 namespace gemel {
+namespace {
+
+std::atomic<bool> exiting{false};
+std::atomic<std::thread::id> exits;
+
+// Where a thread goes no further once the process ends. The GIL is not held.
+void stop_at_exit() {
+  if (!exiting.load(std::memory_order_acquire) || inside_operation()) return;
+  if (exits.load() != std::this_thread::get_id()) sleep_for_ever();
+}
+
+}  // namespace
+
+void sleep_for_ever() {
+  for (;;) pause();
+}
+
+void stop_other_threads() {
+  exits.store(std::this_thread::get_id());
+  exiting.store(true);
+}
+
+WithoutGil::~WithoutGil() {
+  stop_at_exit();
+  into_python([this] {
+    PyEval_RestoreThread(state_);
+    return 0;
+  });
+}
+
+GilHeld::GilHeld() : state_(into_python(PyGILState_Ensure)) {}
 
 bool interrupted_by_signal() {
-  PyGILState_STATE state = PyGILState_Ensure();
-  bool interrupted = PyErr_CheckSignals() != 0;
-  PyGILState_Release(state);
-  return interrupted;
+  stop_at_exit();
+  GilHeld held;
+  return PyErr_CheckSignals() != 0;
 }
 
 TracedWait::TracedWait(trace::WaitKind kind, const Storage* storage) {
@@ -56,6 +90,7 @@ bool issue_operation(std::unique_ptr<Operation> operation) {
   bool patient;
   {
     WithoutGil released;
+    stop_at_exit();
     patient = engine.issue(std::move(operation), interrupted_by_signal);
   }
   if (!patient && !PyErr_Occurred()) PyErr_SetNone(PyExc_KeyboardInterrupt);

@@ -1,0 +1,166 @@
+// Forks and the exit.
+
+#include <algorithm>
+
+#include "engine/scheduler.h"
+#include "engine/trace.h"
+#include "memory/memory.h"
+
+namespace gemel {
+
+// --- forks ---
+
+namespace {
+
+// Whether this thread has drained for a fork that is not over.
+thread_local bool drained = false;
+
+}  // namespace
+
+void Engine::drain_for_fork() {
+  EngineState& state = *state_;
+  drained = true;
+  {
+    // Nothing new comes in: who issues finds the queue full until the forks are over.
+    Guard guard(state.lock);
+    ++state.forks;
+    state.queue_operations.store(0);
+  }
+  if (operation_depth == 0) wait_all_quietly();
+}
+
+void Engine::reopen() {
+  EngineState& state = *state_;
+  Wakes wakes;
+  Guard guard(state.lock);
+  drained = false;
+  if (--state.forks > 0) return;
+  state.queue_operations.store(state.queue_bound);
+  state.restore(wakes);
+}
+
+void Engine::before_fork() {
+  state_->thread_mutex.lock();
+  state_->lock.lock();
+  trace::lock_for_fork();
+  memory::lock_for_fork();
+}
+
+void Engine::after_fork_parent() {
+  memory::unlock_after_fork();
+  trace::unlock_after_fork();
+  state_->lock.unlock();
+  state_->thread_mutex.unlock();
+}
+
+void Engine::after_fork_child() {
+  EngineState& state = *state_;
+  memory::unlock_after_fork();
+  trace::unlock_after_fork();
+  state.forget_threads();
+  state.fail_pending();
+  state.lock.unlock();
+  state.thread_mutex.unlock();
+}
+
+// Only this thread is left. Whatever belongs to the others is dropped as it is: who destroys the
+// handle of a thread that runs aborts.
+void EngineState::forget_threads() {
+  new std::vector<std::thread>(std::exchange(threads, {}));
+  new std::vector<Timer>(std::exchange(timers, {}));
+  timer_started = false;
+  timer_sleeper = stand_in = nullptr;
+  standing_in = false;
+  parked_workers.clear();
+  parked_waiters.clear();
+  free_parkers.clear();
+  jobs.clear();
+  for (Lane& lane : lanes) {
+    lane.sleeper = nullptr;
+    lane.started = false;
+  }
+  looking.store(0);
+  counted_as_looking = false;
+  parked.store(0);
+  pending_waiters.store(0);
+  forks = drained ? 1 : 0;
+  queue_operations.store(drained ? 0 : queue_bound);
+  workers_made.store(0);
+  started.store(false);
+}
+
+bool EngineState::runs_here(const Operation* operation) noexcept {
+  const Operation* running = current_operation;
+  while (running != nullptr && running != operation) running = running->outer_;
+  return running != nullptr;
+}
+
+// What the parent is to do, the child must not wait for: where nobody has drained before, and but
+// for what this thread itself is inside of. The operations stay as they are: others may own what is
+// in them.
+void EngineState::fail_pending() {
+  const auto reason = std::make_shared<Failure>(
+      "RuntimeError", "the process forked while this was pending: only the parent computes it");
+  std::vector<Operation*> dropped;
+  for (Lane& lane : lanes) {
+    lane.busy = 0;
+    lane.ready.clear();
+    lane.flight.clear();
+    for (Operation* operation = lane.oldest; operation != nullptr; operation = operation->newer_) {
+      if (!runs_here(operation)) dropped.push_back(operation);
+    }
+  }
+  ready_lanes = running_bytes = 0;
+  work_hint.store(0);
+  wanted_ready.store(0);
+  const auto order = [](auto* left, auto* right) { return left->sequence_ < right->sequence_; };
+  std::sort(dropped.begin(), dropped.end(), order);
+  auto& replaced = *new std::vector<FailurePointer>;
+  for (Operation* operation : dropped) drop(operation, reason, replaced);
+  for (Operation* kept = current_operation; kept != nullptr; kept = kept->outer_) {
+    ++lanes[kept->lane].busy;
+    running_bytes += kept->taken_bytes_;
+  }
+}
+
+void EngineState::drop(Operation* operation, const FailurePointer& reason,
+                       std::vector<FailurePointer>& replaced) {
+  for (uint32_t index = 0; index < operation->request_count_; ++index) {
+    Request* request = &operation->requests_[index];
+    Storage* storage = request->storage;
+    const bool counted = request->granted && !request->launched;
+    remove_request(request);
+    if (request->write) {
+      if (counted) storage->writing_ = false;
+      set_failure(storage, reason, replaced);
+      add<uint64_t>(storage->writes_finished_, 1);
+    } else {
+      if (counted) --storage->reading_;
+      add<uint32_t>(storage->reads_pending_, -1);
+    }
+  }
+  remove(operation, false);
+  add<int64_t>(device_pending[operation->device], -1);
+  pending_in[operation->epoch_].fetch_sub(1);
+}
+
+// --- the exit ---
+
+void Engine::shut_down(bool abandon, InterruptedFunction interrupted) {
+  if (operation_depth > 0) return;  // somebody called exit() inside an operation: just go
+  EngineState& state = *state_;
+  // A daemon thread may go on issuing for ever: it does so serially, and is not waited for.
+  state.serial.store(true);
+  state.unusual.store(true);
+  if (!abandon) abandon = !wait_all_quietly(interrupted);
+  if (abandon) {
+    static Time limit;
+    limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(4 * kPollMilliseconds);
+    state.abandoned.store(true);
+    const auto late = [] { return std::chrono::steady_clock::now() > limit; };
+    if (!wait_all_quietly(late)) return;
+  }
+  state.stop_workers();
+}
+
+}  // namespace gemel

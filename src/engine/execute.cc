@@ -1,0 +1,158 @@
+// One operation, from its turn to its end.
+
+#include "engine/announce.h"
+#include "engine/scheduler.h"
+#include "engine/trace.h"
+
+namespace gemel {
+
+constinit thread_local int operation_depth = 0;
+constinit thread_local int operations_in[2] = {};
+constinit thread_local Operation* current_operation = nullptr;
+constinit thread_local bool inside_tile = false;
+
+InsideOperation::InsideOperation() noexcept { ++operation_depth; }
+InsideOperation::~InsideOperation() { --operation_depth; }
+bool inside_operation() noexcept { return operation_depth > 0; }
+
+void Completion::operator()(FailurePointer failure) noexcept {
+  Engine::get().complete(std::exchange(operation_, nullptr), std::move(failure));
+}
+
+void Completion::drop() noexcept {
+  (*this)(std::make_shared<Failure>(
+      "RuntimeError", operation_->name() + ": nobody said that it ended", operation_->origin));
+}
+
+namespace {
+
+// The end of an input that has only been started is not known: learn_late_failure() sees to it.
+bool early_on(const Request* requests, uint32_t count, const Storage* storage) {
+  for (uint32_t index = 0; index < count; ++index) {
+    if (requests[index].storage == storage) return requests[index].early;
+  }
+  return false;
+}
+
+FailurePointer take_memory(const Operation& operation) {
+  for (Storage* storage : operation.writes) {
+    if (storage->materialize() != nullptr) continue;
+    return std::make_shared<Failure>(
+        "MemoryError",
+        "out of memory: could not take " + std::to_string(storage->bytes()) + " bytes",
+        operation.origin);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+FailurePointer EngineState::failed_input(const Operation& operation) const {
+  for (const std::vector<Storage*>* list : {&operation.reads, &operation.updates}) {
+    for (const Storage* storage : *list) {
+      if (!storage->failed()) continue;
+      const bool early =
+          operation.early_ && early_on(operation.requests_, operation.request_count_, storage);
+      if (!early) return storage->failure();
+    }
+  }
+  return nullptr;
+}
+
+// Why it cannot be started, if it cannot; the outcome it has then is left in it.
+FailurePointer EngineState::obstacle(Operation* operation) {
+  operation->outcome_ = Outcome::kInputFailed;
+  if (abandoned.load(std::memory_order_relaxed)) {
+    return std::make_shared<Failure>("RuntimeError", "abandoned: the program has been interrupted",
+                                     operation->origin);
+  }
+  if (FailurePointer failure = failed_input(*operation)) return failure;
+  operation->outcome_ = Outcome::kNoMemory;
+  if (lanes[operation->lane].refused.load(std::memory_order_relaxed)) {
+    return std::make_shared<Failure>(
+        "RuntimeError",
+        operation->name() + ": the system has no thread for " + lanes[operation->lane].options.name,
+        operation->origin);
+  }
+  return take_memory(*operation);
+}
+
+void EngineState::begin(Operation* operation) {
+  if constexpr (kAnnounced) {
+    announce(operation->reads.data(), operation->reads.size(), operation->writes.data(),
+             operation->writes.size());
+  }
+  operation->outcome_ = Outcome::kRan;
+  if (operation->traced_ != 0) trace::started(operation->traced_, operation->inlined_);
+  operation->outer_ = std::exchange(current_operation, operation);
+  try {
+    operation->start(Completion(operation));
+  } catch (const std::exception&) {  // its completion has been dropped on the way
+  }
+  current_operation = operation->outer_;
+}
+
+void EngineState::execute(Operation* operation) {
+  const uint8_t counter = operation->epoch_;
+  ++operation_depth;
+  ++operations_in[counter];
+  operation->failure_ = obstacle(operation);
+  if (operation->failure_ == nullptr) {
+    begin(operation);
+  } else {
+    operation->open_.store(1, std::memory_order_relaxed);
+  }
+  --operations_in[counter];
+  --operation_depth;
+  const bool stream = lanes[operation->lane].options.ordered;
+  if (stream && operation->open_.load(std::memory_order_acquire) == 2) {
+    Wakes wakes;
+    Guard guard(lock);
+    launch(operation);
+    look_again();
+    restore(wakes);
+  }
+  close(operation);
+}
+
+void Engine::complete(Operation* operation, FailurePointer failure) noexcept {
+  operation->failure_ = std::move(failure);
+  state_->close(operation);
+}
+
+// Start() has returned, or its end has been told: the later of the two ends it.
+void EngineState::close(Operation* operation) {
+  if (operation->open_.fetch_sub(1, std::memory_order_acq_rel) == 1) finish(operation);
+}
+
+void EngineState::finish(Operation* operation) {
+  if (operation->traced_ != 0 && operation->outcome_ == Outcome::kRan) {
+    const bool failed = operation->failure_ != nullptr || !operation->partial.empty();
+    trace::finished(operation->traced_, failed, pending() - 1);
+  }
+  std::vector<FailurePointer> replaced;  // dropped after the lock
+  Operation* ended = nullptr;
+  {
+    Wakes wakes;
+    Guard guard(lock);
+    ended = end(operation, replaced);
+    look_again();
+    restore(wakes);
+  }
+  while (ended != nullptr) {
+    operation = std::exchange(ended, ended->newer_);
+    for (uint32_t index = 0; index < operation->request_count_; ++index) {
+      operation->requests_[index].storage->release();
+    }
+    const uint8_t counter = operation->epoch_;
+    delete operation;
+    // After the storages are gone: who has waited for everything finds the memory given back.
+    pending_in[counter].fetch_sub(1);
+  }
+  if (pending_waiters.load() == 0) return;
+  Wakes wakes;
+  Guard guard(lock);
+  restore(wakes);
+}
+
+}  // namespace gemel
