@@ -46,8 +46,8 @@ constexpr size_t class_bytes(int index) noexcept {
 // Small blocks are cut from slabs, bigger ones come one by one.
 constexpr size_t kSmallBytes = 32 * 1024;
 constexpr int kSmallClasses = class_of(kSmallBytes) + 1;
-constexpr size_t kSlabBytes = 128 * 1024;
-constexpr int kMostSpares = 64;  // free slabs we keep for any class
+constexpr size_t kSlabBytes = 256 * 1024;
+constexpr int kMostSpares = 24;  // free slabs we keep for any class
 
 // Free blocks are chained through their last word, which alone stays unpoisoned: a stale reader
 // most likely touches the front, and the leak checker follows pointers in unpoisoned memory only.
@@ -88,10 +88,12 @@ uint64_t most_cached() noexcept {
   return most;
 }
 
+void give_up_footprint(size_t bytes) noexcept { held.fetch_sub(bytes, std::memory_order_relaxed); }
+
 bool take_footprint(size_t bytes) noexcept {
   const uint64_t now = held.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   if (now > limit.load(std::memory_order_relaxed)) {
-    held.fetch_sub(bytes, std::memory_order_relaxed);
+    give_up_footprint(bytes);
     return false;
   }
   uint64_t before = peak.load(std::memory_order_relaxed);
@@ -99,8 +101,6 @@ bool take_footprint(size_t bytes) noexcept {
   }
   return true;
 }
-
-void give_up_footprint(size_t bytes) noexcept { held.fetch_sub(bytes, std::memory_order_relaxed); }
 
 void discard(Free* evicted) noexcept {
   while (evicted != nullptr) {
@@ -114,10 +114,12 @@ void discard(Free* evicted) noexcept {
 // --- small blocks ---
 
 // Lies before its blocks and is aligned to its size, so that a block's address tells its slab.
+// `releases` counts down to the one after which the pool has to act: blocks in use, and one more in
+// the current slab; 1 in a full one.
 struct alignas(kAlignment) Slab {
   void* free = nullptr;
   uint32_t fresh = kSlabBytes;  // where what was never cut begins
-  uint32_t releases = 0;        // until the pool has something to do
+  uint32_t releases = 0;
   bool open = false;
   Slab* next = nullptr;
   Slab* previous = nullptr;
@@ -133,9 +135,9 @@ constexpr uint32_t blocks_in_slab(size_t bytes) noexcept {
 
 Slab no_slab;  // full, and never written
 
-// The slabs of a class. Blocks come from the current one, which counts one release too many, so
-// that it stays when it is empty; `open` ones have a free block, and leave when they are empty;
-// nobody knows the full ones until a block comes back.
+// The slabs of a class. Blocks come from the current one, which stays when it is empty; `open` ones
+// have a free block, and leave when they are empty; nobody knows the full ones until a block comes
+// back.
 struct alignas(64) Pool {
   Lock lock;
   Slab* current = &no_slab;
@@ -160,14 +162,6 @@ void close_slab(Pool& pool, Slab* slab) noexcept {
   (slab->previous != nullptr ? slab->previous->next : pool.open) = slab->next;
 }
 
-// Null when out of memory.
-void* map_slab() noexcept {
-  if (!take_footprint(kSlabBytes)) return nullptr;
-  void* memory = pages::map(kSlabBytes, kSlabBytes);
-  if (memory == nullptr) give_up_footprint(kSlabBytes);
-  return memory;
-}
-
 void* spare_slab() noexcept {
   Guard guard(cache_lock);
   Free* spare = spare_slabs;
@@ -177,9 +171,13 @@ void* spare_slab() noexcept {
   return spare;
 }
 
+// Null when out of memory.
 Slab* take_slab() noexcept {
   void* memory = spare_slab();
-  if (memory == nullptr) memory = map_slab();
+  if (memory == nullptr && take_footprint(kSlabBytes)) {
+    memory = pages::map(kSlabBytes, kSlabBytes);
+    if (memory == nullptr) give_up_footprint(kSlabBytes);
+  }
   if (memory == nullptr) return nullptr;
   GEMEL_POISON(memory, kSlabBytes);
   GEMEL_UNPOISON(memory, sizeof(Slab));
