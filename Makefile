@@ -139,6 +139,7 @@ core: .venv/.dev ## compile the C++ core into gemel/ for a quick edit-and-run lo
 	  -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >build/core.log
 	$(BIN)/cmake --build build/core
 	cp build/core/_core*.so gemel/
+	mkdir -p gemel/lib && cp build/core/src/libgemel.so gemel/lib/
 
 clean: ## remove everything building made, the environments too
 	rm -rf build dist .venv .venv-peers .mypy_cache .ruff_cache .import_linter_cache .hypothesis

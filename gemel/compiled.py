@@ -441,6 +441,17 @@ class Compiled:
         with Trace():
             return fold(graph) if fold in self.passes else graph
 
+    def image(self, *arguments: Any) -> bytes:
+        """The plan for arguments like these as bytes that need nothing else to run.
+
+        Arrays the function closes over are in it as they are now; parameters are further inputs,
+        behind the arguments. `docs/internals/plan-image.md` has the format, gemel.h loads it.
+        """
+        bound, _ = self._find(arguments)
+        _core.wait_all()
+        image, _ = bound.program.inference().find(bound.values)
+        return image.write(embed=True)
+
     def plan_summary(self, *arguments: Any) -> str:
         """What the plan for these arguments consists of, and its memory besides the results."""
         bound, leaves = self._find(arguments)

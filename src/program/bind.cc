@@ -197,7 +197,40 @@ double Binder::bind_costs(const std::vector<Item>& items) {
   return total * 1e-3;
 }
 
+// Extents as a signature says them: free sizes are called n0, n1, ...
+std::string shape_of(const Program& program, const InputSpec& spec) {
+  std::string text = "(";
+  for (size_t axis = 0; axis < spec.extents.size(); ++axis) {
+    const auto slot = static_cast<size_t>(spec.extents[axis]);
+    const size_t constants = program.constants.size();
+    text += slot < constants ? std::to_string(program.constants[slot])
+                             : "n" + std::to_string(slot - constants);
+    text += axis + 1 < spec.extents.size() ? ", " : spec.extents.size() == 1 ? "," : "";
+  }
+  return text + ")";
+}
+
 }  // namespace
+
+std::string explain(const Program& program, const Mismatch& mismatch, const Tensor* const* inputs) {
+  if (mismatch.kind == Mismatch::Kind::kSizes) {
+    return program.name + ": the plan was made for other sizes: these do not satisfy its guards";
+  }
+  const InputSpec& spec = program.inputs[static_cast<size_t>(mismatch.input)];
+  const Tensor* tensor = inputs[mismatch.input];
+  std::string text = program.name + ": input " + std::to_string(mismatch.input);
+  if (mismatch.kind == Mismatch::Kind::kDType) {
+    text += std::string(" has dtype ") + kDTypes[tensor->dtype].name + ", the plan was made for " +
+            kDTypes[spec.dtype].name;
+  } else if (mismatch.kind == Mismatch::Kind::kLayout) {
+    text += spec.written ? " is overwritten and must have the layout of the plan"
+                         : " has other strides than the plan was made for";
+  } else {
+    text += " has shape " + shape_text(tensor->extents(), tensor->ndim) +
+            ", the plan was made for " + shape_of(program, spec);
+  }
+  return text;
+}
 
 std::shared_ptr<const Binding> Binding::make(const std::shared_ptr<const Program>& program,
                                              const Tensor* const* inputs, Mismatch* mismatch) {

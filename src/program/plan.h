@@ -19,6 +19,9 @@ struct Mismatch {
   int input = 0;  // of no meaning for kSizes: a guard, or sizes beyond 63 bits
 };
 
+// What a user is told of it.
+std::string explain(const Program& program, const Mismatch& mismatch, const Tensor* const* inputs);
+
 // A program for exact sizes: every slot a number, every temporary in its place.
 struct Binding {
   struct Buffer {

@@ -50,6 +50,9 @@ class PlanCall {
   PlanCall(PyObject* const* arrays, size_t array_count, PyObject* const* scalars);
   // Null when the program does not fit; `mismatch` says why.
   BindingPointer bind(const ProgramPointer& program, Mismatch* mismatch);
+  std::string explain(const Program& program, const Mismatch& mismatch) {
+    return gemel::explain(program, mismatch, tensors());
+  }
   // Replaces an array by a dense copy of it.
   void make_dense(size_t index);
   const Tensor& tensor(size_t index) { return tensor_of(arrays_[index]); }

@@ -34,39 +34,6 @@ int take_device(PyObject* const* values, Py_ssize_t count, PyObject* names) {
   return device;
 }
 
-// Extents as a signature says them: free sizes are called n0, n1, ...
-std::string shape_of(const Program& program, const InputSpec& spec) {
-  std::string text = "(";
-  for (size_t axis = 0; axis < spec.extents.size(); ++axis) {
-    const auto slot = static_cast<size_t>(spec.extents[axis]);
-    const size_t constants = program.constants.size();
-    text += slot < constants ? std::to_string(program.constants[slot])
-                             : "n" + std::to_string(slot - constants);
-    text += axis + 1 < spec.extents.size() ? ", " : spec.extents.size() == 1 ? "," : "";
-  }
-  return text + ")";
-}
-
-[[noreturn]] void refuse(const Program& program, const Mismatch& mismatch, const Tensor* tensor) {
-  if (mismatch.kind == Mismatch::Kind::kSizes) {
-    throw Error("TypeError", program.name + ": the plan was made for other sizes: they do not " +
-                                 "satisfy its guards, or do not fit 63 bits");
-  }
-  const InputSpec& spec = program.inputs[static_cast<size_t>(mismatch.input)];
-  std::string text = program.name + ": input " + std::to_string(mismatch.input);
-  if (mismatch.kind == Mismatch::Kind::kDType) {
-    text += std::string(" has dtype ") + kDTypes[tensor->dtype].name + ", the plan was made for " +
-            kDTypes[spec.dtype].name;
-  } else if (mismatch.kind == Mismatch::Kind::kLayout) {
-    text += spec.written ? " is overwritten and must have the layout of the plan"
-                         : " has other strides than the plan was made for";
-  } else {
-    text += " has shape " + shape_text(tensor->extents(), tensor->ndim) +
-            ", the plan was made for " + shape_of(program, spec);
-  }
-  throw Error("TypeError", text);
-}
-
 void check_arguments(const Program& program, PyObject* const* values, size_t count) {
   const size_t arrays = program.inputs.size();
   if (count != arrays + static_cast<size_t>(program.scalars)) {
@@ -99,10 +66,7 @@ BindingPointer find_binding(PlanObject* plan, const ProgramPointer& program, Pla
   if (const BindingPointer* found = bindings().find(key)) return *found;
   Mismatch mismatch;
   BindingPointer binding = call.bind(program, &mismatch);
-  if (binding == nullptr) {
-    refuse(*program, mismatch,
-           count == 0 ? nullptr : &call.tensor(static_cast<size_t>(mismatch.input)));
-  }
+  if (binding == nullptr) throw Error("TypeError", call.explain(*program, mismatch));
   bindings().insert(key, binding);
   return binding;
 }
