@@ -108,7 +108,6 @@ struct Lane {
   uint64_t ahead_bytes = 0;
   Parker* sleeper = nullptr;         // its own thread, asleep
   bool started = false;              // it has its own thread
-  std::atomic<bool> refused{false};  // its own thread could not be made: what comes here fails
 };
 
 // One call of parallel(); lies on the stack of the thread which called.

@@ -15,6 +15,7 @@
 
 namespace {
 
+using gemel::Completion;
 using gemel::Engine;
 using gemel::Failure;
 using gemel::FailurePointer;
@@ -32,7 +33,7 @@ void check(bool right, const char* what) {
 class Function : public gemel::Operation {
  public:
   explicit Function(std::function<FailurePointer()> function) : function_(std::move(function)) {}
-  FailurePointer run() override { return function_(); }
+  void start(Completion done) override { done(function_()); }
 
  private:
   std::function<FailurePointer()> function_;
@@ -187,10 +188,11 @@ void failures_stick(int workers, bool serial) {
   check(message_of(sum) == "one", "overwriting in place does not");
   issue({}, {derived}, failing("two"));
   Engine::get().wait(derived);
-  check(Engine::get().unseen().size() == 2, "nobody has seen two failures");
+  check(Engine::get().unseen().failures.size() == 2, "nobody has seen two failures");
   const FailurePointer all = Engine::get().wait_all();
   check(all != nullptr && all->message == "one\nalso ValueError: two", "wait_all tells all");
-  check(Engine::get().unseen().empty() && Engine::get().wait_all() == nullptr, "and only once");
+  check(Engine::get().unseen().failures.empty() && Engine::get().wait_all() == nullptr,
+        "and only once");
 }
 
 // Fails some of its writes only.
@@ -198,9 +200,9 @@ class Partial : public gemel::Operation {
  public:
   explicit Partial(std::vector<std::pair<Storage*, FailurePointer>> told)
       : told_(std::move(told)) {}
-  FailurePointer run() override {
+  void start(Completion done) override {
     partial = told_;
-    return nullptr;
+    done();
   }
 
  private:
@@ -365,11 +367,13 @@ void a_child_starts_afresh() {
   Engine::get().configure(2, false, 0, 0);
   Handle storage(4096);
   issue({}, {storage}, sleeping(20));
+  Engine::get().drain_for_fork();
+  check(Engine::get().ready(storage), "drain_for_fork drains");
   Engine::get().before_fork();
-  check(Engine::get().ready(storage), "fork drains");
   const pid_t child = fork();
   if (child == 0) {
     Engine::get().after_fork_child();
+    Engine::get().reopen();
     Handle own(4096);
     for (int index = 0; index < 100; ++index) issue({storage}, {own}, fine);
     Engine::get().wait(own);
@@ -377,6 +381,7 @@ void a_child_starts_afresh() {
     _exit(Engine::get().idle(own) ? 0 : 1);
   }
   Engine::get().after_fork_parent();
+  Engine::get().reopen();
   int status = 1;
   waitpid(child, &status, 0);
   check(status == 0, "the child works");
