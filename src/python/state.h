@@ -68,6 +68,6 @@ void raise_named(const char* type, const std::string& message);
 std::string failure_text(const Failure& failure);
 
 bool install_exit_hooks(PyObject* module);
-bool install_fork_hooks();
+void install_fork_hooks();
 
 }  // namespace gemel
