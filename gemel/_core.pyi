@@ -223,6 +223,12 @@ def simulate_gpu(
 ) -> None:
     """Make a simulated GPU with that number, or only give its link another speed."""
 
+def drain_for_fork() -> None:
+    """Wait until nothing is pending, and let nothing new in until `reopen`."""
+
+def reopen() -> None:
+    """The fork is over, in the parent or in the child."""
+
 def lane_link(lane: int, /) -> int:
     """The device at the end of the link of a lane; -1: copies between CPUs, -2: no copies."""
 

@@ -16,6 +16,7 @@ from gemel import _core
 from gemel.codegen.program import Contraction, Program
 from gemel.codegen.target import Target
 from gemel.config import CACHE, CACHE_BYTES, DEBUG
+from gemel.forking import compiling
 
 MAGIC = b"gemel-kernel-1\n\0"
 DIGEST = 32
@@ -63,7 +64,8 @@ def _compiled(program: Program | Contraction, text: str, target: Target) -> Any:
             f"gemel: compiling\n{text}" if DEBUG.read() > 1 else "gemel: compiling a kernel",
             file=sys.stderr,
         )
-    code = compile_program(program, target)
+    with compiling:
+        code = compile_program(program, target)
     kernel = _core.load_object(code)
     _store(_path(text, target), code)
     return kernel

@@ -102,7 +102,6 @@ void Engine::set_share(int device, int threads) {
   state_->restore(wakes);
 }
 
-// A lane whose own thread cannot be made is served by the pool, until it can.
 void EngineState::change_pool(int number, bool into) noexcept {
   if (in_pool(number) == into) return;
   for (const Operation* operation : lanes[number].ready) {

@@ -68,17 +68,12 @@ FailurePointer EngineState::obstacle(Operation* operation) {
   }
   if (FailurePointer failure = failed_input(*operation)) return failure;
   operation->outcome_ = Outcome::kNoMemory;
-  if (lanes[operation->lane].refused.load(std::memory_order_relaxed)) {
-    return std::make_shared<Failure>(
-        "RuntimeError",
-        operation->name() + ": the system has no thread for " + lanes[operation->lane].options.name,
-        operation->origin);
-  }
   return take_memory(*operation);
 }
 
 void EngineState::begin(Operation* operation) {
-  if constexpr (kAnnounced) {
+  // What is started on a stream is done later, elsewhere.
+  if (kAnnounced && !lanes[operation->lane].options.ordered) {
     announce(operation->reads.data(), operation->reads.size(), operation->writes.data(),
              operation->writes.size());
   }

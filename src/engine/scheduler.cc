@@ -422,7 +422,7 @@ Operation* EngineState::end(Operation* operation, std::vector<FailurePointer>& r
 
 // One that was started before its inputs were there learns now whether they have failed.
 void EngineState::learn_late_failure(Operation* operation) {
-  if (!operation->early_ || operation->outcome_ != Outcome::kRan) return;
+  if (!operation->early_) return;
   for (const Storage* storage : operation->reads) {
     if (storage->failure_ == nullptr) continue;
     operation->failure_ = storage->failure_;

@@ -106,9 +106,8 @@ struct Lane {
   // What finished out of order, until the oldest has caught up: its results wait for others.
   std::priority_queue<Ahead, std::vector<Ahead>, std::greater<Ahead>> ahead;
   uint64_t ahead_bytes = 0;
-  Parker* sleeper = nullptr;         // its own thread, asleep
-  bool started = false;              // it has its own thread
-  std::atomic<bool> refused{false};  // its own thread could not be made: what comes here fails
+  Parker* sleeper = nullptr;  // its own thread, asleep
+  bool started = false;       // it has its own thread
 };
 
 // One call of parallel(); lies on the stack of the thread which called.

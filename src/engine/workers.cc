@@ -51,7 +51,7 @@ void EngineState::start_workers() {
   started.store(true);
 }
 
-// What comes to a lane whose thread cannot be made fails, wherever the pool finds it.
+// A lane whose thread cannot be made is served by the pool, until it can.
 void EngineState::start_lane(int number) {
   Lane& lane = lanes[number];
   {
@@ -63,7 +63,6 @@ void EngineState::start_lane(int number) {
   const bool made = make_thread(threads, [this, number] { lane_main(number); });
   Guard state_guard(lock);
   lane.started = made;
-  lane.refused = !made;
   change_pool(number, !made);
 }
 

@@ -51,19 +51,6 @@ PyObject* at_exit(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyObject* before_fork(PyObject*, PyObject*) {
-  {
-    WithoutGil released;
-    Engine::get().drain_for_fork();
-  }
-  Py_RETURN_NONE;
-}
-
-PyObject* after_fork(PyObject*, PyObject*) {
-  Engine::get().reopen();
-  Py_RETURN_NONE;
-}
-
 // Runs after the interpreter has gone. Python's own atexit cannot set the exit code.
 void end_process() {
   if (!must_fail) return;
@@ -72,8 +59,6 @@ void end_process() {
 }
 
 PyMethodDef at_exit_method = {"shut_down", at_exit, METH_NOARGS, nullptr};
-PyMethodDef before_fork_method = {"before_fork", before_fork, METH_NOARGS, nullptr};
-PyMethodDef after_fork_method = {"after_fork", after_fork, METH_NOARGS, nullptr};
 
 }  // namespace
 
@@ -85,21 +70,11 @@ bool install_exit_hooks(PyObject*) {
   return done && Py_AtExit(end_process) == 0;
 }
 
-// Python's own forks wait for what is pending, before they take the import lock: a callback may
-// import. Of others (from C code) the engine learns when no thread may wait for the GIL any more.
-bool install_fork_hooks() {
+// Python's own forks have waited for what is pending (gemel/forking.py). Others, from C code, may
+// hold the GIL, so that nobody must wait for anything here.
+void install_fork_hooks() {
   pthread_atfork([] { Engine::get().before_fork(); }, [] { Engine::get().after_fork_parent(); },
                  [] { Engine::get().after_fork_child(); });
-  Reference before(PyCFunction_New(&before_fork_method, nullptr));
-  Reference after(PyCFunction_New(&after_fork_method, nullptr));
-  Reference module(PyImport_ImportModule("os"));
-  Reference function(module ? PyObject_GetAttrString(module.get(), "register_at_fork") : nullptr);
-  Reference none(PyTuple_New(0));
-  if (!before || !after || !function || !none) return false;
-  Reference hooks(Py_BuildValue("{sOsOsO}", "before", before.get(), "after_in_parent", after.get(),
-                                "after_in_child", after.get()));
-  Reference done(hooks ? PyObject_Call(function.get(), none.get(), hooks.get()) : nullptr);
-  return static_cast<bool>(done);
 }
 
 }  // namespace gemel

@@ -328,6 +328,11 @@ void define_engine(nb::module_& module) {
   module.def("tracing", &trace::active);
   module.def("trace_take", [] { return checked(take_trace()); });
   module.def("trace_thread", &trace::this_thread);
+  module.def("drain_for_fork", [] {
+    WithoutGil released;
+    Engine::get().drain_for_fork();
+  });
+  module.def("reopen", [] { Engine::get().reopen(); });
   module.def("lane_link", [](int lane) { return Engine::get().lane(lane).link; });
   module.def("counters", &counters);
   module.def("clear_tables", &clear_prepared_calls);
@@ -402,9 +407,10 @@ NB_MODULE(_core_parts, module) {
   });
   if (!make_array_type(module.ptr()) || !make_op_type(module.ptr()) ||
       !make_plan_type(module.ptr()) || !make_call_site_type(module.ptr()) ||
-      !install_exit_hooks(module.ptr()) || !install_fork_hooks()) {
+      !install_exit_hooks(module.ptr())) {
     throw nb::python_error();
   }
+  install_fork_hooks();
   define_plan_parts(module);
   define_arrays(module);
   define_state(module);

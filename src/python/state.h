@@ -47,6 +47,6 @@ std::string failure_text(const Failure& failure);
 FailurePointer failure_from_error(const std::string& who);
 
 bool install_exit_hooks(PyObject* module);
-bool install_fork_hooks();
+void install_fork_hooks();
 
 }  // namespace gemel

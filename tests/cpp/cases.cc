@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -15,6 +16,7 @@
 
 namespace {
 
+using gemel::Completion;
 using gemel::Engine;
 using gemel::Failure;
 using gemel::FailurePointer;
@@ -32,7 +34,7 @@ void check(bool right, const char* what) {
 class Function : public gemel::Operation {
  public:
   explicit Function(std::function<FailurePointer()> function) : function_(std::move(function)) {}
-  FailurePointer run() override { return function_(); }
+  void start(Completion done) override { done(function_()); }
 
  private:
   std::function<FailurePointer()> function_;
@@ -187,10 +189,11 @@ void failures_stick(int workers, bool serial) {
   check(message_of(sum) == "one", "overwriting in place does not");
   issue({}, {derived}, failing("two"));
   Engine::get().wait(derived);
-  check(Engine::get().unseen().size() == 2, "nobody has seen two failures");
+  check(Engine::get().unseen().failures.size() == 2, "nobody has seen two failures");
   const FailurePointer all = Engine::get().wait_all();
   check(all != nullptr && all->message == "one\nalso ValueError: two", "wait_all tells all");
-  check(Engine::get().unseen().empty() && Engine::get().wait_all() == nullptr, "and only once");
+  check(Engine::get().unseen().failures.empty() && Engine::get().wait_all() == nullptr,
+        "and only once");
 }
 
 // Fails some of its writes only.
@@ -198,9 +201,9 @@ class Partial : public gemel::Operation {
  public:
   explicit Partial(std::vector<std::pair<Storage*, FailurePointer>> told)
       : told_(std::move(told)) {}
-  FailurePointer run() override {
+  void start(Completion done) override {
     partial = told_;
-    return nullptr;
+    done();
   }
 
  private:
@@ -360,16 +363,255 @@ void idle_means_no_reader() {
   check(Engine::get().ready(copy), "wait_idle waits for readers");
 }
 
+// The ends of operations that have been started, for somebody to tell.
+class Begun {
+ public:
+  void add(Completion done) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    ends_.push_back(std::move(done));
+  }
+  size_t count() {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return ends_.size();
+  }
+  Completion take(size_t index) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return std::move(ends_[index]);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Completion> ends_;
+};
+
+class Later : public gemel::Operation {
+ public:
+  explicit Later(Begun& begun) : begun_(begun) {}
+  void start(Completion done) override { begun_.add(std::move(done)); }
+
+ private:
+  Begun& begun_;
+};
+
+void issue_later(Storages reads, Storages writes, Begun& begun, int lane) {
+  auto operation = std::make_unique<Later>(begun);
+  operation->reads = std::move(reads);
+  operation->writes = std::move(writes);
+  operation->lane = lane;
+  Engine::get().issue(std::move(operation));
+}
+
+void wait_until(const std::function<bool()>& holds) {
+  const auto start = std::chrono::steady_clock::now();
+  while (!holds() && milliseconds_since(start) < 5000) std::this_thread::yield();
+}
+
+// engine.md 39
+void operations_end_when_told(int workers) {
+  Engine::get().configure(workers, false, 0, 0);
+  const int lane = Engine::get().add_lane({.name = "elsewhere", .own_thread = true});
+  Handle first, second, other;
+  Begun begun;
+  issue_later({}, {first}, begun, lane);
+  issue_later({}, {other}, begun, lane);
+  issue({first}, {second}, fine);
+  std::thread ends([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    check(begun.count() == 1, "an operation occupies its lane until it has ended");
+    check(Engine::get().counters().pending == 3, "and is pending until then");
+    begun.take(0)(std::make_shared<Failure>("ValueError", "told"));
+  });
+  Engine::get().wait(second);
+  check(message_of(second) == "told", "its end may be told by any thread");
+  ends.join();
+  wait_until([&] { return begun.count() == 2; });
+  begun.take(1);
+  Engine::get().wait(other);
+  check(message_of(other).find("nobody said") != std::string::npos, "a dropped end is a failure");
+  Engine::get().wait_all();
+}
+
+// engine.md 39
+void the_clock_ends_operations() {
+  class Timed : public gemel::Operation {
+   public:
+    void start(Completion done) override {
+      const auto now = std::chrono::steady_clock::now();
+      Engine::get().complete_at(now + std::chrono::milliseconds(50), std::move(done));
+    }
+  };
+  for (const bool serial : {false, true}) {
+    Engine::get().configure(1, serial, 0, 0);
+    Handle storages[20];
+    const auto start = std::chrono::steady_clock::now();
+    for (Handle& storage : storages) {
+      auto operation = std::make_unique<Timed>();
+      operation->writes = {storage};
+      Engine::get().issue(std::move(operation));
+    }
+    Engine::get().wait_all();
+    const double taken = milliseconds_since(start);
+    check(taken >= 50, "not before its time");
+    check(serial == (taken >= 1000), "and nobody waits for it meanwhile");
+  }
+}
+
+// engine.md 40
+void streams_start_early() {
+  Engine::get().configure(2, false, 0, 0);
+  const int lane = Engine::get().add_lane({.name = "stream", .own_thread = true, .ordered = true});
+  Handle first, second, third, elsewhere, weights;
+  Begun begun;
+  std::atomic<int> ran{0};
+  const auto note = [&]() -> FailurePointer {
+    ++ran;
+    return nullptr;
+  };
+  issue_later({}, {first}, begun, lane);
+  issue_later({first}, {second}, begun, lane);
+  issue({second}, {elsewhere}, note);
+  issue_later({second, first}, {third}, begun, lane);
+  issue_later({second}, {first}, begun, lane);
+  auto update = std::make_unique<Later>(begun);
+  update->reads = {third};
+  update->writes = update->updates = {weights};
+  update->lane = lane;
+  Engine::get().issue(std::move(update));
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  check(begun.count() == 4, "on a stream, what follows starts at once, but not with updates");
+  check(ran == 0, "in another lane it does not");
+  for (const size_t index : {3, 2, 1}) begun.take(index)();
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  check(!Engine::get().ready(third) && ran == 0, "it ends in order, whatever is told first");
+  begun.take(0)(std::make_shared<Failure>("ValueError", "late"));
+  Engine::get().wait(weights);
+  check(message_of(second) == "late" && message_of(third) == "late",
+        "a failure that was not known yet passes on");
+  check(message_of(first) == "late", "to what was read and overwritten as well");
+  check(message_of(weights).empty(), "and leaves targets of updates as they were");
+  Engine::get().wait_all();
+  check(message_of(elsewhere) == "late" && ran == 0, "in other lanes too");
+}
+
+void many_failures_are_counted() {
+  Engine::get().configure(1, false, 0, 0);
+  Handle storage;
+  for (int index = 0; index < 1500; ++index) issue({}, {storage}, failing("again"));
+  const FailurePointer all = Engine::get().wait_all();
+  check(all != nullptr && all->message.ends_with("\nand 1400 more"), "none is forgotten");
+  check(Engine::get().wait_all() == nullptr, "and all count as seen");
+}
+
+// engine.md 29
+void a_fork_nobody_knew_of() {
+#if !defined(__SANITIZE_THREAD__)
+  Engine::get().configure(0, false, 0, 0);
+  Handle done, pending, after;
+  issue({}, {done}, fine);
+  Engine::get().wait(done);
+  issue({}, {pending}, fine, {1e6});
+  issue({pending}, {after}, fine, {1e6});
+  Engine::get().before_fork();
+  const pid_t child = fork();
+  if (child == 0) {
+    Engine::get().after_fork_child();
+    Engine::get().wait(after);
+    const bool told = message_of(after).find("only the parent") != std::string::npos;
+    issue({done}, {pending}, fine);
+    Engine::get().wait(pending);
+    Engine::get().wait_all();
+    _exit(told && message_of(pending).empty() && message_of(done).empty() ? 0 : 1);
+  }
+  Engine::get().after_fork_parent();
+  int status = 1;
+  waitpid(child, &status, 0);
+  check(status == 0, "what was pending fails in the child, which goes on");
+  Engine::get().wait(after);
+  check(message_of(after).empty(), "the parent computes it");
+#endif
+}
+
+// engine.md 7, 28
+void waits_begin_nothing_long() {
+  Engine::get().configure(1, false, 0, 0);
+  Handle first, second;
+  std::atomic<int> at_once{0}, most{0};
+  const std::thread::id here = std::this_thread::get_id();
+  std::atomic<bool> mine{false};
+  const auto slow = [&]() -> FailurePointer {
+    if (std::this_thread::get_id() == here) mine = true;
+    const int now = ++at_once;
+    if (now > most) most = now;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    --at_once;
+    return nullptr;
+  };
+  issue({}, {first}, slow, {1e5});
+  issue({}, {second}, slow, {1e5});
+  const auto start = std::chrono::steady_clock::now();
+  for (const Handle* handle : {&first, &second}) {
+    Engine::get().wait(*handle, [] { return false; });
+  }
+  check(!mine, "who can be interrupted begins nothing long");
+  check(most == 2 && milliseconds_since(start) < 190, "another thread does so in its place");
+}
+
+// engine.md 30
+void an_abandoned_queue_ends_soon() {
+#if !defined(__SANITIZE_THREAD__)
+  const pid_t child = fork();
+  if (child == 0) {
+    Engine::get().after_fork_child();
+    Engine::get().configure(1, false, 0, 0);
+    Handle storages[40];
+    static std::atomic<int> tiles{0};
+    const auto tiled = []() -> FailurePointer {
+      const auto tile = [](void*, int64_t) {
+        ++tiles;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      };
+      Engine::get().parallel(1000, tile, nullptr);
+      return nullptr;
+    };
+    for (Handle& storage : storages) issue({}, {storage}, tiled, {1e6});
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const auto start = std::chrono::steady_clock::now();
+    Engine::get().shut_down(true);
+    const bool soon = milliseconds_since(start) < 400 && tiles < 900;
+    _exit(soon && Engine::get().idle(storages[39]) ? 0 : 1);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  check(status == 0, "what is abandoned does not run, and running tiles are skipped");
+#endif
+}
+
+// engine.md 19
+void inside_an_operation_nobody_waits_for_room() {
+  Engine::get().configure(0, false, 1, 0);
+  Handle first, second;
+  issue({}, {first}, fine, {1e6});
+  check(Engine::get().may_block(), "the queue is full");
+  {
+    const gemel::InsideOperation inside;
+    issue({}, {second}, fine, {1e6});
+    check(Engine::get().counters().pending == 2, "who is inside an operation need not wait");
+  }
+  Engine::get().wait_all();
+}
+
 void a_child_starts_afresh() {
 #if !defined(__SANITIZE_THREAD__)
   Engine::get().configure(2, false, 0, 0);
   Handle storage(4096);
   issue({}, {storage}, sleeping(20));
+  Engine::get().drain_for_fork();
+  check(Engine::get().ready(storage), "drain_for_fork drains");
   Engine::get().before_fork();
-  check(Engine::get().ready(storage), "fork drains");
   const pid_t child = fork();
   if (child == 0) {
     Engine::get().after_fork_child();
+    Engine::get().reopen();
     Handle own(4096);
     for (int index = 0; index < 100; ++index) issue({storage}, {own}, fine);
     Engine::get().wait(own);
@@ -377,6 +619,7 @@ void a_child_starts_afresh() {
     _exit(Engine::get().idle(own) ? 0 : 1);
   }
   Engine::get().after_fork_parent();
+  Engine::get().reopen();
   int status = 1;
   waitpid(child, &status, 0);
   check(status == 0, "the child works");
@@ -419,7 +662,15 @@ int main() {
   operations_may_wait_for_memory();
   idle_counts_later_operations();
   idle_means_no_reader();
+  for (const int workers : {0, 1, 2}) operations_end_when_told(workers);
+  the_clock_ends_operations();
+  streams_start_early();
+  many_failures_are_counted();
+  waits_begin_nothing_long();
+  inside_an_operation_nobody_waits_for_room();
+  a_fork_nobody_knew_of();
   a_child_starts_afresh();
+  an_abandoned_queue_ends_soon();
   shutting_down_twice();
   if (failures == 0) std::printf("engine: all promises kept\n");
   return failures == 0 ? 0 : 1;

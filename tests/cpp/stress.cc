@@ -8,9 +8,12 @@
 // recorded dependency must have been kept. Exit status 1 on the first difference.
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <random>
@@ -23,10 +26,9 @@
 namespace {
 
 using gemel::kCopyLane;
-using gemel::kFirstGpu;
-using gemel::kFirstToGpu;
 using gemel::kPythonLane;
 
+using gemel::Completion;
 using gemel::Engine;
 using gemel::Failure;
 using gemel::FailurePointer;
@@ -124,24 +126,83 @@ FailurePointer run_step(const Step& step, const std::vector<Storage*>& reads,
   return std::make_shared<Failure>("ValueError", own_failure(step));
 }
 
+// Does what it is given one after another, as a GPU's stream does; the engine does not know of it.
+class Stream {
+ public:
+  Stream() : thread_([this] { run(); }) {}
+  ~Stream() {
+    push(nullptr);
+    thread_.join();
+  }
+  void push(std::function<void()> work) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    queue_.push_back(std::move(work));
+    changed_.notify_one();
+  }
+
+ private:
+  void run() {
+    for (;;) {
+      std::function<void()> work;
+      {
+        std::unique_lock<std::mutex> guard(mutex_);
+        changed_.wait(guard, [this] { return !queue_.empty(); });
+        work = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      if (!work) return;
+      work();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  std::thread thread_;
+};
+
+Stream& stream() {
+  static Stream instance;
+  return instance;
+}
+
 // Whether it fails for its last write only. Inline work knows no partial failures.
 bool fails_in_part(const Step& step) {
   return step.fails && step.partial && step.writes.size() == 2 &&
          step.writes[0].id != step.writes[1].id;
 }
 
+// Lanes of the programs: a thread of its own, one that lets two run at a time, and a stream.
+int own_lane, double_lane, stream_lane;
+
 class StepOperation : public gemel::Operation {
  public:
-  explicit StepOperation(Step step) : step_(std::move(step)) {}
-  FailurePointer run() override {
+  StepOperation(Step step, uint64_t microseconds)
+      : step_(std::move(step)), microseconds_(microseconds) {}
+
+  // Ends here, or later: by the engine's clock, in a stream by the thread that does its work.
+  void start(Completion done) override {
+    if (lane == stream_lane) {
+      stream().push(
+          [this, done = std::make_shared<Completion>(std::move(done))] { (*done)(work()); });
+      return;
+    }
+    FailurePointer failure = work();
+    if (failure != nullptr || microseconds_ == 0) return done(std::move(failure));
+    const auto now = std::chrono::steady_clock::now();
+    Engine::get().complete_at(now + std::chrono::microseconds(microseconds_), std::move(done));
+  }
+
+ private:
+  FailurePointer work() {
     FailurePointer failure = run_step(step_, reads, writes);
     if (!fails_in_part(step_)) return failure;
     partial.emplace_back(writes[1], failure);
     return nullptr;
   }
 
- private:
   const Step step_;
+  const uint64_t microseconds_;  // from the end of the work to its completion
 };
 
 // --- the replay ---
@@ -374,15 +435,18 @@ class World {
   void hand_over(Step step, const std::vector<Storage*>& reads, const std::vector<Storage*>& writes,
                  const std::vector<Storage*>& updates, std::mt19937_64& random) {
     log_.push_back(step);
-    auto operation = std::make_unique<StepOperation>(std::move(step));
+    const uint64_t late = random() % 8 == 0 ? random() % 200 : 0;
+    auto operation = std::make_unique<StepOperation>(std::move(step), late);
     operation->reads = reads;
     operation->writes = writes;
     operation->updates = updates;
     operation->priority = static_cast<int>(random() % 3) - 1;
     operation->microseconds = random() % 8 == 0 ? 1000 : 10;
-    const int lanes[] = {0, 0, 0, 1, kFirstGpu, kFirstToGpu, kCopyLane, kPythonLane};
+    operation->device = static_cast<int>(random() % 2);
+    operation->workspace = random() % 4 == 0 ? 512 : 0;
+    const int lanes[] = {-1,          -1,          -1,        own_lane,   double_lane,
+                         stream_lane, stream_lane, kCopyLane, kPythonLane};
     operation->lane = lanes[random() % std::size(lanes)];
-    operation->device = operation->lane < gemel::kDevices ? operation->lane : 0;
     Engine::get().issue(std::move(operation));
   }
 
@@ -401,7 +465,8 @@ bool check_trace() {
     const auto before = known.find(edge.before);
     const auto after = known.find(edge.after);
     if (before == known.end() || after == known.end()) continue;
-    const int64_t ended = before->second->finished;
+    const bool streamed = before->second->lane == stream_lane && after->second->lane == stream_lane;
+    const int64_t ended = streamed ? before->second->started : before->second->finished;
     const int64_t started = after->second->started;  // 0: not run, because an input had failed
     if (edge.before < edge.after && (started == 0 || ended <= started)) continue;
     std::fprintf(stderr, "operation %ld started before %ld had ended\n", long(edge.after),
@@ -459,6 +524,9 @@ int main(int count, char** arguments) {
     if (std::strcmp(arguments[index], "--seed") == 0)
       seed = std::strtoull(arguments[index + 1], nullptr, 10);
   }
+  own_lane = Engine::get().add_lane({.name = "own", .own_thread = true});
+  double_lane = Engine::get().add_lane({.name = "double", .own_thread = true, .at_once = 2});
+  stream_lane = Engine::get().add_lane({.name = "stream", .own_thread = true, .ordered = true});
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   int programs = 0;
   for (; std::chrono::steady_clock::now() < end; ++seed, ++programs) {
