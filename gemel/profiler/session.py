@@ -6,7 +6,6 @@ import threading
 import time
 
 from gemel import _core
-from gemel.device import CPUS, GPUS
 from gemel.profiler.annotations import Notes, Slice, board, labels
 from gemel.profiler.records import Trace, Wait
 
@@ -76,8 +75,8 @@ class Recorder:
         settling = _Settling()
         self._settling.append(settling)
         try:
-            for device in (*CPUS, *GPUS):
-                _core.wait_device(device.code)
+            for device in _core.devices():
+                _core.wait_device(device)
         finally:
             settling.finished = time.perf_counter_ns()
             self._take()

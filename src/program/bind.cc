@@ -214,7 +214,9 @@ std::string shape_of(const Program& program, const InputSpec& spec) {
 
 std::string explain(const Program& program, const Mismatch& mismatch, const Tensor* const* inputs) {
   if (mismatch.kind == Mismatch::Kind::kSizes) {
-    return program.name + ": the plan was made for other sizes: these do not satisfy its guards";
+    return program.name +
+           ": the plan was made for other sizes: these do not satisfy its guards, "
+           "or do not fit 63 bits";
   }
   const InputSpec& spec = program.inputs[static_cast<size_t>(mismatch.input)];
   const Tensor* tensor = inputs[mismatch.input];

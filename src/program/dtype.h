@@ -1,4 +1,4 @@
-// The one table of dtypes. A tag is a byte: dtypes count up from 0, Python's numbers down from 255.
+// The one table of dtypes. A tag is a byte: dtypes count up from 0, Python's numbers down from 254.
 
 #pragma once
 
@@ -26,7 +26,7 @@ inline constexpr DType kDTypes[] = {
 inline constexpr int kDTypeCount = static_cast<int>(std::size(kDTypes));
 enum Code : uint8_t { kBool, kUInt8, kInt8, kInt32, kInt64, kFloat16, kFloat32, kFloat64 };
 
-enum Tag : uint8_t { kScalarFloat = 253, kScalarInt = 254, kScalarBool = 255 };
+enum Tag : uint8_t { kScalarFloat = 252, kScalarInt = 253, kScalarBool = 254 };
 inline bool is_scalar_tag(uint8_t tag) { return tag >= kScalarFloat; }
 
 inline int64_t item_size(int code) { return kDTypes[code].size; }

@@ -65,6 +65,8 @@ class ElementwiseLaunch final : public Launch {
     microseconds = static_cast<double>(loop.size) * kernel->nanoseconds_per_element * 1e-3;
     reads = reads_;
     writes = writes_;
+    device = (call.target != nullptr ? call.target : call.operands->first)->device();
+    work_.device = Engine::get().device(device);
     for (int i = 0; i < call.operands->count; ++i) {
       const Tensor* tensor = call.operands->tensors[i];
       if (tensor == nullptr) continue;
@@ -76,8 +78,6 @@ class ElementwiseLaunch final : public Launch {
   void add_result(const Tensor& tensor) {
     add_place(tensor);
     writes_[write_count++] = tensor.storage;
-    device = tensor.device();
-    work_.device = Engine::get().device(device);
   }
 
   void add_target(const Tensor& tensor) {
@@ -170,26 +170,27 @@ bool ElementwiseCall::prepare() {
   return true;
 }
 
-// An operand is a tag and a stride class; the target comes last, behind a bit of its own.
+// Who is called, then a byte per operand (its tag), then two bits per operand (its stride class);
+// the target comes last.
 ElementwiseKey ElementwiseCall::key(uint32_t operation, uint32_t parameters) const {
-  constexpr int kBits = 11;
-  constexpr int kInWord = 64 / kBits;
-  static_assert(kInWord * 3 > kMaxInputs);
+  static_assert(kMaxInputs <= 11);
   ElementwiseKey key;
   key.words[0] = static_cast<uint64_t>(operation) << 40 | static_cast<uint64_t>(parameters) << 8 |
                  static_cast<uint64_t>(loop.rank) << 1 | (target != nullptr);
+  uint64_t classes = 0;
   int array = 0;
   for (int i = 0; i < operands->count; ++i) {
-    uint64_t operand = 0x400 | operands->tags[i];
+    // One more than the tag: an operand is never 0, as what is not there.
+    key.words[1 + (i >> 3)] |= (operands->tags[i] + uint64_t{1}) << 8 * (i & 7);
     if (operands->tensors[i] != nullptr) {
-      operand |= static_cast<uint64_t>(inner_class(array++)) << 8;
+      classes |= static_cast<uint64_t>(inner_class(array++)) << 2 * i;
     }
-    key.words[1 + i / kInWord] |= operand << (kBits * (i % kInWord));
   }
   if (target != nullptr) {
-    const uint64_t operand = 0x400 | target->dtype | static_cast<uint64_t>(inner_class(array)) << 8;
-    key.words[3] |= operand << (kBits * (kInWord - 1));
+    key.words[2] |= (target->dtype + uint64_t{1}) << 24;
+    classes |= static_cast<uint64_t>(inner_class(array)) << 22;
   }
+  key.words[2] |= classes << 32;
   return key;
 }
 

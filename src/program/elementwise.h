@@ -37,7 +37,7 @@ using ElementwisePointer = std::shared_ptr<const ElementwiseKernel>;
 
 // What a kernel is specialised for.
 struct ElementwiseKey {
-  uint64_t words[4] = {0, 0, 0, 0};
+  uint64_t words[3] = {0, 0, 0};
   operator Words() const { return words; }
 };
 

@@ -1,5 +1,6 @@
 #include "program/tensor.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -8,21 +9,24 @@
 namespace gemel {
 namespace {
 
+[[noreturn]] void refuse_size(const char* type, int code, const int64_t* extents, int rank) {
+  throw Error(type, describe(code, extents, rank) +
+                        " is larger than any address space: its bytes do not fit 63 bits");
+}
+
 // Elements; throws an Error of this type when the bytes do not fit 63 bits.
 int64_t checked_size(const char* type, int code, const int64_t* extents, int rank) {
   int64_t size = 1;
-  bool fits = true;
-  bool empty = false;
+  bool overflow = false;
   for (int axis = 0; axis < rank; ++axis) {
-    fits = fits && !__builtin_mul_overflow(size, extents[axis], &size);
-    empty = empty || extents[axis] == 0;
+    overflow |= __builtin_mul_overflow(size, extents[axis], &size);
   }
-  if (empty) return 0;
   int64_t bytes;
-  if (fits && !__builtin_mul_overflow(size, item_size(code), &bytes)) return size;
-  throw Error(type, describe(code, extents, rank) +
-                        " is larger than any address space: its bytes do not "
-                        "fit 63 bits");
+  overflow |= __builtin_mul_overflow(size, item_size(code), &bytes);
+  if (!overflow) return size;
+  const bool empty = std::find(extents, extents + rank, 0) != extents + rank;
+  if (!empty) refuse_size(type, code, extents, rank);
+  return 0;
 }
 
 }  // namespace
