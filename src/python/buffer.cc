@@ -54,10 +54,10 @@ bool wait_idle(Storage* storage) {
 // The consumer reads and writes at will, so pending readers have to finish too.
 bool wait_until_idle(Array* array) {
   const int device = array->storage->device();
-  if (!Engine::get().on_host(device)) {
+  if (!Engine::on_host(device)) {
     PyErr_Format(PyExc_BufferError,
                  "the array is on %s; copy it to the CPU first: x.as_in_ctx(cpu())",
-                 Engine::get().device(device)->name.c_str());
+                 Engine::device(device)->name.c_str());
     return false;
   }
   if (!wait_for_storage(array->storage, trace::WaitKind::kExport)) return false;

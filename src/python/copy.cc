@@ -16,8 +16,8 @@ struct Way {
 };
 
 Way way_between(int source, int target) {
-  Device* from = Engine::get().device(source);
-  Device* to = Engine::get().device(target);
+  Device* from = Engine::device(source);
+  Device* to = Engine::device(target);
   return from->on_host ? Way{to, to->incoming} : Way{from, from->outgoing};
 }
 
@@ -93,7 +93,7 @@ PyObject* copy_to_device(Array* source, int device) {
 }
 
 Reference in_memory(Array* array) {
-  if (!Engine::get().on_host(array->storage->device())) return Reference(copy_to_device(array, 0));
+  if (!Engine::on_host(array->storage->device())) return Reference(copy_to_device(array, 0));
   return Reference(Py_NewRef(as_object(array)));
 }
 

@@ -44,7 +44,7 @@ class ElementwiseOperation final : public Operation {
     for (int i = 0; i < place_count; ++i) {
       buffers[i] = static_cast<char*>(places[i].storage->data()) + places[i].bytes;
     }
-    const int32_t status = Engine::get().device(device)->launch(
+    const int32_t status = Engine::device(device)->launch(
         {kernel->kernel.function, buffers, integers.data(), extent, chunk});
     done(status == 0 ? nullptr : make_failure(kernel->failure, origin));
   }
@@ -139,7 +139,7 @@ FailurePointer run_here(Launch* launch) {
   for (int i = 0; i < launch->place_count; ++i) {
     buffers[i] = static_cast<char*>(launch->places[i].storage->data()) + launch->places[i].bytes;
   }
-  Device* device = Engine::get().device(launch->writes[0]->device());
+  Device* device = Engine::device(launch->writes[0]->device());
   int32_t status = device->launch({launch->kernel->kernel.function, buffers, launch->integers,
                                    launch->call.loop.extents[0], launch->chunk()});
   return status == 0 ? nullptr : make_failure(launch->kernel->failure, current_origin());

@@ -311,7 +311,7 @@ void configure(std::optional<int> workers, std::optional<bool> serial,
 }
 
 int checked_device(int device) {
-  if (Engine::get().device(device) == nullptr) throw nb::value_error("there is no such device");
+  if (Engine::device(device) == nullptr) throw nb::value_error("there is no such device");
   return device;
 }
 

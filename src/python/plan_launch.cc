@@ -33,7 +33,7 @@ std::string describe_program(const PlanProgram& program) {
 class PlanOperation final : public Operation {
  public:
   void start(Completion done) override {
-    Device* on = Engine::get().device(device);
+    Device* on = Engine::device(device);
     done(run_plan({on, program.get(), places.data(), scalars.data(), seed, first_call, origin},
                   &partial));
   }
@@ -282,8 +282,9 @@ bool PlanLaunch::hand_over() {
 bool PlanLaunch::launch() {
   Engine& engine = Engine::get();
   // Other devices do their work themselves, also what reads nothing.
-  if (!engine.on_host(device_) || !engine.acquire_inline(reads_.data(), read_count_, writes_.data(),
-                                                         update_count_, program_->microseconds)) {
+  if (!Engine::on_host(device_) ||
+      !engine.acquire_inline(reads_.data(), read_count_, writes_.data(), update_count_,
+                             program_->microseconds)) {
     return hand_over();
   }
   bool memory = true;

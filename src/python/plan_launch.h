@@ -34,7 +34,7 @@ class PlanLaunch {
   bool hand_over();
   bool settle();
   PlanRun make_run() {
-    Device* device = Engine::get().device(device_);
+    Device* device = Engine::device(device_);
     return {device, program_.get(), places_.data(), scalars_.data(), seed_, first_call_, {}};
   }
 
