@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import time
 
 import pytest
 
@@ -99,6 +100,48 @@ os._exit(0)
     assert found.stdout.strip() == "interrupted True", found
 
 
+# engine.md 7, 28
+@pytest.mark.parametrize("wait", ["product.wait_to_read()", "npx.waitall()"])
+def test_control_c_ends_a_wait_for_one_long_product(wait):
+    code = f"""
+huge = np.random.normal(size=(5000, 5000)); huge.wait_to_read()
+product = np.dot(huge, huge)
+threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+start = time.perf_counter()
+try:
+    {wait}
+    print("not interrupted")
+except KeyboardInterrupt:
+    print("interrupted", time.perf_counter() - start < 0.2 + 0.3)
+os._exit(0)
+"""
+    found = run(code)
+    assert found.stdout.strip() == "interrupted True", found
+
+
+# engine.md 30
+@pytest.mark.parametrize("moment", ["waiting", "at exit"])
+def test_control_c_ends_the_program(moment):
+    code = """
+queued = busy(80)
+interrupt = lambda: (print(time.perf_counter(), flush=True), os.kill(os.getpid(), signal.SIGINT))
+timer = threading.Timer(0.2, interrupt)
+timer.daemon = True
+timer.start()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUSY + code + ("npx.waitall()" if moment == "waiting" else "")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    sent = float(process.stdout.readline())
+    process.wait(60)
+    assert time.perf_counter() - sent < 1.0
+    assert process.returncode in (-2, 0)
+
+
 # --- threads --------------------------------------------------------------------------------
 
 
@@ -161,6 +204,90 @@ thread.join()
     assert (found.returncode, found.stdout.strip()) == (0, "raised True"), found.stderr
 
 
+# engine.md 25
+def test_a_waiting_thread_runs_no_foreign_callback():
+    code = """
+lock = threading.Lock()
+def f(v):
+    with lock:
+        return v
+for _ in range(10):
+    called = npx.callback(f, np.dot(big, big), outputs=((1500, 1500), "float32"))
+    last = chain(3)
+    with lock:
+        last.wait_to_read()
+    called.wait_to_read()
+print("done")
+"""
+    assert run(code, GEMEL_WORKERS="1").stdout.strip() == "done"
+
+
+# engine.md 19
+def test_a_callback_run_by_its_own_call_needs_no_room():
+    code = """
+x = np.ones((4,)); npx.waitall()
+started = threading.Event()
+def f(v):
+    started.set()
+    time.sleep(0.3)
+    return v * float(np.dot(big, big)[0, 0] * 0 + 1)
+def other():
+    started.wait()
+    for i in range(64):
+        kept.append(x + i)
+        x[:] = 3.0
+kept = []
+threading.Thread(target=other, daemon=True).start()
+print(npx.callback(f, x, outputs=((4,), "float32")).tolist())
+os._exit(0)
+"""
+    found = run(code, GEMEL_QUEUE_OPS="8")
+    assert found.stdout.strip() == "[1.0, 1.0, 1.0, 1.0]", found.stderr
+
+
+# engine.md 41
+def test_no_room_for_another_thread():
+    code = """
+import resource
+gemel.device.simulate(1)
+np.ones((50, 50)).sum().item(), (np.ones((1000, 1000)) + 1).asnumpy()
+room = int(open("/proc/self/statm").read().split()[0]) * 4096 + (4 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (room, room))
+print(np.ones((50, 50), device=gemel.gpu(0)).sum().item())
+"""
+    assert run(code).stdout.strip() == "2500.0"
+
+
+# engine.md 15
+def test_failures_beyond_those_remembered_are_counted():
+    code = """
+x = np.ones((10, 10)); i = np.array([99])
+for _ in range(1500): np.take(x, i, axis=0)
+try:
+    npx.waitall()
+except IndexError as error:
+    print(str(error).count("out of bounds"), "and 1400 more" in str(error))
+"""
+    found = run(code)
+    assert (found.stdout.strip(), found.returncode) == ("100 True", 0), found.stderr
+
+
+# engine.md 20
+def test_workspaces_count_in_the_bound_of_the_queue():
+    code = """
+f = gemel.compile(lambda a: np.sum(np.dot(np.dot(a, a), np.dot(a, a))))
+f(big).wait_to_read()
+npx.waitall(); _core.reset_peak()
+f(big).wait_to_read()
+one = _core.counters()["peak_bytes"]
+results = [f(big) for _ in range(6)]
+npx.waitall()
+print(_core.counters()["peak_bytes"] <= one + (1 << 20))
+"""
+    found = run(code, GEMEL_QUEUE_BYTES=str(16 << 20), GEMEL_WORKERS="3")
+    assert found.stdout.strip() == "True", found.stderr
+
+
 # --- fork and spawn -------------------------------------------------------------------------
 
 
@@ -189,6 +316,87 @@ print(codes, (np.ones(2) + 1).tolist())
 """
     found = run(code)
     assert found.stdout.strip() == "[0, 0, 0, 0, 0] [2.0, 2.0]", found.stderr
+
+
+# engine.md 29
+def test_forks_beside_a_computing_thread():
+    code = """
+x = np.ones((300, 300)); float((x + 1)[0, 0])
+def compute():
+    while True: float((x + 1)[0, 0])
+for _ in range(2): threading.Thread(target=compute, daemon=True).start()
+for _ in range(50):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10); float((x + 1)[0, 0]); os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+print("done", flush=True)
+os._exit(0)
+"""
+    found = run(code)
+    assert found.stdout.strip() == "done", found.stderr
+
+
+# engine.md 29
+def test_forks_from_c_code_in_two_threads():
+    code = """
+import ctypes
+fork = ctypes.CDLL(None).fork
+x = np.ones((500, 500)); x.wait_to_read()
+stop = time.time() + 1
+def forks():
+    while time.time() < stop:
+        child = fork()
+        if child == 0: os._exit(0)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+def issues():
+    while time.time() < stop: x + 1
+threads = [threading.Thread(target=f) for f in (forks, forks, issues)]
+[t.start() for t in threads]
+[t.join(20) for t in threads]
+print([t.is_alive() for t in threads], flush=True)
+os._exit(0)
+"""
+    assert run(code).stdout.strip() == "[False, False, False]"
+
+
+# engine.md 29
+def test_a_fork_waits_for_a_callback_that_imports():
+    code = """
+def f(x):
+    time.sleep(0.1)
+    import decimal
+    return x * 2
+y = npx.callback(f, chain(2), outputs=((1500, 1500), "float32"))
+child = os.fork()
+if child == 0: os._exit(0)
+print(os.waitpid(child, 0)[1])
+"""
+    assert run(code).stdout.strip() == "0"
+
+
+# engine.md 29
+def test_a_fork_waits_for_a_compilation(tmp_path):
+    code = """
+gemel.compile
+def compile_much():
+    for n in range(1000):
+        gemel.compile(lambda a: np.sum(np.tanh(a * (n + 0.5)), axis=n % 2) * float(n))(big)
+threading.Thread(target=compile_much, daemon=True).start()
+for i in range(15):
+    time.sleep(0.01)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        gemel.compile(lambda a: np.exp(a * float(i)) * 3.0 - 1)(big[:7]).wait_to_read()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+print("done", flush=True)
+os._exit(0)
+"""
+    found = run(code, GEMEL_CACHE=str(tmp_path))
+    assert found.stdout.strip() == "done", found.stderr
 
 
 def test_a_forked_child_sees_simulated_gpus_work():
@@ -249,6 +457,18 @@ EXITS = {
     "in a daemon thread that waits": (
         "def work():\n    while True: busy(3)[-1].asnumpy()\n"
         "threading.Thread(target=work, daemon=True).start(); time.sleep(0.2)",
+        0,
+    ),
+    "in daemon threads that do everything": (
+        "import random; gemel.device.simulate(1)\n"
+        "shared = np.zeros((400, 400)); w = np.ones((400, 400))\n"
+        "f = gemel.compile(lambda a, b: np.dot(a, b) + 1)\n"
+        "ways = [lambda: f(shared, w).wait_to_read(), npx.waitall, shared.asnumpy,\n"
+        "    lambda: npx.callback(lambda a: a * 2, w, outputs=((400, 400), 'float32')),\n"
+        "    lambda: shared.as_in_ctx(gemel.gpu(0)) + 1, lambda: shared.__setitem__(0, 1.0)]\n"
+        "def work():\n    while True: random.choice(ways)()\n"
+        "for _ in range(3): threading.Thread(target=work, daemon=True).start()\n"
+        "time.sleep(0.2)",
         0,
     ),
     "with callbacks queued": (

@@ -32,9 +32,9 @@ class Mutation(NamedTuple):
     core: bool = False
 
 
-RELEASE = """  for (uint32_t index = 0; index < operation->request_count_; ++index) {
-    operation->requests_[index].storage->release();
-  }
+RELEASE = """    for (uint32_t index = 0; index < operation->request_count_; ++index) {
+      operation->requests_[index].storage->release();
+    }
 """
 
 
@@ -51,7 +51,7 @@ MUTATIONS = (
     ),
     Mutation(
         "released-too-early",
-        "engine/engine.cc",
+        "engine/execute.cc",
         (
             (RELEASE, ""),
             (
@@ -62,14 +62,30 @@ MUTATIONS = (
     ),
     Mutation(
         "lost-wake-up",
-        "engine/wishes.cc",
+        "engine/waking.cc",
         (
             (
-                "if (!done(*parker->condition)) return false;",
-                "if (!done(*parker->condition) || parker->condition->kind == "
+                "if (!done(*parker->taker->condition)) return false;",
+                "if (!done(*parker->taker->condition) || parker->taker->condition->kind == "
                 "Condition::Kind::kWritten) return false;",
             ),
         ),
+    ),
+    Mutation(
+        "end-wakes-nobody",
+        "engine/execute.cc",
+        (
+            (
+                "    ended = end(operation, replaced);\n    look_again();\n    restore(wakes);",
+                "    ended = end(operation, replaced);\n    look_again();\n"
+                "    if (own_taker != nullptr) restore(wakes);",
+            ),
+        ),
+    ),
+    Mutation(
+        "stream-lets-others-pass",
+        "engine/scheduler.cc",
+        (("(lane_ == operation->lane && operation->updates.empty())", "lane_ >= 0"),),
     ),
     Mutation(
         "view-aliasing",

@@ -29,6 +29,7 @@ thread_local std::string last_error;
 template <typename Body>
 gemel_status guarded(Body&& body) noexcept {
   try {
+    Engine::get();  // which registers the CPUs
     body();
     return GEMEL_OK;
   } catch (const Error& error) {
@@ -66,7 +67,7 @@ void wait_for(const Tensor& tensor) {
 }
 
 void check_host(const Tensor& tensor, size_t bytes) {
-  require(Engine::get().on_host(tensor.device()), "the array is not on a CPU");
+  require(Engine::on_host(tensor.device()), "the array is not on a CPU");
   require(bytes == static_cast<size_t>(tensor.bytes()), "the array has another number of bytes");
 }
 
@@ -155,7 +156,7 @@ gemel_status gemel_array_create(gemel_dtype dtype, int rank, const int64_t* exte
                                 gemel_array** array) noexcept {
   return guarded([&] {
     require(dtype >= 0 && dtype < kDTypeCount, "there is no such dtype");
-    require(Engine::get().device(device) != nullptr, "there is no such device");
+    require(Engine::device(device) != nullptr, "there is no such device");
     require(rank >= 0 && (rank == 0 || std::all_of(extents, extents + rank,
                                                    [](int64_t extent) { return extent >= 0; })),
             "the rank or an extent is negative");

@@ -73,20 +73,14 @@ int Engine::add_lane(LaneOptions options) {
   return number;
 }
 
-void Engine::register_device(int number, std::unique_ptr<Device> device) {
-  EngineState& state = *state_;
-  Guard guard(state.lock);
-  if (number < 0 || number >= kMostDevices || state.devices[number].load() != nullptr) {
+void Engine::register_device(int number, std::unique_ptr<Device> table) {
+  Guard guard(state_->lock);
+  if (number < 0 || number >= kMostDevices || device(number) != nullptr) {
     throw std::invalid_argument("device " + std::to_string(number) +
                                 " cannot be registered: it is there, or out of range");
   }
-  if (device->on_host) hosts_ |= uint64_t{1} << number;
-  state.devices[number].store(device.release());
-}
-
-Device* Engine::device(int number) const noexcept {
-  const bool valid = number >= 0 && number < kMostDevices;
-  return valid ? state_->devices[number].load(std::memory_order_acquire) : nullptr;
+  if (table->on_host) hosts_ |= uint64_t{1} << number;
+  devices_[number].store(table.release());
 }
 
 LaneOptions Engine::lane(int number) const {

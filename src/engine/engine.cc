@@ -19,33 +19,30 @@ namespace {
 constexpr size_t kHeaderBytes =
     (sizeof(Storage) + memory::kAlignment - 1) / memory::kAlignment * memory::kAlignment;
 
-bool lies_inside(size_t bytes, int device) noexcept {
-  return bytes <= Storage::kInsideBytes && Engine::get().on_host(device);
-}
-
-size_t block_bytes(size_t bytes, int device) noexcept {
-  return kHeaderBytes + (lies_inside(bytes, device) ? bytes : 0);
+size_t block_bytes(size_t bytes, bool inside) noexcept {
+  return kHeaderBytes + (inside ? bytes : 0);
 }
 
 }  // namespace
 
-Storage::Storage(size_t bytes, int device) noexcept : device_(device), bytes_(bytes) {
-  if (lies_inside(bytes, device)) {
-    data_.store(reinterpret_cast<char*>(this) + kHeaderBytes, std::memory_order_relaxed);
-  }
+Storage::Storage(size_t bytes, int device, bool inside) noexcept : device_(device), bytes_(bytes) {
+  if (inside) data_.store(own_data(), std::memory_order_relaxed);
 }
 
 Storage* Storage::create(size_t bytes, int device) {
-  void* block = memory::allocate(block_bytes(bytes, device));
+  const bool inside = bytes <= kInsideBytes && Engine::on_host(device);
+  void* block = memory::allocate(block_bytes(bytes, inside));
   if (block == nullptr) throw std::bad_alloc();
-  return new (block) Storage(bytes, device);
+  return new (block) Storage(bytes, device, inside);
 }
+
+void* Storage::own_data() noexcept { return reinterpret_cast<char*>(this) + kHeaderBytes; }
 
 void Storage::destroy() noexcept {
   void* const data = this->data();
-  const bool inside = lies_inside(bytes_, device_);
-  if (!inside && data != nullptr) Engine::get().device(device_)->release(data, bytes_);
-  const size_t block = block_bytes(bytes_, device_);
+  const bool inside = data == own_data();
+  if (!inside && data != nullptr) Engine::device(device_)->release(data, bytes_);
+  const size_t block = block_bytes(bytes_, inside);
   this->~Storage();
   memory::release(this, block);
 }
@@ -53,7 +50,7 @@ void Storage::destroy() noexcept {
 void* Storage::materialize() noexcept {
   void* data = data_.load(std::memory_order_acquire);
   if (data != nullptr) return data;
-  data = Engine::get().device(device_)->allocate(bytes_);
+  data = Engine::device(device_)->allocate(bytes_);
   data_.store(data, std::memory_order_release);
   return data;
 }
@@ -141,7 +138,7 @@ double inline_limit(const EngineState& state) noexcept {
 }
 
 bool on_host(const Storage* const* storages, int count) noexcept {
-  return count == 0 || Engine::get().on_host(storages[0]->device());
+  return count == 0 || Engine::on_host(storages[0]->device());
 }
 
 }  // namespace

@@ -64,8 +64,9 @@ class Storage {
  private:
   friend class Engine;
   friend struct EngineState;
-  Storage(size_t bytes, int device) noexcept;
+  Storage(size_t bytes, int device, bool inside) noexcept;
   ~Storage() = default;
+  void* own_data() noexcept;  // where small data lie
   void destroy() noexcept;
 
   std::atomic<uint32_t> references_{1};
@@ -120,8 +121,8 @@ class Operation {
   // returned and `done` has been called. May call Engine::parallel.
   virtual void start(Completion done) = 0;
 
-  // For the trace: what it is called, and its specs. Asked on the thread that issues, before
-  // issue() returns.
+  // What it is called, for the trace and for failures, and its specs, for the trace: these are
+  // asked for on the thread that issues, before issue() returns.
   virtual std::string name() const { return "operation"; }
   virtual std::string detail() const { return ""; }
 
@@ -257,10 +258,13 @@ class Engine {
   // std::invalid_argument when there is no room, or the device is there already.
   int add_lane(LaneOptions options);
   void register_device(int number, std::unique_ptr<Device> device);
-  Device* device(int number) const noexcept;  // null when there is none
+  static Device* device(int number) noexcept {  // null when there is none
+    const bool valid = number >= 0 && number < kMostDevices;
+    return valid ? devices_[number].load(std::memory_order_acquire) : nullptr;
+  }
   LaneOptions lane(int number) const;
   // Its memory is the host's and any thread may do its work.
-  bool on_host(int device) const noexcept {
+  static bool on_host(int device) noexcept {
     return (hosts_.load(std::memory_order_relaxed) >> device & 1) != 0;
   }
   // How many threads may work for a device of the pool at a time; <= 0: all there are.
@@ -304,7 +308,9 @@ class Engine {
   void register_hosts();
   bool wait_all_quietly(InterruptedFunction interrupted = nullptr);
   void issue_watched(Operation* operation);
-  std::atomic<uint64_t> hosts_{0};
+  // There is one engine; whoever makes a storage asks these without finding it first.
+  static inline std::atomic<Device*> devices_[kMostDevices];
+  static inline std::atomic<uint64_t> hosts_{0};
   EngineState* const state_;  // leaked on purpose: safe in static destruction
 };
 

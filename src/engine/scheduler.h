@@ -6,7 +6,6 @@
 
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -237,7 +236,6 @@ struct EngineState {
   int lane_count = 0;
   std::atomic<uint64_t> pool_lanes{0};  // the set of those without a thread of their own
   uint64_t ready_lanes = 0;             // of those with ready operations
-  std::array<std::atomic<Device*>, kMostDevices> devices{};
   std::vector<TileJob*> jobs;
   std::atomic<uint32_t> work_hint{0};     // ready operations of the pool + jobs, for spinners
   std::atomic<uint32_t> wanted_ready{0};  // ready operations of the pool somebody waits for

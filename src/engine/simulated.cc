@@ -39,7 +39,7 @@ class SimulatedGpu final : public Device {
 
 void simulate_gpu(int number, const std::string& name, const Link& link) {
   Engine& engine = Engine::get();
-  auto* gpu = dynamic_cast<SimulatedGpu*>(engine.device(number));
+  auto* gpu = dynamic_cast<SimulatedGpu*>(Engine::device(number));
   if (gpu == nullptr) {
     auto made = std::make_unique<SimulatedGpu>(number, name);
     gpu = made.get();

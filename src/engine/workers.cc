@@ -161,8 +161,8 @@ void EngineState::stand_in_main() {
       Guard guard(lock);
       if (!take(work, taker)) {
         mark_looking(false);
-        if (stopping) return;
         standing_in = false;
+        if (stopping) return;
         parker = stand_in = take_parker();
         restore(wakes);
       }

@@ -66,7 +66,7 @@ class ElementwiseLaunch final : public Launch {
     reads = reads_;
     writes = writes_;
     device = (call.target != nullptr ? call.target : call.operands->first)->device();
-    work_.device = Engine::get().device(device);
+    work_.device = Engine::device(device);
     for (int i = 0; i < call.operands->count; ++i) {
       const Tensor* tensor = call.operands->tensors[i];
       if (tensor == nullptr) continue;

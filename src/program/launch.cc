@@ -89,7 +89,7 @@ void settle(Storage* const* storages, int count, Front& front) {
 
 void launch(Launch& work, Front& front) {
   // Other devices do their work themselves, also what reads nothing.
-  const bool later = work.only_later || !Engine::get().on_host(work.device);
+  const bool later = work.only_later || !Engine::on_host(work.device);
   if (later || !run_here(work, front)) hand_over(work, front);
   settle(work.reads, work.read_count, front);
   settle(work.writes, work.known_writes, front);

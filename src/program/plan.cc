@@ -253,7 +253,7 @@ std::string describe_plan(const Binding& binding) {
 class PlanOperation final : public Operation {
  public:
   void start(Completion done) override {
-    Device* where = Engine::get().device(device);
+    Device* where = Engine::device(device);
     FailurePointer failure =
         run_places(*binding, where, places.data(), scalars.data(), random, partial);
     locate(partial, origin);
@@ -297,7 +297,7 @@ class PlanLaunch final : public Launch {
   }
 
   FailurePointer run(PartialFailures& partial) override {
-    return run_places(*binding_, Engine::get().device(device), places_.data(), scalars_, random_,
+    return run_places(*binding_, Engine::device(device), places_.data(), scalars_, random_,
                       partial);
   }
 

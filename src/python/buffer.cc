@@ -33,8 +33,8 @@ void check_layout(const Tensor& tensor, int flags) {
 
 // The consumer reads and writes at will, so pending readers have to finish too.
 void wait_until_shareable(const Tensor& tensor) {
-  if (!Engine::get().on_host(tensor.device())) {
-    throw Error("BufferError", "the array is on " + Engine::get().device(tensor.device())->name +
+  if (!Engine::on_host(tensor.device())) {
+    throw Error("BufferError", "the array is on " + Engine::device(tensor.device())->name +
                                    "; copy it to the CPU first: x.as_in_ctx(cpu())");
   }
   if (!wait_for_storage(tensor.storage, trace::WaitKind::kExport)) throw PythonError{};

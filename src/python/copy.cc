@@ -17,8 +17,8 @@ struct Way {
 };
 
 Way way_between(int source, int target) {
-  Device* from = Engine::get().device(source);
-  Device* to = Engine::get().device(target);
+  Device* from = Engine::device(source);
+  Device* to = Engine::device(target);
   return from->on_host ? Way{to, to->incoming} : Way{from, from->outgoing};
 }
 
@@ -90,7 +90,7 @@ Reference copy_to_device(PyObject* source, int device) {
 }
 
 Reference in_memory(PyObject* array) {
-  if (!Engine::get().on_host(tensor_of(array).device())) return copy_to_device(array, 0);
+  if (!Engine::on_host(tensor_of(array).device())) return copy_to_device(array, 0);
   return borrowed(array);
 }
 

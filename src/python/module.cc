@@ -321,7 +321,7 @@ void define_engine(nb::module_& module) {
   module.def("devices", [] {
     std::vector<int> numbers;
     for (int number = 0; number < kMostDevices; ++number) {
-      if (Engine::get().device(number) != nullptr) numbers.push_back(number);
+      if (Engine::device(number) != nullptr) numbers.push_back(number);
     }
     return numbers;
   });
@@ -352,7 +352,7 @@ void define_engine(nb::module_& module) {
 
 int checked_device(long device) {
   const bool small = device >= 0 && device <= INT_MAX;
-  if (small && Engine::get().device(static_cast<int>(device)) != nullptr) {
+  if (small && Engine::device(static_cast<int>(device)) != nullptr) {
     return static_cast<int>(device);
   }
   if (PyErr_Occurred()) throw PythonError{};
