@@ -313,9 +313,6 @@ def workers() -> int:
 def wait_all() -> None:
     """Wait for everything; raises the first failure nobody has seen."""
 
-def devices() -> list[int]:
-    """The numbers of the devices there are."""
-
 def wait_device(device: int) -> None:
     """Wait for everything issued to a device; failures stay where they are."""
 

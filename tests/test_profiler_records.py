@@ -8,21 +8,16 @@ from typing import Any
 
 import pytest
 
-from gemel import _core
 from gemel.profiler import table
 from gemel.profiler.annotations import Mark, Notes, Slice, labels
 from gemel.profiler.graph import StepGraph
 from gemel.profiler.perfetto import trace_events
-from gemel.profiler.records import NO_LINK, Trace, device_name, link_device
+from gemel.profiler.records import Trace, device_name, link_device
 from gemel.profiler.svg import BEND, HEIGHT, WIDTH, _Layout
 from gemel.profiler.sync import sync_points
 
 SVG = "{http://www.w3.org/2000/svg}"
 DATA = "read after write"
-
-
-#: A lane that carries no copies.
-COMPUTES = next(lane for lane in range(64) if _core.lane_link(lane) == NO_LINK)
 
 
 def operation(number: int, **given: Any) -> tuple[Any, ...]:
@@ -31,7 +26,7 @@ def operation(number: int, **given: Any) -> tuple[Any, ...]:
         "name": "add",
         "detail": "float32[2] -> float32[2]",
         "device": 0,
-        "lane": COMPUTES,
+        "lane": 0,
         "thread": 1,
         "issue_thread": 0,
         "issued": 10 * number,

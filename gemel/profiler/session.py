@@ -6,6 +6,7 @@ import threading
 import time
 
 from gemel import _core
+from gemel.device import CPUS, GPUS
 from gemel.profiler.annotations import Notes, Slice, board, labels
 from gemel.profiler.records import Trace, Wait
 
@@ -75,8 +76,8 @@ class Recorder:
         settling = _Settling()
         self._settling.append(settling)
         try:
-            for device in _core.devices():
-                _core.wait_device(device)
+            for device in (*CPUS, *GPUS):
+                _core.wait_device(device.code)
         finally:
             settling.finished = time.perf_counter_ns()
             self._take()

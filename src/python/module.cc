@@ -318,13 +318,6 @@ void define_engine(nb::module_& module) {
   module.def("set_priority",
              [](int priority) { return std::exchange(thread_flags.priority, priority); });
   module.def("wait_all", &wait_all);
-  module.def("devices", [] {
-    std::vector<int> numbers;
-    for (int number = 0; number < kMostDevices; ++number) {
-      if (Engine::device(number) != nullptr) numbers.push_back(number);
-    }
-    return numbers;
-  });
   module.def("wait_device", &wait_device, "device"_a);
   module.def("unseen_failures", &unseen_failures);
   module.def("set_share", [](int device, int threads) {
