@@ -9,8 +9,6 @@
 namespace gemel {
 namespace {
 
-constexpr int kHosts = 16;  // logical devices over the pool
-
 struct TileContext {
   const KernelCall& call;
   // (tile << 32 | status) of the earliest tile that failed.

@@ -68,9 +68,9 @@ Operation::~Operation() {
 // --- set-up ---
 
 Engine::Engine() : state_(new EngineState) {
+  register_hosts();
   add_lane({.name = "copies", .link = kBetweenHosts});
   add_lane({.name = "Python", .own_thread = true});
-  register_hosts();
   configure(-1, false, 0, 0);
 }
 

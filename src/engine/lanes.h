@@ -10,8 +10,10 @@ namespace gemel {
 
 constexpr int kMostLanes = 64;  // a set of lanes is one word
 constexpr int kMostDevices = 64;
-constexpr int kCopyLane = 0;    // copies between CPUs: the pool's
-constexpr int kPythonLane = 1;  // operations which need the GIL
+// Registered by the engine itself: the logical CPU devices, whose lanes come first, and two lanes.
+constexpr int kHosts = 16;
+constexpr int kCopyLane = kHosts;        // copies between CPUs: the pool's
+constexpr int kPythonLane = kHosts + 1;  // operations which need the GIL
 
 constexpr int kNoLink = -2;        // a lane that carries no copies
 constexpr int kBetweenHosts = -1;  // copies that use no link
