@@ -56,9 +56,16 @@ class Storage {
   FailurePointer failure() const;  // of the last finished writer; null when fine
   // Somebody outside reads and writes it at any time: operations that touch it are finished when
   // their call returns.
-  void begin_export() noexcept { exports_.fetch_add(1, std::memory_order_relaxed); }
-  void end_export() noexcept { exports_.fetch_sub(1, std::memory_order_relaxed); }
+  void begin_export() noexcept {
+    exports_.fetch_add(1, std::memory_order_relaxed);
+    all_exports_.fetch_add(1, std::memory_order_relaxed);
+  }
+  void end_export() noexcept {
+    exports_.fetch_sub(1, std::memory_order_relaxed);
+    all_exports_.fetch_sub(1, std::memory_order_relaxed);
+  }
   bool exported() const noexcept { return exports_.load(std::memory_order_relaxed) > 0; }
+  static uint32_t all_exports() noexcept { return all_exports_.load(std::memory_order_relaxed); }
   uint64_t& trace_token() noexcept { return trace_token_; }  // guarded by the trace's lock
 
  private:
@@ -82,6 +89,7 @@ class Storage {
   std::atomic<uint32_t> reads_pending_{0};  // queued, running or inline
   std::atomic<bool> failed_{false};
   std::atomic<uint32_t> exports_{0};
+  static inline std::atomic<uint32_t> all_exports_{0};
   // Those that have been started on an ordered lane are no longer counted in these two.
   bool writing_ = false;      // a writer has its turn
   uint32_t reading_ = 0;      // readers which have their turn

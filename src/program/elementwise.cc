@@ -1,5 +1,6 @@
 #include "program/elementwise.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace gemel {
@@ -133,26 +134,37 @@ class ElementwiseLaunch final : public Launch {
 
 }  // namespace
 
-bool ElementwiseCall::prepare() {
-  OperandLayout layouts[kMaxOperands];
-  int count = 0;
-  bool same = target == nullptr && operands->first->contiguous;
-  const OperandLayout first = same ? operands->first->layout() : OperandLayout{};
+// Whether every array is dense and of the first one's shape.
+bool ElementwiseCall::find_even() {
+  const Tensor& first = *operands->first;
+  if (!first.contiguous) return false;
   for (int i = 0; i < operands->count; ++i) {
     const Tensor* tensor = operands->tensors[i];
-    if (tensor == nullptr) continue;
-    layouts[count++] = tensor->layout();
-    same = same && tensor->contiguous && tensor->ndim == first.ndim &&
-           std::memcmp(tensor->extents(), first.shape, sizeof(int64_t) * first.ndim) == 0;
+    if (tensor == nullptr || tensor == &first) continue;
+    if (!tensor->contiguous || tensor->ndim != first.ndim ||
+        !std::equal(first.extents(), first.extents() + first.ndim, tensor->extents())) {
+      return false;
+    }
   }
-  if (same) {
-    ndim = first.ndim;
-    std::memcpy(shape, first.shape, sizeof(int64_t) * ndim);
+  return true;
+}
+
+bool ElementwiseCall::prepare() {
+  even = target == nullptr && find_even();
+  if (even) {
+    ndim = operands->first->ndim;
+    std::copy_n(operands->first->extents(), ndim, shape);
     loop.rank = 1;
-    loop.operands = count;
+    loop.operands = operands->array_count;
     loop.size = loop.extents[0] = operands->first->size;
-    for (int i = 0; i < count; ++i) loop.strides[i][0] = 1;
+    for (int i = 0; i < loop.operands; ++i) loop.strides[i][0] = 1;
     return true;
+  }
+  OperandLayout layouts[kMaxOperands];
+  int count = 0;
+  for (int i = 0; i < operands->count; ++i) {
+    const Tensor* tensor = operands->tensors[i];
+    if (tensor != nullptr) layouts[count++] = tensor->layout();
   }
   if (!broadcast_shapes(layouts, count, shape, &ndim)) return false;
   if (target != nullptr) {
@@ -170,25 +182,27 @@ bool ElementwiseCall::prepare() {
   return true;
 }
 
-// Who is called, then a byte per operand (its tag), then two bits per operand (its stride class);
-// the target comes last.
+// Who is called, then a byte per operand, then two bits per operand (its stride class); the target
+// comes last.
 ElementwiseKey ElementwiseCall::key(uint32_t operation, uint32_t parameters) const {
   static_assert(kMaxInputs <= 11);
   ElementwiseKey key;
+  key.words[1] = operands->tag_words[0];
+  key.words[2] = operands->tag_words[1];
   key.words[0] = static_cast<uint64_t>(operation) << 40 | static_cast<uint64_t>(parameters) << 8 |
                  static_cast<uint64_t>(loop.rank) << 1 | (target != nullptr);
-  uint64_t classes = 0;
-  int array = 0;
-  for (int i = 0; i < operands->count; ++i) {
-    // One more than the tag: an operand is never 0, as what is not there.
-    key.words[1 + (i >> 3)] |= (operands->tags[i] + uint64_t{1}) << 8 * (i & 7);
-    if (operands->tensors[i] != nullptr) {
+  uint64_t classes = operands->arrays;  // all of them run on
+  if (!even) {
+    classes = 0;
+    int array = 0;
+    for (int i = 0; i < operands->count; ++i) {
+      if (operands->tensors[i] == nullptr) continue;
       classes |= static_cast<uint64_t>(inner_class(array++)) << 2 * i;
     }
   }
   if (target != nullptr) {
     key.words[2] |= (target->dtype + uint64_t{1}) << 24;
-    classes |= static_cast<uint64_t>(inner_class(array)) << 22;
+    classes |= static_cast<uint64_t>(inner_class(operands->array_count)) << 22;
   }
   key.words[2] |= classes << 32;
   return key;

@@ -15,8 +15,17 @@ namespace gemel {
 
 // The positional operands of one call, arrays and Python scalars in order.
 struct Operands {
+  // A byte for each operand: one more than its tag, so that no operand is 0.
+  void add(uint8_t tag) {
+    tags[count] = tag;
+    tag_words[count >> 3] |= (tag + uint64_t{1}) << 8 * (count & 7);
+    ++count;
+  }
+
   int count = 0;
   int array_count = 0;
+  uint64_t tag_words[2] = {0, 0};
+  uint64_t arrays = 0;                  // bit 2 * i: operand i is an array
   const Tensor* first = nullptr;        // the first array
   const Tensor* tensors[kMaxOperands];  // null for a scalar
   int64_t scalars[kMaxOperands];        // or the bits of a float64
@@ -46,12 +55,14 @@ struct ElementwiseCall {
   const Operands* operands;
   const Tensor* target = nullptr;  // what is written instead of a new array
   int ndim = 0;                    // of the result
+  bool even;                       // the arrays run on together, in one loop
   int64_t shape[kMaxRank];
   Loop loop;  // array inputs in order, then the target if there is one
 
   // False when the shapes do not broadcast.
   bool prepare();
   ElementwiseKey key(uint32_t operation, uint32_t parameters) const;
+  bool find_even();
   // The stride class of the i-th array input (or of the target, behind the inputs).
   int inner_class(int array) const { return stride_class(loop.strides[array][loop.rank - 1]); }
   // Runs it or hands it over; `results` are new, one per out code; none with a target.

@@ -91,6 +91,7 @@ void launch(Launch& work, Front& front) {
   // Other devices do their work themselves, also what reads nothing.
   const bool later = work.only_later || !Engine::on_host(work.device);
   if (later || !run_here(work, front)) hand_over(work, front);
+  if (Storage::all_exports() == 0) return;
   settle(work.reads, work.read_count, front);
   settle(work.writes, work.known_writes, front);
 }

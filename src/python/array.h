@@ -69,9 +69,6 @@ int array_get_buffer(PyObject* self, Py_buffer* view, int flags);
 void array_release_buffer(PyObject* self, Py_buffer* view);
 // Nothing is pending on it, and it lies in the CPU's memory; else throws.
 void wait_until_shareable(const Tensor& tensor);
-void begin_export(Storage* storage);
-void end_export(Storage* storage);
-int64_t export_count();
 
 // copy.cc
 // Issues the copy to another device; a new array.

@@ -1,15 +1,11 @@
 // The buffer protocol. While somebody holds a buffer of an array, operations that touch its storage
 // finish before their call returns: the outside cannot know of the engine's queue.
 
-#include <atomic>
-
 #include "python/array.h"
 #include "python/front.h"
 
 namespace gemel {
 namespace {
-
-std::atomic<int64_t> exports{0};
 
 struct Export {
   Storage* storage;
@@ -45,18 +41,6 @@ void wait_until_shareable(const Tensor& tensor) {
   }
 }
 
-void begin_export(Storage* storage) {
-  storage->begin_export();
-  exports.fetch_add(1);
-}
-
-void end_export(Storage* storage) {
-  storage->end_export();
-  exports.fetch_sub(1);
-}
-
-int64_t export_count() { return exports.load(); }
-
 int array_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   const Tensor& tensor = tensor_of(self);
   view->obj = nullptr;
@@ -80,7 +64,7 @@ int array_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->shape = (flags & PyBUF_ND) != 0 ? export_->shape : nullptr;
   view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? export_->strides : nullptr;
   view->suboffsets = nullptr;
-  begin_export(tensor.storage);
+  tensor.storage->begin_export();
   view->internal = export_.release();
   view->obj = Py_NewRef(self);
   return 0;
@@ -88,7 +72,7 @@ int array_get_buffer(PyObject* self, Py_buffer* view, int flags) {
 
 void array_release_buffer(PyObject*, Py_buffer* view) {
   std::unique_ptr<Export> export_(static_cast<Export*>(view->internal));
-  end_export(export_->storage);
+  export_->storage->end_export();
 }
 
 }  // namespace gemel

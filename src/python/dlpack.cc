@@ -71,7 +71,7 @@ struct Shared {
 template <typename M>
 void give_back(M* managed) {
   std::unique_ptr<Shared<M>> shared(static_cast<Shared<M>*>(managed->context));
-  end_export(shared->storage);
+  shared->storage->end_export();
   shared->storage->release();
 }
 
@@ -100,7 +100,7 @@ PyObject* share(const Tensor& source) {
   shared->storage = source.storage;
   Reference capsule = owned(PyCapsule_New(&shared->managed, kName<M>, drop_capsule<M>));
   source.storage->retain();
-  begin_export(source.storage);
+  source.storage->begin_export();
   shared.release();
   return capsule.take();
 }

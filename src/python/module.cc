@@ -258,7 +258,7 @@ void define_arrays(nb::module_& module) {
   module.def(
       "from_dlpack", [](nb::object capsule) { return checked(from_dlpack(capsule.ptr())); },
       "capsule"_a);
-  module.def("exports", export_count);
+  module.def("exports", &Storage::all_exports);
   module.def("copy_to_device", &copy_to, "array"_a, "device"_a);
   module.def("copy_across", &copy_between, "source"_a, "target"_a);
   module.def("simulate_gpu", [](int device, const std::string& name, double bytes_per_second,

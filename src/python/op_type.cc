@@ -34,23 +34,24 @@ PyObject* as_object(OpObject* op) { return reinterpret_cast<PyObject*>(op); }
 
 // --- operands ---
 
-bool collect_scalar(PyObject* object, Operands* operands, int at) {
+bool collect_scalar(PyObject* object, Operands* operands) {
+  const int at = operands->count;
   operands->tensors[at] = nullptr;
   if (PyLong_CheckExact(object)) {
     int overflow = 0;
     operands->scalars[at] = PyLong_AsLongLongAndOverflow(object, &overflow);
-    operands->tags[at] = kScalarInt;
+    operands->add(kScalarInt);
     return overflow == 0;
   }
   if (PyFloat_CheckExact(object)) {
     double value = PyFloat_AS_DOUBLE(object);
     std::memcpy(&operands->scalars[at], &value, sizeof value);
-    operands->tags[at] = kScalarFloat;
+    operands->add(kScalarFloat);
     return true;
   }
   if (PyBool_Check(object)) {
     operands->scalars[at] = object == Py_True;
-    operands->tags[at] = kScalarBool;
+    operands->add(kScalarBool);
     return true;
   }
   return false;
@@ -62,15 +63,15 @@ bool collect_operands(PyObject* const* objects, Py_ssize_t count, Operands* oper
                       bool* tracked) {
   *tracked = false;
   if (count > kMaxInputs) return false;
-  operands->count = static_cast<int>(count);
-  for (int i = 0; i < operands->count; ++i) {
+  for (Py_ssize_t i = 0; i < count; ++i) {
     if (!is_array(objects[i])) {
-      if (!collect_scalar(objects[i], operands, i)) return false;
+      if (!collect_scalar(objects[i], operands)) return false;
       continue;
     }
     const Tensor& tensor = tensor_of(objects[i]);
     operands->tensors[i] = &tensor;
-    operands->tags[i] = tensor.dtype;
+    operands->arrays |= uint64_t{1} << 2 * i;
+    operands->add(tensor.dtype);
     ++operands->array_count;
     *tracked |= is_tracked(objects[i]);
     if (operands->first == nullptr) {
@@ -146,14 +147,20 @@ PyObject* call_elementwise(OpObject* op, const Operands& operands, const Argumen
   if (!call.prepare()) return nullptr;
   const ElementwisePointer kernel = find_kernel(op, call, arguments, parameters);
   const size_t count = kernel->out_codes.size();
+  const int device = operands.first->device();
+  if (count == 1) {
+    Reference result = new_array(kernel->out_codes[0], call.shape, call.ndim, device);
+    const Tensor* tensor = &tensor_of(result);
+    call.launch(kernel, &tensor, python_front());
+    return result.take();
+  }
   Reference results[kMaxResults];
   const Tensor* tensors[kMaxResults];
   for (size_t i = 0; i < count; ++i) {
-    results[i] = new_array(kernel->out_codes[i], call.shape, call.ndim, operands.first->device());
+    results[i] = new_array(kernel->out_codes[i], call.shape, call.ndim, device);
     tensors[i] = &tensor_of(results[i]);
   }
   call.launch(kernel, tensors, python_front());
-  if (count == 1) return results[0].take();
   PyObject* taken[kMaxResults];
   for (size_t i = 0; i < count; ++i) taken[i] = results[i].take();
   return packed(taken, count);
