@@ -1,4 +1,4 @@
-"""The C interface: a program in C, without Python, runs a plan's image and pushes work of its own."""
+"""The C interface: a program without Python runs a plan's image and pushes work of its own."""
 
 from __future__ import annotations
 

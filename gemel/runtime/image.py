@@ -107,10 +107,6 @@ class Image:
             self.objects.append(code)
         return self.keys[key]
 
-    def plan(self) -> Any:
-        """The plan itself."""
-        return _core.Plan(self.write(), self.kernels, self.captured)
-
     def write(self, embed: bool = False) -> bytes:
         """The bytes. `embed`: with the kernels' objects and the captured arrays in them."""
         return _Writer(self).image(embed)
