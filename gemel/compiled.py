@@ -264,7 +264,7 @@ class Bound:
         """What the plan consists of, and its memory besides the results."""
         image, plan = self.program.inference().find(self.values)
         _, workspace = plan.bound(*leaves, *self.parameter_arrays())
-        return f"{len(image.items)} kernels, {workspace} bytes of workspace"
+        return f"{image.count()} kernels, {workspace} bytes of workspace"
 
     def run(self, leaves: list[Any]) -> Any:
         """The function's results on these arrays."""

@@ -20,6 +20,7 @@ from gemel.extent import Dim, Guard
 from gemel.ir.trace import Trace
 from gemel.ops.shape import Layout, dense_strides
 from gemel.passes.bind import concrete_graph
+from gemel.runtime import beside
 from gemel.runtime import lower as lowering_module
 from gemel.runtime.image import Choice, Image, Item, Step, Together
 from gemel.runtime.lower import Lowering
@@ -50,8 +51,12 @@ class Loose:
 
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lowering that compiles nothing: only what kernels are given is looked at."""
+    """Lowering that compiles nothing: only what kernels are given is looked at.
+
+    Nor does it put items side by side, which depends on what they cost for the sizes seen.
+    """
     monkeypatch.setattr(lowering_module, "kernel_for", lambda program, target: None)
+    monkeypatch.setattr(beside, "WORTH", 1 << 62)
 
 
 def free_image(op: Any, values: list[Any], parameters: dict[str, Any]) -> Image:
