@@ -14,7 +14,8 @@ from plan_images import Read
 
 import gemel
 from gemel import np, npx
-from gemel.codegen.contract_plan import bucket
+from gemel.codegen.contract_plan import bucket, decided
+from gemel.codegen.target import host
 from gemel.errors import GemelError
 from gemel.extent import Dim, Guard
 from gemel.ir.trace import Trace
@@ -211,6 +212,17 @@ def test_buckets() -> None:
     guards: list[Guard] = []
     assert bucket(Dim(1000, "n", guards)) == 1024 and bucket(Dim(5, "m", guards)) == 5
     assert [str(guard) for guard in guards] == ["960 < n", "n <= 1024", "m == 5"]
+
+
+def test_a_product_is_held_along_k_only_where_it_is_computed_otherwise() -> None:
+    guards: list[Guard] = []
+    k = Dim(100, "k", guards)
+    choice = decided(gemel.dtype.float32, "k", "n", host(), 8, 8, k, 1)
+    least, most = sorted({g.left, g.right} - {k} for g in guards)
+    ((low,), (high,)) = (tuple(map(int, side)) for side in (least, most))
+    assert low < 64 and high > 128
+    for depth in (low + 1, 99, 101, 128, high):
+        assert decided(gemel.dtype.float32, "k", "n", host(), 8, 8, depth, 1) == choice
 
 
 # --- values ---------------------------------------------------------------------------------
