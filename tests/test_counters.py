@@ -88,7 +88,7 @@ def test_sizes_lower_nothing(name: str) -> None:
 
 
 def test_products_of_many_sizes_have_few_plans_and_kernels() -> None:
-    """The kernels are as many as micro-tiles; plans change where a size above 64 is an eighth on."""
+    """As many kernels as micro-tiles; plans for every eighth of a power of two above 64."""
     _core.clear_tables()
     weight = np.ones((300, 200))
     with lowering(40), compiling(40):
