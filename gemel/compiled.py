@@ -411,8 +411,9 @@ class Compiled:
             ) from None
         if bound is None:
             bound = self._bind(structure, leaves)
-            if len(self._bound) >= SIZES:
-                del self._bound[next(iter(self._bound))]
+            # The oldest one goes; another thread may be at it, too.
+            for old in list(self._bound)[: len(self._bound) + 1 - SIZES]:
+                self._bound.pop(old, None)
             self._bound[key] = bound
         return bound, leaves
 

@@ -131,7 +131,7 @@ def decided(
     if isinstance(k, Dim):
         while low > 2 and at(low - spacing(low)) == choice:
             low -= spacing(low)
-        while high < 4 * seen(k) and at(rounded(high + 1)) == choice:
+        while high < 8 * max(seen(k), EXACT) and at(rounded(high + 1)) == choice:
             high = rounded(high + 1)
         hold(k, low - spacing(low), high)
     return choice
