@@ -264,7 +264,7 @@ class Bound:
         """What the plan consists of, and its memory besides the results."""
         image, plan = self.program.inference().find(self.values)
         _, workspace = plan.bound(*leaves, *self.parameter_arrays())
-        return f"{len(image.items)} kernels, {workspace} bytes of workspace"
+        return f"{image.count()} kernels, {workspace} bytes of workspace"
 
     def run(self, leaves: list[Any]) -> Any:
         """The function's results on these arrays."""
@@ -411,8 +411,9 @@ class Compiled:
             ) from None
         if bound is None:
             bound = self._bind(structure, leaves)
-            if len(self._bound) >= SIZES:
-                del self._bound[next(iter(self._bound))]
+            # The oldest one goes; another thread may be at it, too.
+            for old in list(self._bound)[: len(self._bound) + 1 - SIZES]:
+                self._bound.pop(old, None)
             self._bound[key] = bound
         return bound, leaves
 

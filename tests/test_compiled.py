@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, NamedTuple
 
 import numpy
@@ -543,6 +544,30 @@ def test_an_input_given_twice() -> None:
     loss.backward()
     assert total.tolist() == [2, 4]
     assert x.grad.tolist() == [8, 16]
+
+
+def test_threads_share_the_plans_of_many_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gemel.compiled.SIZES", 4)
+    function = gemel.compile(lambda x: x.sum(axis=0) * x + x.shape[0])
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        for n in range(2 + seed, 60, 3):
+            x = np.ones((n, 3))
+            x.attach_grad()
+            with autograd.record():
+                y = function(x)
+            y.backward()
+            if y.tolist() != [[2.0 * n] * 3] * n or function(np.zeros((n, 3))).shape != (n, 3):
+                wrong.append((n, y.tolist()))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(function._bound) <= 4 + len(threads)
 
 
 def test_calls_inside_calls_become_one_program() -> None:

@@ -315,7 +315,7 @@ def test_a_plan_serves_the_sizes_its_guards_allow() -> None:
 def test_sizes_beyond_63_bits_do_not_fit() -> None:
     n = Dim(6, "n", [])
     made = plan("large", [(FLOAT32, (n,))], [(FLOAT32, (n * 2**61,), (0,), 0, INPUT, 0)], [])
-    with pytest.raises((TypeError, ValueError), match="63 bits"):
+    with pytest.raises((TypeError, ValueError), match=r"other sizes|63 bits"):
         made(array(numpy.ones(4)))
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import gemel
-from gemel import autograd, gluon, np, npx, tape
+from gemel import _core, autograd, gluon, np, npx, tape
 from gemel.gluon import nn
+from gemel.ir.op import HOOKS
+from gemel.runtime import prepare
 from gemel.runtime.cache import counters
 
 
@@ -49,6 +51,63 @@ def test_shapes_compile_nothing() -> None:
         for n in range(2, 60):
             assert np.exp(np.ones((n, 3)) + 1).shape == (n, 3)
             assert np.exp(np.ones((n,)) + 1).shape == (n,)
+
+
+@contextmanager
+def lowering(most: int) -> Iterator[None]:
+    """A block that may lower at most so many calls of operations."""
+    made = 0
+
+    def counted(*call: Any) -> Any:
+        nonlocal made
+        made += 1
+        return prepare.prepare(*call)
+
+    HOOKS["prepare"] = counted
+    try:
+        yield
+    finally:
+        HOOKS["prepare"] = prepare.prepare
+    assert made <= most, f"{made} calls were lowered"
+
+
+@pytest.mark.parametrize("name", ["sum", "softmax", "concatenate", "transpose", "take", "max"])
+def test_sizes_lower_nothing(name: str) -> None:
+    _core.clear_tables()
+    calls: dict[str, Any] = {
+        "sum": lambda x: np.sum(x, axis=1),
+        "softmax": lambda x: npx.softmax(x, axis=0),
+        "concatenate": lambda x: np.concatenate([x, x], axis=1),
+        "transpose": lambda x: np.sum(x.T, axis=0),
+        "take": lambda x: np.take(x, np.zeros((x.shape[1],), dtype="int64"), axis=1),
+        "max": lambda x: np.max(x, axis=(0, 1)),
+    }
+    with lowering(4):
+        for rows, columns in [(3, 5), (2, 7), (64, 65), (100, 1000), (5, 3), (7, 7)] * 2:
+            calls[name](np.ones((rows, columns))).wait_to_read()
+
+
+def test_products_of_many_sizes_have_few_plans_and_kernels() -> None:
+    """As many kernels as micro-tiles; plans for every eighth of a power of two above 64."""
+    _core.clear_tables()
+    weight = np.ones((300, 200))
+    with lowering(40), compiling(40):
+        for rows in (*range(65, 1025, 16), *range(66, 1024, 31)):
+            np.matmul(np.ones((rows, 300)), weight)
+    with lowering(8):
+        for depth in range(70, 400):
+            np.matmul(np.ones((8, depth)), np.ones((depth, 8)))
+    npx.waitall()
+
+
+def test_a_compiled_function_has_few_plans_for_many_batches() -> None:
+    net, _ = training()
+    net.hybridize()
+    net(np.ones((2, 4)))
+    with compiling(60):
+        for rows in range(2, 400, 7):
+            net(np.ones((rows, 4)))
+    npx.waitall()
 
 
 def test_slices_and_positions_compile_nothing() -> None:

@@ -14,12 +14,14 @@ from plan_images import Read
 
 import gemel
 from gemel import np, npx
-from gemel.codegen.contract_plan import bucket
+from gemel.codegen.contract_plan import bucket, decided
+from gemel.codegen.target import host
 from gemel.errors import GemelError
 from gemel.extent import Dim, Guard
 from gemel.ir.trace import Trace
 from gemel.ops.shape import Layout, dense_strides
 from gemel.passes.bind import concrete_graph
+from gemel.runtime import beside
 from gemel.runtime import lower as lowering_module
 from gemel.runtime.image import Choice, Image, Item, Step, Together
 from gemel.runtime.lower import Lowering
@@ -50,8 +52,12 @@ class Loose:
 
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lowering that compiles nothing: only what kernels are given is looked at."""
+    """Lowering that compiles nothing: only what kernels are given is looked at.
+
+    Nor does it put items side by side, which depends on what they cost for the sizes seen.
+    """
     monkeypatch.setattr(lowering_module, "kernel_for", lambda program, target: None)
+    monkeypatch.setattr(beside, "WORTH", 1 << 62)
 
 
 def free_image(op: Any, values: list[Any], parameters: dict[str, Any]) -> Image:
@@ -206,6 +212,16 @@ def test_buckets() -> None:
     guards: list[Guard] = []
     assert bucket(Dim(1000, "n", guards)) == 1024 and bucket(Dim(5, "m", guards)) == 5
     assert [str(guard) for guard in guards] == ["960 < n", "n <= 1024", "m == 5"]
+
+
+def test_a_product_is_held_along_k_only_where_it_is_computed_otherwise() -> None:
+    guards: list[Guard] = []
+    k = Dim(100, "k", guards)
+    choice = decided(gemel.dtype.float32, "k", "n", host(), 8, 8, k, 1)
+    (guard,) = guards
+    assert str(guard) == f"k <= {guard.right}" and guard.right >= 128
+    for depth in (2, 3, 64, 101, guard.right):
+        assert decided(gemel.dtype.float32, "k", "n", host(), 8, 8, depth, 1) == choice
 
 
 # --- values ---------------------------------------------------------------------------------

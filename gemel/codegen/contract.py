@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gemel.codegen.contract_plan import Choice, StepPlan, bucket, cost, variants
+from gemel.codegen.contract_plan import Choice, StepPlan, cost, decided, variants
 from gemel.codegen.program import INDEX, Contraction
 from gemel.codegen.target import Target
 from gemel.extent import maximum, minimum
@@ -58,13 +58,13 @@ def steps(
     if 0 in (m, n, *batch):
         return []
     dtype = contraction.dtype
-    sizes = bucket(m), bucket(n), bucket(k), bucket(batch[0] * batch[1])
-    choice = variants(dtype, contraction.a_last, contraction.b_last, target, *sizes)
+    sizes = m, n, k, batch[0] * batch[1]
+    choice = decided(dtype, contraction.a_last, contraction.b_last, target, *sizes)
     plan = _Planner(contraction, choice, (m, n, k), batch)
     a_buffer = plan.pack("a", contraction.a_last == "k", m, choice.rows, tuple(a))
     b_buffer = plan.pack("b", contraction.b_last == "k", n, choice.columns, tuple(b))
     plan.product(a_buffer, b_buffer, operands)
-    plan.steps[-1].cost = int(1000 * cost(*sizes, dtype, target.width))
+    plan.steps[-1].cost = cost(*sizes, dtype, target.width)
     return plan.steps
 
 
@@ -136,7 +136,8 @@ class _Planner:
         n_tiles = -(-self.n // choice.n_block)
         extent = self.batch[0] * self.batch[1] * m_tiles * n_tiles
         integers = [self.m, self.n, self.k, self.batch[1], *a[2], *b[2]]
-        integers += [choice.m_block, choice.n_block, m_tiles, n_tiles, choice.k_block]
+        k_block = choice.k_block or maximum(self.k, 1)
+        integers += [choice.m_block, choice.n_block, m_tiles, n_tiles, k_block]
         for strides in operands:
             integers += strides
         buffers = [a[:2], b[:2]]

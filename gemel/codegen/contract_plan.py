@@ -5,7 +5,7 @@ from __future__ import annotations
 from gemel.codegen.program import Contraction
 from gemel.codegen.target import Target
 from gemel.dtype import DType
-from gemel.extent import hold, seen
+from gemel.extent import Dim, hold, maximum, seen
 
 #: Lengths of one block of k, in elements of four bytes: long, since every further block stores and
 #: loads the sums once more, but panels must stay in the second cache.
@@ -28,14 +28,15 @@ DIRECT_A = 1 << 18
 #: Row counts a micro-tile may have: few, since each is a kernel of its own.
 ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
 #: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
-RATE = 1.0
+RATE = 1
 
 
 #: Up to here every size has kernels and tiles of its own.
 EXACT = 64
 
-#: Bytes a nanosecond read from the second cache, and from beyond; and what the second cache holds.
-NEAR, FAR, NEAR_BYTES = 90.0, 20.0, 1 << 20
+#: Bytes a nanosecond read from the second cache, and what that holds; from beyond it come 20 a
+#: nanosecond: what is added there takes one for as many bytes.
+NEAR, NEAR_BYTES, FURTHER = 90, 1 << 20, 26
 
 
 class Choice:
@@ -43,7 +44,8 @@ class Choice:
 
     `kind` is ``"dot"`` or ``"gemm"``; `rows` x `columns` is the micro-tile; `a_form` and `b_form`
     say whether the operand is read packed or where it lies (``"k"``, ``"m"``, ``"n"``); a tile is
-    `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut every `k_block`.
+    `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut every `k_block` (0: it
+    is not cut).
     """
 
     __slots__ = (
@@ -68,7 +70,8 @@ class Choice:
         self.b_form = b_form
         self.unroll = 1
         self.split = False
-        self.k_block = self.m_block = self.n_block = self.chunk = 1
+        self.k_block = 0
+        self.m_block = self.n_block = self.chunk = 1
 
     @property
     def variant(self) -> str:
@@ -82,33 +85,70 @@ class Choice:
         tile = f"{self.m_block}x{self.n_block} k {self.k_block}"
         return f"Choice({self.variant!r}, tile {tile}, {self.chunk} a call)"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Choice) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
 
 def bucket(extent: int) -> int:
-    """The size that decides for an extent how it is computed; a guard holds a free one near it.
+    """The size that decides for an extent how it is computed; guards hold a free one near it.
 
     Exact up to 64, above that the next multiple of an eighth of the power of two below. Sizes that
     are known go the same way, so that a product has the same bits however its sizes are given.
     """
     if seen(extent) <= EXACT:
         return int(extent)
-    step = 1 << (seen(extent) - 1).bit_length() - 4
-    found = -(-seen(extent) // step) * step
-    hold(extent, found - step, found)
+    found = rounded(seen(extent))
+    hold(extent, found - spacing(found), found)
     return found
+
+
+def spacing(size: int) -> int:
+    """How far the next smaller bucket is."""
+    return 1 if size <= EXACT else 1 << (size - 1).bit_length() - 4
+
+
+def rounded(size: int) -> int:
+    """The bucket a known size is in."""
+    step = spacing(size)
+    return -(-size // step) * step
+
+
+def decided(
+    dtype: DType, a_last: str, b_last: str, target: Target, m: int, n: int, k: int, batch: int
+) -> Choice:
+    """`variants` for the buckets of these sizes; a free k is held only where the choice changes."""
+    m, n, batch = bucket(m), bucket(n), bucket(batch)
+
+    def at(depth: int) -> Choice:
+        return variants(dtype, a_last, b_last, target, m, n, depth, batch)
+
+    low = high = rounded(seen(k))
+    choice = at(low)
+    if isinstance(k, Dim):
+        while low > 2 and at(low - spacing(low)) == choice:
+            low -= spacing(low)
+        while high < 8 * max(seen(k), EXACT) and at(rounded(high + 1)) == choice:
+            high = rounded(high + 1)
+        hold(k, low - spacing(low), high)
+    return choice
 
 
 def cost(
     m: int, n: int, k: int, batch: int = 1, dtype: DType | None = None, width: int = 64
-) -> float:
-    """Estimated microseconds of a product on one core with vectors of `width` bytes.
+) -> int:
+    """Estimated nanoseconds of a product on one core with vectors of `width` bytes.
 
     The larger of what the arithmetic and what reading both operands once takes.
     """
     size = dtype.itemsize if dtype is not None else 4
-    work = m * n * k / (RATE * width * 4 / size)
+    work = m * n * k * size // (RATE * width * 4)
     whole = (m * k + k * n + m * n) * size
-    moved = whole / (NEAR if whole <= NEAR_BYTES else FAR)
-    return 0.1 + batch * max(work, moved) / 1000
+    moved = whole // NEAR + maximum(whole - NEAR_BYTES, 0) // FURTHER
+    return 100 + batch * maximum(work, moved)
 
 
 def variants(
@@ -122,7 +162,7 @@ def variants(
     else:
         choice = _gemm(lanes, target, a_last, b_last, m, n, k)
     _cut_k(choice, dtype, k)
-    estimate = cost(m, n, k, batch, dtype, target.width)
+    estimate = cost(m, n, k, batch, dtype, target.width) / 1000
     if choice.b_form == "packed" and estimate > LARGE:
         _tile_large(choice, m, n, k, dtype.itemsize, estimate)
     else:
@@ -179,7 +219,6 @@ def _fits(count: int, vectors: int) -> bool:
 def _cut_k(choice: Choice, dtype: DType, k: int) -> None:
     """Blocks of k of about equal length, where packed panels would outgrow the first cache."""
     most = K_BLOCK * 4 // dtype.itemsize
-    choice.k_block = max(k, 1)
     if choice.kind == "gemm" and choice.b_form == "packed" and k > most * 3 // 2:
         blocks = -(-k // most)
         choice.k_block = -(-k // blocks)
@@ -207,7 +246,7 @@ def _tile(choice: Choice, m: int, n: int, batch: int, microseconds: float) -> No
 
 def _tile_large(choice: Choice, m: int, n: int, k: int, size: int, microseconds: float) -> None:
     """Blocks of b that stay in the second cache while one block of a after the other passes by."""
-    columns = max(RESIDENT // (choice.k_block * size), choice.columns)
+    columns = max(RESIDENT // ((choice.k_block or max(k, 1)) * size), choice.columns)
     choice.n_block = _up(-(-n // -(-n // columns)), choice.columns)
     share = microseconds * choice.n_block / max(n, 1)  # of the work, for all rows of a
     parts = max(1, -(-int(share) // int(LARGE_TILE)))

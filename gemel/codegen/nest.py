@@ -103,13 +103,21 @@ class Kernel:
         "places",
         "program",
         "scalars",
+        "written",
     )
 
     def __init__(
-        self, program: Any, places: list[Any], integers: list[int], extent: int, chunk: int
+        self,
+        program: Any,
+        places: list[Any],
+        written: list[bool],
+        integers: list[int],
+        extent: int,
+        chunk: int,
     ) -> None:
         self.program = program
         self.places = places  # (Place or buffer, offset in bytes) per buffer of the kernel
+        self.written = written  # whether it writes each of these
         self.integers = integers
         self.extent = extent
         self.chunk = chunk
@@ -262,8 +270,10 @@ class Nest:
             chunk = -(-chunk // TILE_MULTIPLE) * TILE_MULTIPLE
         if not self.parallel:
             chunk = maximum(extent, 1)
-        places = [(place, 0) for place, _, _, _ in self.operands if place is not None]
-        kernel = Kernel(program, places, integers, extent, chunk)
+        buffers = [(place, role) for place, role, _, _ in self.operands if place is not None]
+        places = [(place, 0) for place, _ in buffers]
+        written = [role == OUTPUT for _, role in buffers]
+        kernel = Kernel(program, places, written, integers, extent, chunk)
         kernel.scalars = [(len(integers) + i, number) for i, number in enumerate(self.numbers)]
         integers += [0] * len(self.numbers)
         kernel.failure = self._failure(kernel)

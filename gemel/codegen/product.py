@@ -220,7 +220,8 @@ def _kernels(
     scratch = reserve(planned[0].scratch) if planned and planned[0].scratch else None
     places = {"a": sources[0], "b": sources[1], "scratch": scratch}
     places.update({f"operand {i}": place for i, (place, _, _) in enumerate(epilogue.operands)})
-    return [_kernel(step, places, epilogue.numbers) for step in planned]
+    written = {f"operand {i}" for i, o in enumerate(operands) if o.role == OUTPUT} | {"scratch"}
+    return [_kernel(step, places, written, epilogue.numbers) for step in planned]
 
 
 def _column_class(role: str, stride: int, n: int) -> int:
@@ -228,9 +229,10 @@ def _column_class(role: str, stride: int, n: int) -> int:
     return CONTIGUOUS if role == OUTPUT and n == 1 else stride_class(stride)
 
 
-def _kernel(step: Any, places: dict[str, Any], numbers: list[Number]) -> Kernel:
+def _kernel(step: Any, places: dict[str, Any], written: set[str], numbers: list[Number]) -> Kernel:
     buffers = [(places[role], offset) for role, offset in step.buffers]
-    kernel = Kernel(step.contraction, buffers, list(step.integers), step.extent, step.chunk)
+    writes = [role in written for role, _ in step.buffers]
+    kernel = Kernel(step.contraction, buffers, writes, list(step.integers), step.extent, step.chunk)
     if step.scalars >= 0:
         kernel.scalars = [(step.scalars + i, number) for i, number in enumerate(numbers)]
     kernel.cost = step.cost

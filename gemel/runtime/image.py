@@ -107,6 +107,11 @@ class Image:
             self.objects.append(code)
         return self.keys[key]
 
+    def count(self) -> int:
+        """How many steps and choices it has, but for those in choices."""
+        groups = [i.parts if isinstance(i, Together) else [[i]] for i in self.items]
+        return sum(len(part) for parts in groups for part in parts)
+
     def write(self, embed: bool = False) -> bytes:
         """The bytes. `embed`: with the kernels' objects and the captured arrays in them."""
         return _Writer(self).image(embed)

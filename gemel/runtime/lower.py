@@ -20,6 +20,7 @@ from gemel.ops import linalg
 from gemel.ops.shape import Layout, dense
 from gemel.passes import optimize
 from gemel.passes.fuse import fused
+from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side
 from gemel.runtime.cache import kernel_for, object_for
 from gemel.runtime.image import (
     CAPTURED,
@@ -35,6 +36,7 @@ from gemel.runtime.image import (
     Output,
     Step,
     Temporary,
+    Together,
 )
 from gemel.runtime.sites import Site, find_sites, located
 from gemel.spec import product
@@ -50,38 +52,6 @@ class Buffer:
         self.index = index
         self.size = size
         self.first = self.last = -1
-
-
-class Launch:
-    """A kernel, and the node it is a step of."""
-
-    __slots__ = ("kernel", "node")
-
-    def __init__(self, kernel: Kernel, node: Node) -> None:
-        self.kernel = kernel
-        self.node = node
-
-    @property
-    def fails(self) -> bool:
-        """Whether it may find values it cannot work with."""
-        return self.kernel.failure is not None
-
-
-class Branch:
-    """A branch of the plan: a condition and two lists of steps."""
-
-    __slots__ = ("node", "otherwise", "place", "then")
-
-    def __init__(self, place: Place, then: list[Any], otherwise: list[Any], node: Node) -> None:
-        self.place = place
-        self.then = then
-        self.otherwise = otherwise
-        self.node = node
-
-    @property
-    def fails(self) -> bool:
-        """Whether one of its steps may."""
-        return any(item.fails for item in (*self.then, *self.otherwise))
 
 
 class Lowering:
@@ -356,7 +326,7 @@ class Lowering:
         first, second = (self._side(graph, inputs, outputs) for graph in (then, otherwise))
         condition = predicate
         self.node = node
-        self.items.append(Branch(condition, first, second, node))
+        self.items.append(Branch(condition, first, second, node, self.time))
         # What either side touches stays alive over both: only one runs, but both are planned.
         self._touch(condition.buffer, start)
         for place in (*inputs, *outputs):
@@ -381,7 +351,7 @@ class Lowering:
             if number.source[0] == "call":
                 self.random = max(self.random, number.source[1] + 1)
         if not same_for_all(kernel.extent, 0):
-            self.items.append(Launch(kernel, self.node))
+            self.items.append(Launch(kernel, self.node, self.time))
 
     def _touch(self, buffer: Buffer, time: int) -> None:
         buffer.first = time if buffer.first < 0 else min(buffer.first, time)
@@ -396,11 +366,26 @@ class Lowering:
         image.inputs = self._inputs()
         image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]
         image.scalars, image.random = self.scalars, self.random
+        items = self._beside()
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
         image.captured = self.captured
-        image.items = self._items(image, self.items)
-        image.sites = self._sites()
+        image.items = self._items(image, items)
+        image.sites = self._sites(list(flat(items)))
         return image
+
+    def _beside(self) -> list[Any]:
+        """The items, independent ones side by side; what these use is alive while any runs."""
+        items = side_by_side(self.items)
+        for beside in items:
+            if not isinstance(beside, Beside):
+                continue
+            inside = [item for part in beside.parts for item in part]
+            times = [item.time for item in inside]
+            for item in inside:
+                for buffer, _ in item.touches():
+                    self._touch(buffer, min(times))
+                    self._touch(buffer, max(times))
+        return items
 
     def _inputs(self) -> list[Input]:
         """What the plan takes; which of it is overwritten, and what of that is read before."""
@@ -413,18 +398,20 @@ class Lowering:
             for given, entry in zip(self.inputs, arrays, strict=True)
         ]
 
-    def _sites(self) -> list[Site]:
+    def _sites(self, items: list[Any]) -> list[Site]:
         def position(index: int) -> int:
             return int(self.where[self.graph.inputs[index]].buffer.index)
 
         fails = attrgetter("fails")
         writers = self._writers if self.keeps else None
-        return find_sites(self.graph, self.items, fails, writers, position)
+        return find_sites(self.graph, items, fails, writers, position)
 
     def _items(self, image: Image, items: list[Any]) -> list[Any]:
         return [self._item(image, item) for item in items]
 
     def _item(self, image: Image, item: Any) -> Any:
+        if isinstance(item, Beside):
+            return Together([self._items(image, part) for part in item.parts])
         if isinstance(item, Branch):
             sides = (self._items(image, side) for side in (item.then, item.otherwise))
             return Choice(self._address(item.place, 0), *sides)

@@ -1,0 +1,207 @@
+"""The items of a plan, and which of them can run side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gemel.codegen.nest import Kernel, Place
+from gemel.extent import seen
+from gemel.ir.graph import Node
+
+#: What all lists but the longest must cost, in nanoseconds, to be worth another thread's coming.
+WORTH = 20_000
+
+
+class Launch:
+    """A kernel, when it runs in the order of the plan, and the node it is a step of."""
+
+    __slots__ = ("kernel", "node", "time")
+
+    def __init__(self, kernel: Kernel, node: Node, time: int) -> None:
+        self.kernel = kernel
+        self.node = node
+        self.time = time
+
+    @property
+    def fails(self) -> bool:
+        """Whether it may find values it cannot work with."""
+        return self.kernel.failure is not None
+
+    @property
+    def cost(self) -> int:
+        """Nanoseconds on one core, for the sizes seen."""
+        return seen(self.kernel.cost)
+
+    def touches(self) -> Iterator[tuple[Any, bool]]:
+        """The buffers it uses, and whether it writes them."""
+        for (place, _), written in zip(self.kernel.places, self.kernel.written, strict=True):
+            yield place.buffer if isinstance(place, Place) else place, written
+
+
+class Branch:
+    """A condition and two lists of items, of which one runs."""
+
+    __slots__ = ("node", "otherwise", "place", "then", "time")
+
+    def __init__(
+        self, place: Place, then: list[Any], otherwise: list[Any], node: Node, time: int
+    ) -> None:
+        self.place = place
+        self.then = then
+        self.otherwise = otherwise
+        self.node = node
+        self.time = time
+
+    @property
+    def fails(self) -> bool:
+        """Whether one of its items may."""
+        return any(item.fails for item in (*self.then, *self.otherwise))
+
+    @property
+    def cost(self) -> int:
+        """Nanoseconds the longer list takes."""
+        found: int = max(sum(item.cost for item in side) for side in (self.then, self.otherwise))
+        return found
+
+    def touches(self) -> Iterator[tuple[Any, bool]]:
+        """The buffers its items and its condition use, and whether they are written."""
+        yield self.place.buffer, False
+        for item in (*self.then, *self.otherwise):
+            yield from item.touches()
+
+
+class Beside:
+    """Lists of items of which none touches what another writes."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[list[Any]]) -> None:
+        self.parts = parts
+
+
+def side_by_side(items: Sequence[Any]) -> list[Any]:
+    """The items, stretches of them that are independent lists worth it put into a `Beside`."""
+    needs = _needs(items)
+    found: list[Any] = []
+    start = 0
+    for end in _knots(needs):
+        found += _arranged(items, needs, start, end)
+        start = end
+    return found
+
+
+def _arranged(items: Sequence[Any], needs: Sequence[set[int]], start: int, end: int) -> list[Any]:
+    """The items from start to end, the stretch that wins most side by side, then the others."""
+    won, first, last = max(
+        (_best(items, needs, position, end) for position in range(start, end)),
+        default=(0, start, start),
+    )
+    if won < WORTH:
+        return list(items[start:end])
+    parts = [[items[p] for p in part] for part in _lists(needs, first, last)]
+    before = _arranged(items, needs, start, first)
+    return [*before, Beside(parts), *_arranged(items, needs, last, end)]
+
+
+def flat(items: Sequence[Any]) -> Iterator[Any]:
+    """All items, in the order of appearance."""
+    for item in items:
+        if isinstance(item, Beside):
+            for part in item.parts:
+                yield from part
+        else:
+            yield item
+
+
+def _needs(items: Sequence[Any]) -> list[set[int]]:
+    """For each item those before it that must have been done: they share a buffer one writes."""
+    writer: dict[Any, int] = {}
+    readers: dict[Any, list[int]] = {}
+    needs: list[set[int]] = []
+    for position, item in enumerate(items):
+        before: set[int] = set()
+        touched = list(item.touches())
+        for buffer, written in touched:
+            if buffer in writer:
+                before.add(writer[buffer])
+            if written:
+                before.update(readers.get(buffer, ()))
+        for buffer, written in touched:
+            if written:
+                writer[buffer], readers[buffer] = position, []
+            else:
+                readers.setdefault(buffer, []).append(position)
+        needs.append(before - {position})
+    return needs
+
+
+def _knots(needs: Sequence[set[int]]) -> Iterator[int]:
+    """Positions, ascending, at which stretches end: behind and before items all others wait for.
+
+    Such an item needs, at some remove, all before it, and all after it need it.
+    """
+    every = (1 << len(needs)) - 1
+    above = [0] * len(needs)  # bit sets
+    below = [0] * len(needs)
+    for position, before in enumerate(needs):
+        for other in before:
+            above[position] |= above[other] | 1 << other
+    for position in range(len(needs) - 1, -1, -1):
+        for other in needs[position]:
+            below[other] |= below[position] | 1 << position
+    for position in range(len(needs)):
+        if above[position] | below[position] | 1 << position == every:
+            yield position
+            yield position + 1
+    yield len(needs)
+
+
+def _best(
+    items: Sequence[Any], needs: Sequence[set[int]], start: int, end: int
+) -> tuple[int, int, int]:
+    """What is won by running items from `start` on side by side, at most: (won, start, end)."""
+    lists = Lists(start)
+    best = (0, start, start)
+    total = longest = 0
+    for position in range(start, end):
+        cost = items[position].cost
+        total += cost
+        longest = max(longest, lists.add(position, needs[position], cost))
+        best = max(best, (total - longest, start, position + 1))
+    return best
+
+
+def _lists(needs: Sequence[set[int]], start: int, end: int) -> list[list[int]]:
+    """The independent lists the items from start to end are."""
+    lists = Lists(start)
+    for position in range(start, end):
+        lists.add(position, needs[position], 0)
+    found: dict[int, list[int]] = {}
+    for position in range(start, end):
+        found.setdefault(lists.root(position), []).append(position)
+    return list(found.values())
+
+
+class Lists:
+    """Items from a first one on, joined where one needs another (a forest of disjoint sets)."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.above: dict[int, int] = {}
+        self.costs: dict[int, int] = {}
+
+    def root(self, item: int) -> int:
+        """The item that stands for the list this one is in."""
+        while self.above[item] != item:
+            self.above[item] = item = self.above[self.above[item]]
+        return item
+
+    def add(self, item: int, needs: set[int], cost: int) -> int:
+        """The cost of the list the item is then in."""
+        self.above[item] = item
+        for root in {self.root(other) for other in needs if other >= self.first}:
+            self.above[root] = item
+            cost += self.costs[root]
+        self.costs[item] = cost
+        return cost
