@@ -147,7 +147,7 @@ def main() -> None:
     found = findings(name)
     if found:
         sys.exit(f"{name}: the sanitizer found\n{found}")
-    sys.exit(code)
+    sys.exit(f"{name}: pytest died of signal {-code}" if code < 0 else code)
 
 
 if __name__ == "__main__":
