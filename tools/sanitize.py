@@ -46,13 +46,13 @@ def log(name: str) -> Path:
     return ROOT / "build" / "sanitize" / name / "found"
 
 
+# Where memory is missing, allocators give a null, as the system's do: the core makes a failure of it.
 SANITIZERS = {
     "address": Sanitizer(
         # libstdc++ before Python loads it: AddressSanitizer looks for __cxa_throw when it starts.
         ("libasan.so", "libubsan.so", "libstdc++.so"),
         {
             # Leaks: the interpreter frees little when it ends, so a report would be about it.
-            # Missing memory: a null, as from the system, which the core makes a failure of.
             "ASAN_OPTIONS": options(
                 detect_leaks=0,
                 allocator_may_return_null=1,
@@ -71,6 +71,7 @@ SANITIZERS = {
         ("libtsan.so",),
         {
             "TSAN_OPTIONS": options(
+                allocator_may_return_null=1,
                 die_after_fork=0,
                 halt_on_error=1,
                 log_path=log("thread"),
@@ -140,8 +141,9 @@ def main() -> None:
         "PYTHONPATH": str(package),
         "SANITIZER": name,
     }
-    # Not `python -m pytest`, which looks for the package in the working directory first.
-    pytest = [sysconfig.get_path("scripts") + "/pytest", "--rootdir", str(ROOT)]
+    # Not `python -m pytest`, which looks for the package in the working directory first. The file
+    # descriptors are left alone: UndefinedBehaviorSanitizer writes to stderr, log_path or not.
+    pytest = [sysconfig.get_path("scripts") + "/pytest", "--capture=sys"]
     command = [*pytest, *(arguments or sanitizer.tests)]
     code = subprocess.run(command, cwd=ROOT, env=environment).returncode
     found = findings(name)
