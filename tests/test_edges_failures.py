@@ -94,6 +94,8 @@ def test_waitall_tells_how_many_failed(count: int) -> None:
         npx.waitall()
     text = str(caught.value)
     listed = text.count("out of bounds")
-    more = [int(number.replace(",", "")) for number in re.findall(r"(\d[\d,]*) (?:more|other)", text)]
+    more = [
+        int(number.replace(",", "")) for number in re.findall(r"(\d[\d,]*) (?:more|other)", text)
+    ]
     assert listed + sum(more) == count, f"{listed} of {count} are listed:\n{text[-400:]}"
     npx.waitall()
