@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from programs import PATIENCE, busy, end
+from programs import PATIENCE, TIMES, busy, end
 
 #: The main thread ends while a daemon thread computes and waits in one way.
 WAITING = """
@@ -81,7 +81,7 @@ def test_exit_beside_daemon_threads(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_exits_beside_daemon_threads(kind: str, others: int) -> None:
     with busy(others):
-        exit_beside_threads(kind, 100)
+        exit_beside_threads(kind, TIMES // 2)
 
 
 # engine.md 28

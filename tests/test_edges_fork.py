@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from programs import busy, end
+from programs import TIMES, busy, end
 
 #: Beside it, `compute` runs in threads that never end.
 COMPUTING = """
@@ -73,7 +73,7 @@ def test_fork_beside_computing_threads(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_many_forks_beside_computing_threads(way: str, threads: int, others: int) -> None:
     with busy(others):
-        fork_beside_threads(way, threads, 200, 120)
+        fork_beside_threads(way, threads, TIMES, 20 + TIMES / 2)
 
 
 # From C code, which has released the GIL. The child may then wait for a GIL that no thread of it
@@ -105,8 +105,8 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("seconds", [2, pytest.param(20, marks=pytest.mark.slow)])
-def test_two_threads_fork_while_a_third_issues(seconds: int) -> None:
+@pytest.mark.parametrize("seconds", [2, pytest.param(TIMES / 10, marks=pytest.mark.slow)])
+def test_two_threads_fork_while_a_third_issues(seconds: float) -> None:
     ended = end(f"SECONDS = {seconds}\n{FORKS_FROM_C}", seconds=3 * seconds + 20)
     assert ended.code == 0 and ended.told == {"hanging": 0, "sum": 2}, ended
 

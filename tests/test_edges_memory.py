@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 
 import pytest
-from programs import run
+from programs import TIMES, run
 
 import gemel
 from gemel import _core, gluon, np, npx
+
+kept_by_sanitizers = pytest.mark.unsanitized("sanitizers keep freed memory to tell who uses it")
 
 #: Resident memory in MB, once what was dropped has been given back.
 RESIDENT = """
@@ -22,7 +24,7 @@ def resident():
 """
 
 
-@pytest.mark.unsanitized("the sanitizers keep freed memory to tell who uses it")
+@kept_by_sanitizers
 def test_small_arrays_of_several_sizes_give_their_memory_back() -> None:
     """And what one size gave back, another uses."""
     found = run(
@@ -43,17 +45,18 @@ tell(most=most, kept=resident() - before)
 
 
 @pytest.mark.slow
-@pytest.mark.unsanitized("the sanitizers keep freed memory to tell who uses it")
+@kept_by_sanitizers
 def test_a_million_mixed_arrays_give_their_memory_back() -> None:
     found = run(
         RESIDENT
+        + f"COUNT = {5000 * TIMES}\n"
         + """
 import random
 chance = random.Random(5)
 np.zeros((10,)).wait_to_read()
 before = resident()
 kept = []
-for number in range(1_000_000):
+for number in range(COUNT):
     kept.append(np.zeros((chance.choice((16, 40, 300, 1000, 3000, 8000)),)))
     if len(kept) > 20_000:
         position = chance.randrange(len(kept))
@@ -142,6 +145,7 @@ def call(first, count):
 """
 
 
+@kept_by_sanitizers
 @pytest.mark.parametrize("kind", ["int", "float", "str", "(lambda n: (n, n + 1))"])
 def test_keyword_values_are_not_kept_for_ever(kind: str) -> None:
     found = run(
@@ -158,6 +162,7 @@ tell(grown=resident() - before)
     assert found["grown"] < 3, found
 
 
+@kept_by_sanitizers
 @pytest.mark.parametrize("drained", [True, False])
 def test_traces_forget_arrays_that_are_gone(drained: bool) -> None:
     """A long recording holds what it was asked to record, and nothing for each array there was."""

@@ -1,4 +1,4 @@
-"""Two threads at one thing: an array that is read and written, a full queue, a lock, a call site."""
+"""Two threads at one thing: an array read and written, a full queue, a lock, a call site."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from programs import end
+from programs import TIMES, end
 
 from gemel import _core, np, npx
 
@@ -168,7 +168,7 @@ tell(found=float(got[0][0, 0]))
 
 
 # engine.md 19
-@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [2, pytest.param(TIMES // 10, marks=pytest.mark.slow)])
 def test_a_call_that_waits_for_room_keeps_its_parameters(times: int) -> None:
     for _ in range(times):
         ended = end(REPLACED, seconds=60, GEMEL_QUEUE_OPS="2")

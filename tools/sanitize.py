@@ -46,7 +46,7 @@ def log(name: str) -> Path:
     return ROOT / "build" / "sanitize" / name / "found"
 
 
-# Where memory is missing, allocators give a null, as the system's do: the core makes a failure of it.
+# Where memory is missing allocators give a null, as the system's: the core makes a failure of it.
 SANITIZERS = {
     "address": Sanitizer(
         # libstdc++ before Python loads it: AddressSanitizer looks for __cxa_throw when it starts.
@@ -59,6 +59,8 @@ SANITIZERS = {
                 detect_stack_use_after_return=1,
                 log_path=log("address"),
             ),
+            # Each Python object is a block of its own: who uses one that is gone is found, too.
+            "PYTHONMALLOC": "malloc",
             "UBSAN_OPTIONS": options(
                 print_stacktrace=1,
                 log_path=log("address"),
