@@ -1,9 +1,10 @@
 """Runs the Python tests on a core built with sanitizers.
 
-    python tools/sanitize.py address [ARGUMENT ...]     AddressSanitizer, UndefinedBehaviorSanitizer
-    python tools/sanitize.py thread [ARGUMENT ...]      ThreadSanitizer
+    python tools/sanitize.py address [--short | ARGUMENT ...]   Address-, UndefinedBehaviorSanitizer
+    python tools/sanitize.py thread [--short | ARGUMENT ...]    ThreadSanitizer
 
 The arguments go to pytest; without any, `address` runs all tests and `thread` those about threads.
+`--short` leaves out the tests that try many kernels: what they ask of the core others ask, too.
 The core and a copy of the package lie in build/sanitize/: neither the installed package nor the
 source tree is touched. Python itself is not instrumented, so the sanitizers' libraries are
 preloaded, also into the processes that tests start. What they find stops the process it is found
@@ -25,15 +26,26 @@ SUPPRESSIONS = ROOT / "tools" / "sanitizers"
 COMPILER = os.environ.get("CXX", "c++")
 
 #: Tests about threads, by the names of their files.
-THREADS = ("core", "engine", "robustness", "python_lane", "devices", "border", "random_programs")
+THREADS = (
+  "core", "engine", "robustness", "python_lane", "devices", "border", "random_programs",
+  "edges_threads", "edges_failures", "edges_exit", "edges_fork",
+)  # fmt: skip
+#: Tests that try many kernels.
+KERNELS = ("codegen", "contract", "determinism", "gradients", "ops", "three_ways")
+
+
+def files(names: tuple[str, ...]) -> list[str]:
+    """The paths of test files."""
+    return [str(ROOT / "tests" / f"test_{name}.py") for name in names]
 
 
 class Sanitizer(NamedTuple):
-    """The libraries to preload, the variables that set them up, and the tests to run."""
+    """The libraries to preload, the variables that set them up, and pytest's usual arguments."""
 
     libraries: tuple[str, ...]
     variables: dict[str, str]
-    tests: tuple[str, ...]
+    tests: list[str]
+    short: list[str]
 
 
 def options(**values: object) -> str:
@@ -67,7 +79,8 @@ SANITIZERS = {
                 suppressions=SUPPRESSIONS / "undefined.supp",
             ),
         },
-        (str(ROOT / "tests"),),
+        [str(ROOT / "tests")],
+        [str(ROOT / "tests"), *(f"--ignore={path}" for path in files(KERNELS))],
     ),
     "thread": Sanitizer(
         ("libtsan.so",),
@@ -80,7 +93,8 @@ SANITIZERS = {
                 suppressions=SUPPRESSIONS / "thread.supp",
             ),
         },
-        tuple(str(ROOT / "tests" / f"test_{name}.py") for name in THREADS),
+        files(THREADS),
+        files(THREADS),
     ),
 }
 
@@ -146,7 +160,9 @@ def main() -> None:
     # Not `python -m pytest`, which looks for the package in the working directory first. The file
     # descriptors are left alone: UndefinedBehaviorSanitizer writes to stderr, log_path or not.
     pytest = [sysconfig.get_path("scripts") + "/pytest", "--capture=sys"]
-    command = [*pytest, *(arguments or sanitizer.tests)]
+    if arguments in ([], ["--short"]):
+        arguments = sanitizer.short if arguments else sanitizer.tests
+    command = [*pytest, *arguments]
     code = subprocess.run(command, cwd=ROOT, env=environment).returncode
     found = findings(name)
     if found:
