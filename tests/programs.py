@@ -29,7 +29,7 @@ SANITIZER = os.environ.get("SANITIZER", "")
 #: How often the slow tests repeat what the others do a few times: `make edges TIMES=1000`.
 TIMES = int(os.environ.get("TIMES", "200"))
 #: How many times as long as usual things may take: the sanitizers slow everything down.
-PATIENCE = {"": 1, "address": 4, "thread": 10}[SANITIZER]
+PATIENCE = {"": 1, "address": 3, "thread": 5}[SANITIZER]
 
 
 def surroundings(environment: dict[str, str | None]) -> dict[str, str]:

@@ -8,7 +8,7 @@ The arguments go to pytest; without any, `address` runs all tests and `thread` t
 The core and a copy of the package lie in build/sanitize/: neither the installed package nor the
 source tree is touched. Python itself is not instrumented, so the sanitizers' libraries are
 preloaded, also into the processes that tests start. What they find stops the process it is found
-in, and is printed here at the end, with the tests' own failures.
+in, and is printed here at the end, with the tests' own failures. Nothing is suppressed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-SUPPRESSIONS = ROOT / "tools" / "sanitizers"
 COMPILER = os.environ.get("CXX", "c++")
 
 #: Tests about threads, by the names of their files.
@@ -73,11 +72,7 @@ SANITIZERS = {
             ),
             # Each Python object is a block of its own: who uses one that is gone is found, too.
             "PYTHONMALLOC": "malloc",
-            "UBSAN_OPTIONS": options(
-                print_stacktrace=1,
-                log_path=log("address"),
-                suppressions=SUPPRESSIONS / "undefined.supp",
-            ),
+            "UBSAN_OPTIONS": options(print_stacktrace=1),
         },
         [str(ROOT / "tests")],
         [str(ROOT / "tests"), *(f"--ignore={path}" for path in files(KERNELS))],
@@ -90,7 +85,6 @@ SANITIZERS = {
                 die_after_fork=0,
                 halt_on_error=1,
                 log_path=log("thread"),
-                suppressions=SUPPRESSIONS / "thread.supp",
             ),
         },
         files(THREADS),
