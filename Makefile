@@ -8,6 +8,8 @@ CXX := c++
 endif
 # How long each sanitizer run of the engine lasts.
 SECONDS ?= 60
+# How often `make edges` repeats its forks and exits.
+TIMES ?= 200
 # What `make benchmark` runs, and how: make benchmark WHAT=issue OPTIONS=--quick
 WHAT ?= mlp issue train cold engine
 OPTIONS ?=
@@ -89,7 +91,7 @@ test: .venv/.installed .venv/.test ## run the tests against the installed packag
 
 # ---------------------------------------------------------------- checks
 
-.PHONY: lint format tsan asan mutations
+.PHONY: lint format edges sanitize tsan asan mutations
 lint: .venv/.dev ## check style, types, layers and the format of the C++ files
 	$(BIN)/ruff check $(PYTHON_DIRECTORIES)
 	$(BIN)/ruff format --check $(PYTHON_DIRECTORIES)
@@ -101,6 +103,13 @@ format: .venv/.dev ## rewrite the files in the project's format
 	$(BIN)/ruff check --fix --exit-zero $(PYTHON_DIRECTORIES)
 	$(BIN)/ruff format $(PYTHON_DIRECTORIES)
 	$(BIN)/clang-format -i $(CXX_FILES)
+
+edges: .venv/.installed .venv/.test ## many forks, exits and races, beside busy processes too (TIMES=200)
+	TIMES=$(TIMES) $(BIN)/pytest -m slow
+
+sanitize: .venv/.dev .venv/.test ## the Python tests on a core built with sanitizers (OPTIONS=--short)
+	CXX="$(CXX)" $(BIN)/python tools/sanitize.py address $(OPTIONS)
+	CXX="$(CXX)" $(BIN)/python tools/sanitize.py thread $(OPTIONS)
 
 tsan: build/thread/.run ## the engine's stress program under ThreadSanitizer (SECONDS=60)
 asan: build/address/.run ## the same under AddressSanitizer and UndefinedBehaviorSanitizer

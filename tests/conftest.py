@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from programs import SANITIZER
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,3 +22,11 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     os.chdir(tmp_path_factory.mktemp("elsewhere"))
     yield
     os.chdir(before)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked `unsanitized(reason)` on a core built with sanitizers."""
+    for item in items:
+        mark = item.get_closest_marker("unsanitized")
+        if SANITIZER and mark is not None:
+            item.add_marker(pytest.mark.skip(reason=f"{SANITIZER} sanitizer: {mark.args[0]}"))

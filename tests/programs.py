@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
-from typing import Any
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 #: What every program begins with.
 HEAD = """
@@ -16,20 +21,32 @@ import sys
 import warnings
 
 def tell(**what):
-    print(json.dumps(what))
+    print(json.dumps(what), flush=True)
 """
 
+#: The sanitizer the core was built with (tools/sanitize.py); empty otherwise.
+SANITIZER = os.environ.get("SANITIZER", "")
+#: How often the slow tests repeat what the others do a few times: `make edges TIMES=1000`.
+TIMES = int(os.environ.get("TIMES", "200"))
+#: How many times as long as usual things may take: the sanitizers slow everything down.
+PATIENCE = {"": 1, "address": 3, "thread": 5}[SANITIZER]
 
-def start(program: str, **environment: str | None) -> subprocess.Popen[str]:
-    """Start a program; variables set to None are taken out of its environment."""
+
+def surroundings(environment: dict[str, str | None]) -> dict[str, str]:
+    """This process's variables with changes; those set to None are taken out."""
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     for name, value in environment.items():
         variables.pop(name, None)
         if value is not None:
             variables[name] = value
+    return variables
+
+
+def start(program: str, **environment: str | None) -> subprocess.Popen[str]:
+    """Start a program; variables set to None are taken out of its environment."""
     return subprocess.Popen(
         [sys.executable, "-c", HEAD + textwrap.dedent(program)],
-        env=variables,
+        env=surroundings(environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -44,8 +61,13 @@ def finish(process: subprocess.Popen[str], seconds: float = 120) -> dict[str, An
         process.kill()
         raise
     assert process.returncode == 0, f"exit code {process.returncode}\n{out}\n{errors}"
-    found: dict[str, Any] = {"stderr": errors}
-    for line in out.splitlines():
+    return {"stderr": errors, **told(out)}
+
+
+def told(output: str) -> dict[str, Any]:
+    """What a program told, from what it printed."""
+    found: dict[str, Any] = {}
+    for line in output.splitlines():
         if line.startswith("{"):
             found.update(json.loads(line))
     return found
@@ -54,3 +76,67 @@ def finish(process: subprocess.Popen[str], seconds: float = 120) -> dict[str, An
 def run(program: str, **environment: str | None) -> dict[str, Any]:
     """Run a program to its end and give what it told."""
     return finish(start(program, **environment))
+
+
+class Ended(NamedTuple):
+    """How a program ended."""
+
+    #: The exit status; minus the number of the signal it died of; None: it was still running.
+    code: int | None
+    text: str
+    #: Seconds from the last output to the end, and from SIGINT to the end.
+    after: float
+    interrupted: float
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the program told."""
+        return told(self.text)
+
+
+def end(
+    program: str, seconds: float = 30, interrupt: bool = False, **environment: str | None
+) -> Ended:
+    """How a program ends that may hang or die: it is stopped after `seconds`, with its children.
+
+    `interrupt`: SIGINT is sent as soon as it tells something.
+    """
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [sys.executable, "-u", "-c", HEAD + textwrap.dedent(program)],
+            env=surroundings(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        limit = time.monotonic() + seconds * PATIENCE
+        last = interrupted = time.monotonic()
+        size = 0
+        while process.poll() is None and time.monotonic() < limit:
+            time.sleep(0.005)
+            grown = os.fstat(output.fileno()).st_size
+            if grown != size:
+                size, last = grown, time.monotonic()
+                if interrupt:
+                    interrupt, interrupted = False, time.monotonic()
+                    process.send_signal(signal.SIGINT)
+        code, now = process.returncode, time.monotonic()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    return Ended(code, text, now - last, now - interrupted)
+
+
+@contextlib.contextmanager
+def busy(count: int) -> Iterator[None]:
+    """A block beside which so many processes compute."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()

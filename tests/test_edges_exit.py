@@ -1,0 +1,139 @@
+"""Ends: of programs beside threads that go on, and of waits and programs by Ctrl-C."""
+
+from __future__ import annotations
+
+import pytest
+from programs import PATIENCE, TIMES, busy, end
+
+#: The main thread ends while a daemon thread computes and waits in one way.
+WAITING = """
+import threading, time
+from gemel import np, npx
+w = np.ones((400, 400))
+np.dot(w, w).wait_to_read()
+ways = {
+    "waitall": npx.waitall,
+    "asnumpy": lambda: np.dot(w, w).asnumpy(),
+    "wait_to_read": lambda: np.dot(w, w).wait_to_read(),
+}
+def work():
+    while True:
+        np.dot(w, w)
+        ways[WAY]()
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+tell(ends="now")
+"""
+
+#: It ends while three do everything by turns.
+BUSY = """
+import random, threading, time
+import gemel
+from gemel import gpu, np, npx
+gemel.device.simulate(1)
+shared = np.zeros((400, 400))
+w = np.ones((400, 400))
+npx.waitall()
+f = gemel.compile(lambda a, b: npx.relu(np.dot(a, b) + 1))
+def assign(i):
+    shared[i] = 1.0
+ways = [
+    lambda r: assign(r.randrange(400)),
+    lambda r: float((shared + w)[0, 0]),
+    lambda r: f(shared, w),
+    lambda r: f(shared, w).wait_to_read(),
+    lambda r: npx.callback(lambda a: a * 2, shared, outputs=((400, 400), "float32")),
+    lambda r: shared.as_in_ctx(gpu(0)) + 1,
+    lambda r: memoryview(w).release(),
+    lambda r: npx.waitall(),
+    lambda r: shared.asnumpy(),
+]
+def work(seed):
+    r = random.Random(seed)
+    while True:
+        r.choice(ways)(r)
+for i in range(3):
+    threading.Thread(target=work, args=(SEED * 10 + i,), daemon=True).start()
+time.sleep(0.05 + 0.02 * (SEED % 12))
+tell(ends="now")
+"""
+
+KINDS = ("waitall", "asnumpy", "wait_to_read", "everything")
+
+
+def exit_beside_threads(kind: str, times: int) -> None:
+    for seed in range(times):
+        program = BUSY if kind == "everything" else WAITING
+        ended = end(f"WAY, SEED = {kind!r}, {seed}\n{program}", seconds=10)
+        assert ended.told == {"ends": "now"}, ended
+        assert ended.code == 0, f"exit {seed}: {ended}"
+        assert ended.after < 2 * PATIENCE, f"exit {seed}: {ended}"
+
+
+# engine.md 30
+@pytest.mark.parametrize("kind", KINDS)
+def test_exit_beside_daemon_threads(kind: str) -> None:
+    exit_beside_threads(kind, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("others", [0, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_exits_beside_daemon_threads(kind: str, others: int) -> None:
+    with busy(others):
+        exit_beside_threads(kind, TIMES // 2)
+
+
+# engine.md 28
+@pytest.mark.parametrize("wait", ["last.wait_to_read()", "npx.waitall()", "last.asnumpy()"])
+def test_control_c_ends_a_wait_for_one_long_operation(wait: str) -> None:
+    """It does not wait for the end of the tile or operation the waiting thread works at."""
+    ended = end(
+        f"""
+        import os, signal, threading, time
+        from gemel import _core, np, npx
+        a = np.ones((6000, 6000))
+        np.dot(a[:200, :200], a[:200, :200]).wait_to_read()
+        last = np.dot(a, a)
+        signalled = []
+        def interrupt():
+            signalled.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Timer(0.3, interrupt).start()
+        try:
+            {wait}
+        except KeyboardInterrupt:
+            took = time.monotonic() - signalled[0]
+            tell(took=took, running=_core.counters()["pending"] > 0)
+        os._exit(0)
+        """,
+        seconds=30,
+    )
+    assert ended.told["running"] and ended.told["took"] < 0.3 * PATIENCE, ended
+
+
+def interrupted_program() -> float:
+    """Seconds from a Ctrl-C nobody catches to the end of the program."""
+    ended = end(
+        """
+        import signal
+        from gemel import np, npx
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        a = np.ones((2000, 2000))
+        np.dot(a, a).wait_to_read()
+        products = [np.dot(a, a) for _ in range(60)]
+        tell(queued=len(products))
+        npx.waitall()
+        tell(interrupted=False)
+        """,
+        interrupt=True,
+    )
+    assert ended.told == {"queued": 60} and "KeyboardInterrupt" in ended.text, ended
+    assert ended.code not in (None, 0), ended
+    return ended.interrupted
+
+
+# engine.md 28, 30
+def test_control_c_ends_the_program() -> None:
+    """What is queued is abandoned. A busy machine may be slow once, so there are three tries."""
+    assert any(interrupted_program() < 0.5 * PATIENCE for _ in range(3))

@@ -1,0 +1,101 @@
+"""Failures as they arrive: a callback's own exception, and more failures than fit in a message."""
+
+from __future__ import annotations
+
+import re
+import threading
+import traceback
+from typing import Any
+
+import pytest
+
+from gemel import np, npx
+
+
+class Mine(ValueError):
+    """An exception that cannot be made from its message."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"code {code}: {reason}")
+        self.code = code
+
+
+def raises_mine(v: Any) -> Any:
+    raise Mine(7, "mine")
+
+
+def decodes(v: Any) -> Any:
+    return b"\xff".decode("utf8")
+
+
+def frames(error: BaseException) -> list[str]:
+    """The functions the exception, and what caused it, came through."""
+    found = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    return found + (frames(error.__cause__) if error.__cause__ else [])
+
+
+def issued(function: Any, queued: bool) -> Any:
+    """A callback's result, run by the call itself or from the queue."""
+    x = np.ones((4,))
+    if not queued:
+        return npx.callback(function, x, outputs=((4,), "float32"))
+    gate = threading.Event()
+
+    def waits(v: Any) -> Any:
+        gate.wait(20)
+        return v
+
+    a = np.ones((600, 600))
+    x = npx.callback(waits, np.dot(a, a), outputs=((600, 600), "float32"))
+    found = npx.callback(function, x, outputs=((4,), "float32"))
+    gate.set()
+    return found
+
+
+# engine.md 9, 10
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_callback_s_exception_arrives_as_it_was_raised(queued: bool) -> None:
+    bad = issued(raises_mine, queued)
+    for array in (bad, bad, bad + 1):
+        with pytest.raises(Mine, match="code 7: mine") as caught:
+            array.wait_to_read()
+        error = caught.value
+        assert (error.code, error.args) == (7, ("code 7: mine",))
+        assert "raises_mine" in frames(error)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_exceptions_of_builtin_classes_keep_their_arguments(queued: bool) -> None:
+    bad = issued(decodes, queued)
+    with pytest.raises(UnicodeDecodeError) as caught:
+        bad.wait_to_read()
+    assert caught.value.args == ("utf-8", b"\xff", 0, 1, "invalid start byte")
+    assert "decodes" in frames(caught.value)
+
+
+def test_waiting_again_does_not_lengthen_the_traceback() -> None:
+    bad = issued(raises_mine, False)
+    lengths = []
+    for _ in range(4):
+        with pytest.raises(Mine) as caught:
+            bad.wait_to_read()
+        lengths.append(len(frames(caught.value)))
+    assert lengths[1] == lengths[3]
+
+
+# engine.md 15
+@pytest.mark.parametrize("count", [3, 1500, 5000])
+def test_waitall_tells_how_many_failed(count: int) -> None:
+    """It lists them, or some of them and how many more there are; then all have been seen."""
+    x, positions = np.ones((10, 10)), np.array([99], dtype="int64")
+    for _ in range(count):
+        np.take(x, positions, axis=0)
+    with pytest.raises(IndexError) as caught:
+        npx.waitall()
+    text = str(caught.value)
+    listed = text.count("out of bounds")
+    more = [
+        int(number.replace(",", "")) for number in re.findall(r"(\d[\d,]*) (?:more|other)", text)
+    ]
+    assert listed + sum(more) == count, f"{listed} of {count} are listed:\n{text[-400:]}"
+    npx.waitall()

@@ -1,0 +1,179 @@
+"""Forks beside threads that compute, call back, compile and fork too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs import TIMES, busy, end
+
+#: Beside it, `compute` runs in threads that never end.
+COMPUTING = """
+import multiprocessing, os, signal, threading, time
+from gemel import np
+x = np.ones((300, 300))
+float((x + 1)[0, 0])
+def compute():
+    while True:
+        float((x + 1)[0, 0])
+def child():
+    signal.alarm(20)
+    assert float((x + 1)[0, 0]) == 2
+for _ in range(THREADS):
+    threading.Thread(target=compute, daemon=True).start()
+time.sleep(0.1)
+"""
+
+WAYS = {
+    "fork": """
+    for i in range(COUNT):
+        pid = os.fork()
+        if pid == 0:
+            child()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        tell(forks=i + 1)
+    os._exit(0)
+    """,
+    "multiprocessing": """
+    context = multiprocessing.get_context("fork")
+    for i in range(COUNT):
+        process = context.Process(target=child)
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+        tell(forks=i + 1)
+    os._exit(0)
+    """,
+    "subprocess": """
+    import subprocess
+    for i in range(COUNT):
+        subprocess.run(["true"], preexec_fn=int, check=True)
+        tell(forks=i + 1)
+    os._exit(0)
+    """,
+}
+
+
+def fork_beside_threads(way: str, threads: int, count: int, seconds: float) -> None:
+    head = f"THREADS, COUNT = {threads}, {count}\n{COMPUTING}"
+    ended = end(head + WAYS[way].replace("\n    ", "\n"), seconds=seconds)
+    assert ended.code == 0 and ended.told["forks"] == count, ended
+
+
+# engine.md 29
+@pytest.mark.parametrize("way", WAYS)
+def test_fork_beside_computing_threads(way: str) -> None:
+    fork_beside_threads(way, 2, 60, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("others", [0, 2])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("way", WAYS)
+def test_many_forks_beside_computing_threads(way: str, threads: int, others: int) -> None:
+    with busy(others):
+        fork_beside_threads(way, threads, TIMES, 20 + TIMES / 2)
+
+
+# From C code, which has released the GIL. The child may then wait for a GIL that no thread of it
+# holds, so it is not asked to do anything.
+FORKS_FROM_C = """
+import ctypes, os, signal, threading, time
+from gemel import np
+fork = ctypes.CDLL(None).fork
+x = np.ones((500, 500))
+x.wait_to_read()
+stop = time.monotonic() + SECONDS
+def forks():
+    while time.monotonic() < stop:
+        pid = fork()
+        if pid == 0:
+            os._exit(0)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+def issues():
+    while time.monotonic() < stop:
+        x + 1
+threads = [threading.Thread(target=target, daemon=True) for target in (forks, forks, issues)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join(SECONDS + 10)
+tell(hanging=sum(thread.is_alive() for thread in threads), sum=float((x + 1)[0, 0]))
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("seconds", [2, pytest.param(TIMES / 10, marks=pytest.mark.slow)])
+def test_two_threads_fork_while_a_third_issues(seconds: float) -> None:
+    ended = end(f"SECONDS = {seconds}\n{FORKS_FROM_C}", seconds=3 * seconds + 20)
+    assert ended.code == 0 and ended.told == {"hanging": 0, "sum": 2}, ended
+
+
+# engine.md 29
+def test_fork_while_a_callback_is_about_to_import() -> None:
+    """Python takes its import lock before the handlers of C code run; the callback needs it."""
+    ended = end(
+        """
+        import os, threading
+        from gemel import np, npx
+        entered = threading.Event()
+        def late(v):
+            entered.set()
+            end = __import__("time").monotonic() + 0.3
+            while __import__("time").monotonic() < end:
+                pass
+            import decimal
+            return v * 2
+        a = np.ones((1000, 1000))
+        y = npx.callback(late, np.dot(a, a), outputs=((1000, 1000), "float32"))
+        entered.wait(5)
+        pid = os.fork()
+        right = float(y[0, 0]) == 2000
+        if pid == 0:
+            os._exit(0 if right else 1)
+        tell(child=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), right=right)
+        os._exit(0)
+        """,
+        seconds=15,
+    )
+    assert ended.told == {"child": 0, "right": True}, ended
+
+
+def test_fork_while_another_thread_compiles(tmp_path: Path) -> None:
+    """Whatever locks the compiler holds are free in the child."""
+    ended = end(
+        """
+        import os, signal, threading
+        import gemel
+        from gemel import np
+        x = np.ones((4,))
+        def new(number):
+            def chain(v):
+                for digit in f"{number:b}":
+                    v = np.exp(v) if digit == "1" else np.tanh(v)
+                return v
+            return gemel.compile(chain)
+        first = threading.Event()
+        def compiles():
+            number = 1000
+            while True:
+                new(number)(x)
+                first.set()
+                number += 1
+        threading.Thread(target=compiles, daemon=True).start()
+        first.wait()
+        for i in range(8):
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(20)
+                new(100 + i)(x).wait_to_read()
+                os._exit(0)
+            tell(forks=i, status=os.waitpid(pid, 0)[1])
+        os._exit(0)
+        """,
+        seconds=40,
+        GEMEL_CACHE=str(tmp_path),
+    )
+    assert ended.code == 0 and ended.told == {"forks": 7, "status": 0}, ended

@@ -1,0 +1,245 @@
+"""Sizes: many of them, new ones, none, and those no machine has."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from programs import end
+
+import gemel
+from gemel import _core, autograd, np, npx
+
+PACKAGE = str(Path(gemel.__file__).parent)
+
+# --- no Python for what is known ------------------------------------------------------------
+
+
+class Counted:
+    """How many calls of gemel's Python functions a block of code led to."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            self.calls += 1
+
+
+@contextmanager
+def python_calls() -> Iterator[Counted]:
+    counted = Counted()
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        yield counted
+    finally:
+        sys.setprofile(before)
+
+
+def calls_for(function: Callable[..., Any], arguments: list[Any]) -> list[int]:
+    """The calls of Python functions each call of an operation led to."""
+    found = []
+    for pair in arguments:
+        with python_calls() as counted:
+            function(*pair)
+        found.append(counted.calls)
+    npx.waitall()
+    return found
+
+
+compiled = gemel.compile(lambda a, b: npx.softmax(np.matmul(a, b), axis=1))
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b: a + a,
+    "sum": lambda a, b: np.sum(a, axis=1),
+    "softmax": lambda a, b: npx.softmax(a, axis=1),
+    "matmul": lambda a, b: np.matmul(a, b),
+    "concatenate": lambda a, b: np.concatenate([a, a], axis=1),
+    "compiled": lambda a, b: compiled(b, a),
+}
+
+
+# layout.md: sizes are free in the plans of single operations and of compiled functions.
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_new_sizes_of_a_known_operation_call_no_python(name: str) -> None:
+    """But where a size asks for other tiles, which is seldom."""
+    one = np.ones((1, 1))
+    sizes = [*range(40, 50), *range(130, 190)]
+    arguments = [(np.ones((8, n)), np.ones((n, 8))) for n in sizes]
+    views = [(np.broadcast_to(one, (8, n)), np.broadcast_to(one, (n, 8))) for n in sizes]
+    for kind in (arguments, views):
+        calls = calls_for(OPERATIONS[name], kind)
+        asked = sum(count > 0 for count in calls[10:])
+        assert asked <= 6, f"{asked} of {len(calls) - 10} new sizes called Python"
+
+
+@pytest.mark.parametrize("count", [17, 200])
+def test_many_shapes_of_a_call_site_call_no_python(count: int) -> None:
+    function = gemel.compile(lambda a: a * 2 + 1)
+    arguments = [(np.ones((n + 2, 8)),) for n in range(count)]
+    calls_for(function, arguments)
+    assert sum(calls_for(function, arguments)) == 0
+    assert sum(calls_for(function, arguments[::-1])) == 0
+
+
+def test_many_ranks_and_dtypes_of_a_call_site_call_no_python() -> None:
+    """Each has a plan of its own; 32 of them are within what a site keeps."""
+    function = gemel.compile(lambda a: a * 2 + 1)
+    dtypes = ("float32", "float64", "int32", "int64")
+    arguments = [(np.ones((2,) * rank, dtype=d),) for rank in range(1, 9) for d in dtypes]
+    calls_for(function, arguments)
+    assert sum(calls_for(function, arguments)) == 0
+
+
+def test_thousands_of_shapes_of_an_operation_call_no_python() -> None:
+    one = np.ones((1, 1))
+    arguments = [(np.broadcast_to(one, (2, n + 2)),) for n in range(4300)]
+    calls_for(lambda a: np.sum(a, axis=1), arguments)
+    again = calls_for(lambda a: np.sum(a, axis=1), arguments)
+    assert sum(count > 0 for count in again) <= 10
+
+
+def test_a_table_that_is_full_forgets_little() -> None:
+    """One more kind of call takes the place of one that is not used, not of all there are."""
+
+    class Operation(_core.OpBase):
+        asked = 0
+
+        def _kernel(self, *_: Any, **__: Any) -> Any:
+            raise AssertionError
+
+        def _prepare(self, inputs: Any, keywords: Any) -> Any:
+            self.asked += 1
+            return plan
+
+    x = np.ones((4,))
+    plan = plan_of_a_view(x)
+    operation = Operation("fake", False, ("number",))
+    for number in range(3000):
+        operation(x, number=number)
+    before = operation.asked
+    for number in range(3000, 9000):
+        operation(x, number=number)
+        operation(x, number=number % 500)  # these stay in use
+    assert operation.asked - before <= 6000 + 10, "calls in use were prepared again"
+
+
+def plan_of_a_view(x: Any) -> Any:
+    """What `_prepare` gives for an operation that returns a view of its input."""
+    from gemel.ops.shape import reshape
+    from gemel.runtime.prepare import prepare
+
+    return prepare(reshape, (x,), {"shape": (2, 2)})
+
+
+# --- nothing, and one ------------------------------------------------------------------------
+
+EMPTY: dict[str, Callable[[Any, Any], Any]] = {
+    "imperative": lambda f, x: f(x),
+    "compiled": lambda f, x: [gemel.compile(f)(x) for _ in range(3)][-1],
+}
+
+
+# Under UndefinedBehaviorSanitizer: memcmp and memcpy of null, however few bytes, are undefined.
+@pytest.mark.parametrize("way", EMPTY)
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (1,)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool"])
+def test_arrays_of_no_and_of_one_element(way: str, shape: tuple[int, ...], dtype: str) -> None:
+    x = np.ones(shape, dtype=dtype)
+    y = EMPTY[way](lambda a: np.where(a > 0, a, a), x)
+    assert (y.shape, y.dtype) == (shape, x.dtype)
+    assert y.asnumpy().tolist() == y.tolist() == x.tolist()
+    total = EMPTY[way](lambda a: a.reshape(-1).sum(), x)
+    assert total.shape == () and total.item() == (0 if 0 in shape else 1)
+    x[...] = x
+    assert np.from_dlpack(x).tolist() == memoryview(x).tolist() == x.tolist()
+    assert _core.to_bytes(x) == x.asnumpy().tobytes()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0)])
+def test_gradients_of_no_and_of_one_element(shape: tuple[int, ...]) -> None:
+    x = np.ones(shape)
+    x.attach_grad()
+    function = gemel.compile(lambda a: (a * a).sum())
+    for _ in range(3):
+        with autograd.record():
+            y = function(x)
+        y.backward()
+    assert x.grad.tolist() == (x * 2).tolist()
+
+
+def test_compiled_calls_close_over_and_return_0d_arrays() -> None:
+    factor = np.array(3.0)
+    function = gemel.compile(
+        lambda a, b: (a * factor, b, npx.cond(b > 0, lambda v: v, lambda v: -v, [b]))
+    )
+    for value in (2.0, -2.0, 2.0):
+        found = function(np.array(1.0), np.array(value))
+        assert [array.item() for array in found] == [3.0, value, 2.0]
+
+
+# --- what no machine has ---------------------------------------------------------------------
+
+TOO_LARGE = [(2**33, 2**33), (2**62, 8), (2**32, 2**32), (2**21, 2**21, 2**22), (2**61, 16)]
+
+
+@pytest.mark.parametrize("shape", TOO_LARGE, ids=str)
+@pytest.mark.parametrize("way", ["view", "size", "sum", "add", "compiled"])
+def test_views_of_more_elements_than_64_bits_count_are_refused(
+    shape: tuple[int, ...], way: str
+) -> None:
+    one = np.ones((1, 1))
+    ways: dict[str, Callable[[], Any]] = {
+        "view": lambda: np.broadcast_to(one, shape).nbytes,
+        "size": lambda: np.broadcast_to(one, shape).size,
+        "sum": lambda: np.sum(np.broadcast_to(one, shape)),
+        "add": lambda: np.broadcast_to(one, shape) + 1,
+        "compiled": lambda: gemel.compile(lambda v: np.broadcast_to(v, shape).sum())(one),
+    }
+    with pytest.raises((ValueError, MemoryError, OverflowError)):
+        ways[way]()
+
+
+@pytest.mark.parametrize("shape", [(2**61,), (2**31, 2**31), (2**40, 2**20)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
+def test_results_of_more_bytes_than_there_are_fail(shape: tuple[int, ...], dtype: str) -> None:
+    """Raised by the call when the bytes cannot be counted, else a failure of the result."""
+    ended = end(
+        f"""
+        from gemel import np
+        one = np.ones({(1,) * len(shape)}, dtype={dtype!r})
+        try:
+            y = np.logical_not(np.broadcast_to(one, {shape}))
+            y = np.broadcast_to(one, {shape}).astype("float64") if {dtype!r} != "bool" else y
+            y.wait_to_read()
+        except (ValueError, MemoryError, OverflowError) as error:
+            tell(raised=type(error).__name__)
+        """,
+        GEMEL_UNSEEN_ERRORS="warn",
+    )
+    assert ended.code == 0 and "raised" in ended.told, ended
+
+
+@pytest.mark.parametrize("device", [-1, 24, 63, 64, 1000, 2**31 - 1, -(2**31)])
+def test_arrays_on_devices_that_are_not_there_are_refused(device: int) -> None:
+    ways: list[Callable[[], Any]] = [
+        lambda: _core.empty((2,), 0, device),
+        lambda: _core.from_buffer(b"\0" * 8, np.ones(1)._code, (2,), device),
+        lambda: _core.copy_to_device(np.ones(2), device),
+        lambda: _core.wait_device(device),
+    ]
+    for way in ways:
+        with pytest.raises((ValueError, gemel.errors.DeviceError)):
+            way()
+
+
+@pytest.mark.parametrize("code", [-1, 200, 255, 256, 1000])
+def test_arrays_of_dtypes_that_are_not_there_are_refused(code: int) -> None:
+    with pytest.raises(ValueError, match="dtype"):
+        _core.empty((2,), code)

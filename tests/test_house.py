@@ -1,0 +1,86 @@
+"""The house of the C++ core: who includes whom, what is Python's, how long files are."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = ROOT / "src"
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+
+#: What the files of a folder may include from: themselves, and the folders below them.
+BELOW = {
+    "memory": {"memory"},
+    "engine": {"memory", "engine"},
+    "program": {"memory", "engine", "program"},
+    "capi": {"memory", "engine", "program", "capi"},
+    "python": {"memory", "engine", "program", "python"},
+}
+#: Headers of Python and of what speaks to it.
+PYTHON = re.compile(r"Python\.h|structmember\.h|pythread\.h|frameobject\.h|nanobind/.*|cpython/.*")
+
+
+def sources() -> list[Path]:
+    return sorted(path for path in SOURCES.rglob("*") if path.suffix in {".h", ".cc"})
+
+
+def included(path: Path) -> list[str]:
+    return INCLUDE.findall(path.read_text())
+
+
+def test_every_folder_has_its_place() -> None:
+    assert sources()
+    assert {path.relative_to(SOURCES).parts[0] for path in sources()} <= set(BELOW)
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(SOURCES)))
+def test_includes_point_down(path: Path) -> None:
+    allowed = BELOW[path.relative_to(SOURCES).parts[0]]
+    ours = [name for name in included(path) if (SOURCES / name).exists()]
+    assert not [name for name in ours if name.split("/")[0] not in allowed]
+    local = [name for name in included(path) if (path.parent / name).exists()]
+    assert not set(local) - set(ours), "includes name the folder too"
+
+
+def test_python_stays_in_its_folder() -> None:
+    elsewhere = [path for path in sources() if "python" not in path.relative_to(SOURCES).parts]
+    found = {path.name: name for path in elsewhere for name in included(path) if PYTHON.match(name)}
+    assert not found
+    # By name too: a declaration needs no header.
+    named = re.compile(r"\bPy(?:Object|Gil\w*|_\w+|Err_\w+)\b|\bnanobind\b")
+    assert not [path.name for path in elsewhere if named.search(path.read_text())]
+
+
+def test_one_file_includes_nanobind() -> None:
+    files = [p.name for p in sources() if any(i.startswith("nanobind") for i in included(p))]
+    assert files == ["module.cc"]
+
+
+def test_the_c_interface_is_plain_c(tmp_path: Path) -> None:
+    """Its header alone is a C program, and every function of it is declared for C++ too."""
+    header = SOURCES / "capi" / "gemel.h"
+    assert header.exists()
+    assert set(included(header)) <= {"stddef.h", "stdint.h", "stdbool.h"}
+    compiler = shutil.which("cc") or pytest.skip("no C compiler")
+    program = tmp_path / "only.c"
+    program.write_text(f'#include "{header}"\nint main(void) {{ return 0; }}\n')
+    options = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
+    subprocess.run([compiler, *options, str(program)], check=True)
+    cxx = [shutil.which("c++") or "c++", "-x", "c++", "-std=c++20", *options[1:], str(program)]
+    subprocess.run(cxx, check=True)
+
+
+LONGEST = 500
+
+
+@pytest.mark.parametrize("folder", ["src", "gemel"])
+def test_no_file_is_long(folder: str) -> None:
+    paths = [p for p in (ROOT / folder).rglob("*") if p.suffix in {".h", ".cc", ".py"}]
+    lengths = {str(p.relative_to(ROOT)): p.read_text().count("\n") for p in paths}
+    assert lengths
+    assert not {name: length for name, length in lengths.items() if length > LONGEST}

@@ -1,0 +1,168 @@
+"""Runs the Python tests on a core built with sanitizers.
+
+    python tools/sanitize.py address [--short | ARGUMENT ...]   Address-, UndefinedBehaviorSanitizer
+    python tools/sanitize.py thread [--short | ARGUMENT ...]    ThreadSanitizer
+
+The arguments go to pytest; without any, `address` runs all tests and `thread` those about threads.
+`--short` leaves out the tests that try many kernels: what they ask of the core others ask, too.
+The core and a copy of the package lie in build/sanitize/: neither the installed package nor the
+source tree is touched. Python itself is not instrumented, so the sanitizers' libraries are
+preloaded, also into the processes that tests start. What they find stops the process it is found
+in, and is printed here at the end, with the tests' own failures. Nothing is suppressed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+COMPILER = os.environ.get("CXX", "c++")
+
+#: Tests about threads, by the names of their files.
+THREADS = (
+  "core", "engine", "robustness", "python_lane", "devices", "border", "random_programs",
+  "edges_threads", "edges_failures", "edges_exit", "edges_fork",
+)  # fmt: skip
+#: Tests that try many kernels.
+KERNELS = ("codegen", "contract", "determinism", "gradients", "ops", "three_ways")
+
+
+def files(names: tuple[str, ...]) -> list[str]:
+    """The paths of test files."""
+    return [str(ROOT / "tests" / f"test_{name}.py") for name in names]
+
+
+class Sanitizer(NamedTuple):
+    """The libraries to preload, the variables that set them up, and pytest's usual arguments."""
+
+    libraries: tuple[str, ...]
+    variables: dict[str, str]
+    tests: list[str]
+    short: list[str]
+
+
+def options(**values: object) -> str:
+    """A sanitizer's options as it reads them."""
+    return ":".join(f"{name}={value}" for name, value in values.items())
+
+
+def log(name: str) -> Path:
+    """Where processes put what a sanitizer finds: this and their number."""
+    return ROOT / "build" / "sanitize" / name / "found"
+
+
+# Where memory is missing allocators give a null, as the system's: the core makes a failure of it.
+SANITIZERS = {
+    "address": Sanitizer(
+        # libstdc++ before Python loads it: AddressSanitizer looks for __cxa_throw when it starts.
+        ("libasan.so", "libubsan.so", "libstdc++.so"),
+        {
+            # Leaks: the interpreter frees little when it ends, so a report would be about it.
+            "ASAN_OPTIONS": options(
+                detect_leaks=0,
+                allocator_may_return_null=1,
+                detect_stack_use_after_return=1,
+                log_path=log("address"),
+            ),
+            # Each Python object is a block of its own: who uses one that is gone is found, too.
+            "PYTHONMALLOC": "malloc",
+            "UBSAN_OPTIONS": options(print_stacktrace=1),
+        },
+        [str(ROOT / "tests")],
+        [str(ROOT / "tests"), *(f"--ignore={path}" for path in files(KERNELS))],
+    ),
+    "thread": Sanitizer(
+        ("libtsan.so",),
+        {
+            "TSAN_OPTIONS": options(
+                allocator_may_return_null=1,
+                die_after_fork=0,
+                halt_on_error=1,
+                log_path=log("thread"),
+            ),
+        },
+        files(THREADS),
+        files(THREADS),
+    ),
+}
+
+
+def build(name: str) -> Path:
+    """Compile the core with the sanitizer; the folder that holds the package it belongs to."""
+    folder = log(name).parent
+    tools = sysconfig.get_path("scripts")
+    environment = {**os.environ, "PATH": os.pathsep.join((tools, os.environ["PATH"]))}
+    configure = ["cmake", "-S", str(ROOT), "-B", str(folder / "core"), "-G", "Ninja", "-Wno-dev"]
+    # -O1 keeps the stacks of reports readable; asserts stay in.
+    configure += ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O1"]
+    configure += [f"-DCMAKE_CXX_COMPILER={COMPILER}", f"-DGEMEL_SANITIZER={name}"]
+    configure += [f"-DPython_EXECUTABLE={sys.executable}", "-DSKBUILD_PROJECT_NAME=gemel"]
+    for command in (configure, ["cmake", "--build", str(folder / "core")]):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    package = folder / "package" / "gemel"
+    shutil.rmtree(package, ignore_errors=True)
+    ignored = shutil.ignore_patterns("__pycache__", "*.so")
+    shutil.copytree(ROOT / "gemel", package, ignore=ignored)
+    for library in (folder / "core").glob("_core*.so"):
+        shutil.copy(library, package)
+    return package.parent
+
+
+def library(name: str) -> str:
+    """The path of one of the compiler's libraries."""
+    command = [COMPILER, f"-print-file-name={name}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def findings(name: str) -> str:
+    """What the sanitizer has written since the last call."""
+    folder, prefix = log(name).parent, log(name).name + "."
+    found = []
+    for path in sorted(folder.glob(prefix + "*")):
+        lines = path.read_text().splitlines(keepends=True)
+        path.unlink()
+        # Said whenever memory is missing, which tests see to.
+        told = "".join(line for line in lines if "failed to allocate" not in line).strip()
+        if told:
+            found.append(f"== process {path.name.removeprefix(prefix)}\n{told}")
+    return "\n".join(found)
+
+
+def main() -> None:
+    """Build, test, report."""
+    if len(sys.argv) < 2 or sys.argv[1] not in SANITIZERS:
+        sys.exit(__doc__)
+    name, *arguments = sys.argv[1:]
+    sanitizer = SANITIZERS[name]
+    package = build(name)
+    findings(name)
+    environment = {
+        **os.environ,
+        **sanitizer.variables,
+        "LD_PRELOAD": " ".join(map(library, sanitizer.libraries)),
+        "PYTHONPATH": str(package),
+        "SANITIZER": name,
+    }
+    # Not `python -m pytest`, which looks for the package in the working directory first. The file
+    # descriptors are left alone: UndefinedBehaviorSanitizer writes to stderr, log_path or not.
+    pytest = [sysconfig.get_path("scripts") + "/pytest", "--capture=sys"]
+    if arguments in ([], ["--short"]):
+        arguments = sanitizer.short if arguments else sanitizer.tests
+    command = [*pytest, *arguments]
+    code = subprocess.run(command, cwd=ROOT, env=environment).returncode
+    found = findings(name)
+    if found:
+        sys.exit(f"{name}: the sanitizer found\n{found}")
+    sys.exit(f"{name}: pytest died of signal {-code}" if code < 0 else code)
+
+
+if __name__ == "__main__":
+    main()
