@@ -16,7 +16,8 @@ from gemel.errors import TraceError
 from gemel.extent import Dim, Guard
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, inline, placeholder, walk
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
-from gemel.ndarray import array_like, ndarray
+from gemel.ndarray import ndarray
+from gemel.nested import flatten, flatten_results, unflatten
 from gemel.ops.elementwise import full
 from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.bind import concrete_graph
@@ -26,37 +27,6 @@ from gemel.runtime.image import Image
 from gemel.runtime.lower import Lowering, lower
 from gemel.runtime.prepare import as_entry, spec_of
 from gemel.spec import Spec
-
-# --- arguments ------------------------------------------------------------------------------
-
-
-def flatten(value: Any, out: list[Any]) -> Any:
-    """Put the leaves of nested lists, tuples and dicts into `out`; the structure is returned."""
-    if isinstance(value, (list, tuple)):
-        return type(value), tuple(flatten(item, out) for item in value)
-    if isinstance(value, dict):
-        return dict, tuple((name, flatten(item, out)) for name, item in value.items())
-    if isinstance(value, (ndarray, Entry)):
-        out.append(value)
-        return None
-    if hasattr(value, "__array__"):
-        out.append(array_like(value))
-        return None
-    return "static", type(value), value
-
-
-def unflatten(structure: Any, leaves: Any) -> Any:
-    """The nested value whose leaves come from an iterator."""
-    if structure is None:
-        return next(leaves)
-    kind, *rest = structure
-    if kind == "static":
-        return rest[1]
-    if kind is dict:
-        return {name: unflatten(item, leaves) for name, item in rest[0]}
-    items = [unflatten(item, leaves) for item in rest[0]]
-    return kind(*items) if hasattr(kind, "_fields") else kind(items)
-
 
 # --- one traced program ---------------------------------------------------------------------
 
@@ -130,18 +100,6 @@ class Program:
         if wanted not in self._halves:
             self._halves[wanted] = Halves(self, wanted)
         return self._halves[wanted]
-
-
-def flatten_results(value: Any, out: list[Any]) -> Any:
-    """Like `flatten`, for what a function returns: numbers are results too."""
-    if isinstance(value, (list, tuple)):
-        return type(value), tuple(flatten_results(item, out) for item in value)
-    if isinstance(value, dict):
-        return dict, tuple((name, flatten_results(item, out)) for name, item in value.items())
-    if value is None:
-        return "static", type(None), None
-    out.append(value)
-    return None
 
 
 class Halves:

@@ -12,7 +12,7 @@ from gemel.function import Transfer
 from gemel.ir.graph import Entry
 from gemel.ir.methods import ArrayMethods
 from gemel.ir.op import HOOKS, Op
-from gemel.ops import elementwise, indexing, linalg, logic
+from gemel.ops import elementwise, indexing, keys, linalg, logic
 from gemel.ops.shape import Layout
 from gemel.runtime import callback, prepare
 from gemel.spec import product
@@ -104,7 +104,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         if not indexing.is_basic(key):
             self._scattered(key, value)
             return
-        canonical = indexing.canonical(self.shape, key)
+        canonical = keys.canonical(self.shape, key)
         if autograd.is_recording() and tape.tracked(self, value):
             self._recorded_write(indexing.assign(self, as_array(value), key=canonical))
             return
@@ -113,7 +113,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
 
     def _view(self, canonical: Any) -> Any:
         whole = Layout(self.shape, self.strides, self.offset)
-        layout = indexing.key_layout(whole, canonical)
+        layout = keys.key_layout(whole, canonical)
         return self._as_strided(layout.shape, layout.strides, layout.offset)
 
     def _write(self, target: Any, value: Any) -> None:

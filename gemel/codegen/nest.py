@@ -6,6 +6,7 @@ drops and merges loops until few are left.
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from gemel.codegen.lane import Lane, Recorder
@@ -89,6 +90,23 @@ class Number:
     def passed(self) -> DType:
         """How it is handed to a kernel: as float64 or int64."""
         return float64 if self.dtype.is_floating else int64
+
+    @property
+    def bits(self) -> int:
+        """A constant as the 8 bytes a kernel takes, read as an int64."""
+        value = self.source[1]
+        if self.passed is not float64:
+            return value if isinstance(value, Dim) else int(value)
+        bits: int = struct.unpack("<q", struct.pack("<d", float(value)))[0]
+        return bits
+
+    @property
+    def run_time_source(self) -> int:
+        """Where it comes from as the core counts: arguments up from 0, the seed, call numbers."""
+        kind = self.source[0]
+        if kind == "argument":
+            return int(self.source[1])
+        return -1 if kind == "seed" else -2 - int(self.source[1])
 
 
 class Kernel:

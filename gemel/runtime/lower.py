@@ -420,9 +420,9 @@ class Lowering:
         scalars = []
         for position, number in kernel.scalars:
             if number.source[0] == "constant":
-                integers[position] = as_bits(number)
+                integers[position] = number.bits
             else:
-                scalars.append((position, run_time_source(number), number.passed is float64))
+                scalars.append((position, number.run_time_source, number.passed is float64))
         program = kernel.program
         return Step(
             image.kernel(
@@ -460,25 +460,6 @@ def spanned(array: Any) -> tuple[Any, int]:
     before = -sum(reach for reach in reaches if reach < 0)
     extent = 1 + sum(map(abs, reaches))
     return array._as_strided((extent,), (1,), array.offset - before), before
-
-
-def as_bits(number: Number) -> int:
-    """A known number as the 8 bytes a kernel takes, read as an int64."""
-    value = number.source[1]
-    if number.passed is not float64:
-        return value if isinstance(value, Dim) else int(value)
-    import struct
-
-    bits: int = struct.unpack("<q", struct.pack("<d", float(value)))[0]
-    return bits
-
-
-def run_time_source(number: Number) -> int:
-    """A number's source as the core counts them: arguments up from 0, the seed, call numbers."""
-    kind = number.source[0]
-    if kind == "argument":
-        return int(number.source[1])
-    return -1 if kind == "seed" else -2 - int(number.source[1])
 
 
 class _Loop(Nest):

@@ -70,7 +70,6 @@ void hand_over(Launch& work, Front& front) {
   std::unique_ptr<Operation> operation = work.later();
   operation->reads.assign(work.reads, work.reads + work.read_count);
   operation->writes.assign(work.writes, work.writes + work.write_count);
-  operation->updates = std::move(work.updates);
   operation->microseconds = work.microseconds;
   operation->workspace = work.workspace;
   operation->device = work.device;

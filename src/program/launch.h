@@ -33,7 +33,7 @@ class Launch {
   virtual ~Launch() = default;
   // Does the work. `partial` as in Operation; failures have no origin yet.
   virtual FailurePointer run(PartialFailures& partial) = 0;
-  // The same, to be done later: an operation whose storages, cost and origin are filled in by
+  // The same, to be done later: an operation whose reads, writes, cost and origin are filled in by
   // launch().
   virtual std::unique_ptr<Operation> later() = 0;
 
@@ -43,8 +43,6 @@ class Launch {
   Storage** writes = nullptr;
   int write_count = 0;
   int known_writes = 0;
-  // Known writes that keep their content when a read one has failed.
-  std::vector<Storage*> updates;
   double microseconds = 0;
   size_t workspace = 0;
   int device = 0;

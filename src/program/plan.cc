@@ -310,7 +310,7 @@ class PlanLaunch final : public Launch {
     operation->random = random_;
     for (size_t i = 0; i < program_.inputs.size(); ++i) {
       const InputSpec& spec = program_.inputs[i];
-      if (spec.written && !spec.fails) updates.push_back(places_[i].storage);
+      if (spec.written && !spec.fails) operation->updates.push_back(places_[i].storage);
     }
     return operation;
   }

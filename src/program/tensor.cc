@@ -31,13 +31,12 @@ int64_t checked_size(const char* type, int code, const int64_t* extents, int ran
 
 }  // namespace
 
-void Tensor::set_rank(int rank) {
+void Tensor::make_room(int rank) {
   if (rank > kMaxRank) {
     throw Error("ValueError", "an array has at most " + std::to_string(kMaxRank) +
                                   " dimensions, not " + std::to_string(rank));
   }
-  if (rank > kInsideRank) dims_ = new int64_t[2 * static_cast<size_t>(rank)];
-  ndim = static_cast<uint8_t>(rank);
+  dims_ = new int64_t[2 * static_cast<size_t>(rank)];
 }
 
 void Tensor::make(int code, const int64_t* extents, int rank, int device) {

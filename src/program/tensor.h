@@ -56,7 +56,11 @@ class Tensor {
   bool contiguous = true;
 
  private:
-  void set_rank(int rank);
+  void set_rank(int rank) {
+    if (rank > kInsideRank) make_room(rank);
+    ndim = static_cast<uint8_t>(rank);
+  }
+  void make_room(int rank);
 
   int64_t* dims_ = inside_;  // extents, then strides in elements
   int64_t inside_[2 * kInsideRank];

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <new>
 
-#include "python/front.h"
 #include "python/op_type.h"
+#include "python/waits.h"
 
 namespace gemel {
 

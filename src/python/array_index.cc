@@ -1,7 +1,7 @@
 // Basic indexing: integers, slices, None and Ellipsis make a view.
 
 #include "python/array.h"
-#include "python/state.h"
+#include "python/flags.h"
 
 namespace gemel {
 namespace {
@@ -99,7 +99,7 @@ PyObject* finish(Selection* selection) {
 }
 
 PyObject* index_in_python(PyObject* self, PyObject* key) {
-  return PyObject_CallMethod(self, "_getitem", "(O)", key);
+  return call_method(self, "_getitem", "(O)", key).take();
 }
 
 bool must_record(PyObject* array) { return thread_flags.recording && is_tracked(array); }

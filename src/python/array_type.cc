@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "python/array.h"
-#include "python/front.h"
+#include "python/waits.h"
 
 namespace gemel {
 namespace {
@@ -187,7 +187,7 @@ int assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
     PyErr_SetString(PyExc_ValueError, "elements of an array cannot be deleted");
     return -1;
   }
-  owned(PyObject_CallMethod(self, "_setitem", "(OO)", key, value));
+  call_method(self, "_setitem", "(OO)", key, value);
   return 0;
 }
 

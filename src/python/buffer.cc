@@ -2,7 +2,7 @@
 // finish before their call returns: the outside cannot know of the engine's queue.
 
 #include "python/array.h"
-#include "python/front.h"
+#include "python/waits.h"
 
 namespace gemel {
 namespace {
@@ -33,7 +33,7 @@ void wait_until_shareable(const Tensor& tensor) {
     throw Error("BufferError", "the array is on " + Engine::device(tensor.device())->name +
                                    "; copy it to the CPU first: x.as_in_ctx(cpu())");
   }
-  if (!wait_for_storage(tensor.storage, trace::WaitKind::kExport)) throw PythonError{};
+  wait_for(tensor.storage, trace::WaitKind::kExport);
   // While this thread was without the GIL another one may have issued more.
   while (!Engine::get().idle(tensor.storage)) {
     TracedWait traced(trace::WaitKind::kExport, tensor.storage);

@@ -6,9 +6,9 @@
 #include <new>
 #include <vector>
 
+#include "python/flags.h"
 #include "python/plan_call.h"
 #include "python/plan_type.h"
-#include "python/state.h"
 
 namespace gemel {
 namespace {
@@ -109,7 +109,7 @@ PyObject* call_site(PyObject* self, PyObject* const* values, size_t flags, PyObj
   PyObject* result = plain ? run_known(site, flags_now.training, values, count) : nullptr;
   if (result != nullptr) return result;
   Reference fallback = borrowed(site->fallback);
-  return PyObject_Vectorcall(fallback.get(), values, flags, names);
+  return into_python([&] { return PyObject_Vectorcall(fallback.get(), values, flags, names); });
 }
 
 // add(training, arguments, plan, parameters)

@@ -1,8 +1,8 @@
 #include "python/callback.h"
 
 #include "python/array.h"
-#include "python/front.h"
-#include "python/state.h"
+#include "python/failures.h"
+#include "python/waits.h"
 
 namespace gemel {
 namespace {

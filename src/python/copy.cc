@@ -2,7 +2,7 @@
 
 #include "program/kernel.h"
 #include "python/array.h"
-#include "python/front.h"
+#include "python/waits.h"
 
 namespace gemel {
 namespace {

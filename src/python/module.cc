@@ -17,10 +17,13 @@
 #include "python/call_site.h"
 #include "python/callback.h"
 #include "python/dlpack.h"
-#include "python/front.h"
+#include "python/flags.h"
 #include "python/op_type.h"
+#include "python/origins.h"
 #include "python/plan_type.h"
+#include "python/process.h"
 #include "python/trace_python.h"
+#include "python/waits.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -408,7 +411,7 @@ NB_MODULE(_core_parts, module) {
   });
   if (!make_array_type(module.ptr()) || !make_op_type(module.ptr()) ||
       !make_plan_type(module.ptr()) || !make_call_site_type(module.ptr()) ||
-      !install_exit_hooks(module.ptr())) {
+      !install_exit_hooks()) {
     throw nb::python_error();
   }
   install_fork_hooks();

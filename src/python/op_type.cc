@@ -4,8 +4,9 @@
 
 #include <cstring>
 
-#include "python/front.h"
+#include "python/flags.h"
 #include "python/plan_type.h"
+#include "python/waits.h"
 
 namespace gemel {
 
@@ -88,8 +89,7 @@ void record_call(OpObject* op, const Arguments& arguments, PyObject* result) {
   Reference inputs = inputs_tuple(arguments);
   Reference parameters = parameters_dict(arguments);
   Reference results = PyTuple_Check(result) ? borrowed(result) : owned(PyTuple_Pack(1, result));
-  owned(PyObject_CallMethod(as_object(op), "_record", "(OOO)", inputs.get(), parameters.get(),
-                            results.get()));
+  call_method(as_object(op), "_record", "(OOO)", inputs.get(), parameters.get(), results.get());
 }
 
 // --- elementwise calls ---
@@ -112,16 +112,16 @@ ElementwisePointer prepare_kernel(OpObject* op, const ElementwiseCall& call,
                                   const Arguments& arguments) {
   Reference operands = describe_operands(call);
   Reference parameters = parameters_dict(arguments);
-  PyObject* kernel;
+  Reference kernel;
   if (call.target == nullptr) {
-    kernel = PyObject_CallMethod(as_object(op), "_kernel", "(iOO)", call.loop.rank, operands.get(),
-                                 parameters.get());
+    kernel = call_method(as_object(op), "_kernel", "(iOO)", call.loop.rank, operands.get(),
+                         parameters.get());
   } else {
-    kernel = PyObject_CallMethod(as_object(op), "_kernel", "(iOOii)", call.loop.rank,
-                                 operands.get(), parameters.get(), call.target->dtype,
-                                 call.inner_class(call.operands->array_count));
+    kernel = call_method(as_object(op), "_kernel", "(iOOii)", call.loop.rank, operands.get(),
+                         parameters.get(), call.target->dtype,
+                         call.inner_class(call.operands->array_count));
   }
-  return elementwise_from(owned(kernel).get());
+  return elementwise_from(kernel.get());
 }
 
 // The kernel for this call, from the cache or from Python. The caller's copy keeps it while the
@@ -209,8 +209,7 @@ BindingPointer prepare_binding(OpObject* op, PlanCall& call, CallKey& like,
   }
   Reference inputs = inputs_tuple(arguments);
   Reference parameters = parameters_dict(arguments);
-  Reference plan =
-      owned(PyObject_CallMethod(as_object(op), "_prepare", "(OO)", inputs.get(), parameters.get()));
+  Reference plan = call_method(as_object(op), "_prepare", "(OO)", inputs.get(), parameters.get());
   if (plan.get() == Py_None) return nullptr;
   const ProgramPointer program = program_of(plan.get());
   BindingPointer binding = call.bind(program, &mismatch);
@@ -402,7 +401,7 @@ PyType_Spec spec = {
 PyObject* call_in_python(PyObject* op, const Arguments& arguments) {
   Reference inputs = inputs_tuple(arguments);
   Reference parameters = parameters_dict(arguments);
-  return PyObject_CallMethod(op, "_call", "(OO)", inputs.get(), parameters.get());
+  return call_method(op, "_call", "(OO)", inputs.get(), parameters.get()).take();
 }
 
 void call_into(OpObject* op, PyObject* target, const Arguments& arguments) {

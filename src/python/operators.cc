@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "python/array.h"
+#include "python/flags.h"
 #include "python/op_type.h"
-#include "python/state.h"
 
 namespace gemel {
 namespace {
@@ -121,7 +121,9 @@ PyObject* in_place(PyObject* self, PyObject* other) {
   if (operation == nullptr) Py_RETURN_NOTIMPLEMENTED;
   bool direct = slot != kMatmul && reinterpret_cast<OpObject*>(operation)->elementwise &&
                 fits_in_place(slot, tensor_of(self), other) && !recorded(self, other);
-  if (!direct) return PyObject_CallMethod(self, "_inplace", "(sO)", kSlotNames[slot], other);
+  if (!direct) {
+    return call_method(self, "_inplace", "(sO)", kSlotNames[slot], other).take();
+  }
   PyObject* operands[2] = {self, other};
   Arguments arguments{operands, 2, nullptr};
   call_into(reinterpret_cast<OpObject*>(operation), self, arguments);

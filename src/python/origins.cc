@@ -7,7 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "python/state.h"
+#include "python/failures.h"
 
 namespace gemel {
 namespace {

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "python/front.h"
+#include "python/flags.h"
 #include "python/op_type.h"
+#include "python/waits.h"
 
 namespace gemel {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "python/array.h"
-#include "python/front.h"
+#include "python/waits.h"
 
 namespace gemel {
 namespace {

@@ -1,8 +1,8 @@
 #include "python/trace_python.h"
 
 #include "engine/trace.h"
+#include "python/failures.h"
 #include "python/origins.h"
-#include "python/state.h"
 
 namespace gemel {
 namespace {

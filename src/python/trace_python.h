@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "python/state.h"
+#include "python/failures.h"
 
 namespace gemel {
 

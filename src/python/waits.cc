@@ -1,10 +1,12 @@
 #include "python/waits.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <optional>
 #include <thread>
+
+#include "python/failures.h"
+#include "python/flags.h"
+#include "python/origins.h"
 
 namespace gemel {
 namespace {
@@ -19,10 +21,6 @@ void stop_at_exit() {
 }
 
 }  // namespace
-
-void sleep_for_ever() {
-  for (;;) pause();
-}
 
 void stop_other_threads() {
   exits.store(std::this_thread::get_id());
@@ -60,7 +58,47 @@ TracedWait::~TracedWait() {
   trace::waited(record_);
 }
 
-bool wait_for_storage(Storage* storage, trace::WaitKind kind) {
+namespace {
+
+[[noreturn]] void throw_interrupted() {
+  if (!PyErr_Occurred()) PyErr_SetNone(PyExc_KeyboardInterrupt);
+  throw PythonError{};
+}
+
+class PythonFront final : public Front {
+ public:
+  // The GIL is not held across anything that may block.
+  void issue(std::unique_ptr<Operation> operation) override {
+    Engine& engine = Engine::get();
+    operation->priority = thread_flags.priority;
+    if (!engine.may_block()) {
+      engine.issue(std::move(operation));
+      return;
+    }
+    std::optional<TracedWait> traced;
+    if (!engine.serial()) traced.emplace(trace::WaitKind::kQueue);
+    bool patient;
+    {
+      WithoutGil released;
+      stop_at_exit();
+      patient = engine.issue(std::move(operation), interrupted_by_signal);
+    }
+    if (!patient) throw_interrupted();
+  }
+  Origin origin() override { return current_origin(); }
+  void wait_until_idle(Storage* storage) override {
+    bool finished;
+    {
+      WithoutGil released;
+      finished = Engine::get().wait_idle(storage, interrupted_by_signal);
+    }
+    if (!finished) throw_interrupted();
+  }
+};
+
+}  // namespace
+
+void wait_for(Storage* storage, trace::WaitKind kind) {
   Engine& engine = Engine::get();
   if (!engine.ready(storage)) {
     bool finished;
@@ -69,32 +107,17 @@ bool wait_for_storage(Storage* storage, trace::WaitKind kind) {
       WithoutGil released;
       finished = engine.wait(storage, interrupted_by_signal);
     }
-    if (!finished) {
-      if (!PyErr_Occurred()) PyErr_SetNone(PyExc_KeyboardInterrupt);
-      return false;
-    }
+    if (!finished) throw_interrupted();
   }
-  if (!storage->failed()) return true;
-  FailurePointer failure = storage->failure();
-  if (failure == nullptr) return true;
+  const FailurePointer failure = storage->failure();
+  if (failure == nullptr) return;
   raise_failure(failure);
-  return false;
+  throw PythonError{};
 }
 
-bool issue_operation(std::unique_ptr<Operation> operation) {
-  Engine& engine = Engine::get();
-  operation->priority = thread_flags.priority;
-  if (!engine.may_block()) return engine.issue(std::move(operation));
-  std::optional<TracedWait> traced;
-  if (!engine.serial()) traced.emplace(trace::WaitKind::kQueue);
-  bool patient;
-  {
-    WithoutGil released;
-    stop_at_exit();
-    patient = engine.issue(std::move(operation), interrupted_by_signal);
-  }
-  if (!patient && !PyErr_Occurred()) PyErr_SetNone(PyExc_KeyboardInterrupt);
-  return patient;
+Front& python_front() {
+  static PythonFront front;
+  return front;
 }
 
 }  // namespace gemel

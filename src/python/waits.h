@@ -1,31 +1,14 @@
-// Waiting for the engine from Python: the GIL is dropped meanwhile, Ctrl-C ends it.
-//
-// When the interpreter goes, a thread that comes for the GIL is ended by unwinding its stack. That
-// must not pass through C++, where it would drop objects without the GIL, or abort: such a thread
-// sleeps for ever where it stands, the process ends without it. From the exit on, other threads
-// than the one that exits do not even come so far: they stop at the engine's door.
+// Python as a front end of the engine: how it hands over, and how it waits. The GIL is dropped
+// meanwhile, Ctrl-C ends it. From the exit of the program on, other threads than the one that exits
+// stop at the engine's door.
 
 #pragma once
 
-#include <utility>
-
 #include "engine/trace.h"
-#include "python/origins.h"
-#include "python/state.h"
+#include "program/launch.h"
+#include "python/wall.h"
 
 namespace gemel {
-
-[[noreturn]] void sleep_for_ever();
-
-// Calls what may run Python code, or wait for the GIL.
-template <typename Call>
-auto into_python(Call&& call) {
-  try {
-    return call();
-  } catch (...) {  // Python throws nothing: this is the end of the thread
-    sleep_for_ever();
-  }
-}
 
 class WithoutGil {
  public:
@@ -67,10 +50,9 @@ class TracedWait {
   trace::WaitRecord record_;
 };
 
-// Waits for one storage; false with a Python error set.
-bool wait_for_storage(Storage* storage, trace::WaitKind kind = trace::WaitKind::kArray);
-// Hands an operation over without holding the GIL across anything that may block. False with a
-// Python error set (Ctrl-C) when waiting for room was interrupted; it has been issued nevertheless.
-bool issue_operation(std::unique_ptr<Operation> operation);
+// Until the storage's contents are there; throws what made them fail.
+void wait_for(Storage* storage, trace::WaitKind kind = trace::WaitKind::kArray);
+// Needs the GIL, as everything here does. Throws PythonError.
+Front& python_front();
 
 }  // namespace gemel

@@ -1,8 +1,10 @@
 #include "python/wall.h"
 
+#include <unistd.h>
+
 #include <atomic>
 
-#include "python/state.h"
+#include "python/failures.h"
 
 namespace gemel {
 namespace {
@@ -20,6 +22,10 @@ int drop_pending(void*) {
 }
 
 }  // namespace
+
+void sleep_for_ever() {
+  for (;;) pause();
+}
 
 void set_error_in_flight() noexcept {
   try {

@@ -46,6 +46,27 @@ inline Reference borrowed(PyObject* object) { return Reference(Py_NewRef(object)
 inline void check(int status) {
   if (status < 0) throw PythonError{};
 }
+// When the interpreter goes, a thread that comes for the GIL is ended by unwinding its stack. That
+// must not pass through C++, where it would drop objects without the GIL, or abort: such a thread
+// sleeps for ever where it stands, the process ends without it.
+[[noreturn]] void sleep_for_ever();
+
+// Calls what may run Python code, or wait for the GIL.
+template <typename Call>
+auto into_python(Call&& call) {
+  try {
+    return call();
+  } catch (...) {  // Python throws nothing: this is the end of the thread
+    sleep_for_ever();
+  }
+}
+
+// A method's result; throws.
+template <typename... Arguments>
+Reference call_method(PyObject* self, const char* name, const char* format, Arguments... given) {
+  return owned(into_python([&] { return PyObject_CallMethod(self, name, format, given...); }));
+}
+
 // Sets the exception in flight as Python's error.
 void set_error_in_flight() noexcept;
 

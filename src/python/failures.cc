@@ -1,14 +1,10 @@
-#include "python/state.h"
+#include "python/failures.h"
 
 #include <cstring>
 
 #include "python/origins.h"
 
 namespace gemel {
-
-thread_local ThreadFlags thread_flags;
-RandomState random_stream;
-CacheCounters cache_counters;
 
 namespace {
 

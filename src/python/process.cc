@@ -1,4 +1,4 @@
-// The ends of a process: exit with errors nobody has seen, and fork.
+#include "python/process.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "python/state.h"
+#include "python/failures.h"
 #include "python/waits.h"
 
 namespace gemel {
@@ -62,7 +62,7 @@ PyMethodDef at_exit_method = {"shut_down", at_exit, METH_NOARGS, nullptr};
 
 }  // namespace
 
-bool install_exit_hooks(PyObject*) {
+bool install_exit_hooks() {
   Reference function(PyCFunction_New(&at_exit_method, nullptr));
   Reference module(PyImport_ImportModule("atexit"));
   if (!function || !module) return false;

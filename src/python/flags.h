@@ -1,0 +1,31 @@
+// What the threads of the front end have switched on, the random stream, and what is counted.
+
+#pragma once
+
+#include <cstdint>
+
+namespace gemel {
+
+struct ThreadFlags {
+  bool recording = false;
+  bool training = false;
+  int tracing = 0;   // how many traces are in progress
+  int priority = 0;  // of what is issued
+};
+inline thread_local ThreadFlags thread_flags;
+
+// The random stream: one seed, and the number of the next random call. Guarded by the GIL.
+struct RandomState {
+  int64_t seed = 0;
+  int64_t next_call = 0;
+};
+inline RandomState random_stream;
+
+// How often the caches of prepared calls knew the answer. Guarded by the GIL.
+struct CacheCounters {
+  uint64_t hits = 0;
+  uint64_t misses = 0;
+};
+inline CacheCounters cache_counters;
+
+}  // namespace gemel
