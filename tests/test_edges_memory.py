@@ -107,9 +107,8 @@ def in_use() -> float:
 @pytest.mark.parametrize("trained", [False, True])
 def test_replaced_parameters_are_freed(trained: bool) -> None:
     """Also those that compiled functions have used and are not called with again."""
-    kept = []
-    before = in_use()
-    for _ in range(4):
+
+    def used() -> tuple[Any, Any]:
         net = gluon.nn.Dense(1000, in_units=1000, use_bias=False)
         net.initialize()
         function = gemel.compile(lambda v, net=net: np.dot(v, net.weight.data()))
@@ -120,7 +119,10 @@ def test_replaced_parameters_are_freed(trained: bool) -> None:
                     loss = function(x).sum()
                 loss.backward()
             function(x).wait_to_read()
-        kept.append((net, function))
+        return net, function
+
+    before = in_use()
+    kept = [used() for _ in range(4)]
     full = in_use() - before
     for net, _ in kept:
         net.cast("float16")

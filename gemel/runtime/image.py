@@ -220,7 +220,10 @@ class _Writer:
         ]
         words = [w if isinstance(w, int) else self.slots.number(w) for w in (*head, *body)]
         words = [MAGIC, VERSION, len(words) + 4, len(self.bytes), *words]
-        return struct.pack(f"<{len(words)}q", *words) + bytes(self.bytes)
+        try:
+            return struct.pack(f"<{len(words)}q", *words) + bytes(self.bytes)
+        except struct.error:
+            raise OverflowError(f"{source.name}: a size does not fit 64 bits") from None
 
     def _list(self, items: Iterable[Any], write: Callable[[Any], list[Any]]) -> list[Any]:
         found = [write(item) for item in items]

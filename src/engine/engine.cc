@@ -39,6 +39,7 @@ Storage* Storage::create(size_t bytes, int device) {
 void* Storage::own_data() noexcept { return reinterpret_cast<char*>(this) + kHeaderBytes; }
 
 void Storage::destroy() noexcept {
+  if (trace_token_ != 0) trace::forget(trace_token_);
   void* const data = this->data();
   const bool inside = data == own_data();
   if (!inside && data != nullptr) Engine::device(device_)->release(data, bytes_);

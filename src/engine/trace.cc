@@ -196,6 +196,12 @@ void finished(uint64_t record, bool failed, int64_t pending) {
   count(all, time, pending);
 }
 
+void forget(uint64_t token) noexcept {
+  State& all = state();
+  Guard guard(all.lock);
+  all.histories.erase(token);
+}
+
 uint64_t writer_of(const Storage* storage) {
   const uint64_t token = const_cast<Storage*>(storage)->trace_token();
   State& all = state();

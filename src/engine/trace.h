@@ -90,6 +90,9 @@ uint64_t issued(OperationRecord record, const std::vector<Storage*>& reads,
 void started(uint64_t record, bool inlined);
 void finished(uint64_t record, bool failed, int64_t pending);
 
+// The storage with this token is gone.
+void forget(uint64_t token) noexcept;
+
 // For the front end. The number of the last operation issued that writes the storage, if known.
 uint64_t writer_of(const Storage* storage);
 void waited(const WaitRecord& record);

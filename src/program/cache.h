@@ -1,8 +1,8 @@
 // The cache of prepared calls: keys of a few words, one probe when it hits.
 //
 // Bounded by second chance: when it is full, the next entry takes the place of one that has not
-// been asked for since it was last passed over. Passing over begins at a place the new key chooses,
-// so that a program going round more keys than fit still finds most of them.
+// been asked for since it was last passed over. That goes round in the order of the hashes, not of
+// use, so that a program going round more keys than fit still finds most of them.
 
 #pragma once
 
@@ -47,7 +47,7 @@ class Cache {
   void insert(Words key, Value value) {
     const uint64_t hash = hash_words(key);
     Value evicted{};  // dropped last: that may run any code
-    if (count_ == limit_) evicted = evict(place(hash));
+    if (count_ == limit_) evicted = evict();
     if (2 * (count_ + 1) > slots_.size()) grow();
     put(Slot(hash, key, std::move(value)));
     ++count_;
@@ -101,8 +101,10 @@ class Cache {
     }
   }
 
-  Value evict(size_t at) {
+  Value evict() {
+    size_t at = hand_ & (slots_.size() - 1);
     while (!slots_[at].used || std::exchange(slots_[at].asked, false)) at = next(at);
+    hand_ = at;
     Value evicted = std::move(slots_[at].value);
     --count_;
     // What was pushed on by it moves back: no probe may meet a gap before its key.
@@ -116,6 +118,7 @@ class Cache {
 
   size_t limit_;
   size_t count_ = 0;
+  size_t hand_ = 0;          // where passing over goes on
   std::vector<Slot> slots_;  // a power of two, at most half full
 };
 
