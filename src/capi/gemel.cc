@@ -120,31 +120,60 @@ PlanScalar scalar_of(double value) {
   return {fits ? static_cast<int64_t>(value) : 0, value};
 }
 
-void run(const std::shared_ptr<const Program>& program, gemel_array* const* inputs,
-         const double* scalars, int64_t seed, gemel_array** results) {
-  std::vector<const Tensor*> tensors;
-  for (size_t i = 0; i < program->inputs.size(); ++i) {
-    require(inputs != nullptr && inputs[i] != nullptr, "an input is null");
-    tensors.push_back(&inputs[i]->tensor);
-    require(tensors[i]->device() == tensors[0]->device(), "the inputs are on several devices");
+// One call of a plan: what fits, and the results it makes.
+struct PlanCall {
+  PlanCall(const std::shared_ptr<const Program>& program, gemel_array* const* arrays,
+           const double* given) {
+    for (size_t i = 0; i < program->inputs.size(); ++i) {
+      require(arrays != nullptr && arrays[i] != nullptr, "an input is null");
+      inputs.push_back(&arrays[i]->tensor);
+      require(inputs[i]->device() == inputs[0]->device(), "the inputs are on several devices");
+    }
+    Mismatch mismatch;
+    binding = Binding::make(program, inputs.data(), &mismatch);
+    if (binding == nullptr) throw Error("TypeError", explain(*program, mismatch, inputs.data()));
+    if (!inputs.empty()) device = inputs[0]->device();
+    for (size_t i = 0; i < program->outputs.size(); ++i) {
+      made.push_back(std::make_unique<gemel_array>());
+      outputs.push_back(&made[i]->tensor);
+      binding->make_result(i, inputs.data(), outputs.data(), device, &made[i]->tensor);
+    }
+    require(program->scalars == 0 || given != nullptr, "the scalars are null");
+    for (int i = 0; i < program->scalars; ++i) scalars.push_back(scalar_of(given[i]));
   }
-  Mismatch mismatch;
-  const auto binding = Binding::make(program, tensors.data(), &mismatch);
-  if (binding == nullptr) throw Error("TypeError", explain(*program, mismatch, tensors.data()));
-  const int device = tensors.empty() ? 0 : tensors[0]->device();
-  std::vector<std::unique_ptr<gemel_array>> made;
+
+  void run_by_engine(int64_t seed) {
+    PlainFront front;
+    launch_plan(binding, inputs.data(), outputs.data(), scalars.data(), {seed, 0}, device, front);
+  }
+
+  void run_here(int64_t seed) {
+    std::vector<char*> places;
+    for (const Tensor* input : inputs) {
+      wait_for(*input);
+      places.push_back(input->data());
+    }
+    for (const auto& result : made) {
+      result->tensor.materialize();
+      places.push_back(result->tensor.data());
+    }
+    std::vector<SiteFailure> sites;
+    raise(run_plan({*binding, places.data(), scalars.data(), {seed, 0}}, this_thread_alone(),
+                   &sites));
+    if (!sites.empty()) raise(sites.front().failure);
+  }
+
+  void give(gemel_array** results) {
+    for (size_t i = 0; i < made.size(); ++i) results[i] = made[i].release();
+  }
+
+  std::shared_ptr<const Binding> binding;
+  std::vector<const Tensor*> inputs;
   std::vector<const Tensor*> outputs;
-  for (size_t i = 0; i < program->outputs.size(); ++i) {
-    made.push_back(std::make_unique<gemel_array>());
-    outputs.push_back(&made[i]->tensor);
-    binding->make_result(i, tensors.data(), outputs.data(), device, &made[i]->tensor);
-  }
-  std::vector<PlanScalar> numbers;
-  for (int i = 0; i < program->scalars; ++i) numbers.push_back(scalar_of(scalars[i]));
-  PlainFront front;
-  launch_plan(binding, tensors.data(), outputs.data(), numbers.data(), {seed, 0}, device, front);
-  for (size_t i = 0; i < made.size(); ++i) results[i] = made[i].release();
-}
+  std::vector<std::unique_ptr<gemel_array>> made;
+  std::vector<PlanScalar> scalars;
+  int device = 0;
+};
 
 }  // namespace
 
@@ -225,7 +254,21 @@ void gemel_plan_release(gemel_plan* plan) noexcept { delete plan; }
 
 gemel_status gemel_plan_run(gemel_plan* plan, gemel_array* const* inputs, const double* scalars,
                             int64_t seed, gemel_array** results) noexcept {
-  return guarded([&] { run(plan->program, inputs, scalars, seed, results); });
+  return guarded([&] {
+    PlanCall call(plan->program, inputs, scalars);
+    call.run_by_engine(seed);
+    call.give(results);
+  });
+}
+
+gemel_status gemel_plan_run_here(gemel_plan* plan, gemel_array* const* inputs,
+                                 const double* scalars, int64_t seed,
+                                 gemel_array** results) noexcept {
+  return guarded([&] {
+    PlanCall call(plan->program, inputs, scalars);
+    call.run_here(seed);
+    call.give(results);
+  });
 }
 
 void gemel_complete(gemel_completion* done, const char* message) noexcept {

@@ -73,6 +73,11 @@ GEMEL_API int gemel_plan_scalars(const gemel_plan* plan) GEMEL_NOEXCEPT;
 GEMEL_API gemel_status gemel_plan_run(gemel_plan* plan, gemel_array* const* inputs,
                                       const double* scalars, int64_t seed,
                                       gemel_array** results) GEMEL_NOEXCEPT;
+/* The same by this thread alone, done when it returns: waits for the inputs, then the engine has no
+ * part in it. Meanwhile nothing else may write them. */
+GEMEL_API gemel_status gemel_plan_run_here(gemel_plan* plan, gemel_array* const* inputs,
+                                           const double* scalars, int64_t seed,
+                                           gemel_array** results) GEMEL_NOEXCEPT;
 GEMEL_API void gemel_plan_release(gemel_plan* plan) GEMEL_NOEXCEPT;
 
 /* --- work of one's own --- */

@@ -70,7 +70,11 @@ static void run_image(const char* path, int64_t columns, char** rows_of, int cou
     for (int axis = 0; axis < gemel_array_rank(result); ++axis) {
       printf(" %lld", (long long)gemel_array_extents(result)[axis]);
     }
-    printf(": %.4f\n", sum(result));
+    const double total = sum(result);
+    printf(": %.4f\n", total);
+    gemel_array_release(result);
+    FINE(gemel_plan_run_here(plan, &input, NULL, 0, &result));
+    CHECK(sum(result) == total);
     gemel_array_release(result);
     gemel_array_release(input);
   }
