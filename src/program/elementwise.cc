@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "program/small_array.h"
+
 namespace gemel {
 namespace {
 
@@ -30,6 +32,10 @@ FailurePointer run_work(const Work& work, const int64_t* integers) {
 
 class ElementwiseOperation final : public Operation {
  public:
+  ElementwiseOperation(const Work& todo, const int64_t* given, size_t count)
+      : work(todo), integers(count) {
+    std::copy_n(given, count, integers.data());
+  }
   void start(Completion done) override {
     FailurePointer failure = run_work(work, integers.data());
     if (failure != nullptr) return done(located(failure, origin));
@@ -41,7 +47,7 @@ class ElementwiseOperation final : public Operation {
   const ElementwiseCall* call = nullptr;  // valid until issue() has returned
   ElementwisePointer kernel;
   Work work;
-  std::vector<int64_t> integers;
+  SmallArray<int64_t, 16> integers;
 };
 
 std::string ElementwiseOperation::detail() const {
@@ -110,11 +116,10 @@ class ElementwiseLaunch final : public Launch {
   FailurePointer run(PartialFailures&) override { return run_work(work_, integers_); }
 
   std::unique_ptr<Operation> later() override {
-    auto operation = std::make_unique<ElementwiseOperation>();
+    auto operation = std::make_unique<ElementwiseOperation>(work_, integers_,
+                                                            static_cast<size_t>(integer_count_));
     operation->call = &call_;
     operation->kernel = kernel_;
-    operation->work = work_;
-    operation->integers.assign(integers_, integers_ + integer_count_);
     return operation;
   }
 
