@@ -113,6 +113,8 @@ def build(name: str) -> Path:
     shutil.copytree(ROOT / "gemel", package, ignore=ignored)
     for library in (folder / "core").glob("_core*.so"):
         shutil.copy(library, package)
+    (package / "lib").mkdir(exist_ok=True)
+    shutil.copy(folder / "core" / "src" / "libgemel.so", package / "lib")
     return package.parent
 
 
