@@ -82,6 +82,7 @@ SANITIZERS = {
         {
             "TSAN_OPTIONS": options(
                 allocator_may_return_null=1,
+                atexit_sleep_ms=0,  # a second in each process, else
                 die_after_fork=0,
                 halt_on_error=1,
                 log_path=log("thread"),
