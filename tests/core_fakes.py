@@ -130,7 +130,7 @@ def image(
         if isinstance(item, Together):
             return Together([[numbered(one) for one in part] for part in item.parts])
         number = made.kernel(str(item.kernel.address), item.kernel, bytes)
-        return item._replace(kernel=number, cost=cost.pop() if cost else 0)
+        return item._replace(kernel=number, cost=cost.pop() if cost else item.cost)
 
     made.items = [numbered(item) for item in items]
     for field, value in lists.items():

@@ -191,6 +191,34 @@ def test_lists_side_by_side_do_what_one_after_the_other_does(size: int) -> None:
         check(found, 2 * inputs[0] + x)
 
 
+def test_of_failures_side_by_side_the_first_in_the_program_is_told() -> None:
+    """Both branches skip what follows them, and fail the one result that depends on both."""
+    size = 1 << 16
+    checking = _core.load_object(kernels.refuses_negative())
+
+    def branch(i: int) -> list[Any]:
+        failure = ("IndexError", f"of branch {i}")
+        moved = [(0, i, 0), (2, i, 0)]
+        return [step(checking, moved, [size], size, size, failure=failure, cost=1 << 20)]
+
+    spec = (FLOAT32, (size,))
+    joining = loop_step(vector("add", 6, 6), [(2, 0, 0), (2, 3, 0), (1, 0, 0)], size)
+    made = plan(
+        "joined",
+        [spec] * 4,
+        [spec],
+        [Together([branch(i) for i in range(4)]), joining],
+        temporaries=[Temporary(4 * size, 1, 9)] * 4,
+        sites=[(i, [4], [0], []) for i in range(4)],
+    )
+    good, bad = array(numpy.ones(size)), array(numpy.full(size, -1.0))
+    check(made(good, good, good, good)[0], numpy.full(size, 2, "float32"))
+    for _ in range(50):
+        (lost,) = made(good, bad, bad, bad)
+        with pytest.raises(IndexError, match="of branch 1"):
+            lost.wait_to_read()
+
+
 def test_constants_stay_alive() -> None:
     def make() -> Any:
         constant = array([1.0, 2.0, 3.0])[1:]

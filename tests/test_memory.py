@@ -46,6 +46,7 @@ print(most - before, resident() - before)
 """
 
 
+@pytest.mark.unsanitized("sanitizers keep freed memory to tell who uses it")
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads /proc")
 def test_small_arrays_give_their_memory_back() -> None:
     most, left = map(int, run(GROWN.replace("STEPS", "300_000")))

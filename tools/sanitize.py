@@ -82,6 +82,7 @@ SANITIZERS = {
         {
             "TSAN_OPTIONS": options(
                 allocator_may_return_null=1,
+                atexit_sleep_ms=0,  # a second in each process, else
                 die_after_fork=0,
                 halt_on_error=1,
                 log_path=log("thread"),
@@ -113,6 +114,8 @@ def build(name: str) -> Path:
     shutil.copytree(ROOT / "gemel", package, ignore=ignored)
     for library in (folder / "core").glob("_core*.so"):
         shutil.copy(library, package)
+    (package / "lib").mkdir(exist_ok=True)
+    shutil.copy(folder / "core" / "src" / "libgemel.so", package / "lib")
     return package.parent
 
 

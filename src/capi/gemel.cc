@@ -181,7 +181,7 @@ int gemel_abi(void) noexcept { return GEMEL_ABI; }
 
 const char* gemel_error(void) noexcept { return last_error.c_str(); }
 
-gemel_status gemel_array_create(gemel_dtype dtype, int rank, const int64_t* extents, int device,
+gemel_status gemel_array_create(int dtype, int rank, const int64_t* extents, int device,
                                 gemel_array** array) noexcept {
   return guarded([&] {
     require(dtype >= 0 && dtype < kDTypeCount, "there is no such dtype");

@@ -42,9 +42,9 @@ GEMEL_API const char* gemel_error(void) GEMEL_NOEXCEPT;
 
 /* --- arrays --- */
 
-/* Contents are undefined until written. Device 0 is the CPU. */
-GEMEL_API gemel_status gemel_array_create(gemel_dtype dtype, int rank, const int64_t* extents,
-                                          int device, gemel_array** array) GEMEL_NOEXCEPT;
+/* `dtype` is a gemel_dtype. Contents are undefined until written. Device 0 is the CPU. */
+GEMEL_API gemel_status gemel_array_create(int dtype, int rank, const int64_t* extents, int device,
+                                          gemel_array** array) GEMEL_NOEXCEPT;
 /* Copies `bytes`, all there are, in C order. Waits until nothing is pending on the array. */
 GEMEL_API gemel_status gemel_array_write(gemel_array* array, const void* data,
                                          size_t bytes) GEMEL_NOEXCEPT;

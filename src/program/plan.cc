@@ -45,7 +45,16 @@ class Runner {
         partial_(partial),
         skipped_(program_.sites.empty() ? 0 : static_cast<size_t>(program_.item_count)) {}
 
-  FailurePointer run_all() { return run_items(program_.items); }
+  FailurePointer run_all() {
+    FailurePointer failure = run_items(program_.items);
+    if (partial_ == nullptr) return failure;
+    // Branches that ran side by side fail in any order; the first item's failure is told.
+    const auto earlier = [](const SiteFailure& left, const SiteFailure& right) {
+      return left.site->item < right.site->item;
+    };
+    std::sort(partial_->begin(), partial_->end(), earlier);
+    return failure;
+  }
 
  private:
   FailurePointer run_items(const std::vector<Item>& items);
@@ -69,7 +78,7 @@ class Runner {
   char* const* bases_;
   std::vector<SiteFailure>* partial_;
   std::vector<char> skipped_;  // by item; each is written before who reads it is run
-  std::mutex mutex_;           // of partial_
+  std::mutex mutex_;           // of partial_, and of writing skipped_
 };
 
 int64_t Runner::patch_value(const ScalarPatch& patch) const {
@@ -144,8 +153,9 @@ bool Runner::reached(const Item& item, const FailurePointer& failure) {
   if (!has_number(item)) return false;
   for (const Site& site : program_.sites) {
     if (site.item != item.number) continue;
-    for (int later : site.skipped) skipped_[static_cast<size_t>(later)] = 1;
+    // Two branches may skip what follows both.
     std::lock_guard<std::mutex> guard(mutex_);
+    for (int later : site.skipped) skipped_[static_cast<size_t>(later)] = 1;
     partial_->push_back({&site, failure});
     return true;
   }

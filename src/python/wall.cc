@@ -41,11 +41,14 @@ void set_error_in_flight() noexcept {
 
 void drop_later(PyObject* object) noexcept {
   if (object == nullptr || !Py_IsInitialized()) return;
-  auto* entry = new (std::nothrow) Dropped{object, dropped.load()};
+  auto* entry = new (std::nothrow) Dropped{object, nullptr};
   if (entry == nullptr) return;  // it is kept for good, then
-  while (!dropped.compare_exchange_weak(entry->next, entry)) {
-  }
-  if (entry->next == nullptr) Py_AddPendingCall(drop_pending, nullptr);
+  Dropped* before = dropped.load();
+  do {
+    entry->next = before;
+  } while (!dropped.compare_exchange_weak(before, entry));
+  // Once it is in the list another thread may drop it and free the entry.
+  if (before == nullptr) Py_AddPendingCall(drop_pending, nullptr);
 }
 
 void drop_now() {

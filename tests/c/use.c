@@ -159,7 +159,7 @@ static void refuse(void) {
   CHECK(gemel_array_create(GEMEL_FLOAT32, 2, huge, 0, &array) == GEMEL_FAILED);
   CHECK(strncmp(gemel_error(), "MemoryError", 11) == 0);
   CHECK(gemel_array_create(GEMEL_FLOAT32, 1, negative, 0, &array) == GEMEL_FAILED);
-  CHECK(gemel_array_create((gemel_dtype)99, 0, NULL, 0, &array) == GEMEL_FAILED);
+  CHECK(gemel_array_create(99, 0, NULL, 0, &array) == GEMEL_FAILED);
   CHECK(gemel_array_create(GEMEL_FLOAT32, 0, NULL, 63, &array) == GEMEL_FAILED && array == NULL);
   FINE(gemel_array_create(GEMEL_INT64, 0, NULL, 0, &array));
   int64_t value = 42;
