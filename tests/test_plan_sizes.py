@@ -329,3 +329,37 @@ def test_a_program_is_lowered_once_for_its_sizes(
     else:
         assert fits == len(batches) ** 2
         assert len(plans._made) == 1 and function.traces == 1
+
+
+KEYS: dict[str, Callable[[Any], Any]] = {
+    "reversed": lambda n: slice(None, None, -1),
+    "every second": lambda n: slice(None, None, 2),
+    "every third backwards": lambda n: slice(None, None, -3),
+    "all but the last, backwards": lambda n: slice(-2, None, -1),
+    "backwards to the third": lambda n: slice(None, 2, -1),
+    "a range, backwards": lambda n: slice(100, 1, -3),
+    "a range": lambda n: slice(1, 100, 3),
+    "more than there are from the end": lambda n: slice(-3, None),
+    "without more than there are": lambda n: slice(None, -3),
+    "the last by its number": lambda n: n - 1,
+    "a half": lambda n: slice(n // 2, n),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_means_the_same_at_every_size(name: str) -> None:
+    key = KEYS[name]
+    function = gemel.compile(lambda x: (x[key(x.shape[0])] + 1, x[key(x.shape[0])]))
+    for n in (5, 7, 3, 2, 64, 1, 1000, 0, 4):
+        if n == 0 and not isinstance(key(n), slice):
+            continue
+        x = numpy.arange(n * 2, dtype="float32").reshape(n, 2)
+        sum_, part = op_table.results(function(np.array(x)))
+        numpy.testing.assert_array_equal(part, x[key(n)])
+        numpy.testing.assert_array_equal(sum_, x[key(n)] + 1)
+    assert function.traces <= 6
+
+
+def test_a_slice_of_a_free_extent_without_a_step_is_refused() -> None:
+    with pytest.raises(ValueError, match="slice step cannot be zero"):
+        gemel.compile(lambda x: x[::0])(np.ones((4, 2)))

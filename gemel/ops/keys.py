@@ -39,23 +39,39 @@ def _axis_item(item: Any, extent: int, axis: int) -> tuple[Any, ...]:
     if isinstance(item, slice):
         if item == slice(None):
             return ("slice", 0, extent, 1)
-        if isinstance(extent, Dim) and item.step is None:
-            return _free_slice(item, extent)
-        start, stop, step = item.indices(extent)
-        return ("slice", start, len(range(start, stop, step)), step)
-    position = item.__index__()
+        return _slice(item, extent)
+    position = _whole(item)
     if not -extent <= position < extent:
         raise IndexError(f"index {position} is out of bounds for axis {axis} with size {extent}")
     return ("int", position + extent if position < 0 else position)
 
 
-def _free_slice(item: slice, extent: Dim) -> tuple[Any, ...]:
-    """A slice along a free extent: the bounds must be on the same side for every extent."""
-    start = item.start or 0
-    stop = extent if item.stop is None else item.stop
-    start = start + extent if start < 0 else start if start < extent else extent
-    stop = stop + extent if stop < 0 else stop if stop <= extent else extent
-    return ("slice", start, stop - start if stop > start else 0, 1)
+def _whole(value: Any) -> int:
+    # __index__ of a free extent would give the number seen while tracing.
+    return value if isinstance(value, Dim) else value.__index__()
+
+
+def _slice(item: slice, extent: int) -> tuple[Any, ...]:
+    """A slice as `slice.indices` reads it; along a free extent guards hold what it asked."""
+    step = 1 if item.step is None else _whole(item.step)
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    low, high = (0, extent) if step > 0 else (-1, extent - 1)
+
+    def bound(value: Any, default: int) -> int:
+        if value is None:
+            return default
+        place = _whole(value)
+        if place < 0:
+            place = place + extent
+            return low if place < low else place
+        return high if place > high else place
+
+    first, last = (low, high) if step > 0 else (high, low)
+    start, stop = bound(item.start, first), bound(item.stop, last)
+    span = stop - start if step > 0 else start - stop
+    size = abs(step)
+    return ("slice", start, (span + size - 1) // size if span > 0 else 0, step)
 
 
 def key_shape(key: tuple[Any, ...]) -> tuple[int, ...]:
