@@ -275,7 +275,7 @@ void Engine::issue_watched(Operation* operation) {
                        operation->microseconds <= usual_inline_limit(state);
     run_here = (serial || cheap) && operation->ready_;
     operation->inlined_ = run_here;
-    if (run_here) state.take_this(operation);
+    if (run_here) state.start_now(operation);
     if (serial && !run_here) state.want(operation);
     if (!run_here) state.restore(wakes);
   }

@@ -11,7 +11,6 @@
 #include <condition_variable>
 #include <limits>
 #include <mutex>
-#include <queue>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -86,13 +85,6 @@ class Wakes {
   Parker* first_ = nullptr;
 };
 
-// Memory an operation took which had finished before an older one of its lane.
-struct Ahead {
-  uint64_t sequence;
-  uint64_t bytes;
-  bool operator>(const Ahead& other) const noexcept { return sequence > other.sequence; }
-};
-
 // Ready operations of one device, link, ... (see lanes.h).
 struct Lane {
   LaneOptions options;
@@ -102,8 +94,8 @@ struct Lane {
   Operation* oldest = nullptr;                  // of the unfinished, in order of issue
   Operation* newest = nullptr;
   std::vector<Operation*> flight;  // of an ordered lane: started and not finished, in this order
-  // What finished out of order, until the oldest has caught up: its results wait for others.
-  std::priority_queue<Ahead, std::vector<Ahead>, std::greater<Ahead>> ahead;
+  // Memory of what finished out of order, until the oldest has caught up: its results wait for
+  // others. Each of the unfinished carries that of those behind it.
   uint64_t ahead_bytes = 0;
   Parker* sleeper = nullptr;  // its own thread, asleep
   bool started = false;       // it has its own thread
@@ -134,7 +126,7 @@ struct EngineState {
   // Queues (scheduler.cc); the lock is held.
   void link(Operation* operation);
   bool take(Work& work, const Taker& taker);
-  void take_this(Operation* operation) noexcept { start_now(operation); }
+  void start_now(Operation* operation) noexcept;
   void launch(Operation* operation);
   Operation* end(Operation* operation, std::vector<FailurePointer>& replaced);
   void release_storages(Storage* const* reads, int read_count, Storage* const* writes,
@@ -142,12 +134,15 @@ struct EngineState {
                         std::vector<FailurePointer>& replaced);
   Operation* next_operation(const Taker& taker) const noexcept;
   Operation* next_of(const Lane& lane) const noexcept;
+  static bool after(const Operation* left, const Operation* right) noexcept;
   TileJob* open_job() const noexcept;
   int64_t startable() const noexcept;
   void register_failure(uint64_t sequence, const FailurePointer& failure);
   uint64_t served() const noexcept;
+  bool may_find_work() const noexcept {  // for spinners
+    return (ready_lanes.load() & pool_lanes.load()) != 0 || job_count.load() > 0;
+  }
   bool in_pool(int lane) const noexcept { return (pool_lanes & lane_bit(lane)) != 0; }
-  void change_pool(int lane, bool into) noexcept;
 
   // What somebody waits for (wanted.cc); the lock is held.
   void want(const Storage* storage, bool idle);
@@ -165,7 +160,7 @@ struct EngineState {
   // Outside the lock.
   void execute(Operation* operation);
   FailurePointer obstacle(Operation* operation);
-  FailurePointer failed_input(const Operation& operation) const;
+  FailurePointer failed_input(Operation& operation) const;
   void begin(Operation* operation);
   void close(Operation* operation);
   void finish(Operation* operation);
@@ -228,17 +223,18 @@ struct EngineState {
   int64_t pending() const noexcept {  // operations handed over and not yet destroyed
     return pending_in[0].load() + pending_in[1].load();
   }
+  bool done(const Condition& condition) const noexcept;
   bool epoch_over(uint64_t which, int64_t own) const noexcept;
   bool begin_epoch(InterruptedFunction interrupted, Condition& over);
 
   Counters counters;  // all but `pending`
   Lane lanes[kMostLanes];
   int lane_count = 0;
-  std::atomic<uint64_t> pool_lanes{0};  // the set of those without a thread of their own
-  uint64_t ready_lanes = 0;             // of those with ready operations
+  std::atomic<uint64_t> pool_lanes{0};    // the set of those without a thread of their own
+  std::atomic<uint64_t> ready_lanes{0};   // of those with ready operations,
+  std::atomic<uint64_t> wanted_lanes{0};  // and with some that somebody waits for
   std::vector<TileJob*> jobs;
-  std::atomic<uint32_t> work_hint{0};     // ready operations of the pool + jobs, for spinners
-  std::atomic<uint32_t> wanted_ready{0};  // ready operations of the pool somebody waits for
+  std::atomic<uint32_t> job_count{0};  // = jobs.size(), for spinners
   std::atomic<int64_t> device_pending[kMostDevices] = {};
   uint64_t running_bytes = 0;  // taken by operations which run now
   // Who waits for everything waits for what was issued before, not for what other threads issue
@@ -258,19 +254,15 @@ struct EngineState {
   std::vector<Timer> timers;  // a heap, the earliest first
   Parker* timer_sleeper = nullptr;
   bool timer_started = false;
-  std::vector<Operation*> want_stack;
-  mutable uint64_t visits = 0;
-  mutable std::vector<Operation*> visit_stack;
+  mutable uint64_t visits = 0;                                // searches made by needs()
+  mutable std::vector<Operation*> to_visit;                   // of the search under way
   std::vector<std::pair<uint64_t, FailurePointer>> failures;  // as far as we know unseen
   uint64_t more_failures = 0;                                 // that are not remembered
 
  private:
-  static bool before(const Operation* left, const Operation* right) noexcept;
   static bool better(const Operation* left, const Operation* right) noexcept;
-  static void sift_up(Lane& lane, size_t place) noexcept;
-  static void sift_down(Lane& lane, size_t place) noexcept;
   void push_ready(Operation* operation);
-  void start_now(Operation* operation) noexcept;
+  void note_ready(int lane) noexcept;
   bool allowed(const Operation* operation, const Taker& taker) const noexcept;
   bool may_take_tiles(const Taker& taker) const noexcept;
   bool fits(const Operation* operation, bool nested) const noexcept;
@@ -280,21 +272,21 @@ struct EngineState {
   void remove(Operation* operation, bool ran);
   Operation* candidate(const Lane& lane) const noexcept;
   void add_request(Operation* operation, Storage* storage, bool write);
-  void grant(Request* request, bool early = false);
+  void grant(Request& request, bool early = false);
   void grant_followers(Storage* storage);
-  void remove_request(Request* request) noexcept;
+  void leave(Request& request) noexcept;
   void unlink(Operation* operation, std::vector<FailurePointer>& replaced);
   void learn_late_failure(Operation* operation);
   void register_partial(const Operation& operation);
-  void mark_wanted(Operation* operation);
-  void want_back(Request* request, bool readers);
-  void want_rest();
+  bool mark_wanted(Operation* operation);
+  template <typename Enter>
+  void enter_ahead(const Request* request, bool readers, Enter enter) const;
+  template <typename Enter>
+  void enter_rest(Enter enter) const;
   void set_failure(Storage* storage, const FailurePointer& failure,
                    std::vector<FailurePointer>& replaced);
   void wake_lanes(Wakes& wakes);
 };
-
-bool done(const Condition& condition) noexcept;
 
 // For counters changed under the lock only: no need of an atomic addition.
 template <typename Integer>

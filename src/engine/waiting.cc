@@ -186,7 +186,7 @@ void EngineState::stop_looking() {
 bool EngineState::help_once(const Wait& wait) {
   for (int spin = 0; spin < kSpins; ++spin) {
     // The hint tells of the pool only: look at the other lanes once.
-    if (work_hint.load(std::memory_order_acquire) > 0 || spin == 0) {
+    if (may_find_work() || spin == 0) {
       Work work;
       {
         Wakes wakes;

@@ -63,7 +63,7 @@ void EngineState::start_lane(int number) {
   const bool made = make_thread(threads, [this, number] { lane_main(number); });
   Guard state_guard(lock);
   lane.started = made;
-  change_pool(number, !made);
+  pool_lanes = made ? pool_lanes & ~lane_bit(number) : pool_lanes | lane_bit(number);
 }
 
 bool EngineState::start_timer() {
@@ -126,7 +126,7 @@ bool EngineState::find_work(Work& work) {
   }
   for (;;) {
     for (int spin = 0; spin < kSpins; ++spin) {
-      if (work_hint.load(std::memory_order_acquire) > 0) {
+      if (may_find_work()) {
         Guard guard(lock);
         if (take(work, *own_taker)) return true;
         spin += back_off();
@@ -212,7 +212,7 @@ void EngineState::run_tiles(TileJob& job, int64_t first, const Wait* wait, bool 
     job.function(job.context, tile);
     if (wait != nullptr && (done(wait->condition) || wait->due())) break;
     // Who came to help leaves for what somebody waits for.
-    if (helping && wanted_ready.load(std::memory_order_relaxed) > 0) break;
+    if (helping && (wanted_lanes.load() & pool_lanes.load()) != 0) break;
   }
   inside_tile = outer;
 }
@@ -260,7 +260,7 @@ void Engine::parallel(int64_t tiles, TileFunction function, void* context) {
     job.next = 1;  // the first is for this thread
     if (!alone) {
       state.jobs.push_back(&job);
-      add<uint32_t>(state.work_hint, 1);
+      add<uint32_t>(state.job_count, 1);
       state.restore(wakes);
     }
   }
@@ -269,7 +269,7 @@ void Engine::parallel(int64_t tiles, TileFunction function, void* context) {
   {
     Guard guard(state.lock);
     std::erase(state.jobs, &job);
-    add<uint32_t>(state.work_hint, -1);
+    add<uint32_t>(state.job_count, -1);
   }
   state.wait_for_helpers(job);
 }
