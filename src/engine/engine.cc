@@ -119,12 +119,6 @@ void Engine::set_tracing(bool on) {
 
 namespace {
 
-double unusual_inline_limit(const EngineState& state) noexcept {
-  if (state.tracing.load(std::memory_order_relaxed)) return 0;
-  // Without workers nothing is gained by waiting: whoever needs the result would have to do it.
-  return std::numeric_limits<double>::infinity();
-}
-
 double usual_inline_limit(const EngineState& state) noexcept {
   if (state.looking.load(std::memory_order_relaxed) > 0) return kInlineWhenSpinning;
   const bool asleep = state.parked.load(std::memory_order_relaxed) > 0 ||
@@ -133,8 +127,10 @@ double usual_inline_limit(const EngineState& state) noexcept {
 }
 
 double inline_limit(const EngineState& state) noexcept {
-  if (state.unusual.load(std::memory_order_relaxed)) return unusual_inline_limit(state);
-  return usual_inline_limit(state);
+  if (!state.unusual.load(std::memory_order_relaxed)) return usual_inline_limit(state);
+  if (state.tracing.load(std::memory_order_relaxed)) return 0;
+  // Without workers nothing is gained by waiting: whoever needs the result would have to do it.
+  return std::numeric_limits<double>::infinity();
 }
 
 bool on_host(const Storage* const* storages, int count) noexcept {
@@ -164,16 +160,13 @@ bool Engine::acquire_inline(Storage* const* reads, int read_count, Storage* cons
         return false;
     }
     for (int index = 0; index < read_count; ++index) {
-      Storage* storage = reads[index];
-      ++storage->reading_;
-      const uint32_t before = storage->reads_pending_.load(std::memory_order_relaxed);
-      storage->reads_pending_.store(before + 1, std::memory_order_release);
+      ++reads[index]->reading_;
+      add<uint32_t>(reads[index]->reads_pending_, 1);
     }
     for (int index = 0; index < write_count; ++index) {
       Storage* storage = writes[index];
       storage->writing_ = true;
-      const uint64_t before = storage->writes_issued_.load(std::memory_order_relaxed);
-      storage->writes_issued_.store(before + 1, std::memory_order_release);
+      add<uint64_t>(storage->writes_issued_, 1);
       lacks_memory |= storage->data_.load(std::memory_order_relaxed) == nullptr;
     }
     ++state.counters.inlined;
@@ -182,10 +175,10 @@ bool Engine::acquire_inline(Storage* const* reads, int read_count, Storage* cons
   for (int index = 0; lacks_memory && index < write_count; ++index) {
     complete = complete && writes[index]->materialize() != nullptr;
   }
-  if constexpr (kAnnounced) {
-    if (complete) announce(reads, read_count, writes, write_count);
+  if (complete) {
+    announce(reads, read_count, writes, write_count);
+    return true;
   }
-  if (complete) return true;
   release_inline(reads, read_count, writes, write_count);
   Guard guard(state.lock);
   --state.counters.inlined;
@@ -238,14 +231,12 @@ bool Engine::issue(std::unique_ptr<Operation> owned, InterruptedFunction interru
 namespace {
 
 trace::OperationRecord record_of(const Operation& operation) {
-  trace::OperationRecord record;
-  record.name = operation.name();
-  record.detail = operation.detail();
-  record.device = operation.device;
-  record.microseconds = operation.microseconds;
-  record.origin = operation.origin;
-  record.issued = trace::now();
-  return record;
+  return {.name = operation.name(),
+          .detail = operation.detail(),
+          .device = operation.device,
+          .issued = trace::now(),
+          .microseconds = operation.microseconds,
+          .origin = operation.origin};
 }
 
 }  // namespace

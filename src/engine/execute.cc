@@ -72,7 +72,7 @@ FailurePointer EngineState::obstacle(Operation* operation) {
 
 void EngineState::begin(Operation* operation) {
   // What is started on a stream is done later, elsewhere.
-  if (kAnnounced && !lanes[operation->lane].options.ordered) {
+  if (!lanes[operation->lane].options.ordered) {
     announce(operation->reads.data(), operation->reads.size(), operation->writes.data(),
              operation->writes.size());
   }

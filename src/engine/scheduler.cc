@@ -181,19 +181,19 @@ uint64_t EngineState::served() const noexcept {
 }
 
 bool EngineState::allowed(const Operation* operation, const Taker& taker) const noexcept {
-  if ((served() & lane_bit(operation->lane)) == 0) return needs(*taker.python, operation);
+  if ((served() & lane_bit(operation->lane)) == 0) return needs(*taker.condition, operation);
   if (operation->microseconds > taker.longest) return false;
   if (operation->wanted_) return true;
   // Its place has been taken by another thread.
   if (taker.condition != nullptr && standing_in && !taker.nested) return false;
-  return taker.any_operation || operation->microseconds <= kShortMicroseconds;
+  return taker.any_operation() || operation->microseconds <= kShortMicroseconds;
 }
 
 // The best of the lanes which have room. A thread that waits passes over long operations nobody
 // waits for, and nothing younger overtakes what does not fit.
 Operation* EngineState::next_operation(const Taker& taker) const noexcept {
   if (taker.stand_in && parked_waiters.empty()) return nullptr;
-  const uint64_t python = taker.python != nullptr ? lane_bit(kPythonLane) : 0;
+  const uint64_t python = taker.interrupted != nullptr ? lane_bit(kPythonLane) : 0;
   Operation* best = nullptr;
   for (uint64_t left = ready_lanes & (served() | python); left != 0; left &= left - 1) {
     const Lane& lane = lanes[std::countr_zero(left)];

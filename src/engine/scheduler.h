@@ -32,26 +32,23 @@ struct Condition {
   const std::atomic<bool>* flag = nullptr;  // kFlag: it is set
 };
 
-// What the thread that looks for work may take.
+// A thread that looks for work, and what it may take.
 struct Taker {
-  bool any_operation = true;  // not only what is short or wanted
-  bool nested = false;        // it is inside an operation
-  bool stand_in = false;      // it works while another thread waits, in its place
+  const Condition* condition = nullptr;  // what it waits for meanwhile; null: it only works
+  // Who polls for signals has come from Python, as has a callback that waits. Such a thread takes
+  // Python work too, but only what it waits for, since it may hold locks which foreign callbacks
+  // take.
+  InterruptedFunction interrupted = nullptr;
+  bool nested = false;    // it is inside an operation
+  bool stand_in = false;  // it works while another thread waits, in its place
   double longest = std::numeric_limits<double>::infinity();  // microseconds of an operation
-  // Of a thread that may take the GIL: what it waits for. It takes Python work only for that, since
-  // it may hold locks which foreign callbacks take.
-  const Condition* python = nullptr;
-  const Condition* condition = nullptr;  // of a waiting thread; null: a worker
-};
+  Engine::Time polled = {};
 
-// A thread that waits.
-struct Wait {
-  Condition condition;
-  InterruptedFunction interrupted;
-  Taker taker;
-  Engine::Time polled;
-  bool stopped = false;
-
+  // Who waits for one storage takes only what is short or wanted.
+  bool any_operation() const noexcept {
+    return condition == nullptr ||
+           (condition->storage == nullptr && condition->kind != Condition::Kind::kFlag);
+  }
   bool due() const noexcept;  // time to ask `interrupted`
 };
 
@@ -164,11 +161,13 @@ struct EngineState {
   void begin(Operation* operation);
   void close(Operation* operation);
   void finish(Operation* operation);
-  void run_tiles(TileJob& job, int64_t first, const Wait* wait, bool helping);
-  void help_with(TileJob& job, const Wait* wait);
+  void perform(const Work& work, const Taker& taker);
+  void run_tiles(TileJob& job, int64_t first, const Taker* helper);
+  void help_with(TileJob& job, const Taker& taker);
+  bool may_leave(const Taker& taker) const noexcept;
   bool help_until(const Condition& condition, InterruptedFunction interrupted);
-  bool help_once(const Wait& wait);
-  void park_waiter(const Wait& wait);
+  bool help_once(const Taker& taker);
+  void park_waiter(const Taker& taker);
   void stop_looking();
   void sleep(Parker* parker);
   // `forget` takes it out of where it would be woken; false: somebody has, his wake is on its way.
@@ -186,7 +185,6 @@ struct EngineState {
   }
   void worker_main(int index);
   void stand_in_main();
-  bool find_work(Work& work);
   void lane_main(int lane);
   void timer_main();
   void wait_for_helpers(TileJob& job);
