@@ -66,8 +66,8 @@ void Engine::after_fork_child() {
 // Only this thread is left. Whatever belongs to the others is dropped as it is: who destroys the
 // handle of a thread that runs aborts.
 void EngineState::forget_threads() {
-  new std::vector<std::thread>(std::exchange(threads, {}));
-  new std::vector<Timer>(std::exchange(timers, {}));
+  new auto(std::exchange(threads, {}));
+  new auto(std::exchange(timers, {}));
   timer_started = false;
   timer_sleeper = stand_in = nullptr;
   standing_in = false;
@@ -78,7 +78,7 @@ void EngineState::forget_threads() {
   job_count.store(0);
   for (Lane& lane : lanes) {
     lane.sleeper = nullptr;
-    lane.started = false;
+    lane.started.store(false);
   }
   looking.store(0);
   counted_as_looking = false;
@@ -117,21 +117,18 @@ void EngineState::fail_pending() {
   const auto order = [](auto* left, auto* right) { return left->sequence_ < right->sequence_; };
   std::sort(dropped.begin(), dropped.end(), order);
   auto& replaced = *new std::vector<FailurePointer>;
-  for (Operation* operation : dropped) drop(operation, reason, replaced);
+  for (Operation* operation : dropped) {
+    for (Request& request : operation->requests()) {
+      if (request.write) set_failure(request.storage, reason, replaced);
+      leave(request);
+    }
+    remove(operation, false);
+    pending_in[operation->epoch_].fetch_sub(1);
+  }
   for (Operation* kept = current_operation; kept != nullptr; kept = kept->outer_) {
     ++lanes[kept->lane].busy;
     running_bytes += kept->taken_bytes_;
   }
-}
-
-void EngineState::drop(Operation* operation, const FailurePointer& reason,
-                       std::vector<FailurePointer>& replaced) {
-  for (Request& request : operation->requests()) {
-    if (request.write) set_failure(request.storage, reason, replaced);
-    leave(request);
-  }
-  remove(operation, false);
-  pending_in[operation->epoch_].fetch_sub(1);
 }
 
 // --- the exit ---

@@ -103,7 +103,7 @@ bool Engine::serial() const noexcept { return state_->serial.load(std::memory_or
 Counters Engine::counters() const {
   Guard guard(state_->lock);
   Counters result = state_->counters;
-  result.issued += result.inlined;
+  result.issued = result.queued + result.inlined;
   result.pending = static_cast<uint64_t>(state_->pending());
   return result;
 }

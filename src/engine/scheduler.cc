@@ -184,15 +184,14 @@ bool EngineState::allowed(const Operation* operation, const Taker& taker) const 
   if ((served() & lane_bit(operation->lane)) == 0) return needs(*taker.condition, operation);
   if (operation->microseconds > taker.longest) return false;
   if (operation->wanted_) return true;
-  // Its place has been taken by another thread.
-  if (taker.condition != nullptr && standing_in && !taker.nested) return false;
+  if (off_duty(taker)) return false;
   return taker.any_operation() || operation->microseconds <= kShortMicroseconds;
 }
 
 // The best of the lanes which have room. A thread that waits passes over long operations nobody
 // waits for, and nothing younger overtakes what does not fit.
 Operation* EngineState::next_operation(const Taker& taker) const noexcept {
-  if (taker.stand_in && parked_waiters.empty()) return nullptr;
+  if (taker.stand_in && off_duty(taker)) return nullptr;
   const uint64_t python = taker.interrupted != nullptr ? lane_bit(kPythonLane) : 0;
   Operation* best = nullptr;
   for (uint64_t left = ready_lanes & (served() | python); left != 0; left &= left - 1) {
@@ -227,7 +226,7 @@ int64_t EngineState::startable() const noexcept {
 bool EngineState::take(Work& work, const Taker& taker) {
   Operation* operation = next_operation(taker);
   const bool wanted = operation != nullptr && operation->wanted_;
-  if (!wanted && may_take_tiles(taker)) work.job = open_job();
+  if (!wanted && !off_duty(taker)) work.job = open_job();
   if (work.job != nullptr) {
     add(work.job->helpers, 1);
     if (work.job->lane >= 0) ++lanes[work.job->lane].busy;
@@ -241,13 +240,14 @@ bool EngineState::take(Work& work, const Taker& taker) {
   return true;
 }
 
-bool EngineState::may_take_tiles(const Taker& taker) const noexcept {
-  if (taker.stand_in) return !parked_waiters.empty();
-  return taker.condition == nullptr || !standing_in || taker.nested;
+// Another thread has taken its place, or it stands in for nobody any more.
+bool EngineState::off_duty(const Taker& taker) const noexcept {
+  if (taker.stand_in) return parked_waiters.empty();
+  return taker.condition != nullptr && standing_in && !taker.nested;
 }
 
 bool EngineState::may_take(const Taker& taker) const noexcept {
-  return (may_take_tiles(taker) && open_job() != nullptr) || next_operation(taker) != nullptr;
+  return (!off_duty(taker) && open_job() != nullptr) || next_operation(taker) != nullptr;
 }
 
 // --- storages ---
@@ -322,7 +322,6 @@ void EngineState::link(Operation* operation) {
   pending_in[operation->epoch_].fetch_add(1);
   append(operation);
   add<int64_t>(device_pending[operation->device], 1);
-  ++counters.issued;
   ++counters.queued;
   for (Storage* storage : operation->writes) add_request(operation, storage, true);
   for (Storage* storage : operation->reads) add_request(operation, storage, false);

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -77,6 +78,9 @@ class Wakes {
   Wakes(const Wakes&) = delete;
   Wakes& operator=(const Wakes&) = delete;
   void add(Parker* parker) noexcept;
+  void take(Parker*& sleeper) noexcept {  // if there is one
+    if (sleeper != nullptr) add(std::exchange(sleeper, nullptr));
+  }
 
  private:
   Parker* first_ = nullptr;
@@ -94,8 +98,8 @@ struct Lane {
   // Memory of what finished out of order, until the oldest has caught up: its results wait for
   // others. Each of the unfinished carries that of those behind it.
   uint64_t ahead_bytes = 0;
-  Parker* sleeper = nullptr;  // its own thread, asleep
-  bool started = false;       // it has its own thread
+  Parker* sleeper = nullptr;         // its own thread, asleep
+  std::atomic<bool> started{false};  // it has its own thread
 };
 
 // One call of parallel(); lies on the stack of the thread which called.
@@ -112,11 +116,6 @@ struct TileJob {
 struct Work {
   Operation* operation = nullptr;
   TileJob* job = nullptr;
-};
-
-struct Timer {
-  Engine::Time time;
-  Completion done;
 };
 
 struct EngineState {
@@ -196,8 +195,6 @@ struct EngineState {
   void forget_threads();
   static bool runs_here(const Operation* operation) noexcept;
   void fail_pending();
-  void drop(Operation* operation, const FailurePointer& reason,
-            std::vector<FailurePointer>& replaced);
 
   mutable Lock lock;
   std::mutex thread_mutex;  // starting and stopping threads; before `lock`
@@ -225,7 +222,7 @@ struct EngineState {
   bool epoch_over(uint64_t which, int64_t own) const noexcept;
   bool begin_epoch(InterruptedFunction interrupted, Condition& over);
 
-  Counters counters;  // all but `pending`
+  Counters counters;  // all but `issued` and `pending`
   Lane lanes[kMostLanes];
   int lane_count = 0;
   std::atomic<uint64_t> pool_lanes{0};    // the set of those without a thread of their own
@@ -249,7 +246,7 @@ struct EngineState {
   Parker* stand_in = nullptr;  // asleep
   bool standing_in = false;    // awake
   std::vector<Parker*> free_parkers;
-  std::vector<Timer> timers;  // a heap, the earliest first
+  std::multimap<Engine::Time, Completion> timers;
   Parker* timer_sleeper = nullptr;
   bool timer_started = false;
   mutable uint64_t visits = 0;                                // searches made by needs()
@@ -262,7 +259,7 @@ struct EngineState {
   void push_ready(Operation* operation);
   void note_ready(int lane) noexcept;
   bool allowed(const Operation* operation, const Taker& taker) const noexcept;
-  bool may_take_tiles(const Taker& taker) const noexcept;
+  bool off_duty(const Taker& taker) const noexcept;
   bool fits(const Operation* operation, bool nested) const noexcept;
   bool in_turn(const Operation* operation) const noexcept;
   static Operation* leader(const Lane& lane, bool wanted) noexcept;

@@ -89,8 +89,7 @@ void EngineState::look_again() noexcept {
 void EngineState::wake_lanes(Wakes& wakes) {
   for (uint64_t left = ready_lanes & ~pool_lanes; left != 0; left &= left - 1) {
     Lane& lane = lanes[std::countr_zero(left)];
-    if (lane.sleeper == nullptr || next_of(lane) == nullptr) continue;
-    wakes.add(std::exchange(lane.sleeper, nullptr));
+    if (lane.sleeper != nullptr && next_of(lane) != nullptr) wakes.take(lane.sleeper);
   }
 }
 

@@ -54,15 +54,12 @@ void EngineState::start_workers() {
 // A lane whose thread cannot be made is served by the pool, until it can.
 void EngineState::start_lane(int number) {
   Lane& lane = lanes[number];
-  {
-    Guard guard(lock);
-    if (lane.started) return;
-  }
+  if (lane.started.load(std::memory_order_acquire)) return;
   std::lock_guard<std::mutex> guard(thread_mutex);
-  if (lane.started) return;  // changed with this mutex held only
+  if (lane.started.load()) return;  // changed with this mutex held only
   const bool made = make_thread(threads, [this, number] { lane_main(number); });
   Guard state_guard(lock);
-  lane.started = made;
+  lane.started.store(made);
   pool_lanes = made ? pool_lanes & ~lane_bit(number) : pool_lanes | lane_bit(number);
 }
 
@@ -85,12 +82,11 @@ void EngineState::stop_workers() {
     for (Parker* parker : parked_workers) wakes.add(parker);
     parked_workers.clear();
     parked.store(0);
-    for (Parker** sleeper : {&stand_in, &timer_sleeper}) {
-      if (*sleeper != nullptr) wakes.add(std::exchange(*sleeper, nullptr));
-    }
+    wakes.take(stand_in);
+    wakes.take(timer_sleeper);
     for (Lane& lane : lanes) {
-      if (lane.sleeper != nullptr) wakes.add(std::exchange(lane.sleeper, nullptr));
-      lane.started = false;
+      wakes.take(lane.sleeper);
+      lane.started.store(false);
     }
   }
   for (std::thread& thread : threads) thread.join();
