@@ -34,18 +34,17 @@ inline void announce_one(void* data, size_t bytes, bool) {
 }
 #endif
 
-inline void announce([[maybe_unused]] Storage* const* reads, [[maybe_unused]] size_t read_count,
-                     [[maybe_unused]] Storage* const* writes, [[maybe_unused]] size_t write_count) {
+inline void announce([[maybe_unused]] Storages reads, [[maybe_unused]] Storages writes) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  const auto announce_all = [](Storage* const* storages, size_t count, bool write) {
-    for (size_t i = 0; i < count; ++i) {
-      void* const data = storages[i]->data();
-      const size_t bytes = storages[i]->bytes();
+  const auto announce_all = [](Storages storages, bool write) {
+    for (const Storage* storage : storages) {
+      void* const data = storage->data();
+      const size_t bytes = storage->bytes();
       if (data != nullptr && bytes > 0) announce_one(data, bytes, write);
     }
   };
-  announce_all(reads, read_count, false);
-  announce_all(writes, write_count, true);
+  announce_all(reads, false);
+  announce_all(writes, true);
 #endif
 }
 

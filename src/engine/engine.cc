@@ -133,38 +133,39 @@ double inline_limit(const EngineState& state) noexcept {
   return std::numeric_limits<double>::infinity();
 }
 
-bool on_host(const Storage* const* storages, int count) noexcept {
-  return count == 0 || Engine::on_host(storages[0]->device());
+// Lists as callers of the inline path give them.
+Storages list(Storage* const* storages, int count) noexcept {
+  return {storages, static_cast<size_t>(count)};
+}
+
+bool on_host(Storages storages) noexcept {
+  return storages.empty() || Engine::on_host(storages[0]->device());
 }
 
 }  // namespace
 
-bool Engine::acquire_inline(Storage* const* reads, int read_count, Storage* const* writes,
+bool Engine::acquire_inline(Storage* const* read_list, int read_count, Storage* const* write_list,
                             int write_count, double microseconds) noexcept {
   EngineState& state = *state_;
   if (microseconds > inline_limit(state)) return false;
+  const Storages reads = list(read_list, read_count);
+  const Storages writes = list(write_list, write_count);
   // Other devices do their work themselves, however little it is; giving failures costs nothing.
-  if (microseconds > 0 &&
-      !(gemel::on_host(reads, read_count) && gemel::on_host(writes, write_count))) {
-    return false;
-  }
+  if (microseconds > 0 && !(gemel::on_host(reads) && gemel::on_host(writes))) return false;
   bool lacks_memory = false;
   {
     Guard guard(state.lock);
-    for (int index = 0; index < read_count; ++index) {
-      if (!ready(reads[index]) || reads[index]->failed_.load(std::memory_order_relaxed))
-        return false;
+    for (const Storage* storage : reads) {
+      if (!ready(storage) || storage->failed_.load(std::memory_order_relaxed)) return false;
     }
-    for (int index = 0; index < write_count; ++index) {
-      if (!idle(writes[index]) || writes[index]->failed_.load(std::memory_order_relaxed))
-        return false;
+    for (const Storage* storage : writes) {
+      if (!idle(storage) || storage->failed_.load(std::memory_order_relaxed)) return false;
     }
-    for (int index = 0; index < read_count; ++index) {
-      ++reads[index]->reading_;
-      add<uint32_t>(reads[index]->reads_pending_, 1);
+    for (Storage* storage : reads) {
+      ++storage->reading_;
+      add<uint32_t>(storage->reads_pending_, 1);
     }
-    for (int index = 0; index < write_count; ++index) {
-      Storage* storage = writes[index];
+    for (Storage* storage : writes) {
       storage->writing_ = true;
       add<uint64_t>(storage->writes_issued_, 1);
       lacks_memory |= storage->data_.load(std::memory_order_relaxed) == nullptr;
@@ -172,14 +173,14 @@ bool Engine::acquire_inline(Storage* const* reads, int read_count, Storage* cons
     ++state.counters.inlined;
   }
   bool complete = true;
-  for (int index = 0; lacks_memory && index < write_count; ++index) {
-    complete = complete && writes[index]->materialize() != nullptr;
+  if (lacks_memory) {
+    for (Storage* storage : writes) complete = complete && storage->materialize() != nullptr;
   }
   if (complete) {
-    announce(reads, read_count, writes, write_count);
+    announce(reads, writes);
     return true;
   }
-  release_inline(reads, read_count, writes, write_count);
+  release_inline(read_list, read_count, write_list, write_count);
   Guard guard(state.lock);
   --state.counters.inlined;
   return false;
@@ -192,7 +193,7 @@ void Engine::release_inline(Storage* const* reads, int read_count, Storage* cons
   Wakes wakes;
   Guard guard(state.lock);
   if (failure != nullptr) state.register_failure(++state.sequence, failure);
-  state.release_storages(reads, read_count, writes, write_count, failure, replaced);
+  state.release_storages(list(reads, read_count), list(writes, write_count), failure, replaced);
   if (state.ready_lanes != 0 || !state.parked_waiters.empty()) state.restore(wakes);
 }
 

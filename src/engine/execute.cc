@@ -73,8 +73,7 @@ FailurePointer EngineState::obstacle(Operation* operation) {
 void EngineState::begin(Operation* operation) {
   // What is started on a stream is done later, elsewhere.
   if (!lanes[operation->lane].options.ordered) {
-    announce(operation->reads.data(), operation->reads.size(), operation->writes.data(),
-             operation->writes.size());
+    announce(operation->reads, operation->writes);
   }
   operation->outcome_ = Outcome::kRan;
   if (operation->traced_ != 0) trace::started(operation->traced_, operation->inlined_);

@@ -9,7 +9,7 @@
 namespace gemel {
 namespace {
 
-bool contains(const std::vector<Storage*>& storages, const Storage* storage) noexcept {
+bool contains(Storages storages, const Storage* storage) noexcept {
   return std::find(storages.begin(), storages.end(), storage) != storages.end();
 }
 
@@ -458,26 +458,23 @@ void EngineState::unlink(Operation* operation, std::vector<FailurePointer>& repl
   if (operation->finished_ != nullptr) operation->finished_->store(true, std::memory_order_release);
 }
 
-void EngineState::release_storages(Storage* const* reads, int read_count, Storage* const* writes,
-                                   int write_count, const FailurePointer& failure,
+void EngineState::release_storages(Storages reads, Storages writes, const FailurePointer& failure,
                                    std::vector<FailurePointer>& replaced) {
-  Storage* queued = nullptr;
-  for (int index = 0; index < read_count; ++index) {
-    Storage* storage = reads[index];
+  bool queued = false;
+  for (Storage* storage : reads) {
     --storage->reading_;
     add<uint32_t>(storage->reads_pending_, -1);
-    if (storage->first_ != nullptr) queued = storage;
+    queued |= storage->first_ != nullptr;
   }
-  for (int index = 0; index < write_count; ++index) {
-    Storage* storage = writes[index];
+  for (Storage* storage : writes) {
     if (failure != nullptr || storage->failure_ != nullptr) set_failure(storage, failure, replaced);
     storage->writing_ = false;
     add<uint64_t>(storage->writes_finished_, 1);
-    if (storage->first_ != nullptr) queued = storage;
+    queued |= storage->first_ != nullptr;
   }
-  if (queued == nullptr) return;
-  for (int index = 0; index < read_count; ++index) grant_followers(reads[index]);
-  for (int index = 0; index < write_count; ++index) grant_followers(writes[index]);
+  if (!queued) return;
+  for (Storage* storage : reads) grant_followers(storage);
+  for (Storage* storage : writes) grant_followers(storage);
 }
 
 }  // namespace gemel

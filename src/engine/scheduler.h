@@ -125,8 +125,7 @@ struct EngineState {
   void start_now(Operation* operation) noexcept;
   void launch(Operation* operation);
   Operation* end(Operation* operation, std::vector<FailurePointer>& replaced);
-  void release_storages(Storage* const* reads, int read_count, Storage* const* writes,
-                        int write_count, const FailurePointer& failure,
+  void release_storages(Storages reads, Storages writes, const FailurePointer& failure,
                         std::vector<FailurePointer>& replaced);
   Operation* next_operation(const Taker& taker) const noexcept;
   Operation* next_of(const Lane& lane) const noexcept;
@@ -249,10 +248,10 @@ struct EngineState {
   std::multimap<Engine::Time, Completion> timers;
   Parker* timer_sleeper = nullptr;
   bool timer_started = false;
-  mutable uint64_t visits = 0;                                // searches made by needs()
-  mutable std::vector<Operation*> to_visit;                   // of the search under way
-  std::vector<std::pair<uint64_t, FailurePointer>> failures;  // as far as we know unseen
-  uint64_t more_failures = 0;                                 // that are not remembered
+  mutable uint64_t visits = 0;                       // searches made by needs()
+  mutable std::vector<Operation*> to_visit;          // of the search under way
+  std::multimap<uint64_t, FailurePointer> failures;  // by order of issue; as far as we know unseen
+  uint64_t more_failures = 0;                        // that are not remembered
 
  private:
   static bool better(const Operation* left, const Operation* right) noexcept;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <span>
 
 #include "memory/lock.h"
 #include "memory/memory.h"
@@ -63,8 +62,6 @@ void add_edge(State& all, uint64_t before, uint64_t after, Dependency kind) {
   if (before == 0 || before == after || all.recording.edges.size() >= 8 * all.capacity) return;
   all.recording.edges.push_back({before, after, kind});
 }
-
-using Storages = std::span<Storage* const>;
 
 bool contains(Storages storages, const Storage* storage) {
   return std::find(storages.begin(), storages.end(), storage) != storages.end();

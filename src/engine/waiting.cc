@@ -38,14 +38,14 @@ bool EngineState::begin_epoch(InterruptedFunction interrupted, Condition& over) 
     {
       Guard guard(lock);
       const uint64_t now = epoch.load();
-      if (pending_in[(now + 1) & 1].load() <= operations_in[(now + 1) & 1]) {
+      over.epoch = now - 1;
+      over.own = operations_in[over.epoch & 1];
+      if (pending_in[over.epoch & 1].load() <= over.own) {
         over.epoch = now;
         over.own = operations_in[now & 1];
         epoch.store(now + 1);
         return true;
       }
-      over.epoch = now - 1;
-      over.own = operations_in[(now + 1) & 1];
     }
     if (!help_until(over, interrupted)) return false;
   }
@@ -88,22 +88,20 @@ void EngineState::register_failure(uint64_t order, const FailurePointer& failure
     std::erase_if(failures, [](const auto& entry) { return entry.second->seen.load(); });
   }
   if (failures.size() < kMostFailures) {
-    failures.emplace_back(order, failure);
+    failures.emplace(order, failure);
   } else {
     ++more_failures;
   }
 }
 
 Unseen Engine::unseen() const {
-  std::vector<std::pair<uint64_t, FailurePointer>> entries;
+  std::multimap<uint64_t, FailurePointer> entries;
   Unseen result;
   {
     Guard guard(state_->lock);
     entries = state_->failures;
     result.more = state_->more_failures;
   }
-  const auto order = [](const auto& left, const auto& right) { return left.first < right.first; };
-  std::stable_sort(entries.begin(), entries.end(), order);
   std::vector<FailurePointer>& told = result.failures;
   for (const auto& [sequence, failure] : entries) {
     const bool again = std::find(told.begin(), told.end(), failure) != told.end();

@@ -6,12 +6,8 @@
 //   start something. And if k pieces of work of the pool could be started, k threads are awake that
 //   are about to look for work, or nobody who may take such work sleeps.
 //
-// `looking` counts those who are about to look: to take the lock and to take work, or else not to
-// sleep, leave or turn to anything else before restoring the invariant. A thread that is woken for
-// work is counted by its waker, so that nobody else is woken for the same work; one that has done
-// something counts itself before it restores the invariant. restore() is called at the end of each
-// section that makes work startable or a condition true. Which work may be started, and by whom,
-// is next_operation()'s and open_job()'s business alone: restore() asks them.
+// docs/internals/engine.md says what "about to look" promises; `looking` counts those threads.
+// restore() is called at the end of each section that makes work startable or a condition true.
 
 #include <algorithm>
 #include <bit>
