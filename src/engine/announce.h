@@ -34,9 +34,9 @@ inline void announce_one(void* data, size_t bytes, bool) {
 }
 #endif
 
-inline void announce([[maybe_unused]] Storages reads, [[maybe_unused]] Storages writes) {
+inline void announce([[maybe_unused]] StorageList reads, [[maybe_unused]] StorageList writes) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  const auto announce_all = [](Storages storages, bool write) {
+  const auto announce_all = [](StorageList storages, bool write) {
     for (const Storage* storage : storages) {
       void* const data = storage->data();
       const size_t bytes = storage->bytes();

@@ -134,11 +134,11 @@ double inline_limit(const EngineState& state) noexcept {
 }
 
 // Lists as callers of the inline path give them.
-Storages list(Storage* const* storages, int count) noexcept {
+StorageList list(Storage* const* storages, int count) noexcept {
   return {storages, static_cast<size_t>(count)};
 }
 
-bool on_host(Storages storages) noexcept {
+bool on_host(StorageList storages) noexcept {
   return storages.empty() || Engine::on_host(storages[0]->device());
 }
 
@@ -148,8 +148,8 @@ bool Engine::acquire_inline(Storage* const* read_list, int read_count, Storage* 
                             int write_count, double microseconds) noexcept {
   EngineState& state = *state_;
   if (microseconds > inline_limit(state)) return false;
-  const Storages reads = list(read_list, read_count);
-  const Storages writes = list(write_list, write_count);
+  const StorageList reads = list(read_list, read_count);
+  const StorageList writes = list(write_list, write_count);
   // Other devices do their work themselves, however little it is; giving failures costs nothing.
   if (microseconds > 0 && !(gemel::on_host(reads) && gemel::on_host(writes))) return false;
   bool lacks_memory = false;

@@ -26,7 +26,7 @@ class Operation;
 class Storage;
 struct EngineState;  // engine.cc
 struct Request;      // one operation's place in one storage's queue
-using Storages = std::span<Storage* const>;
+using StorageList = std::span<Storage* const>;
 
 // Intrusive count; made by Storage::create (count 1), given back by release().
 class Storage {

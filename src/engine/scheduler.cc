@@ -9,7 +9,7 @@
 namespace gemel {
 namespace {
 
-bool contains(Storages storages, const Storage* storage) noexcept {
+bool contains(StorageList storages, const Storage* storage) noexcept {
   return std::find(storages.begin(), storages.end(), storage) != storages.end();
 }
 
@@ -458,7 +458,8 @@ void EngineState::unlink(Operation* operation, std::vector<FailurePointer>& repl
   if (operation->finished_ != nullptr) operation->finished_->store(true, std::memory_order_release);
 }
 
-void EngineState::release_storages(Storages reads, Storages writes, const FailurePointer& failure,
+void EngineState::release_storages(StorageList reads, StorageList writes,
+                                   const FailurePointer& failure,
                                    std::vector<FailurePointer>& replaced) {
   bool queued = false;
   for (Storage* storage : reads) {

@@ -125,7 +125,7 @@ struct EngineState {
   void start_now(Operation* operation) noexcept;
   void launch(Operation* operation);
   Operation* end(Operation* operation, std::vector<FailurePointer>& replaced);
-  void release_storages(Storages reads, Storages writes, const FailurePointer& failure,
+  void release_storages(StorageList reads, StorageList writes, const FailurePointer& failure,
                         std::vector<FailurePointer>& replaced);
   Operation* next_operation(const Taker& taker) const noexcept;
   Operation* next_of(const Lane& lane) const noexcept;
