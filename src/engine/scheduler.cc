@@ -75,15 +75,15 @@ void EngineState::push_ready(Operation* operation) {
 // The lane's ready operations have changed.
 void EngineState::note_ready(int number) noexcept {
   const std::vector<Operation*>& ready = lanes[number].ready;
-  const auto note = [=](std::atomic<uint64_t>& lanes, bool contains) {
-    const uint64_t others = lanes.load(std::memory_order_relaxed) & ~lane_bit(number);
-    lanes.store(contains ? others | lane_bit(number) : others, std::memory_order_release);
+  const auto note = [=](std::atomic<uint64_t>& set, bool contains) {
+    const uint64_t others = set.load(std::memory_order_relaxed) & ~lane_bit(number);
+    set.store(contains ? others | lane_bit(number) : others, std::memory_order_release);
   };
   note(ready_lanes, !ready.empty());
   note(wanted_lanes, !ready.empty() && ready.front()->wanted_);
 }
 
-// Takes it out of its heap, wherever it is: the caller runs it.
+// Takes it out of its heap, wherever it is, by making it the top: the caller runs it.
 void EngineState::start_now(Operation* operation) noexcept {
   Lane& lane = lanes[operation->lane];
   std::vector<Operation*>& ready = lane.ready;
