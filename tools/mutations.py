@@ -32,9 +32,7 @@ class Mutation(NamedTuple):
     core: bool = False
 
 
-RELEASE = """    for (uint32_t index = 0; index < operation->request_count_; ++index) {
-      operation->requests_[index].storage->release();
-    }
+RELEASE = """    for (const Request& request : operation->requests()) request.storage->release();
 """
 
 
@@ -44,7 +42,7 @@ MUTATIONS = (
         "engine/scheduler.cc",
         (
             (
-                "if (no_writer && (!request->write || no_reader)) grant(request);",
+                "if (no_writer && (!request.write || no_reader)) grant(request);",
                 "if (no_writer) grant(request);",
             ),
         ),

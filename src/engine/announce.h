@@ -20,16 +20,13 @@ extern "C" void __tsan_write_range(void* address, unsigned long size);
 
 namespace gemel {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool kAnnounced = true;
-#else
-constexpr bool kAnnounced = false;
-#endif
-
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_THREAD__)
+inline void announce_one(void* data, size_t bytes, bool write) {
+  write ? __tsan_write_range(data, bytes) : __tsan_read_range(data, bytes);
+}
+#elif defined(__SANITIZE_ADDRESS__)
 // The first and the last byte: blocks are poisoned as wholes.
-inline void check_alive(void* data, size_t bytes) {
-  if (data == nullptr || bytes == 0) return;
+inline void announce_one(void* data, size_t bytes, bool) {
   auto* last = static_cast<char*>(data) + bytes - 1;
   if (!__asan_address_is_poisoned(data) && !__asan_address_is_poisoned(last)) return;
   std::fprintf(stderr, "ERROR: an operation uses memory that has been given back\n");
@@ -37,26 +34,18 @@ inline void check_alive(void* data, size_t bytes) {
 }
 #endif
 
-inline void announce_read([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
-#if defined(__SANITIZE_THREAD__)
-  if (data != nullptr) __tsan_read_range(data, bytes);
-#elif defined(__SANITIZE_ADDRESS__)
-  check_alive(data, bytes);
+inline void announce([[maybe_unused]] StorageList reads, [[maybe_unused]] StorageList writes) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  const auto announce_all = [](StorageList storages, bool write) {
+    for (const Storage* storage : storages) {
+      void* const data = storage->data();
+      const size_t bytes = storage->bytes();
+      if (data != nullptr && bytes > 0) announce_one(data, bytes, write);
+    }
+  };
+  announce_all(reads, false);
+  announce_all(writes, true);
 #endif
-}
-
-inline void announce_write([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
-#if defined(__SANITIZE_THREAD__)
-  if (data != nullptr) __tsan_write_range(data, bytes);
-#elif defined(__SANITIZE_ADDRESS__)
-  check_alive(data, bytes);
-#endif
-}
-
-inline void announce([[maybe_unused]] Storage* const* reads, [[maybe_unused]] size_t read_count,
-                     [[maybe_unused]] Storage* const* writes, [[maybe_unused]] size_t write_count) {
-  for (size_t i = 0; i < read_count; ++i) announce_read(reads[i]->data(), reads[i]->bytes());
-  for (size_t i = 0; i < write_count; ++i) announce_write(writes[i]->data(), writes[i]->bytes());
 }
 
 }  // namespace gemel

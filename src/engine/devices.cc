@@ -94,13 +94,4 @@ void Engine::set_share(int device, int threads) {
   state_->restore(wakes);
 }
 
-void EngineState::change_pool(int number, bool into) noexcept {
-  if (in_pool(number) == into) return;
-  for (const Operation* operation : lanes[number].ready) {
-    add<uint32_t>(work_hint, into ? 1 : -1);
-    if (operation->wanted_) add<uint32_t>(wanted_ready, into ? 1 : -1);
-  }
-  pool_lanes = into ? pool_lanes | lane_bit(number) : pool_lanes & ~lane_bit(number);
-}
-
 }  // namespace gemel

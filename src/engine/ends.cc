@@ -66,8 +66,8 @@ void Engine::after_fork_child() {
 // Only this thread is left. Whatever belongs to the others is dropped as it is: who destroys the
 // handle of a thread that runs aborts.
 void EngineState::forget_threads() {
-  new std::vector<std::thread>(std::exchange(threads, {}));
-  new std::vector<Timer>(std::exchange(timers, {}));
+  new auto(std::exchange(threads, {}));
+  new auto(std::exchange(timers, {}));
   timer_started = false;
   timer_sleeper = stand_in = nullptr;
   standing_in = false;
@@ -75,9 +75,10 @@ void EngineState::forget_threads() {
   parked_waiters.clear();
   free_parkers.clear();
   jobs.clear();
+  job_count.store(0);
   for (Lane& lane : lanes) {
     lane.sleeper = nullptr;
-    lane.started = false;
+    lane.started.store(false);
   }
   looking.store(0);
   counted_as_looking = false;
@@ -110,38 +111,24 @@ void EngineState::fail_pending() {
       if (!runs_here(operation)) dropped.push_back(operation);
     }
   }
-  ready_lanes = running_bytes = 0;
-  work_hint.store(0);
-  wanted_ready.store(0);
+  running_bytes = 0;
+  ready_lanes.store(0);
+  wanted_lanes.store(0);
   const auto order = [](auto* left, auto* right) { return left->sequence_ < right->sequence_; };
   std::sort(dropped.begin(), dropped.end(), order);
   auto& replaced = *new std::vector<FailurePointer>;
-  for (Operation* operation : dropped) drop(operation, reason, replaced);
+  for (Operation* operation : dropped) {
+    for (Request& request : operation->requests()) {
+      if (request.write) set_failure(request.storage, reason, replaced);
+      leave(request);
+    }
+    remove(operation, false);
+    pending_in[operation->epoch_].fetch_sub(1);
+  }
   for (Operation* kept = current_operation; kept != nullptr; kept = kept->outer_) {
     ++lanes[kept->lane].busy;
     running_bytes += kept->taken_bytes_;
   }
-}
-
-void EngineState::drop(Operation* operation, const FailurePointer& reason,
-                       std::vector<FailurePointer>& replaced) {
-  for (uint32_t index = 0; index < operation->request_count_; ++index) {
-    Request* request = &operation->requests_[index];
-    Storage* storage = request->storage;
-    const bool counted = request->granted && !request->launched;
-    remove_request(request);
-    if (request->write) {
-      if (counted) storage->writing_ = false;
-      set_failure(storage, reason, replaced);
-      add<uint64_t>(storage->writes_finished_, 1);
-    } else {
-      if (counted) --storage->reading_;
-      add<uint32_t>(storage->reads_pending_, -1);
-    }
-  }
-  remove(operation, false);
-  add<int64_t>(device_pending[operation->device], -1);
-  pending_in[operation->epoch_].fetch_sub(1);
 }
 
 // --- the exit ---

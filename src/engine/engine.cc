@@ -104,7 +104,7 @@ bool Engine::serial() const noexcept { return state_->serial.load(std::memory_or
 Counters Engine::counters() const {
   Guard guard(state_->lock);
   Counters result = state_->counters;
-  result.issued += result.inlined;
+  result.issued = result.queued + result.inlined;
   result.pending = static_cast<uint64_t>(state_->pending());
   return result;
 }
@@ -120,12 +120,6 @@ void Engine::set_tracing(bool on) {
 
 namespace {
 
-double unusual_inline_limit(const EngineState& state) noexcept {
-  if (state.tracing.load(std::memory_order_relaxed)) return 0;
-  // Without workers nothing is gained by waiting: whoever needs the result would have to do it.
-  return std::numeric_limits<double>::infinity();
-}
-
 double usual_inline_limit(const EngineState& state) noexcept {
   if (state.looking.load(std::memory_order_relaxed) > 0) return kInlineWhenSpinning;
   const bool asleep = state.parked.load(std::memory_order_relaxed) > 0 ||
@@ -134,60 +128,60 @@ double usual_inline_limit(const EngineState& state) noexcept {
 }
 
 double inline_limit(const EngineState& state) noexcept {
-  if (state.unusual.load(std::memory_order_relaxed)) return unusual_inline_limit(state);
-  return usual_inline_limit(state);
+  if (!state.unusual.load(std::memory_order_relaxed)) return usual_inline_limit(state);
+  if (state.tracing.load(std::memory_order_relaxed)) return 0;
+  // Without workers nothing is gained by waiting: whoever needs the result would have to do it.
+  return std::numeric_limits<double>::infinity();
 }
 
-bool on_host(const Storage* const* storages, int count) noexcept {
-  return count == 0 || Engine::on_host(storages[0]->device());
+// Lists as callers of the inline path give them.
+StorageList list(Storage* const* storages, int count) noexcept {
+  return {storages, static_cast<size_t>(count)};
+}
+
+bool on_host(StorageList storages) noexcept {
+  return storages.empty() || Engine::on_host(storages[0]->device());
 }
 
 }  // namespace
 
-bool Engine::acquire_inline(Storage* const* reads, int read_count, Storage* const* writes,
+bool Engine::acquire_inline(Storage* const* read_list, int read_count, Storage* const* write_list,
                             int write_count, double microseconds) noexcept {
   EngineState& state = *state_;
   if (microseconds > inline_limit(state)) return false;
+  const StorageList reads = list(read_list, read_count);
+  const StorageList writes = list(write_list, write_count);
   // Other devices do their work themselves, however little it is; giving failures costs nothing.
-  if (microseconds > 0 &&
-      !(gemel::on_host(reads, read_count) && gemel::on_host(writes, write_count))) {
-    return false;
-  }
+  if (microseconds > 0 && !(gemel::on_host(reads) && gemel::on_host(writes))) return false;
   bool lacks_memory = false;
   {
     Guard guard(state.lock);
-    for (int index = 0; index < read_count; ++index) {
-      if (!ready(reads[index]) || reads[index]->failed_.load(std::memory_order_relaxed))
-        return false;
+    for (const Storage* storage : reads) {
+      if (!ready(storage) || storage->failed_.load(std::memory_order_relaxed)) return false;
     }
-    for (int index = 0; index < write_count; ++index) {
-      if (!idle(writes[index]) || writes[index]->failed_.load(std::memory_order_relaxed))
-        return false;
+    for (const Storage* storage : writes) {
+      if (!idle(storage) || storage->failed_.load(std::memory_order_relaxed)) return false;
     }
-    for (int index = 0; index < read_count; ++index) {
-      Storage* storage = reads[index];
+    for (Storage* storage : reads) {
       ++storage->reading_;
-      const uint32_t before = storage->reads_pending_.load(std::memory_order_relaxed);
-      storage->reads_pending_.store(before + 1, std::memory_order_release);
+      add<uint32_t>(storage->reads_pending_, 1);
     }
-    for (int index = 0; index < write_count; ++index) {
-      Storage* storage = writes[index];
+    for (Storage* storage : writes) {
       storage->writing_ = true;
-      const uint64_t before = storage->writes_issued_.load(std::memory_order_relaxed);
-      storage->writes_issued_.store(before + 1, std::memory_order_release);
+      add<uint64_t>(storage->writes_issued_, 1);
       lacks_memory |= storage->data_.load(std::memory_order_relaxed) == nullptr;
     }
     ++state.counters.inlined;
   }
   bool complete = true;
-  for (int index = 0; lacks_memory && index < write_count; ++index) {
-    complete = complete && writes[index]->materialize() != nullptr;
+  if (lacks_memory) {
+    for (Storage* storage : writes) complete = complete && storage->materialize() != nullptr;
   }
-  if constexpr (kAnnounced) {
-    if (complete) announce(reads, read_count, writes, write_count);
+  if (complete) {
+    announce(reads, writes);
+    return true;
   }
-  if (complete) return true;
-  release_inline(reads, read_count, writes, write_count);
+  release_inline(read_list, read_count, write_list, write_count);
   Guard guard(state.lock);
   --state.counters.inlined;
   return false;
@@ -200,7 +194,7 @@ void Engine::release_inline(Storage* const* reads, int read_count, Storage* cons
   Wakes wakes;
   Guard guard(state.lock);
   if (failure != nullptr) state.register_failure(++state.sequence, failure);
-  state.release_storages(reads, read_count, writes, write_count, failure, replaced);
+  state.release_storages(list(reads, read_count), list(writes, write_count), failure, replaced);
   if (state.ready_lanes != 0 || !state.parked_waiters.empty()) state.restore(wakes);
 }
 
@@ -239,14 +233,12 @@ bool Engine::issue(std::unique_ptr<Operation> owned, InterruptedFunction interru
 namespace {
 
 trace::OperationRecord record_of(const Operation& operation) {
-  trace::OperationRecord record;
-  record.name = operation.name();
-  record.detail = operation.detail();
-  record.device = operation.device;
-  record.microseconds = operation.microseconds;
-  record.origin = operation.origin;
-  record.issued = trace::now();
-  return record;
+  return {.name = operation.name(),
+          .detail = operation.detail(),
+          .device = operation.device,
+          .issued = trace::now(),
+          .microseconds = operation.microseconds,
+          .origin = operation.origin};
 }
 
 }  // namespace
@@ -276,7 +268,7 @@ void Engine::issue_watched(Operation* operation) {
                        operation->microseconds <= usual_inline_limit(state);
     run_here = (serial || cheap) && operation->ready_;
     operation->inlined_ = run_here;
-    if (run_here) state.take_this(operation);
+    if (run_here) state.start_now(operation);
     if (serial && !run_here) state.want(operation);
     if (!run_here) state.restore(wakes);
   }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ class Operation;
 class Storage;
 struct EngineState;  // engine.cc
 struct Request;      // one operation's place in one storage's queue
+using StorageList = std::span<Storage* const>;
 
 // Intrusive count; made by Storage::create (count 1), given back by release().
 class Storage {
@@ -108,8 +110,7 @@ struct Request {
   Request* next = nullptr;
   bool write = false;
   bool granted = false;
-  bool early = false;     // behind others that have been started on the same ordered lane
-  bool launched = false;  // its operation has been started on an ordered lane
+  bool early = false;  // behind others that have been started on the same ordered lane
 };
 
 enum class Outcome : uint8_t { kRan, kInputFailed, kNoMemory };
@@ -158,6 +159,8 @@ class Operation {
   friend struct EngineState;
   static constexpr uint32_t kInsideRequests = 4;
 
+  std::span<Request> requests() noexcept { return {requests_, request_count_}; }
+
   Request inside_[kInsideRequests];
   Request* requests_ = inside_;  // or on the heap, when there are more
   uint32_t request_count_ = 0;
@@ -166,7 +169,7 @@ class Operation {
   Operation* older_ = nullptr;  // its neighbours among the unfinished of its lane
   Operation* newer_ = nullptr;
   uint64_t taken_bytes_ = 0;  // to be materialized when it starts, and its workspace
-  size_t place_ = 0;          // in the heap of ready operations
+  uint64_t ahead_bytes_ = 0;  // of those that finished between it and its newer neighbour
   uint64_t traced_ = 0;       // its record in the trace
   uint8_t epoch_ = 0;         // which of the counters of pending operations it is in
   bool inlined_ = false;      // run by the thread that issued it (known while tracing only)
@@ -240,7 +243,6 @@ class Engine {
   // Calls `done` at that time, holding no thread meanwhile.
   using Time = std::chrono::steady_clock::time_point;
   void complete_at(Time time, Completion done);
-  const EngineState& state() const noexcept { return *state_; }
 
   // Until the last writer issued before this call has finished. Works meanwhile. `interrupted` is
   // polled about every 50 ms (Ctrl-C); returns false when it said stop.
@@ -254,9 +256,6 @@ class Engine {
   }
   bool idle(const Storage* storage) const noexcept {  // nothing pending or running at all
     return ready(storage) && storage->reads_pending_.load(std::memory_order_acquire) == 0;
-  }
-  uint64_t writes_finished(const Storage* storage) const noexcept {
-    return storage->writes_finished_.load(std::memory_order_acquire);
   }
   // Until nothing issued to the device is queued or running. Failures are left where they are.
   bool wait_device(int device, InterruptedFunction interrupted = nullptr);

@@ -1,5 +1,7 @@
 // One operation, from its turn to its end.
 
+#include <algorithm>
+
 #include "engine/announce.h"
 #include "engine/scheduler.h"
 #include "engine/trace.h"
@@ -27,11 +29,9 @@ void Completion::drop() noexcept {
 namespace {
 
 // The end of an input that has only been started is not known: learn_late_failure() sees to it.
-bool early_on(const Request* requests, uint32_t count, const Storage* storage) {
-  for (uint32_t index = 0; index < count; ++index) {
-    if (requests[index].storage == storage) return requests[index].early;
-  }
-  return false;
+bool early_on(std::span<const Request> requests, const Storage* storage) {
+  const auto same = [&](const Request& request) { return request.storage == storage; };
+  return std::find_if(requests.begin(), requests.end(), same)->early;
 }
 
 FailurePointer take_memory(const Operation& operation) {
@@ -47,12 +47,11 @@ FailurePointer take_memory(const Operation& operation) {
 
 }  // namespace
 
-FailurePointer EngineState::failed_input(const Operation& operation) const {
+FailurePointer EngineState::failed_input(Operation& operation) const {
   for (const std::vector<Storage*>* list : {&operation.reads, &operation.updates}) {
     for (const Storage* storage : *list) {
       if (!storage->failed()) continue;
-      const bool early =
-          operation.early_ && early_on(operation.requests_, operation.request_count_, storage);
+      const bool early = operation.early_ && early_on(operation.requests(), storage);
       if (!early) return storage->failure();
     }
   }
@@ -73,9 +72,8 @@ FailurePointer EngineState::obstacle(Operation* operation) {
 
 void EngineState::begin(Operation* operation) {
   // What is started on a stream is done later, elsewhere.
-  if (kAnnounced && !lanes[operation->lane].options.ordered) {
-    announce(operation->reads.data(), operation->reads.size(), operation->writes.data(),
-             operation->writes.size());
+  if (!lanes[operation->lane].options.ordered) {
+    announce(operation->reads, operation->writes);
   }
   operation->outcome_ = Outcome::kRan;
   if (operation->traced_ != 0) trace::started(operation->traced_, operation->inlined_);
@@ -136,9 +134,7 @@ void EngineState::finish(Operation* operation) {
   }
   while (ended != nullptr) {
     operation = std::exchange(ended, ended->newer_);
-    for (uint32_t index = 0; index < operation->request_count_; ++index) {
-      operation->requests_[index].storage->release();
-    }
+    for (const Request& request : operation->requests()) request.storage->release();
     const uint8_t counter = operation->epoch_;
     delete operation;
     // After the storages are gone: who has waited for everything finds the memory given back.

@@ -9,7 +9,7 @@
 namespace gemel {
 namespace {
 
-bool contains(const std::vector<Storage*>& storages, const Storage* storage) noexcept {
+bool contains(StorageList storages, const Storage* storage) noexcept {
   return std::find(storages.begin(), storages.end(), storage) != storages.end();
 }
 
@@ -24,16 +24,17 @@ const FailurePointer& partial_failure(const Operation& operation, const Storage*
 
 }  // namespace
 
-bool done(const Condition& condition) noexcept {
+bool EngineState::done(const Condition& condition) const noexcept {
+  const Storage* storage = condition.storage;
   switch (condition.kind) {
     case Condition::Kind::kWritten:
-      return Engine::get().writes_finished(condition.storage) >= condition.writes;
+      return storage->writes_finished_.load(std::memory_order_acquire) >= condition.writes;
     case Condition::Kind::kIdle:
-      return Engine::get().idle(condition.storage);
+      return Engine::get().idle(storage);
     case Condition::Kind::kDevice:
-      return Engine::get().device_idle(condition.device);
+      return device_pending[condition.device].load(std::memory_order_acquire) == 0;
     case Condition::Kind::kEpoch:
-      return Engine::get().state().epoch_over(condition.epoch, condition.own);
+      return epoch_over(condition.epoch, condition.own);
     case Condition::Kind::kRoom:
       return Engine::get().has_room();
     case Condition::Kind::kFlag:
@@ -44,10 +45,11 @@ bool done(const Condition& condition) noexcept {
 
 // --- the heaps ---
 
-bool EngineState::before(const Operation* left, const Operation* right) noexcept {
-  if (left->wanted_ != right->wanted_) return left->wanted_;
-  if (left->priority != right->priority) return left->priority > right->priority;
-  return left->sequence_ < right->sequence_;
+// Whether left is to start after right. The top of a heap is the last in such an order.
+bool EngineState::after(const Operation* left, const Operation* right) noexcept {
+  if (left->wanted_ != right->wanted_) return right->wanted_;
+  if (left->priority != right->priority) return left->priority < right->priority;
+  return left->sequence_ > right->sequence_;
 }
 
 // Between the tops of different lanes: a copy goes first, so that it travels while others compute.
@@ -55,37 +57,7 @@ bool EngineState::better(const Operation* left, const Operation* right) noexcept
   const bool equal = left->wanted_ == right->wanted_ && left->priority == right->priority;
   const bool left_copies = left->lane == kCopyLane;
   if (equal && left_copies != (right->lane == kCopyLane)) return left_copies;
-  return before(left, right);
-}
-
-void EngineState::sift_up(Lane& lane, size_t place) noexcept {
-  std::vector<Operation*>& ready = lane.ready;
-  Operation* moving = ready[place];
-  while (place > 0) {
-    const size_t parent = (place - 1) / 2;
-    if (!before(moving, ready[parent])) break;
-    ready[place] = ready[parent];
-    ready[place]->place_ = place;
-    place = parent;
-  }
-  ready[place] = moving;
-  moving->place_ = place;
-}
-
-void EngineState::sift_down(Lane& lane, size_t place) noexcept {
-  std::vector<Operation*>& ready = lane.ready;
-  Operation* moving = ready[place];
-  for (;;) {
-    size_t child = 2 * place + 1;
-    if (child >= ready.size()) break;
-    if (child + 1 < ready.size() && before(ready[child + 1], ready[child])) ++child;
-    if (!before(ready[child], moving)) break;
-    ready[place] = ready[child];
-    ready[place]->place_ = place;
-    place = child;
-  }
-  ready[place] = moving;
-  moving->place_ = place;
+  return after(right, left);
 }
 
 void EngineState::push_ready(Operation* operation) {
@@ -96,33 +68,35 @@ void EngineState::push_ready(Operation* operation) {
   }
   Lane& lane = lanes[operation->lane];
   lane.ready.push_back(operation);
-  sift_up(lane, lane.ready.size() - 1);
-  ready_lanes |= lane_bit(operation->lane);
-  if (!in_pool(operation->lane)) return;
-  add<uint32_t>(work_hint, 1);
-  if (operation->wanted_) add<uint32_t>(wanted_ready, 1);
+  std::push_heap(lane.ready.begin(), lane.ready.end(), after);
+  note_ready(operation->lane);
 }
 
-// Takes it out of its heap, wherever it is: the caller runs it.
+// The lane's ready operations have changed.
+void EngineState::note_ready(int number) noexcept {
+  const std::vector<Operation*>& ready = lanes[number].ready;
+  const auto note = [=](std::atomic<uint64_t>& set, bool contains) {
+    const uint64_t others = set.load(std::memory_order_relaxed) & ~lane_bit(number);
+    set.store(contains ? others | lane_bit(number) : others, std::memory_order_release);
+  };
+  note(ready_lanes, !ready.empty());
+  note(wanted_lanes, !ready.empty() && ready.front()->wanted_);
+}
+
+// Takes it out of its heap, wherever it is, by making it the top: the caller runs it.
 void EngineState::start_now(Operation* operation) noexcept {
   Lane& lane = lanes[operation->lane];
-  const size_t place = operation->place_;
-  Operation* last = lane.ready.back();
-  lane.ready.pop_back();
-  if (last != operation) {
-    lane.ready[place] = last;
-    last->place_ = place;
-    sift_up(lane, place);
-    sift_down(lane, last->place_);
-  }
-  if (lane.ready.empty()) ready_lanes &= ~lane_bit(operation->lane);
+  std::vector<Operation*>& ready = lane.ready;
+  const auto place = std::find(ready.begin(), ready.end(), operation);
+  const auto first = [&](auto* left, auto* right) { return right == operation && left != right; };
+  std::push_heap(ready.begin(), place + 1, first);
+  std::pop_heap(ready.begin(), ready.end(), after);
+  ready.pop_back();
+  note_ready(operation->lane);
   ++lane.busy;
   if (lane.options.ordered) lane.flight.push_back(operation);
   operation->ready_ = false;
   running_bytes += operation->taken_bytes_;
-  if (!in_pool(operation->lane)) return;
-  add<uint32_t>(work_hint, -1);
-  if (operation->wanted_) add<uint32_t>(wanted_ready, -1);
 }
 
 // An operation bigger than the bound runs alone; one needed by a running one (nested) runs anyhow.
@@ -175,16 +149,14 @@ void EngineState::remove(Operation* operation, bool ran) {
   Operation* newer = operation->newer_;
   (older != nullptr ? older->newer_ : lane.oldest) = newer;
   (newer != nullptr ? newer->older_ : lane.newest) = older;
-  if (older != nullptr && ran && operation->taken_bytes_ > 0) {
-    lane.ahead.push({operation->sequence_, operation->taken_bytes_});
-    lane.ahead_bytes += operation->taken_bytes_;
+  add<int64_t>(device_pending[operation->device], -1);
+  if (older == nullptr) {
+    lane.ahead_bytes -= operation->ahead_bytes_;
+    return;
   }
-  if (older != nullptr || lane.ahead.empty()) return;
-  while (!lane.ahead.empty() &&
-         (newer == nullptr || lane.ahead.top().sequence < newer->sequence_)) {
-    lane.ahead_bytes -= lane.ahead.top().bytes;
-    lane.ahead.pop();
-  }
+  const uint64_t bytes = ran ? operation->taken_bytes_ : 0;
+  older->ahead_bytes_ += operation->ahead_bytes_ + bytes;
+  lane.ahead_bytes += bytes;
 }
 
 // Ask once: its tiles may be used up a moment later.
@@ -209,19 +181,18 @@ uint64_t EngineState::served() const noexcept {
 }
 
 bool EngineState::allowed(const Operation* operation, const Taker& taker) const noexcept {
-  if ((served() & lane_bit(operation->lane)) == 0) return needs(*taker.python, operation);
+  if ((served() & lane_bit(operation->lane)) == 0) return needs(*taker.condition, operation);
   if (operation->microseconds > taker.longest) return false;
   if (operation->wanted_) return true;
-  // Its place has been taken by another thread.
-  if (taker.condition != nullptr && standing_in && !taker.nested) return false;
-  return taker.any_operation || operation->microseconds <= kShortMicroseconds;
+  if (off_duty(taker)) return false;
+  return taker.any_operation() || operation->microseconds <= kShortMicroseconds;
 }
 
 // The best of the lanes which have room. A thread that waits passes over long operations nobody
 // waits for, and nothing younger overtakes what does not fit.
 Operation* EngineState::next_operation(const Taker& taker) const noexcept {
-  if (taker.stand_in && parked_waiters.empty()) return nullptr;
-  const uint64_t python = taker.python != nullptr ? lane_bit(kPythonLane) : 0;
+  if (taker.stand_in && off_duty(taker)) return nullptr;
+  const uint64_t python = taker.interrupted != nullptr ? lane_bit(kPythonLane) : 0;
   Operation* best = nullptr;
   for (uint64_t left = ready_lanes & (served() | python); left != 0; left &= left - 1) {
     const Lane& lane = lanes[std::countr_zero(left)];
@@ -255,7 +226,7 @@ int64_t EngineState::startable() const noexcept {
 bool EngineState::take(Work& work, const Taker& taker) {
   Operation* operation = next_operation(taker);
   const bool wanted = operation != nullptr && operation->wanted_;
-  if (!wanted && may_take_tiles(taker)) work.job = open_job();
+  if (!wanted && !off_duty(taker)) work.job = open_job();
   if (work.job != nullptr) {
     add(work.job->helpers, 1);
     if (work.job->lane >= 0) ++lanes[work.job->lane].busy;
@@ -269,26 +240,27 @@ bool EngineState::take(Work& work, const Taker& taker) {
   return true;
 }
 
-bool EngineState::may_take_tiles(const Taker& taker) const noexcept {
-  if (taker.stand_in) return !parked_waiters.empty();
-  return taker.condition == nullptr || !standing_in || taker.nested;
+// Another thread has taken its place, or it stands in for nobody any more.
+bool EngineState::off_duty(const Taker& taker) const noexcept {
+  if (taker.stand_in) return parked_waiters.empty();
+  return taker.condition != nullptr && standing_in && !taker.nested;
 }
 
 bool EngineState::may_take(const Taker& taker) const noexcept {
-  return (may_take_tiles(taker) && open_job() != nullptr) || next_operation(taker) != nullptr;
+  return (!off_duty(taker) && open_job() != nullptr) || next_operation(taker) != nullptr;
 }
 
 // --- storages ---
 
-void EngineState::grant(Request* request, bool early) {
-  Operation* operation = request->operation;
-  request->granted = true;
-  request->early = early;
+void EngineState::grant(Request& request, bool early) {
+  Operation* operation = request.operation;
+  request.granted = true;
+  request.early = early;
   operation->early_ |= early;
-  if (request->write) {
-    request->storage->writing_ = true;
+  if (request.write) {
+    request.storage->writing_ = true;
   } else {
-    ++request->storage->reading_;
+    ++request.storage->reading_;
   }
   if (--operation->missing_ == 0) push_ready(operation);
 }
@@ -317,7 +289,7 @@ class Stream {
 void EngineState::grant_followers(Storage* storage) {
   Stream all, writers;  // of what is unfinished ahead
   for (Request* request = storage->first_; request != nullptr; request = request->next) {
-    if (request->launched) {
+    if (request->operation->launched_) {
       all.join(request->operation->lane);
       if (request->write) writers.join(request->operation->lane);
       continue;
@@ -326,10 +298,10 @@ void EngineState::grant_followers(Storage* storage) {
     const Stream& ahead = request->write ? all : writers;
     const bool passes = ahead.lets_pass(request->operation);
     if (request->write) {
-      if (passes && storage->reading_ == 0) grant(request, !ahead.empty());
+      if (passes && storage->reading_ == 0) grant(*request, !ahead.empty());
       return;
     }
-    if (!request->granted && passes) grant(request, !ahead.empty());
+    if (!request->granted && passes) grant(*request, !ahead.empty());
     if (!request->granted) all.block();
   }
 }
@@ -350,30 +322,26 @@ void EngineState::link(Operation* operation) {
   pending_in[operation->epoch_].fetch_add(1);
   append(operation);
   add<int64_t>(device_pending[operation->device], 1);
-  ++counters.issued;
   ++counters.queued;
   for (Storage* storage : operation->writes) add_request(operation, storage, true);
   for (Storage* storage : operation->reads) add_request(operation, storage, false);
   operation->missing_ = operation->request_count_ + 1;  // not ready before all have been asked
-  for (uint32_t index = 0; index < operation->request_count_; ++index) {
-    Request* request = &operation->requests_[index];
-    Storage* storage = request->storage;
+  for (Request& request : operation->requests()) {
+    Storage* storage = request.storage;
     const bool no_writer = Engine::get().ready(storage);
     const bool no_reader = storage->reads_pending_.load(std::memory_order_relaxed) == 0;
-    if (request->write) {
+    if (request.write) {
       add<uint64_t>(storage->writes_issued_, 1);
     } else {
       add<uint32_t>(storage->reads_pending_, 1);
     }
-    if (no_writer && (!request->write || no_reader)) grant(request);
+    if (no_writer && (!request.write || no_reader)) grant(request);
   }
   if (--operation->missing_ == 0) {
     push_ready(operation);
   } else if (lanes[operation->lane].options.ordered) {
-    for (uint32_t index = 0; index < operation->request_count_; ++index) {
-      if (!operation->requests_[index].granted) {
-        grant_followers(operation->requests_[index].storage);
-      }
+    for (const Request& request : operation->requests()) {
+      if (!request.granted) grant_followers(request.storage);
     }
   }
 }
@@ -382,18 +350,14 @@ void EngineState::link(Operation* operation) {
 void EngineState::launch(Operation* operation) {
   operation->launched_ = true;
   --lanes[operation->lane].busy;
-  for (uint32_t index = 0; index < operation->request_count_; ++index) {
-    Request* request = &operation->requests_[index];
-    request->launched = true;
-    if (request->write) {
-      request->storage->writing_ = false;
+  for (const Request& request : operation->requests()) {
+    if (request.write) {
+      request.storage->writing_ = false;
     } else {
-      --request->storage->reading_;
+      --request.storage->reading_;
     }
   }
-  for (uint32_t index = 0; index < operation->request_count_; ++index) {
-    grant_followers(operation->requests_[index].storage);
-  }
+  for (const Request& request : operation->requests()) grant_followers(request.storage);
 }
 
 // Takes out what has ended with this operation, chained by newer_: on an ordered lane nothing
@@ -432,10 +396,19 @@ void EngineState::learn_late_failure(Operation* operation) {
   }
 }
 
-void EngineState::remove_request(Request* request) noexcept {
-  Storage* storage = request->storage;
-  (request->previous != nullptr ? request->previous->next : storage->first_) = request->next;
-  (request->next != nullptr ? request->next->previous : storage->last_) = request->previous;
+// Takes it out of the queue and the counts of its storage.
+void EngineState::leave(Request& request) noexcept {
+  Storage* storage = request.storage;
+  (request.previous != nullptr ? request.previous->next : storage->first_) = request.next;
+  (request.next != nullptr ? request.next->previous : storage->last_) = request.previous;
+  const bool has_turn = request.granted && !request.operation->launched_;
+  if (request.write) {
+    if (has_turn) storage->writing_ = false;
+    add<uint64_t>(storage->writes_finished_, 1);
+  } else {
+    if (has_turn) --storage->reading_;
+    add<uint32_t>(storage->reads_pending_, -1);
+  }
 }
 
 void EngineState::set_failure(Storage* storage, const FailurePointer& failure,
@@ -462,58 +435,47 @@ void EngineState::unlink(Operation* operation, std::vector<FailurePointer>& repl
     register_failure(operation->sequence_, failure);
   }
   register_partial(*operation);
-  for (uint32_t index = 0; index < operation->request_count_; ++index) {
-    Request* request = &operation->requests_[index];
-    Storage* storage = request->storage;
-    remove_request(request);
-    if (!request->write) {
-      if (!request->launched) --storage->reading_;
-      add<uint32_t>(storage->reads_pending_, -1);
-      continue;
-    }
-    const bool untouched = outcome != Outcome::kRan && contains(operation->updates, storage);
+  for (Request& request : operation->requests()) {
+    Storage* storage = request.storage;
+    const bool untouched =
+        !request.write || (outcome != Outcome::kRan && contains(operation->updates, storage));
     const FailurePointer& reason =
         operation->partial.empty() ? failure : partial_failure(*operation, storage, failure);
     if (!untouched && (reason != nullptr || storage->failure_ != nullptr)) {
       set_failure(storage, reason, replaced);
     }
-    if (!request->launched) storage->writing_ = false;
-    add<uint64_t>(storage->writes_finished_, 1);
+    leave(request);
   }
-  for (uint32_t index = 0; index < operation->request_count_; ++index) {
-    const Request& request = operation->requests_[index];
+  for (const Request& request : operation->requests()) {
     Storage* storage = request.storage;
     // A reader who leaves others behind makes room for nobody.
-    const bool room = storage->reading_ == 0 || request.launched;
+    const bool room = storage->reading_ == 0 || operation->launched_;
     if (storage->first_ != nullptr && room) grant_followers(storage);
   }
   running_bytes -= operation->taken_bytes_;
   if (!operation->launched_) --lanes[operation->lane].busy;
   remove(operation, outcome == Outcome::kRan);
-  add<int64_t>(device_pending[operation->device], -1);
   if (operation->finished_ != nullptr) operation->finished_->store(true, std::memory_order_release);
 }
 
-void EngineState::release_storages(Storage* const* reads, int read_count, Storage* const* writes,
-                                   int write_count, const FailurePointer& failure,
+void EngineState::release_storages(StorageList reads, StorageList writes,
+                                   const FailurePointer& failure,
                                    std::vector<FailurePointer>& replaced) {
-  Storage* queued = nullptr;
-  for (int index = 0; index < read_count; ++index) {
-    Storage* storage = reads[index];
+  bool queued = false;
+  for (Storage* storage : reads) {
     --storage->reading_;
     add<uint32_t>(storage->reads_pending_, -1);
-    if (storage->first_ != nullptr) queued = storage;
+    queued |= storage->first_ != nullptr;
   }
-  for (int index = 0; index < write_count; ++index) {
-    Storage* storage = writes[index];
+  for (Storage* storage : writes) {
     if (failure != nullptr || storage->failure_ != nullptr) set_failure(storage, failure, replaced);
     storage->writing_ = false;
     add<uint64_t>(storage->writes_finished_, 1);
-    if (storage->first_ != nullptr) queued = storage;
+    queued |= storage->first_ != nullptr;
   }
-  if (queued == nullptr) return;
-  for (int index = 0; index < read_count; ++index) grant_followers(reads[index]);
-  for (int index = 0; index < write_count; ++index) grant_followers(writes[index]);
+  if (!queued) return;
+  for (Storage* storage : reads) grant_followers(storage);
+  for (Storage* storage : writes) grant_followers(storage);
 }
 
 }  // namespace gemel

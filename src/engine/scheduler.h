@@ -10,8 +10,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <limits>
+#include <map>
 #include <mutex>
-#include <queue>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -33,26 +33,23 @@ struct Condition {
   const std::atomic<bool>* flag = nullptr;  // kFlag: it is set
 };
 
-// What the thread that looks for work may take.
+// A thread that looks for work, and what it may take.
 struct Taker {
-  bool any_operation = true;  // not only what is short or wanted
-  bool nested = false;        // it is inside an operation
-  bool stand_in = false;      // it works while another thread waits, in its place
+  const Condition* condition = nullptr;  // what it waits for meanwhile; null: it only works
+  // Who polls for signals has come from Python, as has a callback that waits. Such a thread takes
+  // Python work too, but only what it waits for, since it may hold locks which foreign callbacks
+  // take.
+  InterruptedFunction interrupted = nullptr;
+  bool nested = false;    // it is inside an operation
+  bool stand_in = false;  // it works while another thread waits, in its place
   double longest = std::numeric_limits<double>::infinity();  // microseconds of an operation
-  // Of a thread that may take the GIL: what it waits for. It takes Python work only for that, since
-  // it may hold locks which foreign callbacks take.
-  const Condition* python = nullptr;
-  const Condition* condition = nullptr;  // of a waiting thread; null: a worker
-};
+  Engine::Time polled = {};
 
-// A thread that waits.
-struct Wait {
-  Condition condition;
-  InterruptedFunction interrupted;
-  Taker taker;
-  Engine::Time polled;
-  bool stopped = false;
-
+  // Who waits for one storage takes only what is short or wanted.
+  bool any_operation() const noexcept {
+    return condition == nullptr ||
+           (condition->storage == nullptr && condition->kind != Condition::Kind::kFlag);
+  }
   bool due() const noexcept;  // time to ask `interrupted`
 };
 
@@ -81,16 +78,12 @@ class Wakes {
   Wakes(const Wakes&) = delete;
   Wakes& operator=(const Wakes&) = delete;
   void add(Parker* parker) noexcept;
+  void take(Parker*& sleeper) noexcept {  // if there is one
+    if (sleeper != nullptr) add(std::exchange(sleeper, nullptr));
+  }
 
  private:
   Parker* first_ = nullptr;
-};
-
-// Memory an operation took which had finished before an older one of its lane.
-struct Ahead {
-  uint64_t sequence;
-  uint64_t bytes;
-  bool operator>(const Ahead& other) const noexcept { return sequence > other.sequence; }
 };
 
 // Ready operations of one device, link, ... (see lanes.h).
@@ -102,11 +95,11 @@ struct Lane {
   Operation* oldest = nullptr;                  // of the unfinished, in order of issue
   Operation* newest = nullptr;
   std::vector<Operation*> flight;  // of an ordered lane: started and not finished, in this order
-  // What finished out of order, until the oldest has caught up: its results wait for others.
-  std::priority_queue<Ahead, std::vector<Ahead>, std::greater<Ahead>> ahead;
+  // Memory of what finished out of order, until the oldest has caught up: its results wait for
+  // others. Each of the unfinished carries that of those behind it.
   uint64_t ahead_bytes = 0;
-  Parker* sleeper = nullptr;  // its own thread, asleep
-  bool started = false;       // it has its own thread
+  Parker* sleeper = nullptr;         // its own thread, asleep
+  std::atomic<bool> started{false};  // it has its own thread
 };
 
 // One call of parallel(); lies on the stack of the thread which called.
@@ -125,29 +118,26 @@ struct Work {
   TileJob* job = nullptr;
 };
 
-struct Timer {
-  Engine::Time time;
-  Completion done;
-};
-
 struct EngineState {
   // Queues (scheduler.cc); the lock is held.
   void link(Operation* operation);
   bool take(Work& work, const Taker& taker);
-  void take_this(Operation* operation) noexcept { start_now(operation); }
+  void start_now(Operation* operation) noexcept;
   void launch(Operation* operation);
   Operation* end(Operation* operation, std::vector<FailurePointer>& replaced);
-  void release_storages(Storage* const* reads, int read_count, Storage* const* writes,
-                        int write_count, const FailurePointer& failure,
+  void release_storages(StorageList reads, StorageList writes, const FailurePointer& failure,
                         std::vector<FailurePointer>& replaced);
   Operation* next_operation(const Taker& taker) const noexcept;
   Operation* next_of(const Lane& lane) const noexcept;
+  static bool after(const Operation* left, const Operation* right) noexcept;
   TileJob* open_job() const noexcept;
   int64_t startable() const noexcept;
   void register_failure(uint64_t sequence, const FailurePointer& failure);
   uint64_t served() const noexcept;
+  bool may_find_work() const noexcept {  // for spinners
+    return (ready_lanes.load() & pool_lanes.load()) != 0 || job_count.load() > 0;
+  }
   bool in_pool(int lane) const noexcept { return (pool_lanes & lane_bit(lane)) != 0; }
-  void change_pool(int lane, bool into) noexcept;
 
   // What somebody waits for (wanted.cc); the lock is held.
   void want(const Storage* storage, bool idle);
@@ -165,15 +155,17 @@ struct EngineState {
   // Outside the lock.
   void execute(Operation* operation);
   FailurePointer obstacle(Operation* operation);
-  FailurePointer failed_input(const Operation& operation) const;
+  FailurePointer failed_input(Operation& operation) const;
   void begin(Operation* operation);
   void close(Operation* operation);
   void finish(Operation* operation);
-  void run_tiles(TileJob& job, int64_t first, const Wait* wait, bool helping);
-  void help_with(TileJob& job, const Wait* wait);
+  void perform(const Work& work, const Taker& taker);
+  void run_tiles(TileJob& job, int64_t first, const Taker* helper);
+  void help_with(TileJob& job, const Taker& taker);
+  bool may_leave(const Taker& taker) const noexcept;
   bool help_until(const Condition& condition, InterruptedFunction interrupted);
-  bool help_once(const Wait& wait);
-  void park_waiter(const Wait& wait);
+  bool help_once(const Taker& taker);
+  void park_waiter(const Taker& taker);
   void stop_looking();
   void sleep(Parker* parker);
   // `forget` takes it out of where it would be woken; false: somebody has, his wake is on its way.
@@ -191,7 +183,6 @@ struct EngineState {
   }
   void worker_main(int index);
   void stand_in_main();
-  bool find_work(Work& work);
   void lane_main(int lane);
   void timer_main();
   void wait_for_helpers(TileJob& job);
@@ -203,8 +194,6 @@ struct EngineState {
   void forget_threads();
   static bool runs_here(const Operation* operation) noexcept;
   void fail_pending();
-  void drop(Operation* operation, const FailurePointer& reason,
-            std::vector<FailurePointer>& replaced);
 
   mutable Lock lock;
   std::mutex thread_mutex;  // starting and stopping threads; before `lock`
@@ -228,17 +217,18 @@ struct EngineState {
   int64_t pending() const noexcept {  // operations handed over and not yet destroyed
     return pending_in[0].load() + pending_in[1].load();
   }
+  bool done(const Condition& condition) const noexcept;
   bool epoch_over(uint64_t which, int64_t own) const noexcept;
   bool begin_epoch(InterruptedFunction interrupted, Condition& over);
 
-  Counters counters;  // all but `pending`
+  Counters counters;  // all but `issued` and `pending`
   Lane lanes[kMostLanes];
   int lane_count = 0;
-  std::atomic<uint64_t> pool_lanes{0};  // the set of those without a thread of their own
-  uint64_t ready_lanes = 0;             // of those with ready operations
+  std::atomic<uint64_t> pool_lanes{0};    // the set of those without a thread of their own
+  std::atomic<uint64_t> ready_lanes{0};   // of those with ready operations,
+  std::atomic<uint64_t> wanted_lanes{0};  // and with some that somebody waits for
   std::vector<TileJob*> jobs;
-  std::atomic<uint32_t> work_hint{0};     // ready operations of the pool + jobs, for spinners
-  std::atomic<uint32_t> wanted_ready{0};  // ready operations of the pool somebody waits for
+  std::atomic<uint32_t> job_count{0};  // = jobs.size(), for spinners
   std::atomic<int64_t> device_pending[kMostDevices] = {};
   uint64_t running_bytes = 0;  // taken by operations which run now
   // Who waits for everything waits for what was issued before, not for what other threads issue
@@ -255,24 +245,20 @@ struct EngineState {
   Parker* stand_in = nullptr;  // asleep
   bool standing_in = false;    // awake
   std::vector<Parker*> free_parkers;
-  std::vector<Timer> timers;  // a heap, the earliest first
+  std::multimap<Engine::Time, Completion> timers;
   Parker* timer_sleeper = nullptr;
   bool timer_started = false;
-  std::vector<Operation*> want_stack;
-  mutable uint64_t visits = 0;
-  mutable std::vector<Operation*> visit_stack;
-  std::vector<std::pair<uint64_t, FailurePointer>> failures;  // as far as we know unseen
-  uint64_t more_failures = 0;                                 // that are not remembered
+  mutable uint64_t visits = 0;                       // searches made by needs()
+  mutable std::vector<Operation*> to_visit;          // of the search under way
+  std::multimap<uint64_t, FailurePointer> failures;  // by order of issue; as far as we know unseen
+  uint64_t more_failures = 0;                        // that are not remembered
 
  private:
-  static bool before(const Operation* left, const Operation* right) noexcept;
   static bool better(const Operation* left, const Operation* right) noexcept;
-  static void sift_up(Lane& lane, size_t place) noexcept;
-  static void sift_down(Lane& lane, size_t place) noexcept;
   void push_ready(Operation* operation);
-  void start_now(Operation* operation) noexcept;
+  void note_ready(int lane) noexcept;
   bool allowed(const Operation* operation, const Taker& taker) const noexcept;
-  bool may_take_tiles(const Taker& taker) const noexcept;
+  bool off_duty(const Taker& taker) const noexcept;
   bool fits(const Operation* operation, bool nested) const noexcept;
   bool in_turn(const Operation* operation) const noexcept;
   static Operation* leader(const Lane& lane, bool wanted) noexcept;
@@ -280,21 +266,21 @@ struct EngineState {
   void remove(Operation* operation, bool ran);
   Operation* candidate(const Lane& lane) const noexcept;
   void add_request(Operation* operation, Storage* storage, bool write);
-  void grant(Request* request, bool early = false);
+  void grant(Request& request, bool early = false);
   void grant_followers(Storage* storage);
-  void remove_request(Request* request) noexcept;
+  void leave(Request& request) noexcept;
   void unlink(Operation* operation, std::vector<FailurePointer>& replaced);
   void learn_late_failure(Operation* operation);
   void register_partial(const Operation& operation);
-  void mark_wanted(Operation* operation);
-  void want_back(Request* request, bool readers);
-  void want_rest();
+  bool mark_wanted(Operation* operation);
+  template <typename Enter>
+  void enter_ahead(const Request* request, bool readers, Enter enter) const;
+  template <typename Enter>
+  void enter_rest(Enter enter) const;
   void set_failure(Storage* storage, const FailurePointer& failure,
                    std::vector<FailurePointer>& replaced);
   void wake_lanes(Wakes& wakes);
 };
-
-bool done(const Condition& condition) noexcept;
 
 // For counters changed under the lock only: no need of an atomic addition.
 template <typename Integer>

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <span>
 
 #include "memory/lock.h"
 #include "memory/memory.h"
@@ -64,9 +63,7 @@ void add_edge(State& all, uint64_t before, uint64_t after, Dependency kind) {
   all.recording.edges.push_back({before, after, kind});
 }
 
-using Storages = std::span<Storage* const>;
-
-bool contains(Storages storages, const Storage* storage) {
+bool contains(StorageList storages, const Storage* storage) {
   return std::find(storages.begin(), storages.end(), storage) != storages.end();
 }
 
@@ -148,7 +145,7 @@ uint64_t issued(OperationRecord record, const std::vector<Storage*>& reads,
   const uint64_t number = record.number;
   for (size_t i = 0; i < reads.size(); ++i) {
     Storage* storage = reads[i];
-    if (contains(Storages(reads).first(i), storage)) continue;
+    if (contains(StorageList(reads).first(i), storage)) continue;
     History& history = history_of(all, storage->trace_token());
     add_edge(all, history.writer, number, Dependency::kReadAfterWrite);
     if (contains(writes, storage) || history.readers.size() >= kMostReaders) continue;

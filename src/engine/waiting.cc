@@ -38,14 +38,14 @@ bool EngineState::begin_epoch(InterruptedFunction interrupted, Condition& over) 
     {
       Guard guard(lock);
       const uint64_t now = epoch.load();
-      if (pending_in[(now + 1) & 1].load() <= operations_in[(now + 1) & 1]) {
+      over.epoch = now - 1;
+      over.own = operations_in[over.epoch & 1];
+      if (pending_in[over.epoch & 1].load() <= over.own) {
         over.epoch = now;
         over.own = operations_in[now & 1];
         epoch.store(now + 1);
         return true;
       }
-      over.epoch = now - 1;
-      over.own = operations_in[(now + 1) & 1];
     }
     if (!help_until(over, interrupted)) return false;
   }
@@ -88,22 +88,20 @@ void EngineState::register_failure(uint64_t order, const FailurePointer& failure
     std::erase_if(failures, [](const auto& entry) { return entry.second->seen.load(); });
   }
   if (failures.size() < kMostFailures) {
-    failures.emplace_back(order, failure);
+    failures.emplace(order, failure);
   } else {
     ++more_failures;
   }
 }
 
 Unseen Engine::unseen() const {
-  std::vector<std::pair<uint64_t, FailurePointer>> entries;
+  std::multimap<uint64_t, FailurePointer> entries;
   Unseen result;
   {
     Guard guard(state_->lock);
     entries = state_->failures;
     result.more = state_->more_failures;
   }
-  const auto order = [](const auto& left, const auto& right) { return left.first < right.first; };
-  std::stable_sort(entries.begin(), entries.end(), order);
   std::vector<FailurePointer>& told = result.failures;
   for (const auto& [sequence, failure] : entries) {
     const bool again = std::find(told.begin(), told.end(), failure) != told.end();
@@ -125,52 +123,39 @@ Unseen Engine::take_unseen() {
 constinit thread_local const Taker* own_taker = nullptr;
 constinit thread_local bool counted_as_looking = false;
 
-bool Wait::due() const noexcept {
+bool Taker::due() const noexcept {
   return interrupted != nullptr &&
          std::chrono::steady_clock::now() - polled >= std::chrono::milliseconds(kPollMilliseconds);
 }
-
-namespace {
-
-Taker taker_of(const Condition& condition, bool python, bool helped) {
-  Taker taker;
-  taker.condition = &condition;
-  taker.any_operation = condition.storage == nullptr && condition.kind != Condition::Kind::kFlag;
-  taker.nested = operation_depth > 0;
-  // Who polls for signals has come from Python, as has a callback that waits. It begins nothing it
-  // could not leave in time, if there are others to do it.
-  if (python) taker.python = &condition;
-  if (python && helped && !taker.nested) taker.longest = 1e3 * kPollMilliseconds;
-  return taker;
-}
-
-}  // namespace
 
 // Works, spins, then sleeps, until the condition holds. False when `interrupted` said stop.
 bool EngineState::help_until(const Condition& condition, InterruptedFunction interrupted) {
   if (done(condition)) return true;
   if (!serial.load(std::memory_order_relaxed) && !started.load()) start_workers();
+  Taker taker{.condition = &condition, .interrupted = interrupted, .nested = operation_depth > 0};
+  taker.polled = std::chrono::steady_clock::now();
+  // It begins nothing it could not leave in time, if there are others to do it.
   const bool helped = workers_made.load(std::memory_order_relaxed) > 0;
-  Wait wait{condition, interrupted, {}, std::chrono::steady_clock::now()};
-  wait.taker = taker_of(wait.condition, interrupted != nullptr, helped);
-  const bool counts = wait.taker.any_operation;
+  if (interrupted != nullptr && helped && !taker.nested) taker.longest = 1e3 * kPollMilliseconds;
+  const bool counts = taker.any_operation();
   if (counts) pending_waiters.fetch_add(1);
   if (condition.storage != nullptr) {
     Guard guard(lock);
     want(condition.storage, condition.kind == Condition::Kind::kIdle);
   }
-  const Taker* const outer = std::exchange(own_taker, &wait.taker);
-  while (!wait.stopped && !done(condition)) {
-    if (!help_once(wait)) park_waiter(wait);
-    if (!wait.due()) continue;
+  const Taker* const outer = std::exchange(own_taker, &taker);
+  bool stopped = false;
+  while (!stopped && !done(condition)) {
+    if (!help_once(taker)) park_waiter(taker);
+    if (!taker.due()) continue;
     stop_looking();
-    wait.stopped = interrupted();
-    wait.polled = std::chrono::steady_clock::now();
+    stopped = interrupted();
+    taker.polled = std::chrono::steady_clock::now();
   }
   own_taker = outer;
   stop_looking();
   if (counts) pending_waiters.fetch_sub(1);
-  return !wait.stopped;
+  return !stopped;
 }
 
 // It turns to something else: somebody may have counted on it.
@@ -182,48 +167,59 @@ void EngineState::stop_looking() {
   restore(wakes);
 }
 
+void EngineState::perform(const Work& work, const Taker& taker) {
+  if (work.job != nullptr) help_with(*work.job, taker);
+  if (work.operation != nullptr) execute(work.operation);
+}
+
 // True when it has done something, or the condition holds; false after spinning in vain.
-bool EngineState::help_once(const Wait& wait) {
+bool EngineState::help_once(const Taker& taker) {
+  const bool works = taker.condition == nullptr;
   for (int spin = 0; spin < kSpins; ++spin) {
     // The hint tells of the pool only: look at the other lanes once.
-    if (work_hint.load(std::memory_order_acquire) > 0 || spin == 0) {
+    if (may_find_work() || spin == 0) {
       Work work;
+      bool found = false;
       {
         Wakes wakes;
         Guard guard(lock);
-        if (!take(work, wait.taker) && counted_as_looking) {
-          mark_looking(false);
+        found = take(work, taker);
+        // Who only works can be counted on until it sleeps.
+        if (!found && counted_as_looking != works) {
+          mark_looking(works);
           restore(wakes);
         }
       }
-      if (work.job != nullptr) help_with(*work.job, &wait);
-      if (work.operation != nullptr) execute(work.operation);
-      if (work.job != nullptr || work.operation != nullptr) return true;
+      if (found) {
+        perform(work, taker);
+        return true;
+      }
       spin += back_off();  // there may be work, but not for us
     }
-    if (done(wait.condition)) return true;
+    if (!works && done(*taker.condition)) return true;
     pause_briefly();
   }
   return false;
 }
 
-void EngineState::park_waiter(const Wait& wait) {
+void EngineState::park_waiter(const Taker& taker) {
+  const Condition& condition = *taker.condition;
   Parker* parker = nullptr;
   {
     Wakes wakes;
     Guard guard(lock);
     // What happens from here on wakes us; what has happened already must be looked at once more.
-    if (done(wait.condition)) return;
+    if (done(condition)) return;
     // Operations issued since we began to wait hold up "idle" as well.
-    if (wait.condition.kind == Condition::Kind::kIdle) want(wait.condition.storage, true);
-    if (may_take(wait.taker)) return;
+    if (condition.kind == Condition::Kind::kIdle) want(condition.storage, true);
+    if (may_take(taker)) return;
     parker = take_parker();
-    parker->taker = &wait.taker;
+    parker->taker = &taker;
     parked_waiters.push_back(parker);
     restore(wakes);  // what we pass over may be for who stands in for us
   }
-  const auto poll = wait.polled + std::chrono::milliseconds(kPollMilliseconds);
-  sleep(parker, wait.interrupted == nullptr ? Engine::Time::max() : poll,
+  const auto poll = taker.polled + std::chrono::milliseconds(kPollMilliseconds);
+  sleep(parker, taker.interrupted == nullptr ? Engine::Time::max() : poll,
         [&] { return std::erase(parked_waiters, parker) > 0; });
 }
 

@@ -6,12 +6,8 @@
 //   start something. And if k pieces of work of the pool could be started, k threads are awake that
 //   are about to look for work, or nobody who may take such work sleeps.
 //
-// `looking` counts those who are about to look: to take the lock and to take work, or else not to
-// sleep, leave or turn to anything else before restoring the invariant. A thread that is woken for
-// work is counted by its waker, so that nobody else is woken for the same work; one that has done
-// something counts itself before it restores the invariant. restore() is called at the end of each
-// section that makes work startable or a condition true. Which work may be started, and by whom,
-// is next_operation()'s and open_job()'s business alone: restore() asks them.
+// docs/internals/engine.md says what "about to look" promises; `looking` counts those threads.
+// restore() is called at the end of each section that makes work startable or a condition true.
 
 #include <algorithm>
 #include <bit>
@@ -89,8 +85,7 @@ void EngineState::look_again() noexcept {
 void EngineState::wake_lanes(Wakes& wakes) {
   for (uint64_t left = ready_lanes & ~pool_lanes; left != 0; left &= left - 1) {
     Lane& lane = lanes[std::countr_zero(left)];
-    if (lane.sleeper == nullptr || next_of(lane) == nullptr) continue;
-    wakes.add(std::exchange(lane.sleeper, nullptr));
+    if (lane.sleeper != nullptr && next_of(lane) != nullptr) wakes.take(lane.sleeper);
   }
 }
 

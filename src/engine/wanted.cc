@@ -1,49 +1,58 @@
 // What somebody waits for. Everything here runs under the engine's lock.
 
+#include <algorithm>
+
 #include "engine/scheduler.h"
 
 namespace gemel {
 
-void EngineState::mark_wanted(Operation* operation) {
-  if (operation->wanted_) return;
-  operation->wanted_ = true;
-  if (operation->ready_) {
-    sift_up(lanes[operation->lane], operation->place_);
-    if (in_pool(operation->lane)) add<uint32_t>(wanted_ready, 1);
-  }
-  want_stack.push_back(operation);
-}
-
-// What holds up somebody behind `request`: the nearest writer, and for a writer the readers behind
-// that one as well. What holds up that writer in turn is found when its own requests are looked at.
-void EngineState::want_back(Request* request, bool readers) {
+// Enters what holds up somebody behind `request`: the nearest writer, and for a writer the readers
+// behind that one as well. `enter` says whether the search goes on from there.
+template <typename Enter>
+void EngineState::enter_ahead(const Request* request, bool readers, Enter enter) const {
   for (; request != nullptr; request = request->previous) {
-    if (request->write || readers) mark_wanted(request->operation);
+    const bool holds_up = request->write || readers;
+    if (holds_up && enter(request->operation)) to_visit.push_back(request->operation);
     if (request->write) return;
   }
+}
+
+// What holds up those that have been entered.
+template <typename Enter>
+void EngineState::enter_rest(Enter enter) const {
+  while (!to_visit.empty()) {
+    Operation* operation = to_visit.back();
+    to_visit.pop_back();
+    for (const Request& request : operation->requests()) {
+      if (!request.granted) enter_ahead(request.previous, request.write, enter);
+    }
+  }
+}
+
+// False when it was before.
+bool EngineState::mark_wanted(Operation* operation) {
+  if (operation->wanted_) return false;
+  operation->wanted_ = true;
+  if (operation->ready_) {
+    std::vector<Operation*>& ready = lanes[operation->lane].ready;
+    const auto place = std::find(ready.begin(), ready.end(), operation);
+    std::push_heap(ready.begin(), place + 1, after);
+    note_ready(operation->lane);
+  }
+  return true;
 }
 
 // What the storage's content depends on (for `idle` also those who read it) goes first, and no
 // other: who reads the same weights is not held up by all who do.
 void EngineState::want(const Storage* storage, bool idle) {
-  want_back(storage->last_, idle);
-  want_rest();
+  const auto enter = [this](Operation* operation) { return mark_wanted(operation); };
+  enter_ahead(storage->last_, idle, enter);
+  enter_rest(enter);
 }
 
 void EngineState::want(Operation* operation) {
-  mark_wanted(operation);
-  want_rest();
-}
-
-void EngineState::want_rest() {
-  while (!want_stack.empty()) {
-    Operation* operation = want_stack.back();
-    want_stack.pop_back();
-    for (uint32_t index = 0; index < operation->request_count_; ++index) {
-      const Request& request = operation->requests_[index];
-      if (!request.granted) want_back(request.previous, request.write);
-    }
-  }
+  if (mark_wanted(operation)) to_visit.push_back(operation);
+  enter_rest([this](Operation* other) { return mark_wanted(other); });
 }
 
 // Whether the condition cannot hold before the operation has run. `wanted_` does not say for whom.
@@ -60,26 +69,11 @@ bool EngineState::needs(const Condition& condition, const Operation* sought) con
       break;
   }
   ++visits;
-  const auto visit = [this](Request* request, bool readers) {
-    for (; request != nullptr; request = request->previous) {
-      Operation* operation = request->operation;
-      const bool known = operation->visit_ == visits;
-      if (!known && (request->write || readers)) {
-        operation->visit_ = visits;
-        visit_stack.push_back(operation);
-      }
-      if (request->write) return;
-    }
+  const auto enter = [this](Operation* operation) {
+    return std::exchange(operation->visit_, visits) != visits;
   };
-  visit(condition.storage->last_, condition.kind == Condition::Kind::kIdle);
-  while (!visit_stack.empty()) {
-    const Operation* operation = visit_stack.back();
-    visit_stack.pop_back();
-    for (uint32_t index = 0; index < operation->request_count_; ++index) {
-      const Request& request = operation->requests_[index];
-      if (!request.granted) visit(request.previous, request.write);
-    }
-  }
+  enter_ahead(condition.storage->last_, condition.kind == Condition::Kind::kIdle, enter);
+  enter_rest(enter);
   return sought->visit_ == visits;
 }
 

@@ -54,16 +54,13 @@ void EngineState::start_workers() {
 // A lane whose thread cannot be made is served by the pool, until it can.
 void EngineState::start_lane(int number) {
   Lane& lane = lanes[number];
-  {
-    Guard guard(lock);
-    if (lane.started) return;
-  }
+  if (lane.started.load(std::memory_order_acquire)) return;
   std::lock_guard<std::mutex> guard(thread_mutex);
-  if (lane.started) return;  // changed with this mutex held only
+  if (lane.started.load()) return;  // changed with this mutex held only
   const bool made = make_thread(threads, [this, number] { lane_main(number); });
   Guard state_guard(lock);
-  lane.started = made;
-  change_pool(number, !made);
+  lane.started.store(made);
+  pool_lanes = made ? pool_lanes & ~lane_bit(number) : pool_lanes | lane_bit(number);
 }
 
 bool EngineState::start_timer() {
@@ -85,12 +82,11 @@ void EngineState::stop_workers() {
     for (Parker* parker : parked_workers) wakes.add(parker);
     parked_workers.clear();
     parked.store(0);
-    for (Parker** sleeper : {&stand_in, &timer_sleeper}) {
-      if (*sleeper != nullptr) wakes.add(std::exchange(*sleeper, nullptr));
-    }
+    wakes.take(stand_in);
+    wakes.take(timer_sleeper);
     for (Lane& lane : lanes) {
-      if (lane.sleeper != nullptr) wakes.add(std::exchange(lane.sleeper, nullptr));
-      lane.started = false;
+      wakes.take(lane.sleeper);
+      lane.started.store(false);
     }
   }
   for (std::thread& thread : threads) thread.join();
@@ -109,36 +105,14 @@ void EngineState::worker_main(int index) {
   trace::name_this_thread("worker " + std::to_string(index));
   const Taker taker;
   own_taker = &taker;
-  Work work;
-  while (find_work(work)) {
-    if (work.job != nullptr) help_with(*work.job, nullptr);
-    if (work.operation != nullptr) execute(work.operation);
-  }
-}
-
-// False when it has to stop.
-bool EngineState::find_work(Work& work) {
-  work = {};
-  {
-    Guard guard(lock);
-    if (take(work, *own_taker)) return true;
-    mark_looking(true);
-  }
   for (;;) {
-    for (int spin = 0; spin < kSpins; ++spin) {
-      if (work_hint.load(std::memory_order_acquire) > 0) {
-        Guard guard(lock);
-        if (take(work, *own_taker)) return true;
-        spin += back_off();
-      }
-      pause_briefly();
-    }
+    if (help_once(taker)) continue;
     Parker* parker = nullptr;
     {
       Guard guard(lock);
-      if (take(work, *own_taker)) return true;
+      if (may_take(taker)) continue;
       mark_looking(false);
-      if (stopping) return false;
+      if (stopping) return;
       parker = take_parker();
       parked_workers.push_back(parker);
       parked.store(static_cast<int>(parked_workers.size()));
@@ -167,10 +141,8 @@ void EngineState::stand_in_main() {
         restore(wakes);
       }
     }
-    if (work.job != nullptr) help_with(*work.job, nullptr);
-    if (work.operation != nullptr) execute(work.operation);
-    if (parker == nullptr) continue;
-    sleep(parker);
+    perform(work, taker);
+    if (parker != nullptr) sleep(parker);
   }
 }
 
@@ -194,33 +166,33 @@ void EngineState::lane_main(int number) {
         parker = lane.sleeper = take_parker();
       }
     }
-    if (operation != nullptr) {
-      execute(operation);
-      continue;
-    }
-    sleep(parker);
+    operation != nullptr ? execute(operation) : sleep(parker);
   }
 }
 
 // --- tiles ---
 
-// From tile `first`, until the tiles are used up, or what the thread itself waits for is there.
-void EngineState::run_tiles(TileJob& job, int64_t first, const Wait* wait, bool helping) {
+// For what it waits for itself, or for what somebody else does.
+bool EngineState::may_leave(const Taker& taker) const noexcept {
+  return (taker.condition != nullptr && done(*taker.condition)) || taker.due() ||
+         (wanted_lanes.load() & pool_lanes.load()) != 0;
+}
+
+// From tile `first`, until the tiles are used up; who only helps may leave before.
+void EngineState::run_tiles(TileJob& job, int64_t first, const Taker* helper) {
   const bool outer = std::exchange(inside_tile, true);
   for (int64_t tile = first; tile < job.tiles && !abandoned.load(std::memory_order_relaxed);
        tile = job.next.fetch_add(1, std::memory_order_relaxed)) {
     job.function(job.context, tile);
-    if (wait != nullptr && (done(wait->condition) || wait->due())) break;
-    // Who came to help leaves for what somebody waits for.
-    if (helping && wanted_ready.load(std::memory_order_relaxed) > 0) break;
+    if (helper != nullptr && may_leave(*helper)) break;
   }
   inside_tile = outer;
 }
 
 // take() has counted us among the helpers: the job stays until we have left.
-void EngineState::help_with(TileJob& job, const Wait* wait) {
+void EngineState::help_with(TileJob& job, const Taker& taker) {
   const int64_t first = job.next.fetch_add(1, std::memory_order_relaxed);
-  run_tiles(job, first, wait, true);
+  run_tiles(job, first, &taker);
   Wakes wakes;
   Guard guard(lock);
   if (job.lane >= 0) --lanes[job.lane].busy;
@@ -260,16 +232,16 @@ void Engine::parallel(int64_t tiles, TileFunction function, void* context) {
     job.next = 1;  // the first is for this thread
     if (!alone) {
       state.jobs.push_back(&job);
-      add<uint32_t>(state.work_hint, 1);
+      add<uint32_t>(state.job_count, 1);
       state.restore(wakes);
     }
   }
-  state.run_tiles(job, 0, nullptr, false);
+  state.run_tiles(job, 0, nullptr);
   if (alone) return;
   {
     Guard guard(state.lock);
     std::erase(state.jobs, &job);
-    add<uint32_t>(state.work_hint, -1);
+    add<uint32_t>(state.job_count, -1);
   }
   state.wait_for_helpers(job);
 }

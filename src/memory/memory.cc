@@ -347,15 +347,12 @@ void release_big(void* block, BigClass& owner, size_t bytes) noexcept {
 }
 
 // Only what was asked for may be touched, and of a free block only the link.
-void open_block([[maybe_unused]] void* block, [[maybe_unused]] size_t asked) noexcept {
-#if defined(__SANITIZE_ADDRESS__)
-  const size_t bytes = class_bytes(class_of(asked));
+void open_block(void* block, size_t bytes, size_t asked) noexcept {
   GEMEL_POISON(block, bytes);
   GEMEL_UNPOISON(block, asked);
-#endif
 }
 
-void close_block([[maybe_unused]] void* block, [[maybe_unused]] size_t bytes) noexcept {
+void close_block(void* block, size_t bytes) noexcept {
   GEMEL_POISON(block, bytes);
   GEMEL_UNPOISON(static_cast<char*>(block) + bytes - sizeof(void*), sizeof(void*));
 }
@@ -377,7 +374,7 @@ void* allocate(size_t bytes) noexcept {
     block = take(index, rounded);
     if (block == nullptr) return nullptr;
   }
-  open_block(block, bytes);
+  open_block(block, rounded, bytes);
   return block;
 }
 

@@ -14,8 +14,8 @@ constexpr size_t kAlignment = 64;
 struct Statistics {
   uint64_t allocations = 0;   // calls of allocate that delivered
   uint64_t bytes_in_use = 0;  // as asked for by callers, rounded up to their size class
-  uint64_t peak_bytes =
-      0;  // most bytes held at once; small blocks count by the slab they come from
+  // The most that were held at once; small blocks count by the slab they come from.
+  uint64_t peak_bytes = 0;
   uint64_t bytes_cached = 0;  // free big blocks kept for the next caller
 };
 
