@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Everything the wheel is made of: when one of these changes, it is built and installed again.
 SOURCES := $(sort $(shell find gemel src -type f \( -name '*.py' -o -name '*.pyi' -o -name '*.h' \
   -o -name '*.cc' -o -name py.typed \) 2>/dev/null)) CMakeLists.txt pyproject.toml
-CXX_FILES := $(shell find src tests/cpp benchmarks -name '*.h' -o -name '*.cc' 2>/dev/null)
+CXX_FILES := $(shell find src tests/cpp tests/c benchmarks -name '*.h' -o -name '*.cc' -o -name '*.c' 2>/dev/null)
 PYTHON_DIRECTORIES := $(wildcard gemel tests benchmarks examples tools)
 WHEEL = $(wildcard build/wheel/gemel-*.whl)
 
