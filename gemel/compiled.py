@@ -7,6 +7,7 @@ another batch size binds the same program again instead of tracing anew.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from operator import is_ as is_same
 from typing import Any, ClassVar
@@ -42,6 +43,8 @@ def flatten(value: Any, out: list[Any]) -> Any:
     if hasattr(value, "__array__"):
         out.append(array_like(value))
         return None
+    if type(value) is float:  # 0.0 == -0.0, and they are not the same
+        return "static", math.copysign(1.0, value), value
     return "static", type(value), value
 
 
@@ -386,12 +389,13 @@ class Compiled:
         """A call the site has no plan for: other arguments, or one that is being recorded."""
         if current_trace() is not None:
             return self.function(*arguments)
+        generation = self.quick.generation
         bound, leaves = self._find(arguments)
         found = bound.run(leaves)
         plain = bound.structure is None and len(leaves) == len(arguments)
         if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
             arrays = bound.parameter_arrays()
-            self.quick.add(_core.training(), tuple(leaves), bound.inference(), arrays)
+            self.quick.add(generation, _core.training(), tuple(leaves), bound.inference(), arrays)
         return found
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, list[Any]]:
