@@ -359,15 +359,22 @@ class CallSite:
     """Calls the plan known for its arguments, or else the fallback."""
 
     def __init__(self, fallback: Callable[..., Any]) -> None: ...
+    @property
+    def generation(self) -> int:
+        """Another one whenever what is known may no longer hold."""
     def __call__(self, *arguments: Any) -> Any: ...
     def add(
         self,
+        generation: int,
         training: bool,
         arguments: tuple[Array, ...],
         plan: Plan,
         parameters: tuple[Array, ...],
         /,
     ) -> None:
-        """Run the plan for arguments like these, followed by the parameters."""
+        """Run the plan for arguments like these, followed by the parameters.
+
+        Nothing is added when the generation is over: the parameters may have been replaced.
+        """
     def clear(self) -> None:
         """Forget every plan."""

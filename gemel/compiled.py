@@ -344,12 +344,13 @@ class Compiled:
         """A call the site has no plan for: other arguments, or one that is being recorded."""
         if current_trace() is not None:
             return self.function(*arguments)
+        generation = self.quick.generation
         bound, leaves = self._find(arguments)
         found = bound.run(leaves)
         plain = bound.structure is None and len(leaves) == len(arguments)
         if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
             arrays = bound.parameter_arrays()
-            self.quick.add(_core.training(), tuple(leaves), bound.inference(), arrays)
+            self.quick.add(generation, _core.training(), tuple(leaves), bound.inference(), arrays)
         return found
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, list[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gemel.ir.graph import Entry
@@ -20,6 +21,8 @@ def flatten(value: Any, out: list[Any]) -> Any:
     if hasattr(value, "__array__"):
         out.append(array_like(value))
         return None
+    if type(value) is float:  # 0.0 == -0.0, and they are not the same
+        return "static", math.copysign(1.0, value), value
     return "static", type(value), value
 
 

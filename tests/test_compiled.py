@@ -599,3 +599,27 @@ def test_gradients_agree_with_imperative_ones() -> None:
         results.append([loss, *(a.grad for a in arrays)])
     for imperative, compiled in zip(*results, strict=True):
         close(imperative, compiled)
+
+
+def test_zeros_of_both_signs_are_two_numbers() -> None:
+    function = gemel.compile(lambda x, number: x * number)
+    x = np.ones((2,))
+    for number in (0.0, -0.0, 0.0):
+        assert numpy.signbit(function(x, number).asnumpy()).tolist() == [number.hex()[0] == "-"] * 2
+
+
+def test_parameters_replaced_while_a_plan_is_added_are_not_added() -> None:
+    """As when another thread replaces them between looking them up and adding them."""
+    from gemel import _core
+
+    double = gemel.compile(lambda x: x * 2)
+    x = np.ones((2, 3))
+    double(x)
+    plan = double._find((x,))[0].inference()
+    site = _core.CallSite(lambda *arguments: "by Python")
+    generation = site.generation
+    _core.forget_call_sites()
+    site.add(generation, False, (x,), plan, ())
+    assert site(x) == "by Python"
+    site.add(site.generation, False, (x,), plan, ())
+    assert site(x)[0].tolist() == [2.0, 2.0, 2.0]

@@ -361,8 +361,8 @@ class HybridBlock(Block):
             arguments = self._positional(arguments, keywords)
         if self._hooks or self._pre_hooks:
             return super().__call__(*arguments)
-        self._program = self._compiled_run().quick
-        return self._program(*arguments)
+        program = self._program = self._compiled_run().quick
+        return program(*arguments)
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
         if self._active and current_trace() is None:
@@ -371,9 +371,10 @@ class HybridBlock(Block):
 
     def _compiled_run(self) -> Any:
         """The block's program, made when it is first needed."""
-        if self._compiled is None:
-            self._compiled = compiled.Compiled(super()._run, name=self.name)
-        return self._compiled
+        program = self._compiled
+        if program is None:
+            program = self._compiled = compiled.Compiled(super()._run, name=self.name)
+        return program
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Have ``hook(block, inputs, output)`` called after each forward."""

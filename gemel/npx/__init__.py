@@ -55,7 +55,7 @@ class priority:  # noqa: N801 -- used as a function
         _core.set_priority(self._before.pop())
 
 
-def callback(function: Any, *arrays: Any, outputs: Any = None, name: str | None = None) -> Any:
+def callback(function: Any, *arrays: Any, outputs: Any, name: str | None = None) -> Any:
     """Issue a Python function of NumPy arrays as an operation of the engine.
 
     `function` gets a NumPy array (a copy) for each of `arrays` and returns a NumPy array for each

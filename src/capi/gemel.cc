@@ -1,6 +1,7 @@
 #include "capi/gemel.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -24,6 +25,9 @@ struct gemel_completion {
 namespace {
 
 thread_local std::string last_error;
+// Those made here, a bit each: nobody else's, and none that is not there.
+std::atomic<uint64_t> own_lanes{0};
+static_assert(kMostLanes <= 64);
 
 // Runs the body of a call: what it throws becomes its status.
 template <typename Body>
@@ -46,6 +50,11 @@ void require(bool given, const char* what) {
   if (!given) throw Error("ValueError", what);
 }
 
+const Tensor& tensor_of(const gemel_array* array) {
+  require(array != nullptr, "an array is null");
+  return array->tensor;
+}
+
 class PlainFront final : public Front {
  public:
   void issue(std::unique_ptr<Operation> operation) override {
@@ -66,7 +75,8 @@ void wait_for(const Tensor& tensor) {
   raise(tensor.storage->failure());
 }
 
-void check_host(const Tensor& tensor, size_t bytes) {
+void check_host(const Tensor& tensor, const void* data, size_t bytes) {
+  require(data != nullptr || bytes == 0, "there is no memory to copy from or to");
   require(Engine::on_host(tensor.device()), "the array is not on a CPU");
   require(bytes == static_cast<size_t>(tensor.bytes()), "the array has another number of bytes");
 }
@@ -76,7 +86,7 @@ class Transfer final : public Operation {
  public:
   Transfer(void* to, const void* from, size_t bytes) : to_(to), from_(from), bytes_(bytes) {}
   void start(Completion done) override {
-    std::memcpy(to_, from_ == nullptr ? reads[0]->data() : from_, bytes_);
+    if (bytes_ > 0) std::memcpy(to_, from_ == nullptr ? reads[0]->data() : from_, bytes_);
     done();
   }
 
@@ -107,11 +117,9 @@ class Pushed final : public Operation {
 };
 
 std::vector<Storage*> storages(gemel_array* const* arrays, int count) {
+  require(count == 0 || (count > 0 && arrays != nullptr), "there are no arrays, or less than none");
   std::vector<Storage*> found;
-  for (int i = 0; i < count; ++i) {
-    require(arrays[i] != nullptr, "an array is null");
-    found.push_back(arrays[i]->tensor.storage);
-  }
+  for (int i = 0; i < count; ++i) found.push_back(tensor_of(arrays[i]).storage);
   return found;
 }
 
@@ -120,15 +128,33 @@ PlanScalar scalar_of(double value) {
   return {fits ? static_cast<int64_t>(value) : 0, value};
 }
 
+std::vector<const Tensor*> inputs_of(const Program& program, gemel_array* const* arrays) {
+  require(arrays != nullptr || program.inputs.empty(), "there are no inputs");
+  std::vector<const Tensor*> tensors;
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    tensors.push_back(&tensor_of(arrays[i]));
+    require(tensors[i]->device() == tensors[0]->device(), "the inputs are on several devices");
+    for (size_t j = 0; j < i; ++j) {
+      const bool written = program.inputs[i].written || program.inputs[j].written;
+      require(!written || tensors[i]->storage != tensors[j]->storage,
+              "an array that is overwritten is given twice");
+    }
+  }
+  return tensors;
+}
+
+const std::shared_ptr<const Program>& program_of(const gemel_plan* plan) {
+  require(plan != nullptr, "the plan is null");
+  return plan->program;
+}
+
 // One call of a plan: what fits, and the results it makes.
 struct PlanCall {
   PlanCall(const std::shared_ptr<const Program>& program, gemel_array* const* arrays,
-           const double* given) {
-    for (size_t i = 0; i < program->inputs.size(); ++i) {
-      require(arrays != nullptr && arrays[i] != nullptr, "an input is null");
-      inputs.push_back(&arrays[i]->tensor);
-      require(inputs[i]->device() == inputs[0]->device(), "the inputs are on several devices");
-    }
+           const double* given, gemel_array** results)
+      : inputs(inputs_of(*program, arrays)) {
+    require(results != nullptr || program->outputs.empty(), "there is no room for the results");
+    require(given != nullptr || program->scalars == 0, "there are no scalars");
     Mismatch mismatch;
     binding = Binding::make(program, inputs.data(), &mismatch);
     if (binding == nullptr) throw Error("TypeError", explain(*program, mismatch, inputs.data()));
@@ -138,7 +164,6 @@ struct PlanCall {
       outputs.push_back(&made[i]->tensor);
       binding->make_result(i, inputs.data(), outputs.data(), device, &made[i]->tensor);
     }
-    require(program->scalars == 0 || given != nullptr, "the scalars are null");
     for (int i = 0; i < program->scalars; ++i) scalars.push_back(scalar_of(given[i]));
   }
 
@@ -167,8 +192,8 @@ struct PlanCall {
     for (size_t i = 0; i < made.size(); ++i) results[i] = made[i].release();
   }
 
+  const std::vector<const Tensor*> inputs;
   std::shared_ptr<const Binding> binding;
-  std::vector<const Tensor*> inputs;
   std::vector<const Tensor*> outputs;
   std::vector<std::unique_ptr<gemel_array>> made;
   std::vector<PlanScalar> scalars;
@@ -184,6 +209,7 @@ const char* gemel_error(void) noexcept { return last_error.c_str(); }
 gemel_status gemel_array_create(int dtype, int rank, const int64_t* extents, int device,
                                 gemel_array** array) noexcept {
   return guarded([&] {
+    require(array != nullptr && (extents != nullptr || rank <= 0), "a pointer is null");
     require(dtype >= 0 && dtype < kDTypeCount, "there is no such dtype");
     require(Engine::device(device) != nullptr, "there is no such device");
     require(rank >= 0 && (rank == 0 || std::all_of(extents, extents + rank,
@@ -198,8 +224,9 @@ gemel_status gemel_array_create(int dtype, int rank, const int64_t* extents, int
 
 gemel_status gemel_array_write(gemel_array* array, const void* data, size_t bytes) noexcept {
   return guarded([&] {
-    const Tensor& tensor = array->tensor;
-    check_host(tensor, bytes);
+    const Tensor& tensor = tensor_of(array);
+    check_host(tensor, data, bytes);
+    if (bytes == 0) return;
     auto transfer = std::make_unique<Transfer>(tensor.data(), data, bytes);
     transfer->writes.push_back(tensor.storage);
     tensor.storage->bump_version();
@@ -210,7 +237,7 @@ gemel_status gemel_array_write(gemel_array* array, const void* data, size_t byte
 
 gemel_status gemel_array_read(gemel_array* array, void* data, size_t bytes) noexcept {
   return guarded([&] {
-    check_host(array->tensor, bytes);
+    check_host(tensor_of(array), data, bytes);
     Tensor ended;  // what is waited for: nobody else writes it
     ended.make(kBool, nullptr, 0, 0);
     auto transfer = std::make_unique<Transfer>(data, nullptr, bytes);
@@ -236,8 +263,12 @@ void gemel_array_release(gemel_array* array) noexcept { delete array; }
 
 gemel_status gemel_plan_load(const void* image, size_t bytes, gemel_plan** plan) noexcept {
   return guarded([&] {
+    require(plan != nullptr && (image != nullptr || bytes == 0), "a pointer is null");
     auto loaded = std::make_unique<gemel_plan>();
     loaded->program = Program::read({static_cast<const char*>(image), bytes}, {}, {});
+    for (const OutputSpec& output : loaded->program->outputs) {
+      require(!output.is_view, "the plan's results are views; arrays here are dense");
+    }
     *plan = loaded.release();
   });
 }
@@ -255,7 +286,7 @@ void gemel_plan_release(gemel_plan* plan) noexcept { delete plan; }
 gemel_status gemel_plan_run(gemel_plan* plan, gemel_array* const* inputs, const double* scalars,
                             int64_t seed, gemel_array** results) noexcept {
   return guarded([&] {
-    PlanCall call(plan->program, inputs, scalars);
+    PlanCall call(program_of(plan), inputs, scalars, results);
     call.run_by_engine(seed);
     call.give(results);
   });
@@ -265,7 +296,7 @@ gemel_status gemel_plan_run_here(gemel_plan* plan, gemel_array* const* inputs,
                                  const double* scalars, int64_t seed,
                                  gemel_array** results) noexcept {
   return guarded([&] {
-    PlanCall call(plan->program, inputs, scalars);
+    PlanCall call(program_of(plan), inputs, scalars, results);
     call.run_here(seed);
     call.give(results);
   });
@@ -278,14 +309,20 @@ void gemel_complete(gemel_completion* done, const char* message) noexcept {
 }
 
 gemel_status gemel_lane_create(const char* name, int* lane) noexcept {
-  return guarded([&] { *lane = Engine::get().add_lane({.name = name, .own_thread = true}); });
+  return guarded([&] {
+    require(name != nullptr && lane != nullptr, "a pointer is null");
+    *lane = Engine::get().add_lane({.name = name, .own_thread = true});
+    own_lanes.fetch_or(uint64_t{1} << *lane);
+  });
 }
 
 gemel_status gemel_push(const char* name, gemel_function function, void* context,
                         void (*drop)(void*), gemel_array* const* reads, int read_count,
                         gemel_array* const* writes, int write_count, int lane) noexcept {
   return guarded([&] {
-    require(function != nullptr, "there is no function to push");
+    require(name != nullptr && function != nullptr, "there is no name, or no function to push");
+    const bool known = lane >= 0 && lane < kMostLanes && (own_lanes.load() >> lane & 1) != 0;
+    require(lane == -1 || known, "there is no such lane");
     auto operation = std::make_unique<Pushed>(name, function, context);
     operation->reads = storages(reads, read_count);
     operation->writes = storages(writes, write_count);
@@ -297,7 +334,7 @@ gemel_status gemel_push(const char* name, gemel_function function, void* context
 }
 
 gemel_status gemel_wait(gemel_array* array) noexcept {
-  return guarded([&] { wait_for(array->tensor); });
+  return guarded([&] { wait_for(tensor_of(array)); });
 }
 
 gemel_status gemel_wait_all(void) noexcept {

@@ -1,8 +1,8 @@
 /* gemel without Python: arrays, compiled programs, and work of one's own in the engine's queues.
  *
  * Every call returns at once unless it says that it waits. Calls that give a gemel_status give
- * GEMEL_OK, or GEMEL_FAILED and leave a text for gemel_error(). Nothing here throws. Any thread may
- * call. */
+ * GEMEL_OK, or GEMEL_FAILED and leave a text for gemel_error(): also for null where something is
+ * needed, or numbers that stand for nothing. Nothing here throws. Any thread may call. */
 
 #ifndef GEMEL_H
 #define GEMEL_H
@@ -69,7 +69,8 @@ GEMEL_API int gemel_plan_inputs(const gemel_plan* plan) GEMEL_NOEXCEPT;
 GEMEL_API int gemel_plan_outputs(const gemel_plan* plan) GEMEL_NOEXCEPT;
 GEMEL_API int gemel_plan_scalars(const gemel_plan* plan) GEMEL_NOEXCEPT;
 /* Issues it: as many inputs, scalars and results as it has, all on one device. The results are new
- * arrays. `seed` decides the random numbers, if it draws some. */
+ * arrays. `seed` decides the random numbers, if it draws some. An array that the plan overwrites
+ * may be given once. */
 GEMEL_API gemel_status gemel_plan_run(gemel_plan* plan, gemel_array* const* inputs,
                                       const double* scalars, int64_t seed,
                                       gemel_array** results) GEMEL_NOEXCEPT;
@@ -90,7 +91,8 @@ GEMEL_API void gemel_complete(gemel_completion* done, const char* message) GEMEL
 /* A queue with a thread of its own. */
 GEMEL_API gemel_status gemel_lane_create(const char* name, int* lane) GEMEL_NOEXCEPT;
 /* Issues function(context) in a lane, -1: the CPU's. It starts when what was issued before is done
- * with these arrays. `drop`, if any, is called with the context when all is over. */
+ * with these arrays. `drop`, if any, is called with the context when all is over; not when this
+ * fails. */
 GEMEL_API gemel_status gemel_push(const char* name, gemel_function function, void* context,
                                   void (*drop)(void*), gemel_array* const* reads, int read_count,
                                   gemel_array* const* writes, int write_count,

@@ -112,14 +112,17 @@ PyObject* call_site(PyObject* self, PyObject* const* values, size_t flags, PyObj
   return into_python([&] { return PyObject_Vectorcall(fallback.get(), values, flags, names); });
 }
 
-// add(training, arguments, plan, parameters)
+// add(generation, training, arguments, plan, parameters)
 PyObject* add(PyObject* self, PyObject* arguments) {
+  unsigned generation;
   int training;
   PyObject *arrays, *plan, *parameters;
-  if (!PyArg_ParseTuple(arguments, "pO!OO!", &training, &PyTuple_Type, &arrays, &plan,
+  if (!PyArg_ParseTuple(arguments, "IpO!OO!", &generation, &training, &PyTuple_Type, &arrays, &plan,
                         &PyTuple_Type, &parameters)) {
     return nullptr;
   }
+  // Another thread has replaced parameters since these were looked up.
+  if (generation != as_site(self)->owner) Py_RETURN_NONE;
   for (PyObject* tuple : {arrays, parameters}) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
       checked_tensor(PyTuple_GET_ITEM(tuple, i), "CallSite.add");
@@ -181,13 +184,16 @@ void free_site(PyObject* self) {
 }
 
 PyMethodDef methods[] = {{"add", method<add>(), METH_VARARGS,
-                          "add(training, arguments, plan, parameters): run the plan for "
-                          "arguments it fits, followed by the parameters."},
+                          "add(generation, training, arguments, plan, parameters): run the plan "
+                          "for arguments it fits, followed by the parameters, unless the "
+                          "generation is over."},
                          {"clear", method<clear>(), METH_NOARGS, "Forget every plan."},
                          {nullptr, nullptr, 0, nullptr}};
 
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(SiteObject, vectorcall), READONLY, nullptr},
+    {"generation", T_UINT, offsetof(SiteObject, owner), READONLY,
+     "Another one whenever what is known may no longer hold."},
     {nullptr, 0, 0, 0, nullptr}};
 
 PyType_Slot slots[] = {

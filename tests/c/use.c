@@ -173,6 +173,48 @@ static void refuse(void) {
   CHECK(gemel_push("none", NULL, NULL, NULL, NULL, 0, NULL, 0, -1) == GEMEL_FAILED);
 }
 
+static void nothing(void* context, gemel_completion* done) {
+  (void)context;
+  gemel_complete(done, NULL);
+}
+
+/* Null where something is needed, and numbers that stand for nothing. */
+static void refuse_null(void) {
+  const int64_t extents[] = {2};
+  const int64_t empty_extents[] = {0};
+  gemel_array* none = NULL;
+  gemel_array *array, *empty;
+  gemel_plan* plan;
+  int lane;
+  float values[2];
+  FINE(gemel_array_create(GEMEL_FLOAT32, 1, extents, 0, &array));
+  FINE(gemel_array_create(GEMEL_FLOAT32, 1, empty_extents, 0, &empty));
+  CHECK(gemel_array_create(GEMEL_FLOAT32, 1, NULL, 0, &none) == GEMEL_FAILED);
+  CHECK(gemel_array_create(GEMEL_FLOAT32, 1, extents, 0, NULL) == GEMEL_FAILED);
+  CHECK(gemel_array_write(NULL, values, sizeof values) == GEMEL_FAILED);
+  CHECK(gemel_array_write(array, NULL, sizeof values) == GEMEL_FAILED);
+  CHECK(gemel_array_read(NULL, values, sizeof values) == GEMEL_FAILED);
+  CHECK(gemel_array_read(array, NULL, sizeof values) == GEMEL_FAILED);
+  FINE(gemel_array_write(empty, NULL, 0));
+  FINE(gemel_array_read(empty, NULL, 0));
+  CHECK(gemel_plan_load(NULL, 100, &plan) == GEMEL_FAILED);
+  CHECK(gemel_plan_load(values, sizeof values, NULL) == GEMEL_FAILED);
+  CHECK(gemel_plan_run(NULL, &array, NULL, 0, &none) == GEMEL_FAILED);
+  CHECK(gemel_lane_create(NULL, &lane) == GEMEL_FAILED);
+  CHECK(gemel_lane_create("none", NULL) == GEMEL_FAILED);
+  CHECK(gemel_wait(NULL) == GEMEL_FAILED);
+  CHECK(gemel_push(NULL, nothing, NULL, NULL, NULL, 0, NULL, 0, -1) == GEMEL_FAILED);
+  CHECK(gemel_push("none", nothing, NULL, NULL, NULL, 1, NULL, 0, -1) == GEMEL_FAILED);
+  CHECK(gemel_push("none", nothing, NULL, NULL, &none, 1, NULL, 0, -1) == GEMEL_FAILED);
+  CHECK(gemel_push("none", nothing, NULL, NULL, &array, -1, NULL, 0, -1) == GEMEL_FAILED);
+  for (lane = -2; lane < 1000; lane += 201) {
+    CHECK(gemel_push("none", nothing, NULL, NULL, NULL, 0, NULL, 0, lane) == GEMEL_FAILED);
+    CHECK(strncmp(gemel_error(), "ValueError", 10) == 0);
+  }
+  gemel_array_release(array);
+  gemel_array_release(empty);
+}
+
 int main(int count, char** arguments) {
   CHECK(gemel_abi() == GEMEL_ABI);
   if (count > 2) {
@@ -180,6 +222,7 @@ int main(int count, char** arguments) {
   } else {
     push_work();
     refuse();
+    refuse_null();
   }
   FINE(gemel_wait_all());
   gemel_shutdown();
