@@ -623,3 +623,19 @@ def test_parameters_replaced_while_a_plan_is_added_are_not_added() -> None:
     assert site(x) == "by Python"
     site.add(site.generation, False, (x,), plan, ())
     assert site(x)[0].tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.dot(x, np.ones((3, 2))),
+        lambda x: npx.softmax(np.dot(np.ones((2, 4)), x)),
+        lambda x: npx.relu(np.dot(x, np.full((3, 4), 2.0)) + np.full((3, 4), 2.0)[0]),
+        lambda x: np.dot(np.ones((4, 3)), np.ones((3, 4))) + x.sum(),
+        lambda x: np.dot(x, np.ones((3, 3))) + np.ones((3, 3))[:1],
+        lambda x: (np.ones((3, 2)), np.dot(x, np.ones((3, 2))))[1],
+    ],
+)
+def test_a_product_of_what_is_made_on_the_way(function: Any) -> None:
+    x = np.ones((4, 3)) * 2
+    numpy.testing.assert_allclose(gemel.compile(function)(x).asnumpy(), function(x).asnumpy(), 1e-6)

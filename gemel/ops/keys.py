@@ -37,8 +37,6 @@ def canonical(shape: tuple[int, ...], key: Any) -> tuple[Any, ...]:
 
 def _axis_item(item: Any, extent: int, axis: int) -> tuple[Any, ...]:
     if isinstance(item, slice):
-        if item == slice(None):
-            return ("slice", 0, extent, 1)
         return _slice(item, extent)
     position = _whole(item)
     if not -extent <= position < extent:
@@ -62,16 +60,14 @@ def _slice(item: slice, extent: int) -> tuple[Any, ...]:
         if value is None:
             return default
         place = _whole(value)
-        if place < 0:
-            place = place + extent
-            return low if place < low else place
-        return high if place > high else place
+        if place >= 0:
+            return high if place > high else place
+        return low if place + extent < low else place + extent
 
     first, last = (low, high) if step > 0 else (high, low)
     start, stop = bound(item.start, first), bound(item.stop, last)
     span = stop - start if step > 0 else start - stop
-    size = abs(step)
-    return ("slice", start, (span + size - 1) // size if span > 0 else 0, step)
+    return ("slice", start, (span + abs(step) - 1) // abs(step) if span > 0 else 0, step)
 
 
 def key_shape(key: tuple[Any, ...]) -> tuple[int, ...]:

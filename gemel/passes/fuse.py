@@ -294,6 +294,7 @@ class _Fusion:
         """The nodes outside a unit that must be computed before it."""
         members = self._members(unit)
         inside = set(members)
+        arrays = {e.node for m in members if m.op is linalg.matmul for e in m.inputs}
         found: dict[Node, None] = {}
         pending = [e.node for m in members for e in m.inputs]
         while pending:
@@ -302,7 +303,7 @@ class _Fusion:
                 continue
             if self._copied(node):
                 pending += [e.node for e in node.inputs]
-                if isinstance(unit, Group):
+                if isinstance(unit, Group) and node not in arrays:
                     continue
             found[node] = None
         return list(found)
@@ -334,14 +335,14 @@ def _wrapped(
     inside: dict[Entry, Entry] = {}
     arguments: dict[Entry, Entry] = {}
 
-    def bring(entry: Entry) -> Entry:
+    def bring(entry: Entry, copied: bool) -> Entry:
         if entry in inside:
             return inside[entry]
         node = entry.node
         if node.is_number:
             inside[entry] = entry
-        elif node.op is not None and fusion._copied(node):
-            new = copy_node(node, tuple(bring(e) for e in node.inputs))
+        elif copied and node.op is not None and fusion._copied(node):
+            new = copy_node(node, tuple(bring(e, True) for e in node.inputs))
             inside.update(zip(node.entries, new.entries, strict=True))
         else:
             inside[entry] = placeholder(entry.spec)
@@ -349,7 +350,8 @@ def _wrapped(
         return inside[entry]
 
     for node in nodes:
-        new = copy_node(node, tuple(bring(entry) for entry in node.inputs))
+        copied = node.op is not linalg.matmul  # which reads its operands from memory
+        new = copy_node(node, tuple(bring(entry, copied) for entry in node.inputs))
         inside.update(zip(node.entries, new.entries, strict=True))
     body = Graph(arguments.values(), (inside[entry] for entry in kept), name="body")
     outer = tuple(replaced.get(entry, entry) for entry in arguments)
