@@ -145,6 +145,7 @@ struct EngineState {
   TileJob* open_job() const noexcept;
   int64_t startable() const noexcept;
   void register_failure(uint64_t sequence, const FailurePointer& failure);
+  void forget_seen();  // failures, and what they hold
   uint64_t served() const noexcept;
   bool in_pool(int lane) const noexcept { return (pool_lanes & lane_bit(lane)) != 0; }
   void change_pool(int lane, bool into) noexcept;
