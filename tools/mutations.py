@@ -108,7 +108,7 @@ MUTATIONS = (
     Mutation(
         "temporaries-over-each-other",
         "program/bind.cc",
-        (("all[other].first > all[index].last ||", "all[other].first >= all[index].last ||"),),
+        (("|| all[index].first > all[other].last)", "|| all[index].first >= all[other].last)"),),
         test="core_plans",
     ),
 )
