@@ -96,7 +96,7 @@ MUTATIONS = (
     Mutation(
         "view-aliasing",
         "python/op_type.cc",
-        (("if (!copy_overlapping(&operands, target, &copies)) return false;", ""),),
+        (("copy_overlapping(&operands, tensor, arguments, &copies);", ""),),
         test="random_programs",
     ),
     Mutation(
