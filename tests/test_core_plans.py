@@ -140,6 +140,42 @@ def test_plan_input_in_the_storage_that_is_written(core: Any) -> None:
     assert x.tolist() == [1, 3, 5, 7]
 
 
+def test_temporaries_alive_in_one_step_lie_apart() -> None:
+    """A step that reads one backwards while it writes the other."""
+    size, temporaries = 100, [Temporary(400, 1, 2), Temporary(400, 2, 3), Temporary(400, 3, 4)]
+    copy = vector("copy", 6)
+    turned = [size, -1, 1]
+    made = plan(
+        "turned",
+        [(FLOAT32, (size,))],
+        [(FLOAT32, (size,))],
+        [
+            loop_step(copy, [(0, 0, 0), (2, 0, 0)], size),
+            step(copy, [(2, 0, 396), (2, 1, 0)], turned, size, size),
+            step(copy, [(2, 1, 396), (2, 2, 0)], turned, size, size),
+            loop_step(copy, [(2, 2, 0), (1, 0, 0)], size),
+        ],
+        temporaries=temporaries,
+    )
+    values = numpy.arange(size, dtype="float32")
+    check(made(array(values))[0], values)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_workspace_beyond_all_memory_is_a_failure(count: int) -> None:
+    copy, spec = vector("copy", 6), (FLOAT32, (2,))
+    made = plan(
+        "huge",
+        [spec],
+        [spec],
+        [loop_step(copy, [(0, 0, 0), (2, 0, 0)], 2), loop_step(copy, [(2, 0, 0), (1, 0, 0)], 2)],
+        temporaries=[Temporary(2**63 - 8, 1, 2)] * count,
+    )
+    (lost,) = made(array([1.0, 2.0]))
+    with pytest.raises(MemoryError, match="huge: no memory for a workspace"):
+        lost.wait_to_read()
+
+
 def test_branches_choose_at_run_time() -> None:
     def scaled(by: str) -> Any:
         return [loop_step(vector(by, 6, 6), [(0, 1, 0), (0, 1, 0), (1, 0, 0)], 2)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import numpy
 import pytest
@@ -65,6 +67,28 @@ def test_what_a_callback_raises_is_sticky(queued):
         with pytest.raises(KeyError, match=r"fail: 'no such thing'.*test_python_lane\.py"):
             array.asnumpy()
     assert (x[0, 0] + 1).item() in (2, 701)
+
+
+def test_what_callbacks_raised_is_dropped_by_any_thread():
+    class OddError(Exception):
+        pass
+
+    raised = weakref.WeakSet()
+
+    def fail(a):
+        error = OddError("odd")
+        raised.add(error)
+        raise error
+
+    x = np.ones((200, 200))
+    for _ in range(50):
+        y = npx.callback(fail, x, outputs=((200, 200), "float32"))
+        with pytest.raises(OddError):
+            y.wait_to_read()
+        y[:] = np.dot(x, x)  # the failure goes where this runs
+    npx.waitall()
+    gc.collect()
+    assert not raised
 
 
 def test_a_wrong_shape_is_a_failure():

@@ -2,10 +2,10 @@
 
     python tools/mutations.py [--seconds N] [--only NAME]
 
-Each mutation is one replacement in one source file, made in a copy of the sources. The engine's
-stress program runs on the mutant (or, where the mistake is in the front end, the random programs of
-tests/test_random_programs.py). A mutant that is not found is an error, as is a replacement that no
-longer matches the sources.
+Each mutation is one replacement in one source file, made in a copy of the sources, of which the
+next build compiles that file alone. The engine's stress program runs on the mutant or, where the
+mistake is in what only Python reaches, a file of the Python tests. A mutant that is not found is an
+error, as is a replacement that no longer matches the sources.
 """
 
 from __future__ import annotations
@@ -16,25 +16,31 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "mutations"
+TREE = BUILD / "tree"
 
 
 class Mutation(NamedTuple):
-    """A mistake: texts of a file are replaced. `core`: the file is in the Python front end."""
+    """A mistake: texts of a file are replaced. `test`: the Python tests that find it."""
 
     name: str
     file: str
     changes: tuple[tuple[str, str], ...]
-    core: bool = False
+    test: str = ""
 
 
 RELEASE = """    for (const Request& request : operation->requests()) request.storage->release();
 """
 
+
+#: What stands in the line that says how a mistake shows.
+TELLING = ("differs", "ERROR", "failure", "FAILED")
 
 MUTATIONS = (
     Mutation(
@@ -88,79 +94,93 @@ MUTATIONS = (
     Mutation(
         "view-aliasing",
         "python/op_type.cc",
-        (("if (!copy_overlapping(&operands, target, &copies)) return false;", ""),),
-        core=True,
+        (("copy_overlapping(&operands, tensor, arguments, &copies);", ""),),
+        test="random_programs",
+    ),
+    Mutation(
+        "guard-forgotten",
+        "program/bind.cc",
+        (("return answer == guard.answer;", "return answer || !answer;"),),
+        test="core_plans",
+    ),
+    Mutation(
+        "temporaries-over-each-other",
+        "program/bind.cc",
+        (("|| all[index].first > all[other].last)", "|| all[index].first >= all[other].last)"),),
+        test="core_plans",
     ),
 )
 
 
-def mutate(mutation: Mutation) -> Path:
-    """A copy of the sources with the mistake in it."""
-    tree = BUILD / mutation.name
-    shutil.rmtree(tree, ignore_errors=True)
+def copy_sources() -> None:
+    """A tree of which files may be changed, with nothing built yet."""
+    shutil.rmtree(BUILD, ignore_errors=True)
+    ignored = shutil.ignore_patterns("__pycache__", "*.so")
     for folder in ("src", "tests", "gemel"):
-        ignored = shutil.ignore_patterns("__pycache__", "*.so")
-        shutil.copytree(ROOT / folder, tree / folder, ignore=ignored)
+        shutil.copytree(ROOT / folder, TREE / folder, ignore=ignored)
     for file in ("CMakeLists.txt", "pyproject.toml"):
-        shutil.copy(ROOT / file, tree)
-    path = tree / "src" / mutation.file
-    text = path.read_text()
+        shutil.copy(ROOT / file, TREE)
+
+
+@contextmanager
+def made(mutation: Mutation) -> Iterator[None]:
+    """The mistake is in the tree."""
+    path = TREE / "src" / mutation.file
+    text = right = path.read_text()
     for old, new in mutation.changes:
         if text.count(old) != 1:
             sys.exit(f"{mutation.name}: {text.count(old)} times in {path.name}: {old}")
         text = text.replace(old, new)
     path.write_text(text)
-    return tree
+    try:
+        yield
+    finally:
+        path.write_text(right)
 
 
-def build_stress(tree: Path) -> list[str]:
-    """Compile the stress program; the command that runs it."""
-    folders = ("memory", "engine", "program")
-    sources = [str(path) for name in folders for path in (tree / "src" / name).glob("*.cc")]
-    sources.append(str(tree / "tests" / "cpp" / "stress.cc"))
-    program = str(tree / "stress")
-    compiler = os.environ.get("CXX", "c++")
-    # Freed blocks are poisoned under AddressSanitizer: who touches one is found at once.
-    options = ["-std=c++20", "-O1", "-g", "-fsanitize=address", "-pthread", f"-I{tree / 'src'}"]
-    subprocess.run([compiler, *options, *sources, "-o", program], check=True)
-    return [program]
-
-
-def build_core(tree: Path) -> list[str]:
-    """Compile the core next to its package; the command that runs the random programs."""
-    folder = tree / "build"
-    configure = [
-        "cmake",
-        "-S",
-        str(tree),
-        "-B",
-        str(folder),
-        "-DCMAKE_BUILD_TYPE=Release",
-        "-Wno-dev",
-    ]
-    configure += [f"-DPython_EXECUTABLE={sys.executable}", "-DSKBUILD_PROJECT_NAME=gemel"]
+def build(source: Path, folder: Path, target: str, *options: str) -> None:
+    """Compile with CMake what has changed."""
     tools = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": tools}
-    quiet = {"env": environment, "check": True, "capture_output": True}
-    subprocess.run(configure, **quiet)
-    subprocess.run(["cmake", "--build", str(folder), "-j", str(os.cpu_count() or 1)], **quiet)
+    compiler = os.environ.get("CXX", "c++")
+    configure = ["cmake", "-S", str(source), "-B", str(folder), "-G", "Ninja", "-Wno-dev"]
+    configure += [f"-DCMAKE_CXX_COMPILER={compiler}", *options]
+    for command in (configure, ["cmake", "--build", str(folder), "--target", target]):
+        environment = {**os.environ, "PATH": tools}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+
+
+def build_stress() -> list[str]:
+    """Compile the stress program; the command that runs it."""
+    # Freed blocks are poisoned under AddressSanitizer: who touches one is found at once.
+    build(TREE / "tests" / "cpp", BUILD / "stress", "stress", "-DSANITIZER=address")
+    return [str(BUILD / "stress" / "stress")]
+
+
+def build_core(test: str) -> list[str]:
+    """Compile the core next to its package; the command that runs the Python tests."""
+    folder = BUILD / "core"
+    names = (f"-DPython_EXECUTABLE={sys.executable}", "-DSKBUILD_PROJECT_NAME=gemel")
+    build(TREE, folder, "_core", "-DCMAKE_BUILD_TYPE=Release", *names)
     for library in folder.glob("_core*.so"):
-        shutil.copy(library, tree / "gemel")
+        shutil.copy(library, TREE / "gemel")
     program = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-    return [*program, str(tree / "tests" / "test_random_programs.py")]
+    return [*program, str(TREE / "tests" / f"test_{test}.py")]
 
 
 def found(mutation: Mutation, seconds: float) -> str:
     """How the tests notice the mistake; empty when they do not."""
-    tree = mutate(mutation)
-    command = build_core(tree) if mutation.core else build_stress(tree)
-    if not mutation.core:
-        command += ["--seconds", str(seconds)]
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    with made(mutation):
+        if mutation.test:
+            command = build_core(mutation.test)
+        else:
+            command = [*build_stress(), "--seconds", str(seconds)]
+    environment = {**os.environ, "PYTHONPATH": str(TREE)}
     try:
         process = subprocess.run(
             command,
-            cwd=tree,
+            cwd=TREE,
             env=environment,
             capture_output=True,
             text=True,
@@ -171,7 +191,7 @@ def found(mutation: Mutation, seconds: float) -> str:
     if process.returncode == 0:
         return ""
     lines = [line for line in (process.stderr + process.stdout).splitlines() if line.strip()]
-    told = [line for line in lines if "differs" in line or "ERROR" in line or "failure" in line]
+    told = [line for line in lines if any(word in line for word in TELLING)]
     return (told or lines or ["it fails"])[0].strip()
 
 
@@ -181,6 +201,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20, help="of stress for each mutant")
     parser.add_argument("--only", help="the name of one mutation")
     options = parser.parse_args()
+    copy_sources()
     missed = []
     for mutation in MUTATIONS:
         if options.only not in (None, mutation.name):

@@ -27,7 +27,7 @@ COMPILER = os.environ.get("CXX", "c++")
 #: Tests about threads, by the names of their files.
 THREADS = (
   "core", "engine", "robustness", "python_lane", "devices", "border", "random_programs",
-  "edges_threads", "edges_failures", "edges_exit", "edges_fork",
+  "edges_threads", "edges_failures", "edges_exit", "edges_fork", "core_plans",
 )  # fmt: skip
 #: Tests that try many kernels.
 KERNELS = ("codegen", "contract", "determinism", "gradients", "ops", "three_ways")

@@ -133,6 +133,7 @@ struct EngineState {
   TileJob* open_job() const noexcept;
   int64_t startable() const noexcept;
   void register_failure(uint64_t sequence, const FailurePointer& failure);
+  void forget_seen();  // failures, and what they hold
   uint64_t served() const noexcept;
   bool may_find_work() const noexcept {  // for spinners
     return (ready_lanes.load() & pool_lanes.load()) != 0 || job_count.load() > 0;

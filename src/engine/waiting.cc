@@ -84,14 +84,16 @@ void Engine::report(const FailurePointer& failure) {
 }
 
 void EngineState::register_failure(uint64_t order, const FailurePointer& failure) {
-  if (failures.size() >= kMostFailures) {
-    std::erase_if(failures, [](const auto& entry) { return entry.second->seen.load(); });
-  }
+  if (failures.size() >= kMostFailures) forget_seen();
   if (failures.size() < kMostFailures) {
     failures.emplace(order, failure);
   } else {
     ++more_failures;
   }
+}
+
+void EngineState::forget_seen() {
+  std::erase_if(failures, [](const auto& entry) { return entry.second->seen.load(); });
 }
 
 Unseen Engine::unseen() const {
@@ -115,6 +117,7 @@ Unseen Engine::take_unseen() {
   for (const FailurePointer& failure : result.failures) failure->seen.store(true);
   Guard guard(state_->lock);
   state_->more_failures -= result.more;
+  state_->forget_seen();
   return result;
 }
 

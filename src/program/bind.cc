@@ -9,6 +9,8 @@ namespace gemel {
 namespace {
 
 constexpr int64_t kAlignment = 64;
+// More than a process can address: allocating it fails, and sums of such do not overflow.
+constexpr int64_t kMostBytes = int64_t{1} << 48;
 // What all branches but the longest must cost to be worth another thread's coming.
 constexpr double kWorthTogether = 20.0;
 
@@ -131,7 +133,7 @@ class Binder {
 void Binder::place_temporaries() {
   const std::vector<Temporary>& all = program_.temporaries;
   const auto bytes = [&](size_t i) {
-    const int64_t asked = std::max<int64_t>(binding_.at(all[i].bytes), 1);
+    const int64_t asked = std::clamp<int64_t>(binding_.at(all[i].bytes), 1, kMostBytes);
     return (asked + kAlignment - 1) / kAlignment * kAlignment;
   };
   std::vector<size_t> order(all.size());
