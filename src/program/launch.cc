@@ -57,7 +57,12 @@ bool run_here(Launch& work, Front& front) {
     return false;
   }
   PartialFailures partial;
-  FailurePointer failure = work.run(partial);
+  FailurePointer failure;
+  try {
+    failure = work.run(partial);
+  } catch (const std::bad_alloc&) {  // what was acquired must be given back
+    failure = std::make_shared<const Failure>("MemoryError", "out of memory");
+  }
   if (failure == nullptr && partial.empty()) {
     engine.release_inline(work.reads, work.read_count, work.writes, work.known_writes);
   } else {
