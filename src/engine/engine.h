@@ -250,11 +250,11 @@ class Engine {
   // Until nothing at all is pending on it: before content is changed or shared behind the engine's
   // back.
   bool wait_idle(Storage* storage, InterruptedFunction interrupted = nullptr);
-  bool ready(const Storage* storage) const noexcept {  // no writer pending or running
+  static bool ready(const Storage* storage) noexcept {  // no writer pending or running
     return storage->writes_finished_.load(std::memory_order_acquire) ==
            storage->writes_issued_.load(std::memory_order_acquire);
   }
-  bool idle(const Storage* storage) const noexcept {  // nothing pending or running at all
+  static bool idle(const Storage* storage) noexcept {  // nothing pending or running at all
     return ready(storage) && storage->reads_pending_.load(std::memory_order_acquire) == 0;
   }
   // Until nothing issued to the device is queued or running. Failures are left where they are.

@@ -30,7 +30,7 @@ bool EngineState::done(const Condition& condition) const noexcept {
     case Condition::Kind::kWritten:
       return storage->writes_finished_.load(std::memory_order_acquire) >= condition.writes;
     case Condition::Kind::kIdle:
-      return Engine::get().idle(storage);
+      return Engine::idle(storage);
     case Condition::Kind::kDevice:
       return device_pending[condition.device].load(std::memory_order_acquire) == 0;
     case Condition::Kind::kEpoch:
@@ -69,7 +69,10 @@ void EngineState::push_ready(Operation* operation) {
   Lane& lane = lanes[operation->lane];
   lane.ready.push_back(operation);
   std::push_heap(lane.ready.begin(), lane.ready.end(), after);
-  note_ready(operation->lane);
+  const uint64_t bit = lane_bit(operation->lane);
+  if (lane.ready.size() == 1) add(ready_lanes, bit);
+  const bool known = (wanted_lanes.load(std::memory_order_relaxed) & bit) != 0;
+  if (operation->wanted_ && !known) add(wanted_lanes, bit);
 }
 
 // The lane's ready operations have changed.
@@ -328,7 +331,7 @@ void EngineState::link(Operation* operation) {
   operation->missing_ = operation->request_count_ + 1;  // not ready before all have been asked
   for (Request& request : operation->requests()) {
     Storage* storage = request.storage;
-    const bool no_writer = Engine::get().ready(storage);
+    const bool no_writer = Engine::ready(storage);
     const bool no_reader = storage->reads_pending_.load(std::memory_order_relaxed) == 0;
     if (request.write) {
       add<uint64_t>(storage->writes_issued_, 1);

@@ -35,7 +35,7 @@ void wait_until_shareable(const Tensor& tensor) {
   }
   wait_for(tensor.storage, trace::WaitKind::kExport);
   // While this thread was without the GIL another one may have issued more.
-  while (!Engine::get().idle(tensor.storage)) {
+  while (!Engine::idle(tensor.storage)) {
     TracedWait traced(trace::WaitKind::kExport, tensor.storage);
     python_front().wait_until_idle(tensor.storage);
   }

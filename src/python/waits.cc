@@ -100,7 +100,7 @@ class PythonFront final : public Front {
 
 void wait_for(Storage* storage, trace::WaitKind kind) {
   Engine& engine = Engine::get();
-  if (!engine.ready(storage)) {
+  if (!Engine::ready(storage)) {
     bool finished;
     TracedWait traced(kind, storage);
     {

@@ -50,7 +50,7 @@ int main() {
                 engine.release_inline(storages, 2, storages + 2, 1);
               }));
   std::printf("ready                       %8.1f\n", best_nanoseconds(20, 100000, [&] {
-                if (!engine.ready(storages[0])) std::abort();
+                if (!Engine::ready(storages[0])) std::abort();
               }));
   std::printf("create + release, small     %8.1f\n",
               best_nanoseconds(20, 100000, [&] { Storage::create(64, 0)->release(); }));

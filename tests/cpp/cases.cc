@@ -121,7 +121,7 @@ void waiting_prefers_what_it_needs() {
   issue({first}, {last}, fine, {5000});
   Engine::get().wait(last);
   check(unrelated == 0, "a waiting thread runs what it depends on first");
-  check(!Engine::get().ready(other), "others are still queued");
+  check(!Engine::ready(other), "others are still queued");
   Engine::get().wait_all();
   check(unrelated == 50, "wait_all runs everything");
 }
@@ -317,7 +317,7 @@ void operations_may_wait() {
     return nullptr;
   });
   Engine::get().wait(last);
-  check(Engine::get().idle(second), "an operation may issue others and wait for them");
+  check(Engine::idle(second), "an operation may issue others and wait for them");
 }
 
 // engine.md 20
@@ -331,7 +331,7 @@ void operations_may_wait_for_memory() {
     return nullptr;
   });
   Engine::get().wait(outer);
-  check(Engine::get().ready(inner), "what a running operation waits for is not held back");
+  check(Engine::ready(inner), "what a running operation waits for is not held back");
 }
 
 // The waiting thread alone works; what is issued while it waits for idleness holds it up as well.
@@ -351,7 +351,7 @@ void idle_counts_later_operations() {
   Engine::get().wait_idle(storage);
   other.join();
   Engine::get().wait_all();
-  check(Engine::get().idle(storage), "wait_idle runs what was issued meanwhile");
+  check(Engine::idle(storage), "wait_idle runs what was issued meanwhile");
 }
 
 void idle_means_no_reader() {
@@ -360,7 +360,7 @@ void idle_means_no_reader() {
   issue({}, {source}, fine);
   issue({source}, {copy}, sleeping(50));
   Engine::get().wait_idle(source);
-  check(Engine::get().ready(copy), "wait_idle waits for readers");
+  check(Engine::ready(copy), "wait_idle waits for readers");
 }
 
 // The ends of operations that have been started, for somebody to tell.
@@ -482,7 +482,7 @@ void streams_start_early() {
   check(ran == 0, "in another lane it does not");
   for (const size_t index : {3, 2, 1}) begun.take(index)();
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  check(!Engine::get().ready(third) && ran == 0, "it ends in order, whatever is told first");
+  check(!Engine::ready(third) && ran == 0, "it ends in order, whatever is told first");
   begun.take(0)(std::make_shared<Failure>("ValueError", "late"));
   Engine::get().wait(weights);
   check(message_of(second) == "late" && message_of(third) == "late",
@@ -578,7 +578,7 @@ void an_abandoned_queue_ends_soon() {
     const auto start = std::chrono::steady_clock::now();
     Engine::get().shut_down(true);
     const bool soon = milliseconds_since(start) < 400 && tiles < 900;
-    _exit(soon && Engine::get().idle(storages[39]) ? 0 : 1);
+    _exit(soon && Engine::idle(storages[39]) ? 0 : 1);
   }
   int status = 1;
   waitpid(child, &status, 0);
@@ -606,7 +606,7 @@ void a_child_starts_afresh() {
   Handle storage(4096);
   issue({}, {storage}, sleeping(20));
   Engine::get().drain_for_fork();
-  check(Engine::get().ready(storage), "drain_for_fork drains");
+  check(Engine::ready(storage), "drain_for_fork drains");
   Engine::get().before_fork();
   const pid_t child = fork();
   if (child == 0) {
@@ -616,7 +616,7 @@ void a_child_starts_afresh() {
     for (int index = 0; index < 100; ++index) issue({storage}, {own}, fine);
     Engine::get().wait(own);
     Engine::get().shut_down();
-    _exit(Engine::get().idle(own) ? 0 : 1);
+    _exit(Engine::idle(own) ? 0 : 1);
   }
   Engine::get().after_fork_parent();
   Engine::get().reopen();
@@ -633,7 +633,7 @@ void shutting_down_twice() {
   Engine::get().configure(2, false, 0, 0);
   issue({}, {storage}, sleeping(20));
   Engine::get().shut_down();
-  check(Engine::get().ready(storage), "shut_down drains");
+  check(Engine::ready(storage), "shut_down drains");
   Engine::get().shut_down();
   issue({}, {storage}, failing("late"));
   check(message_of(storage) == "late", "later issues run at once");
