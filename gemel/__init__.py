@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel import forking  # noqa: F401 -- before the core: its hook at the exit runs after the core's
+
+# isort: split
 from gemel import _core, config
 
 _core.configure(
@@ -14,7 +17,7 @@ _core.configure(
     ahead_bytes=config.AHEAD_BYTES.read(),
 )
 
-from gemel import errors, forking, notebook, ops  # noqa: E402, F401 -- the engine is configured before anything can run
+from gemel import errors, notebook, ops  # noqa: E402 -- the engine is configured before anything can run
 from gemel.device import cpu, gpu, num_gpus, try_all_gpus, try_gpu  # noqa: E402
 
 _core.set_exception_types(
