@@ -4,7 +4,7 @@
     python tools/sanitize.py thread [--short | ARGUMENT ...]    ThreadSanitizer
 
 The arguments go to pytest; without any, `address` runs all tests and `thread` those about threads.
-`--short` leaves out the tests that try many kernels: what they ask of the core others ask, too.
+`--short` runs the files that ask most of the core, for every change.
 The core and a copy of the package lie in build/sanitize/: neither the installed package nor the
 source tree is touched. Python itself is not instrumented, so the sanitizers' libraries are
 preloaded, also into the processes that tests start. What they find stops the process it is found
@@ -29,8 +29,16 @@ THREADS = (
   "core", "engine", "robustness", "python_lane", "devices", "border", "random_programs",
   "edges_threads", "edges_failures", "edges_exit", "edges_fork", "core_plans",
 )  # fmt: skip
-#: Tests that try many kernels.
-KERNELS = ("codegen", "contract", "determinism", "gradients", "ops", "three_ways")
+#: The short forms of both, for every change: what asks most of the core, once.
+SHORT_THREADS = (
+  "core", "engine", "robustness", "python_lane", "devices", "edges_threads", "edges_exit",
+  "edges_fork",
+)  # fmt: skip
+SHORT_MEMORY = (
+  "core", "core_plans", "capi", "border", "errors", "sites", "plan_sites", "compiled", "graphs",
+  "indexing", "python_lane", "engine", "random_programs", "edges_sizes", "edges_failures",
+  "edges_process",
+)  # fmt: skip
 
 
 def files(names: tuple[str, ...]) -> list[str]:
@@ -75,7 +83,7 @@ SANITIZERS = {
             "UBSAN_OPTIONS": options(print_stacktrace=1),
         },
         [str(ROOT / "tests")],
-        [str(ROOT / "tests"), *(f"--ignore={path}" for path in files(KERNELS))],
+        files(SHORT_MEMORY),
     ),
     "thread": Sanitizer(
         ("libtsan.so",),
@@ -89,7 +97,7 @@ SANITIZERS = {
             ),
         },
         files(THREADS),
-        files(THREADS),
+        files(SHORT_THREADS),
     ),
 }
 
