@@ -5,24 +5,8 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Buffer, Self
 
-#: (space, index, byte offset); space 0 input, 1 output, 2 workspace, 3 constant.
-BufferReference: TypeAlias = tuple[int, int, int]
-#: (position in the integers, source, is float); source >= 0 a scalar argument, -1 the random seed,
-#: -2 - k the plan's first random call number + k.
-ScalarPatch: TypeAlias = tuple[int, int, bool]
 #: (name of the exception class, message).
 FailureText: TypeAlias = tuple[str, str]
-#: (dtype code, shape, strides in elements or None for C-contiguous).
-InputSpec: TypeAlias = tuple[int, Sequence[int], Sequence[int] | None]
-#: ("new", dtype code, shape) or ("view", space 0/1, index, shape, strides, element offset); the
-#: offset is relative to what is viewed: an input, or an earlier output.
-OutputSpec: TypeAlias = (
-    tuple[str, int, Sequence[int]] | tuple[str, int, int, Sequence[int], Sequence[int], int]
-)
-
-#: (item that may fail, items skipped then, outputs that fail, overwritten inputs that fail).
-Site: TypeAlias = tuple[int, Sequence[int], Sequence[int], Sequence[int]]
-
 class Array:
     """An n-dimensional array over a storage of the engine; made by `empty` and `from_buffer`."""
 

@@ -27,7 +27,6 @@ inline constexpr int kDTypeCount = static_cast<int>(std::size(kDTypes));
 enum Code : uint8_t { kBool, kUInt8, kInt8, kInt32, kInt64, kFloat16, kFloat32, kFloat64 };
 
 enum Tag : uint8_t { kScalarFloat = 252, kScalarInt = 253, kScalarBool = 254 };
-inline bool is_scalar_tag(uint8_t tag) { return tag >= kScalarFloat; }
 
 inline int64_t item_size(int code) { return kDTypes[code].size; }
 

@@ -81,7 +81,7 @@ PyObject* run_known(SiteObject* site, bool training, PyObject* const* given, siz
   std::vector<Reference> copies;
   std::copy_n(given, count, values.data());
   make_dense(values.data(), count, copies);
-  CallKey key(static_cast<uint64_t>(site->owner) << 32 | training, count, true);
+  CallKey key(static_cast<uint64_t>(site->owner) << 32 | training, true);
   for (size_t i = 0; i < count; ++i) key.add(tensor_of(values[i]));
   const BindingPointer* found = bindings().find(key);
   for (const Known& known : site->known) {

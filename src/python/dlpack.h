@@ -7,10 +7,9 @@
 namespace gemel {
 
 // A new capsule over the array's own memory, which counts as exported until the consumer (or the
-// unused capsule) gives it back. Waits until nothing is pending on it. Null with a Python error.
+// unused capsule) gives it back. Waits until nothing is pending on it. Throws.
 PyObject* to_dlpack(PyObject* array, bool versioned);
-// A new array with a copy of what a capsule holds; the capsule is used up. Null with a Python
-// error.
+// A new array with a copy of what a capsule holds; the capsule is used up. Throws.
 PyObject* from_dlpack(PyObject* capsule);
 
 }  // namespace gemel

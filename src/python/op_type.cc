@@ -185,8 +185,7 @@ struct Ordered {
 };
 
 CallKey key_of(OpObject* op, const Operands& operands, uint32_t parameters, bool exact) {
-  CallKey key(static_cast<uint64_t>(op->owner) << 32 | parameters,
-              static_cast<size_t>(operands.count), exact);
+  CallKey key(static_cast<uint64_t>(op->owner) << 32 | parameters, exact);
   for (int i = 0; i < operands.count; ++i) {
     if (operands.tensors[i] != nullptr) {
       key.add(*operands.tensors[i]);

@@ -21,24 +21,26 @@ uint32_t new_owner();
 // what decides which programs may serve it: dtype, rank, and whether it is dense.
 class CallKey {
  public:
-  CallKey(uint64_t owner, size_t tensors, bool exact) : exact_(exact), words_(room(tensors)) {
-    add(owner);
+  CallKey(uint64_t owner, bool exact) : exact_(exact) { add(owner); }
+  void add(uint64_t word) {
+    if (count_ == kInside) more_.assign(inside_, inside_ + kInside);
+    if (count_ < kInside) {
+      inside_[count_] = word;
+    } else {
+      more_.push_back(word);
+    }
+    ++count_;
   }
-  void add(uint64_t word) { words_[count_++] = word; }
   void add(const Tensor& tensor);
-  operator Words() { return {words_.data(), count_}; }
+  operator Words() { return {count_ > kInside ? more_.data() : inside_, count_}; }
 
  private:
-  static constexpr size_t kInside = 128;
-  static constexpr size_t kMostPerTensor = 1 + 2 * kMaxRank;
-  static size_t room(size_t tensors) {
-    const size_t most = 1 + tensors * kMostPerTensor;
-    return most;
-  }
+  static constexpr size_t kInside = 64;
 
   bool exact_;
   size_t count_ = 0;
-  SmallArray<uint64_t, kInside> words_;
+  uint64_t inside_[kInside];
+  std::vector<uint64_t> more_;  // all of them, when they are more
 };
 
 // Programs bound to exact sizes, by key. Guarded by the GIL.

@@ -61,7 +61,7 @@ BindingPointer find_binding(PlanObject* plan, const ProgramPointer& program, Pla
     const InputSpec& spec = program->inputs[i];
     if (!spec.strided && !spec.written && !call.tensor(i).contiguous) call.make_dense(i);
   }
-  CallKey key(static_cast<uint64_t>(plan->owner) << 32, count, true);
+  CallKey key(static_cast<uint64_t>(plan->owner) << 32, true);
   for (size_t i = 0; i < count; ++i) key.add(call.tensor(i));
   if (const BindingPointer* found = bindings().find(key)) return *found;
   Mismatch mismatch;
