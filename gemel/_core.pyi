@@ -7,6 +7,7 @@ from typing_extensions import Buffer, Self
 
 #: (name of the exception class, message).
 FailureText: TypeAlias = tuple[str, str]
+
 class Array:
     """An n-dimensional array over a storage of the engine; made by `empty` and `from_buffer`."""
 
