@@ -612,16 +612,3 @@ def test_counters_and_configuration() -> None:
     assert _core.workers() >= 0
     old = _core.set_training(True)
     assert _core.training() and _core.set_training(old) is True
-
-
-def test_calls_with_many_extents_are_told_apart() -> None:
-    """Keys of more words than lie inside a key: what differs last decides, too."""
-    import gemel
-    from gemel import np
-
-    function = gemel.compile(lambda a, b, c: (a + b * 2 + c).sum())
-    for last in (2, 3, 2, 3):
-        shape = (1,) * 30 + (2, last)
-        arrays = [np.ones(shape) for _ in range(3)]
-        for _ in range(2):
-            assert function(*arrays).item() == 4 * 2 * last

@@ -363,3 +363,13 @@ def test_a_key_means_the_same_at_every_size(name: str) -> None:
 def test_a_slice_of_a_free_extent_without_a_step_is_refused() -> None:
     with pytest.raises(ValueError, match="slice step cannot be zero"):
         gemel.compile(lambda x: x[::0])(np.ones((4, 2)))
+
+
+def test_calls_with_many_extents_are_told_apart() -> None:
+    """Keys of more words than lie inside a key: what differs last decides, too."""
+    function = gemel.compile(lambda a, b, c: (a + b * 2 + c).sum())
+    for last in (2, 3, 2, 3):
+        shape = (1,) * 30 + (2, last)
+        arrays = [np.ones(shape) for _ in range(3)]
+        for _ in range(2):
+            assert function(*arrays).item() == 4 * 2 * last
