@@ -15,6 +15,7 @@ from gemel import _core, autograd, tape
 from gemel.errors import TraceError
 from gemel.extent import Dim, Guard
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, inline, placeholder, walk
+from gemel.ir.text import signature
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
 from gemel.ndarray import ndarray
 from gemel.nested import flatten, flatten_results, unflatten
@@ -24,7 +25,7 @@ from gemel.passes.bind import concrete_graph
 from gemel.passes.fuse import cheap
 from gemel.passes.simplify import fold
 from gemel.runtime.image import Image
-from gemel.runtime.lower import Lowering, lower
+from gemel.runtime.plans import plan_for, plan_of
 from gemel.runtime.prepare import as_entry, spec_of
 from gemel.spec import Spec
 
@@ -38,7 +39,6 @@ class Program:
         self.name = compiled.name
         self.passes = compiled.passes
         self.trace = Trace(of_program=True)
-        self._optimized: Graph | None = None
         self._plans: Plans | None = None
         self._halves: dict[Any, Halves] = {}
         entries = [self._input(position, array) for position, array in enumerate(leaves)]
@@ -83,14 +83,12 @@ class Program:
 
     def optimized(self) -> Graph:
         """The graph after the passes."""
-        if self._optimized is None:
-            self._optimized = optimize(self.graph, self.passes)
-        return self._optimized
+        return self.inference().optimized()
 
     def inference(self) -> Plans:
         """The plans that compute the results."""
         if self._plans is None:
-            self._plans = Plans(self.optimized(), self.trace.guards)
+            self._plans = Plans(self.graph, self.passes, self.trace.guards)
         return self._plans
 
     # --- training ---------------------------------------------------------------------------
@@ -124,7 +122,7 @@ class Halves:
         inputs = set(graph.inputs)
         self.kept = [entry for entry in self.saved if entry not in inputs]
         forward = Graph(graph.inputs, (*graph.outputs, *self.kept), graph.updates, graph.name)
-        self.plans = Plans(optimize(forward), program.trace.guards)
+        self.plans = Plans(forward, PIPELINE, program.trace.guards)
 
     def _saved(self, graph: Graph, gradients: Sequence[Entry]) -> list[Entry]:
         """The forward entries the backward half reads; views and cheap values are made again."""
@@ -175,27 +173,61 @@ def _walk_to(results: Sequence[Entry], stops: set[Entry]) -> list[Node]:
 # --- a program bound to sizes ---------------------------------------------------------------
 
 
+class Unfit(Exception):
+    """The sizes of a call do not meet what has been asked of them since they were looked at."""
+
+
 class Plans:
     """The plans of a graph with free extents: usually one, another where its guards do not hold."""
 
-    def __init__(self, graph: Graph, guards: list[Guard]) -> None:
+    def __init__(self, graph: Graph, passes: tuple[Any, ...], guards: list[Guard]) -> None:
         self.graph = graph
+        self.passes = passes
         self.guards = guards
-        self._made: list[tuple[Image, Any]] = []
+        self._optimized: Graph | None = None
+        self._made: list[Any] = []
 
-    def find(self, values: dict[str, int]) -> tuple[Image, Any]:
-        """The plan for these extents, made if there is none, and its image."""
-        for image, plan in self._made:
-            if all(guard.holds(values) for guard in image.guards):
-                return image, plan
+    def optimized(self) -> Graph:
+        """The graph after the passes, which may ask more of the free extents."""
+        if self._optimized is None:
+            self._optimized = optimize(self.graph, self.passes)
+        return self._optimized
+
+    def find(self, values: dict[str, int], arrays: Sequence[Any]) -> Any:
+        """The plan for these extents, made if there is none. Raises `Unfit`."""
+        for plan in self._made:
+            if _fits(plan, arrays):
+                return plan
+        self._made.append(plan_for(self._text(values), lambda: self.image(values)))
+        return self._made[-1]
+
+    def _text(self, values: dict[str, int]) -> str | None:
+        """All that decides the plan made for these extents."""
+        text = signature(self.graph)
+        passes = [step.__name__ for step in self.passes]
+        return text and f"{text}{passes} {values} {self.guards}"
+
+    def image(self, values: dict[str, int]) -> Image:
+        """The image of the plan for these extents. Raises `Unfit`."""
+        from gemel.runtime.lower import Lowering
+
+        optimized = self.optimized()
+        if not all(guard.holds(values) for guard in self.guards):
+            raise Unfit
         guards = list(self.guards)
         free = {name: Dim(value, name, guards) for name, value in values.items()}
         with Trace():
-            lowering = Lowering(concrete_graph(self.graph, free), guards=guards)
+            lowering = Lowering(concrete_graph(optimized, free), guards=guards)
             lowering.run()
-        image = lowering.image()
-        self._made.append((image, image.plan()))
-        return self._made[-1]
+        return lowering.image()
+
+
+def _fits(plan: Any, arrays: Sequence[Any]) -> bool:
+    try:
+        plan.bound(*arrays)
+    except TypeError:
+        return False
+    return True
 
 
 class Bound:
@@ -212,17 +244,21 @@ class Bound:
         """The arrays of the parameters now, in the order of the plan's inputs."""
         return tuple(parameter.array() for parameter in self.program.parameters)
 
-    def inference(self) -> Any:
-        """The plan that computes the results."""
+    def inference(self, leaves: Sequence[Any]) -> Any:
+        """The plan that computes the results, and so for arrays like these."""
         if self.plan is None:
-            self.plan = self.program.inference().find(self.values)[1]
+            arrays = (*leaves, *self.parameter_arrays())
+            self.plan = self.program.inference().find(self.values, arrays)
         return self.plan
+
+    def image(self) -> Image:
+        """The image of that plan, lowered anew."""
+        return self.program.inference().image(self.values)
 
     def summary(self, leaves: list[Any]) -> str:
         """What the plan consists of, and its memory besides the results."""
-        image, plan = self.program.inference().find(self.values)
-        _, workspace = plan.bound(*leaves, *self.parameter_arrays())
-        return f"{image.count()} kernels, {workspace} bytes of workspace"
+        _, workspace = self.inference(leaves).bound(*leaves, *self.parameter_arrays())
+        return f"{self.image().count()} kernels, {workspace} bytes of workspace"
 
     def run(self, leaves: list[Any]) -> Any:
         """The function's results on these arrays."""
@@ -230,14 +266,14 @@ class Bound:
         if _core.recording() and tape.tracked(*leaves, *arrays):
             found = self._recorded((*leaves, *arrays))
         else:
-            found = self.inference()(*leaves, *arrays)
+            found = self.inference(leaves)(*leaves, *arrays)
         return found[0] if self.structure is None else unflatten(self.structure, iter(found))
 
     def _recorded(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         wanted = tuple(a.dtype.is_floating and a._tape is not None for a in inputs)
         halves = self.training.get(wanted)
         if halves is None:
-            halves = self.training[wanted] = BoundHalves(self.program, wanted, self.values)
+            halves = self.training[wanted] = BoundHalves(self.program, wanted, self.values, inputs)
         return halves.run(inputs)
 
 
@@ -249,12 +285,18 @@ class BoundHalves:
 
     rules: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, program: Program, wanted: tuple[bool, ...], values: dict[str, int]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        wanted: tuple[bool, ...],
+        values: dict[str, int],
+        inputs: tuple[Any, ...],
+    ) -> None:
         _numbers[0] += 1
         self.name = f"{program.name}#{_numbers[0]}"
         halves = program.split(wanted)
         with Trace():
-            self.plan = halves.plans.find(values)[1]
+            self.plan = halves.plans.find(values, inputs)
             self.backward = concrete_graph(halves.backward, values)
         self.outputs = len(program.graph.outputs)
         self.wanted = wanted
@@ -346,11 +388,18 @@ class Compiled:
             return self.function(*arguments)
         generation = self.quick.generation
         bound, leaves = self._find(arguments)
-        found = bound.run(leaves)
+        try:
+            found = bound.run(leaves)
+        except Unfit:
+            self._bound = {key: other for key, other in self._bound.items() if other is not bound}
+            bound, leaves = self._find(arguments)
+            found = bound.run(leaves)
         plain = bound.structure is None and len(leaves) == len(arguments)
         if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
             arrays = bound.parameter_arrays()
-            self.quick.add(generation, _core.training(), tuple(leaves), bound.inference(), arrays)
+            self.quick.add(
+                generation, _core.training(), tuple(leaves), bound.inference(leaves), arrays
+            )
         return found
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, list[Any]]:
@@ -383,7 +432,6 @@ class Compiled:
         if program is None:
             with autograd.pause(train_mode=autograd.is_training()):
                 program = Program(self, structure, leaves)
-                program.optimized()
             self.traces += 1
             programs.append(program)
         return Bound(program, program.dims(leaves))
@@ -409,8 +457,7 @@ class Compiled:
         """
         bound, _ = self._find(arguments)
         _core.wait_all()
-        image, _ = bound.program.inference().find(bound.values)
-        return image.write(embed=True)
+        return bound.image().write(embed=True)
 
     def plan_summary(self, *arguments: Any) -> str:
         """What the plan for these arguments consists of, and its memory besides the results."""
@@ -471,7 +518,7 @@ class Update:
             pairs = list(zip(entries, found, strict=False))
             news = [new if new.dtype is old.dtype else new.astype(old.dtype) for old, new in pairs]
         updates = list(enumerate(news))
-        return lower(optimize(Graph([*entries, *numbers], (), updates, self.name)))
+        return plan_of(Graph([*entries, *numbers], (), updates, self.name))
 
 
 __all__ = ["Compiled", "Update", "compile", "constant", "current_trace", "parameters_replaced"]

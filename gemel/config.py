@@ -74,7 +74,7 @@ TARGET = Variable(
     "instruction set of kernels; default: the host's",
     ("avx512", "avx2", "generic"),
 )
-CACHE = Variable("GEMEL_CACHE", "", "folder of compiled kernels; default: ~/.cache/gemel")
+CACHE = Variable("GEMEL_CACHE", "", "folder of kernels and plans; default: ~/.cache/gemel")
 CACHE_BYTES = Variable(
     "GEMEL_CACHE_BYTES", 256 << 20, "bound on that folder; the oldest files go first"
 )

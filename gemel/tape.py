@@ -15,10 +15,9 @@ from gemel.ir.graph import Entry, Graph, placeholder, walk
 from gemel.ir.op import HOOKS, Op
 from gemel.ir.trace import Trace
 from gemel.ops.elementwise import full
-from gemel.passes import optimize
 from gemel.passes.gradient import like, rule
 from gemel.runtime.chain import Chain
-from gemel.runtime.lower import lower
+from gemel.runtime.plans import plan_of
 from gemel.runtime.prepare import spec_of, tagged
 from gemel.spec import Spec
 
@@ -383,7 +382,7 @@ def _compiled(step: Step, leaves: Sequence[Leaf | Cut], in_place: bool) -> Any:
     random = any(node.op is not None and node.op.random for node in order.walk())
     pieces = in_pieces(leaves) and not random
     # A gradient that could not be computed must not pass for the one of the batch before.
-    plan = Chain(order, keeps=False) if pieces else lower(optimize(order), keeps=False)
+    plan = Chain(order, keeps=False) if pieces else plan_of(order, keeps=False)
     return plan, [e.spec.weak for e in graph.inputs]
 
 

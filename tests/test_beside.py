@@ -23,8 +23,7 @@ from gemel.runtime.lower import Lowering
 def image_of(function: Any) -> Image:
     """The image of a compiled function's only plan."""
     (program,) = next(iter(function._programs.values()))
-    ((image, _),) = program.inference()._made
-    found: Image = image
+    found: Image = program.inference().image(program.trace.dims)
     return found
 
 

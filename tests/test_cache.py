@@ -28,6 +28,7 @@ from gemel.runtime import cache
 tell(
     values=values,
     counters=cache.counters,
+    lowered="gemel.runtime.lower" in sys.modules,
     at_import=loaded,
     after=[m for m in ("numpy", "llvmlite", "hashlib", "inspect") if m in sys.modules],
 )
@@ -35,8 +36,20 @@ tell(
 RIGHT = [[24.0] * 3] * 2
 
 
+KINDS = ("kernel", "plan", "call")
+
+
 def kernels(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.kernel"))
+    return files(folder, "kernel")
+
+
+def files(folder: Path, kind: str) -> list[Path]:
+    return sorted(folder.rglob(f"*.{kind}"))
+
+
+def others(folder: Path) -> list[Path]:
+    """What has no business in a cache."""
+    return [p for p in folder.rglob("*") if p.is_file() and p.suffix[1:] not in KINDS]
 
 
 @pytest.fixture
@@ -48,12 +61,14 @@ def warm(tmp_path: Path) -> Path:
     assert found["counters"]["compiled"] > 0
     assert found["counters"]["loaded"] == 0
     assert len(kernels(folder)) == found["counters"]["compiled"]
+    assert files(folder, "plan")
     return folder
 
 
-def test_a_second_process_compiles_and_imports_nothing(warm: Path) -> None:
+def test_a_second_process_compiles_lowers_and_imports_nothing(warm: Path) -> None:
     found = run(INFERENCE, GEMEL_CACHE=str(warm))
     assert found["values"] == RIGHT
+    assert not found["lowered"]
     assert found["counters"]["compiled"] == 0
     assert found["counters"]["loaded"] == len(kernels(warm))
     assert found["at_import"] == []
@@ -99,7 +114,7 @@ def world_writable(path: Path) -> None:
 
 
 def sound_but_no_object(path: Path) -> None:
-    from gemel.runtime.cache import MAGIC, digest
+    from gemel.runtime.files import MAGIC, digest
 
     path.write_bytes(MAGIC + digest(b"not an object") + b"not an object")
 
@@ -108,10 +123,10 @@ def sound_but_no_object(path: Path) -> None:
     ("damage", "why"),
     [
         (cut_short, "checksum is wrong"),
-        (cut_to_the_header, "not a kernel file"),
-        (emptied, "not a kernel file"),
+        (cut_to_the_header, "not a file of the cache"),
+        (emptied, "not a file of the cache"),
         (one_bit, "checksum is wrong"),
-        (foreign, "not a kernel file"),
+        (foreign, "not a file of the cache"),
         (world_writable, "others may write it"),
         (sound_but_no_object, "malformed kernel object"),
     ],
@@ -133,6 +148,56 @@ def test_damaged_files_are_rebuilt_with_a_warning(warm: Path, damage: Any, why: 
     assert again["stderr"] == ""
 
 
+def no_image(path: Path) -> None:
+    from gemel.runtime.files import MAGIC, digest
+
+    content = bytes(8) + b"no image at all"
+    path.write_bytes(MAGIC + digest(content) + content)
+
+
+def too_many_kernels(path: Path) -> None:
+    from gemel.runtime.files import MAGIC, digest
+
+    content = (1 << 40).to_bytes(8, "little") + bytes(64)
+    path.write_bytes(MAGIC + digest(content) + content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (cut_short, "checksum is wrong"),
+        (emptied, "not a file of the cache"),
+        (one_bit, "checksum is wrong"),
+        (world_writable, "others may write it"),
+        (no_image, "image is damaged"),
+        (too_many_kernels, "ends too early"),
+    ],
+)
+def test_damaged_plans_are_made_again(warm: Path, damage: Any, why: str) -> None:
+    for path in files(warm, "plan"):
+        damage(path)
+    found = run(INFERENCE, GEMEL_CACHE=str(warm))
+    assert found["values"] == RIGHT
+    assert found["lowered"]
+    assert found["counters"]["compiled"] == 0
+    assert found["counters"]["loaded"] == len(kernels(warm))
+    assert why in found["stderr"]
+    again = run(INFERENCE, GEMEL_CACHE=str(warm))
+    assert not again["lowered"]
+    assert again["stderr"] == ""
+
+
+def test_a_plan_whose_kernel_has_gone_is_made_again(warm: Path) -> None:
+    count = len(kernels(warm))
+    for path in kernels(warm):
+        path.unlink()
+    found = run(INFERENCE, GEMEL_CACHE=str(warm))
+    assert found["values"] == RIGHT
+    assert found["counters"]["compiled"] == count
+    assert found["stderr"] == ""
+    assert not run(INFERENCE, GEMEL_CACHE=str(warm))["lowered"]
+
+
 @pytest.mark.skipif(
     not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives files away"
 )
@@ -149,7 +214,7 @@ def test_files_and_folders_belong_to_their_user_alone(warm: Path) -> None:
     for path in kernels(warm):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert not [path for path in warm.rglob("*") if path.is_file() and path.suffix != ".kernel"]
+    assert not others(warm)
 
 
 def test_processes_at_once_share_the_cache(tmp_path: Path) -> None:
@@ -158,7 +223,7 @@ def test_processes_at_once_share_the_cache(tmp_path: Path) -> None:
     found = [finish(process) for process in together]
     assert [f["values"] for f in found] == [RIGHT] * 3
     assert [f["stderr"] for f in found] == [""] * 3
-    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".kernel"]
+    assert not others(tmp_path)
     assert run(INFERENCE, GEMEL_CACHE=folder)["counters"]["compiled"] == 0
 
 
@@ -214,17 +279,17 @@ def test_no_compiler_is_needed(tmp_path: Path) -> None:
 
 
 def test_the_cache_is_bounded(tmp_path: Path) -> None:
-    from gemel.runtime import cache
+    from gemel.runtime.files import evict
 
     for number in range(6):
         path = tmp_path / f"{number}0" / "x.kernel"
         path.parent.mkdir()
-        path.write_bytes(bytes(100))
+        path.write_bytes(bytes(8192))
         os.utime(path, ns=(number * 10**9, number * 10**9))
     chosen = os.environ.get("GEMEL_CACHE")
     os.environ["GEMEL_CACHE"] = str(tmp_path)
     try:
-        cache.evict(250)
+        evict(20_000)
     finally:
         del os.environ["GEMEL_CACHE"]
         if chosen is not None:
@@ -232,13 +297,18 @@ def test_the_cache_is_bounded(tmp_path: Path) -> None:
     assert [path.parent.name for path in kernels(tmp_path)] == ["40", "50"], "the newest stay"
 
 
-def test_the_key_holds_the_target_and_the_program() -> None:
+def test_the_name_holds_the_target_and_the_program() -> None:
+    from gemel.codegen.program import Program
     from gemel.codegen.target import TARGETS
-    from gemel.runtime.cache import _path
+    from gemel.runtime.cache import kernel_name
 
-    targets = list(TARGETS.values())
-    paths = {_path("program", t) for t in targets} | {_path("other", targets[0])}
-    assert len(paths) == len(targets) + 1
+    class Text:
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+    programs: list[Program] = [Text("program"), Text("other")]  # type: ignore[list-item]
+    names = {kernel_name(program, target) for program in programs for target in TARGETS.values()}
+    assert len(names) == 2 * len(TARGETS)
 
 
 #: Runs much of gemel for the portable target, keeping every object.
@@ -294,7 +364,7 @@ def undefined_symbols(code: bytes) -> set[str]:
 
 
 def test_portable_objects_need_only_what_the_loader_has(tmp_path: Path) -> None:
-    from gemel.runtime.cache import DIGEST, MAGIC
+    from gemel.runtime.files import DIGEST, MAGIC
 
     assert run(EVERYTHING, GEMEL_CACHE=str(tmp_path), GEMEL_TARGET="generic")["done"]
     objects = [path.read_bytes()[len(MAGIC) + DIGEST :] for path in kernels(tmp_path)]

@@ -615,7 +615,7 @@ def test_parameters_replaced_while_a_plan_is_added_are_not_added() -> None:
     double = gemel.compile(lambda x: x * 2)
     x = np.ones((2, 3))
     double(x)
-    plan = double._find((x,))[0].inference()
+    plan = double._find((x,))[0].inference([x])
     site = _core.CallSite(lambda *arguments: "by Python")
     generation = site.generation
     _core.forget_call_sites()

@@ -1,13 +1,16 @@
-"""Graphs as text: `describe` for people, `print_graph` and `parse_graph` for the round trip."""
+"""Graphs as text: `describe` for people, `print_graph` and `parse_graph` for the round trip,
+`signature` and `call_text` for the names of files.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from gemel.dtype import DType
 from gemel.errors import GemelError
 from gemel.extent import Dim
 from gemel.ir.graph import Entry, Graph, Node, constant, placeholder
-from gemel.ir.op import find
+from gemel.ir.op import Op, find
 from gemel.spec import Spec
 
 INFIX = {
@@ -87,20 +90,23 @@ def _short(value: Any) -> str:
 # --- for the round trip ---------------------------------------------------------------------
 
 
-def print_graph(graph: Graph) -> str:
-    """A graph as lines that `parse_graph` reads back."""
+def print_graph(graph: Graph, free: bool = False) -> str:
+    """A graph as lines that `parse_graph` reads back.
+
+    `free`: also with free extents, and where its failures come from; that is not read back.
+    """
     names: dict[Entry, str] = {}
     lines = [f"graph {graph.name}"]
     for number, entry in enumerate(graph.inputs):
         names[entry] = f"%{number}"
-        label = f" {entry.node.name!r}" if entry.node.name else ""
-        lines.append(f"  input %{number}: {_spec_text(entry.spec)}{label}")
+        label = f" {entry.node.name!r}" if entry.node.name and not free else ""
+        lines.append(f"  input %{number}: {entry.spec}{label}")
     for node in graph.walk():
         if node.op is None and node.entries[0] in names:
             continue
         fresh = [f"%{len(names) + i}" for i in range(len(node.entries))]
         names.update(zip(node.entries, fresh, strict=True))
-        lines.append(f"  {', '.join(fresh)} = {_node_text(node, names)}")
+        lines.append(f"  {', '.join(fresh)} = {_node_text(node, names, free)}")
     for entry in graph.outputs:
         lines.append(f"  output {names[entry]}")
     for index, entry in graph.updates:
@@ -108,29 +114,69 @@ def print_graph(graph: Graph) -> str:
     return "\n".join([*lines, "end"]) + "\n"
 
 
-def _spec_text(spec: Spec) -> str:
-    return str(spec)
-
-
-def _node_text(node: Node, names: dict[Entry, str]) -> str:
+def _node_text(node: Node, names: dict[Entry, str], free: bool) -> str:
     if node.op is None:
         if not node.is_number:
             raise GemelError(f"print_graph: {node!r} is an array; only numbers can be written down")
-        return f"constant {node.value!r}"
+        return f"constant {_value_text(node.value, free)}"
     inputs = [names[entry] for entry in node.inputs]
-    parameters = [f"{name}={_value_text(value)}" for name, value in node.params.items()]
-    return f"{node.op.name}({', '.join([*inputs, *parameters])})"
+    parameters = [f"{name}={_value_text(value, free)}" for name, value in node.params.items()]
+    origin = f" from {node.origin}" if free and node.op.fails else ""
+    if free:
+        _check_own(node.op)
+    return f"{node.op.name}({', '.join([*inputs, *parameters])}){origin}"
 
 
-def _value_text(value: Any) -> str:
+def _value_text(value: Any, free: bool = False) -> str:
     if isinstance(value, Graph):
-        return "{\n" + print_graph(value) + "}"
-    if isinstance(value, Dim):
+        return "{\n" + print_graph(value, free) + "}"
+    if isinstance(value, Dim) and not free:
         raise GemelError(f"print_graph: the extent {value} is free; give it a value first")
     if isinstance(value, tuple):
-        inside = ", ".join(_value_text(item) for item in value)
+        inside = ", ".join(_value_text(item, free) for item in value)
         return f"({inside},)" if len(value) == 1 else f"({inside})"
+    if free:
+        return _plain(value)
     return repr(value.name if hasattr(value, "itemsize") else value)
+
+
+# --- for the disk cache ---------------------------------------------------------------------
+
+
+def signature(graph: Graph) -> str | None:
+    """All that decides a graph's plan, but for what `extent` records of its free extents.
+
+    None for a graph that has no such text: with arrays, or with operations declared elsewhere.
+    """
+    try:
+        return print_graph(graph, free=True)
+    except GemelError:
+        return None
+
+
+def call_text(op: Op, call: tuple[Any, ...], parameters: dict[str, Any]) -> str | None:
+    """All that decides how a call of an operation is computed; None where that has no text."""
+    try:
+        _check_own(op)
+        return f"{op.name} {call} {_plain(tuple(parameters.items()))}"
+    except GemelError:
+        return None
+
+
+def _check_own(op: Op) -> None:
+    if not op.function.__module__.startswith("gemel."):
+        raise GemelError(
+            f"{op.name} is declared outside gemel: its text does not tell what it does"
+        )
+
+
+def _plain(value: Any) -> str:
+    """A parameter as text that tells it from all others."""
+    if isinstance(value, tuple):
+        return f"({''.join(f'{_plain(item)},' for item in value)})"
+    if value is None or isinstance(value, (bool, int, float, str, DType)):
+        return repr(value)
+    raise GemelError(f"{value!r} has no text")
 
 
 def parse_graph(text: str) -> Graph:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.ir.graph import Graph, placeholder
-from gemel.passes import optimize
 from gemel.passes.split import Piece, split
-from gemel.runtime.lower import lower
+from gemel.runtime.plans import plan_of
 
 
 class Chain:
@@ -46,7 +45,7 @@ class Chain:
         for entry in made:
             self.slots[entry] = len(self.slots)
         return (
-            lower(optimize(graph), keeps=self.keeps),
+            plan_of(graph, keeps=self.keeps),
             arguments,
             [self.slots[entry] for entry in made],
         )

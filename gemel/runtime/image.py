@@ -239,9 +239,6 @@ class _Writer:
         self.bytes += data
         return [len(self.bytes) - len(data), len(data)]
 
-    def _array(self, array: Any, embed: bool) -> list[int]:
-        return self._blob(_core.to_bytes(array) if embed else None)
-
     def _sizes(self, sizes: Sequence[int] | None) -> list[Any]:
         return [self.slots.of(size) for size in sizes or ()]
 

@@ -21,7 +21,7 @@ from gemel.ops.shape import Layout, dense
 from gemel.passes import optimize
 from gemel.passes.fuse import fused
 from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side
-from gemel.runtime.cache import kernel_for, object_for
+from gemel.runtime.cache import kernel_for, kernel_name, object_for
 from gemel.runtime.image import (
     CAPTURED,
     FAILS,
@@ -426,7 +426,7 @@ class Lowering:
         program = kernel.program
         return Step(
             image.kernel(
-                program.text,
+                kernel_name(program, self.target),
                 kernel_for(program, self.target),
                 partial(object_for, program, self.target),
             ),
@@ -479,8 +479,8 @@ class _Loop(Nest):
         return kernel
 
 
-def lower(graph: Graph, keeps: bool = True) -> Any:
-    """The plan of an optimised graph with known extents; see `Lowering`."""
+def lowered(graph: Graph, keeps: bool = True) -> Image:
+    """The image of an optimised graph with known extents; see `Lowering`."""
     lowering = Lowering(graph, keeps=keeps)
     lowering.run()
-    return lowering.image().plan()
+    return lowering.image()

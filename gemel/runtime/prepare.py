@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+import struct
 from functools import partial
 from typing import Any
 
 from gemel import _core
-from gemel.codegen.body import write_elementwise
-from gemel.codegen.nest import estimate
-from gemel.codegen.target import host
 from gemel.device import current_device
-from gemel.dtype import BY_CODE, weak
+from gemel.dtype import weak
 from gemel.errors import DeviceError, TraceError
-from gemel.extent import Dim, Guard
 from gemel.ir import interpret  # noqa: F401 -- puts the references in place
-from gemel.ir.graph import Entry, Graph, captured, constant, placeholder
+from gemel.ir.graph import Entry, captured, constant
 from gemel.ir.op import HOOKS, Elementwise, Op, static
-from gemel.ir.trace import Trace
-from gemel.ops.shape import Layout, dense
-from gemel.passes import optimize
+from gemel.ir.text import call_text
 from gemel.runtime import callback
-from gemel.runtime.cache import kernel_for
-from gemel.runtime.image import Image, Input, Output
-from gemel.runtime.lower import Lowering, free_sizes
+from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, plan_for
 from gemel.spec import Spec
 
 
@@ -33,7 +26,7 @@ def spec_of(value: Any) -> Spec:
     return Spec(value.shape, value.dtype)
 
 
-# --- elementwise kernels --------------------------------------------------------------------
+# --- calls the core has not seen --------------------------------------------------------------
 
 
 def elementwise_kernel(
@@ -46,97 +39,53 @@ def elementwise_kernel(
 ) -> Any:
     """The kernel of an elementwise call, for one combination of dtypes and strides."""
     parameters = op.complete(parameters)
-    target = None if out is None else (BY_CODE[out], stride)
-    program, dtype = write_elementwise(op, rank, operands, parameters, target)
-    kernel = kernel_for(program, host())
-    nanoseconds = (estimate(program, 1000) - estimate(program, 0)) / 1000
-    return _core.Elementwise(kernel, (dtype.code,), nanoseconds, name=op.name)
+    target = None if out is None else (out, stride)
 
+    def make() -> Prepared:
+        from gemel.runtime.single import elementwise_call
 
-# --- plans of single operations -------------------------------------------------------------
+        return elementwise_call(op, rank, operands, parameters, target)
+
+    def build(kernels: list[Any], content: bytes) -> Any:
+        code, nanoseconds = struct.unpack(ELEMENTWISE, content)
+        return _core.Elementwise(kernels[0], (code,), nanoseconds, name=op.name)
+
+    text = call_text(op, (rank, operands, target), parameters)
+    return build(*make().loaded()) if text is None else kept(text, "call", make, build)
 
 
 def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
     """The plan of a call on arrays and numbers like these, of other sizes too."""
     specs = tuple(spec_of(value) for value in inputs)
     op.infer(*specs, **parameters)  # raises when the call is wrong, in numbers
-    sizes = Sizes(specs)
-    layouts = sizes.layouts(inputs)
-    return single_image(op, sizes.specs, parameters, layouts, sizes.guards).plan()
+    strides = strides_of(inputs)
+
+    def make() -> Any:
+        from gemel.runtime.single import call_image
+
+        return call_image(op, specs, strides, parameters)
+
+    return plan_for(call_text(op, (specs, strides), parameters), make)
 
 
-class Sizes:
-    """The sizes of a call as free ones. Equal extents are taken to be the same thing and have one
-    name, and so are equal strides.
-
-    Extents and strides of 0 and 1, which decide how a call is computed, stay numbers.
-    """
-
-    def __init__(self, specs: tuple[Spec, ...]) -> None:
-        self.guards: list[Guard] = []
-        self._known: dict[tuple[str, int], int] = {}
-        self.specs = tuple(
-            spec if spec.weak else Spec((self._named("n", n, 2) for n in spec.shape), spec.dtype)
-            for spec in specs
-        )
-
-    def _named(self, kind: str, value: int, least: int | None) -> int:
-        if value in (0, 1):
-            return value
-        dim = Dim(value, f"{kind}{len(self._known)}", self.guards, least)
-        return self._known.setdefault((kind, value), dim)
-
-    def layouts(self, inputs: tuple[Any, ...]) -> dict[int, Layout]:
-        """The layouts of arrays that are not dense, by position."""
-        found = {}
-        for position, (value, spec) in enumerate(zip(inputs, self.specs, strict=True)):
-            if not spec.weak and not value._is_contiguous:
-                # An axis of length 1 may have any stride.
-                pairs = zip(value.shape, value.strides, strict=True)
-                strides = (0 if n == 1 else self._named("s", s, None) for n, s in pairs)
-                found[position] = Layout(spec.shape, strides, 0)
-        return found
+def strides_of(inputs: tuple[Any, ...]) -> dict[int, tuple[int, ...]]:
+    """The strides of inputs that are arrays, but not dense, by position."""
+    return {
+        position: value.strides
+        for position, value in enumerate(inputs)
+        if not getattr(value, "_is_contiguous", True)
+    }
 
 
 def single_plan(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Any:
     """The plan of one operation on dense arrays of these sizes."""
-    return single_image(op, specs, parameters, {}, []).plan()
 
+    def make() -> Any:
+        from gemel.runtime.single import single_image
 
-def single_image(
-    op: Op,
-    specs: tuple[Spec, ...],
-    parameters: dict[str, Any],
-    layouts: dict[int, Layout],
-    guards: list[Guard],
-) -> Image:
-    """The image of a graph of one operation, or of a view when its result is one."""
-    results = op.infer(*specs, **parameters)
-    if "view" in op.rules and len(results) == 1:
-        found = op.rules["view"](layouts.get(0) or dense(specs[0].shape), *results, **parameters)
-        if found is not None:
-            return view_image(op.name, specs[0], layouts.get(0), found, guards)
-    with Trace():
-        entries = tuple(placeholder(spec) for spec in specs)
-        found = op.node(entries, parameters).entries
-    hidden = set(op.updates.values())
-    outputs = [entry for index, entry in enumerate(found) if index not in hidden]
-    updates = [(position, found[index]) for position, index in op.updates.items()]
-    lowering = Lowering(optimize(Graph(entries, outputs, updates, op.name)), layouts, guards)
-    lowering.run()
-    return lowering.image()
+        return single_image(op, specs, parameters, {}, [])
 
-
-def view_image(
-    name: str, source: Spec, layout: Layout | None, view: Layout, guards: list[Guard]
-) -> Image:
-    """The image of an operation whose result is a view of its only array."""
-    image = Image(name)
-    image.guards = [*free_sizes([source.shape]), *guards]
-    code = source.dtype.code
-    image.inputs = [Input(code, source.shape, None if layout is None else layout.strides)]
-    image.outputs = [Output(code, view.shape, view.strides, view.offset)]
-    return image
+    return plan_for(call_text(op, (specs, "dense"), parameters), make)
 
 
 # --- calls the core leaves to Python --------------------------------------------------------

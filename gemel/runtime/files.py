@@ -1,0 +1,174 @@
+"""The disk cache: files named by a hash of all that their content depends on.
+
+A file is a header and its content: the object of a kernel, or what was worked out for a call. One
+that is damaged, or that another user could have written, is not used but made again, with a
+warning.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+from gemel.config import CACHE, CACHE_BYTES
+
+MAGIC = b"gemel-cache-1\n\0\0"
+DIGEST = 32
+
+Made = TypeVar("Made")
+
+
+def folder() -> str:
+    """Where the files lie."""
+    chosen: str = CACHE.read()
+    if chosen:
+        return chosen
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "gemel")
+
+
+def digest(data: bytes) -> bytes:
+    """SHA-256, from Python's own module: hashlib would load OpenSSL first."""
+    try:
+        from _sha2 import sha256  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        from _sha256 import sha256  # type: ignore[import-not-found,no-redef,unused-ignore]
+    found: bytes = sha256(data).digest()
+    return found
+
+
+def name_of(*texts: str) -> str:
+    """The name of what these texts decide."""
+    return digest("\n".join(texts).encode()).hex()
+
+
+def _path(name: str, kind: str) -> str:
+    return os.path.join(folder(), name[:2], f"{name}.{kind}")
+
+
+# --- what the code that made a file has to do with it ---------------------------------------
+
+PACKAGE = os.path.dirname(os.path.dirname(__file__))
+
+_fingerprints: dict[tuple[str, ...], str] = {}
+
+
+def fingerprint(*folders: str) -> str:
+    """What stands for the sources in these folders of gemel, its core and LLVM, none imported."""
+    if folders not in _fingerprints:
+        places = [os.path.join(PACKAGE, name) for name in folders]
+        sources = [e for place in places for e in os.scandir(place) if e.name.endswith(".py")]
+        stamps = [_stamp(entry.path) for entry in sorted(sources, key=lambda e: e.path)]
+        core = sys.modules["gemel._core"].__file__ or ""
+        _fingerprints[folders] = f"{stamps} {_stamp(core)} {_stamp(_compiler_file())}"
+    return _fingerprints[folders]
+
+
+def _stamp(path: str) -> str:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return "none"
+    return f"{found.st_size}:{found.st_mtime_ns}"
+
+
+def _compiler_file() -> str:
+    """A file of llvmlite that changes with its version."""
+    for entry in sys.path:
+        path = os.path.join(entry, "llvmlite", "binding", "libllvmlite.so")
+        if os.path.exists(path):
+            return path
+    return ""
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+def load(name: str, kind: str, read: Callable[[bytes], Made | None]) -> Made | None:
+    """What `read` makes of a file's content; None where there is no sound one.
+
+    `read` raises `ValueError` for content that is not sound.
+    """
+    path = _path(name, kind)
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            data = file.read()
+    except OSError:
+        return None
+    problem = _problem(status, data)
+    if problem is None:
+        try:
+            return read(data[len(MAGIC) + DIGEST :])
+        except ValueError as error:
+            problem = str(error)
+    _warn(f"gemel: the cached {kind} {path} is not used and will be rebuilt: {problem}")
+    return None
+
+
+def _problem(status: os.stat_result, data: bytes) -> str | None:
+    """Why a file must not be used, or None."""
+    if hasattr(os, "getuid") and status.st_uid not in (os.getuid(), 0):
+        return "it belongs to another user"
+    if status.st_mode & 0o022:
+        return "others may write it"
+    if data[: len(MAGIC)] != MAGIC or len(data) <= len(MAGIC) + DIGEST:
+        return "it is not a file of the cache"
+    if digest(data[len(MAGIC) + DIGEST :]) != data[len(MAGIC) : len(MAGIC) + DIGEST]:
+        return "its checksum is wrong"
+    return None
+
+
+def _warn(message: str) -> None:
+    import warnings
+
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+# --- writing --------------------------------------------------------------------------------
+
+#: What a file takes on disk, however small it is.
+LEAST = 4096
+
+
+def store(name: str, kind: str, content: bytes) -> None:
+    """Keep a file; a folder that cannot be written only costs speed."""
+    path = _path(name, kind)
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(MAGIC + digest(content) + content)
+        os.replace(temporary, path)
+    except OSError:
+        return
+    if name.startswith("00"):  # one in 256, whatever process writes it
+        evict(CACHE_BYTES.read())
+
+
+def evict(limit: int) -> None:
+    """Remove the oldest files until the folder takes at most `limit` bytes."""
+    files = []
+    for root, _, names in os.walk(folder()):
+        for name in names:
+            path = os.path.join(root, name)
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue
+            files.append((status.st_mtime_ns, max(status.st_size, LEAST), path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
+        if total <= limit:
+            return
+        try:
+            os.unlink(path)
+        except OSError:
+            continue
+        total -= size
+
+
+__all__ = ["digest", "evict", "fingerprint", "folder", "load", "name_of", "store"]

@@ -1,0 +1,107 @@
+"""Plans and prepared calls by what decides them: from disk, else made.
+
+What is kept is the image of a plan and the names of its kernels, which have files of their own.
+What a plan closes over is not kept, so a graph with arrays in it is lowered in every process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from gemel import _core
+from gemel.codegen.target import host
+from gemel.ir.graph import Graph
+from gemel.ir.text import signature
+from gemel.runtime import cache, files
+
+#: How many a process writes: one that prepares more has no set of calls that comes back.
+MOST = 1024
+#: What is kept of an elementwise call besides its kernel: a dtype code, nanoseconds per element.
+ELEMENTWISE = "<qd"
+#: The folders whose sources decide how something is computed.
+SOURCES = (".", "codegen", "ir", "ops", "passes", "runtime")
+
+
+_written = itertools.count()
+
+
+class Prepared(NamedTuple):
+    """What is kept for a call: names of kernels, and what tells how they are used."""
+
+    kernels: tuple[str, ...]
+    content: bytes
+
+    def pack(self) -> bytes:
+        """As the bytes of a file."""
+        names = b"".join(map(bytes.fromhex, self.kernels))
+        return struct.pack("<q", len(self.kernels)) + names + self.content
+
+    def loaded(self) -> tuple[list[Any], bytes]:
+        """The kernels themselves, which are in memory, and the content."""
+        return [cache.known_kernel(name) for name in self.kernels], self.content
+
+
+def _unpack(data: bytes, build: Callable[[list[Any], bytes], Any]) -> Any:
+    """What `build` makes of the kernels and the content; None when a kernel is not there."""
+    if len(data) < 8:
+        raise ValueError("it ends too early")
+    (count,) = struct.unpack_from("<q", data)
+    end = 8 + files.DIGEST * count
+    if not 8 <= end <= len(data):
+        raise ValueError("it ends too early")
+    starts = range(8, end, files.DIGEST)
+    kernels = [cache.known_kernel(data[i : i + files.DIGEST].hex()) for i in starts]
+    return None if None in kernels else build(kernels, data[end:])
+
+
+def kept(
+    text: str,
+    kind: str,
+    make: Callable[[], Prepared],
+    build: Callable[[list[Any], bytes], Any],
+) -> Any:
+    """What `text` decides, built from its file, or from what `make` gives, which is kept then."""
+    name = files.name_of(text, host().text, files.fingerprint(*SOURCES))
+    found = files.load(name, kind, partial(_unpack, build=build))
+    if found is None:
+        made = make().pack()
+        found = _unpack(made, build)
+        if next(_written) < MOST:
+            files.store(name, kind, made)
+    return found
+
+
+def plan_for(text: str | None, make: Callable[[], Any]) -> Any:
+    """The plan of the image that `make` gives, which `text` decides (None: nothing does)."""
+    if text is None:
+        return make().plan()
+
+    def prepared() -> Prepared:
+        image = make()
+        return Prepared(tuple(image.keys), image.write())
+
+    return kept(text, "plan", prepared, _plan)
+
+
+def _plan(kernels: list[Any], image: bytes) -> Any:
+    return _core.Plan(image, kernels)
+
+
+def plan_of(graph: Graph, keeps: bool = True) -> Any:
+    """The plan of a graph with known extents; `keeps`: see `Lowering`."""
+
+    def make() -> Any:
+        from gemel.passes import optimize
+        from gemel.runtime.lower import lowered
+
+        return lowered(optimize(graph), keeps=keeps)
+
+    text = signature(graph)
+    return plan_for(text and f"{text}keeps {keeps}", make)
+
+
+__all__ = ["Prepared", "kept", "plan_for", "plan_of"]

@@ -1,0 +1,117 @@
+"""What is made of one operation: the kernel of an elementwise call, the image of another."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from gemel.codegen.body import write_elementwise
+from gemel.codegen.nest import estimate
+from gemel.codegen.target import host
+from gemel.dtype import BY_CODE
+from gemel.extent import Dim, Guard
+from gemel.ir.graph import Graph, placeholder
+from gemel.ir.op import Elementwise, Op
+from gemel.ir.trace import Trace
+from gemel.ops.shape import Layout, dense
+from gemel.passes import optimize
+from gemel.runtime.cache import kernel_for, kernel_name
+from gemel.runtime.image import Image, Input, Output
+from gemel.runtime.lower import Lowering, free_sizes
+from gemel.runtime.plans import ELEMENTWISE, Prepared
+from gemel.spec import Spec
+
+
+def elementwise_call(
+    op: Elementwise,
+    rank: int,
+    operands: tuple[tuple[int, int], ...],
+    parameters: dict[str, Any],
+    out: tuple[int, int] | None,
+) -> Prepared:
+    """The kernel of an elementwise call, the dtype it gives and its nanoseconds per element."""
+    target = None if out is None else (BY_CODE[out[0]], out[1])
+    program, dtype = write_elementwise(op, rank, operands, parameters, target)
+    kernel_for(program, host())
+    nanoseconds = (estimate(program, 1000) - estimate(program, 0)) / 1000
+    content = struct.pack(ELEMENTWISE, dtype.code, nanoseconds)
+    return Prepared((kernel_name(program, host()),), content)
+
+
+class Sizes:
+    """The sizes of a call as free ones. Equal extents are taken to be the same thing and have one
+    name, and so are equal strides.
+
+    Extents and strides of 0 and 1, which decide how a call is computed, stay numbers.
+    """
+
+    def __init__(self, specs: tuple[Spec, ...]) -> None:
+        self.guards: list[Guard] = []
+        self._known: dict[tuple[str, int], int] = {}
+        self.specs = tuple(
+            spec if spec.weak else Spec((self._named("n", n, 2) for n in spec.shape), spec.dtype)
+            for spec in specs
+        )
+
+    def _named(self, kind: str, value: int, least: int | None) -> int:
+        if value in (0, 1):
+            return value
+        dim = Dim(value, f"{kind}{len(self._known)}", self.guards, least)
+        return self._known.setdefault((kind, value), dim)
+
+    def layouts(self, strides: dict[int, tuple[int, ...]]) -> dict[int, Layout]:
+        """The layouts of arrays that are not dense, from their strides, by position."""
+        found = {}
+        for position, given in strides.items():
+            shape = self.specs[position].shape
+            # An axis of length 1 may have any stride.
+            pairs = zip(shape, given, strict=True)
+            found[position] = Layout(
+                shape, (0 if n == 1 else self._named("s", s, None) for n, s in pairs), 0
+            )
+        return found
+
+
+def call_image(
+    op: Op, specs: tuple[Spec, ...], strides: dict[int, tuple[int, ...]], parameters: dict[str, Any]
+) -> Image:
+    """The image for calls on arrays and numbers like these, of other sizes too."""
+    sizes = Sizes(specs)
+    layouts = sizes.layouts(strides)
+    return single_image(op, sizes.specs, parameters, layouts, sizes.guards)
+
+
+def single_image(
+    op: Op,
+    specs: tuple[Spec, ...],
+    parameters: dict[str, Any],
+    layouts: dict[int, Layout],
+    guards: list[Guard],
+) -> Image:
+    """The image of a graph of one operation, or of a view when its result is one."""
+    results = op.infer(*specs, **parameters)
+    if "view" in op.rules and len(results) == 1:
+        found = op.rules["view"](layouts.get(0) or dense(specs[0].shape), *results, **parameters)
+        if found is not None:
+            return view_image(op.name, specs[0], layouts.get(0), found, guards)
+    with Trace():
+        entries = tuple(placeholder(spec) for spec in specs)
+        found = op.node(entries, parameters).entries
+    hidden = set(op.updates.values())
+    outputs = [entry for index, entry in enumerate(found) if index not in hidden]
+    updates = [(position, found[index]) for position, index in op.updates.items()]
+    lowering = Lowering(optimize(Graph(entries, outputs, updates, op.name)), layouts, guards)
+    lowering.run()
+    return lowering.image()
+
+
+def view_image(
+    name: str, source: Spec, layout: Layout | None, view: Layout, guards: list[Guard]
+) -> Image:
+    """The image of an operation whose result is a view of its only array."""
+    image = Image(name)
+    image.guards = [*free_sizes([source.shape]), *guards]
+    code = source.dtype.code
+    image.inputs = [Input(code, source.shape, None if layout is None else layout.strides)]
+    image.outputs = [Output(code, view.shape, view.strides, view.offset)]
+    return image
