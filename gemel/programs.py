@@ -1,0 +1,233 @@
+"""Traced programs: a function as a graph with free sizes, its two halves, and their plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from gemel.extent import Dim, Guard
+from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, placeholder, walk
+from gemel.ir.text import signature
+from gemel.ir.trace import Trace
+from gemel.nested import flatten_results, unflatten
+from gemel.passes import PIPELINE, gradient, optimize
+from gemel.passes.bind import concrete_graph
+from gemel.passes.fuse import cheap
+from gemel.runtime.image import Image
+from gemel.runtime.plans import plan_for
+from gemel.runtime.prepare import as_entry
+from gemel.spec import Spec
+
+#: How many plans a graph keeps, the newest first.
+PLANS = 64
+
+
+class Traceable(Protocol):
+    """What a program is traced from: a `Compiled`."""
+
+    function: Callable[..., Any]
+    name: str
+    passes: tuple[Any, ...]
+    symbolic: bool
+
+
+# --- one traced program ---------------------------------------------------------------------
+
+
+class Program:
+    """A function traced for one kind of arguments: its graph and its plans."""
+
+    def __init__(self, compiled: Traceable, structure: Any, leaves: list[Any]) -> None:
+        self.name = compiled.name
+        self.passes = compiled.passes
+        self.trace = Trace(of_program=True)
+        self._plans: Plans | None = None
+        self._halves: dict[Any, Halves] = {}
+        entries = [self._input(position, array) for position, array in enumerate(leaves)]
+        results: list[Any] = []
+        with self.trace:
+            arguments = unflatten(structure, iter(entries))
+            if compiled.symbolic:
+                arguments = [constant(a) if isinstance(a, (int, float)) else a for a in arguments]
+            found = compiled.function(*arguments)
+            self.structure = flatten_results(found, results)
+            outputs = [as_entry(value) for value in results]
+        self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
+        inputs = [*entries, *(entry for _, entry in self.trace.parameters.values())]
+        self.graph = Graph(inputs, outputs, self._updates(len(entries)), self.name)
+
+    def _input(self, position: int, array: Any) -> Entry:
+        shape = list(array.shape)
+        if shape and shape[0] > 1:
+            shape[0] = self.trace.free(f"n{position}", shape[0])
+        return placeholder(Spec(shape, array.dtype), f"data{position or ''}")
+
+    def _updates(self, offset: int) -> list[tuple[int, Entry]]:
+        positions = {id(p): offset + i for i, p in enumerate(self.parameters)}
+        return [(positions[id(p)], entry) for p, entry in self.trace.updates]
+
+    def dims(self, leaves: list[Any]) -> dict[str, int]:
+        """The free extents of these arguments."""
+        return {name: leaves[int(name[1:])].shape[0] for name in self.trace.dims}
+
+    def fits(self, leaves: list[Any]) -> bool:
+        """Whether the trace holds for arguments of these sizes."""
+        values = self.dims(leaves)
+        for entry, array in zip(self.graph.inputs, leaves, strict=False):
+            pairs = zip(entry.shape, array.shape, strict=True)
+            if any(not isinstance(m, Dim) and int(m) != n for m, n in pairs):
+                return False
+        if any(n < 2 for n in values.values()):
+            return False
+        return all(guard.holds(values) for guard in list(self.trace.guards))
+
+    # --- inference --------------------------------------------------------------------------
+
+    def optimized(self) -> Graph:
+        """The graph after the passes."""
+        return self.inference().optimized()
+
+    def inference(self) -> Plans:
+        """The plans that compute the results."""
+        if self._plans is None:
+            self._plans = Plans(self.graph, self.passes, self.trace.guards)
+        return self._plans
+
+    # --- training ---------------------------------------------------------------------------
+
+    def split(self, wanted: tuple[bool, ...]) -> Halves:
+        """The program as a forward half that keeps what its backward half reads."""
+        if wanted not in self._halves:
+            self._halves[wanted] = Halves(self, wanted)
+        return self._halves[wanted]
+
+
+class Halves:
+    """Forward with saved values, and backward from them: derived once by tracing the gradient."""
+
+    def __init__(self, program: Program, wanted: tuple[bool, ...]) -> None:
+        graph = program.graph
+        self.wanted = [entry for entry, want in zip(graph.inputs, wanted, strict=True) if want]
+        with Trace():
+            self.heads = [
+                placeholder(e.spec) if e.dtype.is_floating else None for e in graph.outputs
+            ]
+            pairs = [
+                (y, h) for y, h in zip(graph.outputs, self.heads, strict=True) if h is not None
+            ]
+            found = gradient([y for y, _ in pairs], [h for _, h in pairs], self.wanted)
+            self.saved = self._saved(graph, found)
+            stands = {entry: placeholder(entry.spec) for entry in self.saved}
+            gradients = _cut(found, stands)
+        heads = [head for head in self.heads if head is not None]
+        self.backward = Graph((*stands.values(), *heads), gradients, name=f"{graph.name}_backward")
+        inputs = set(graph.inputs)
+        self.kept = [entry for entry in self.saved if entry not in inputs]
+        forward = Graph(graph.inputs, (*graph.outputs, *self.kept), graph.updates, graph.name)
+        self.plans = Plans(forward, PIPELINE, program.trace.guards)
+
+    def _saved(self, graph: Graph, gradients: Sequence[Entry]) -> list[Entry]:
+        """The forward entries the backward half reads; views and cheap values are made again."""
+        forward = set(graph.walk())
+        found: dict[Entry, None] = {}
+        pending = [e for n in walk(gradients) if n not in forward for e in n.inputs]
+        pending += gradients
+        while pending:
+            entry = pending.pop()
+            node = entry.node
+            if node not in forward or node.is_constant:
+                continue
+            if node.op is not None and ("view" in node.op.rules or cheap(node)):
+                pending += node.inputs
+            else:
+                found[entry] = None
+        return list(found)
+
+
+def _cut(results: Sequence[Entry], stands: dict[Entry, Entry]) -> list[Entry]:
+    """The results with saved forward entries replaced by inputs that stand for them."""
+    replaced = dict(stands)
+    for node in _walk_to(results, set(stands)):
+        if node.op is None:
+            continue
+        new = copy_node(node, tuple(replaced.get(e, e) for e in node.inputs))
+        for old, entry in zip(node.entries, new.entries, strict=True):
+            replaced.setdefault(old, entry)
+    return [replaced.get(entry, entry) for entry in results]
+
+
+def _walk_to(results: Sequence[Entry], stops: set[Entry]) -> list[Node]:
+    """The nodes the results need, not going past entries in `stops`."""
+    order: list[Node] = []
+    seen: set[Node] = set()
+    stack = [(entry.node, False) for entry in results if entry not in stops]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack += [(e.node, False) for e in node.inputs if e not in stops]
+    return order
+
+
+# --- plans for sizes -------------------------------------------------------------------------
+
+
+class Unfit(Exception):
+    """The sizes of a call do not meet what has been asked of them since they were looked at."""
+
+
+class Plans:
+    """The plans of a graph with free extents: usually one, another where its guards do not hold."""
+
+    def __init__(self, graph: Graph, passes: tuple[Any, ...], guards: list[Guard]) -> None:
+        self.graph = graph
+        self.passes = passes
+        self.guards = guards
+        self._optimized: Graph | None = None
+        self._made: list[Any] = []
+
+    def optimized(self) -> Graph:
+        """The graph after the passes, which may ask more of the free extents."""
+        if self._optimized is None:
+            self._optimized = optimize(self.graph, self.passes)
+        return self._optimized
+
+    def find(self, values: dict[str, int], arrays: Sequence[Any]) -> Any:
+        """The plan for these extents, made if there is none. Raises `Unfit`."""
+        for plan in self._made:
+            if _fits(plan, arrays):
+                return plan
+        made = plan_for(self._text(values), lambda: self.image(values))
+        self._made = [made, *self._made[: PLANS - 1]]
+        return made
+
+    def _text(self, values: dict[str, int]) -> str | None:
+        """All that decides the plan made for these extents."""
+        text = signature(self.graph)
+        passes = [step.__name__ for step in self.passes]
+        return text and f"{text}{passes} {values} {self.guards}"
+
+    def image(self, values: dict[str, int]) -> Image:
+        """The image of the plan for these extents. Raises `Unfit`."""
+        from gemel.runtime.lower import Lowering
+
+        optimized = self.optimized()
+        if not all(guard.holds(values) for guard in self.guards):
+            raise Unfit
+        guards = list(self.guards)
+        free = {name: Dim(value, name, guards) for name, value in values.items()}
+        with Trace():
+            lowering = Lowering(concrete_graph(optimized, free), guards=guards)
+            lowering.run()
+        return lowering.image()
+
+
+def _fits(plan: Any, arrays: Sequence[Any]) -> bool:
+    try:
+        plan.bound(*arrays)
+    except TypeError:
+        return False
+    return True
