@@ -1,6 +1,6 @@
 """Specs: what is known of an array before it is computed -- its shape and dtype.
 
-An extent may be a `Dim`: a whole number with a name, the free batch size of a traced function.
+An extent may be a `Dim`: a whole number with a name, a free size of a traced function.
 """
 
 from __future__ import annotations

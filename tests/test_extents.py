@@ -91,7 +91,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "take": lambda x, n: np.take(x, n - 1, axis=0),
     "every axis": lambda x, n: x.sum() / (x.shape[0] * x.shape[1]) + x.shape[1] // 2,
 }
-SIZES = (8, 16, 4, 8, 5)
+SIZES = (8, 16, 4, 8, 5, 3)
 
 
 def results(function: Callable[[Any, Any], Any], sizes: tuple[int, ...], compiled: bool) -> Any:
