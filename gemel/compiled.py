@@ -1,8 +1,8 @@
 """Compiled functions: traced once, optimised, and run as one native plan.
 
 `compile(f)` and a hybridized block are the same thing: a `Compiled`. Its first call with arguments
-of a new kind traces the function with symbols; the first axis of every array is left free, so that
-another batch size binds the same program again instead of tracing anew.
+of a new kind traces the function with symbols; every axis of every array is left free, so that
+other sizes bind the same program again instead of tracing anew.
 """
 
 from __future__ import annotations

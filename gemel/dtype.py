@@ -117,7 +117,7 @@ def promote(a: DType, b: DType) -> DType:
 
 def weak(scalar: bool | int | float) -> DType:
     """The dtype a Python scalar has on its own; next to an array it gives way."""
-    return bool_ if isinstance(scalar, bool) else int64 if isinstance(scalar, int) else float32
+    return bool_ if isinstance(scalar, bool) else float32 if isinstance(scalar, float) else int64
 
 
 def promote_weak(array: DType, scalar: DType) -> DType:

@@ -1,37 +1,17 @@
 """Extents: whole numbers, some of which have names.
 
-A `Dim` is the free batch size of a traced function, or what is computed from one. It computes like
-an integer; asking something of it that depends on its value records a guard.
+A `Dim` is a free size of a traced function, or what is computed from one. It computes like an
+integer; asking something of it that depends on its value records a guard. It is no `int`: C code
+that wants a number has to ask for it (`__index__`), and a guard holds on to what it was told.
 """
 
 from __future__ import annotations
 
 import operator as arithmetic
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-#: An extent as a sum of products of atoms, each with its factor. Equal extents have equal sums.
-Form = tuple[tuple[tuple["Atom", ...], int], ...]
-
-
-class Atom(str):
-    """What sums are made of: a name, or a quotient, remainder or extreme of two sums.
-
-    Its text tells it from others. `least` is a number it is never below, None where none is known.
-    """
-
-    __slots__ = ("least", "left", "operator", "right")
-
-    operator: str
-    left: Form
-    right: Form
-    least: int | None
-
-
-def _atom(text: str, least: int | None, operator: str, left: Form, right: Form) -> Atom:
-    atom = Atom(text)
-    atom.least, atom.operator, atom.left, atom.right = least, operator, left, right
-    return atom
+from gemel.forms import Atom, Form, added, at_least, combined, form_text, of_name, of_number
 
 
 class Guard:
@@ -55,8 +35,23 @@ class Guard:
         same = self.relation == relation and form_of(self.left) == form_of(left)
         return same and form_of(self.right) == form_of(right)
 
+    def equates(self) -> tuple[str, int]:
+        """The name of a size that is another or a number by this guard; "" if there is none."""
+        if self.answer and self.relation == "==":
+            for side, other in ((self.left, self.right), (self.right, self.left)):
+                if name_of(side) and (name_of(other) or not isinstance(other, Dim)):
+                    return name_of(side), other
+        return "", 0
+
+    def of(self, sizes: Mapping[str, int]) -> Guard | None:
+        """The guard for such sizes; None when it holds for every value."""
+        left, right = evaluate(self.left, sizes), evaluate(self.right, sizes)
+        if compared(self.relation, left, right) is self.answer:
+            return None
+        return Guard(left, self.relation, right, self.answer)
+
     def __repr__(self) -> str:
-        return f"{'' if self.answer else 'not '}{self.left} {self.relation} {self.right}"
+        return f"{'' if self.answer else 'not '}{self.left!r} {self.relation} {self.right!r}"
 
 
 RELATIONS: dict[str, Callable[[int, int], bool]] = {
@@ -76,37 +71,49 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-class Dim(int):
-    """A symbolic extent: an int (the value seen while tracing) that remembers how it was made.
+if TYPE_CHECKING:
+    Integer = int  # it computes like one
+else:
+    Integer = object
 
-    Sums, products and quotients of dims are dims again. Comparisons answer for the value seen and
-    add a `Guard` to the trace's list, unless they hold for every value (n == n; n > 1, since only
-    extents above 1 are free). What has no symbolic form (float(n), n / 2) is computed for the
-    value seen, and a guard holds on to it. C code sees an int and asks nothing: range(n), [0] * n
-    and 1.0 / n go by the value seen.
+
+class Dim(Integer):
+    """A symbolic extent: remembers how it was made, and the value seen while tracing.
+
+    Sums, products, quotients and whole powers of dims are dims again. Comparisons answer for the
+    value seen and add a `Guard` to the trace's list, unless they hold for every value (n == n;
+    n > 1, since only extents above 1 are free). What has no symbolic form (range(n), float(n),
+    n / 2, [0] * n) is computed for the value seen, and a guard holds on to it.
     """
+
+    __slots__ = ("form", "guards", "value")
 
     form: Form
     guards: list[Guard]
+    value: int
 
     def __new__(
         cls, value: int, made: str | Form, guards: list[Guard], least: int | None = 2
     ) -> Dim:
         """A dim now `value`: a free size with a name and least value, or a sum."""
-        self = int.__new__(cls, value)
-        name = isinstance(made, str)
-        self.form = (((_atom(made, least, "", (), ()),), 1),) if name else made  # type: ignore[assignment,arg-type]
+        self = object.__new__(cls)
+        self.form = of_name(made, least) if isinstance(made, str) else made
         self.guards = guards
+        self.value = value
         return self
 
     def _join(self, operator: str, other: Any, swap: bool = False) -> Any:
-        if isinstance(other, float):
-            values = (other, int(self)) if swap else (int(self), other)
-            return OPERATORS[operator](*values)
-        if not isinstance(other, int):
-            return NotImplemented
+        if not isinstance(other, WHOLE):
+            return self._number(OPERATORS[operator], other, swap)
         left, right = (other, self) if swap else (self, other)
         return combine(operator, left, right, self.guards)
+
+    def _number(self, operation: Callable[[Any, Any], Any], other: Any, swap: bool) -> Any:
+        """An operation on the value seen, which a guard holds."""
+        if not isinstance(other, (int, float, Dim)):
+            return NotImplemented
+        mine, others = int(self), int(other) if isinstance(other, Dim) else other
+        return operation(others, mine) if swap else operation(mine, others)
 
     def __add__(self, other: Any) -> Any:
         return self._join("+", other)
@@ -140,6 +147,9 @@ class Dim(int):
     def __pos__(self) -> Any:
         return self
 
+    def __invert__(self) -> Any:
+        return -1 - self
+
     def __abs__(self) -> Any:
         return maximum(self, -self)
 
@@ -158,72 +168,139 @@ class Dim(int):
             self.guards.append(Guard(left, relation, right, answer))
         return answer
 
+    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+        if modulo is not None:
+            return pow(int(self), int(other), int(modulo))
+        if isinstance(other, int) and other >= 0:
+            return _repeated(self, other)
+        return self._number(arithmetic.pow, other, swap=False)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self * 2**other if isinstance(other, int) and other >= 0 else int(self) << other
+
+    def __rshift__(self, other: Any) -> Any:
+        return self // 2**other if isinstance(other, int) and other >= 0 else int(self) >> other
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, float):
             return int(self) == other
-        return isinstance(other, int) and self._ask("==", self, other)
+        return isinstance(other, WHOLE) and self._ask("==", self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    def __lt__(self, other: Any) -> bool:
-        return self._ask("<", self, other) if isinstance(other, int) else int(self) < other
+    def __lt__(self, other: Any) -> Any:
+        return self._compare("<", self, other)
 
-    def __le__(self, other: Any) -> bool:
-        return self._ask("<=", self, other) if isinstance(other, int) else int(self) <= other
+    def __le__(self, other: Any) -> Any:
+        return self._compare("<=", self, other)
 
-    def __gt__(self, other: Any) -> bool:
-        return self._ask("<", other, self) if isinstance(other, int) else int(self) > other
+    def __gt__(self, other: Any) -> Any:
+        return self._compare("<", other, self)
 
-    def __ge__(self, other: Any) -> bool:
-        return self._ask("<=", other, self) if isinstance(other, int) else int(self) >= other
+    def __ge__(self, other: Any) -> Any:
+        return self._compare("<=", other, self)
+
+    def _compare(self, relation: str, left: Any, right: Any) -> Any:
+        """left relation right, one of which is this."""
+        other = right if left is self else left
+        if isinstance(other, WHOLE):
+            return self._ask(relation, left, right)
+        if not isinstance(other, float):
+            return NotImplemented
+        sides = (int(side) if side is self else side for side in (left, right))
+        return bool(RELATIONS[relation](*sides))
 
     def __bool__(self) -> bool:
         return not self == 0
 
     def __hash__(self) -> int:
-        return int.__hash__(self)
+        return hash(self.value)
 
     def __int__(self) -> int:
-        value = seen(self)
-        self._ask("==", self, value)
-        return value
+        self._ask("==", self, self.value)
+        return self.value
+
+    __index__ = __int__
 
     def __float__(self) -> float:
         return float(int(self))
+
+    def __complex__(self) -> complex:
+        return complex(int(self))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        import numpy
+
+        return numpy.array(int(self), dtype=dtype)
 
     def __round__(self, digits: Any = None) -> Any:
         return self if digits is None or digits >= 0 else round(int(self), digits)
 
     __trunc__ = __floor__ = __ceil__ = __pos__
 
+    def __str__(self) -> str:
+        return str(int(self))
+
+    def __format__(self, how: str) -> str:
+        return format(int(self), how)
+
     def __repr__(self) -> str:
         return form_text(self.form)
 
-    __str__ = __repr__
+    def __getattr__(self, name: str) -> Any:
+        # What else an int has, for the value seen.
+        if name.startswith("_") or not hasattr(int, name):
+            raise AttributeError(f"an extent has no {name!r}")
+        return getattr(int(self), name)
 
 
-def _held(name: str) -> Callable[[Dim, Any], Any]:
-    """A method of int that gives up the name."""
+#: What is a whole number, and what is a Python number; for isinstance.
+WHOLE = (int, Dim)
+NUMBER = (bool, int, float, Dim)
+
+
+def name_of(extent: int) -> str:
+    """The name of a free size that is nothing but that; else ""."""
+    if not isinstance(extent, Dim) or len(extent.form) != 1:
+        return ""
+    (((atom, *rest), count),) = extent.form
+    return "" if rest or count != 1 or atom.operator else str(atom)
+
+
+def _repeated(base: Any, exponent: int) -> Any:
+    found: Any = 1
+    for _ in range(exponent):
+        found = base * found
+    return found
+
+
+def _held(operation: Callable[[Any, Any], Any], swap: bool) -> Callable[[Dim, Any], Any]:
+    """The method for an operation that has no symbolic form."""
 
     def method(self: Dim, other: Any) -> Any:
-        if not isinstance(other, (int, float)):
-            return NotImplemented
-        number = int(other) if isinstance(other, Dim) else other
-        found = getattr(int(self), name)(number)
-        return getattr(float(int(self)), name)(number) if found is NotImplemented else found
+        return self._number(operation, other, swap)
 
     return method
 
 
-for _name in ("truediv", "pow", "lshift", "rshift", "and", "or", "xor"):
-    setattr(Dim, f"__{_name}__", _held(f"__{_name}__"))
-    setattr(Dim, f"__r{_name}__", _held(f"__r{_name}__"))
+for _name, _operation in {
+    "truediv": arithmetic.truediv,
+    "and": arithmetic.and_,
+    "or": arithmetic.or_,
+    "xor": arithmetic.xor,
+    "pow": arithmetic.pow,
+    "lshift": arithmetic.lshift,
+    "rshift": arithmetic.rshift,
+}.items():
+    if f"__{_name}__" not in vars(Dim):
+        setattr(Dim, f"__{_name}__", _held(_operation, swap=False))
+    setattr(Dim, f"__r{_name}__", _held(_operation, swap=True))
 
 
 def seen(extent: int) -> int:
     """The number an extent was traced with; no guard holds on to it."""
-    return int.__int__(extent)
+    return extent.value if isinstance(extent, Dim) else extent
 
 
 # --- sums -----------------------------------------------------------------------------------
@@ -233,73 +310,17 @@ def form_of(extent: int) -> Form:
     """An extent as a sum."""
     if isinstance(extent, Dim):
         return extent.form
-    return (((), int(extent)),) if extent else ()
-
-
-def _added(left: Form, right: Form, factor: int = 1) -> Form:
-    terms = dict(left)
-    for product, count in right:
-        terms[product] = terms.get(product, 0) + factor * count
-    return tuple(sorted((product, count) for product, count in terms.items() if count))
-
-
-def _multiplied(left: Form, right: Form) -> Form:
-    found: Form = ()
-    for a, m in left:
-        found = _added(found, tuple((tuple(sorted((*a, *b))), m * n) for b, n in right))
-    return found
-
-
-def _divided(left: Form, right: Form) -> tuple[Form, Form]:
-    """What of a sum a positive product divides without remainder, and the rest."""
-    ((divisor, factor),) = right
-    quotient, rest = [], []
-    for product, count in left:
-        others = _without(product, divisor)
-        if others is None or product and count % factor:
-            rest.append((product, count))
-            continue
-        whole, over = divmod(count, factor)
-        quotient += [(others, whole)] * bool(whole)
-        rest += [(product, over)] * bool(over)
-    return tuple(sorted(quotient)), tuple(rest)
-
-
-def _without(product: tuple[Atom, ...], divisor: tuple[Atom, ...]) -> tuple[Atom, ...] | None:
-    left = list(product)
-    for atom in divisor:
-        if atom not in left:
-            return None
-        left.remove(atom)
-    return tuple(left)
-
-
-def _at_least(form: Form, bound: int) -> bool:
-    found = least_of(form)
-    return found is not None and found >= bound
-
-
-def least_of(form: Form) -> int | None:
-    """A number a sum is never below, where one is known."""
-    total = 0
-    for product, count in form:
-        bound = count
-        for atom in product:
-            if count < 0 or atom.least is None or atom.least < 0:
-                return None
-            bound *= atom.least
-        total += bound
-    return total
+    return of_number(extent)
 
 
 def compared(relation: str, left: int, right: int) -> bool | None:
     """The answer of a comparison when it is the same for every value."""
-    difference = _added(form_of(right), form_of(left), -1)
+    difference = added(form_of(right), form_of(left), -1)
     if not difference:
         return relation != "<"
-    if _at_least(difference, 0 if relation == "<=" else 1):
+    if at_least(difference, 0 if relation == "<=" else 1):
         return relation != "=="
-    if _at_least(_added((), difference, -1), 0 if relation == "<" else 1):
+    if at_least(added((), difference, -1), 0 if relation == "<" else 1):
         return False
     return None
 
@@ -307,76 +328,24 @@ def compared(relation: str, left: int, right: int) -> bool | None:
 def combine(operator: str, left: int, right: int, guards: list[Guard]) -> int:
     """left operator right, a plain number when it is the same for every value."""
     value = OPERATORS[operator](seen(left), seen(right))
-    form = _combined(operator, form_of(left), form_of(right))
+    form = combined(operator, form_of(left), form_of(right))
     return Dim(value, form, guards) if any(product for product, _ in form) else value
-
-
-def _combined(operator: str, left: Form, right: Form) -> Form:
-    if operator in ("+", "-"):
-        return _added(left, right, 1 if operator == "+" else -1)
-    if operator == "*":
-        return _multiplied(left, right)
-    if operator in ("minimum", "maximum"):
-        return _extreme(operator, left, right)
-    quotient, rest = (
-        _divided(left, right) if len(right) == 1 and _at_least(right, 1) else ((), left)
-    )
-    if _at_least(rest, 0) and _at_least(_added(right, rest, -1), 1):
-        return quotient if operator == "//" else rest
-    if operator == "//":
-        return _added(quotient, _single(operator, rest, right))
-    return _single(operator, rest, right)
-
-
-def _extreme(operator: str, left: Form, right: Form) -> Form:
-    if _at_least(_added(left, right, -1), 0):
-        return left if operator == "maximum" else right
-    if _at_least(_added(right, left, -1), 0):
-        return right if operator == "maximum" else left
-    return _single(operator, *sorted((left, right)))
-
-
-def _single(operator: str, left: Form, right: Form) -> Form:
-    """An atom as a sum."""
-    first, second = least_of(left), least_of(right)
-    least = None
-    if operator == "maximum":
-        least = max((bound for bound in (first, second) if bound is not None), default=None)
-    elif operator == "minimum" or operator == "//":
-        if first is not None and second is not None and first >= 0 and second >= 0:
-            least = min(first, second) if operator == "minimum" else 0
-    elif second is not None and second > 0:
-        least = 0
-    a, b = form_text(left), form_text(right)
-    text = (
-        f"{operator}({a}, {b})" if operator in ("minimum", "maximum") else f"({a} {operator} {b})"
-    )
-    return (((_atom(text, least, operator, left, right),), 1),)
 
 
 def minimum(a: int, b: int) -> int:
     """The smaller of two extents; no guard."""
-    return _chosen("minimum", a, b) if isinstance(a, Dim) or isinstance(b, Dim) else min(a, b)
+    guards = _guards_of(a, b)
+    return min(a, b) if guards is None else combine("minimum", a, b, guards)
 
 
 def maximum(a: int, b: int) -> int:
     """The larger of two extents; no guard."""
-    return _chosen("maximum", a, b) if isinstance(a, Dim) or isinstance(b, Dim) else max(a, b)
+    guards = _guards_of(a, b)
+    return max(a, b) if guards is None else combine("maximum", a, b, guards)
 
 
-def _chosen(operator: str, a: int, b: int) -> int:
-    dim = a if isinstance(a, Dim) else b
-    return combine(operator, a, b, dim.guards)  # type: ignore[attr-defined]
-
-
-def form_text(form: Form) -> str:
-    """A sum as text: ``n``, ``4 * n + 1``."""
-    text = ""
-    for product, count in sorted(form, key=lambda term: not term[0]):
-        factors = [*([str(abs(count))] if abs(count) != 1 or not product else []), *product]
-        sign = " - " if count < 0 else " + "
-        text += (sign if text else sign.strip(" +")) + " * ".join(factors)
-    return text or "0"
+def _guards_of(*extents: int) -> list[Guard] | None:
+    return next((extent.guards for extent in extents if isinstance(extent, Dim)), None)
 
 
 # --- with numbers ---------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from gemel import _core, autograd, tape
 from gemel.device import CPUS, GPUS, Device, as_device, current_device
 from gemel.dtype import BY_CODE, DType, _constructor, as_dtype, bool_, float32, int64
 from gemel.errors import DTypeError, GradientError, ShapeError
+from gemel.extent import NUMBER, WHOLE, Dim
 from gemel.function import Transfer
 from gemel.ir.graph import Entry
 from gemel.ir.methods import ArrayMethods
@@ -117,7 +118,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         return self._as_strided(layout.shape, layout.strides, layout.offset)
 
     def _write(self, target: Any, value: Any) -> None:
-        if not isinstance(value, (bool, int, float)):
+        if not isinstance(value, NUMBER):
             value = array_like(value)
             lead = target.ndim - value.ndim
             pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
@@ -368,12 +369,12 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
     """An array of anything that can be one: arrays, NumPy arrays, numbers, nested lists."""
     if isinstance(value, ndarray):
         return value
-    if isinstance(value, (bool, int, float)):
+    if isinstance(value, NUMBER):
         wanted = as_dtype(dtype) if dtype is not None else default_dtype(value)
         return from_list(value, wanted, device)
     if isinstance(value, (list, tuple)):
         leaves = list(_leaves(value))
-        if all(isinstance(leaf, (bool, int, float)) for leaf in leaves):
+        if all(isinstance(leaf, NUMBER) for leaf in leaves):
             return from_list(
                 value, as_dtype(dtype) if dtype is not None else _list_dtype(leaves), device
             )
@@ -390,7 +391,7 @@ def default_dtype(value: Any) -> DType:
     """The dtype of an array made of Python numbers like this one."""
     if isinstance(value, bool):
         return bool_
-    return as_dtype(CREATION["integers"]) if isinstance(value, int) else float32
+    return float32 if isinstance(value, float) else as_dtype(CREATION["integers"])
 
 
 def _list_dtype(leaves: list[Any]) -> DType:
@@ -401,7 +402,7 @@ def _list_dtype(leaves: list[Any]) -> DType:
 
 def as_array(value: Any) -> Any:
     """What an operation takes for this argument: an array, or a Python number as it is."""
-    if isinstance(value, (ndarray, bool, int, float, Entry)):
+    if isinstance(value, (ndarray, *NUMBER, Entry)):
         return _plain_number(value)
     if (
         hasattr(value, "dtype")
@@ -425,7 +426,7 @@ def _plain_number(value: Any) -> Any:
 
 def index_item(item: Any) -> Any:
     """One item of an index: lists become arrays, NumPy integers Python ones."""
-    if item is None or item is Ellipsis or isinstance(item, (int, slice, ndarray, Entry)):
+    if item is None or item is Ellipsis or isinstance(item, (*WHOLE, slice, ndarray, Entry)):
         return item
     if hasattr(item, "__index__") and not hasattr(item, "__len__"):
         return item.__index__()
@@ -458,6 +459,7 @@ OPERATORS = {
 }
 
 _core.set_array_class(ndarray)
+_core.set_symbol_types((Dim,))
 _core.set_dtypes(list(BY_CODE[:8]))
 _core.set_devices([*CPUS, *GPUS])
 for _name, _op in OPERATORS.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from gemel.extent import Dim, Guard
+from gemel.extent import NUMBER, Dim, Guard, evaluate
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, placeholder, walk
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace
@@ -48,19 +48,39 @@ class Program:
         with self.trace:
             arguments = unflatten(structure, iter(entries))
             if compiled.symbolic:
-                arguments = [constant(a) if isinstance(a, (int, float)) else a for a in arguments]
+                arguments = [constant(a) if isinstance(a, NUMBER) else a for a in arguments]
             found = compiled.function(*arguments)
             self.structure = flatten_results(found, results)
             outputs = [as_entry(value) for value in results]
         self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
         inputs = [*entries, *(entry for _, entry in self.trace.parameters.values())]
-        self.graph = Graph(inputs, outputs, self._updates(len(entries)), self.name)
+        traced = Graph(inputs, outputs, self._updates(len(entries)), self.name)
+        self.guards: list[Guard] = []
+        with self.trace:
+            self.graph = concrete_graph(traced, self._settled())
 
     def _input(self, position: int, array: Any) -> Entry:
-        shape = list(array.shape)
-        if shape and shape[0] > 1:
-            shape[0] = self.trace.free(f"n{position}", shape[0])
+        shape = [
+            self.trace.free(f"n{position}_{axis}", n) if n > 1 else n
+            for axis, n in enumerate(array.shape)
+        ]
         return placeholder(Spec(shape, array.dtype), f"data{position or ''}")
+
+    def _settled(self) -> dict[str, int]:
+        """The free extents after the trace: those it found equal have one name, or are a number."""
+        names: dict[str, int] = {
+            name: Dim(value, name, self.guards) for name, value in self.trace.dims.items()
+        }
+        found = names
+        for traced in self.trace.guards:
+            guard = traced.of(found)
+            name, other = guard.equates() if guard else ("", 0)
+            if name:
+                sizes = {**names, name: other}
+                found = {known: evaluate(size, sizes) for known, size in found.items()}
+        guards = [traced.of(found) for traced in self.trace.guards]
+        self.guards += [guard for guard in guards if guard]
+        return found
 
     def _updates(self, offset: int) -> list[tuple[int, Entry]]:
         positions = {id(p): offset + i for i, p in enumerate(self.parameters)}
@@ -68,18 +88,19 @@ class Program:
 
     def dims(self, leaves: list[Any]) -> dict[str, int]:
         """The free extents of these arguments."""
-        return {name: leaves[int(name[1:])].shape[0] for name in self.trace.dims}
+        places = (name[1:].split("_") for name in self.trace.dims)
+        sizes = (leaves[int(position)].shape[int(axis)] for position, axis in places)
+        return dict(zip(self.trace.dims, sizes, strict=True))
 
     def fits(self, leaves: list[Any]) -> bool:
         """Whether the trace holds for arguments of these sizes."""
         values = self.dims(leaves)
         for entry, array in zip(self.graph.inputs, leaves, strict=False):
-            pairs = zip(entry.shape, array.shape, strict=True)
-            if any(not isinstance(m, Dim) and int(m) != n for m, n in pairs):
+            if any(evaluate(m, values) != n for m, n in zip(entry.shape, array.shape, strict=True)):
                 return False
         if any(n < 2 for n in values.values()):
             return False
-        return all(guard.holds(values) for guard in list(self.trace.guards))
+        return all(guard.holds(values) for guard in (*self.trace.guards, *self.guards))
 
     # --- inference --------------------------------------------------------------------------
 
@@ -90,7 +111,7 @@ class Program:
     def inference(self) -> Plans:
         """The plans that compute the results."""
         if self._plans is None:
-            self._plans = Plans(self.graph, self.passes, self.trace.guards)
+            self._plans = Plans(self.graph, self.passes, self.guards)
         return self._plans
 
     # --- training ---------------------------------------------------------------------------
@@ -124,7 +145,7 @@ class Halves:
         inputs = set(graph.inputs)
         self.kept = [entry for entry in self.saved if entry not in inputs]
         forward = Graph(graph.inputs, (*graph.outputs, *self.kept), graph.updates, graph.name)
-        self.plans = Plans(forward, PIPELINE, program.trace.guards)
+        self.plans = Plans(forward, PIPELINE, program.guards)
 
     def _saved(self, graph: Graph, gradients: Sequence[Entry]) -> list[Entry]:
         """The forward entries the backward half reads; views and cheap values are made again."""

@@ -1,6 +1,6 @@
 """Specs: what is known of an array before it is computed -- its shape and dtype.
 
-An extent may be a `Dim`: a whole number with a name, the free batch size of a traced function.
+An extent may be a `Dim`: a whole number with a name, a free size of a traced function.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 from gemel.dtype import DType, as_dtype, promote, promote_weak
 from gemel.errors import ShapeError
+from gemel.extent import WHOLE, seen
 
 Shape = tuple[int, ...]
 
@@ -51,7 +52,7 @@ class Spec:
         return hash((self.shape, self.dtype.code, self.weak))
 
     def __str__(self) -> str:
-        extents = ", ".join(str(n) for n in self.shape)
+        extents = ", ".join(str(seen(n)) for n in self.shape)
         return f"{self.dtype}[{extents}]" + ("~" if self.weak else "")
 
     __repr__ = __str__
@@ -109,7 +110,7 @@ def promote_specs(*specs: Spec) -> DType:
 
 def normalize_axis(name: str, axis: int, ndim: int) -> int:
     """A possibly negative axis as 0 <= axis < ndim. Raises `ShapeError`."""
-    if not isinstance(axis, int) or isinstance(axis, bool) or not -ndim <= axis < ndim:
+    if not isinstance(axis, WHOLE) or isinstance(axis, bool) or not -ndim <= axis < ndim:
         raise ShapeError(f"{name}: axis {axis!r} is out of range for an array of {ndim} dimensions")
     return axis % ndim if axis < 0 else axis
 
@@ -118,7 +119,7 @@ def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     """None (all), one axis, or several, as sorted axes without repetition. Raises `ShapeError`."""
     if axis is None:
         return tuple(range(ndim))
-    axes = [axis] if isinstance(axis, int) else list(axis)
+    axes = [axis] if isinstance(axis, WHOLE) else list(axis)
     found = sorted({normalize_axis(name, a, ndim) for a in axes})
     if len(found) != len(axes):
         raise ShapeError(f"{name}: axis {axis!r} names an axis twice")

@@ -315,17 +315,17 @@ def test_dims_compute() -> None:
     assert [seen(value) for value in forms] == [7, 7, 4, 4, 18, 18, 3, 2, 2, 4]
     assert all(isinstance(value, Dim) for value in forms)
     assert [evaluate(v, {"n": 10}) for v in forms] == [11, 11, 8, 0, 30, 30, 5, 1, 2, 7]
-    assert str(n * 2 + 1) == "2 * n + 1"
+    assert repr(n * 2 + 1) == "2 * n + 1"
     assert n.guards == []
 
 
 def test_dims_simplify_to_what_is_known() -> None:
     n = Dim(6, "n", [])
-    assert (n * 4) // 4 is n or str((n * 4) // 4) == "n"
+    assert (n * 4) // 4 is n or repr((n * 4) // 4) == "n"
     assert (n * 4) // n == 4
     assert not isinstance((n * 4) // n, Dim)
     assert [n // n, n % n, n % 1, (n * 4) % 4, (n * 4) % n] == [1, 0, 0, 0, 0]
-    assert str(n * 1) == "n"
+    assert repr(n * 1) == "n"
     assert n.guards == []
 
 

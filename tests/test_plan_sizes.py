@@ -317,9 +317,9 @@ def test_a_program_is_lowered_once_for_its_sizes(
     plans = program.inference()
     fits = 0
     for n, m in itertools.product(batches, batches):
-        free = Read(plans.image({"n0": n}).write())
+        free = Read(plans.image({"n0_0": n, "n0_1": 5}).write())
         with Trace():
-            again = Lowering(concrete_graph(plans.optimized(), {"n0": m}))
+            again = Lowering(concrete_graph(plans.optimized(), {"n0_0": m, "n0_1": 5}))
             again.run()
         fixed = Read(again.image().write())
         if fixed.bind([((m, 5), (5, 1))]) is not None:

@@ -16,6 +16,7 @@ from gemel.errors import (
     UninitializedError,
     unknown_name,
 )
+from gemel.extent import WHOLE
 from gemel.ir import trace
 from gemel.ir.trace import current_trace
 
@@ -445,7 +446,7 @@ init_module = init
 def _normalized(shape: Any) -> tuple[int, ...] | None:
     if shape is None:
         return None
-    sizes: Iterable[Any] = (shape,) if isinstance(shape, int) else shape
+    sizes: Iterable[Any] = (shape,) if isinstance(shape, WHOLE) else shape
     return tuple(-1 if size is None or int(size) <= 0 else int(size) for size in sizes)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel.dtype import weak
 from gemel.errors import TraceError
+from gemel.extent import NUMBER
 from gemel.ir.methods import ArrayMethods
 from gemel.spec import Spec
 
@@ -66,7 +67,7 @@ class Node:
     @property
     def is_number(self) -> bool:
         """Whether it is a constant Python number."""
-        return self.op is None and isinstance(self.value, (bool, int, float))
+        return self.op is None and isinstance(self.value, NUMBER)
 
     def __repr__(self) -> str:
         kind = self.op.name if self.op else "constant" if self.is_constant else "input"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.dtype import as_dtype, weak
+from gemel.extent import NUMBER
 from gemel.ir.graph import Graph
 from gemel.ir.op import HOOKS, Composite, Elementwise, numpy
 from gemel.ir.philox import random_bits
@@ -72,7 +73,7 @@ def compute_name(name: str) -> str:
 
 def spec_of(value: Any) -> Spec:
     """The spec of a NumPy array or Python number."""
-    if isinstance(value, (bool, int, float)):
+    if isinstance(value, NUMBER):
         return Spec((), weak(value), weak=True)
     return Spec(value.shape, value.dtype)
 
@@ -86,7 +87,7 @@ def interpret(graph: Graph, *arrays: Any, stream: tuple[int, int] = (0, 0)) -> l
     values: dict[Any, Any] = dict(zip(graph.inputs, arrays, strict=True))
     for node in graph.walk():
         if node.is_constant:
-            number = isinstance(node.value, (bool, int, float))
+            number = isinstance(node.value, NUMBER)
             values[node.entries[0]] = node.value if number else node.value.asnumpy()
         if node.op is None:
             continue

@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel.dtype import DType
 from gemel.errors import GemelError
-from gemel.extent import Dim
+from gemel.extent import NUMBER, Dim
 from gemel.ir.graph import Entry, Graph, Node, constant, placeholder
 from gemel.ir.op import Op, find
 from gemel.spec import Spec
@@ -100,7 +100,8 @@ def print_graph(graph: Graph, free: bool = False) -> str:
     for number, entry in enumerate(graph.inputs):
         names[entry] = f"%{number}"
         label = f" {entry.node.name!r}" if entry.node.name and not free else ""
-        lines.append(f"  input %{number}: {entry.spec}{label}")
+        extents = f" {entry.shape}" if free else ""
+        lines.append(f"  input %{number}: {entry.spec}{extents}{label}")
     for node in graph.walk():
         if node.op is None and node.entries[0] in names:
             continue
@@ -131,7 +132,7 @@ def _value_text(value: Any, free: bool = False) -> str:
     if isinstance(value, Graph):
         return "{\n" + print_graph(value, free) + "}"
     if isinstance(value, Dim) and not free:
-        raise GemelError(f"print_graph: the extent {value} is free; give it a value first")
+        raise GemelError(f"print_graph: the extent {value!r} is free; give it a value first")
     if isinstance(value, tuple):
         inside = ", ".join(_value_text(item, free) for item in value)
         return f"({inside},)" if len(value) == 1 else f"({inside})"
@@ -174,7 +175,7 @@ def _plain(value: Any) -> str:
     """A parameter as text that tells it from all others."""
     if isinstance(value, tuple):
         return f"({''.join(f'{_plain(item)},' for item in value)})"
-    if value is None or isinstance(value, (bool, int, float, str, DType)):
+    if value is None or isinstance(value, (*NUMBER, str, DType)):
         return repr(value)
     raise GemelError(f"{value!r} has no text")
 

@@ -18,6 +18,7 @@ from gemel.dtype import (
     int64,
     uint8,
 )
+from gemel.extent import NUMBER, WHOLE
 from gemel.ndarray import array_like, default_dtype, from_dlpack, from_numpy, ndarray
 from gemel.np import random
 from gemel.ops.elementwise import (
@@ -141,7 +142,7 @@ def full(
 ) -> Any:
     """An array filled with one number; its dtype decides where none is given."""
     extents = _extents(shape)
-    if not isinstance(fill_value, (builtins.bool, int, float)):
+    if not isinstance(fill_value, NUMBER):
         fill_value = asarray(fill_value, dtype)
         return broadcast_to(fill_value, shape=extents).copy()
     chosen = as_dtype(dtype) if dtype is not None else default_dtype(fill_value)
@@ -197,8 +198,9 @@ def arange(
     """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`."""
     if stop is None:
         start, stop = 0, start
-    count = builtins.max(0, -int((start - stop) // step))
-    whole = builtins.all(isinstance(n, int) for n in (start, stop, step))
+    steps = (start - stop) // step
+    count = builtins.max(0, -(steps if isinstance(steps, WHOLE) else int(steps)))
+    whole = builtins.all(isinstance(n, WHOLE) for n in (start, stop, step))
     chosen = as_dtype(dtype) if dtype is not None else default_dtype(0) if whole else float32
     wide = chosen if not chosen.is_floating else float64
     with as_device(device or ctx):
@@ -237,7 +239,7 @@ def eye(
 
 
 def _extents(shape: Any) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    return (shape,) if isinstance(shape, WHOLE) else tuple(shape)
 
 
 # --- the operations, with NumPy's signatures ------------------------------------------------
@@ -271,7 +273,7 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts of an array along an axis, as views: equal ones, or between positions."""
     sections = indices_or_sections
     found = _split(
-        x, sections=sections if isinstance(sections, int) else tuple(sections), axis=axis
+        x, sections=sections if isinstance(sections, WHOLE) else tuple(sections), axis=axis
     )
     return list(found) if isinstance(found, tuple) else [found]
 

@@ -7,6 +7,7 @@ from typing import Any
 from gemel import _core
 from gemel.device import as_device
 from gemel.dtype import as_dtype, float32, float64
+from gemel.extent import WHOLE
 from gemel.ops import random as _ops
 
 _normal = _ops.normal
@@ -48,7 +49,7 @@ def _shape(size: Any, *parameters: Any) -> tuple[int, ...]:
             if getattr(parameter, "ndim", 0):
                 return tuple(parameter.shape)
         return ()
-    return (size,) if isinstance(size, int) else tuple(size)
+    return (size,) if isinstance(size, WHOLE) else tuple(size)
 
 
 def uniform(
@@ -90,7 +91,7 @@ def randint(
     """Whole numbers from low (0 when only one bound is given) up to and without high."""
     if high is None:
         low, high = 0, low
-    if not isinstance(low, int) or not isinstance(high, int) or high <= low:
+    if not isinstance(low, WHOLE) or not isinstance(high, WHOLE) or high <= low:
         raise ValueError(f"randint: low {low} must be a whole number below high {high}")
     with as_device(device or ctx):
         return _randint(low, high, shape=_shape(size), dtype=as_dtype(dtype))
@@ -108,9 +109,9 @@ def randn(*shape: int) -> Any:
 
 def permutation(x: Any) -> Any:
     """The numbers 0 to x - 1 in random order, or an array's rows in random order."""
-    count = x if isinstance(x, int) else x.shape[0]
-    order = _ops.argsort(_uniform(0.0, 1.0, shape=(int(count),), dtype=float64))
-    return order if isinstance(x, int) else x.take(order, axis=0)
+    count = x if isinstance(x, WHOLE) else x.shape[0]
+    order = _ops.argsort(_uniform(0.0, 1.0, shape=(count,), dtype=float64))
+    return order if isinstance(x, WHOLE) else x.take(order, axis=0)
 
 
 def shuffle(x: Any) -> None:

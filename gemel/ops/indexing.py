@@ -8,6 +8,7 @@ from typing import Any
 from gemel import _core
 from gemel.dtype import float16, float32, int64
 from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.extent import WHOLE
 from gemel.ir.op import HOOKS, composite, method, numpy, op
 from gemel.ops.elementwise import cast, full, iota, limit, where
 from gemel.ops.keys import canonical, key_layout, key_shape, numpy_key
@@ -196,7 +197,7 @@ def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
     if axis is None:
         x, axis = reshape(x, shape=(-1,)), 0
     axis = normalize_axis("take", axis, len(x.shape))
-    if isinstance(indices, int):
+    if isinstance(indices, WHOLE):
         return basic_index(x, key=canonical(x.shape, (slice(None),) * axis + (indices,)))
     if mode != "raise":
         indices = _within(indices, x.shape[axis], mode)
@@ -296,7 +297,7 @@ def is_basic(key: Any) -> bool:
     return all(
         item is None
         or item is Ellipsis
-        or isinstance(item, (int, slice))
+        or isinstance(item, (*WHOLE, slice))
         and not isinstance(item, bool)
         for item in items
     )
@@ -355,7 +356,7 @@ def _masks_as_positions(items: list[Any]) -> list[Any]:
 
 def is_array(item: Any) -> bool:
     """Whether an index item selects by an array of positions."""
-    return item is not None and item is not Ellipsis and not isinstance(item, (int, slice))
+    return item is not None and item is not Ellipsis and not isinstance(item, (*WHOLE, slice))
 
 
 def _advanced(x: Any, items: list[Any]) -> Any:
@@ -376,7 +377,7 @@ def _advanced(x: Any, items: list[Any]) -> Any:
 
 def _adjacent(items: list[Any]) -> bool:
     """Whether arrays and positions, which NumPy counts as arrays here, follow one another."""
-    found = [i for i, item in enumerate(items) if is_array(item) or isinstance(item, int)]
+    found = [i for i, item in enumerate(items) if is_array(item) or isinstance(item, WHOLE)]
     return found == list(range(found[0], found[0] + len(found)))
 
 
@@ -397,7 +398,7 @@ def _array_axes(items: list[Any], ndim: int) -> list[int]:
             axes.append(axis)
         if item is Ellipsis:
             axis += ndim - used
-        elif not isinstance(item, int):
+        elif not isinstance(item, WHOLE):
             axis += 1
     return axes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.errors import ShapeError
+from gemel.extent import WHOLE
 from gemel.ir.op import method, numpy, op
 from gemel.ops.elementwise import copy, full
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
@@ -71,7 +72,7 @@ def reshape(x: Any, *, shape: Any) -> Any:
 
 @reshape.spec
 def _(x: Spec, *, shape: Any) -> Spec:
-    return Spec(target_shape(x, (shape,) if isinstance(shape, int) else shape), x.dtype)
+    return Spec(target_shape(x, (shape,) if isinstance(shape, WHOLE) else shape), x.dtype)
 
 
 @reshape.view
@@ -162,7 +163,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
 @method
 def expand_dims(x: Any, axis: Any) -> Any:
     """A new axis (or several) of length 1."""
-    added = (axis,) if isinstance(axis, int) else tuple(axis)
+    added = (axis,) if isinstance(axis, WHOLE) else tuple(axis)
     places = normalize_axes("expand_dims", added, len(x.shape) + len(added))
     extents = iter(x.shape)
     total = len(x.shape) + len(added)
@@ -262,7 +263,7 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
 
 def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, int], ...]:
     """(start, length) of each part: an equal count, or cut positions. Raises `ShapeError`."""
-    if isinstance(sections, int):
+    if isinstance(sections, WHOLE):
         if sections <= 0 or extent % sections != 0:
             raise ShapeError(
                 f"{name}: axis of {extent} does not divide into {sections} equal parts"

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from gemel import _core
 from gemel.errors import CompileError
-from gemel.extent import Atom, Dim, Form, Guard
+from gemel.extent import Dim, Guard, name_of
+from gemel.forms import Atom, Form
 
 MAGIC, VERSION = 0x006E616C706D6567, 1
 OPERATIONS = ("+", "-", "*", "//", "%", "minimum", "maximum")
@@ -136,10 +137,9 @@ class _Slots:
     def given(self, extent: int) -> tuple[int, int]:
         """The slot of an extent or stride of an input, which may be the first place of a name."""
         if isinstance(extent, Dim):
-            (((atom, *rest), count),) = extent.form
-            if rest or count != 1 or atom.operator:
+            if not name_of(extent):
                 raise CompileError(f"an input's extent must be a name or a number, not {extent}")
-            return self._known(1, str(atom))
+            return self._known(1, name_of(extent))
         return self.of(extent)
 
     def of(self, extent: int) -> tuple[int, int]:

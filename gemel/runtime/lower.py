@@ -448,7 +448,7 @@ class Lowering:
 
 def free_sizes(shapes: Iterable[Sequence[int]]) -> list[Guard]:
     """What free extents of inputs must meet: those of 0 and 1 are not free."""
-    sizes = {str(n): n for shape in shapes for n in shape if isinstance(n, Dim)}
+    sizes = {repr(n): n for shape in shapes for n in shape if isinstance(n, Dim)}
     return [Guard(2, "<=", size, True) for size in sizes.values()]
 
 

@@ -10,6 +10,7 @@ from gemel import _core
 from gemel.device import current_device
 from gemel.dtype import weak
 from gemel.errors import DeviceError, TraceError
+from gemel.extent import NUMBER
 from gemel.ir import interpret  # noqa: F401 -- puts the references in place
 from gemel.ir.graph import Entry, captured, constant
 from gemel.ir.op import HOOKS, Elementwise, Op, static
@@ -21,7 +22,7 @@ from gemel.spec import Spec
 
 def spec_of(value: Any) -> Spec:
     """The spec of an array or a Python number."""
-    if isinstance(value, (bool, int, float)):
+    if isinstance(value, NUMBER):
         return Spec((), weak(value), weak=True)
     return Spec(value.shape, value.dtype)
 
@@ -102,7 +103,7 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     specs = tuple(spec_of(value) for value in arrays)
     if op.blocks:
         return _by_reference(op, arrays, parameters)
-    if all(isinstance(value, (bool, int, float)) for value in arrays):
+    if all(isinstance(value, NUMBER) for value in arrays):
         return _create(op, arrays, specs, parameters)
     _same_device(op, arrays)
     op.infer(*specs, **parameters)  # raises when the call is wrong
@@ -120,9 +121,7 @@ def _by_reference(op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any]) -
     if "spec" in op.rules and all(hasattr(value, "device") for value in arrays):
         specs = op.infer(*map(spec_of, arrays), **parameters)
         return callback.issue(op.name, partial(op.reference, **parameters), arrays, specs)
-    values = [
-        value if isinstance(value, (bool, int, float)) else value.asnumpy() for value in arrays
-    ]
+    values = [value if isinstance(value, NUMBER) else value.asnumpy() for value in arrays]
     device = next((a.device for a in arrays if hasattr(a, "device")), None)
     return tuple(
         HOOKS["from_numpy"](value, device) for value in op.reference(*values, **parameters)
@@ -161,10 +160,10 @@ def as_entry(value: Any) -> Entry:
     """An entry for anything an operation takes: symbols, numbers, arrays of every sort."""
     if isinstance(value, Entry):
         return value
-    if isinstance(value, (bool, int, float)):
+    if isinstance(value, NUMBER):
         return constant(value)
     array = HOOKS["array"](value)
-    return constant(array) if isinstance(array, (bool, int, float)) else captured(array)
+    return constant(array) if isinstance(array, NUMBER) else captured(array)
 
 
 def blocked(op: Op) -> TraceError:

@@ -1,0 +1,150 @@
+"""Normal forms: whole numbers as sums of products, in which equality is decided.
+
+A form over names, and over quotients, remainders and extremes of other forms. Where a number is
+known that a name is never below, so is one for sums of it, which decides many comparisons.
+"""
+
+from __future__ import annotations
+
+#: An extent as a sum of products of atoms, each with its factor. Equal extents have equal sums.
+Form = tuple[tuple[tuple["Atom", ...], int], ...]
+
+
+class Atom(str):
+    """What sums are made of: a name, or a quotient, remainder or extreme of two sums.
+
+    Its text tells it from others. `least` is a number it is never below, None where none is known.
+    """
+
+    __slots__ = ("least", "left", "operator", "right")
+
+    operator: str
+    left: Form
+    right: Form
+    least: int | None
+
+
+def _atom(text: str, least: int | None, operator: str, left: Form, right: Form) -> Atom:
+    atom = Atom(text)
+    atom.least, atom.operator, atom.left, atom.right = least, operator, left, right
+    return atom
+
+
+def of_number(number: int) -> Form:
+    """A number as a sum."""
+    return (((), number),) if number else ()
+
+
+def of_name(text: str, least: int | None) -> Form:
+    """A name as a sum; `least`: what it is never below."""
+    return (((_atom(text, least, "", (), ()),), 1),)
+
+
+def added(left: Form, right: Form, factor: int = 1) -> Form:
+    """left + factor * right."""
+    terms = dict(left)
+    for product, count in right:
+        terms[product] = terms.get(product, 0) + factor * count
+    return tuple(sorted((product, count) for product, count in terms.items() if count))
+
+
+def _multiplied(left: Form, right: Form) -> Form:
+    found: Form = ()
+    for a, m in left:
+        found = added(found, tuple((tuple(sorted((*a, *b))), m * n) for b, n in right))
+    return found
+
+
+def _divided(left: Form, right: Form) -> tuple[Form, Form]:
+    """What of a sum a positive product divides without remainder, and the rest."""
+    ((divisor, factor),) = right
+    quotient, rest = [], []
+    for product, count in left:
+        others = _without(product, divisor)
+        if others is None or product and count % factor:
+            rest.append((product, count))
+            continue
+        whole, over = divmod(count, factor)
+        quotient += [(others, whole)] * bool(whole)
+        rest += [(product, over)] * bool(over)
+    return tuple(sorted(quotient)), tuple(rest)
+
+
+def _without(product: tuple[Atom, ...], divisor: tuple[Atom, ...]) -> tuple[Atom, ...] | None:
+    left = list(product)
+    for atom in divisor:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+def at_least(form: Form, bound: int) -> bool:
+    """Whether a sum is known never to be below a number."""
+    found = least_of(form)
+    return found is not None and found >= bound
+
+
+def least_of(form: Form) -> int | None:
+    """A number a sum is never below, where one is known."""
+    total = 0
+    for product, count in form:
+        bound = count
+        for atom in product:
+            if count < 0 or atom.least is None or atom.least < 0:
+                return None
+            bound *= atom.least
+        total += bound
+    return total
+
+
+def combined(operator: str, left: Form, right: Form) -> Form:
+    """left operator right."""
+    if operator in ("+", "-"):
+        return added(left, right, 1 if operator == "+" else -1)
+    if operator == "*":
+        return _multiplied(left, right)
+    if operator in ("minimum", "maximum"):
+        return _extreme(operator, left, right)
+    quotient, rest = _divided(left, right) if len(right) == 1 and at_least(right, 1) else ((), left)
+    if at_least(rest, 0) and at_least(added(right, rest, -1), 1):
+        return quotient if operator == "//" else rest
+    if operator == "//":
+        return added(quotient, _single(operator, rest, right))
+    return _single(operator, rest, right)
+
+
+def _extreme(operator: str, left: Form, right: Form) -> Form:
+    if at_least(added(left, right, -1), 0):
+        return left if operator == "maximum" else right
+    if at_least(added(right, left, -1), 0):
+        return right if operator == "maximum" else left
+    return _single(operator, *sorted((left, right)))
+
+
+def _single(operator: str, left: Form, right: Form) -> Form:
+    """An atom as a sum."""
+    first, second = least_of(left), least_of(right)
+    least = None
+    if operator == "maximum":
+        least = max((bound for bound in (first, second) if bound is not None), default=None)
+    elif operator == "minimum" or operator == "//":
+        if first is not None and second is not None and first >= 0 and second >= 0:
+            least = min(first, second) if operator == "minimum" else 0
+    elif second is not None and second > 0:
+        least = 0
+    a, b = form_text(left), form_text(right)
+    text = (
+        f"{operator}({a}, {b})" if operator in ("minimum", "maximum") else f"({a} {operator} {b})"
+    )
+    return (((_atom(text, least, operator, left, right),), 1),)
+
+
+def form_text(form: Form) -> str:
+    """A sum as text: ``n``, ``4 * n + 1``."""
+    text = ""
+    for product, count in sorted(form, key=lambda term: not term[0]):
+        factors = [*([str(abs(count))] if abs(count) != 1 or not product else []), *product]
+        sign = " - " if count < 0 else " + "
+        text += (sign if text else sign.strip(" +")) + " * ".join(factors)
+    return text or "0"

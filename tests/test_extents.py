@@ -1,0 +1,217 @@
+"""What a traced function may ask of an extent: the same numbers as imperatively, at every size."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, np, npx
+from gemel.extent import Dim, Guard
+
+#: Functions of an array that ask for a number in every way there is.
+FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "1.0 / n": lambda x, n: x.sum(axis=0) * (1.0 / n),
+    "n / 2": lambda x, n: x * (n / 2),
+    "2 / n": lambda x, n: x * (2 / n),
+    "n * 0.5": lambda x, n: x * (n * 0.5),
+    "0.5 * n": lambda x, n: x * (0.5 * n),
+    "n - 0.5": lambda x, n: x * (n - 0.5),
+    "0.5 - n": lambda x, n: x * (0.5 - n),
+    "n // 0.3": lambda x, n: x * (n // 0.3),
+    "-n": lambda x, n: x * -n,
+    "+n": lambda x, n: x * +n,
+    "~n": lambda x, n: x * ~n,
+    "abs(n - 10)": lambda x, n: x * abs(n - 10),
+    "n**2": lambda x, n: x * n**2,
+    "n**0.5": lambda x, n: x * n**0.5,
+    "n**-1": lambda x, n: x * n**-1,
+    "2**n": lambda x, n: x * 2**n,
+    "pow(n, 2, 5)": lambda x, n: x * pow(n, 2, 5),
+    "n >> 1": lambda x, n: x * (n >> 1),
+    "n << 1": lambda x, n: x * (n << 1),
+    "1 << n": lambda x, n: x * (1 << n),
+    "n & 6": lambda x, n: x * (n & 6),
+    "6 | n": lambda x, n: x * (6 | n),
+    "n ^ 3": lambda x, n: x * (n ^ 3),
+    "n // 3": lambda x, n: x * (n // 3),
+    "100 // n": lambda x, n: x * (100 // n),
+    "n % 3": lambda x, n: x * (n % 3),
+    "100 % n": lambda x, n: x * (100 % n),
+    "divmod": lambda x, n: x * divmod(n, 3)[0] + divmod(50, n)[1],
+    "int": lambda x, n: x * int(n),
+    "float": lambda x, n: x * float(n),
+    "complex": lambda x, n: x * complex(n).real,
+    "bool": lambda x, n: x * bool(n) + bool(n - 8),
+    "index": lambda x, n: x * operator.index(n),
+    "round": lambda x, n: x * round(n) + round(n, -1),
+    "trunc": lambda x, n: x * math.trunc(n) + math.floor(n) + math.ceil(n),
+    "sqrt": lambda x, n: x / math.sqrt(n),
+    "gcd": lambda x, n: x * math.gcd(n, 12),
+    "math.prod": lambda x, n: x * math.prod(x.shape),
+    "sum": lambda x, n: x * sum([n, 1, n]),
+    "min, max": lambda x, n: x * min(n, 10) + max(6, n),
+    "sorted": lambda x, n: x * sorted([n, 10, 5])[0],
+    "compared": lambda x, n: x * ((n > 6) + (n >= 8) * 2 + (n < 9) * 4 + (n <= 4) * 8),
+    "equal": lambda x, n: x * ((n == 8) + (n != 4) * 2 + (n == 8.0) * 4),
+    "compared with floats": lambda x, n: x * ((n > 6.5) + (n < 5) * 2 + (n == 8.5)),
+    "in": lambda x, n: x * (n in (4, 8)) + (n in {16: 1}),
+    "bit_length": lambda x, n: x * n.bit_length() + n.real,
+    "str": lambda x, n: (
+        x * len(str(n)) + len(f"{n}") + len(f"{n:5d}") + int(f"{n}") + int(f"{n:d}")
+    ),
+    "list": lambda x, n: x[:, 0] + np.array([1.0] * n),
+    "range": lambda x, n: sum(x[i] * i for i in range(n)),
+    "len": lambda x, n: x * len(x),
+    "iteration": lambda x, n: sum(row * 2 for row in x),
+    "numpy": lambda x, n: x * float(numpy.sqrt(numpy.ones(n)).sum() + numpy.multiply(2, n)),
+    "x[n - 1]": lambda x, n: x[n - 1],
+    "x[n // 2]": lambda x, n: x[n // 2],
+    "x[-n]": lambda x, n: x[-n],
+    "x[: n // 2]": lambda x, n: x[: n // 2],
+    "x[:: n // 4]": lambda x, n: x[:: n // 4],
+    "x[n - 2 :: -1]": lambda x, n: x[n - 2 :: -1],
+    "x[:, n % 3]": lambda x, n: x[:, n % 3],
+    "arange": lambda x, n: np.arange(n) + np.arange(1, n + 1) * 2 + x.sum(),
+    "arange by floats": lambda x, n: np.arange(0, n * 0.5, 0.5) + x.sum(),
+    "linspace": lambda x, n: np.linspace(0, 1, n) + x.sum(),
+    "eye": lambda x, n: np.eye(n) + x.sum(),
+    "array": lambda x, n: x * np.array(n) + np.array([n, 1]).sum(),
+    "full": lambda x, n: np.full((n, 2), n) + x.sum(),
+    "ones": lambda x, n: np.ones((n, 2)) * np.zeros(n).sum() + x.sum(),
+    "split": lambda x, n: sum(np.split(x, n)),
+    "split at": lambda x, n: np.split(x, [1, n - 1])[1].sum(),
+    "reshape": lambda x, n: x.reshape(n * 3).reshape(3, n) + x.reshape(n // 2, -1).sum(),
+    "broadcast_to": lambda x, n: np.broadcast_to(x.sum(axis=0), (n, 3)),
+    "take": lambda x, n: np.take(x, n - 1, axis=0),
+    "every axis": lambda x, n: x.sum() / (x.shape[0] * x.shape[1]) + x.shape[1] // 2,
+}
+SIZES = (8, 16, 4, 8, 5, 3)
+
+
+def results(function: Callable[[Any, Any], Any], sizes: tuple[int, ...], compiled: bool) -> Any:
+    """Values, or the class of the exception, for each size."""
+
+    def called(x: Any) -> Any:
+        return function(x, x.shape[0])
+
+    run = gemel.compile(called) if compiled else called
+    found: list[Any] = []
+    for n in sizes:
+        x = np.array(numpy.arange(n * 3).reshape(n, 3), dtype="float32")
+        try:
+            found.append(run(x).asnumpy())
+        except (ValueError, IndexError) as error:
+            found.append(type(error))
+    return found
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_way_of_asking_gives_the_number_of_the_call(name: str) -> None:
+    wanted = results(FUNCTIONS[name], SIZES, compiled=False)
+    for got, expected in zip(results(FUNCTIONS[name], SIZES, compiled=True), wanted, strict=True):
+        if isinstance(expected, type):
+            assert got is expected
+        else:
+            numpy.testing.assert_allclose(got, expected, rtol=1e-5)
+            assert got.dtype == expected.dtype
+
+
+#: What must not cost a trace for each size.
+GENERIC = (
+    "-n",
+    "n**2",
+    "n >> 1",
+    "n << 1",
+    "abs(n - 10)",
+    "n // 3",
+    "n % 3",
+    "arange",
+    "full",
+    "reshape",
+    "broadcast_to",
+    "x[n - 1]",
+    "x[: n // 2]",
+    "math.prod",
+    "sum",
+    "eye",
+    "take",
+)
+
+
+@pytest.mark.parametrize("name", GENERIC)
+def test_what_has_a_symbolic_form_stays_one_trace(name: str) -> None:
+    function = gemel.compile(lambda x: FUNCTIONS[name](x, x.shape[0]))
+    for n in (16, 12, 20, 36):
+        function(np.ones((n, 3)))
+    assert function.traces == 1
+
+
+def test_every_axis_is_free() -> None:
+    def forward(x: Any, w: Any) -> Any:
+        scores = npx.softmax(np.matmul(x, np.swapaxes(x, 1, 2)) / 8.0)
+        return np.matmul(np.matmul(scores, x), w)
+
+    function = gemel.compile(forward)
+    w = np.ones((6, 2))
+    for batch, length in ((2, 5), (3, 9), (7, 5), (2, 70), (64, 2)):
+        x = np.random.normal(0, 1, (batch, length, 6))
+        numpy.testing.assert_allclose(
+            function(x, w).asnumpy(), forward(x, w).asnumpy(), rtol=1e-4, atol=1e-5
+        )
+    assert function.traces == 1
+
+
+def test_sizes_found_equal_are_one() -> None:
+    function = gemel.compile(lambda x, y: (x + y).reshape(-1))
+    assert function(np.ones((4, 6)), np.ones((4, 6))).shape == (24,)
+    assert function(np.ones((5, 3)), np.ones((5, 3))).shape == (15,)
+    assert function.traces == 1
+    assert function(np.ones((5, 3)), np.ones((1, 3))).shape == (15,)
+    assert function(np.ones((5, 3)), np.ones((3,))).shape == (15,)
+    with pytest.raises(gemel.errors.ShapeError):
+        function(np.ones((5, 3)), np.ones((5, 4)))
+    assert function(np.ones((6, 3)), np.ones((6, 3))).shape == (18,)
+
+
+def test_gradients_at_many_sizes() -> None:
+    function = gemel.compile(lambda x: ((x * x.shape[0]) ** 2).mean() * (1.0 / x.shape[1]))
+    for rows, columns in ((8, 3), (4, 3), (4, 6), (16, 2)):
+        x = np.ones((rows, columns))
+        x.attach_grad()
+        with autograd.record():
+            y = function(x)
+        y.backward()
+        wanted = 2 * rows * rows / (rows * columns) / columns
+        numpy.testing.assert_allclose(x.grad.asnumpy(), numpy.full((rows, columns), wanted), 1e-5)
+
+
+def test_guards_are_few() -> None:
+    function = gemel.compile(lambda x: npx.softmax(x) + npx.log_softmax(x) * x.mean())
+    function(np.ones((8, 5)))
+    (program, *_) = next(iter(function._programs.values()))
+    assert len(program.trace.guards) + len(program.guards) <= 8
+
+
+def test_an_extent_is_no_number_for_c_code() -> None:
+    guards: list[Guard] = []
+    n = Dim(8, "n", guards)
+    assert not isinstance(n, int)
+    assert n == n and n > 1 and n != 0 and bool(n) and hash(n) == hash(8)
+    assert not guards, "this holds for every value"
+    assert repr(n * 2 + 1) == "2 * n + 1" and not guards
+    for ask in (int, float, str, range, math.sqrt, operator.index, "{}".format, bytes):
+        ask(n)  # type: ignore[operator]
+    assert [repr(guard) for guard in guards] == ["n == 8"], "one guard, however often asked"
+    assert not hasattr(n, "itemsize") and not hasattr(n, "shape")
+
+
+def test_errors_show_numbers() -> None:
+    function = gemel.compile(lambda x: np.dot(x, np.ones((4, 2))))
+    with pytest.raises(gemel.errors.ShapeError, match=r"float32\[8, 3\]"):
+        function(np.ones((8, 3)))
