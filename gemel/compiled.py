@@ -16,12 +16,12 @@ from gemel.errors import TraceError
 from gemel.ir.graph import Entry, Graph, constant, inline, placeholder
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
 from gemel.ndarray import ndarray
-from gemel.nested import flatten, unflatten
+from gemel.nested import unflatten
 from gemel.ops.elementwise import full
 from gemel.passes import PIPELINE
 from gemel.passes.bind import concrete_graph
 from gemel.passes.simplify import fold
-from gemel.programs import Program, Unfit
+from gemel.programs import Arguments, Program, Unfit
 from gemel.runtime.image import Image
 from gemel.runtime.plans import plan_of
 from gemel.runtime.prepare import spec_of
@@ -60,21 +60,21 @@ class Bound:
         _, workspace = self.inference(leaves).bound(*leaves, *self.parameter_arrays())
         return f"{self.image().count()} kernels, {workspace} bytes of workspace"
 
-    def run(self, leaves: list[Any]) -> Any:
-        """The function's results on these arrays."""
-        arrays = self.parameter_arrays()
-        if _core.recording() and tape.tracked(*leaves, *arrays):
-            found = self._recorded((*leaves, *arrays))
+    def run(self, given: Arguments) -> Any:
+        """The function's results on these arguments."""
+        arrays = (*given.arrays, *self.parameter_arrays())
+        if _core.recording() and tape.tracked(*arrays):
+            found = self._recorded(arrays, given.numbers)
         else:
-            found = self.inference(leaves)(*leaves, *arrays)
+            found = self.inference(given.arrays)(*arrays, *given.numbers)
         return found[0] if self.structure is None else unflatten(self.structure, iter(found))
 
-    def _recorded(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        wanted = tuple(a.dtype.is_floating and a._tape is not None for a in inputs)
+    def _recorded(self, arrays: tuple[Any, ...], numbers: list[float]) -> tuple[Any, ...]:
+        wanted = tuple(a.dtype.is_floating and a._tape is not None for a in arrays)
         halves = self.training.get(wanted)
         if halves is None:
-            halves = self.training[wanted] = BoundHalves(self.program, wanted, self.values, inputs)
-        return halves.run(inputs)
+            halves = self.training[wanted] = BoundHalves(self.program, wanted, self.values, arrays)
+        return halves.run((*arrays, *numbers))
 
 
 _numbers = [0]
@@ -90,13 +90,14 @@ class BoundHalves:
         program: Program,
         wanted: tuple[bool, ...],
         values: dict[str, int],
-        inputs: tuple[Any, ...],
+        arrays: tuple[Any, ...],
     ) -> None:
         _numbers[0] += 1
         self.name = f"{program.name}#{_numbers[0]}"
+        wanted = (*wanted, *[False] * len(program.numbers))
         halves = program.split(wanted)
         with Trace():
-            self.plan = halves.plans.find(values, inputs)
+            self.plan = halves.plans.find(values, arrays)
             self.backward = concrete_graph(halves.backward, values)
         self.outputs = len(program.graph.outputs)
         self.wanted = wanted
@@ -121,7 +122,10 @@ class BoundHalves:
         )
         for side, index in self.saved:
             value = inputs[index] if side == "input" else found[index]
-            call.saved[side, index] = tape.Saved(value)
+            if isinstance(value, float):
+                call.numbers[index] = value
+            else:
+                call.saved[side, index] = tape.Saved(value)
         for index, value in enumerate(outputs):
             if value.dtype.is_floating:
                 value._tape = (call, index)
@@ -156,9 +160,10 @@ class BoundCall(tape.Call):
 class Compiled:
     """A function compiled for each kind of arguments it is called with.
 
-    Arrays are inputs, Python numbers constants of the program: plain ones, or, if `symbolic`, nodes
-    of the graph. Without `fold` no arithmetic is done at compile time. `traces` counts how often
-    the function itself ran.
+    Arrays and floats are inputs; other Python numbers are constants of the program: plain ones, or,
+    if `symbolic`, nodes of the graph. A float whose value the function asks for (by a branch, or
+    `math.sqrt`) is a constant, too. Without `fold` no arithmetic is done at compile time. `traces`
+    counts how often the function itself ran.
     """
 
     def __init__(
@@ -187,13 +192,14 @@ class Compiled:
         if current_trace() is not None:
             return self.function(*arguments)
         generation = self.quick.generation
-        bound, leaves = self._find(arguments)
+        bound, given = self._find(arguments)
         try:
-            found = bound.run(leaves)
+            found = bound.run(given)
         except Unfit:
             self._bound = {key: other for key, other in self._bound.items() if other is not bound}
-            bound, leaves = self._find(arguments)
-            found = bound.run(leaves)
+            bound, given = self._find(arguments)
+            found = bound.run(given)
+        leaves = given.arrays
         plain = bound.structure is None and len(leaves) == len(arguments)
         if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
             arrays = bound.parameter_arrays()
@@ -202,39 +208,38 @@ class Compiled:
             )
         return found
 
-    def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, list[Any]]:
-        """The bound program for these arguments, and their arrays."""
-        leaves: list[Any] = []
+    def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, Arguments]:
+        """The bound program for these arguments, and what is in them."""
         if len(arguments) == 1 and type(arguments[0]) is ndarray:
-            leaves.append(arguments[0])
-            structure: Any = SINGLE
+            given = Arguments(SINGLE, [arguments[0]], [])
         else:
-            structure = flatten(tuple(arguments), leaves)
-        key = (structure, _core.training(), *((a.shape, a._code) for a in leaves))
+            given = Arguments.of(arguments)
+        key = (given.structure, _core.training(), *((a.shape, a._code) for a in given.arrays))
         try:
             bound = self._bound.get(key)
         except TypeError:
             raise TraceError(
                 f"{self.name}: arguments must be arrays, numbers, strings or lists of them"
             ) from None
-        if bound is None:
-            bound = self._bind(structure, leaves)
+        if bound is None or not bound.program.holds(given.numbers):
+            bound = self._bind(given)
             # The oldest one goes; another thread may be at it, too.
             for old in list(self._bound)[: len(self._bound) + 1 - SIZES]:
                 self._bound.pop(old, None)
             self._bound[key] = bound
-        return bound, leaves
+        return bound, given
 
-    def _bind(self, structure: Any, leaves: list[Any]) -> Bound:
-        kind = (structure, _core.training(), tuple((a.ndim, a._code) for a in leaves))
-        programs = self._programs.setdefault(kind, [])
-        program = next((p for p in programs if p.fits(leaves)), None)
+    def _bind(self, given: Arguments) -> Bound:
+        arrays = tuple((a.ndim, a._code) for a in given.arrays)
+        programs = self._programs.setdefault((given.structure, _core.training(), arrays), [])
+        program = next((p for p in programs if p.fits(given)), None)
         if program is None:
             with autograd.pause(train_mode=autograd.is_training()):
-                program = Program(self, structure, leaves)
+                program = Program(self, given)
             self.traces += 1
-            programs.append(program)
-        return Bound(program, program.dims(leaves))
+            programs.insert(0, program)
+            del programs[PROGRAMS:]
+        return Bound(program, program.dims(given.arrays))
 
     # --- looking at it ----------------------------------------------------------------------
 
@@ -261,12 +266,14 @@ class Compiled:
 
     def plan_summary(self, *arguments: Any) -> str:
         """What the plan for these arguments consists of, and its memory besides the results."""
-        bound, leaves = self._find(arguments)
-        return f"{self.name}: {bound.summary(leaves)}"
+        bound, given = self._find(arguments)
+        return f"{self.name}: {bound.summary(given.arrays)}"
 
 
 #: How many kinds and sizes of arguments a function remembers the program of.
 SIZES = 1024
+#: How many traces it keeps for arguments of one kind, the newest first.
+PROGRAMS = 64
 #: The structure of a call with one array.
 SINGLE = (tuple, (None,))
 

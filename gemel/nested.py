@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from typing import Any
 
 from gemel.ir.graph import Entry
 from gemel.ndarray import array_like, ndarray
 
 
-def flatten(value: Any, out: list[Any]) -> Any:
-    """Put the leaves of nested lists, tuples and dicts into `out`; the structure is returned."""
+def flatten(value: Any, arrays: list[Any], numbers: list[float]) -> Any:
+    """Put the leaves of nested lists, tuples and dicts into the lists; gives the structure."""
     if isinstance(value, (list, tuple)):
-        return type(value), tuple(flatten(item, out) for item in value)
+        return type(value), tuple(flatten(item, arrays, numbers) for item in value)
     if isinstance(value, dict):
-        return dict, tuple((name, flatten(item, out)) for name, item in value.items())
+        return dict, tuple((name, flatten(item, arrays, numbers)) for name, item in value.items())
     if isinstance(value, (ndarray, Entry)):
-        out.append(value)
+        arrays.append(value)
         return None
+    if type(value) is float:
+        numbers.append(value)
+        return ("number",)
     if hasattr(value, "__array__"):
-        out.append(array_like(value))
+        arrays.append(array_like(value))
         return None
-    if type(value) is float:  # 0.0 == -0.0, and they are not the same
-        return "static", math.copysign(1.0, value), value
     return "static", type(value), value
 
 
-def unflatten(structure: Any, leaves: Any) -> Any:
-    """The nested value whose leaves come from an iterator."""
+NOTHING: Iterator[Any] = iter(())
+
+
+def unflatten(structure: Any, arrays: Iterator[Any], numbers: Iterator[Any] = NOTHING) -> Any:
+    """The nested value whose leaves come from two iterators."""
     if structure is None:
-        return next(leaves)
+        return next(arrays)
     kind, *rest = structure
+    if kind == "number":
+        return next(numbers)
     if kind == "static":
         return rest[1]
     if kind is dict:
-        return {name: unflatten(item, leaves) for name, item in rest[0]}
-    items = [unflatten(item, leaves) for item in rest[0]]
+        return {name: unflatten(item, arrays, numbers) for name, item in rest[0]}
+    items = [unflatten(item, arrays, numbers) for item in rest[0]]
     return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gemel.extent import NUMBER, Dim, Guard, evaluate
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, placeholder, walk
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace
-from gemel.nested import flatten_results, unflatten
+from gemel.nested import flatten, flatten_results, unflatten
 from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.bind import concrete_graph
 from gemel.passes.fuse import cheap
@@ -31,29 +31,45 @@ class Traceable(Protocol):
     symbolic: bool
 
 
+class Arguments(NamedTuple):
+    """The arguments of a call: how they are nested, the arrays and the floats in them."""
+
+    structure: Any
+    arrays: list[Any]
+    numbers: list[float]
+
+    @classmethod
+    def of(cls, arguments: tuple[Any, ...]) -> Arguments:
+        """The arguments taken apart."""
+        arrays: list[Any] = []
+        numbers: list[float] = []
+        return cls(flatten(arguments, arrays, numbers), arrays, numbers)
+
+
 # --- one traced program ---------------------------------------------------------------------
 
 
 class Program:
     """A function traced for one kind of arguments: its graph and its plans."""
 
-    def __init__(self, compiled: Traceable, structure: Any, leaves: list[Any]) -> None:
+    def __init__(self, compiled: Traceable, given: Arguments) -> None:
         self.name = compiled.name
         self.passes = compiled.passes
         self.trace = Trace(of_program=True)
         self._plans: Plans | None = None
         self._halves: dict[Any, Halves] = {}
-        entries = [self._input(position, array) for position, array in enumerate(leaves)]
+        entries = [self._input(position, array) for position, array in enumerate(given.arrays)]
+        self.numbers = [self.trace.number(f"number{i}", n) for i, n in enumerate(given.numbers)]
         results: list[Any] = []
         with self.trace:
-            arguments = unflatten(structure, iter(entries))
+            arguments = unflatten(given.structure, iter(entries), iter(self.numbers))
             if compiled.symbolic:
                 arguments = [constant(a) if isinstance(a, NUMBER) else a for a in arguments]
             found = compiled.function(*arguments)
             self.structure = flatten_results(found, results)
             outputs = [as_entry(value) for value in results]
         self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
-        inputs = [*entries, *(entry for _, entry in self.trace.parameters.values())]
+        inputs = [*entries, *(entry for _, entry in self.trace.parameters.values()), *self.numbers]
         traced = Graph(inputs, outputs, self._updates(len(entries)), self.name)
         self.guards: list[Guard] = []
         with self.trace:
@@ -92,15 +108,23 @@ class Program:
         sizes = (leaves[int(position)].shape[int(axis)] for position, axis in places)
         return dict(zip(self.trace.dims, sizes, strict=True))
 
-    def fits(self, leaves: list[Any]) -> bool:
-        """Whether the trace holds for arguments of these sizes."""
-        values = self.dims(leaves)
-        for entry, array in zip(self.graph.inputs, leaves, strict=False):
+    def holds(self, numbers: list[float]) -> bool:
+        """Whether these numbers are those the trace was told, where it has asked."""
+        held = self.trace.held
+        pairs = zip(self.numbers, numbers, strict=True)
+        # As text 0.0 and -0.0 are two numbers, and NaN is one.
+        return all(e not in held or held[e].hex() == n.hex() for e, n in pairs)
+
+    def fits(self, given: Arguments) -> bool:
+        """Whether the trace holds for arguments like these."""
+        values = self.dims(given.arrays)
+        for entry, array in zip(self.graph.inputs, given.arrays, strict=False):
             if any(evaluate(m, values) != n for m, n in zip(entry.shape, array.shape, strict=True)):
                 return False
         if any(n < 2 for n in values.values()):
             return False
-        return all(guard.holds(values) for guard in (*self.trace.guards, *self.guards))
+        guards = (*self.trace.guards, *self.guards)
+        return self.holds(given.numbers) and all(guard.holds(values) for guard in guards)
 
     # --- inference --------------------------------------------------------------------------
 
@@ -158,7 +182,7 @@ class Halves:
             node = entry.node
             if node not in forward or node.is_constant:
                 continue
-            if node.op is not None and ("view" in node.op.rules or cheap(node)):
+            if node.op is not None and ("view" in node.op.rules or cheap(node) or entry.spec.weak):
                 pending += node.inputs
             else:
                 found[entry] = None

@@ -40,6 +40,7 @@ def interpreted(case: Case, inputs: list[Any]) -> list[Any]:
     arrays = on_gemel(inputs)
     graph = compiled(case).graph(*arrays)
     given = [value for value in inputs if isinstance(value, numpy.ndarray)]
+    given += [value for value in inputs if type(value) is float]
     with numpy.errstate(all="ignore"):
         return interpret(graph, *given, stream=(SEED, 0))
 

@@ -88,6 +88,8 @@ class BodyWriter:
         op = node.op
         assert isinstance(op, Elementwise)
         types, _ = op.types(tuple(e.spec for e in node.inputs), node.params)
+        if entry.spec.weak:
+            types = tuple(map(of_number, types))
         values = [
             self.value(e, aligned(placement, e)).cast(compute_dtype(d))
             for e, d in zip(node.inputs, types, strict=True)
@@ -96,6 +98,8 @@ class BodyWriter:
         parameters = node.params
         found = op.body(lane, *values, **parameters)
         result = lane.value(found) if not hasattr(found, "dtype") else found
+        if entry.spec.weak:
+            return result.cast(of_number(entry.dtype))
         # Rounded to float16 between steps, as separate kernels would.
         stored = result.cast(entry.dtype)
         return stored.cast(compute_dtype(entry.dtype))
@@ -119,6 +123,11 @@ class BodyWriter:
             self.nest.scalar(Number(("call", call), int64)),
         )
         return Lane(self.nest.recorder, random=random, index=index)
+
+
+def of_number(dtype: DType) -> DType:
+    """What a Python number is computed in: like Python's, floats have 64 bits."""
+    return float64 if dtype.is_floating else dtype
 
 
 def spread(

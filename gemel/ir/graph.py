@@ -138,9 +138,13 @@ class Entry(ArrayMethods):
         )
 
     def _value(self, what: str) -> Any:
-        if not self.node.is_number:
-            raise self._unknown(what)
-        return self.node.value
+        if self.node.is_number:
+            return self.node.value
+        if self.spec.weak and self.node.op is not None:
+            from gemel.ir.numbers import known_number
+
+            return known_number(self, what)
+        raise self._unknown(what)
 
     def __bool__(self) -> bool:
         return bool(self._value("bool()"))

@@ -9,10 +9,24 @@ from types import FrameType
 from typing import Any
 
 from gemel import _core
+from gemel.dtype import weak
 from gemel.errors import TraceError
 from gemel.extent import Dim, Guard
 from gemel.ir.graph import Entry, placeholder
 from gemel.spec import Spec
+
+
+class Scalar(Entry):
+    """A number given at run time. Who asks for its value gets the one seen, and holds it."""
+
+    __slots__ = ("seen", "trace")
+
+    trace: Trace
+    seen: float
+
+    def _value(self, what: str) -> float:
+        self.trace.held[self] = self.seen
+        return self.seen
 
 
 class Trace:
@@ -30,6 +44,7 @@ class Trace:
         self.parameters: dict[int, tuple[Any, Entry]] = {}
         self.updates: list[tuple[Any, Entry]] = []
         self.dims: dict[str, int] = {}
+        self.held: dict[Scalar, float] = {}
 
     def origin(self) -> str:
         """Where a node made now comes from."""
@@ -44,6 +59,14 @@ class Trace:
         """A free extent called `name`, now `value`."""
         self.dims[name] = value
         return Dim(value, name, self.guards)
+
+    def number(self, name: str, value: float) -> Scalar:
+        """A number given at run time, now `value`."""
+        node = placeholder(Spec((), weak(value), weak=True), name).node
+        scalar = Scalar(node, 0)
+        scalar.trace, scalar.seen = self, value
+        node.entries = (scalar,)
+        return scalar
 
     def parameter(self, parameter: Any) -> Entry:
         """The symbol that stands for a parameter; its array becomes an input of the program."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from gemel.extent import Dim, form_of
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, rewrite
-from gemel.ir.op import Composite, Elementwise
+from gemel.ir.numbers import computed
+from gemel.ir.op import Composite
 from gemel.ir.trace import Trace
 from gemel.ops import linalg, shape
 from gemel.ops.shape import axis_order
@@ -42,23 +42,6 @@ def _fully(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
 # --- fold -----------------------------------------------------------------------------------
 
 
-class PythonLane:
-    """The namespace an elementwise body sees when it is computed on Python numbers."""
-
-    maximum = staticmethod(lambda a, b: a if a != a or a > b else b)
-    minimum = staticmethod(lambda a, b: a if a != a or a < b else b)
-    where = staticmethod(lambda condition, a, b: a if condition else b)
-    absolute = staticmethod(abs)
-    power = staticmethod(lambda a, b: a**b)
-    sign = staticmethod(lambda x: (x > 0) - (x < 0))
-    logical_and = staticmethod(lambda a, b: bool(a) and bool(b))
-    logical_or = staticmethod(lambda a, b: bool(a) or bool(b))
-    logical_not = staticmethod(lambda x: not x)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(math, name)
-
-
 def fold(graph: Graph) -> Graph:
     """Operations on numbers become their results."""
     return rewrite(graph, _folded)
@@ -66,22 +49,13 @@ def fold(graph: Graph) -> Graph:
 
 def _folded(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
     op = node.op
-    if not isinstance(op, Elementwise) or op.random or not inputs or not node.specs[0].weak:
+    if op is None or not node.specs[0].weak:
         return None
     numbers = [entry.node.value for entry in inputs if entry.node.is_number]
     if len(numbers) != len(inputs) or any(isinstance(number, Dim) for number in numbers):
         return None
-    types, result = op.types(tuple(entry.spec for entry in inputs), node.params)
-    try:
-        values = [_number(d.kind, n) for d, n in zip(types, numbers, strict=True)]
-        found = op.body(PythonLane(), *values, **node.params)
-        return (constant(_number(result.kind, found)),)
-    except (ArithmeticError, ValueError, AttributeError, TypeError):
-        return None  # 1 / 0, log(-1), or a function Python lacks: the kernel knows what to give
-
-
-def _number(kind: str, value: Any) -> Any:
-    return bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
+    found = computed(op, tuple(entry.spec for entry in inputs), node.params, numbers)
+    return None if found is None else (constant(found),)
 
 
 # --- drop -----------------------------------------------------------------------------------

@@ -1,0 +1,63 @@
+"""Operations on Python numbers: what is known while a program is traced."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gemel.ir.op import Elementwise, Op
+from gemel.spec import Spec
+
+
+class PythonLane:
+    """The namespace an elementwise body sees when it is computed on Python numbers."""
+
+    maximum = staticmethod(lambda a, b: a if a != a or a > b else b)
+    minimum = staticmethod(lambda a, b: a if a != a or a < b else b)
+    where = staticmethod(lambda condition, a, b: a if condition else b)
+    absolute = staticmethod(abs)
+    power = staticmethod(lambda a, b: a**b)
+    sign = staticmethod(lambda x: (x > 0) - (x < 0))
+    logical_and = staticmethod(lambda a, b: bool(a) and bool(b))
+    logical_or = staticmethod(lambda a, b: bool(a) or bool(b))
+    logical_not = staticmethod(lambda x: not x)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(math, name)
+
+
+def computed(
+    op: Op | None, specs: tuple[Spec, ...], parameters: dict[str, Any], numbers: list[Any]
+) -> Any:
+    """An operation's result on Python numbers; None where the kernel has to tell.
+
+    That is so of 1 / 0, log(-1), a function Python lacks, and operations on more than numbers.
+    """
+    if not isinstance(op, Elementwise) or op.random or not numbers:
+        return None
+    types, result = op.types(specs, parameters)
+    try:
+        values = [_number(d.kind, n) for d, n in zip(types, numbers, strict=True)]
+        return _number(result.kind, op.body(PythonLane(), *values, **parameters))
+    except (ArithmeticError, ValueError, AttributeError, TypeError):
+        return None
+
+
+def _number(kind: str, value: Any) -> Any:
+    return bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
+
+
+def known_number(entry: Any, what: str) -> Any:
+    """The value of an entry that only numbers decide, asked for by `what`. Or `TraceError`."""
+    node = entry.node
+    if node.op is None:
+        return entry._value(what)
+    numbers = [known_number(source, what) for source in node.inputs]
+    specs = tuple(source.spec for source in node.inputs)
+    found = computed(node.op, specs, node.params, numbers)
+    if found is None:
+        raise entry._unknown(what)
+    return found
+
+
+__all__ = ["computed", "known_number"]

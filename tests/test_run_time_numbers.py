@@ -1,0 +1,134 @@
+"""Floats given to compiled functions: inputs, unless the function asks for their values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, np
+from gemel.gluon import nn
+
+
+def test_two_hundred_values_are_one_trace() -> None:
+    function = gemel.compile(lambda x, rate: x - rate * x.sum(axis=0))
+    x = np.array(numpy.arange(6).reshape(3, 2), dtype="float64")
+    values = x.asnumpy()
+    for rate in numpy.linspace(-1, 1, 200).tolist():
+        expected = values - rate * values.sum(axis=0)
+        numpy.testing.assert_allclose(function(x, rate).asnumpy(), expected, rtol=1e-15)
+    assert function.traces == 1
+
+
+#: Functions of an array and a float that only array operations see, exact in float64.
+EXACT: dict[str, Callable[[Any, float], Any]] = {
+    "x * r": lambda x, r: x * r,
+    "x * (r * 0.1)": lambda x, r: x * (r * 0.1),
+    "x + r / 3": lambda x, r: x + r / 3,
+    "x * (1 - r) ** 2": lambda x, r: x * (1 - r) ** 2,
+    "x // r": lambda x, r: x // r,
+    "where": lambda x, r: np.where(x > r, x, r),
+    "maximum": lambda x, r: np.maximum(x, r * 2),
+    "full": lambda x, r: np.full((3, 2), 1.0, dtype="float64") * r + x,
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_same_numbers_as_imperatively(name: str, dtype: str) -> None:
+    function = gemel.compile(EXACT[name])
+    x = np.array([[0.1, -2.3], [3.7, 0.0], [-0.0, 5.5]], dtype=dtype)
+    for rate in (0.1, 0.3, -2.7, 1e-9, 3.0):
+        wanted = EXACT[name](x, rate)
+        got = function(x, rate)
+        assert got.dtype == wanted.dtype
+        numpy.testing.assert_allclose(
+            got.asnumpy(), wanted.asnumpy(), rtol=1e-15 if dtype == "float64" else 2e-7
+        )
+    assert function.traces == 1
+
+
+#: Functions that ask for the value: a trace for each, and the right one.
+ASKING: dict[str, Callable[[Any, float], Any]] = {
+    "branch": lambda x, r: x * 2 if r > 0.5 else x * 3,
+    "branch on what is computed": lambda x, r: x * 2 if r * 2 - 1 > 0 else x * 3,
+    "bool": lambda x, r: x if r else -x,
+    "sqrt": lambda x, r: x * math.sqrt(r),
+    "float": lambda x, r: x * float(r),
+    "int": lambda x, r: x[: int(r)],
+    "range": lambda x, r: sum(x[i] for i in range(1 + int(r))),
+    "keyword": lambda x, r: np.full((2,), float(r)) + x.sum(),
+    "text": lambda x, r: x * len(f"{float(r):.3f}"),
+}
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_a_value_asked_for_is_held(name: str) -> None:
+    function = gemel.compile(ASKING[name])
+    x = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    for rate in (1.0, 0.25, 2.0, 1.0, 0.25, 1.5):
+        got, wanted = (f(x, rate) for f in (function, ASKING[name]))
+        if isinstance(wanted, int):
+            wanted = np.array(float(wanted))
+        numpy.testing.assert_allclose(got.asnumpy(), wanted.asnumpy(), rtol=1e-6)
+
+
+def test_traces_for_values_asked_for_are_bounded() -> None:
+    function = gemel.compile(lambda x, r: x * math.sqrt(r))
+    for number in range(100):
+        function(np.ones((2,)), float(number))
+    assert sum(map(len, function._programs.values())) <= 64
+    assert function(np.ones((2,)), 4.0).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.0, math.inf, -math.inf, math.nan, 1e300, 5e-324])
+def test_every_float(rate: float) -> None:
+    function = gemel.compile(lambda x, r: x * r)
+    for number in (1.0, rate, 2.0, rate):
+        got = function(np.ones((2,), dtype="float64"), number).asnumpy()
+        numpy.testing.assert_array_equal(got, numpy.full(2, number))
+        assert (numpy.signbit(got) == numpy.signbit(number)).all()
+
+
+def test_gradients_through_a_call_with_numbers() -> None:
+    function = gemel.compile(lambda x, r, pair: ((x * r) ** 2 * pair["b"]).sum() + (r * x).sum())
+    for rate, other in ((0.5, 2.0), (-1.5, 3.0), (0.5, 0.25)):
+        x = np.array([1.0, -2.0, 3.0])
+        x.attach_grad()
+        with autograd.record():
+            y = function(x, rate, {"b": other})
+        y.backward()
+        wanted = 2 * x.asnumpy() * rate**2 * other + rate
+        numpy.testing.assert_allclose(x.grad.asnumpy(), wanted, rtol=1e-6)
+    assert function.traces == 1
+
+
+def test_a_block_called_with_a_number() -> None:
+    class Scaled(nn.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Dense(2, in_units=3)
+
+        def forward(self, x: Any, temperature: float) -> Any:
+            return self.dense(x) / temperature
+
+    net = Scaled()
+    net.initialize()
+    x = np.ones((4, 3))
+    wanted = [net(x, t).asnumpy() for t in (0.5, 2.0)]
+    net.hybridize()
+    for found, expected in zip((net(x, t) for t in (0.5, 2.0)), wanted, strict=True):
+        numpy.testing.assert_allclose(found.asnumpy(), expected, rtol=1e-6)
+
+
+def test_integers_and_bools_stay_constants() -> None:
+    function = gemel.compile(lambda x, n, flag: x.reshape(n, -1) if flag else x)
+    x = np.ones((2, 6))
+    assert function(x, 3, True).shape == (3, 4)
+    assert function(x, 4, True).shape == (4, 3)
+    assert function(x, 4, False).shape == (2, 6)
+    assert function(x, 4.0, False).shape == (2, 6)
