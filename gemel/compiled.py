@@ -202,10 +202,9 @@ class Compiled:
         leaves = given.arrays
         plain = bound.structure is None and len(leaves) == len(arguments)
         if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
-            arrays = bound.parameter_arrays()
-            self.quick.add(
-                generation, _core.training(), tuple(leaves), bound.inference(leaves), arrays
-            )
+            plan, arrays = bound.inference(leaves), bound.parameter_arrays()
+            if isinstance(plan, _core.Plan):
+                self.quick.add(generation, _core.training(), tuple(leaves), plan, arrays)
         return found
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, Arguments]:

@@ -45,6 +45,10 @@ class CompileError(GemelError, RuntimeError):
     """A program could not be turned into machine code."""
 
 
+class NoKernelError(CompileError):
+    """An operation that NumPy does cannot be turned into machine code."""
+
+
 class UnknownNameError(GemelError, ValueError):
     """A name that stands for nothing here; the message suggests the nearest one."""
 

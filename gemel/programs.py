@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from gemel.errors import NoKernelError
 from gemel.extent import NUMBER, Dim, Guard, evaluate
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, placeholder, walk
 from gemel.ir.text import signature
@@ -14,8 +15,9 @@ from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.bind import concrete_graph
 from gemel.passes.fuse import cheap
 from gemel.runtime.image import Image
-from gemel.runtime.plans import plan_for
+from gemel.runtime.plans import plan_for, plan_of
 from gemel.runtime.prepare import as_entry
+from gemel.runtime.steps import Steps
 from gemel.spec import Spec
 
 #: How many plans a graph keeps, the newest first.
@@ -245,7 +247,10 @@ class Plans:
         for plan in self._made:
             if _fits(plan, arrays):
                 return plan
-        made = plan_for(self._text(values), lambda: self.image(values))
+        try:
+            made = plan_for(self._text(values), lambda: self.image(values))
+        except NoKernelError:
+            made = Steps(concrete_graph(self.graph, values), plan_of)
         self._made = [made, *self._made[: PLANS - 1]]
         return made
 

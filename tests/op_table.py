@@ -134,7 +134,7 @@ def results(found: Any) -> list[Array]:
 
 def accepts(case: Case, inputs: list[Any]) -> bool:
     """Whether the operation takes inputs of these dtypes."""
-    if case.op.blocks:
+    if case.op.dynamic:
         return True
     try:
         case.op.infer(*map(spec_of, inputs), **case.op.complete(case.parameters))
@@ -190,7 +190,9 @@ def check(case: Case, inputs: list[Any], arrays: list[Any] | None = None) -> Non
     op = case.op
     if arrays is None:
         arrays = on_gemel(inputs)
-    specs = op.infer(*map(spec_of, inputs), **op.complete(case.parameters)) if not op.blocks else ()
+    specs = (
+        op.infer(*map(spec_of, inputs), **op.complete(case.parameters)) if not op.dynamic else ()
+    )
     expected = expected_of(case, inputs, stream=(SEED, 0))
     seeded(SEED)
     found = results(op(*arrays, **case.parameters))
@@ -199,7 +201,7 @@ def check(case: Case, inputs: list[Any], arrays: list[Any] | None = None) -> Non
     assert len(found) == len(expected)
     for value, wanted in zip(found, expected, strict=True):
         close(value, wanted, case.name)
-    for value, spec in zip(found, specs, strict=not op.blocks and not op.updates):
+    for value, spec in zip(found, specs, strict=not op.dynamic and not op.updates):
         assert value.shape == spec.shape
         assert value.dtype.name == spec.dtype.name
 

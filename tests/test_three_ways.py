@@ -66,7 +66,7 @@ WAYS: dict[str, Way] = {
     "interpreted": interpreted,
 }
 
-TRACED = [case for case in CASES if not case.op.blocks and not case.op.updates]
+TRACED = [case for case in CASES if not case.op.dynamic and not case.op.updates]
 
 
 def dtype_of(case: Case) -> str:
@@ -303,7 +303,7 @@ def test_batch_norm_updates_the_same_statistics() -> None:
     assert abs(found[0][1]).max() > 0.1
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.op.blocks], ids=str)
+@pytest.mark.parametrize("case", [c for c in CASES if c.op.dynamic], ids=str)
 def test_what_depends_on_values_is_refused_in_a_trace(case: Case) -> None:
     with pytest.raises(TraceError, match=case.name):
         compiled(case)(*on_gemel(inputs_of(case, "float32")))

@@ -38,14 +38,17 @@ class Op(_core.OpBase):
 
     `outputs` is how many results it has, `updates` which inputs it overwrites (input -> output),
     `names` the same operation under other standards (``onnx=``, ``mxnet=``). `random` operations
-    take a call number; `blocks` ones need values at issue and cannot be traced; `contracts` ones
+    take a call number; the shape of what `dynamic` ones give depends on values, so that a call
+    waits for them and cannot be traced; `contracts` ones
     multiply and add over an axis: they are what time goes into; `fails` ones can fail
     while they run, depending on values.
     """
 
     elementwise = False
     random = False
-    blocks = False
+    dynamic = False
+    #: Whether it becomes machine code; NumPy does the others, in the Python lane.
+    has_kernel = False
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class Op(_core.OpBase):
         outputs: int = 1,
         updates: dict[int, int] | None = None,
         random: bool = False,
-        blocks: bool = False,
+        dynamic: bool = False,
         contracts: bool = False,
         fails: bool = False,
         **names: str,
@@ -74,7 +77,7 @@ class Op(_core.OpBase):
         self.outputs = outputs
         self.updates = updates or {}
         self.random = random
-        self.blocks = blocks
+        self.dynamic = dynamic
         self.contracts = contracts
         self.fails = fails
         self.names = names
@@ -89,6 +92,7 @@ class Op(_core.OpBase):
 
     def _declare(self, kind: str, rule: Callable[..., Any]) -> Callable[..., Any]:
         self.rules[kind] = rule
+        self.has_kernel |= kind in ("lower", "view")
         return rule
 
     def spec(self, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -156,7 +160,7 @@ class Op(_core.OpBase):
 
     def apply(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
         """A node of this operation on entries and numbers: the recorded form of a call."""
-        if self.blocks:
+        if self.dynamic:
             raise HOOKS["blocked"](self)
         entries = tuple(HOOKS["entry"](value) for value in inputs)
         node = self.node(entries, parameters)
@@ -204,7 +208,9 @@ class Op(_core.OpBase):
 
     def _prepare(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """The plan of a call the core has not seen (a miss). None sends the call to `_call`."""
-        if self.arity not in (len(inputs), VARIADIC) or current_trace() is not None or self.blocks:
+        if self.arity not in (len(inputs), VARIADIC) or current_trace() is not None:
+            return None
+        if not self.has_kernel:
             return None
         return HOOKS["prepare"](self, inputs, self.complete(keywords))
 
@@ -235,6 +241,7 @@ class Elementwise(Op):
     """
 
     elementwise = True
+    has_kernel = True
 
     def __init__(self, body: Callable[..., Any], *, dtype: Any = "same", **names: Any) -> None:
         super().__init__(body, **names)
@@ -317,6 +324,8 @@ POLICIES = {
 class Reduction(Op):
     """An operation that combines elements along axes: `combine` names the instruction."""
 
+    has_kernel = True
+
     def __init__(self, function: Callable[..., Any], *, combine: str, **names: Any) -> None:
         super().__init__(function, **names)
         self.combine = combine
@@ -361,6 +370,8 @@ class Reduction(Op):
 
 class Composite(Op):
     """An operation written over other operations; expanded into them before kernels are made."""
+
+    has_kernel = True
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """The specs of its body's results."""

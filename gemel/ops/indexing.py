@@ -273,7 +273,7 @@ def _(x: Spec, *, depth: int, on_value: float, off_value: float, dtype: Any) -> 
     return Spec((*x.shape, depth), dtype)
 
 
-@op(blocks=True, mxnet="_npx_nonzero")
+@op(dynamic=True, mxnet="_npx_nonzero")
 def nonzero(x: Any) -> Any:
     """The positions of elements that are not zero, one int64 array per axis.
 
@@ -282,7 +282,7 @@ def nonzero(x: Any) -> Any:
     return numpy().nonzero(x)
 
 
-@op(blocks=True, mxnet="_npi_boolean_mask")
+@op(dynamic=True, mxnet="_npi_boolean_mask")
 def boolean_index(x: Any, mask: Any) -> Any:
     """The elements of x where the mask is true. Waits for both; it cannot be part of a trace."""
     return x[mask]

@@ -101,7 +101,7 @@ def _(low: Spec, high: Spec, *, shape: Any, dtype: Any, call: Any = None) -> Spe
     return _shaped("randint", low, high, shape, dtype)
 
 
-@op(blocks=True, mxnet="_npi_permutation")
+@op(mxnet="_npi_permutation")
 def argsort(x: Any) -> Any:
     """The positions that sort a 1-d array, equal elements in order."""
     return numpy().argsort(x, kind="stable")

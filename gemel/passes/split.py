@@ -1,8 +1,8 @@
-"""Splitting a graph into pieces that deliver results one after another.
+"""Splitting a graph into pieces that become plans of their own.
 
 One plan gives all its results when its last step is done. Where results travel on (gradients to
 another device), it pays to run several plans: while the first ones' results are on the way, the
-others compute.
+others compute. And what NumPy does lies between plans.
 """
 
 from __future__ import annotations
@@ -36,6 +36,36 @@ def split(graph: Graph) -> tuple[Graph, list[Piece]]:
     wanted = _wanted(whole, groups, made)
     pieces = [_piece(group, wanted[i], made, i) for i, group in enumerate(groups)]
     return whole, pieces
+
+
+def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
+    """The graph with composites written out; pieces, and nodes without a kernel, in order.
+
+    A piece is all that can be computed before the next such node.
+    """
+    whole = expand(graph)
+    nodes = _steps(list(whole.results))
+    homes: dict[Node, int] = {}  # even: a piece, odd: nodes without kernels
+    for node in nodes:
+        first = max((homes[e.node] for e in node.inputs if e.node in homes), default=0)
+        kernel = node.op is not None and node.op.has_kernel
+        homes[node] = first + first % 2 if kernel else first + 1 - first % 2
+    wanted: dict[int, dict[Entry, None]] = {}
+    for entry in whole.results:
+        if not entry.node.is_input:
+            wanted.setdefault(homes.get(entry.node, 0), {})[entry] = None
+    for node in nodes:
+        for entry in node.inputs:
+            home = homes.get(entry.node)
+            if home is not None and home != homes[node]:
+                wanted.setdefault(home, {})[entry] = None
+    parts: list[Piece | Node] = []
+    for place in range(max(homes.values(), default=0) + 1):
+        if place % 2:
+            parts += [node for node in nodes if homes[node] == place]
+        elif place in wanted:
+            parts.append(_piece([], wanted[place], homes, place))
+    return whole, parts
 
 
 def _steps(results: list[Entry]) -> list[Node]:
@@ -103,4 +133,4 @@ def _piece(
     return Piece(graph, tuple(inputs), outputs)
 
 
-__all__ = ["Piece", "split"]
+__all__ = ["Piece", "cut", "split"]

@@ -12,7 +12,7 @@ from gemel.codegen.nest import Kernel, Nest, Number, Place
 from gemel.codegen.product import write_product
 from gemel.codegen.target import host
 from gemel.dtype import DType, float64
-from gemel.errors import CompileError
+from gemel.errors import NoKernelError
 from gemel.extent import Dim, Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.op import Elementwise
@@ -220,7 +220,7 @@ class Lowering:
         elif "lower" in op.rules:
             op.rules["lower"](self, outputs, [self._place(e) for e in node.inputs], **node.params)
         else:
-            raise CompileError(f"{op.name} has no kernel; it cannot be part of a plan")
+            raise NoKernelError(f"{op.name} is done by NumPy: it cannot be part of an image")
         for entry, place in zip(node.entries, outputs, strict=True):
             self.where[entry] = place
 

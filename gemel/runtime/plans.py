@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 from gemel import _core
 from gemel.codegen.target import host
+from gemel.errors import NoKernelError
 from gemel.ir.graph import Graph
 from gemel.ir.text import signature
 from gemel.runtime import cache, files
+from gemel.runtime.steps import Steps
 
 #: How many a process writes: one that prepares more has no set of calls that comes back.
 MOST = 1024
@@ -101,7 +103,10 @@ def plan_of(graph: Graph, keeps: bool = True) -> Any:
         return lowered(optimize(graph), keeps=keeps)
 
     text = signature(graph)
-    return plan_for(text and f"{text}keeps {keeps}", make)
+    try:
+        return plan_for(text and f"{text}keeps {keeps}", make)
+    except NoKernelError:
+        return Steps(graph, partial(plan_of, keeps=keeps))
 
 
 __all__ = ["Prepared", "kept", "plan_for", "plan_of"]

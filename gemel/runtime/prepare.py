@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import struct
-from functools import partial
 from typing import Any
 
 from gemel import _core
 from gemel.device import current_device
 from gemel.dtype import weak
-from gemel.errors import DeviceError, TraceError
+from gemel.errors import DeviceError, NoKernelError, TraceError
 from gemel.extent import NUMBER
 from gemel.ir import interpret  # noqa: F401 -- puts the references in place
 from gemel.ir.graph import Entry, captured, constant
-from gemel.ir.op import HOOKS, Elementwise, Op, static
+from gemel.ir.op import HOOKS, Composite, Elementwise, Op, static
 from gemel.ir.text import call_text
-from gemel.runtime import callback
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, plan_for
+from gemel.runtime.steps import by_numpy
 from gemel.spec import Spec
 
 
@@ -66,7 +65,11 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
 
         return call_image(op, specs, strides, parameters)
 
-    return plan_for(call_text(op, (specs, strides), parameters), make)
+    try:
+        return plan_for(call_text(op, (specs, strides), parameters), make)
+    except NoKernelError:
+        op.has_kernel = False  # a composite over operations that NumPy does
+        return None
 
 
 def strides_of(inputs: tuple[Any, ...]) -> dict[int, tuple[int, ...]]:
@@ -97,12 +100,18 @@ CREATIONS = 1024
 
 
 def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
-    """A call that is not all arrays: creation, conversion, a blocking operation, or an error."""
+    """A call that is not all arrays, or not done by a kernel: creation, conversion, an error."""
     op.check_count(len(inputs))
     arrays = tuple(HOOKS["array"](value) for value in inputs)
     specs = tuple(spec_of(value) for value in arrays)
-    if op.blocks:
-        return _by_reference(op, arrays, parameters)
+    if op.dynamic:
+        return _waiting(op, arrays, parameters)
+    if not op.has_kernel:
+        _same_device(op, arrays)
+        if isinstance(op, Composite):
+            return op.written_out(arrays, parameters)
+        results = op.infer(*specs, **parameters)
+        return _recorded(op, arrays, parameters, by_numpy(op, parameters, results, *arrays))
     if all(isinstance(value, NUMBER) for value in arrays):
         return _create(op, arrays, specs, parameters)
     _same_device(op, arrays)
@@ -110,17 +119,20 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     if any(a is not b for a, b in zip(arrays, inputs, strict=True)):
         found = op(*arrays, **parameters)
         return found if isinstance(found, tuple) else (found,)
-    found = tuple(single_plan(op, specs, parameters)(*arrays))
+    return _recorded(op, arrays, parameters, tuple(single_plan(op, specs, parameters)(*arrays)))
+
+
+def _recorded(
+    op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any], found: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """The results, put on the tape where that is wanted."""
     if _core.recording() and any(getattr(a, "_tape", None) is not None for a in arrays):
         HOOKS["record"](op, arrays, parameters, found)
     return found
 
 
-def _by_reference(op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
-    """An operation done by NumPy; it waits when the shape of the result depends on values."""
-    if "spec" in op.rules and all(hasattr(value, "device") for value in arrays):
-        specs = op.infer(*map(spec_of, arrays), **parameters)
-        return callback.issue(op.name, partial(op.reference, **parameters), arrays, specs)
+def _waiting(op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
+    """An operation whose values must be there, since the shape of its result depends on them."""
     values = [value if isinstance(value, NUMBER) else value.asnumpy() for value in arrays]
     device = next((a.device for a in arrays if hasattr(a, "device")), None)
     return tuple(

@@ -1,0 +1,112 @@
+"""Programs with operations that NumPy does: plans and work of the Python lane, in order.
+
+Every part is an operation of the engine. Nothing waits: a part runs when what it reads is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from gemel.ir.graph import Entry, Graph, Node, placeholder
+from gemel.ir.op import Op
+from gemel.passes.split import Piece, cut
+from gemel.runtime import callback
+from gemel.spec import Spec
+
+#: Makes the plan of a graph whose operations all have kernels.
+Planner = Callable[[Graph], Any]
+
+
+def by_numpy(
+    op: Op, parameters: dict[str, Any], specs: Sequence[Spec], *inputs: Any
+) -> tuple[Any, ...]:
+    """Issue an operation's reference on arrays and Python numbers; results with these specs."""
+    arrays = [value for value in inputs if hasattr(value, "device")]
+
+    def run(*given: Any) -> Any:
+        left = iter(given)
+        values = [next(left) if hasattr(value, "device") else value for value in inputs]
+        return op.reference(*values, **parameters)
+
+    return callback.issue(op.name, run, arrays, specs)
+
+
+class Steps:
+    """A graph with known extents as plans and operations. Called like a plan: arrays first.
+
+    Updates are written at the end, all at once: until then everything reads what was there.
+    """
+
+    def __init__(self, graph: Graph, plan: Planner) -> None:
+        whole, parts = cut(graph)
+        inputs = arrays_first(whole.inputs)
+        self.name = graph.name
+        self.plan = plan
+        self.shapes = [entry.shape for entry in inputs if not entry.spec.weak]
+        self.slots = {entry: slot for slot, entry in enumerate(inputs)}
+        self.constants: list[Any] = []
+        self.stages = [self._stage(part) for part in parts]
+        self.outputs = [self._slot(entry) for entry in whole.outputs]
+        if whole.updates:
+            self.stages.append(self._writing(whole))
+
+    def _slot(self, entry: Entry) -> int:
+        """Where an entry's value stands during a call."""
+        if entry not in self.slots:
+            self.slots[entry] = len(self.slots)
+            if entry.node.is_constant:
+                self.constants.append((self.slots[entry], entry.node.value))
+        return self.slots[entry]
+
+    def _stage(self, part: Piece | Node) -> tuple[Callable[..., Any], list[int], list[int]]:
+        """What is called, and from and to which slots its arguments and results go."""
+        if isinstance(part, Node):
+            assert part.op is not None
+            call: Callable[..., Any] = partial(by_numpy, part.op, part.params, part.specs)
+            arguments = [self._slot(entry) for entry in part.inputs]
+            return call, arguments, [self._slot(entry) for entry in part.entries]
+        inner = dict(zip(part.inputs, part.graph.inputs, strict=True))
+        given = arrays_first(inner)
+        graph = Graph((inner[entry] for entry in given), part.graph.outputs, (), self.name)
+        arguments = [self._slot(entry) for entry in given]
+        return self.plan(graph), arguments, [self._slot(entry) for entry in part.outputs]
+
+    def _writing(self, whole: Graph) -> tuple[Callable[..., Any], list[int], list[int]]:
+        """The plan that writes the updates."""
+        targets = [whole.inputs[index] for index, _ in whole.updates]
+        given = arrays_first(dict.fromkeys((*targets, *(entry for _, entry in whole.updates))))
+        inner = {entry: placeholder(entry.spec) for entry in given}
+        places = {entry: place for place, entry in enumerate(given)}
+        updates = [
+            (places[target], inner[entry])
+            for target, (_, entry) in zip(targets, whole.updates, strict=True)
+        ]
+        graph = Graph((inner[entry] for entry in given), (), updates, self.name)
+        return self.plan(graph), [self._slot(entry) for entry in given], []
+
+    def bound(self, *arrays: Any) -> tuple[float, int]:
+        """What a plan tells of a call, as far as it is known. `TypeError` for other shapes."""
+        if [array.shape for array in arrays] != self.shapes:
+            raise TypeError(f"{self.name}: it was made for shapes {self.shapes}")
+        return 0.0, 0
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        """Issue all parts; the results."""
+        known = [*values, *[None] * (len(self.slots) - len(values))]
+        for slot, value in self.constants:
+            known[slot] = value
+        for call, arguments, slots in self.stages:
+            found = call(*[known[slot] for slot in arguments])
+            for slot, value in zip(slots, found, strict=True):
+                known[slot] = value
+        return tuple(known[slot] for slot in self.outputs)
+
+
+def arrays_first(entries: Any) -> list[Entry]:
+    """Entries in the order in which plans take them: arrays, then numbers."""
+    return sorted(entries, key=lambda entry: entry.spec.weak)
+
+
+__all__ = ["Steps", "by_numpy"]

@@ -1,0 +1,212 @@
+"""Operations without kernels: NumPy does them, imperatively, in traces and under the tape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, np, npx
+from gemel.errors import CompileError, TraceError
+from gemel.gluon import nn
+from gemel.ir.methods import REGISTRY
+from gemel.ir.op import composite, op
+from gemel.spec import Spec
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _operations() -> Any:
+    """Operations of this module: a running sum, a determinant, both and a failure."""
+    before = set(REGISTRY)
+
+    @op()
+    def running_sum(x: Any, *, axis: int = 0) -> Any:
+        return numpy.cumsum(x, axis)
+
+    @running_sum.spec
+    def _(x: Spec, *, axis: int) -> Spec:
+        return Spec(x.shape, x.dtype)
+
+    @running_sum.gradient
+    def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
+        total = g.sum(axis=axis, keepdims=True)
+        return (total - running_sum(g, axis=axis) + g,)
+
+    @op(outputs=2)
+    def sign_and_size(x: Any) -> Any:
+        return numpy.sign(x), numpy.abs(x)
+
+    @sign_and_size.spec
+    def _(x: Spec) -> tuple[Spec, Spec]:
+        return Spec(x.shape, x.dtype), Spec(x.shape, x.dtype)
+
+    @op()
+    def scaled_by_numpy(x: Any, factor: Any) -> Any:
+        if (numpy.asarray(x) < -100).any():
+            raise ArithmeticError("far too small")
+        return x * factor
+
+    @scaled_by_numpy.spec
+    def _(x: Spec, factor: Spec) -> Spec:
+        return Spec(x.shape, x.dtype)
+
+    @composite()
+    def running_mean(x: Any) -> Any:
+        return running_sum(x) / x.shape[0]
+
+    yield
+    for name in set(REGISTRY) - before:
+        del REGISTRY[name]
+
+
+def ops(name: str) -> Any:
+    return REGISTRY[name]
+
+
+PROGRAMS: dict[str, Any] = {
+    "alone": lambda x: ops("running_sum")(x),
+    "between kernels": lambda x: npx.softmax(ops("running_sum")(x * 2 + 1)) - x,
+    "twice in a row": lambda x: ops("running_sum")(ops("running_sum")(x), axis=1),
+    "two apart": lambda x: ops("running_sum")(np.exp(x)) + np.exp(ops("running_sum")(x, axis=1)),
+    "on a result of another": lambda x: ops("running_sum")(np.tanh(ops("running_sum")(x)) * x) * x,
+    "two results": lambda x: sum(ops("sign_and_size")(x - 0.5)),
+    "one of two results": lambda x: ops("sign_and_size")(x - 0.5)[1] * 2,
+    "several outputs": lambda x: (ops("running_sum")(x), x + 1, x, ops("running_sum")(x) * 2, 3.0),
+    "a number beside": lambda x: ops("scaled_by_numpy")(x, 2.5) + ops("scaled_by_numpy")(x, 3),
+    "in a composite": lambda x: ops("running_mean")(x) * 2,
+    "a view of it": lambda x: ops("running_sum")(x).T[1:] * 2,
+    "given a view": lambda x: ops("running_sum")(x.T[:, ::2]),
+    "closing over an array": lambda x: ops("running_sum")(x + np.ones((3,))) * np.ones((3,)),
+    "a constant": lambda x: ops("running_sum")(np.ones((2, 3))) + x.sum(),
+    "sorted": lambda x: (
+        x.reshape(-1)[np.argsort(x.reshape(-1) * -1)] if hasattr(np, "argsort") else x
+    ),
+}
+
+
+def listed(found: Any) -> list[Any]:
+    return [y.asnumpy() for y in (found if isinstance(found, tuple) else (found,))]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_imperatively_and_compiled_alike(name: str, dtype: str) -> None:
+    function = gemel.compile(PROGRAMS[name])
+    for rows in (2, 4, 2, 5):
+        x = np.array(numpy.linspace(-1, 1, rows * 3).reshape(rows, 3), dtype=dtype)
+        if name == "several outputs":
+            wanted = listed(tuple(np.array(y) for y in PROGRAMS[name](x)))
+        else:
+            wanted = listed(PROGRAMS[name](x))
+        for got, expected in zip(listed(function(x)), wanted, strict=True):
+            numpy.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+            assert got.shape == expected.shape
+
+
+DIFFERENTIABLE = (
+    "alone",
+    "between kernels",
+    "twice in a row",
+    "two apart",
+    "on a result of another",
+    "in a composite",
+    "a view of it",
+    "given a view",
+)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients(name: str, compiled: bool) -> None:
+    function = gemel.compile(PROGRAMS[name]) if compiled else PROGRAMS[name]
+    x = np.array(numpy.linspace(-0.7, 0.9, 6).reshape(2, 3), dtype="float64")
+    weights = numpy.cos(numpy.arange(PROGRAMS[name](x).size)).reshape(PROGRAMS[name](x).shape)
+    x.attach_grad()
+    with autograd.record():
+        y = (function(x) * np.array(weights)).sum()
+    y.backward()
+    values = x.asnumpy()
+    for place in numpy.ndindex(values.shape):
+        step = numpy.zeros_like(values)
+        step[place] = 1e-6
+        sides = [
+            (PROGRAMS[name](np.array(values + s)).asnumpy() * weights).sum() for s in (step, -step)
+        ]
+        numpy.testing.assert_allclose(
+            x.grad.asnumpy()[place], (sides[0] - sides[1]) / 2e-6, rtol=1e-5
+        )
+
+
+def test_issuing_does_not_wait() -> None:
+    import threading
+
+    gate = threading.Event()
+
+    @op()
+    def gated(x: Any) -> Any:
+        assert gate.wait(20)
+        return x + 1
+
+    @gated.spec
+    def _(x: Spec) -> Spec:
+        return Spec(x.shape, x.dtype)
+
+    function = gemel.compile(lambda x: gated(np.dot(x, x)) * 2)
+    x = np.ones((1500, 1500))  # whose product is not there at once
+    try:
+        results = [function(x), gated(np.dot(x, x))]
+    finally:
+        gate.set()
+        del REGISTRY["gated"]
+    assert results[0][0, 0].item() == 3002 and results[1][0, 0].item() == 1501
+
+
+def test_a_failure_reaches_what_depends_on_it() -> None:
+    function = gemel.compile(lambda x: (ops("scaled_by_numpy")(x, 2) + 1, x * 3))
+    bad, good = function(np.array([-1000.0, 1.0]))
+    assert good.tolist() == [-3000.0, 3.0]
+    with pytest.raises(ArithmeticError, match="far too small"):
+        bad.wait_to_read()
+    with pytest.raises(ArithmeticError, match="far too small"):
+        ops("scaled_by_numpy")(np.array([-1000.0]), 2).wait_to_read()
+
+
+def test_statistics_are_written_after_all_has_been_read() -> None:
+    class Net(nn.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm(in_channels=3)
+
+        def forward(self, x: Any) -> Any:
+            return ops("running_sum")(self.norm(ops("running_sum")(x)))
+
+    x = np.array(numpy.linspace(-1, 1, 12).reshape(4, 3), dtype="float32")
+    found = []
+    for hybrid in (False, True):
+        net = Net()
+        net.initialize()
+        if hybrid:
+            net.hybridize()
+        with autograd.record():
+            y = net(x)
+            loss = (y * y).sum()
+        loss.backward()
+        parameters = net.collect_params().values()
+        found.append([y, *(p.data() for p in parameters)])
+        found[-1] += [p.grad() for p in parameters if p.grad_req != "null"]
+    for a, b in zip(*found, strict=True):
+        numpy.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_such_a_program_has_no_image() -> None:
+    function = gemel.compile(PROGRAMS["alone"])
+    with pytest.raises(CompileError, match="running_sum is done by NumPy"):
+        function.image(np.ones((2, 2)))
+
+
+def test_only_shapes_that_depend_on_values_refuse_a_trace() -> None:
+    with pytest.raises(TraceError, match="nonzero"):
+        gemel.compile(lambda x: np.nonzero(x)[0])(np.ones((2,)))
+    assert np.nonzero(np.array([0.0, 2.0]))[0].tolist() == [1]
