@@ -12,7 +12,7 @@ from gemel import autograd, np, npx
 from gemel.errors import CompileError, TraceError
 from gemel.gluon import nn
 from gemel.ir.methods import REGISTRY
-from gemel.ir.op import composite, op
+from gemel.ir.op import Op, composite, op
 from gemel.spec import Spec
 
 
@@ -204,6 +204,14 @@ def test_such_a_program_has_no_image() -> None:
     function = gemel.compile(PROGRAMS["alone"])
     with pytest.raises(CompileError, match="running_sum is done by NumPy"):
         function.image(np.ones((2, 2)))
+
+
+def test_which_operations_have_no_kernel() -> None:
+    """NumPy does these; every other one is compiled."""
+    table = [found for found in REGISTRY.values() if isinstance(found, Op)]
+    own = [found for found in table if found.function.__module__.startswith("gemel.ops")]
+    found = sorted(found.name for found in own if not found.has_kernel)
+    assert found == ["argsort", "boolean_index", "nonzero"]
 
 
 def test_only_shapes_that_depend_on_values_refuse_a_trace() -> None:

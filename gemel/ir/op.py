@@ -79,6 +79,7 @@ class Op(_core.OpBase):
         self.random = random
         self.dynamic = dynamic
         self.contracts = contracts
+        self.has_kernel |= contracts
         self.fails = fails
         self.names = names
         self.rules: dict[str, Callable[..., Any]] = {}
