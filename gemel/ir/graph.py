@@ -186,7 +186,10 @@ def placeholder(spec: Spec, name: str = "") -> Entry:
 
 
 class Graph:
-    """A program: inputs, outputs, and updates -- (index of an input, the entry it becomes)."""
+    """A program: inputs, outputs, and updates -- (index of an input, the entry it becomes).
+
+    It can be a part of another one: what its inputs are computed from is not its own then.
+    """
 
     __slots__ = ("inputs", "name", "outputs", "updates")
 
@@ -209,7 +212,7 @@ class Graph:
 
     def walk(self) -> list[Node]:
         """Every node the results need, each after its inputs."""
-        return walk(self.results)
+        return walk(self.results, self.inputs)
 
     def count(self, name: str) -> int:
         """How many nodes apply the operation called `name` (``"constant"`` counts constants)."""
@@ -223,10 +226,13 @@ class Graph:
         return describe(self)
 
 
-def walk(results: Iterable[Entry]) -> list[Node]:
-    """Every node these entries need, each after its inputs, in order of first use."""
+def walk(results: Iterable[Entry], given: Iterable[Entry] = ()) -> list[Node]:
+    """Every node these entries need, each after its inputs, in order of first use.
+
+    What computes a `given` entry is left out, with all that only it needs.
+    """
     order: list[Node] = []
-    seen: set[int] = set()
+    seen = {id(entry.node) for entry in given if entry.node.op is not None}
     stack: list[tuple[Node, bool]] = [(entry.node, False) for entry in reversed(tuple(results))]
     while stack:
         node, ready = stack.pop()
