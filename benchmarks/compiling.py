@@ -113,9 +113,9 @@ def measure(workload: Workload, names: list[str], rounds: int) -> list[Firsts]:
     reference = min(sound, key=lambda r: BY_NAME[r.name].ours, default=None)
     checked = []
     for found in results.values():
-        if reference and not found.failure:
-            if not agree(list(found.values), list(reference.values), workload.tolerance):
-                found = found._replace(failure=f"{found.values} differ from {reference.values}")
+        right = [] if reference is None else list(reference.values)
+        if not found.failure and not agree(list(found.values), right, workload.tolerance):
+            found = found._replace(failure=f"{list(found.values)} differ from {right}")
         checked.append(found)
     return checked
 

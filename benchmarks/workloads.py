@@ -70,7 +70,8 @@ def inputs(workload: Workload, count: int = 8) -> list[numpy.ndarray]:
 
 def near_identity(size: int, stream: int) -> numpy.ndarray:
     """A square matrix whose powers stay tame, for deep networks whose results are compared."""
-    return numpy.eye(size, dtype=numpy.float32) + uniform((size, size), stream) * numpy.float32(0.01)
+    one = numpy.eye(size, dtype=numpy.float32)
+    return one + uniform((size, size), stream) * numpy.float32(0.01)
 
 
 def sequences(workload: Workload) -> list[list[numpy.ndarray]]:

@@ -64,7 +64,7 @@ class Program:
 
     def _updates(self, offset: int) -> list[tuple[int, Entry]]:
         positions = {id(p): offset + i for i, p in enumerate(self.parameters)}
-        return [(positions[id(p)], entry) for p, entry in self.trace.updates]
+        return [(positions[id(p)], entry) for p, entry in self.trace.updates.values()]
 
     def dims(self, leaves: list[Any]) -> dict[str, int]:
         """The free extents of these arguments."""

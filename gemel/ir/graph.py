@@ -111,8 +111,7 @@ class Entry(ArrayMethods):
         """How many elements it has."""
         return self.spec.size
 
-    def __hash__(self) -> int:
-        return id(self) >> 4
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         name = self.node.name or (self.node.op.name if self.node.op else "constant")
@@ -232,16 +231,19 @@ def walk(results: Iterable[Entry], given: Iterable[Entry] = ()) -> list[Node]:
     What computes a `given` entry is left out, with all that only it needs.
     """
     order: list[Node] = []
-    seen = {id(entry.node) for entry in given if entry.node.op is not None}
-    stack: list[tuple[Node, bool]] = [(entry.node, False) for entry in reversed(tuple(results))]
+    seen = {entry.node for entry in given if entry.node.op is not None}
+    stack: list[Node | None] = [entry.node for entry in reversed(tuple(results))]
     while stack:
-        node, ready = stack.pop()
-        if ready:
-            order.append(node)
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((entry.node, False) for entry in reversed(node.inputs))
+        node = stack.pop()
+        if node is None:  # all inputs of the node below are in the order
+            order.append(stack.pop())  # type: ignore[arg-type]
+        elif node not in seen:
+            seen.add(node)
+            if node.inputs:
+                stack += (node, None)
+                stack += [entry.node for entry in reversed(node.inputs)]
+            else:
+                order.append(node)
     return order
 
 

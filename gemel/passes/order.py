@@ -12,7 +12,7 @@ from gemel.ir.graph import Node
 
 #: How many uses a search looks at. Where it has to give up, units stay apart: that costs a kernel
 #: where two long stretches of a graph have nothing to do with each other, and time nowhere.
-REACH = 512
+REACH = 128
 
 
 class Unit:
@@ -51,10 +51,11 @@ class Order:
 
         None when a path leaves the units and comes back, or might.
         """
-        first, *others = units
         members = set(units)
-        level = max(first.level, self._above((n for u in others for n in u.nodes), members))
-        levels = {first: level}
+        most = max(units, key=lambda unit: len(unit.nodes))  # the longest to go through
+        others = (node for unit in units if unit is not most for node in unit.nodes)
+        level = max(most.level, self._above(others, members))
+        levels = {units[0]: level}
         pending = [(unit, level) for unit in units if unit.level < level]
         looked = 0
         while pending:

@@ -182,8 +182,11 @@ def merge(graph: Graph) -> Graph:
         if node.op.random or node.op.updates:
             return None
         inputs = tuple(shared(entry) for entry in inputs)
-        new = copy_node(node, inputs).entries
-        return found.setdefault((node.op.name, inputs, frozen(node.params)), new)
+        key = node.op.name, inputs, frozen(node.params)
+        if key not in found:
+            changed = any(a is not b for a, b in zip(inputs, node.inputs, strict=True))
+            found[key] = copy_node(node, inputs).entries if changed else node.entries
+        return found[key]
 
     return rewrite(graph, merged)
 
