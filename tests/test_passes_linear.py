@@ -22,6 +22,7 @@ from gemel.ops.neural import batch_norm
 from gemel.passes import gradient, optimize
 from gemel.passes.fuse import LARGEST_BODY, cheap, fused
 from gemel.passes.order import REACH, Order, Unit
+from gemel.passes.split import split
 from gemel.runtime.beside import Beside, _knots, side_by_side
 from gemel.runtime.lower import lowered
 from gemel.runtime.sites import find_sites
@@ -129,6 +130,12 @@ def test_four_times_the_graph_is_four_times_the_work(build: Any, length: int) ->
 def test_tracing_a_gradient_is_linear(build: Any) -> None:
     less, more = (calls_of(lambda n=n: traced(build, n)) for n in (60, 240))
     assert more < 4.4 * less
+
+
+def test_splitting_is_linear() -> None:
+    less, more = (traced(layers, n) for n in (20, 80))
+    assert len(split(more)[1]) == 80
+    assert calls_of(lambda: split(more)) < 4.4 * calls_of(lambda: split(less))
 
 
 def test_a_trace_with_many_parameters_is_linear() -> None:
