@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from gemel.extent import Dim, Guard
-from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, placeholder, walk
+from gemel.ir.graph import Entry, Graph, constant, copy_node, placeholder, walk
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace
 from gemel.nested import flatten_results, unflatten
@@ -132,11 +132,13 @@ class Halves:
         found: dict[Entry, None] = {}
         pending = [e for n in walk(gradients) if n not in forward for e in n.inputs]
         pending += gradients
+        seen: set[Entry] = set()
         while pending:
             entry = pending.pop()
             node = entry.node
-            if node not in forward or node.is_constant:
+            if entry in seen or node not in forward or node.is_constant:
                 continue
+            seen.add(entry)
             if node.op is not None and ("view" in node.op.rules or cheap(node)):
                 pending += node.inputs
             else:
@@ -147,29 +149,13 @@ class Halves:
 def _cut(results: Sequence[Entry], stands: dict[Entry, Entry]) -> list[Entry]:
     """The results with saved forward entries replaced by inputs that stand for them."""
     replaced = dict(stands)
-    for node in _walk_to(results, set(stands)):
+    for node in walk(results, stands):
         if node.op is None:
             continue
         new = copy_node(node, tuple(replaced.get(e, e) for e in node.inputs))
         for old, entry in zip(node.entries, new.entries, strict=True):
             replaced.setdefault(old, entry)
     return [replaced.get(entry, entry) for entry in results]
-
-
-def _walk_to(results: Sequence[Entry], stops: set[Entry]) -> list[Node]:
-    """The nodes the results need, not going past entries in `stops`."""
-    order: list[Node] = []
-    seen: set[Node] = set()
-    stack = [(entry.node, False) for entry in results if entry not in stops]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            order.append(node)
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack += [(e.node, False) for e in node.inputs if e not in stops]
-    return order
 
 
 # --- plans for sizes -------------------------------------------------------------------------
