@@ -23,6 +23,7 @@ from gemel.passes import gradient, optimize
 from gemel.passes.fuse import LARGEST_BODY, cheap, fused
 from gemel.passes.order import REACH, Order, Unit
 from gemel.passes.split import split
+from gemel.runtime import beside
 from gemel.runtime.beside import Beside, _knots, side_by_side
 from gemel.runtime.lower import lowered
 from gemel.runtime.sites import find_sites
@@ -119,7 +120,11 @@ def stages(graph: Graph) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("build", "length"), BUILDERS.items())
-def test_four_times_the_graph_is_four_times_the_work(build: Any, length: int) -> None:
+def test_four_times_the_graph_is_four_times_the_work(
+    build: Any, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "FAR", 32)
+    monkeypatch.setattr(beside, "REACH", 16)
     lowered(optimize(traced(build, length)))  # makes the kernels
     less, more = (stages(traced(build, n)) for n in (length, 4 * length))
     for stage, calls in more.items():

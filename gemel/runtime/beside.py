@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
 from typing import Any
 
 from gemel.codegen.nest import Kernel, Place
@@ -12,8 +12,8 @@ from gemel.ir.graph import Node
 
 #: What all lists but the longest must cost, in nanoseconds, to be worth another thread's coming.
 WORTH = 20_000
-#: How many items further on a search goes without winning more.
-REACH = 64
+#: How many items further on a search goes: while too little is won, and once it is enough.
+FAR, REACH = 256, 64
 
 
 class Launch:
@@ -101,6 +101,9 @@ class _Search:
         self.items = items
         self.costs = [item.cost for item in items]
         self.needs = _needs(items)
+        users = Counter(other for before in self.needs for other in before)
+        #: Behind each of these independent lists may begin; elsewhere they may as well earlier.
+        self.forks = {item for item, count in users.items() if count > 1}
 
     def arranged(self, start: int, end: int) -> list[Any]:
         """The items from start to end, from the first one on in stretches or by themselves.
@@ -108,18 +111,29 @@ class _Search:
         A stretch is left for one that begins in it and wins more.
         """
         found: list[Any] = []
+        best = self._best(start, end)
         while start < end:
-            won, _, last = self._best(start, end)
-            if won < WORTH:
+            if best[0] < WORTH:
                 found.append(self.items[start])
                 start += 1
+                best = self._best(start, end) if start - 1 in self.forks else (0, start, start)
                 continue
-            rivals = [self._best(p, end) for p in range(start, min(last, start + REACH))]
-            _, first, last = max(rivals, key=itemgetter(0))
+            _, first, last = self._rival(best, end)
             parts = [[self.items[p] for p in part] for part in self._lists(first, last)]
             found += [*self.arranged(start, first), Beside(parts)]
             start = last
+            best = self._best(start, end)
         return found
+
+    def _rival(self, best: tuple[int, int, int], end: int) -> tuple[int, int, int]:
+        """What wins most of a stretch and those that begin in it, soon behind one another."""
+        while True:
+            _, start, last = best
+            later = (p + 1 for p in range(start, min(last, start + REACH)) if p in self.forks)
+            rival = max((self._best(p, end) for p in later), default=best)
+            if rival[0] <= best[0]:
+                return best
+            best = rival
 
     def _best(self, start: int, end: int) -> tuple[int, int, int]:
         """What running items from `start` on side by side wins, at most: (won, start, end)."""
@@ -127,7 +141,7 @@ class _Search:
         won, last = 0, start
         total = longest = 0
         for position in range(start, end):
-            if position - last > REACH:
+            if position - last > (REACH if won >= WORTH else FAR):
                 break
             cost = self.costs[position]
             total += cost
