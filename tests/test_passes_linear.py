@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import numpy
@@ -254,6 +255,45 @@ def test_units_in_the_way_are_moved() -> None:
     # Now a path leads from each of the late ones to each of the readers.
     assert order.joined((unit[late], unit[readers[-1]])) is None
     assert climbs(order)
+
+
+def comes_back(order: Order, units: tuple[Unit, ...]) -> bool:
+    """Whether a path leaves the units and comes back, found the long way."""
+    readers: dict[Unit, set[Unit]] = {}
+    for node, unit in order.unit.items():
+        for read in order.read(node):
+            readers.setdefault(read, set()).add(unit)
+    pending = [r for unit in units for r in readers.get(unit, ()) if r not in units]
+    seen = set(pending)
+    while pending:
+        for reader in readers.get(pending.pop(), ()):
+            if reader in units:
+                return True
+            if reader not in seen:
+                seen.add(reader)
+                pending.append(reader)
+    return False
+
+
+def test_what_is_joined_is_what_no_path_forbids() -> None:
+    answers = {True: 0, False: 0}
+    for seed in range(60):
+        draw = Random(seed)
+        values = [symbol(2), symbol(2)]
+        with Trace():
+            for _ in range(draw.randint(8, 30)):
+                values.append(draw.choice(values[-5:]) + draw.choice(values))
+            order, _ = units_of(values)
+        for _ in range(40):
+            known = list(order.unit.values())
+            units = tuple(dict.fromkeys(draw.choices(known, k=draw.randint(2, 3))))
+            levels = order.joined(units)
+            assert (levels is None) == comes_back(order, units)
+            answers[levels is None] += 1
+            if levels is not None and draw.random() < 0.5:
+                order.join(units, levels)
+                assert climbs(order)
+    assert min(answers.values()) > 100
 
 
 @pytest.mark.parametrize("readers", [REACH - 1, REACH + 1])
