@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from gemel.extent import Dim, Guard
-from gemel.ir.graph import Entry, Graph, constant, copy_node, placeholder, walk
+from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, placeholder, walk
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace
 from gemel.nested import flatten_results, unflatten
@@ -128,17 +128,19 @@ class Halves:
 
     def _saved(self, graph: Graph, gradients: Sequence[Entry]) -> list[Entry]:
         """The forward entries the backward half reads; views and cheap values are made again."""
-        forward = set(graph.walk())
+        forward: set[Node] = set(graph.walk())
         found: dict[Entry, None] = {}
         pending = [e for n in walk(gradients) if n not in forward for e in n.inputs]
         pending += gradients
         seen: set[Entry] = set()
         while pending:
             entry = pending.pop()
-            node = entry.node
-            if entry in seen or node not in forward or node.is_constant:
+            if entry in seen:
                 continue
             seen.add(entry)
+            node = entry.node
+            if node not in forward or node.is_constant:
+                continue
             if node.op is not None and ("view" in node.op.rules or cheap(node)):
                 pending += node.inputs
             else:
