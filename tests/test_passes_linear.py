@@ -112,11 +112,12 @@ def calls_of(function: Callable[[], Any]) -> int:
 def stages(graph: Graph) -> dict[str, int]:
     """The work of each stage from a graph to the bytes of a plan."""
     optimized = optimize(graph)
+    image = lowered(optimized)  # makes the kernels
     return {
         "verify": calls_of(lambda: verify(graph)),
         "passes": calls_of(lambda: optimize(graph)),
         "lowering": calls_of(lambda: lowered(optimized)),
-        "image": calls_of(lowered(optimized).write),
+        "image": calls_of(image.write),
     }
 
 
@@ -126,10 +127,9 @@ def test_four_times_the_graph_is_four_times_the_work(
 ) -> None:
     monkeypatch.setattr(beside, "FAR", 32)
     monkeypatch.setattr(beside, "REACH", 16)
-    lowered(optimize(traced(build, length)))  # makes the kernels
     less, more = (stages(traced(build, n)) for n in (length, 4 * length))
     for stage, calls in more.items():
-        assert calls < 4.7 * less[stage], (stage, less[stage], calls)
+        assert calls < 4.5 * less[stage], (stage, less[stage], calls)
 
 
 @pytest.mark.parametrize("build", [chain, layers])
