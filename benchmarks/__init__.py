@@ -1,1 +1,1 @@
-"""gemel beside its peers: `python -m benchmarks mlp|issue|train|cold` (README.md says more)."""
+"""gemel beside its peers: `python -m benchmarks mlp|issue|train|cold|compile`, see README.md."""

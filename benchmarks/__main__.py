@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks mlp|issue|train|cold|engine`."""
+"""The command line: `python -m benchmarks mlp|issue|train|cold|compile|engine`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from statistics import median
 
-from benchmarks import engine, instructions, startup, workloads
+from benchmarks import compiling, engine, instructions, startup, workloads
 from benchmarks.driver import contenders_of, measure
 from benchmarks.machine import Machine, measure_machine, processor
 from benchmarks.table import print_results, print_rows
@@ -21,8 +21,10 @@ def arguments() -> argparse.Namespace:
         "contender runs in a process of its own, the processes take turns, figures are medians, "
         "and whoever computes something else than the others is marked FAILED.",
     )
-    parser.add_argument("what", nargs="+", choices=("mlp", "issue", "train", "cold", "engine"))
-    parser.add_argument("--runs", type=int, help="rounds of processes (default 5; 3 for train)")
+    parser.add_argument("what", nargs="+", choices=tuple(RUNNERS))
+    parser.add_argument(
+        "--runs", type=int, help="rounds of processes (default 5; 3 for train and compile)"
+    )
     parser.add_argument("--quick", action="store_true", help="two short rounds, nothing slow")
     parser.add_argument(
         "--shapes", type=int, default=0, help="mlp: this many random networks against their floors"
@@ -149,6 +151,23 @@ def run_cold(session: Session) -> None:
     session.failed |= startup.run(rounds, options.quick, options.only)
 
 
+def run_compile(session: Session) -> None:
+    """The first result of programs, and what has to be made for it."""
+    options = session.options
+    rounds = options.runs or (1 if options.quick else 3)
+    session.failed |= compiling.run(rounds, options.quick, options.only)
+
+
+RUNNERS = {
+    "mlp": run_mlp,
+    "issue": run_issue,
+    "train": run_train,
+    "cold": run_cold,
+    "compile": run_compile,
+    "engine": run_engine,
+}
+
+
 def main() -> None:
     """Run what the command line asks for."""
     options = arguments()
@@ -162,15 +181,8 @@ def main() -> None:
             end="",
         )
     print("\n")
-    runners = {
-        "mlp": run_mlp,
-        "issue": run_issue,
-        "train": run_train,
-        "cold": run_cold,
-        "engine": run_engine,
-    }
     for what in options.what:
-        runners[what](session)
+        RUNNERS[what](session)
     sys.exit(1 if session.failed else 0)
 
 

@@ -68,6 +68,19 @@ def inputs(workload: Workload, count: int = 8) -> list[numpy.ndarray]:
     return [uniform(shape, 1000 + index) * root for index in range(count)]
 
 
+def near_identity(size: int, stream: int) -> numpy.ndarray:
+    """A square matrix whose powers stay tame, for deep networks whose results are compared."""
+    one = numpy.eye(size, dtype=numpy.float32)
+    return one + uniform((size, size), stream) * numpy.float32(0.01)
+
+
+def sequences(workload: Workload) -> list[list[numpy.ndarray]]:
+    """So many sequences of batches, the first of 11 steps and each of one step more."""
+    shape = (workload.batch, workload.sizes[0])
+    lengths = range(11, 11 + workload.count)
+    return [[uniform(shape, 100 * n + step) for step in range(n)] for n in lengths]
+
+
 def mlp_floor(workload: Workload, l2_bytes_per_us: float, flops_per_us: float) -> float:
     """Least time of one call in us: each layer reads its weights and does its products."""
     total = 0.0

@@ -102,7 +102,7 @@ class Program:
 
     def _updates(self, offset: int) -> list[tuple[int, Entry]]:
         positions = {id(p): offset + i for i, p in enumerate(self.parameters)}
-        return [(positions[id(p)], entry) for p, entry in self.trace.updates]
+        return [(positions[id(p)], entry) for p, entry in self.trace.updates.values()]
 
     def dims(self, leaves: list[Any]) -> dict[str, int]:
         """The free extents of these arguments."""
@@ -175,12 +175,16 @@ class Halves:
 
     def _saved(self, graph: Graph, gradients: Sequence[Entry]) -> list[Entry]:
         """The forward entries the backward half reads; views and cheap values are made again."""
-        forward = set(graph.walk())
+        forward: set[Node] = set(graph.walk())
         found: dict[Entry, None] = {}
         pending = [e for n in walk(gradients) if n not in forward for e in n.inputs]
         pending += gradients
+        seen: set[Entry] = set()
         while pending:
             entry = pending.pop()
+            if entry in seen:
+                continue
+            seen.add(entry)
             node = entry.node
             if node not in forward or node.is_constant:
                 continue
@@ -194,29 +198,13 @@ class Halves:
 def _cut(results: Sequence[Entry], stands: dict[Entry, Entry]) -> list[Entry]:
     """The results with saved forward entries replaced by inputs that stand for them."""
     replaced = dict(stands)
-    for node in _walk_to(results, set(stands)):
+    for node in walk(results, stands):
         if node.op is None:
             continue
         new = copy_node(node, tuple(replaced.get(e, e) for e in node.inputs))
         for old, entry in zip(node.entries, new.entries, strict=True):
             replaced.setdefault(old, entry)
     return [replaced.get(entry, entry) for entry in results]
-
-
-def _walk_to(results: Sequence[Entry], stops: set[Entry]) -> list[Node]:
-    """The nodes the results need, not going past entries in `stops`."""
-    order: list[Node] = []
-    seen: set[Node] = set()
-    stack = [(entry.node, False) for entry in results if entry not in stops]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            order.append(node)
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack += [(e.node, False) for e in node.inputs if e not in stops]
-    return order
 
 
 # --- plans for sizes -------------------------------------------------------------------------

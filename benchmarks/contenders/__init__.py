@@ -39,6 +39,12 @@ TAKING_PART = {
     "add": ("gemel", "numpy", "torch", "jax"),
     "dot": ("gemel", "numpy", "torch", "jax"),
     "train": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
+    "op": ("gemel", "torch", "torch compile", "jax"),
+    "net": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
+    "chain": ("gemel", "torch", "jax"),
+    "norms": ("gemel hybridized", "torch", "torch compile", "jax"),
+    "rnn": ("gemel", "torch", "jax"),
+    "batches": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
 }
 
 

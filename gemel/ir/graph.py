@@ -112,8 +112,7 @@ class Entry(ArrayMethods):
         """How many elements it has."""
         return self.spec.size
 
-    def __hash__(self) -> int:
-        return id(self) >> 4
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         name = self.node.name or (self.node.op.name if self.node.op else "constant")
@@ -191,7 +190,10 @@ def placeholder(spec: Spec, name: str = "") -> Entry:
 
 
 class Graph:
-    """A program: inputs, outputs, and updates -- (index of an input, the entry it becomes)."""
+    """A program: inputs, outputs, and updates -- (index of an input, the entry it becomes).
+
+    It can be a part of another one: what its inputs are computed from is not its own then.
+    """
 
     __slots__ = ("inputs", "name", "outputs", "updates")
 
@@ -214,7 +216,7 @@ class Graph:
 
     def walk(self) -> list[Node]:
         """Every node the results need, each after its inputs."""
-        return walk(self.results)
+        return walk(self.results, self.inputs)
 
     def count(self, name: str) -> int:
         """How many nodes apply the operation called `name` (``"constant"`` counts constants)."""
@@ -228,19 +230,25 @@ class Graph:
         return describe(self)
 
 
-def walk(results: Iterable[Entry]) -> list[Node]:
-    """Every node these entries need, each after its inputs, in order of first use."""
+def walk(results: Iterable[Entry], given: Iterable[Entry] = ()) -> list[Node]:
+    """Every node these entries need, each after its inputs, in order of first use.
+
+    What computes a `given` entry is left out, with all that only it needs.
+    """
     order: list[Node] = []
-    seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(entry.node, False) for entry in reversed(tuple(results))]
+    seen = {entry.node for entry in given if entry.node.op is not None}
+    stack: list[Node | None] = [entry.node for entry in reversed(tuple(results))]
     while stack:
-        node, ready = stack.pop()
-        if ready:
-            order.append(node)
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((entry.node, False) for entry in reversed(node.inputs))
+        node = stack.pop()
+        if node is None:  # all inputs of the node below are in the order
+            order.append(stack.pop())  # type: ignore[arg-type]
+        elif node not in seen:
+            seen.add(node)
+            if node.inputs:
+                stack += (node, None)
+                stack += [entry.node for entry in reversed(node.inputs)]
+            else:
+                order.append(node)
     return order
 
 

@@ -42,7 +42,8 @@ class Trace:
         self.guards: list[Guard] = []
         self.random_calls = 0
         self.parameters: dict[int, tuple[Any, Entry]] = {}
-        self.updates: list[tuple[Any, Entry]] = []
+        self.updates: dict[int, tuple[Any, Entry]] = {}  # what a parameter is to hold
+        self._holders: dict[Entry, Any] = {}  # the parameter an entry stands for
         self.dims: dict[str, int] = {}
         self.held: dict[Scalar, float] = {}
 
@@ -75,21 +76,20 @@ class Trace:
             array = parameter.array()
             entry = placeholder(Spec(array.shape, array.dtype), getattr(parameter, "name", ""))
             found = self.parameters[id(parameter)] = (parameter, entry)
-        current = [value for updated, value in self.updates if updated is parameter]
-        return current[0] if current else found[1]
+            self._holders[entry] = parameter
+        return self.updates.get(id(parameter), found)[1]
 
     def update(self, parameter: Any, value: Entry) -> None:
         """The parameter holds `value` once the program has run, and already for later reads."""
         self.parameter(parameter)
-        self.updates = [pair for pair in self.updates if pair[0] is not parameter]
-        self.updates.append((parameter, value))
+        self.updates[id(parameter)] = (parameter, value)
+        self._holders[value] = parameter
 
     def overwrite(self, name: str, old: Entry, new: Entry) -> None:
         """What an operation with `updates=` asks for. `TraceError` for other than parameters."""
-        for parameter, entry in self.parameters.values():
-            if old is entry or any(value is old for p, value in self.updates if p is parameter):
-                self.update(parameter, new)
-                return
+        if old in self._holders:
+            self.update(self._holders[old], new)
+            return
         raise TraceError(
             f"{name}: in a traced function only parameters can be overwritten, not {old!r}; "
             "make it a Parameter with grad_req='null'"

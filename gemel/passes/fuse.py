@@ -13,6 +13,7 @@ from gemel.ir.interpret import interpret
 from gemel.ir.op import Elementwise, Op, Reduction, op
 from gemel.ops import linalg
 from gemel.passes.domain import Domain
+from gemel.passes.order import Order, Unit
 from gemel.passes.risk import exposures
 from gemel.spec import Spec
 
@@ -34,25 +35,28 @@ LARGEST_BODY = 48
 LARGEST_EPILOGUE = 16
 
 
-class Group:
+class Group(Unit):
     """Nodes that will share a kernel."""
 
-    __slots__ = ("contraction", "domain", "exposure", "nodes", "number")
+    __slots__ = ("contraction", "domain", "exposure", "number")
 
     def __init__(self, number: int, node: Node, exposure: int) -> None:
+        super().__init__([node])
         self.number = number
         self.exposure = exposure
-        self.nodes = [node]
         self.contraction = node.op is linalg.matmul
-        self.domain = Domain.of(node)
+        self.domain: Domain | None = None  # until there is more than one node
 
     def admits(self, node: Node) -> bool:
-        """Whether the node could join, as far as shapes are concerned; if so it has joined."""
-        limit = LARGEST_EPILOGUE if self.contraction else LARGEST_BODY
-        if len(self.nodes) >= limit:
-            return False
-        if self.contraction and not _epilogue(node, self):
-            return False
+        """Whether there is room for a node, and a product could do it where it writes."""
+        if self.contraction:
+            return len(self.nodes) < LARGEST_EPILOGUE and _epilogue(node, self)
+        return len(self.nodes) < LARGEST_BODY
+
+    def take(self, node: Node) -> bool:
+        """Whether a node fits the loops; if so it has its place in them."""
+        if self.domain is None:
+            self.domain = Domain.of(self.nodes[0])
         return self.domain.add(node)
 
 
@@ -87,17 +91,21 @@ def fuse(graph: Graph) -> Graph:
 
 
 class _Fusion:
-    """One run of the pass: groups first, then the graph built from them."""
+    """One run of the pass: groups first, then the graph built from them.
+
+    A group grows by what reads it: each node joins the group of an input, and brings the groups of
+    its other inputs along. `order` knows which of that would make a group wait for itself.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.nodes = [node for node in graph.walk() if node.op is not None]
-        self.order = {node: position for position, node in enumerate(self.nodes)}
-        self.group: dict[Node, Group] = {}
+        self.position = {node: position for position, node in enumerate(self.nodes)}
         self.exposures = exposures(graph)
-        self.groups: list[Group] = []
-        self.below: dict[Node, int] = {}  # bit set of the groups a node depends on
+        self.order = Order()
         self.results = {entry.node for entry in graph.results}
+        #: What every kernel that needs it computes.
+        self.copied = {n for n in self.nodes if cheap(n) and n not in self.results}
         self.users: dict[Node, list[Node]] = {}
         for node in self.nodes:
             for entry in node.inputs:
@@ -105,30 +113,21 @@ class _Fusion:
 
     def run(self) -> Graph:
         for node in self.nodes:
-            self.below[node] = self._dependencies(node)
-            if cheap(node) and node not in self.results:
-                continue
-            if fusible(node) or Domain.is_alignment(node):
+            self.order.add(self._unit(node))
+            if node not in self.copied and (fusible(node) or Domain.is_alignment(node)):
                 self._place(node)
-            elif node.op is linalg.matmul:
-                self._open(node)
         return self._rebuild()
 
     # --- grouping ---------------------------------------------------------------------------
 
-    def _dependencies(self, node: Node) -> int:
-        found = 0
-        for entry in node.inputs:
-            found |= self._with_own(entry.node)
-        return found
-
-    def _with_own(self, node: Node) -> int:
-        group = self.group.get(node)
-        own = 1 << group.number if group else 0
-        return self.below.get(node, 0) | own
+    def _unit(self, node: Node) -> Unit:
+        """A group where there is a kernel to be shared."""
+        if node not in self.copied and (fusible(node) or node.op is linalg.matmul):
+            return Group(self.position[node], node, self.exposures[node])
+        return Unit([node])
 
     def _place(self, node: Node) -> None:
-        """Into the group of an input where possible, else a new one (views: none)."""
+        """Into the group of an input where possible."""
         candidates = self._candidates(node)
         if self._end_product(node, candidates):
             return
@@ -136,16 +135,19 @@ class _Fusion:
         for group in candidates:
             if joined is not None:
                 self._merge(joined, group)
-            elif not self._cyclic(node, group) and self._shares(node, group):
-                group.nodes.append(node)
-                self.group[node] = joined = group
-                self._renew()
-        if joined is None and fusible(node):
-            self._open(node)
+            elif self._join(group, node):
+                joined = group
 
-    def _shares(self, node: Node, group: Group) -> bool:
-        """Whether a node could share a group's kernel; if so the group counts it in."""
-        return self.exposures[node] == group.exposure and group.admits(node)
+    def _join(self, group: Group, node: Node) -> bool:
+        """Let a node share a group's kernel, where shapes, failures and dependencies allow it."""
+        if self.exposures[node] != group.exposure or not group.admits(node):
+            return False
+        units = (group, self.order.unit[node])
+        levels = self.order.joined(units)
+        if levels is None or not group.take(node):
+            return False
+        self.order.join(units, levels)
+        return True
 
     def _end_product(self, node: Node, candidates: list[Group]) -> bool:
         """Make a node, and the small groups only it uses, the end of a product it works on.
@@ -159,37 +161,26 @@ class _Fusion:
             return False
         (product,) = products
         exposed = {self.exposures[node], *(group.exposure for group in candidates)}
-        if len(exposed) > 1:
-            return False
-        added = [n for group in helpers for n in group.nodes]
-        if len(product.nodes) + len(added) >= LARGEST_EPILOGUE:
+        added = sorted(
+            (*(n for group in helpers for n in group.nodes), node), key=self.position.__getitem__
+        )
+        if len(exposed) > 1 or len(product.nodes) + len(added) > LARGEST_EPILOGUE:
             return False
         if not all(self._serves(group, product, node) for group in helpers):
             return False
-        if any(self._cyclic(n, product) for n in added):
+        units = (product, *helpers, self.order.unit[node])
+        levels = self.order.joined(units)
+        if levels is None or not all(product.take(n) for n in added):
             return False
-        if not all(
-            product.domain.add(n) for n in (*sorted(added, key=self.order.__getitem__), node)
-        ):
-            return False
-        product.nodes += [*sorted(added, key=self.order.__getitem__), node]
-        for n in (*added, node):
-            self.group[n] = product
-        for group in helpers:
-            group.nodes = []
-        self._renew()
+        self.order.join(units, levels)
         return True
 
     def _serves(self, helper: Group, product: Group, node: Node) -> bool:
         """Whether a group does nothing but prepare what `node` does with a product's result."""
         members = {*helper.nodes, node}
-        bit = 1 << helper.number
         if any(not _epilogue(n, product) or n in self.results for n in helper.nodes):
             return False
-        if any(user not in members for n in helper.nodes for user in self.users.get(n, ())):
-            return False
-        feeding = (e.node for m in product.nodes for e in m.inputs)
-        return not any(self._with_own(n) & bit for n in feeding)
+        return all(user in members for n in helper.nodes for user in self.users.get(n, ()))
 
     def _merge(self, first: Group, second: Group) -> None:
         """Make one group of two, where shapes and dependencies allow it."""
@@ -197,134 +188,62 @@ class _Fusion:
             return
         if len(first.nodes) + len(second.nodes) > LARGEST_BODY:
             return
-        members = {*first.nodes, *second.nodes}
-        bits = 1 << first.number | 1 << second.number
-        outside = (e.node for m in members for e in m.inputs if e.node not in members)
-        if any(self.below.get(node, 0) & bits for node in outside):
-            return  # a path leaves the groups and comes back
-        nodes = sorted(members, key=self.order.__getitem__)
-        domain = Domain.of_all(nodes)
+        levels = self.order.joined((first, second))
+        if levels is None:
+            return
+        domain = Domain.of_all(sorted([*first.nodes, *second.nodes], key=self.position.__getitem__))
         if domain is None:
             return
-        first.nodes, first.domain = nodes, domain
-        for node in second.nodes:
-            self.group[node] = first
-        second.nodes = []
-        self._renew()
+        self.order.join((first, second), levels)
+        first.nodes.sort(key=self.position.__getitem__)
+        first.domain = domain
 
     def _candidates(self, node: Node) -> list[Group]:
-        found: dict[int, Group] = {}
-        for entry in node.inputs:
-            group = self.group.get(entry.node)
-            if group is not None:
-                found[group.number] = group
+        found = {unit for unit in self.order.read(node) if isinstance(unit, Group)}
         # Loop nests first: they take more; a product's result has to be written anyway.
-        return sorted(found.values(), key=lambda g: (g.contraction, -g.number))
-
-    def _cyclic(self, node: Node, group: Group) -> bool:
-        """Whether another input of the node needs the group's results."""
-        bit = 1 << group.number
-        others = (e.node for e in node.inputs if self.group.get(e.node) is not group)
-        return any(self.below.get(other, 0) & bit for other in others)
-
-    def _open(self, node: Node) -> None:
-        group = Group(len(self.groups), node, self.exposures[node])
-        self.groups.append(group)
-        self.group[node] = group
-
-    def _renew(self) -> None:
-        """Dependencies after a group has grown: members depend on all the group depends on."""
-        changed = True
-        while changed:
-            changed = False
-            shared: dict[int, int] = {}
-            for node, bits in self.below.items():
-                group = self.group.get(node)
-                if group is not None:
-                    shared[group.number] = shared.get(group.number, 0) | bits & ~(1 << group.number)
-            for node in self.below:
-                bits = self._dependencies(node)
-                group = self.group.get(node)
-                if group is not None:
-                    bits |= shared[group.number]
-                if bits != self.below[node]:
-                    self.below[node] = bits
-                    changed = True
+        return sorted(found, key=lambda group: (group.contraction, -group.number))
 
     # --- rebuilding -------------------------------------------------------------------------
 
     def _rebuild(self) -> Graph:
         replaced: dict[Entry, Entry] = {}
-        done: set[Any] = set()
         users = self._users()
-
-        def emit(node: Node) -> None:
-            stack = [node]
-            while stack:
-                current = stack[-1]
-                unit = self.group.get(current, current)
-                waiting = [n for n in self._needs(unit) if self.group.get(n, n) not in done]
-                if waiting:
-                    stack.extend(waiting)
-                    continue
-                stack.pop()
-                if unit not in done:
-                    done.add(unit)
-                    self._emit(unit, replaced, users)
-
-        for entry in self.graph.results:
-            if entry.node.op is not None:
-                emit(entry.node)
+        arrays = {e.node for n in self.nodes if self._reads_arrays(n) for e in n.inputs}
+        units = [self.order.unit[n] for n in self.nodes if n in arrays or n not in self.copied]
+        for unit in sorted(dict.fromkeys(units), key=lambda unit: unit.level):
+            self._emit(unit, replaced, users)
         return substitute_results(self.graph, replaced)
 
-    def _users(self) -> dict[Entry, set[Any]]:
-        """Which groups (or nodes of their own, or None for the outside) use each entry."""
-        users: dict[Entry, set[Any]] = {}
+    def _reads_arrays(self, node: Node) -> bool:
+        """Whether a node reads its inputs from memory: the operands of a product, of a `take`."""
+        if isinstance(self.order.unit[node], Group):
+            return node.op is linalg.matmul
+        return node not in self.copied
+
+    def _users(self) -> dict[Entry, set[Unit | None]]:
+        """Which units (None: the outside) use each entry."""
+        users: dict[Entry, set[Unit | None]] = {}
         for node in self.nodes:
             for entry in node.inputs:
-                users.setdefault(entry, set()).add(self.group.get(node, node))
+                users.setdefault(entry, set()).add(self.order.unit[node])
         for entry in self.graph.results:
             users.setdefault(entry, set()).add(None)
         return users
 
-    def _members(self, unit: Any) -> list[Node]:
-        return unit.nodes if isinstance(unit, Group) else [unit]
-
-    def _needs(self, unit: Any) -> list[Node]:
-        """The nodes outside a unit that must be computed before it."""
-        members = self._members(unit)
-        inside = set(members)
-        arrays = {e.node for m in members if m.op is linalg.matmul for e in m.inputs}
-        found: dict[Node, None] = {}
-        pending = [e.node for m in members for e in m.inputs]
-        while pending:
-            node = pending.pop()
-            if node.op is None or node in inside or node in found:
-                continue
-            if self._copied(node):
-                pending += [e.node for e in node.inputs]
-                if isinstance(unit, Group) and node not in arrays:
-                    continue
-            found[node] = None
-        return list(found)
-
-    def _copied(self, node: Node) -> bool:
-        return cheap(node) and node not in self.group
-
-    def _emit(self, unit: Any, replaced: dict[Entry, Entry], users: dict[Entry, set[Any]]) -> None:
-        if not isinstance(unit, Group):
-            new = copy_node(unit, tuple(replaced.get(e, e) for e in unit.inputs))
-            if fusible(unit):  # a cheap value that a view or product needs as an array
-                new = _wrapped([unit], [unit.entries[0]], replaced, self)
-            replaced.update(zip(unit.entries, new.entries, strict=True))
-            return
-        kept = [
-            entry
-            for node in unit.nodes
-            for entry in node.entries
-            if users.get(entry, set()) - {unit}
-        ]
-        node = _wrapped(unit.nodes, kept, replaced, self)
+    def _emit(
+        self, unit: Unit, replaced: dict[Entry, Entry], users: dict[Entry, set[Unit | None]]
+    ) -> None:
+        if isinstance(unit, Group):
+            made = [entry for node in unit.nodes for entry in node.entries]
+            kept = [entry for entry in made if users.get(entry, set()) - {unit}]
+            node = _wrapped(unit.nodes, kept, replaced, self)
+        else:
+            (single,) = unit.nodes
+            kept = list(single.entries)
+            if fusible(single):  # a cheap value that a view or product needs as an array
+                node = _wrapped(unit.nodes, kept, replaced, self)
+            else:
+                node = copy_node(single, tuple(replaced.get(e, e) for e in single.inputs))
         replaced.update(zip(kept, node.entries, strict=True))
 
 
@@ -341,7 +260,7 @@ def _wrapped(
         node = entry.node
         if node.is_number:
             inside[entry] = entry
-        elif copied and node.op is not None and fusion._copied(node):
+        elif copied and node in fusion.copied:
             new = copy_node(node, tuple(bring(e, True) for e in node.inputs))
             inside.update(zip(node.entries, new.entries, strict=True))
         else:

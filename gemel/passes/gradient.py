@@ -17,10 +17,11 @@ def gradient(
 ) -> tuple[Entry, ...]:
     """The gradients of `inputs`, given those (`heads`) of `outputs`; zeros where none arrives.
 
-    Each has exactly its input's shape and dtype. Raises `GradientError` naming an operation that
-    lies on the way and has no gradient.
+    They are partial ones: what the inputs are computed from does not matter. Each has exactly its
+    input's shape and dtype. Raises `GradientError` naming an operation that lies on the way and has
+    no gradient.
     """
-    nodes = walk(outputs)
+    nodes = walk(outputs, inputs)
     needed = leads_to(nodes, inputs)
     arrived: dict[Entry, Entry] = {}
     for entry, head in zip(outputs, heads, strict=True):

@@ -24,19 +24,12 @@ def _expanded(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None
     if isinstance(node.op, Composite):
         with Trace() as trace:
             trace.line = node.origin
-            return _fully(node.op.written_out(inputs, node.params))
+            # The body alone, which may use composites in turn.
+            return expand(Graph(inputs, node.op.written_out(inputs, node.params))).outputs
     if node.op is linalg.matmul:
         found = linalg.decompose(*inputs)
         return None if found is None else (found,)
     return None
-
-
-def _fully(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """A body may use composites in turn."""
-    graph = Graph((), entries)
-    if any(isinstance(node.op, Composite) for node in graph.walk()):
-        return expand(graph).outputs
-    return entries
 
 
 # --- fold -----------------------------------------------------------------------------------
@@ -163,8 +156,11 @@ def merge(graph: Graph) -> Graph:
         if node.op.random or node.op.updates:
             return None
         inputs = tuple(shared(entry) for entry in inputs)
-        new = copy_node(node, inputs).entries
-        return found.setdefault((node.op.name, inputs, frozen(node.params)), new)
+        key = node.op.name, inputs, frozen(node.params)
+        if key not in found:
+            changed = any(a is not b for a, b in zip(inputs, node.inputs, strict=True))
+            found[key] = copy_node(node, inputs).entries if changed else node.entries
+        return found[key]
 
     return rewrite(graph, merged)
 

@@ -28,14 +28,19 @@ def split(graph: Graph) -> tuple[Graph, list[Piece]]:
     gradient. What later pieces need of it are outputs of its own; nothing is computed twice.
     """
     whole = expand(graph)
-    groups = _groups(whole)
-    made: dict[Node, int] = {}
-    for position, group in enumerate(groups):
-        for node in _steps(group):
-            made.setdefault(node, position)
-    wanted = _wanted(whole, groups, made)
-    pieces = [_piece(group, wanted[i], made, i) for i, group in enumerate(groups)]
-    return whole, pieces
+    nodes = [node for node in whole.walk() if node.op is not None]
+    groups = _groups(whole, nodes)
+    made = _made(groups)
+    wanted: list[dict[Entry, None]] = [dict.fromkeys(group) for group in groups]
+    for node in nodes:
+        for entry in node.inputs:
+            home = made.get(entry.node)
+            if home is not None and home != made[node]:
+                wanted[home][entry] = None
+    steps: list[list[Node]] = [[] for _ in groups]
+    for node, position in made.items():
+        steps[position].append(node)
+    return whole, [_piece(steps[i], wanted[i], made, i) for i in range(len(groups))]
 
 
 def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
@@ -44,74 +49,84 @@ def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
     A piece is all that can be computed before the next such node.
     """
     whole = expand(graph)
-    nodes = _steps(list(whole.results))
+    nodes = [node for node in whole.walk() if node.op is not None]
     homes: dict[Node, int] = {}  # even: a piece, odd: nodes without kernels
+    steps: dict[int, list[Node]] = {}
+    wanted: dict[int, dict[Entry, None]] = {}
     for node in nodes:
         first = max((homes[e.node] for e in node.inputs if e.node in homes), default=0)
         kernel = node.op is not None and node.op.has_kernel
         homes[node] = first + first % 2 if kernel else first + 1 - first % 2
-    wanted: dict[int, dict[Entry, None]] = {}
-    for entry in whole.results:
-        if not entry.node.is_input:
-            wanted.setdefault(homes.get(entry.node, 0), {})[entry] = None
-    for node in nodes:
+        steps.setdefault(homes[node], []).append(node)
         for entry in node.inputs:
             home = homes.get(entry.node)
             if home is not None and home != homes[node]:
                 wanted.setdefault(home, {})[entry] = None
+    for entry in whole.results:
+        if not entry.node.is_input:
+            wanted.setdefault(homes.get(entry.node, 0), {})[entry] = None
     parts: list[Piece | Node] = []
-    for place in range(max(homes.values(), default=0) + 1):
+    for place in sorted({*steps, *wanted}):
         if place % 2:
-            parts += [node for node in nodes if homes[node] == place]
+            parts += steps[place]
         elif place in wanted:
-            parts.append(_piece([], wanted[place], homes, place))
+            parts.append(_piece(steps.get(place, []), wanted[place], homes, place))
     return whole, parts
 
 
-def _steps(results: list[Entry]) -> list[Node]:
-    return [node for node in walk(results) if node.op is not None]
-
-
-def _groups(graph: Graph) -> list[list[Entry]]:
+def _groups(graph: Graph, nodes: list[Node]) -> list[list[Entry]]:
     """The results in the order they can be there, cut behind contractions of their own."""
-    results = list(dict.fromkeys(graph.results))
-    needs = {entry: _steps([entry]) for entry in results}
-    users: dict[Node, int] = {}
-    for nodes in needs.values():
-        for node in nodes:
-            users[node] = users.get(node, 0) + 1
+    start = (0, 0)
+    when: dict[Node, tuple[int, int]] = {}  # contractions and steps one after the other up to it
+    for node in nodes:
+        behind = max((when.get(entry.node, start) for entry in node.inputs), default=start)
+        when[node] = behind[0] + (node.op is not None and node.op.contracts), behind[1] + 1
+    own = _own(graph, nodes)
     groups: list[list[Entry]] = [[]]
-    for entry in sorted(results, key=lambda entry: len(needs[entry])):
+    for entry in sorted(dict.fromkeys(graph.results), key=lambda e: when.get(e.node, start)):
         groups[-1].append(entry)
-        if any(node.op and node.op.contracts and users[node] == 1 for node in needs[entry]):
+        if entry in own:
             groups.append([])
     return [group for group in groups if group]
 
 
-def _wanted(
-    graph: Graph, groups: list[list[Entry]], made: dict[Node, int]
-) -> list[dict[Entry, None]]:
-    """What each piece gives: its results, and what later pieces read of its steps."""
-    wanted: list[dict[Entry, None]] = [dict.fromkeys(group) for group in groups]
-    for node in _steps(list(graph.results)):
-        for entry in node.inputs:
-            home = made.get(entry.node)
-            if home is not None and home != made[node]:
-                wanted[home][entry] = None
-    return wanted
+def _own(graph: Graph, nodes: list[Node]) -> set[Entry]:
+    """The results that alone need some contraction."""
+    needing: dict[Node, Entry | None] = {}  # the only result that needs a node, None for several
+    for entry in dict.fromkeys(graph.results):
+        needing[entry.node] = None if entry.node in needing else entry
+    for node in reversed(nodes):
+        for source in node.inputs:
+            known = needing.setdefault(source.node, needing[node])
+            if known is not needing[node]:
+                needing[source.node] = None
+    contractions = (needing[node] for node in nodes if node.op is not None and node.op.contracts)
+    return {entry for entry in contractions if entry is not None}
+
+
+def _made(groups: list[list[Entry]]) -> dict[Node, int]:
+    """Each step, after those it reads, and the first group that needs it."""
+    first: dict[Node, int] = {}
+    for position, group in enumerate(groups):
+        for entry in group:
+            first.setdefault(entry.node, position)
+    made: dict[Node, int] = {}
+    waiting: list[Node] = []
+    for node in walk(entry for group in groups for entry in group):
+        waiting.append(node)
+        if node in first:  # what is new up to a result is there for its sake
+            made.update((n, first[node]) for n in waiting if n.op is not None)
+            waiting = []
+    return made
 
 
 def _piece(
-    group: list[Entry], wanted: dict[Entry, None], made: dict[Node, int], position: int
+    steps: list[Node], wanted: dict[Entry, None], made: dict[Node, int], position: int
 ) -> Piece:
     replaced: dict[Entry, Entry] = {}
     inputs: list[Entry] = []
     places: list[Entry] = []
-    for node in walk([*group, *wanted]):
-        if node.is_constant:
-            continue
-        if made.get(node) != position:  # an input of the whole, or a step of an earlier piece
-            continue
+    for node in steps:
         for entry in node.inputs:
             home = made.get(entry.node, -1)
             outside = entry.node.is_input or (home >= 0 and home != position)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from gemel.ir.graph import Node
 
 #: What all lists but the longest must cost, in nanoseconds, to be worth another thread's coming.
 WORTH = 20_000
+#: How many items further on a search goes: while too little is won, and once it is enough.
+FAR, REACH = 256, 64
 
 
 class Launch:
@@ -82,26 +85,80 @@ class Beside:
 
 def side_by_side(items: Sequence[Any]) -> list[Any]:
     """The items, stretches of them that are independent lists worth it put into a `Beside`."""
-    needs = _needs(items)
+    search = _Search(items)
     found: list[Any] = []
     start = 0
-    for end in _knots(needs):
-        found += _arranged(items, needs, start, end)
+    for end in _knots(search.needs):
+        found += search.arranged(start, end)
         start = end
     return found
 
 
-def _arranged(items: Sequence[Any], needs: Sequence[set[int]], start: int, end: int) -> list[Any]:
-    """The items from start to end, the stretch that wins most side by side, then the others."""
-    won, first, last = max(
-        (_best(items, needs, position, end) for position in range(start, end)),
-        default=(0, start, start),
-    )
-    if won < WORTH:
-        return list(items[start:end])
-    parts = [[items[p] for p in part] for part in _lists(needs, first, last)]
-    before = _arranged(items, needs, start, first)
-    return [*before, Beside(parts), *_arranged(items, needs, last, end)]
+class _Search:
+    """A search for stretches of these items that are worth it side by side."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self.items = items
+        self.costs = [item.cost for item in items]
+        self.needs = _needs(items)
+        users = Counter(other for before in self.needs for other in before)
+        #: Behind each of these independent lists may begin; elsewhere they may as well earlier.
+        self.forks = {item for item, count in users.items() if count > 1}
+
+    def arranged(self, start: int, end: int) -> list[Any]:
+        """The items from start to end, from the first one on in stretches or by themselves.
+
+        A stretch is left for one that begins in it and wins more.
+        """
+        found: list[Any] = []
+        best = self._best(start, end)
+        while start < end:
+            if best[0] < WORTH:
+                found.append(self.items[start])
+                start += 1
+                best = self._best(start, end) if start - 1 in self.forks else (0, start, start)
+                continue
+            _, first, last = self._rival(best, end)
+            parts = [[self.items[p] for p in part] for part in self._lists(first, last)]
+            found += [*self.arranged(start, first), Beside(parts)]
+            start = last
+            best = self._best(start, end)
+        return found
+
+    def _rival(self, best: tuple[int, int, int], end: int) -> tuple[int, int, int]:
+        """What wins most of a stretch and those that begin in it, soon behind one another."""
+        while True:
+            _, start, last = best
+            later = (p + 1 for p in range(start, min(last, start + REACH)) if p in self.forks)
+            rival = max((self._best(p, end) for p in later), default=best)
+            if rival[0] <= best[0]:
+                return best
+            best = rival
+
+    def _best(self, start: int, end: int) -> tuple[int, int, int]:
+        """What running items from `start` on side by side wins, at most: (won, start, end)."""
+        lists = Lists(start)
+        won, last = 0, start
+        total = longest = 0
+        for position in range(start, end):
+            if position - last > (REACH if won >= WORTH else FAR):
+                break
+            cost = self.costs[position]
+            total += cost
+            longest = max(longest, lists.add(position, self.needs[position], cost))
+            if total - longest > won:
+                won, last = total - longest, position + 1
+        return won, start, last
+
+    def _lists(self, start: int, end: int) -> list[list[int]]:
+        """The independent lists the items from start to end are."""
+        lists = Lists(start)
+        for position in range(start, end):
+            lists.add(position, self.needs[position], 0)
+        found: dict[int, list[int]] = {}
+        for position in range(start, end):
+            found.setdefault(lists.root(position), []).append(position)
+        return list(found.values())
 
 
 def flat(items: Sequence[Any]) -> Iterator[Any]:
@@ -139,48 +196,23 @@ def _needs(items: Sequence[Any]) -> list[set[int]]:
 def _knots(needs: Sequence[set[int]]) -> Iterator[int]:
     """Positions, ascending, at which stretches end: behind and before items all others wait for.
 
-    Such an item needs, at some remove, all before it, and all after it need it.
+    Such an item needs, at some remove, all before it, and all after it need it. That is so when
+    each before it is needed by one not behind it, and each after it needs one not before it.
     """
-    every = (1 << len(needs)) - 1
-    above = [0] * len(needs)  # bit sets
-    below = [0] * len(needs)
-    for position, before in enumerate(needs):
-        for other in before:
-            above[position] |= above[other] | 1 << other
-    for position in range(len(needs) - 1, -1, -1):
+    count = len(needs)
+    user = [count] * count  # the first item that needs each
+    needed = [count] * (count + 1)  # what each and all behind it have before them, at the least
+    for position in range(count - 1, -1, -1):
         for other in needs[position]:
-            below[other] |= below[position] | 1 << position
-    for position in range(len(needs)):
-        if above[position] | below[position] | 1 << position == every:
+            user[other] = position
+        needed[position] = min(needed[position + 1], max(needs[position], default=-1))
+    waiting = 0
+    for position in range(count):
+        if waiting <= position <= needed[position + 1]:
             yield position
             yield position + 1
-    yield len(needs)
-
-
-def _best(
-    items: Sequence[Any], needs: Sequence[set[int]], start: int, end: int
-) -> tuple[int, int, int]:
-    """What is won by running items from `start` on side by side, at most: (won, start, end)."""
-    lists = Lists(start)
-    best = (0, start, start)
-    total = longest = 0
-    for position in range(start, end):
-        cost = items[position].cost
-        total += cost
-        longest = max(longest, lists.add(position, needs[position], cost))
-        best = max(best, (total - longest, start, position + 1))
-    return best
-
-
-def _lists(needs: Sequence[set[int]], start: int, end: int) -> list[list[int]]:
-    """The independent lists the items from start to end are."""
-    lists = Lists(start)
-    for position in range(start, end):
-        lists.add(position, needs[position], 0)
-    found: dict[int, list[int]] = {}
-    for position in range(start, end):
-        found.setdefault(lists.root(position), []).append(position)
-    return list(found.values())
+        waiting = max(waiting, user[position])
+    yield count
 
 
 class Lists:

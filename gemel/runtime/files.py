@@ -14,6 +14,11 @@ from typing import TypeVar
 
 from gemel.config import CACHE, CACHE_BYTES
 
+try:  # Python's own module: hashlib would load OpenSSL first
+    from _sha2 import sha256  # type: ignore[import-not-found,unused-ignore]
+except ImportError:  # before Python 3.12
+    from _sha256 import sha256  # type: ignore[import-not-found,no-redef,unused-ignore]
+
 MAGIC = b"gemel-cache-1\n\0\0"
 DIGEST = 32
 
@@ -30,11 +35,7 @@ def folder() -> str:
 
 
 def digest(data: bytes) -> bytes:
-    """SHA-256, from Python's own module: hashlib would load OpenSSL first."""
-    try:
-        from _sha2 import sha256  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        from _sha256 import sha256  # type: ignore[import-not-found,no-redef,unused-ignore]
+    """SHA-256."""
     found: bytes = sha256(data).digest()
     return found
 

@@ -6,7 +6,7 @@ skipped, so what they would have overwritten in place stays as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gemel.ir.graph import Entry, Graph, Node
@@ -30,40 +30,43 @@ def find_sites(
     failing = [index for index, item in enumerate(items) if fails(item)]
     if not failing:
         return []
-    users = _users(graph)
-    sites = []
-    for index in failing:
-        node = items[index].node
-        reached = _downstream(node, users)
-        skipped = [later for later in range(index + 1, len(items)) if items[later].node in reached]
-        outputs = [i for i, entry in enumerate(graph.outputs) if entry.node in reached]
-        updates = [
-            position(target)
-            for target, entry in graph.updates
-            if entry.node in reached and (writers is None or node in writers(entry, target))
-        ]
-        sites.append((index, skipped, outputs, updates))
+    sites: list[Site] = [(index, [], [], []) for index in failing]
+    reaching = _reaching(graph, [items[index].node for index in failing])
+    for later, item in enumerate(items):
+        for index, skipped, _, _ in _chosen(sites, reaching.get(item.node, 0)):
+            if later > index:
+                skipped.append(later)
+    for number, entry in enumerate(graph.outputs):
+        for _, _, outputs, _ in _chosen(sites, reaching.get(entry.node, 0)):
+            outputs.append(number)
+    for target, entry in graph.updates:
+        writing = None if writers is None else writers(entry, target)
+        for index, _, _, updates in _chosen(sites, reaching.get(entry.node, 0)):
+            if writing is None or items[index].node in writing:
+                updates.append(position(target))
     return sites
 
 
-def _users(graph: Graph) -> dict[Node, list[Node]]:
-    users: dict[Node, list[Node]] = {}
+def _reaching(graph: Graph, failing: Sequence[Node]) -> dict[Node, int]:
+    """For each node the failing ones it is, or is computed from, as a set of bits."""
+    found: dict[Node, int] = {}
+    for number, node in enumerate(failing):
+        found[node] = found.get(node, 0) | 1 << number
     for node in graph.walk():
+        bits = found.get(node, 0)
         for entry in node.inputs:
-            users.setdefault(entry.node, []).append(node)
-    return users
-
-
-def _downstream(node: Node, users: dict[Node, list[Node]]) -> set[Node]:
-    """A node and everything computed from it."""
-    found = {node}
-    pending = [node]
-    while pending:
-        for user in users.get(pending.pop(), ()):
-            if user not in found:
-                found.add(user)
-                pending.append(user)
+            bits |= found.get(entry.node, 0)
+        if bits:
+            found[node] = bits
     return found
+
+
+def _chosen(sites: Sequence[Site], bits: int) -> Iterator[Site]:
+    """The sites whose bits are set."""
+    while bits:
+        last = bits.bit_length() - 1
+        yield sites[last]
+        bits ^= 1 << last
 
 
 def located(failure: tuple[str, str] | None, node: Node) -> tuple[str, str] | None:

@@ -132,14 +132,15 @@ class Binder {
 // greedy-by-size strategy of Pisarchyk and Lee (2020).
 void Binder::place_temporaries() {
   const std::vector<Temporary>& all = program_.temporaries;
-  const auto bytes = [&](size_t i) {
-    const int64_t asked = std::clamp<int64_t>(binding_.at(all[i].bytes), 1, kMostBytes);
-    return (asked + kAlignment - 1) / kAlignment * kAlignment;
-  };
+  std::vector<int64_t> bytes;
+  for (const Temporary& temporary : all) {
+    const int64_t asked = std::clamp<int64_t>(binding_.at(temporary.bytes), 1, kMostBytes);
+    bytes.push_back((asked + kAlignment - 1) / kAlignment * kAlignment);
+  }
   std::vector<size_t> order(all.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t left, size_t right) {
-    const int64_t difference = bytes(left) - bytes(right);
+    const int64_t difference = bytes[left] - bytes[right];
     if (difference != 0) return difference > 0;
     return all[left].first != all[right].first ? all[left].first < all[right].first : left < right;
   });
@@ -150,13 +151,13 @@ void Binder::place_temporaries() {
     int64_t offset = 0;
     for (size_t other : placed) {
       if (all[other].first > all[index].last || all[index].first > all[other].last) continue;
-      if (offset + bytes(index) <= offsets_[other]) break;
-      offset = std::max(offset, offsets_[other] + bytes(other));
+      if (offset + bytes[index] <= offsets_[other]) break;
+      offset = std::max(offset, offsets_[other] + bytes[other]);
     }
     offsets_[index] = offset;
     const auto later = [&](int64_t value, size_t other) { return value < offsets_[other]; };
     placed.insert(std::upper_bound(placed.begin(), placed.end(), offset, later), index);
-    total = std::max(total, offset + bytes(index));
+    total = std::max(total, offset + bytes[index]);
   }
   binding_.workspace = static_cast<size_t>(total);
 }

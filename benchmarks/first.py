@@ -1,0 +1,50 @@
+"""The first result of one contender, in a process of its own; prints one JSON line.
+
+`python -m benchmarks.first CONTENDER WORKLOAD` where WORKLOAD is the JSON of a Workload's fields.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = str(Path(__file__).resolve().parent.parent)
+# An installed gemel goes before the source tree, whose core may not be compiled.
+sys.path[:] = [entry for entry in sys.path if entry not in ("", ROOT)] + [ROOT]
+
+from benchmarks.contenders import BY_NAME  # noqa: E402
+from benchmarks.workloads import Workload, workload_from  # noqa: E402
+
+#: Computes a workload anew and reads its results.
+Run = Callable[[], list[float]]
+
+
+def build(name: str, workload: Workload) -> tuple[Run, Callable[[], Any]]:
+    """What runs a workload, its data there already, and counts the kernels made so far."""
+    library = BY_NAME[name].requires[0]
+    module = importlib.import_module(f"benchmarks.contenders.{library}_first")
+    return getattr(module, workload.kind)(name, workload), module.kernels
+
+
+def main() -> None:
+    """Time the first run, which compiles what there is to compile, and the next two."""
+    run, kernels = build(sys.argv[1], workload_from(json.loads(sys.argv[2])))
+    before = kernels()
+    times = []
+    made = None
+    for _ in range(3):
+        begin = time.perf_counter()
+        values = run()
+        times.append((time.perf_counter() - begin) * 1e3)
+        if made is None and before is not None:
+            made = kernels() - before
+    print(json.dumps({"ms": times, "kernels": made, "values": values}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
