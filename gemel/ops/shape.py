@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel.errors import ShapeError
 from gemel.ir.op import method, numpy, op
-from gemel.ops.elementwise import copy, full
+from gemel.ops.elementwise import copy, extents, full
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
 
 
@@ -115,6 +115,25 @@ def reshaped_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] 
 # --- axes -----------------------------------------------------------------------------------
 
 
+def check_axis(name: str, axis: int, ndim: int) -> None:
+    """Raises `ShapeError` unless 0 <= axis < ndim, as operations only gemel calls are given it."""
+    if normalize_axis(name, axis, ndim) != axis:
+        raise ShapeError(f"{name}: axis {axis} must be counted from the front")
+
+
+def check_span(name: str, axis: int, extent: int, start: int, length: int, step: int = 1) -> None:
+    """Raises `ShapeError` unless these positions lie in an axis. Free extents answer nothing here:
+    who computes with them has asked."""
+    if any(type(n) is not int for n in (extent, start, length, step)):
+        return
+    ends = (start, start + (length - 1) * step) if length else ()
+    if length < 0 or step == 0 or not all(0 <= end < extent for end in ends):
+        raise ShapeError(
+            f"{name}: {length} positions from {start} on, {step} apart, do not lie in axis {axis} "
+            f"with {extent}"
+        )
+
+
 def axis_order(ndim: int, axes: Any) -> tuple[int, ...]:
     """The axes of a transpose, reversed by default. Raises `ShapeError`."""
     if axes is None:
@@ -192,6 +211,7 @@ def broadcast_to(x: Any, *, shape: Any) -> Any:
 
 @broadcast_to.spec
 def _(x: Spec, *, shape: Any) -> Spec:
+    shape = extents("broadcast_to", shape)
     lead = len(shape) - x.ndim
     fits = lead >= 0 and all(m == n or m == 1 for m, n in zip(x.shape, shape[lead:], strict=True))
     if not fits:
@@ -269,7 +289,9 @@ def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, i
             )
         length = extent // sections
         return tuple((index * length, length) for index in range(sections))
-    cuts = [0, *(min(cut, extent) for cut in sections), extent]
+    # As slices have them: negative cuts count from the end, none lies outside.
+    inside = (max(cut + extent, 0) if cut < 0 else min(cut, extent) for cut in sections)
+    cuts = [0, *inside, extent]
     pairs = zip(cuts, cuts[1:], strict=False)
     return tuple((a, b - a if b > a else 0) for a, b in pairs)
 
@@ -317,6 +339,8 @@ def narrow(x: Any, *, axis: int, start: int, length: int) -> Any:
 
 @narrow.spec
 def _(x: Spec, *, axis: int, start: int, length: int) -> Spec:
+    check_axis("narrow", axis, x.ndim)
+    check_span("narrow", axis, x.shape[axis], start, length)
     return Spec((*x.shape[:axis], length, *x.shape[axis + 1 :]), x.dtype)
 
 
