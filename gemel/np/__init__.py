@@ -18,6 +18,7 @@ from gemel.dtype import (
     int64,
     uint8,
 )
+from gemel.errors import unknown_attribute
 from gemel.ndarray import array_like, default_dtype, from_dlpack, from_numpy, ndarray
 from gemel.np import random
 from gemel.ops.elementwise import (
@@ -416,3 +417,11 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise unknown_attribute(__name__, name, __all__)
+
+
+def __dir__() -> list[str]:
+    return __all__

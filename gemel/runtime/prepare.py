@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -98,7 +99,7 @@ CREATIONS = 1024
 def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
     """A call that is not all arrays: creation, conversion, a blocking operation, or an error."""
     op.check_count(len(inputs))
-    arrays = tuple(HOOKS["array"](value) for value in inputs)
+    arrays = tuple(HOOKS["array"](value, inputs) for value in inputs)
     specs = tuple(spec_of(value) for value in arrays)
     if op.blocks:
         return _by_reference(op, arrays, parameters)
@@ -157,13 +158,13 @@ def _same_device(op: Op, arrays: tuple[Any, ...]) -> None:
         raise DeviceError(f"{op.name}: arrays on {names}; move one with to_device(device)")
 
 
-def as_entry(value: Any) -> Entry:
+def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
     """An entry for anything an operation takes: symbols, numbers, arrays of every sort."""
     if isinstance(value, Entry):
         return value
     if isinstance(value, (bool, int, float)):
         return constant(value)
-    array = HOOKS["array"](value)
+    array = HOOKS["array"](value, beside)
     return constant(array) if isinstance(array, (bool, int, float)) else captured(array)
 
 
