@@ -131,6 +131,26 @@ def test_integers_to_a_float64_power(dtype: str, way: str) -> None:
     numpy.testing.assert_allclose(np.power(3, np.array(b)).asnumpy(), 3**b, rtol=4e-15)
 
 
+@pytest.mark.parametrize("way", ["imperative", "compiled"])
+def test_numbers_among_themselves_keep_their_digits(way: str) -> None:
+    """What a program, or a gradient, computes of its numbers alone is computed as Python would."""
+    x = numpy.linspace(0.1, 3, 7)
+    slopes = {
+        "x ** 0.7": (lambda x: x**0.7, 0.7 * x**-0.3),
+        "0.3 ** x": (lambda x: 0.3**x, 0.3**x * numpy.log(0.3)),
+        "3 ** x": (lambda x: 3**x, 3**x * numpy.log(3)),
+        "x * 0.1 / 3": (lambda x: x * np.divide(0.1, 3), 0 * x + 0.1 / 3),
+    }
+    for name, (function, expected) in slopes.items():
+        array = np.array(x)
+        array.attach_grad()
+        with autograd.record():
+            y = (gemel.compile(function) if way == "compiled" else function)(array)
+        y.backward()
+        if name != "x * 0.1 / 3" or way == "compiled":  # np.divide of numbers is a float32 array
+            numpy.testing.assert_allclose(array.grad.asnumpy(), expected, rtol=4e-15, err_msg=name)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_remainders_of_what_is_far_apart(dtype: str) -> None:
     """Exact, however many times the one goes into the other."""
@@ -163,9 +183,10 @@ def test_bools_that_meet_in_a_scatter(way: str) -> None:
         return OPS["scatter"](g, places, axis=0, shape=(3,))
 
     scatter = gemel.compile(function) if way == "compiled" else function
-    found = scatter(np.array([True] * 257 + [False]), np.array([0] * 257 + [1]))
-    assert found.dtype == "bool" and found.tolist() == [True, False, False]
-    assert found.asnumpy().view("uint8").tolist() == [1, 0, 0]
+    for count in (1, 2, 256):
+        found = scatter(np.array([True] * count + [False]), np.array([0] * count + [1]))
+        assert found.dtype == "bool" and found.tolist() == [True, False, False]
+        assert found.asnumpy().view("uint8").tolist() == [1, 0, 0]
 
 
 # --- dtypes beside NumPy's ------------------------------------------------------------------

@@ -29,6 +29,11 @@ def compute_dtype(dtype: DType) -> DType:
     return float32 if dtype.itemsize == 2 and dtype.is_floating else dtype
 
 
+def exact_dtype(dtype: DType) -> DType:
+    """The dtype Python's numbers are computed in among themselves: they keep their digits."""
+    return float64 if dtype.is_floating else dtype
+
+
 class BodyWriter:
     """Writes the body of a fused node into a nest (or anything that loads and stores like one).
 
@@ -88,14 +93,17 @@ class BodyWriter:
         op = node.op
         assert isinstance(op, Elementwise)
         types, _ = op.types(tuple(e.spec for e in node.inputs), node.params)
+        exact = exact_dtype if entry.spec.weak else compute_dtype
         values = [
-            self.value(e, aligned(placement, e)).cast(compute_dtype(d))
+            self.value(e, aligned(placement, e)).cast(exact(d))
             for e, d in zip(node.inputs, types, strict=True)
         ]
         lane = self._lane(entry, placement)
         parameters = node.params
         found = op.body(lane, *values, **parameters)
         result = lane.value(found) if not hasattr(found, "dtype") else found
+        if entry.spec.weak:
+            return result.cast(exact(entry.dtype))
         # Rounded to float16 between steps, as separate kernels would.
         stored = result.cast(entry.dtype)
         return stored.cast(compute_dtype(entry.dtype))

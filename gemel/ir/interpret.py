@@ -65,16 +65,20 @@ def reference(
     specs = tuple(spec_of(array) for array in arrays)
     (result,) = op.infer(*specs, **parameters)
     inputs, dtype = op.types(specs, parameters)
-    wide = [compute_name(d.name) for d in inputs]
+    wide = [compute_name(d.name, result.weak) for d in inputs]
     values = [np.asarray(a).astype(d) for a, d in zip(arrays, wide, strict=True)]
     lane = NumpyLane(tuple(int(n) for n in result.shape), stream)
     with np.errstate(all="ignore"):
-        found = np.asarray(op.body(lane, *values, **parameters)).astype(dtype.name)
+        found = np.asarray(op.body(lane, *values, **parameters))
+    if not result.weak:
+        found = found.astype(dtype.name)
     return (np.array(np.broadcast_to(found, lane.shape)),)
 
 
-def compute_name(name: str) -> str:
-    """float16 is computed in float32."""
+def compute_name(name: str, alone: bool) -> str:
+    """float16 is computed in float32, numbers among themselves in float64."""
+    if alone:
+        return "float64" if name == "float32" else name
     return "float32" if name == "float16" else name
 
 
