@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from gemel.dtype import weak
@@ -14,12 +15,15 @@ if TYPE_CHECKING:
     from gemel.ir.op import Op
 
 
+_numbers = count()
+
+
 class Node:
     """One step of a program: an operation on entries, or (without one) an input or a constant.
 
     `value` holds a constant: a Python number, or an array the traced function closed over (read
     anew at every run). `specs` has one Spec per output. `origin` is the line of the program it was
-    traced at ("file:line"), when it was.
+    traced at ("file:line"), when it was. Nodes are numbered in the order they are made.
     """
 
     __slots__ = (
@@ -27,6 +31,7 @@ class Node:
         "entries",
         "inputs",
         "name",
+        "number",
         "op",
         "origin",
         "params",
@@ -44,6 +49,7 @@ class Node:
         name: str = "",
         origin: str = "",
     ) -> None:
+        self.number = next(_numbers)
         self.op = op
         self.origin = origin
         self.inputs = inputs
