@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 import pytest
 from op_table import OPS
 
@@ -65,6 +66,16 @@ UNFIT: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     ("narrow", "before the start", (ones(3),), {"axis": 0, "start": -1, "length": 2}),
     ("narrow", "negative length", (ones(3),), {"axis": 0, "start": 0, "length": -1}),
     ("narrow", "axis from the end", (ones(2, 3),), {"axis": -1, "start": 0, "length": 1}),
+    (
+        "narrow",
+        "NumPy's beyond the end",
+        (ones(3),),
+        {"axis": 0, "start": numpy.int64(5), "length": numpy.int64(9)},
+    ),
+    ("narrow", "float position", (ones(3),), {"axis": 0, "start": 0.0, "length": 1}),
+    ("basic_index", "NumPy's outside", (ones(3),), {"key": (("slice", numpy.int64(5), 9, 1),)}),
+    ("basic_index", "float position", (ones(3),), {"key": (("slice", 0.5, 1, 1),)}),
+    ("iota", "axis too large", (), {"shape": (2, 3), "axis": 2, "dtype": "int64"}),
     ("pick", "from nothing", (ones(3, 0), places(0, 0, 0)), {"axis": 1}),
 ]
 
@@ -176,6 +187,12 @@ BAD: list[Bad] = [
     ("zeros beyond 64 bits", lambda: np.zeros(2**70), ShapeError, ("full", str(2**70))),
     ("broadcast to too many", lambda: ones(1).broadcast_to((2**40, 2**40)), ShapeError,
      ("broadcast_to", str(2**40))),
+    ("zeros of a float", lambda: np.zeros(2.5), ShapeError, ("full", "2.5", "whole")),
+    ("reshape to floats", lambda: ones(2, 3).reshape(2.0, 3), ShapeError, ("reshape", "whole")),
+    ("broadcast to floats", lambda: ones(3).broadcast_to((2.0, 3)), ShapeError, ("whole",)),
+    ("split at floats", lambda: np.split(ones(3), [1.5]), ShapeError, ("split", "1.5", "whole")),
+    ("product too large", lambda: np.dot(ones(2**31, 0), ones(0, 2**31)), ShapeError,
+     ("matmul", str(2**31), "memory")),
     ("broadcast to negative", lambda: ones(3).broadcast_to((-1, 3)), ShapeError,
      ("broadcast_to", "-1", "negative")),
     ("number too large", lambda: np.array([300], dtype="int8"), OverflowError, ("int8",)),

@@ -250,6 +250,16 @@ def test_saved_arrays_come_back(kind: str, tmp_path: Any) -> None:
         assert len(found) == (1 if kind == "one" else 2) and np.array_equal(found[0], x)
 
 
+def test_numpy_s_integers_are_parameters() -> None:
+    two, one = numpy.int64(2), numpy.int32(1)
+    x = np.arange(6).reshape(two, 3)
+    assert np.zeros(two).shape == (2,) and np.zeros((two, 3)).shape == (2, 3)
+    assert x.reshape(numpy.int64(-1)).shape == (6,)
+    assert x.sum(axis=one).tolist() == [3, 12] and x.transpose(one, numpy.int8(0)).shape == (3, 2)
+    assert [part.shape for part in np.split(x, numpy.array([1]))] == [(1, 3), (1, 3)]
+    assert np.ones(numpy.array([2, 3])).shape == (2, 3)
+
+
 # --- empty products, losses, activations ----------------------------------------------------
 
 EMPTY = [

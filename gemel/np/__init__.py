@@ -238,7 +238,7 @@ def eye(
 
 
 def _extents(shape: Any) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    return tuple(shape) if hasattr(shape, "__iter__") else (shape,)
 
 
 # --- the operations, with NumPy's signatures ------------------------------------------------

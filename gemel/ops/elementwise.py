@@ -7,7 +7,7 @@ from typing import Any
 from gemel.dtype import DType, as_dtype, bool_, uint8
 from gemel.errors import ShapeError
 from gemel.ir.op import Op, elementwise, method
-from gemel.spec import Spec, broadcast, product, promote_specs, same_shape
+from gemel.spec import Spec, broadcast, normalize_axis, product, promote_specs, same_shape
 
 # --- arithmetic -----------------------------------------------------------------------------
 
@@ -416,12 +416,19 @@ def full(xp: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
 
 def extents(name: str, shape: Any) -> tuple[int, ...]:
     """The shape of a result, given by the caller. Raises `ShapeError` for one no array can have."""
+    whole_numbers(name, "shape", shape)
     known = [n for n in shape if type(n) is int]
     if any(n < 0 for n in known):
         raise ShapeError(f"{name}: shape {list(shape)} has a negative extent")
     if product(n for n in known if n) > MOST_ELEMENTS:
         raise ShapeError(f"{name}: shape {list(shape)} has more elements than memory has places")
     return tuple(shape)
+
+
+def whole_numbers(name: str, kind: str, values: Any) -> None:
+    """Raises `ShapeError` for what is no whole number, such as 2.0."""
+    if not all(hasattr(n, "__index__") for n in values):
+        raise ShapeError(f"{name}: {kind} {list(values)} must be whole numbers")
 
 
 #: So many of the widest dtype have addresses: sizes in bytes stay within 63 bits.
@@ -454,4 +461,5 @@ def iota(xp: Any, *, shape: Any, axis: int, dtype: Any) -> Any:
 
 @iota.spec
 def _(*, shape: Any, axis: int, dtype: Any) -> Spec:
+    normalize_axis("iota", axis, len(shape))
     return Spec(extents("iota", shape), dtype)

@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel.errors import ShapeError
 from gemel.ir.op import method, numpy, op
-from gemel.ops.elementwise import copy, extents, full
+from gemel.ops.elementwise import copy, extents, full, whole_numbers
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
 
 
@@ -48,6 +48,7 @@ def dense(shape: tuple[int, ...]) -> Layout:
 
 def target_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
     """`shape` with its -1 filled in. Raises `ShapeError` when the sizes differ."""
+    whole_numbers("reshape", "shape", shape)
     free = [axis for axis, n in enumerate(shape) if type(n) is int and n == -1]
     if len(free) > 1 or any(type(n) is int and n < -1 for n in shape):
         raise ShapeError(f"reshape: {x} to {list(shape)}: at most one extent may be -1, none below")
@@ -124,6 +125,7 @@ def check_axis(name: str, axis: int, ndim: int) -> None:
 def check_span(name: str, axis: int, extent: int, start: int, length: int, step: int = 1) -> None:
     """Raises `ShapeError` unless these positions lie in an axis. Free extents answer nothing here:
     who computes with them has asked."""
+    whole_numbers(name, "positions", (start, length, step))
     if any(type(n) is not int for n in (extent, start, length, step)):
         return
     ends = (start, start + (length - 1) * step) if length else ()
@@ -289,6 +291,7 @@ def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, i
             )
         length = extent // sections
         return tuple((index * length, length) for index in range(sections))
+    whole_numbers(name, "cuts", sections)
     # As slices have them: negative cuts count from the end, none lies outside.
     inside = (max(cut + extent, 0) if cut < 0 else min(cut, extent) for cut in sections)
     cuts = [0, *inside, extent]

@@ -15,6 +15,7 @@ from gemel.ir import interpret  # noqa: F401 -- puts the references in place
 from gemel.ir.graph import Entry, captured, constant
 from gemel.ir.op import HOOKS, Elementwise, Op, static
 from gemel.ir.text import call_text
+from gemel.ops.elementwise import extents
 from gemel.runtime import callback
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, plan_for
 from gemel.spec import Spec
@@ -58,7 +59,8 @@ def elementwise_kernel(
 def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
     """The plan of a call on arrays and numbers like these, of other sizes too."""
     specs = tuple(spec_of(value) for value in inputs)
-    op.infer(*specs, **parameters)  # raises when the call is wrong, in numbers
+    for spec in op.infer(*specs, **parameters):  # raises when the call is wrong, in numbers
+        extents(op.name, spec.shape)
     strides = strides_of(inputs)
 
     def make() -> Any:
