@@ -100,7 +100,7 @@ def test_nothing_added_up_has_the_same_bits(kind: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_gradients_of_elementwise_programs_have_the_same_bits(dtype: str) -> None:
-    """What arrives at a value is added up in the reverse of the program's order, by either."""
+    """What arrives at a value is added up in one order, by the tape and by a program."""
     for seed in range(25):
         generator = random.Random(f"{dtype}{seed}")
         function = program(generator, ELEMENTWISE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from gemel.dtype import weak
@@ -15,15 +14,12 @@ if TYPE_CHECKING:
     from gemel.ir.op import Op
 
 
-_numbers = count()
-
-
 class Node:
     """One step of a program: an operation on entries, or (without one) an input or a constant.
 
     `value` holds a constant: a Python number, or an array the traced function closed over (read
     anew at every run). `specs` has one Spec per output. `origin` is the line of the program it was
-    traced at ("file:line"), when it was. Nodes are numbered in the order they are made.
+    traced at ("file:line"), when it was.
     """
 
     __slots__ = (
@@ -31,7 +27,6 @@ class Node:
         "entries",
         "inputs",
         "name",
-        "number",
         "op",
         "origin",
         "params",
@@ -49,7 +44,6 @@ class Node:
         name: str = "",
         origin: str = "",
     ) -> None:
-        self.number = next(_numbers)
         self.op = op
         self.origin = origin
         self.inputs = inputs

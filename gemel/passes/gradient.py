@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
 from typing import Any
 
 from gemel.ir.graph import Entry, Node, walk
@@ -26,8 +25,7 @@ def gradient(
     arrived: dict[Entry, Entry] = {}
     for entry, head in zip(outputs, heads, strict=True):
         accumulate(arrived, entry, head)
-    # Backwards through the program, as the tape goes: what arrives is added up in the same order.
-    for node in sorted(nodes, key=attrgetter("number"), reverse=True):
+    for node in reversed(nodes):
         if node.op is None or not any(entry in needed for entry in node.inputs):
             continue
         pass_back(node, arrived, needed)
