@@ -15,6 +15,8 @@ from typing import Any
 from gemel import config
 from gemel.errors import GemelError
 
+#: What gemel raises on purpose, and Ctrl-C, which may come while it waits.
+MEANT = (GemelError, IndexError, KeyboardInterrupt)
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -26,7 +28,7 @@ def shorten(error: BaseException | None) -> None:
     while error is not None:
         found = list(_places(error.__traceback__))
         outside = [place for place in found if not _is_ours(place)]
-        meant = isinstance(error, (GemelError, IndexError)) or found[-1:] == outside[-1:]
+        meant = isinstance(error, MEANT) or found[-1:] == outside[-1:]
         if meant and outside:
             error.__traceback__ = _joined(outside)
         error = error.__cause__ or error.__context__

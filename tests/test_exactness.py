@@ -303,6 +303,12 @@ def test_every_activation_is_a_layer(name: str) -> None:
 def test_softsign() -> None:
     x = numpy.array([-3.0, 0.0, 1.0], "float32")
     assert nn.Activation("softsign")(np.array(x)).tolist() == (x / (1 + abs(x))).tolist()
+    far = np.array([1e4, -3e3])
+    far.attach_grad()
+    with autograd.record():
+        y = npx.softsign(far)
+    y.backward()
+    numpy.testing.assert_allclose(far.grad.asnumpy(), (1 + abs(far.asnumpy())) ** -2.0, rtol=1e-6)
 
 
 def test_a_net_with_deferred_shapes_is_traced_once() -> None:

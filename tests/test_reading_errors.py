@@ -142,6 +142,25 @@ def test_an_error_names_the_layer(hybrid: bool) -> None:
     assert not outside.value.layer
 
 
+def test_an_error_met_twice_names_the_layer_once() -> None:
+    """What a callback raises is one exception, however often somebody waits for it."""
+
+    class Reading(nn.Block):
+        def forward(self, x: Any) -> Any:
+            return x.asnumpy()
+
+    def refuse(x: Any) -> Any:
+        raise ShapeError("no")
+
+    net = nn.Sequential(prefix="net_")
+    net.add(Reading())
+    bad = npx.callback(refuse, np.ones(2), outputs=((2,), "float32"))
+    for _ in range(3):
+        with pytest.raises(ShapeError) as caught:
+            net(bad)
+        assert caught.value.layer == "net.0"
+
+
 # --- names ----------------------------------------------------------------------------------
 
 

@@ -261,9 +261,9 @@ class Block:
     def _passed(self, error: GemelError) -> None:
         """Put this block in front of the path of blocks an error has come through."""
         inner, path = getattr(error, "_path", (None, ()))
-        if inner is not None:
-            names = (key for key, child in self._children.items() if child is inner)
-            path = (next(names, inner.name), *path)
+        keys = [key for key, child in self._children.items() if child is inner]
+        # One that comes from elsewhere, such as an array that failed before, begins here.
+        path = (keys[0], *path) if keys else ()
         error._path = self, path  # type: ignore[attr-defined]
         error.layer = ".".join((self.name, *path))
 

@@ -107,7 +107,8 @@ def softsign(xp: Any, x: Any) -> Any:
 
 @softsign.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
-    return (g * square(1 - absolute(y)),)
+    # From x: 1 - abs(y) has lost its digits where x is large.
+    return (g / square(absolute(x) + 1),)
 
 
 @elementwise(dtype="floating", onnx="LeakyRelu", mxnet="_npx_leaky_relu")
