@@ -61,6 +61,25 @@ def test_a_list_beside_float64_is_float64(way: str) -> None:
     assert (np.ones(2) + [0.1, 0.2]).dtype == "float32"
 
 
+@pytest.mark.parametrize("way", ["imperative", "compiled"])
+def test_functions_of_numbers_in_float64(way: str) -> None:
+    x = numpy.array([-0.7, 0.4])
+    calls: dict[str, Any] = {
+        "one_hot": (lambda x: npx.one_hot(np.array([1]), 2, 0.1, 0.3, "float64"), [[0.3, 0.1]]),
+        "full": (lambda x: np.full((2,), 0.1, dtype="float64"), [0.1, 0.1]),
+        "clip": (lambda x: np.clip(x, -0.1, 0.3), [-0.1, 0.3]),
+        "where": (lambda x: np.where(x > 0, x, 0.1), [0.1, 0.4]),
+        "leaky": (lambda x: npx.leaky_relu(x, slope=0.1), [-0.7 * 0.1, 0.4]),
+        "concatenate": (lambda x: np.concatenate([x, [0.1]]), [-0.7, 0.4, 0.1]),
+        "dot": (lambda x: np.dot(x, [0.1, 0.3]), float(numpy.dot(x, [0.1, 0.3]))),
+        "dot of a list": (lambda x: np.dot([0.1, 0.3], x), float(numpy.dot([0.1, 0.3], x))),
+    }
+    for name, (function, expected) in calls.items():
+        found = (gemel.compile(function) if way == "compiled" else function)(np.array(x))
+        assert found.dtype == "float64", name
+        numpy.testing.assert_allclose(found.asnumpy(), expected, rtol=3e-16, err_msg=name)
+
+
 def test_parameters_in_float64() -> None:
     weight = gluon.Parameter("w", shape=(2,), dtype="float64", init=init.Constant(0.1))
     weight.initialize()

@@ -286,7 +286,8 @@ def one_hot(
     """A new last axis of `depth` lanes: `on_value` in the lane x names, `off_value` elsewhere."""
     lanes = iota(shape=(depth,), axis=0, dtype="int64")
     chosen = expand_dims(cast(x, dtype="int64"), -1) == lanes
-    return cast(where(chosen, float(on_value), float(off_value)), dtype=dtype)
+    on, off = (full(float(value), shape=(), dtype=dtype) for value in (on_value, off_value))
+    return where(chosen, on, off)
 
 
 @one_hot.gradient

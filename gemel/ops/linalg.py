@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel.dtype import as_dtype, promote
 from gemel.errors import ShapeError
-from gemel.ir.op import method, numpy, op
+from gemel.ir.op import HOOKS, method, numpy, op
 from gemel.ops.elementwise import cast, multiply
 from gemel.ops.reduction import sum
 from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes, transpose
@@ -92,6 +92,8 @@ def dot(a: Any, b: Any) -> Any:
     Numbers and 0-d arrays multiply; for two arrays of more than two dimensions all pairs of
     leading positions are combined, unlike `matmul`.
     """
+    if isinstance(a, (list, tuple)) or isinstance(b, (list, tuple)):
+        a, b = HOOKS["array"](a, (b,)), HOOKS["array"](b, (a,))
     if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
         return multiply(a, b)
     if b.ndim <= 2:
