@@ -217,8 +217,10 @@ class Op(_core.OpBase):
 
 def static(value: Any) -> Any:
     """A parameter in its canonical, hashable form: tuples, and Python's numbers for NumPy's."""
+    if type(value) is int:
+        return value
     if isinstance(value, (list, tuple)):
-        return tuple(static(item) for item in value)
+        return tuple([static(item) for item in value])
     return value.item() if getattr(value, "shape", None) == () else value
 
 

@@ -339,12 +339,14 @@ def getitem(x: Any, key: Any) -> Any:
     items = [HOOKS["index"](item) for item in items]
     if is_basic(tuple(items)):  # NumPy's integers were among them
         return basic_index(x, key=canonical(x.shape, tuple(items)))
-    check_masks(x.shape, items)
-    whole = len(items) == 1 and is_mask(items[0]) and items[0].ndim == len(x.shape)
-    # The gradient goes through positions: the masked copy itself has none.
-    if whole and not (_core.recording() and getattr(x, "_tape", None) is not None):
-        return boolean_index(x, items[0])
-    return _advanced(*_masks_as_positions(x, items))
+    if any(is_mask(item) for item in items):
+        check_masks(x.shape, items)
+        whole = len(items) == 1 and items[0].ndim == len(x.shape)
+        # The gradient goes through positions: the masked copy itself has none.
+        if whole and not (_core.recording() and getattr(x, "_tape", None) is not None):
+            return boolean_index(x, items[0])
+        x, items = _masks_as_positions(x, items)
+    return _advanced(x, items)
 
 
 def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) -> None:
@@ -369,7 +371,7 @@ def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) 
 
 def is_mask(item: Any) -> bool:
     """Whether an index item is a boolean array."""
-    return getattr(item, "dtype", None) == "bool"
+    return getattr(item, "dtype", None) is bool_
 
 
 def _placed(items: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
@@ -425,8 +427,6 @@ def _advanced(x: Any, items: list[Any]) -> Any:
     axes = _array_axes(items, len(x.shape))
     x = basic_index(x, key=canonical(x.shape, basic))
     arrays = [item for item in items if is_array(item)]
-    for array in arrays:
-        _integer_indices("take", Spec(array.shape, array.dtype))
     # What arrays select comes first in the result when something stands between them.
     lead = axes[0] if _adjacent(items) else 0
     return _several(x, arrays, axes, lead) if len(arrays) > 1 else _one(x, arrays[0], axes[0], lead)
@@ -470,6 +470,7 @@ def _several(x: Any, arrays: list[Any], axes: list[int], lead: int) -> Any:
     flat: Any = 0
     joined = 1
     for array, extent in zip(arrays, extents, strict=True):
+        _integer_indices("take", Spec(array.shape, array.dtype))
         flat = flat * extent + checked_position(array, extent)
         joined = joined * extent
     x = reshape(x, shape=(*x.shape[:lead], joined, *x.shape[lead + len(axes) :]))

@@ -92,9 +92,9 @@ def dot(a: Any, b: Any) -> Any:
     Numbers and 0-d arrays multiply; for two arrays of more than two dimensions all pairs of
     leading positions are combined, unlike `matmul`.
     """
-    if isinstance(a, (list, tuple)) or isinstance(b, (list, tuple)):
-        a, b = HOOKS["array"](a, (b,)), HOOKS["array"](b, (a,))
     if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
+        if isinstance(a, (list, tuple)) or isinstance(b, (list, tuple)):
+            return dot(HOOKS["array"](a, (b,)), HOOKS["array"](b, (a,)))
         return multiply(a, b)
     if b.ndim <= 2:
         return matmul(a, b) if a.ndim <= 2 or b.ndim == 1 else _many_by_one(a, b)
