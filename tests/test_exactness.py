@@ -277,6 +277,8 @@ def test_numpy_s_integers_are_parameters() -> None:
     assert x.sum(axis=one).tolist() == [3, 12] and x.transpose(one, numpy.int8(0)).shape == (3, 2)
     assert [part.shape for part in np.split(x, numpy.array([1]))] == [(1, 3), (1, 3)]
     assert np.ones(numpy.array([2, 3])).shape == (2, 3)
+    program = gemel.compile(lambda x, n: x.reshape(n, -1))
+    assert program(x, 3).shape == (3, 2) and program(x, 2).shape == (2, 3)
 
 
 # --- empty products, losses, activations ----------------------------------------------------
