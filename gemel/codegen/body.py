@@ -29,11 +29,6 @@ def compute_dtype(dtype: DType) -> DType:
     return float32 if dtype.itemsize == 2 and dtype.is_floating else dtype
 
 
-def exact_dtype(dtype: DType) -> DType:
-    """The dtype Python's numbers are computed in among themselves: they keep their digits."""
-    return float64 if dtype.is_floating else dtype
-
-
 class BodyWriter:
     """Writes the body of a fused node into a nest (or anything that loads and stores like one).
 
@@ -93,9 +88,10 @@ class BodyWriter:
         op = node.op
         assert isinstance(op, Elementwise)
         types, _ = op.types(tuple(e.spec for e in node.inputs), node.params)
-        exact = exact_dtype if entry.spec.weak else compute_dtype
+        if entry.spec.weak:
+            types = tuple(map(of_number, types))
         values = [
-            self.value(e, aligned(placement, e)).cast(exact(d))
+            self.value(e, aligned(placement, e)).cast(compute_dtype(d))
             for e, d in zip(node.inputs, types, strict=True)
         ]
         lane = self._lane(entry, placement)
@@ -103,7 +99,7 @@ class BodyWriter:
         found = op.body(lane, *values, **parameters)
         result = lane.value(found) if not hasattr(found, "dtype") else found
         if entry.spec.weak:
-            return result.cast(exact(entry.dtype))
+            return result.cast(of_number(entry.dtype))
         # Rounded to float16 between steps, as separate kernels would.
         stored = result.cast(entry.dtype)
         return stored.cast(compute_dtype(entry.dtype))
@@ -127,6 +123,11 @@ class BodyWriter:
             self.nest.scalar(Number(("call", call), int64)),
         )
         return Lane(self.nest.recorder, random=random, index=index)
+
+
+def of_number(dtype: DType) -> DType:
+    """What a Python number is computed in: like Python's, floats have 64 bits."""
+    return float64 if dtype.is_floating else dtype
 
 
 def spread(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+from gemel import errors
 from gemel.device import as_device
 from gemel.dtype import (
     DType,
@@ -18,7 +19,6 @@ from gemel.dtype import (
     int64,
     uint8,
 )
-from gemel.errors import unknown_attribute
 from gemel.ndarray import array_like, default_dtype, from_dlpack, from_numpy, ndarray
 from gemel.np import random
 from gemel.ops.elementwise import (
@@ -420,7 +420,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    raise unknown_attribute(__name__, name, __all__)
+    raise errors.unknown_attribute(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:
