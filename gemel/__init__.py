@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel import forking  # noqa: F401 -- before the core: its hook at the exit runs after the core's
+try:
+    # Before the core: its hook at the exit runs after the core's.
+    from gemel import forking  # noqa: F401
+except ImportError:
+    from importlib.util import find_spec
+
+    if find_spec("gemel._core") is not None:
+        raise
+    raise ImportError(
+        f"{__path__[0]} is gemel's source, whose core is not compiled: start Python in another "
+        "folder to use the installed package, or compile the core with `make core`"
+    ) from None
 
 # isort: split
 from gemel import _core, config
@@ -17,13 +28,14 @@ _core.configure(
     ahead_bytes=config.AHEAD_BYTES.read(),
 )
 
-from gemel import errors, notebook, ops  # noqa: E402 -- the engine is configured before anything can run
+from gemel import errors, notebook, ops, tracebacks  # noqa: E402 -- the engine is configured before anything can run
 from gemel.device import cpu, gpu, num_gpus, try_all_gpus, try_gpu  # noqa: E402
 
 _core.set_exception_types(
     {name: getattr(errors, name) for name in dir(errors) if name.endswith("Error")}
 )
 
+tracebacks.install()
 notebook.install_if_interactive()
 
 

@@ -240,6 +240,12 @@ def set_dtypes(objects: Sequence[Any], /) -> None:
 def set_devices(objects: Sequence[Any], /) -> None:
     """What `Array.device` returns, by number."""
 
+def set_file_namer(function: Callable[[str], str], /) -> None:
+    """What files are called where failures say where they come from."""
+
+def shown_file(file: str, /) -> str:
+    """What that file is called there."""
+
 def set_exception_types(types: dict[str, type[BaseException]], /) -> None:
     """Classes that failures raise, by name; builtins need no entry."""
 

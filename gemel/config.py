@@ -85,6 +85,12 @@ UNSEEN_ERRORS = Variable(
     "what unseen errors do at exit: exit code 70, or a warning",
     ("fail", "warn"),
 )
+TRACEBACK = Variable(
+    "GEMEL_TRACEBACK",
+    "short",
+    "full shows gemel's own frames in tracebacks, too",
+    ("short", "full"),
+)
 DEBUG = Variable("GEMEL_DEBUG", 0, "1 prints what is compiled, 2 also the programs")
 
 ALL = (
@@ -101,6 +107,7 @@ ALL = (
     CACHE_BYTES,
     VERIFY,
     UNSEEN_ERRORS,
+    TRACEBACK,
     DEBUG,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import byteorder
 from typing import Any
 
 from gemel.errors import DTypeError
@@ -11,16 +12,21 @@ class DType:
     """The type of an array's elements.
 
     A dtype equals its name, its NumPy twin (``numpy.dtype('float32')`` and ``numpy.float32``) and
-    nothing else. ``kind`` is ``b``, ``u``, ``i`` or ``f``; ``itemsize`` is in bytes.
+    nothing else. In dictionaries it is the same key as ``numpy.dtype('float32')``, and as these
+    another one than the name. ``kind`` is ``b``, ``u``, ``i`` or ``f``; ``itemsize`` is in bytes.
     """
 
-    __slots__ = ("code", "itemsize", "kind", "name")
+    __slots__ = ("_hash", "code", "itemsize", "kind", "name")
 
     def __init__(self, name: str, code: int, itemsize: int, kind: str) -> None:
         self.name = name
         self.code = code
         self.itemsize = itemsize
         self.kind = kind
+        # What NumPy 2 hashes of its twin: kind, byte order, flags, size and alignment. Asking it
+        # would import it wherever a dtype is a key.
+        order = "|" if itemsize == 1 else "<" if byteorder == "little" else ">"
+        self._hash = hash((kind, order, 0, itemsize, itemsize))
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -33,7 +39,7 @@ class DType:
             return NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.name)
+        return self._hash
 
     def __repr__(self) -> str:
         return f"dtype('{self.name}')"
@@ -47,6 +53,13 @@ class DType:
     def __call__(self, value: Any) -> Any:
         """An array of this dtype holding `value`, as ``numpy.float32(3)`` does."""
         return _constructor[0](value, self)
+
+    @property
+    def dtype(self) -> Any:
+        """Its NumPy twin. NumPy asks for it wherever it takes a dtype."""
+        import numpy
+
+        return numpy.dtype(self.name)
 
     @property
     def is_floating(self) -> bool:
@@ -87,11 +100,11 @@ def as_dtype(value: object) -> DType:
         return value
     if isinstance(value, str):
         name = value
-    elif value in _PYTHON:
+    elif isinstance(value, type) and value in _PYTHON:
         return _PYTHON[value]
     else:
         # numpy.dtype has .name; the scalar classes (numpy.float32) have __name__.
-        name = getattr(value, "name", None) or getattr(value, "__name__", None) or ""
+        name = str(getattr(value, "name", None) or getattr(value, "__name__", None))
     found = _BY_NAME.get(name if name != "bool_" else "bool")
     if found is None:
         known = ", ".join(_BY_NAME)
@@ -110,7 +123,7 @@ def promote(a: DType, b: DType) -> DType:
         return a
     if _LADDER[a.kind] != _LADDER[b.kind]:
         return a if _LADDER[a.kind] > _LADDER[b.kind] else b
-    if {a, b} == {uint8, int8}:
+    if (a, b) in ((uint8, int8), (int8, uint8)):
         return int32
     return a if a.itemsize > b.itemsize else b
 

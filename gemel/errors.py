@@ -6,7 +6,15 @@ from collections.abc import Iterable
 
 
 class GemelError(Exception):
-    """Anything gemel itself refuses to do."""
+    """Anything gemel itself refuses to do.
+
+    `layer` is where in a network it was refused (``net.3.dense1``), if it was inside of one.
+    """
+
+    layer = ""
+
+    def __str__(self) -> str:
+        return super().__str__() + (f" (in {self.layer})" if self.layer else "")
 
 
 class ShapeError(GemelError, ValueError):
@@ -53,11 +61,22 @@ class UnknownNameError(GemelError, ValueError):
     """A name that stands for nothing here; the message suggests the nearest one."""
 
 
+def suggestion(name: object, known: Iterable[str]) -> str:
+    """Which of the known names may have been meant: "; did you mean 'sum'?", or nothing."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
     """The error for a name that is none of `known`, suggesting the nearest."""
-    import difflib
-
     choices = sorted(known)
-    near = difflib.get_close_matches(str(name), choices, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = suggestion(name, choices)
     return UnknownNameError(f"unknown {kind} {name!r}{hint} (known: {', '.join(choices)})")
+
+
+def unknown_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
+    """The error for a name a module lacks. Names with underscores are asked for by machines."""
+    hint = "" if name.startswith("_") else suggestion(name, known)
+    return AttributeError(f"module {module!r} has no attribute {name!r}{hint}")

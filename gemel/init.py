@@ -64,10 +64,7 @@ class Constant(Initializer):
         self.value = value
 
     def _init_weight(self, name: str, array: ndarray) -> None:
-        value = self.value
-        if isinstance(value, (list, tuple)):
-            value = np.array(value, dtype=array.dtype)
-        array[...] = value
+        array[...] = self.value
 
 
 class Uniform(Initializer):

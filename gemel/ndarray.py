@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from gemel import _core, autograd, tape
+from gemel import _core, autograd, lists, tape
 from gemel.device import CPUS, GPUS, Device, as_device, current_device
-from gemel.dtype import BY_CODE, DType, _constructor, as_dtype, bool_, float32, int64
+from gemel.dtype import (
+    BY_CODE,
+    DType,
+    _constructor,
+    as_dtype,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int64,
+)
 from gemel.errors import DTypeError, GradientError, ShapeError
 from gemel.extent import NUMBER, WHOLE, Dim
 from gemel.function import Transfer
@@ -70,12 +81,22 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
             raise BufferError(f"the array is on {self.device}; copy it to cpu() first")
         return DLPACK_CPU
 
+    def __contains__(self, value: Any) -> bool:
+        """Whether any element equals `value`. Waits for them."""
+        return bool((self == value).any())
+
     def __repr__(self) -> str:
-        text = repr(self.asnumpy())
-        extra = [] if self.device.code == 0 else [f"device={self.device}"]
-        for plain in (", dtype=float32", ", dtype=int64", ", dtype=bool"):
-            text = text.replace(plain, "")
-        return text if not extra else f"{text[:-1]}, {', '.join(extra)})"
+        """As NumPy's, naming the dtype where it is none of those creation gives by itself."""
+        import numpy
+
+        parts = [numpy.array2string(self.asnumpy(), separator=", ", prefix="array(")]
+        if not self.size and self.shape != (0,):
+            parts.append(f"shape={self.shape}")
+        if self.dtype not in ((float32, int64, bool_) if self.size else (float32,)):
+            parts.append(f"dtype={self.dtype}")
+        if self.device.code != 0:
+            parts.append(f"device={self.device}")
+        return f"array({', '.join(parts)})"
 
     def __str__(self) -> str:
         return str(self.asnumpy())
@@ -107,7 +128,8 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
             return
         canonical = keys.canonical(self.shape, key)
         if autograd.is_recording() and tape.tracked(self, value):
-            self._recorded_write(indexing.assign(self, as_array(value), key=canonical))
+            value = as_array(value, (self,))
+            self._recorded_write(indexing.assign(self, value, key=canonical))
             return
         target = self._view(canonical)
         self._write(target, value)
@@ -119,7 +141,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
 
     def _write(self, target: Any, value: Any) -> None:
         if not isinstance(value, NUMBER):
-            value = array_like(value)
+            value = array_like(value, target.dtype)
             lead = target.ndim - value.ndim
             pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
             if lead < 0 or not all(m in (1, n) for m, n in pairs):
@@ -138,7 +160,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
                 "x[array] = value has no gradient while recording; use np.where(mask, value, x)"
             )
         items = key if isinstance(key, tuple) else (key,)
-        value = array_like(value, device=self.device)
+        value = array_like(value, self.dtype, self.device)
         if self.device.linked:
             host = self.to_device(CPUS[0])
             host[key] = value.to_device(CPUS[0])
@@ -313,56 +335,10 @@ NAMES = frozenset(d.name for d in BY_CODE[:8])
 
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
     """An array of nested lists of numbers, without NumPy."""
-    from array import array
-
-    shape = _list_shape(value)
-    flat: list[Any] = []
-    _flatten(value, shape, 0, flat)
-    letter = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "int8": "b"}.get(
-        dtype.name
-    )
-    if letter is None:
-        wide = float32 if dtype.is_floating else int64
-        return from_list(value, wide, device).astype(dtype)
-    try:
-        data = array(letter, flat)
-    except (TypeError, OverflowError):
-        data = array(letter, [_converted(dtype, item) for item in flat])
+    if dtype is float16:  # no array of Python's holds it
+        return from_list(value, float64, device).astype(dtype)
+    data, shape = lists.packed(value, dtype)
     return from_buffer(data, dtype, shape, device)
-
-
-def _converted(dtype: DType, item: Any) -> Any:
-    return float(item) if dtype.is_floating else int(item)
-
-
-def _list_shape(value: Any) -> tuple[int, ...]:
-    shape = []
-    while isinstance(value, (list, tuple)):
-        shape.append(len(value))
-        if not value:
-            break
-        value = value[0]
-    return tuple(shape)
-
-
-def _flatten(value: Any, shape: tuple[int, ...], depth: int, out: list[Any]) -> None:
-    if depth == len(shape):
-        if isinstance(value, (list, tuple)):
-            raise ShapeError("array: nested lists of different depths or lengths make no array")
-        out.append(value)
-        return
-    if not isinstance(value, (list, tuple)) or len(value) != shape[depth]:
-        raise ShapeError("array: nested lists of different depths or lengths make no array")
-    for item in value:
-        _flatten(item, shape, depth + 1, out)
-
-
-def _leaves(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
 
 
 def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
@@ -373,7 +349,7 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
         wanted = as_dtype(dtype) if dtype is not None else default_dtype(value)
         return from_list(value, wanted, device)
     if isinstance(value, (list, tuple)):
-        leaves = list(_leaves(value))
+        leaves = list(lists.leaves(value))
         if all(isinstance(leaf, NUMBER) for leaf in leaves):
             return from_list(
                 value, as_dtype(dtype) if dtype is not None else _list_dtype(leaves), device
@@ -400,8 +376,11 @@ def _list_dtype(leaves: list[Any]) -> DType:
     return bool_ if all(isinstance(leaf, bool) for leaf in leaves) else default_dtype(0)
 
 
-def as_array(value: Any) -> Any:
-    """What an operation takes for this argument: an array, or a Python number as it is."""
+def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
+    """What an operation takes for this argument: an array, or a Python number as it is.
+
+    Python floats in a list are as exact as the floating arrays `beside` them.
+    """
     if isinstance(value, (ndarray, *NUMBER, Entry)):
         return _plain_number(value)
     if (
@@ -410,7 +389,11 @@ def as_array(value: Any) -> Any:
         and not hasattr(value, "__dlpack__")
     ):
         return value.item()  # a NumPy scalar: as weak as a Python number
-    if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
+    if isinstance(value, (list, tuple)):
+        exact = any(getattr(other, "dtype", None) is float64 for other in beside)
+        real = any(isinstance(leaf, float) for leaf in lists.leaves(value))
+        return array_like(value, float64 if exact and real else None)
+    if hasattr(value, "__array__"):
         return array_like(value)
     raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
 
@@ -425,8 +408,12 @@ def _plain_number(value: Any) -> Any:
 
 
 def index_item(item: Any) -> Any:
-    """One item of an index: lists become arrays, NumPy integers Python ones."""
-    if item is None or item is Ellipsis or isinstance(item, (*WHOLE, slice, ndarray, Entry)):
+    """One item of an index: lists and bools become arrays, NumPy integers Python ones."""
+    if item is None or item is Ellipsis or isinstance(item, (slice, ndarray, Entry)):
+        return item
+    if isinstance(item, bool) or getattr(item, "dtype", None) == "bool":
+        return array_like(item)
+    if isinstance(item, WHOLE):
         return item
     if hasattr(item, "__index__") and not hasattr(item, "__len__"):
         return item.__index__()

@@ -1,7 +1,8 @@
-"""Notebooks: failures nobody has looked at are shown at the end of a cell.
+"""Notebooks: failures nobody has looked at are shown at the end of a cell, places as In [n].
 
 Without this they would be shown when the process ends, and a notebook's process ends days later.
-Loaded by `import gemel` in an IPython shell, or by `%load_ext gemel`.
+Tracebacks are shown without gemel's own frames. Loaded by `import gemel` in an IPython shell, or
+by `%load_ext gemel`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from gemel import _core
+from gemel import _core, config, tracebacks
 
 _REPORTED = "_gemel_reports_failures"
 
@@ -26,11 +27,29 @@ def report(*_: Any) -> None:
         print(f"  {text}", file=sys.stderr)
 
 
+def show(
+    shell: Any, kind: Any, error: BaseException, traceback: Any, tb_offset: Any = None
+) -> None:
+    """Show what a cell has raised, without gemel's own frames."""
+    tracebacks.shorten(error)
+    shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
+
+
 def install(shell: Any) -> None:
-    """Report at the end of every cell of an IPython shell."""
-    if not getattr(shell, _REPORTED, False):
-        shell.events.register("post_run_cell", report)
-        setattr(shell, _REPORTED, True)
+    """Report at the end of every cell of an IPython shell, and show errors as programs do."""
+    if getattr(shell, _REPORTED, False):
+        return
+    setattr(shell, _REPORTED, True)
+    shell.events.register("post_run_cell", report)
+    # A shell has one such handler: another one's stays.
+    if config.TRACEBACK.read() == "short" and not shell.custom_exceptions:
+        shell.set_custom_exc((Exception,), show)
+
+    def cell(file: str) -> str:
+        found = shell.compile.format_code_name(file)  # ("Cell", "In[3]") for what is one
+        return str(found[1]).replace("In[", "In [") if found else file
+
+    _core.set_file_namer(cell)
 
 
 def install_if_interactive() -> None:

@@ -324,21 +324,30 @@ class Step:
 
 
 def _reached(sources: Iterable[Any]) -> list[Any]:
-    """The calls that lead to these sources, in the order they were made."""
-    found: dict[int, Any] = {}
-    pending = [source[0] for source in sources if isinstance(source, tuple)]
-    while pending:
-        call = pending.pop()
-        if call.serial in found:
+    """The calls that lead to these sources, each after those that lead to it.
+
+    In the order in which `ir.graph.walk` finds the same calls in a graph, so that what arrives at a
+    value is added up in one order by the tape and by a compiled gradient.
+    """
+    order: list[Any] = []
+    seen: set[int] = set()
+    stack = [(source[0], False) for source in reversed(list(sources)) if isinstance(source, tuple)]
+    while stack:
+        call, ready = stack.pop()
+        if ready:
+            order.append(call)
+            continue
+        if call.serial in seen:
             continue
         if call.freed:
             raise GradientError(
                 "backward: this part of the tape was freed by an earlier backward; "
                 "pass retain_graph=True there, or record again"
             )
-        found[call.serial] = call
-        pending += [source[0] for source in call.sources if isinstance(source, tuple)]
-    return [found[serial] for serial in sorted(found)]
+        seen.add(call.serial)
+        stack.append((call, True))
+        stack += [(s[0], False) for s in reversed(call.sources) if isinstance(s, tuple)]
+    return order
 
 
 def _arrive(arrived: dict[Any, Entry], source: Any, g: Entry) -> None:

@@ -223,7 +223,7 @@ def _unary() -> list[Case]:
     names = [
         "negative", "absolute", "sign", "square", "reciprocal", "sqrt", "exp", "expm1", "log",
         "log1p", "tanh", "sin", "cos", "floor", "ceil", "rint", "sigmoid", "relu", "copy",
-        "stop_gradient", "gelu", "erf", "softplus", "isnan", "logical_not", "invert",
+        "stop_gradient", "gelu", "erf", "softplus", "softsign", "isnan", "logical_not", "invert",
     ]  # fmt: skip
     found = []
     for name in names:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 import pytest
 from op_table import OPS
 
@@ -32,6 +33,51 @@ def alive() -> Iterator[None]:
 
 def ones(*shape: int, dtype: str = "float32") -> Any:
     return np.ones(shape, dtype=dtype)
+
+
+def places(*values: int) -> Any:
+    return np.array(values, dtype="int64")
+
+
+#: Operations, what is wrong, inputs and parameters.
+UNFIT: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
+    ("gather", "axis from the end", (ones(2, 3), places(0)), {"axis": -1}),
+    ("gather", "axis too large", (ones(2, 3), places(0)), {"axis": 2}),
+    ("gather", "from nothing", (ones(0, 3), places(0)), {"axis": 0}),
+    ("scatter", "axis from the end", (ones(2, 1), places(0)), {"axis": -1, "shape": (2, 3)}),
+    ("scatter", "axis too large", (ones(1), places(0)), {"axis": 1, "shape": (3,)}),
+    ("scatter", "into nothing", (ones(1, 3), places(0)), {"axis": 0, "shape": (0, 3)}),
+    ("scatter", "wider slices", (ones(1, 5), places(0)), {"axis": 0, "shape": (3, 3)}),
+    ("scatter", "more slices", (ones(2, 3), places(0)), {"axis": 0, "shape": (3, 3)}),
+    ("scatter", "negative shape", (ones(1), places(0)), {"axis": 0, "shape": (-3,)}),
+    ("scatter", "float positions", (ones(1), ones(1)), {"axis": 0, "shape": (3,)}),
+    ("place", "key outside", (ones(2),), {"key": (("slice", 2, 2, 1),), "shape": (3,)}),
+    ("place", "step outside", (ones(2),), {"key": (("slice", 1, 2, -2),), "shape": (3,)}),
+    ("place", "other shape", (ones(3),), {"key": (("slice", 0, 2, 1),), "shape": (3,)}),
+    ("place", "key too short", (ones(3),), {"key": (("slice", 0, 3, 1),), "shape": (3, 3)}),
+    ("place", "negative shape", (ones(0),), {"key": (("slice", 0, 0, 1),), "shape": (-1,)}),
+    ("assign", "key outside", (ones(3), ones()), {"key": (("int", 3),)}),
+    ("assign", "position before", (ones(3), ones()), {"key": (("int", -1),)}),
+    ("assign", "step of nothing", (ones(3), ones()), {"key": (("slice", 0, 2, 0),)}),
+    ("assign", "negative length", (ones(3), ones()), {"key": (("slice", 0, -2, 1),)}),
+    ("basic_index", "key outside", (ones(3),), {"key": (("slice", 1, 3, 1),)}),
+    ("basic_index", "key too long", (ones(3),), {"key": (("int", 0), ("int", 0))}),
+    ("narrow", "beyond the end", (ones(3),), {"axis": 0, "start": 2, "length": 2}),
+    ("narrow", "before the start", (ones(3),), {"axis": 0, "start": -1, "length": 2}),
+    ("narrow", "negative length", (ones(3),), {"axis": 0, "start": 0, "length": -1}),
+    ("narrow", "axis from the end", (ones(2, 3),), {"axis": -1, "start": 0, "length": 1}),
+    (
+        "narrow",
+        "NumPy's beyond the end",
+        (ones(3),),
+        {"axis": 0, "start": numpy.int64(5), "length": numpy.int64(9)},
+    ),
+    ("narrow", "float position", (ones(3),), {"axis": 0, "start": 0.0, "length": 1}),
+    ("basic_index", "NumPy's outside", (ones(3),), {"key": (("slice", numpy.int64(5), 9, 1),)}),
+    ("basic_index", "float position", (ones(3),), {"key": (("slice", 0.5, 1, 1),)}),
+    ("iota", "axis too large", (), {"shape": (2, 3), "axis": 2, "dtype": "int64"}),
+    ("pick", "from nothing", (ones(3, 0), places(0, 0, 0)), {"axis": 1}),
+]
 
 
 Bad = tuple[str, Any, type[Exception], tuple[str, ...]]
@@ -137,6 +183,25 @@ BAD: list[Bad] = [
     ("one_hot keyword", lambda: npx.one_hot(np.array([0]), dept=3), TypeError, ("dept",)),
     ("split views", lambda: np.split(ones(4), [1], axis=3), ShapeError, ("split", "axis 3")),
     ("swapaxes", lambda: ones(2, 3).swapaxes(0, 2), ShapeError, ("swapaxes", "axis 2")),
+    ("zeros of too many", lambda: np.zeros((2**62, 4)), ShapeError, ("full", str(2**62), "memory")),
+    ("zeros beyond 64 bits", lambda: np.zeros(2**70), ShapeError, ("full", str(2**70))),
+    ("broadcast to too many", lambda: ones(1).broadcast_to((2**40, 2**40)), ShapeError,
+     ("broadcast_to", str(2**40))),
+    ("zeros of a float", lambda: np.zeros(2.5), ShapeError, ("full", "2.5", "whole")),
+    ("reshape to floats", lambda: ones(2, 3).reshape(2.0, 3), ShapeError, ("reshape", "whole")),
+    ("broadcast to floats", lambda: ones(3).broadcast_to((2.0, 3)), ShapeError, ("whole",)),
+    ("split at floats", lambda: np.split(ones(3), [1.5]), ShapeError, ("split", "1.5", "whole")),
+    ("product too large", lambda: np.dot(ones(2**31, 0), ones(0, 2**31)), ShapeError,
+     ("matmul", str(2**31), "memory")),
+    ("broadcast to negative", lambda: ones(3).broadcast_to((-1, 3)), ShapeError,
+     ("broadcast_to", "-1", "negative")),
+    ("number too large", lambda: np.array([300], dtype="int8"), OverflowError, ("int8",)),
+    ("mask", lambda: ones(3, 4)[np.array([True, False])], IndexError,
+     ("mask", "[2]", "[3, 4]", "axis 0")),
+    # What only gemel calls checks its parameters all the same: kernels would go by them.
+    *((f"{name} {why}", lambda name=name, inputs=inputs, given=given: OPS[name](*inputs, **given),
+       (ShapeError, IndexError, DTypeError), (name if name != "gather" else "take",))
+      for name, why, inputs, given in UNFIT),
 ]  # fmt: skip
 
 

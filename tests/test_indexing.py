@@ -8,7 +8,8 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import np
+import gemel
+from gemel import autograd, np, npx
 
 
 def random_key(generator: random.Random, shape: tuple[int, ...], arrays: bool) -> tuple[Any, ...]:
@@ -109,6 +110,108 @@ def test_random_masks(start: int) -> None:
         x[on_gemel(key)] = -1
         base[key] = -1
         same(x, base)
+
+
+MASKS = {
+    "too short": ((3, 4), lambda m: m[[True, False]]),
+    "too long": ((3, 4), lambda m: m[[True, False, False, True]]),
+    "too short behind": ((3, 4), lambda m: m[:, [True, False]]),
+    "of the other axis": ((3, 4), lambda m: m[..., [True, False, True]]),
+    "of too many axes": ((3,), lambda m: m[numpy.ones((3, 1), bool)]),
+    "of two axes, one too short": ((3, 4, 2), lambda m: m[numpy.ones((3, 3), bool)]),
+    "beside a position": ((3, 4), lambda m: m[1, [True, False, True]]),
+    "two ellipses": ((3, 4), lambda m: m[..., [True, False, True], ...]),
+    "floats": ((3, 4), lambda m: m[[0.0, 1.0], [0, 1]]),
+}
+
+
+@pytest.mark.parametrize("case", MASKS)
+def test_masks_that_do_not_fit(case: str) -> None:
+    """Refused at the call, read or written, as NumPy does."""
+    shape, use = MASKS[case]
+    for x in (numpy.zeros(shape), np.zeros(shape)):
+        with pytest.raises((IndexError, TypeError)):
+            use(x)
+        with pytest.raises((IndexError, TypeError)):
+            use(Assigned(x))
+        assert not x.any()
+
+
+class Assigned:
+    """Writes 1 where the key selects."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __getitem__(self, key: Any) -> None:
+        self.array[key] = 1
+        npx.waitall()
+
+
+def mask(*shape: int, seed: int = 0) -> Any:
+    return numpy.random.default_rng(seed).random(shape) < 0.5
+
+
+KEYS: list[Any] = [
+    True, False, (True, 0), (0, True), (slice(None), True), (Ellipsis, False), (None, True),
+    (True, slice(1, 2)), (True, [0, 2]), ([1, 0], True), (True, True), numpy.True_,
+    numpy.array(True), numpy.array(False), (numpy.array(True), Ellipsis, 1),
+    mask(3), (slice(None), mask(4)), (Ellipsis, mask(2)), (mask(3), 1), (1, mask(4)),
+    (mask(3), slice(None), 1), mask(3, 4), (Ellipsis, mask(4, 2)), (mask(3, 4), 0),
+    (None, mask(3, 4)), (slice(None), mask(4, 2)), (0, mask(4, 2)), (1, slice(None), mask(2)),
+    mask(3, 4, 2), (mask(3), [0] * int(mask(3).sum())), numpy.zeros((3, 4), bool),
+    numpy.zeros((0,), int),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: repr(key).replace("\n", ""))
+def test_masks_and_truths(key: Any) -> None:
+    """Masks on all axes or fewer, and of no dimensions, read, recorded and written."""
+    base = numpy.arange(24.0, dtype="float32").reshape(3, 4, 2)
+    x = np.array(base)
+    given = on_gemel(key) if isinstance(key, tuple) else on_gemel((key,))[0]
+    same(x[given], base[key])
+    x.attach_grad()
+    with autograd.record():
+        total = (x[given] * x[given]).sum()
+    total.backward()
+    gradient = numpy.zeros_like(base)
+    gradient[key] = 2 * base[key]
+    same(x.grad, gradient)
+    x = np.array(base)
+    x[given] = -1
+    base[key] = -1
+    same(x, base)
+
+
+def test_positions_in_an_axis_without_elements() -> None:
+    """No memory is read or written where there is none."""
+    empty = np.zeros((0, 3))
+    for read in (lambda: empty[[0]], lambda: np.take(empty, np.array([-1]), axis=0)):
+        with pytest.raises(IndexError):
+            read().asnumpy()
+    assert empty[np.zeros((0,), "int64")].shape == (0, 3)
+    with pytest.raises(IndexError):
+        np.zeros((2, 0))[[0, 1], [0, 0]].asnumpy()
+
+
+SPLITS: list[Any] = [
+    [-2], [1, -1], [-3, -1], [-9], [9], [-1, 1], [3, 1], [0], [], [2, 2], [-6, 6], 2, 3,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sections", SPLITS, ids=str)
+@pytest.mark.parametrize("way", ["imperative", "compiled"])
+def test_split(sections: Any, way: str) -> None:
+    """Cuts are positions as slices have them: negative ones count from the end."""
+    base = numpy.arange(12.0, dtype="float32").reshape(6, 2)
+
+    def cut(x: Any) -> Any:
+        return np.split(x, sections)
+
+    parts = (gemel.compile(cut) if way == "compiled" else cut)(np.array(base))
+    for part, twin in zip(parts, numpy.split(base, sections), strict=True):
+        same(part, twin)
 
 
 def test_positions_beside_arrays() -> None:

@@ -12,6 +12,7 @@ import weakref
 
 import numpy
 import pytest
+from programs import Shell
 
 from gemel import _core, cpu, device, gpu, np, npx
 from gemel.errors import ShapeError
@@ -213,18 +214,6 @@ def test_a_notebook_shows_failures_after_the_cell():
     assert found.stderr.count("IndexError: take") == 1, found.stderr
 
 
-class Shell:
-    """What `notebook.install` needs of IPython's shell."""
-
-    def __init__(self) -> None:
-        self.callbacks: list[object] = []
-        self.events = self
-
-    def register(self, event: str, function: object) -> None:
-        assert event == "post_run_cell"
-        self.callbacks.append(function)
-
-
 # engine.md 16
 def test_the_report_after_a_cell(capsys):
     from gemel import notebook
@@ -233,6 +222,7 @@ def test_the_report_after_a_cell(capsys):
     notebook.install(shell)
     notebook.install(shell)
     (report,) = shell.callbacks
+    _core.set_file_namer(str)
     npx.waitall()
     bad = np.arange(3)[np.array([7])]
     npx.synchronize(cpu())

@@ -172,7 +172,9 @@ def write_elementwise(
     target: tuple[DType, int] | None = None,
 ) -> tuple[Program, DType]:
     """The program of one elementwise call as the core makes it: arrays, then the result."""
-    weak = {-1: bool_, -2: int64, -3: float32}
+    # A number that stands alone has no array to give way to: it keeps its digits.
+    alone = all(code < 0 for code, _ in operands)
+    weak = {-1: bool_, -2: int64, -3: float64 if alone else float32}
     specs = tuple(
         Spec((), weak[code], weak=True) if code < 0 else Spec((2,) * rank, BY_CODE[code])
         for code, _ in operands

@@ -15,7 +15,7 @@ extended precision (erf: against SciPy's float64)::
     power    2e-7 (the tests' bound)    1.5e-15 (the tests' bound)
 
 Beyond those arguments sin and cos lose digits of the angle but stay within [-1, 1]. The remainder
-is exact while |x / y| < 2**57 in float32, 2**53 in float64.
+is exact.
 
 Sources: Cephes (Moshier 1989) for float32 polynomials, fdlibm (Sun 1993) for float64 ones, Eigen's
 rational tanh; Dekker (1971) for exact products.
@@ -57,10 +57,8 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
 def _nearest(x: Value) -> tuple[Value, Value]:
     """`x` rounded to an integer, as a floating value and as an integer; |x| < 2**22 or 2**51."""
     shifted = x + _MAGIC[x.dtype]
-    xp = Lane(x.recorder)
-    return shifted - _MAGIC[x.dtype], xp.reinterpret(shifted, _WHOLE[x.dtype]) - _MAGIC_BITS[
-        x.dtype
-    ]
+    bits = Lane(x.recorder).reinterpret(shifted, _WHOLE[x.dtype])
+    return shifted - _MAGIC[x.dtype], bits - _MAGIC_BITS[x.dtype]
 
 
 def _power_of_two(n: Value, dtype: DType) -> Value:
@@ -162,8 +160,7 @@ def log(xp: Lane, x: Value) -> Value:
 def log1p(xp: Lane, x: Value) -> Value:
     """log(1 + x), exact near 0."""
     u = x + 1
-    # What rounding took from u comes back divided by u (Kahan).
-    correction = (x - (u - 1)) / u
+    correction = (x - (u - 1)) / u  # what rounding took from u (Kahan)
     result = log(xp, u) + xp.where((u == 0) | (u == _INFINITY), 0, correction)
     return xp.where(u == 1, x, result)
 
@@ -286,11 +283,8 @@ def _circular(xp: Lane, x: Value, turns: int) -> Value:
 
 def sin(xp: Lane, x: Value) -> Value:
     """The sine of an angle in radians."""
-    return (
-        xp.where(abs(x) < 1e-4, x, _circular(xp, x, 0))
-        if x.dtype is dtypes.float32
-        else (xp.where(abs(x) < 1e-8, x, _circular(xp, x, 0)))
-    )
+    tiny = 1e-4 if x.dtype is dtypes.float32 else 1e-8
+    return xp.where(abs(x) < tiny, x, _circular(xp, x, 0))
 
 
 def cos(xp: Lane, x: Value) -> Value:
@@ -399,29 +393,49 @@ def trunc(xp: Lane, x: Value) -> Value:
     return _round_with(xp, x, lambda t, x: abs(t) - xp.where(abs(t) > abs(x), xp.ones_like(x), 0))
 
 
-def _remainder_64(xp: Lane, x: Value, y: Value, exact: bool) -> Value:
-    """x - floor(x / y) y, which may still be off by one y; float64."""
-    whole = xp.floor(x / y)
-    if exact:
-        rest = x - whole * y
+def _significand(xp: Lane, a: Value, digits: int) -> tuple[Value, Value]:
+    """s and e with a = s 2**e and s whole, of `digits` binary digits and one; a > 0 in float64."""
+    small = a < 2.2250738585072014e-308
+    bits = xp.reinterpret(xp.where(small, a * 2.0**54, a), dtypes.int64)
+    exponent = (bits >> 52) - xp.where(small, xp.constant(54, dtypes.int64), 0)
+    ones = (_BIAS[dtypes.float64] + digits) << 52
+    whole = xp.reinterpret((bits & (2**52 - 1)) | ones, dtypes.float64)
+    return whole, exponent - (_BIAS[dtypes.float64] + digits)
+
+
+def _times_modulo(xp: Lane, a: Value, b: Value, n: Value, digits: int) -> Value:
+    """a b modulo n without error, for whole numbers 0 <= a, b < n < 2**(digits + 1)."""
+    if 2 * digits + 2 <= _MANTISSA[dtypes.float64]:
+        product = a * b
+        rest = product - xp.floor(product / n) * n
     else:
-        product, lost = _exact_product(whole, y)
-        rest = (x - product) - lost
-    return xp.where(abs(x) < abs(y), x, rest)
+        product, low = _exact_product(a, b)
+        taken, lost = _exact_product(xp.floor(product / n), n)
+        rest = (product - taken) + (low - lost)
+    rest = xp.where(rest < 0, rest + n, rest)
+    return xp.where(rest >= n, rest - n, rest)
 
 
 def _rest(xp: Lane, x: Value, y: Value) -> tuple[Value, Value, Value]:
-    """What is left of x after whole multiples of y, smaller than y but of either sign; y itself,
-    both in float64; whether y must be added once to give the rest the sign of y."""
-    a, b = x.cast(dtypes.float64), y.cast(dtypes.float64)
-    if x.dtype is dtypes.float32:
-        # Products with quotients of up to 29 bits are exact in float64: two steps make 57.
-        a = _remainder_64(xp, a, b * 2.0**28, True)
-        rest = _remainder_64(xp, a, b, True)
-    else:
-        rest = _remainder_64(xp, a, b, False)
-    rest = xp.where(abs(rest) >= abs(b), rest - xp.copysign(b, rest), rest)
-    invalid = (b == 0) | (abs(x.cast(dtypes.float64)) == _INFINITY)
+    """What is left of x after whole multiples of y, smaller than y and with the sign of x; y
+    itself, both in float64; whether y must be added once to give the rest the sign of y."""
+    digits = _MANTISSA[x.dtype]
+    x, b = x.cast(dtypes.float64), y.cast(dtypes.float64)
+    m, above = _significand(xp, abs(x), digits)
+    n, exponent = _significand(xp, abs(b), digits)
+    # m 2**d modulo n. All binary digits of d but the last few make a power smaller than n; each of
+    # those squares it, and may double it.
+    d = xp.maximum(above - exponent, 0)
+    last = 4 if digits == 23 else 6
+    power = _power_of_two(d >> last, dtypes.float64)
+    for digit in reversed(range(last)):
+        power = _times_modulo(xp, power, power, n, digits)
+        twice = power + power
+        twice = xp.where(twice >= n, twice - n, twice)
+        power = xp.where(((d >> digit) & 1) != 0, twice, power)
+    rest = _times_modulo(xp, xp.where(m >= n, m - n, m), power, n, digits)
+    rest = xp.where(abs(x) < abs(b), x, xp.copysign(_scale(rest, exponent), x))
+    invalid = (b == 0) | (abs(x) == _INFINITY) | xp.isnan(x) | xp.isnan(b)
     rest = xp.where(invalid, xp.nan, rest)
     return rest, b, (rest != 0) & ((rest < 0) != (b < 0))
 

@@ -250,9 +250,22 @@ class Block:
         return result
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
-        if self._unfinished:
-            self._find_shapes(arguments)
-        return self.forward(*arguments, **keywords)
+        try:
+            if self._unfinished:
+                self._find_shapes(arguments)
+            return self.forward(*arguments, **keywords)
+        except GemelError as error:
+            self._passed(error)
+            raise
+
+    def _passed(self, error: GemelError) -> None:
+        """Put this block in front of the path of blocks an error has come through."""
+        inner, path = getattr(error, "_path", (None, ()))
+        keys = [key for key, child in self._children.items() if child is inner]
+        # One that comes from elsewhere, such as an array that failed before, begins here.
+        path = (keys[0], *path) if keys else ()
+        error._path = self, path  # type: ignore[attr-defined]
+        error.layer = ".".join((self.name, *path))
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
         """What the block computes; subclasses say it."""

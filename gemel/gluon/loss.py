@@ -22,6 +22,9 @@ __all__ = [
 class Loss(HybridBlock):
     """Base class: `weight` multiplies the loss, `batch_axis` numbers the examples."""
 
+    #: What belongs to this kind of loss, whatever its weight.
+    _scale = 1.0
+
     def __init__(self, weight: float | None, batch_axis: int, **settings: Any) -> None:
         super().__init__(**settings)
         self._weight = weight
@@ -34,8 +37,9 @@ class Loss(HybridBlock):
         """Weighted, and averaged over every axis but the batch's: shape (batch,)."""
         if sample_weight is not None:
             loss = loss * sample_weight
-        if self._weight is not None:
-            loss = loss * self._weight
+        factor = self._scale if self._weight is None else self._scale * self._weight
+        if factor != 1:
+            loss = loss * factor
         batch = self._batch_axis % loss.ndim if loss.ndim else 0
         others = tuple(axis for axis in range(loss.ndim) if axis != batch)
         return loss.mean(axis=others) if others else loss
@@ -55,14 +59,14 @@ class Loss(HybridBlock):
 class L2Loss(Loss):
     """Half the squared difference, averaged over each example: 0.5 * mean((label - pred)^2)."""
 
-    def __init__(self, weight: float = 1.0, batch_axis: int = 0, **settings: Any) -> None:
+    _scale = 0.5
+
+    def __init__(self, weight: float | None = 1.0, batch_axis: int = 0, **settings: Any) -> None:
         super().__init__(weight, batch_axis, **settings)
-        self._half = weight / 2
-        self._weight = None  # it is in `_half`
 
     def forward(self, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """`pred` and `label` of one shape -> (batch,)."""
-        loss = np.square(self._like(label, pred) - pred) * self._half
+        loss = np.square(self._like(label, pred) - pred)
         return self._per_example(loss, sample_weight)
 
 

@@ -161,12 +161,14 @@ class Parameter:
 
     def _adopt(self, array: ndarray) -> ndarray:
         if array is not self._array:
-            self._array = array
-            compiled.parameters_replaced()
+            first, self._array = self._array is None, array
             if self._grad_req != "null":
                 array.attach_grad(self._grad_req)
                 self._mark_used()
-            self._changed()
+            # No program has a parameter without an array, but the one that asks for it now.
+            if not first:
+                compiled.parameters_replaced()
+                self._changed()
         return array
 
     def _shape_found(self) -> None:

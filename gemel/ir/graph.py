@@ -163,8 +163,8 @@ class Entry(ArrayMethods):
         raise self._unknown("asnumpy()")
 
     def item(self) -> Any:
-        """Not possible in a trace: raises `TraceError`."""
-        raise self._unknown("item()")
+        """The number a constant is; other values are not known in a trace: raises `TraceError`."""
+        return self._value("item()")
 
     def tolist(self) -> Any:
         """Not possible in a trace: raises `TraceError`."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.dtype import DType, as_dtype, bool_, float32, int64
-from gemel.errors import DTypeError, GradientError, ShapeError, unknown_name
+from gemel.errors import DTypeError, GradientError, ShapeError, suggestion, unknown_name
 from gemel.ir.graph import Entry, Node, constant, placeholder
 from gemel.ir.methods import REGISTRY
 from gemel.ir.trace import current_trace
@@ -144,10 +144,7 @@ class Op(_core.OpBase):
         return {name: static(value) for name, value in full.items()}
 
     def _unknown_keyword(self, name: str) -> str:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, self.parameters, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = suggestion(name, self.parameters)
         takes = ", ".join(self.parameters) or "none"
         return f"{self.name}: unknown keyword {name!r}{hint} (keywords: {takes})"
 
@@ -163,7 +160,7 @@ class Op(_core.OpBase):
         """A node of this operation on entries and numbers: the recorded form of a call."""
         if self.dynamic:
             raise HOOKS["blocked"](self)
-        entries = tuple(HOOKS["entry"](value) for value in inputs)
+        entries = tuple(HOOKS["entry"](value, inputs) for value in inputs)
         node = self.node(entries, parameters)
         found = node.entries
         trace = current_trace()
@@ -226,10 +223,12 @@ class Op(_core.OpBase):
 
 
 def static(value: Any) -> Any:
-    """A parameter in its canonical, hashable form."""
-    if isinstance(value, list):
-        return tuple(static(item) for item in value)
-    return value
+    """A parameter in its canonical, hashable form: tuples, and Python's numbers for NumPy's."""
+    if type(value) is int:
+        return value
+    if isinstance(value, (list, tuple)):
+        return tuple([static(item) for item in value])
+    return value.item() if getattr(value, "shape", None) == () else value
 
 
 class Elementwise(Op):

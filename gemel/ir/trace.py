@@ -132,7 +132,9 @@ def program_line() -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
-    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    if frame is None:
+        return ""
+    return f"{_core.shown_file(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 _local = threading.local()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+from gemel import errors
 from gemel.device import as_device
 from gemel.dtype import (
     DType,
@@ -239,7 +240,7 @@ def eye(
 
 
 def _extents(shape: Any) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, WHOLE) else tuple(shape)
+    return tuple(shape) if hasattr(shape, "__iter__") else (shape,)
 
 
 # --- the operations, with NumPy's signatures ------------------------------------------------
@@ -418,3 +419,11 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise errors.unknown_attribute(__name__, name, __all__)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,7 +7,7 @@ from typing import Any
 from gemel import _core, autograd
 from gemel.device import as_device, cpu, current_device, gpu, num_gpus, try_all_gpus, try_gpu
 from gemel.dtype import as_dtype
-from gemel.errors import unknown_name
+from gemel.errors import unknown_attribute, unknown_name
 from gemel.ndarray import CREATION, array_like
 from gemel.npx import serialize
 from gemel.ops import neural
@@ -16,10 +16,10 @@ from gemel.ops.elementwise import relu, sigmoid, stop_gradient, tanh
 from gemel.ops.indexing import one_hot as _one_hot
 from gemel.ops.indexing import pick as _pick
 from gemel.ops.linalg import matmul
-from gemel.ops.neural import erf, gelu, softplus
+from gemel.ops.neural import erf, gelu, softplus, softsign
 from gemel.ops.shape import reshape, transpose
 from gemel.runtime import callback as runtime_callback
-from gemel.spec import Spec
+from gemel.spec import Spec, product
 
 
 def waitall() -> None:
@@ -125,7 +125,7 @@ def fully_connected(
 ) -> Any:
     """x @ weight.T + bias, weight (units, inputs); `flatten` joins all axes of x but the first."""
     if flatten and len(x.shape) > 2:
-        x = reshape(x, shape=(x.shape[0], -1))
+        x = reshape(x, shape=(x.shape[0], product(x.shape[1:])))
     y = matmul(x, transpose(weight))
     return y if bias is None or no_bias else y + bias
 
@@ -137,6 +137,7 @@ ACTIVATIONS = {
     "gelu": gelu,
     "softrelu": softplus,
     "softplus": softplus,
+    "softsign": softsign,
 }
 
 
@@ -240,9 +241,18 @@ __all__ = [
     "sigmoid",
     "softmax",
     "softplus",
+    "softsign",
     "stop_gradient",
     "synchronize",
     "try_all_gpus",
     "try_gpu",
     "waitall",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise unknown_attribute(__name__, name, __all__)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -47,14 +47,17 @@ _UNSUPPORTED = {8: "int16", 9: "uint16", 10: "uint32", 11: "uint64", 12: "bfloat
 _FLAGS = {name: flag for flag, name in _TYPES.items()}
 
 
-def save(filename: Any, arrays: dict[str, ndarray] | list[ndarray]) -> None:
-    """Write arrays, named or not, to `filename`.
+def save(filename: Any, arrays: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
+    """Write arrays (named, a list, or a single one) to `filename`.
 
     The file appears whole or not at all: it is written beside its place and moved there. An array
     that holds an error raises it here, before anything is written.
     """
     names = list(arrays) if isinstance(arrays, dict) else []
-    values = list(arrays.values()) if isinstance(arrays, dict) else list(arrays)
+    if isinstance(arrays, dict):
+        values = list(arrays.values())
+    else:  # to iterate over one array would give its rows
+        values = [arrays] if isinstance(arrays, _core.Array) else list(arrays)
     parts = [pack("<Q", len(values))]
     for value in values:
         parts += _array_parts(value)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, as_dtype, bool_
+from gemel.dtype import DType, as_dtype, bool_, uint8
 from gemel.errors import ShapeError
 from gemel.ir.op import Op, elementwise, method
-from gemel.spec import Spec, broadcast, promote_specs, same_shape
+from gemel.spec import Spec, broadcast, normalize_axis, product, promote_specs, same_shape
 
 # --- arithmetic -----------------------------------------------------------------------------
 
@@ -130,13 +130,14 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 def _power_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
     dtype = promote_specs(*specs)
-    compute = dtype if dtype.is_floating else as_dtype("float64")
+    compute = uint8 if dtype is bool_ else dtype
     return (compute, compute), dtype
 
 
 @elementwise(dtype=_power_types, onnx="Pow", mxnet="_npi_power")
 def power(xp: Any, a: Any, b: Any) -> Any:
-    """a to the power of b. Integers are computed in float64, exact to 2**53."""
+    """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
+    -1 or 0: what is left of the inverse without its fraction."""
     return xp.power(a, b)
 
 
@@ -414,10 +415,24 @@ def full(xp: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
 
 
 def extents(name: str, shape: Any) -> tuple[int, ...]:
-    """The shape of a result, given by the caller. Raises `ShapeError` for negative extents."""
-    if any(type(n) is int and n < 0 for n in shape):
+    """The shape of a result, given by the caller. Raises `ShapeError` for one no array can have."""
+    whole_numbers(name, "shape", shape)
+    known = [n for n in shape if type(n) is int]
+    if any(n < 0 for n in known):
         raise ShapeError(f"{name}: shape {list(shape)} has a negative extent")
+    if product(n for n in known if n) > MOST_ELEMENTS:
+        raise ShapeError(f"{name}: shape {list(shape)} has more elements than memory has places")
     return tuple(shape)
+
+
+def whole_numbers(name: str, kind: str, values: Any) -> None:
+    """Raises `ShapeError` for what is no whole number, such as 2.0."""
+    if not all(hasattr(n, "__index__") for n in values):
+        raise ShapeError(f"{name}: {kind} {list(values)} must be whole numbers")
+
+
+#: So many of the widest dtype have addresses: sizes in bytes stay within 63 bits.
+MOST_ELEMENTS = 2**60 - 1
 
 
 @full.spec
@@ -446,4 +461,5 @@ def iota(xp: Any, *, shape: Any, axis: int, dtype: Any) -> Any:
 
 @iota.spec
 def _(*, shape: Any, axis: int, dtype: Any) -> Spec:
+    normalize_axis("iota", axis, len(shape))
     return Spec(extents("iota", shape), dtype)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import float16, float32, int64
+from gemel.dtype import DType, bool_, float16, float32, int64
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.op import HOOKS, composite, method, numpy, op
-from gemel.ops.elementwise import cast, full, iota, limit, where
-from gemel.ops.keys import canonical, key_layout, key_shape, numpy_key
-from gemel.ops.shape import Layout, expand_dims, reshape, transpose
-from gemel.spec import Spec, normalize_axis
+from gemel.ops.elementwise import cast, extents, full, iota, limit, where
+from gemel.ops.keys import canonical, check_key, key_layout, key_shape, numpy_key
+from gemel.ops.shape import Layout, check_axis, expand_dims, reshape, transpose
+from gemel.spec import Spec, normalize_axis, same_shape
 
 # --- basic keys -----------------------------------------------------------------------------
 
@@ -26,6 +26,7 @@ def basic_index(x: Any, *, key: Any) -> Any:
 
 @basic_index.spec
 def _(x: Spec, *, key: Any) -> Spec:
+    check_key("basic_index", x.shape, key)
     return Spec(key_shape(key), x.dtype)
 
 
@@ -49,6 +50,9 @@ def place(x: Any, *, key: Any, shape: Any) -> Any:
 
 @place.spec
 def _(x: Spec, *, key: Any, shape: Any) -> Spec:
+    check_key("place", extents("place", shape), key)
+    if not same_shape(x.shape, key_shape(key)):
+        raise ShapeError(f"place: {x} is not what {key} selects, {list(key_shape(key))}")
     return Spec(shape, x.dtype)
 
 
@@ -74,6 +78,7 @@ def assign(x: Any, value: Any, *, key: Any) -> Any:
 
 @assign.spec
 def _(x: Spec, value: Spec, *, key: Any) -> Spec:
+    check_key("assign", x.shape, key)
     target = Spec(key_shape(key), x.dtype)
     lead = target.ndim - value.ndim
     pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
@@ -104,6 +109,13 @@ def _integer_indices(name: str, indices: Spec) -> None:
         raise DTypeError(f"{name}: indices {indices} must be integers; use astype('int64')")
 
 
+def _some_place(name: str, shape: tuple[int, ...], axis: int, indices: Spec) -> None:
+    """Raises `IndexError` where there are positions but no element along the axis to be at."""
+    check_axis(name, axis, len(shape))
+    if type(shape[axis]) is int and shape[axis] == 0 and 0 not in indices.shape:
+        raise IndexError(f"{name}: {indices} are positions in an axis of {list(shape)} with none")
+
+
 @op(fails=True, onnx="Gather", mxnet="_npi_take")
 def gather(x: Any, indices: Any, *, axis: int) -> Any:
     """The slices of x at these positions along an axis; negative ones count from the end.
@@ -116,6 +128,7 @@ def gather(x: Any, indices: Any, *, axis: int) -> Any:
 @gather.spec
 def _(x: Spec, indices: Spec, *, axis: int) -> Spec:
     _integer_indices("take", indices)
+    _some_place("take", x.shape, axis, indices)
     return Spec((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
 
 
@@ -148,7 +161,7 @@ def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> tuple[str, str
 def scatter(g: Any, indices: Any, *, axis: int, shape: Any) -> Any:
     """Zeros of the given shape with the slices of g added at these positions along an axis.
 
-    float16 is added in float32.
+    float16 is added in float32. The sum of bools is whether any is true.
     """
     np = numpy()
     result = np.zeros(shape, np.float32 if g.dtype == np.float16 else g.dtype)
@@ -160,6 +173,14 @@ def scatter(g: Any, indices: Any, *, axis: int, shape: Any) -> Any:
 
 @scatter.spec
 def _(g: Spec, indices: Spec, *, axis: int, shape: Any) -> Spec:
+    _integer_indices("scatter", indices)
+    _some_place("scatter", extents("scatter", shape), axis, indices)
+    slices = (*shape[:axis], *indices.shape, *shape[axis + 1 :])
+    if not same_shape(g.shape, slices):
+        raise ShapeError(
+            f"scatter: {g} must have the shape {list(slices)} of the slices at {indices} along "
+            f"axis {axis} of {list(shape)}"
+        )
     return Spec(shape, g.dtype)
 
 
@@ -171,8 +192,8 @@ def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int, shape: Any) -> Any:
 @scatter.lower
 def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
     (result,), (g, indices) = outputs, inputs
-    half = result.dtype is float16
-    total = emit.temporary(float32, result.shape) if half else result
+    wide = _summed_in(result.dtype)
+    total = result if wide is result.dtype else emit.temporary(wide, result.shape)
     emit.fill(total, 0)
     lead, middle = axis, len(indices.shape)
     # One tile, one lane: two slices may meet in the same place.
@@ -184,8 +205,13 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
     position = loop.checked(position, total.shape[axis])
     loop.scatter_add(target, position, loop.cast(loop.load(g), total.dtype), total.strides[axis])
     loop.finish()
-    if half:
+    if total is not result:
         emit.copy(total, result)
+
+
+def _summed_in(dtype: DType) -> DType:
+    """The dtype slices that meet are added in."""
+    return float32 if dtype is float16 else int64 if dtype is bool_ else dtype
 
 
 @method
@@ -224,6 +250,7 @@ def pick(x: Any, index: Any, *, axis: int = -1, keepdims: bool = False) -> Any:
 @pick.spec
 def _(x: Spec, index: Spec, *, axis: int, keepdims: bool) -> Spec:
     place = normalize_axis("pick", axis, x.ndim)
+    _some_place("pick", x.shape, place, index)
     rows = (*x.shape[:place], *x.shape[place + 1 :])
     given = tuple(index.shape)
     same = len(rows) == len(given) and all(m == n for m, n in zip(rows, given, strict=True))
@@ -260,7 +287,8 @@ def one_hot(
     """A new last axis of `depth` lanes: `on_value` in the lane x names, `off_value` elsewhere."""
     lanes = iota(shape=(depth,), axis=0, dtype="int64")
     chosen = expand_dims(cast(x, dtype="int64"), -1) == lanes
-    return cast(where(chosen, float(on_value), float(off_value)), dtype=dtype)
+    on, off = (full(float(value), shape=(), dtype=dtype) for value in (on_value, off_value))
+    return where(chosen, on, off)
 
 
 @one_hot.gradient
@@ -312,13 +340,13 @@ def getitem(x: Any, key: Any) -> Any:
     items = [HOOKS["index"](item) for item in items]
     if is_basic(tuple(items)):  # NumPy's integers were among them
         return basic_index(x, key=canonical(x.shape, tuple(items)))
-    masks = [i for i, item in enumerate(items) if is_mask(item)]
-    whole = len(items) == 1 and masks and items[0].ndim == len(x.shape)
-    # The gradient goes through positions: the masked copy itself has none.
-    if whole and not (_core.recording() and getattr(x, "_tape", None) is not None):
-        return boolean_index(x, items[0])
-    if masks:
-        items = _masks_as_positions(items)
+    if any(is_mask(item) for item in items):
+        check_masks(x.shape, items)
+        whole = len(items) == 1 and items[0].ndim == len(x.shape)
+        # The gradient goes through positions: the masked copy itself has none.
+        if whole and not (_core.recording() and getattr(x, "_tape", None) is not None):
+            return boolean_index(x, items[0])
+        x, items = _masks_as_positions(x, items)
     return _advanced(x, items)
 
 
@@ -327,6 +355,10 @@ def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) 
 
     How many elements a mask selects is only known when the assignment runs: it is checked then.
     """
+    check_masks(shape, items)
+    for item in items:
+        if is_array(item) and not is_mask(item):
+            _integer_indices("assign", Spec(item.shape, item.dtype))
     if any(is_mask(item) for item in items) or 0 in shape:
         return
     np = numpy()
@@ -340,18 +372,47 @@ def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) 
 
 def is_mask(item: Any) -> bool:
     """Whether an index item is a boolean array."""
-    return getattr(item, "dtype", None) == "bool"
+    return getattr(item, "dtype", None) is bool_
 
 
-def _masks_as_positions(items: list[Any]) -> list[Any]:
-    found: list[Any] = []
-    for item in items:
-        if is_mask(item):
-            positions = nonzero(item)
-            found += positions if isinstance(positions, tuple) else [positions]
-        else:
-            found.append(item)
+def _placed(items: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
+    """Each item of an index with the axis it begins at. Raises `IndexError` for too many."""
+    spans = [item.ndim if is_mask(item) else 1 for item in items]
+    named = [
+        0 if item is None or item is Ellipsis else n for item, n in zip(items, spans, strict=True)
+    ]
+    used = sum(named)
+    if used > ndim:
+        raise IndexError(f"too many indices: {used} for an array of {ndim} dimensions")
+    found, axis = [], 0
+    for item, span in zip(items, named, strict=True):
+        found.append((item, axis))
+        axis += ndim - used if item is Ellipsis else span
     return found
+
+
+def check_masks(shape: tuple[int, ...], items: Sequence[Any]) -> None:
+    """Raises `IndexError` unless every mask has the shape of the axes it selects from."""
+    for item, axis in _placed(items, len(shape)):
+        if is_mask(item) and not same_shape(item.shape, shape[axis : axis + item.ndim]):
+            raise IndexError(
+                f"a mask of shape {list(item.shape)} does not fit an array of shape {list(shape)} "
+                f"from axis {axis} on; they must be equal there"
+            )
+
+
+def _masks_as_positions(x: Any, items: list[Any]) -> tuple[Any, list[Any]]:
+    """The same index without masks, on x with a new axis for each mask of no dimensions."""
+    found: list[Any] = []
+    for item, axis in reversed(_placed(items, len(x.shape))):
+        if not is_mask(item):
+            found.append(item)
+            continue
+        if not item.ndim:
+            x, item = expand_dims(x, axis), reshape(item, shape=(1,))
+        positions = nonzero(item)
+        found += reversed(positions) if isinstance(positions, tuple) else [positions]
+    return x, found[::-1]
 
 
 def is_array(item: Any) -> bool:
@@ -361,9 +422,6 @@ def is_array(item: Any) -> bool:
 
 def _advanced(x: Any, items: list[Any]) -> Any:
     """Integer arrays, one or several: the basic part first, then one gather."""
-    used = sum(1 for item in items if item is not None and item is not Ellipsis)
-    if used > len(x.shape):
-        raise IndexError(f"too many indices: {used} for an array of {len(x.shape)} dimensions")
     if not any(item is Ellipsis for item in items):
         items = [*items, Ellipsis]
     basic = tuple(slice(None) if is_array(item) else item for item in items)
@@ -413,6 +471,7 @@ def _several(x: Any, arrays: list[Any], axes: list[int], lead: int) -> Any:
     flat: Any = 0
     joined = 1
     for array, extent in zip(arrays, extents, strict=True):
+        _integer_indices("take", Spec(array.shape, array.dtype))
         flat = flat * extent + checked_position(array, extent)
         joined = joined * extent
     x = reshape(x, shape=(*x.shape[:lead], joined, *x.shape[lead + len(axes) :]))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.errors import ShapeError
 from gemel.extent import Dim
-from gemel.ops.shape import Layout
+from gemel.ops.shape import Layout, check_span
 
 
 def canonical(shape: tuple[int, ...], key: Any) -> tuple[Any, ...]:
@@ -18,7 +19,10 @@ def canonical(shape: tuple[int, ...], key: Any) -> tuple[Any, ...]:
     used = sum(1 for item in items if item is not None and item is not Ellipsis)
     if used > len(shape):
         raise IndexError(f"too many indices: {used} for an array of {len(shape)} dimensions")
-    if not any(item is Ellipsis for item in items):
+    ellipses = sum(item is Ellipsis for item in items)
+    if ellipses > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    if not ellipses:
         items.append(Ellipsis)
     found: list[Any] = []
     axis = 0
@@ -68,6 +72,16 @@ def _slice(item: slice, extent: int) -> tuple[Any, ...]:
     start, stop = bound(item.start, first), bound(item.stop, last)
     span = stop - start if step > 0 else start - stop
     return ("slice", start, (span + abs(step) - 1) // abs(step) if span > 0 else 0, step)
+
+
+def check_key(name: str, shape: tuple[int, ...], key: tuple[Any, ...]) -> None:
+    """Raises `ShapeError` unless a canonical key stays within an array of this shape."""
+    items = [item for item in key if item[0] != "new"]
+    if len(items) != len(shape):
+        raise ShapeError(f"{name}: the key {key} does not name each axis of {list(shape)} once")
+    for axis, (item, extent) in enumerate(zip(items, shape, strict=True)):
+        _, start, length, step = item if item[0] == "slice" else (*item, 1, 1)
+        check_span(name, axis, extent, start, length, step)
 
 
 def key_shape(key: tuple[Any, ...]) -> tuple[int, ...]:

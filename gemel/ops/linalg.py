@@ -6,11 +6,11 @@ from typing import Any
 
 from gemel.dtype import as_dtype, promote
 from gemel.errors import ShapeError
-from gemel.ir.op import method, numpy, op
+from gemel.ir.op import HOOKS, method, numpy, op
 from gemel.ops.elementwise import cast, multiply
 from gemel.ops.reduction import sum
 from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes, transpose
-from gemel.spec import Spec, broadcast, promote_specs
+from gemel.spec import Spec, broadcast, product, promote_specs
 
 
 @op(contracts=True, onnx="MatMul", mxnet="_npi_matmul")
@@ -93,11 +93,12 @@ def dot(a: Any, b: Any) -> Any:
     leading positions are combined, unlike `matmul`.
     """
     if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
+        if isinstance(a, (list, tuple)) or isinstance(b, (list, tuple)):
+            return dot(HOOKS["array"](a, (b,)), HOOKS["array"](b, (a,)))
         return multiply(a, b)
     if b.ndim <= 2:
         return matmul(a, b) if a.ndim <= 2 or b.ndim == 1 else _many_by_one(a, b)
-    rows = reshape(a, shape=(-1, a.shape[-1]))
-    found = matmul(rows, b)  # (..., rows, n)
+    found = matmul(_rows(a), b)  # (..., rows, n)
     order = (found.ndim - 2, *range(found.ndim - 2), found.ndim - 1)
     found = transpose(found, axes=order)
     return reshape(found, shape=(*a.shape[:-1], *b.shape[:-2], b.shape[-1]))
@@ -105,5 +106,9 @@ def dot(a: Any, b: Any) -> Any:
 
 def _many_by_one(a: Any, b: Any) -> Any:
     """(..., k) by (k, n) as one product with all leading axes as rows."""
-    found = matmul(reshape(a, shape=(-1, a.shape[-1])), b)
-    return reshape(found, shape=(*a.shape[:-1], b.shape[-1]))
+    return reshape(matmul(_rows(a), b), shape=(*a.shape[:-1], b.shape[-1]))
+
+
+def _rows(a: Any) -> Any:
+    """All leading axes as one. Their product is written out: of an empty array -1 says nothing."""
+    return reshape(a, shape=(product(a.shape[:-1]), a.shape[-1]))

@@ -6,7 +6,18 @@ from typing import Any
 
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.op import composite, elementwise
-from gemel.ops.elementwise import cast, divide, exp, log, multiply, sigmoid, subtract, where
+from gemel.ops.elementwise import (
+    absolute,
+    cast,
+    divide,
+    exp,
+    log,
+    multiply,
+    sigmoid,
+    square,
+    subtract,
+    where,
+)
 from gemel.ops.random import uniform
 from gemel.ops.reduction import max, sum
 from gemel.ops.shape import reshape
@@ -86,6 +97,18 @@ def softplus(xp: Any, x: Any) -> Any:
 @softplus.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * sigmoid(x),)
+
+
+@elementwise(dtype="floating", onnx="Softsign", mxnet="_npx_softsign")
+def softsign(xp: Any, x: Any) -> Any:
+    """x / (1 + abs(x))."""
+    return x / (1 + xp.absolute(x))
+
+
+@softsign.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    # From x: 1 - abs(y) has lost its digits where x is large.
+    return (g / square(absolute(x) + 1),)
 
 
 @elementwise(dtype="floating", onnx="LeakyRelu", mxnet="_npx_leaky_relu")

@@ -7,7 +7,7 @@ from typing import Any
 from gemel.errors import ShapeError
 from gemel.extent import WHOLE
 from gemel.ir.op import method, numpy, op
-from gemel.ops.elementwise import copy, full
+from gemel.ops.elementwise import copy, extents, full, whole_numbers
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
 
 
@@ -49,6 +49,7 @@ def dense(shape: tuple[int, ...]) -> Layout:
 
 def target_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
     """`shape` with its -1 filled in. Raises `ShapeError` when the sizes differ."""
+    whole_numbers("reshape", "shape", shape)
     free = [axis for axis, n in enumerate(shape) if type(n) is int and n == -1]
     if len(free) > 1 or any(type(n) is int and n < -1 for n in shape):
         raise ShapeError(f"reshape: {x} to {list(shape)}: at most one extent may be -1, none below")
@@ -114,6 +115,26 @@ def reshaped_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] 
 
 
 # --- axes -----------------------------------------------------------------------------------
+
+
+def check_axis(name: str, axis: int, ndim: int) -> None:
+    """Raises `ShapeError` unless 0 <= axis < ndim, as operations only gemel calls are given it."""
+    if normalize_axis(name, axis, ndim) != axis:
+        raise ShapeError(f"{name}: axis {axis} must be counted from the front")
+
+
+def check_span(name: str, axis: int, extent: int, start: int, length: int, step: int = 1) -> None:
+    """Raises `ShapeError` unless these positions lie in an axis. Free extents answer nothing here:
+    who computes with them has asked."""
+    whole_numbers(name, "positions", (start, length, step))
+    if any(type(n) is not int for n in (extent, start, length, step)):
+        return
+    ends = (start, start + (length - 1) * step) if length else ()
+    if length < 0 or step == 0 or not all(0 <= end < extent for end in ends):
+        raise ShapeError(
+            f"{name}: {length} positions from {start} on, {step} apart, do not lie in axis {axis} "
+            f"with {extent}"
+        )
 
 
 def axis_order(ndim: int, axes: Any) -> tuple[int, ...]:
@@ -193,6 +214,7 @@ def broadcast_to(x: Any, *, shape: Any) -> Any:
 
 @broadcast_to.spec
 def _(x: Spec, *, shape: Any) -> Spec:
+    shape = extents("broadcast_to", shape)
     lead = len(shape) - x.ndim
     fits = lead >= 0 and all(m == n or m == 1 for m, n in zip(x.shape, shape[lead:], strict=True))
     if not fits:
@@ -270,7 +292,10 @@ def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, i
             )
         length = extent // sections
         return tuple((index * length, length) for index in range(sections))
-    cuts = [0, *(min(cut, extent) for cut in sections), extent]
+    whole_numbers(name, "cuts", sections)
+    # As slices have them: negative cuts count from the end, none lies outside.
+    inside = (max(cut + extent, 0) if cut < 0 else min(cut, extent) for cut in sections)
+    cuts = [0, *inside, extent]
     pairs = zip(cuts, cuts[1:], strict=False)
     return tuple((a, b - a if b > a else 0) for a, b in pairs)
 
@@ -318,6 +343,8 @@ def narrow(x: Any, *, axis: int, start: int, length: int) -> Any:
 
 @narrow.spec
 def _(x: Spec, *, axis: int, start: int, length: int) -> Spec:
+    check_axis("narrow", axis, x.ndim)
+    check_span("narrow", axis, x.shape[axis], start, length)
     return Spec((*x.shape[:axis], length, *x.shape[axis + 1 :]), x.dtype)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 from gemel import _core
@@ -14,6 +15,7 @@ from gemel.ir import interpret  # noqa: F401 -- puts the references in place
 from gemel.ir.graph import Entry, captured, constant
 from gemel.ir.op import HOOKS, Composite, Elementwise, Op, static
 from gemel.ir.text import call_text
+from gemel.ops.elementwise import extents
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, plan_for
 from gemel.runtime.steps import by_numpy
 from gemel.spec import Spec
@@ -57,7 +59,8 @@ def elementwise_kernel(
 def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
     """The plan of a call on arrays and numbers like these, of other sizes too."""
     specs = tuple(spec_of(value) for value in inputs)
-    op.infer(*specs, **parameters)  # raises when the call is wrong, in numbers
+    for spec in op.infer(*specs, **parameters):  # raises when the call is wrong, in numbers
+        extents(op.name, spec.shape)
     strides = strides_of(inputs)
 
     def make() -> Any:
@@ -102,7 +105,7 @@ CREATIONS = 1024
 def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
     """A call that is not all arrays, or not done by a kernel: creation, conversion, an error."""
     op.check_count(len(inputs))
-    arrays = tuple(HOOKS["array"](value) for value in inputs)
+    arrays = tuple(HOOKS["array"](value, inputs) for value in inputs)
     specs = tuple(spec_of(value) for value in arrays)
     if op.dynamic:
         return _waiting(op, arrays, parameters)
@@ -168,13 +171,13 @@ def _same_device(op: Op, arrays: tuple[Any, ...]) -> None:
         raise DeviceError(f"{op.name}: arrays on {names}; move one with to_device(device)")
 
 
-def as_entry(value: Any) -> Entry:
+def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
     """An entry for anything an operation takes: symbols, numbers, arrays of every sort."""
     if isinstance(value, Entry):
         return value
     if isinstance(value, NUMBER):
         return constant(value)
-    array = HOOKS["array"](value)
+    array = HOOKS["array"](value, beside)
     return constant(array) if isinstance(array, NUMBER) else captured(array)
 
 

@@ -278,9 +278,10 @@ class Engine {
   void set_share(int device, int threads);
   // While tracing, every operation comes through issue(), and is recorded by it (see trace.h).
   void set_tracing(bool on);
-  // Until nothing is queued or running. First unseen failure (in order of issue) or null; messages
-  // of others are appended, all are marked as seen. Null too when interrupted.
-  FailurePointer wait_all(InterruptedFunction interrupted = nullptr);
+  // Until nothing is queued or running. First unseen failure (in order of issue) or null; what
+  // `describe` says of the others is appended, all are marked as seen. Null too when interrupted.
+  FailurePointer wait_all(InterruptedFunction interrupted = nullptr,
+                          DescribeFunction describe = message_of);
   // Counts among those below although no storage carries it.
   void report(const FailurePointer& failure);
   Unseen unseen() const;

@@ -65,4 +65,8 @@ struct Failure {
 };
 using FailurePointer = std::shared_ptr<const Failure>;
 
+// What to say of a failure: its message, or what a front end knows besides.
+using DescribeFunction = std::string (*)(const Failure&);
+inline std::string message_of(const Failure& failure) { return failure.message; }
+
 }  // namespace gemel

@@ -60,7 +60,7 @@ bool Engine::wait_device(int device, InterruptedFunction interrupted) {
   return state_->help_until(condition, interrupted);
 }
 
-FailurePointer Engine::wait_all(InterruptedFunction interrupted) {
+FailurePointer Engine::wait_all(InterruptedFunction interrupted, DescribeFunction describe) {
   if (!wait_all_quietly(interrupted)) return nullptr;
   const Unseen all = take_unseen();
   if (all.failures.empty()) return nullptr;
@@ -68,12 +68,13 @@ FailurePointer Engine::wait_all(InterruptedFunction interrupted) {
   const size_t count = all.failures.size() + all.more;
   if (count == 1) return first;
   const size_t listed = std::min(all.failures.size(), kMostListed);
-  std::string message = first->message;
+  std::string message = describe(*first);
   for (size_t index = 1; index < listed; ++index) {
-    message += "\nalso " + all.failures[index]->type + ": " + all.failures[index]->message;
+    message += "\nalso " + all.failures[index]->type + ": " + describe(*all.failures[index]);
   }
   if (listed < count) message += "\nand " + std::to_string(count - listed) + " more";
-  auto summary = std::make_shared<Failure>(first->type, message, first->origin, first->payload);
+  // Each line says where it comes from; the whole comes from nowhere.
+  auto summary = std::make_shared<Failure>(first->type, message, Origin(), first->payload);
   summary->seen.store(true);
   return summary;
 }

@@ -46,10 +46,7 @@ void add_note(PyObject* exception, const std::string& note) {
 }
 
 void raise_caught(const Caught& caught, const Failure& failure) {
-  const int line = line_of(failure.origin);
-  const std::string where =
-      line == 0 ? "" : std::string(file_of(failure.origin)) + ":" + std::to_string(line);
-  add_note(caught.value, failure.message + (line == 0 ? "" : " (issued at " + where + ")"));
+  add_note(caught.value, failure_text(failure));
   // With the traceback it was caught with: it must not grow from wait to wait.
   PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(caught.value))),
                 Py_NewRef(caught.value), Py_XNewRef(caught.traceback));
@@ -62,8 +59,8 @@ void set_exception_types(PyObject* types) { Py_XSETREF(exception_types, Py_NewRe
 std::string failure_text(const Failure& failure) {
   const int line = line_of(failure.origin);
   if (line == 0) return failure.message;
-  return failure.message + " (issued at " + file_of(failure.origin) + ":" + std::to_string(line) +
-         ")";
+  return failure.message + " (issued at " + shown_file(file_of(failure.origin)) + ":" +
+         std::to_string(line) + ")";
 }
 
 void raise_failure(const FailurePointer& failure) {

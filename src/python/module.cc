@@ -205,13 +205,19 @@ nb::list unseen_failures() {
   return texts;
 }
 
+// Called while the GIL is released.
+std::string described(const Failure& failure) {
+  GilHeld held;
+  return failure_text(failure);
+}
+
 void wait_all() {
   FailurePointer failure;
   {
     std::optional<TracedWait> traced;
     if (Engine::get().counters().pending > 0) traced.emplace(trace::WaitKind::kAll);
     WithoutGil released;
-    failure = Engine::get().wait_all(interrupted_by_signal);
+    failure = Engine::get().wait_all(interrupted_by_signal, described);
   }
   if (PyErr_Occurred()) throw nb::python_error();
   if (failure == nullptr) return;
@@ -275,6 +281,8 @@ void define_arrays(nb::module_& module) {
   module.def("set_dtypes", [](nb::object list) { set_dtypes(list.ptr()); });
   module.def("set_devices", [](nb::object list) { set_devices(list.ptr()); });
   module.def("set_exception_types", [](nb::dict types) { set_exception_types(types.ptr()); });
+  module.def("set_file_namer", [](nb::callable function) { set_file_namer(function.ptr()); });
+  module.def("shown_file", [](const char* file) { return shown_file(file); });
   module.def(
       "set_operator",
       [](const std::string& name, nb::object operation) {

@@ -12,6 +12,8 @@
 namespace gemel {
 namespace {
 
+PyObject* file_namer = nullptr;
+
 // A code object that frames have been seen of. Kept while origins lie in it, and a little longer.
 struct CodePlace : OriginPlace {
   Reference code;
@@ -125,6 +127,16 @@ const char* file_of(const Origin& origin) {
 int line_of(const Origin& origin) {
   PyCodeObject* code = code_of(origin);
   return code == nullptr ? 0 : PyCode_Addr2Line(code, origin.position());
+}
+
+void set_file_namer(PyObject* function) { Py_XSETREF(file_namer, Py_NewRef(function)); }
+
+std::string shown_file(const char* file) {
+  if (file_namer == nullptr) return file;
+  Reference name(PyObject_CallFunction(file_namer, "s", file));
+  const char* text = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
+  PyErr_Clear();
+  return text == nullptr ? file : text;
 }
 
 size_t kept_code() { return places().size(); }

@@ -8,16 +8,13 @@ from gemel import npx
 from gemel.errors import unknown_name
 from gemel.gluon.block import HybridBlock, Tensor
 
-#: What `Activation` and `Dense(activation=...)` accept.
-ACTIVATIONS = ("relu", "sigmoid", "tanh", "softrelu", "softsign")
-
 
 class Activation(HybridBlock):
-    """The activation function of that name: relu, sigmoid, tanh, softrelu or softsign."""
+    """The activation function of that name: relu, sigmoid, tanh, softrelu, softsign, ..."""
 
     def __init__(self, activation: str, **settings: Any) -> None:
-        if activation not in ACTIVATIONS:
-            raise unknown_name("activation", activation, ACTIVATIONS)
+        if activation not in npx.ACTIVATIONS:
+            raise unknown_name("activation", activation, npx.ACTIVATIONS)
         super().__init__(**settings)
         self._kind = activation
 

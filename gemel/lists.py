@@ -1,0 +1,72 @@
+"""Nested lists of Python numbers: their shape, and their numbers as the bytes of an array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gemel.dtype import DType, bool_
+from gemel.errors import ShapeError
+
+#: What Python's own arrays call our dtypes.
+LETTERS = {
+    "bool": "b",
+    "uint8": "B",
+    "int8": "b",
+    "int32": "i",
+    "int64": "q",
+    "float32": "f",
+    "float64": "d",
+}
+
+
+def packed(value: Any, dtype: DType) -> tuple[Any, tuple[int, ...]]:
+    """The numbers in C order as that dtype, and the shape.
+
+    Raises `ShapeError` for ragged lists and `OverflowError` for a number the dtype cannot hold.
+    """
+    from array import array  # only who makes arrays of lists pays for it
+
+    shape = _shape(value)
+    flat: list[Any] = []
+    _flatten(value, shape, 0, flat)
+    letter = LETTERS[dtype.name]
+    try:
+        if dtype is bool_:
+            return array(letter, map(bool, flat)), shape
+        try:
+            return array(letter, flat), shape
+        except TypeError:  # floats for integers lose their fraction
+            return array(letter, map(int, flat)), shape
+    except OverflowError:
+        raise OverflowError(f"array: {dtype} cannot hold all of these numbers") from None
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Everything in nested lists that is no list."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    shape = []
+    while isinstance(value, (list, tuple)):
+        shape.append(len(value))
+        if not value:
+            break
+        value = value[0]
+    return tuple(shape)
+
+
+def _flatten(value: Any, shape: tuple[int, ...], depth: int, out: list[Any]) -> None:
+    listed = isinstance(value, (list, tuple))
+    if listed != (depth < len(shape)) or (listed and len(value) != shape[depth]):
+        raise ShapeError("array: nested lists of different depths or lengths make no array")
+    if not listed:
+        out.append(value)
+        return
+    for item in value:
+        _flatten(item, shape, depth + 1, out)
