@@ -315,7 +315,7 @@ def getitem(x: Any, key: Any) -> Any:
     masks = [i for i, item in enumerate(items) if is_mask(item)]
     whole = len(items) == 1 and masks and items[0].ndim == len(x.shape)
     # The gradient goes through positions: the masked copy itself has none.
-    if whole and not (_core.recording() and getattr(x, "_tape", None) is not None):
+    if whole and not (_core.recording() and getattr(x, "_is_tracked", False)):
         return boolean_index(x, items[0])
     if masks:
         items = _masks_as_positions(items)

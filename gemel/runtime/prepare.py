@@ -126,7 +126,8 @@ def _recorded(
     op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any], found: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """The results, put on the tape where that is wanted."""
-    if _core.recording() and any(getattr(a, "_tape", None) is not None for a in arrays):
+    made = found[0]._history is None  # else it is a view, which needs no place on the tape
+    if made and _core.recording() and any(getattr(a, "_is_tracked", False) for a in arrays):
         HOOKS["record"](op, arrays, parameters, found)
     return found
 

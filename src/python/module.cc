@@ -18,6 +18,7 @@
 #include "python/callback.h"
 #include "python/dlpack.h"
 #include "python/flags.h"
+#include "python/history.h"
 #include "python/op_type.h"
 #include "python/origins.h"
 #include "python/plan_type.h"
@@ -409,8 +410,8 @@ NB_MODULE(_core_parts, module) {
       set_error_in_flight();
     }
   });
-  if (!make_array_type(module.ptr()) || !make_op_type(module.ptr()) ||
-      !make_plan_type(module.ptr()) || !make_call_site_type(module.ptr()) ||
+  if (!make_array_type(module.ptr()) || !make_history_type(module.ptr()) ||
+      !make_op_type(module.ptr()) || !make_plan_type(module.ptr()) || !make_call_site_type(module.ptr()) ||
       !install_exit_hooks()) {
     throw nb::python_error();
   }

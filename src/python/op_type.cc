@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "python/flags.h"
+#include "python/history.h"
 #include "python/plan_type.h"
 #include "python/waits.h"
 
@@ -82,6 +83,15 @@ bool collect_operands(PyObject* const* objects, Py_ssize_t count, Operands* oper
     }
   }
   return true;
+}
+
+// Whether a result, or the first of several, shows what another array has: it shares its history.
+bool is_view(PyObject* result) {
+  if (PyTuple_Check(result)) {
+    if (PyTuple_GET_SIZE(result) == 0) return false;
+    result = PyTuple_GET_ITEM(result, 0);
+  }
+  return as_array(result)->history != nullptr;
 }
 
 // `self._record(inputs, parameters, outputs)`; steals nothing.
@@ -255,7 +265,9 @@ PyObject* call_op(PyObject* self, PyObject* const* values, size_t flags, PyObjec
   Reference result(op->elementwise ? call_elementwise(op, operands, arguments, parameters)
                                    : call_program(op, operands, arguments, parameters));
   if (!result) return call_in_python(self, arguments);
-  if (thread_flags.recording && tracked) record_call(op, arguments, result.get());
+  if (thread_flags.recording && tracked && !is_view(result.get())) {
+    record_call(op, arguments, result.get());
+  }
   return result.take();
 }
 

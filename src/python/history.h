@@ -1,0 +1,47 @@
+// Where the contents of an array come from, as far as gradients are concerned.
+//
+// All arrays that see the same contents share one history: a view has that of the array it is a
+// view of, from the moment it is made. So what one of them writes, all of them see. An array that
+// has never been looked at through another, and was not recorded, has none.
+
+#pragma once
+
+#include "python/array.h"
+
+namespace gemel {
+
+struct History {
+  PyObject_HEAD Tensor base;  // the array it was made for: the others are views of that
+  // Null means None in all of these. What they are is the tape's business.
+  PyObject* source;    // what made the contents of `base`
+  PyObject* variable;  // what `source` was when the array became a variable
+  PyObject* views;     // what made the contents of views, for this source
+  PyObject* saved;     // who remembers the contents
+};
+
+// Whether a recorded computation made its contents.
+inline bool is_tracked(PyObject* array) {
+  const History* history = as_array(array)->history;
+  return history != nullptr && history->source != nullptr;
+}
+// Whether a write while recording concerns the tape.
+inline bool is_watched(PyObject* array) {
+  const History* history = as_array(array)->history;
+  return history != nullptr && (history->source != nullptr || history->saved != nullptr);
+}
+
+// `view`, which is new, shows contents of `array`.
+void share_history(PyObject* array, PyObject* view);
+
+// Attributes of arrays.
+PyObject* get_history(PyObject* array, void*);
+int set_history(PyObject* array, PyObject* value, void*);
+PyObject* get_is_base(PyObject* array, void*);
+PyObject* get_is_tracked(PyObject* array, void*);
+PyObject* track(PyObject* array, PyObject* source);
+// The history of an array, made if there is none.
+PyObject* shared_history(PyObject* array, PyObject*);
+
+bool make_history_type(PyObject* module);
+
+}  // namespace gemel
