@@ -182,11 +182,16 @@ def source_of(value: Any) -> Any:
         return None
     history = value._history
     source = history.source
-    if isinstance(source, tuple) and source[0].freed and history.variable is not None:
+    if _is_over(source) and history.variable is not None:
         # Overwritten or computed in a step that is over: a variable again.
         source = history.source = history.variable
         history.views = None
     return source if value._is_base else _view_source(history, value)
+
+
+def _is_over(source: Any) -> bool:
+    """Whether it is part of a step whose tape has been freed."""
+    return isinstance(source, tuple) and source[0].freed
 
 
 def _place_of(array: Any) -> Any:
@@ -199,9 +204,10 @@ def _view_source(history: Any, value: Any) -> Any:
         history.views = {}
     views, place = history.views, _place_of(value)
     found = views.get(place)
-    if found is not None and not found[0].freed:
+    if found is not None and not _is_over(found):
         return found
-    if views and (oldest := next(iter(views.items())))[1][0].freed:
+    oldest = next(iter(views.items()), None)
+    if oldest is not None and _is_over(oldest[1]):
         views.pop(oldest[0], None)
     seen = window(history.base, place)
     if seen is not None:
@@ -227,7 +233,7 @@ def become_variable(array: Any, leaf: Leaf) -> None:
     array._grad = leaf.gradient
     source = source_of(array)
     history = array._history
-    if isinstance(source, tuple) and not source[0].freed:
+    if isinstance(source, tuple) and not _is_over(source):
         source[0].variables[source[1]] = leaf
         if array._is_base:
             history.variable = leaf

@@ -103,7 +103,7 @@ def backward(function: Any, arrays: list[Any], positions: list[int], heads: Any)
         found = function(*arrays)
     several = found if isinstance(found, tuple) else (found,)
     pairs = [(y, h) for y, h in zip(several, heads, strict=False) if y.dtype in FLOATING]
-    tapes = [(y, h) for y, h in pairs if h is not None and y._tape is not None]
+    tapes = [(y, h) for y, h in pairs if h is not None and y._is_tracked]
     if tapes:
         given = [np.array(h, dtype=y.dtype) for y, h in tapes]
         autograd.backward([y for y, _ in tapes], given)
