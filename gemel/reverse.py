@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel import _core
 from gemel.function import FunctionCall
 from gemel.ops.elementwise import copy, full
 from gemel.steps import Head, Step, Target, arrive, backwards, met
@@ -140,9 +141,10 @@ def _by_plan(
                 targets[key_of(source)] = Target(source, spec, None)
     part = Step(heads, calls)
     plan = met(part, list(targets.values()), in_place=False)
-    if plan is None:
-        return False
-    for target, g in zip(targets.values(), plan.run(plan.arguments(part)), strict=True):
+    arguments = plan.arguments(part) if plan is not None else []
+    if plan is None or len({a.device for a in arguments if isinstance(a, _core.Array)}) > 1:
+        return False  # calls on two devices may follow each other without anything in between
+    for target, g in zip(targets.values(), plan.run(arguments), strict=True):
         if isinstance(target.source, tuple) and id(target.source[0]) in inside:
             arrived[target.key] = g  # what had arrived before is in it
         else:

@@ -20,7 +20,7 @@ from gemel.ops.indexing import gather
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.runtime.prepare import spec_of
 from gemel.spec import Spec
-from gemel.views import positions, repeats, window
+from gemel.views import Apply, positions, repeats, window
 
 
 class Leaf:
@@ -160,12 +160,24 @@ def record_call(
 HOOKS["record"] = record_call
 
 
-def _follow(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
-    """An operation on (source, spec) pairs: put on the tape, not run. Its gradient reads nothing."""
-    specs = tuple(spec for _, spec in inputs)
-    kind: Kind = kind_of_specs(op, specs, op.complete(parameters))
-    call = Call(kind, tuple(source for source, _ in inputs))
-    return (call, 0), kind.outputs[0]
+class Look(Call):
+    """What is done to see a part of some contents: for all who look, so no step frees it."""
+
+    __slots__ = ()
+
+    def free(self) -> None:
+        """There is nothing to give back."""
+
+
+def _follow(make: type[Call]) -> Apply:
+    """Operations on (source, spec) pairs: put on the tape, not run. Their gradients read nothing."""
+
+    def apply(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
+        specs = tuple(spec for _, spec in inputs)
+        kind: Kind = kind_of_specs(op, specs, op.complete(parameters))
+        return (make(kind, tuple(source for source, _ in inputs)), 0), kind.outputs[0]
+
+    return apply
 
 
 # --- where contents come from ---------------------------------------------------------------
@@ -204,21 +216,22 @@ def _view_source(history: Any, value: Any) -> Any:
         history.views = {}
     views, place = history.views, _place_of(value)
     found = views.get(place)
-    if found is not None and not _is_over(found):
+    if found is not None:
         return found
-    oldest = next(iter(views.items()), None)
-    if oldest is not None and _is_over(oldest[1]):
-        views.pop(oldest[0], None)
     seen = window(history.base, place)
-    if seen is not None:
-        spec = Spec(history.base[0], value.dtype)
-        found = seen[0].take((history.source, spec), _follow)[0]
-    elif value.size:
+    if seen is None:
         flat = reshape(_base_of(value), shape=(-1,))
         indices = HOOKS["from_numpy"](positions(history.base, place), value.device)
-        found = source_of(recording(True, gather, flat, indices, axis=0))
-    views[place] = found
+        return source_of(recording(True, gather, flat, indices, axis=0))
+    if len(views) >= VIEWS:
+        views.pop(next(iter(views)), None)
+    spec = Spec(history.base[0], value.dtype)
+    found = views[place] = seen[0].take((history.source, spec), _follow(Look))[0]
     return found
+
+
+#: How many views of some contents are remembered, the oldest going first.
+VIEWS = 256
 
 
 def _base_of(view: Any) -> Any:
@@ -286,7 +299,7 @@ def _comes_from(target: Any, value: Any, source: Any) -> None:
     else:
         pairs = (Spec(history.base[0], target.dtype), Spec(target.shape, target.dtype))
         base, part = zip((history.source, source), pairs, strict=True)
-        new = seen[0].put(base, part, seen[1], _follow)[0]
+        new = seen[0].put(base, part, seen[1], _follow(Call))[0]
     history.source = new
     history.views = None if source is None else {place: source}
 
