@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from gemel.errors import GradientError
@@ -17,11 +17,14 @@ from gemel.ir.graph import Entry, Graph, inline, placeholder
 from gemel.ir.trace import Trace
 from gemel.kinds import Recent, Recipe
 from gemel.ops.elementwise import full
+from gemel.ops.shape import dense_strides, transpose
 from gemel.runtime.chain import Chain
+from gemel.runtime.files import digest
 from gemel.runtime.plans import plan_of
 from gemel.runtime.prepare import spec_of
 from gemel.spec import Spec
 from gemel.tape import Leaf, key_of, source_of
+from gemel.views import inverse
 
 
 class Target:
@@ -116,6 +119,10 @@ class Step:
             for index in range(len(call.kind.outputs)):
                 # A result may be a target, too: then its number stands for it from now on.
                 words.append(places.get((id(call), index), -1))
+            for saved in call.saved.values():
+                if not saved.array._is_contiguous:
+                    words.extend(turned(saved.array) or ())
+                words.append(-1)
             places[id(call)] = position
         for head in self.heads:
             words.extend(_word(head.source, places))
@@ -123,7 +130,7 @@ class Step:
         described = repr(
             [(t.spec, t.leaf and t.leaf.request) for t in targets] + [h.spec for h in self.heads]
         )
-        return blake2b(words.tobytes() + described.encode(), digest_size=16).digest()
+        return digest(words.tobytes() + described.encode())
 
     def graph(
         self, targets: Sequence[Target], wanted: list[tuple[bool, ...]]
@@ -141,15 +148,45 @@ class Step:
         for position, call, gs, recipe in backwards(self.calls, wanted, arrived):
             reads.append((position, recipe))
             given = recipe.graph.inputs[len(gs) :]
-            own = [placeholder(entry.spec) for entry in given]
+            orders = [turned(call.saved[place].array) for place in recipe.arrays]
+            own = [_lying(entry.spec, order) for entry, order in zip_longest(given, orders)]
             inputs += own
-            found = inline(recipe.graph, (*gs, *own))
+            pairs = zip_longest(own, orders)
+            seen = [e if order is None else transpose(e, axes=inverse(order)) for e, order in pairs]
+            found = inline(recipe.graph, (*gs, *seen))
             for index, g in zip(recipe.targets, found, strict=True):
                 arrive(arrived, call.sources[index], g)
         for target in targets:
             if target.key not in arrived:
                 arrived[target.key] = full(0, shape=target.spec.shape, dtype=target.spec.dtype)
         return inputs, [arrived[target.key] for target in targets], reads
+
+
+def turned(array: Any) -> tuple[int, ...] | None:
+    """The order of axes in which an array is dense, where that is not its own."""
+    if array._is_contiguous:
+        return None
+    strides = array.strides
+    order = tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
+    lying = tuple(array.shape[axis] for axis in order)
+    dense = tuple(strides[axis] for axis in order) == dense_strides(lying)
+    return order if dense else None
+
+
+def _lying(spec: Spec, order: tuple[int, ...] | None) -> Entry:
+    if order is None:
+        return placeholder(spec)
+    return placeholder(Spec((spec.shape[axis] for axis in order), spec.dtype))
+
+
+def _as_it_lies(array: Any) -> Any:
+    order = turned(array)
+    if order is None:
+        return array
+    shape, strides = array.shape, array.strides
+    return array._as_strided(
+        tuple(shape[axis] for axis in order), tuple(strides[axis] for axis in order), array.offset
+    )
 
 
 def _word(source: Any, places: dict[Any, int]) -> tuple[int, int]:
@@ -214,7 +251,7 @@ class Met:
         found = [head.gradient for head in step.heads if head.gradient is not None]
         for position, recipe in self.reads:
             call = step.calls[position]
-            found += [call.value(place, tracked=False) for place in recipe.arrays]
+            found += [_as_it_lies(call.value(place, tracked=False)) for place in recipe.arrays]
             found += recipe.numbers(call.numbers)
         return found
 

@@ -227,9 +227,15 @@ def mixed_dtypes(a: Any) -> Any:
     return (b * b).sum()
 
 
-WRITES = [value for name, value in list(globals().items()) if name not in ("gradients", "array")
-          and callable(value) and getattr(value, "__code__", None) is not None
-          and value.__code__.co_varnames[:1] == ("a",) and value.__code__.co_argcount == 1]
+WRITES = [
+    value
+    for name, value in list(globals().items())
+    if name not in ("gradients", "array")
+    and callable(value)
+    and getattr(value, "__code__", None) is not None
+    and value.__code__.co_varnames[:1] == ("a",)
+    and value.__code__.co_argcount == 1
+]
 
 
 @pytest.mark.parametrize("function", WRITES, ids=lambda f: f.__name__)
@@ -489,8 +495,14 @@ MENDED: dict[str, tuple[Function, list[Any]]] = {
     "product": (lambda x, w: np.dot(x, w), [[[1.0, 2.0], [3.0, 4.0]], [[1.0, 0.5], [2.0, 3.0]]]),
     "inner product": (lambda x, w: np.dot(x, w), [[1.0, 2.0], [3.0, 4.0]]),
     "product with a column": (lambda x, w: np.dot(x, w), [[[1.0, 2.0], [3.0, 4.0]], [1.0, 0.5]]),
-    "repeated positions": (lambda y: ((y[np.array([0, 0])].sum() + y) ** 2).mean(), [[1.0, 2.0, 3.0]]),
-    "quotient": (lambda b, s: (b / (s.sum() * np.abs(b) + 1)).sum(), [[1.0, -2.0, 3.0], [1.0, 2.0]]),
+    "repeated positions": (
+        lambda y: ((y[np.array([0, 0])].sum() + y) ** 2).mean(),
+        [[1.0, 2.0, 3.0]],
+    ),
+    "quotient": (
+        lambda b, s: (b / (s.sum() * np.abs(b) + 1)).sum(),
+        [[1.0, -2.0, 3.0], [1.0, 2.0]],
+    ),
 }
 
 
