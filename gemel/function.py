@@ -10,7 +10,7 @@ from gemel.ir.op import HOOKS
 from gemel.ir.trace import current_trace
 from gemel.runtime.prepare import spec_of
 from gemel.spec import Spec
-from gemel.tape import Leaf, recording, serials, source_of, tracked
+from gemel.tape import Leaf, recording, source_of, tracked
 
 
 class Function:
@@ -101,7 +101,6 @@ class FunctionCall:
         "function",
         "inputs",
         "outputs",
-        "serial",
         "sources",
         "storages",
         "variables",
@@ -111,7 +110,6 @@ class FunctionCall:
         self, function: Function, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
     ) -> None:
         self.sources = tuple(source_of(value) for value in inputs)
-        self.serial = next(serials)
         self.function = function
         self.inputs = tuple(_spec(value) for value in inputs)
         self.outputs = tuple(spec_of(value) for value in outputs)

@@ -122,11 +122,12 @@ class OperationKind(Kind):
         """By the operation's rule, in its inputs' shapes and dtypes."""
         inputs = tuple(given["input", i] for i in range(len(self.inputs)))
         outputs = tuple(given["output", i] for i in range(len(self.outputs)))
-        several = isinstance(self.op, Composite) and len(outputs) > 1 and not self.op.random
-        if again and several:  # its rule may leave out how results depend on each other
+        several = len(outputs) > 1 and not self.op.random
+        if again and several and isinstance(self.op, Composite):
+            # Its rule may leave out how its results depend on each other.
             body = self.op.written_out(inputs, self.parameters)
-            pairs = [(y, g) for y, g in zip(body, gs, strict=False) if g is not None]
-            return gradient([y for y, _ in pairs], [g for _, g in pairs], inputs)
+            known = [(y, g) for y, g in zip(body, gs, strict=False) if g is not None]
+            return gradient([y for y, _ in known], [g for _, g in known], inputs)
         call: Any = SimpleNamespace(
             op=self.op, inputs=inputs, entries=outputs, params=self.parameters
         )

@@ -211,21 +211,29 @@ def backwards(
 
 
 def _reached(sources: list[Any]) -> list[Any]:
-    """The calls that lead to these sources, in the order they were made."""
-    found: dict[int, Any] = {}
-    pending = [source[0] for source in sources if isinstance(source, tuple)]
-    while pending:
-        call = pending.pop()
-        if call.serial in found:
+    """The calls that lead to these sources, each after those that lead to it.
+
+    The order follows from what leads where alone: equal steps have equal orders.
+    """
+    order: list[Any] = []
+    seen: set[int] = set()
+    stack = [(source[0], False) for source in reversed(sources) if isinstance(source, tuple)]
+    while stack:
+        call, ready = stack.pop()
+        if ready:
+            order.append(call)
+            continue
+        if id(call) in seen:
             continue
         if call.freed:
             raise GradientError(
                 "backward: this part of the tape was freed by an earlier backward; "
                 "pass retain_graph=True there, or record again"
             )
-        found[call.serial] = call
-        pending += [source[0] for source in call.sources if isinstance(source, tuple)]
-    return [found[serial] for serial in sorted(found)]
+        seen.add(id(call))
+        stack.append((call, True))
+        stack += [(s[0], False) for s in reversed(call.sources) if isinstance(s, tuple)]
+    return order
 
 
 def arrive(arrived: dict[Any, Any], source: Any, g: Any) -> None:

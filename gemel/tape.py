@@ -7,7 +7,6 @@ offset map over them, and a write, through whichever array, is a function of wha
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 from weakref import ref
 
@@ -15,7 +14,7 @@ from gemel import _core
 from gemel.errors import GradientError
 from gemel.ir.op import HOOKS, Op
 from gemel.kinds import Kind, Place, kind_of_call, kind_of_specs
-from gemel.ops.elementwise import copy, full, maximum, where
+from gemel.ops.elementwise import cast, copy, full, maximum, where
 from gemel.ops.indexing import gather
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.runtime.prepare import spec_of
@@ -95,16 +94,13 @@ def recording(flag: bool, function: Any, *arguments: Any, **parameters: Any) -> 
 
 # --- calls ----------------------------------------------------------------------------------
 
-serials = itertools.count(1)
-
 
 class Call:
     """One recorded call: where its inputs came from, and what its gradient reads."""
 
-    __slots__ = ("freed", "kind", "numbers", "saved", "serial", "sources", "variables")
+    __slots__ = ("freed", "kind", "numbers", "saved", "sources", "variables")
 
     def __init__(self, kind: Any, sources: tuple[Any, ...]) -> None:
-        self.serial = next(serials)
         self.kind = kind
         self.sources = sources  # per input: a Leaf, (Call, output index) or None
         self.saved: dict[Place, Saved] = {}
@@ -170,7 +166,7 @@ class Look(Call):
 
 
 def _follow(make: type[Call]) -> Apply:
-    """Operations on (source, spec) pairs: put on the tape, not run. Their gradients read nothing."""
+    """Does operations on (source, spec) pairs: not run, on the tape only; they read no values."""
 
     def apply(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
         specs = tuple(spec for _, spec in inputs)
@@ -277,7 +273,9 @@ def write(target: Any, value: Any) -> None:
         )
     fitting = value
     if isinstance(value, _core.Array):
-        fitting = broadcast_to(value.astype(target.dtype, copy=False), shape=target.shape)
+        same = value.dtype is target.dtype
+        fitting = value if same else cast(value, dtype=target.dtype)
+        fitting = broadcast_to(fitting, shape=target.shape)
     source = source_of(fitting)
     if history.source is not None or source is not None:
         _comes_from(target, fitting, source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from functools import partial
 from typing import Any
 
 import numpy
@@ -101,6 +102,11 @@ def first(program: Program, x: Any, again: bool = False) -> tuple[Any, Any]:
     return y, x.grad
 
 
+def weighted(program: Program, weights: Any, start: Any) -> Any:
+    """The weighted sum of the gradient."""
+    return (first(program, np.array(start, dtype="float64"))[1].asnumpy() * weights).sum()
+
+
 def slope(function: Any, start: Any, direction: Any) -> float:
     ends = [function(start + step * direction) for step in (1e-6, -1e-6)]
     return float((ends[0] - ends[1]) / 2e-6)
@@ -114,7 +120,7 @@ def test_gradients_of_programs(length: int) -> None:
         start, direction, weights = draws.random((3, SIDE, SIDE)) - 0.5
         about = f"seed {seed}"
         wanted = program(numpy, start.copy())
-        expected = slope(lambda x: program(numpy, x.copy()), start, direction)
+        expected = slope(partial(program, numpy), start, direction)
         found = []
         for _ in range(2):  # call by call, and as a plan
             value, gradient = first(program, np.array(start, dtype="float64"))
@@ -131,9 +137,6 @@ def test_gradients_of_programs(length: int) -> None:
         turned.backward()
         second = (x.grad.asnumpy() * direction).sum()
 
-        def along(moved: Any) -> Any:
-            gradient = first(program, np.array(moved, dtype="float64"))[1].asnumpy()
-            return (gradient * weights).sum()
-
-        expected = slope(along, start, direction)
+        moved = partial(weighted, program, weights)
+        expected = slope(moved, start, direction)
         numpy.testing.assert_allclose(second, expected, 1e-4, 1e-6, err_msg=about)

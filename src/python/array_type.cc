@@ -95,8 +95,10 @@ PyGetSetDef attributes[] = {
     {"_storage", get_storage, nullptr, "Identity of the storage; equal for views of it.", nullptr},
     {"_history", get_history, reinterpret_cast<setter>(slot<set_history>()),
      "Where the contents come from; shared by the views of them.", nullptr},
-    {"_is_base", get_is_base, nullptr, "Whether its history was made for an array like it.", nullptr},
-    {"_is_tracked", get_is_tracked, nullptr, "Whether a recorded computation made its contents.", nullptr},
+    {"_is_base", get_is_base, nullptr, "Whether its history was made for an array like it.",
+     nullptr},
+    {"_is_tracked", get_is_tracked, nullptr, "Whether a recorded computation made its contents.",
+     nullptr},
     {"_grad", get_grad, set_grad, "The attached gradient.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 

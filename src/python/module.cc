@@ -411,8 +411,8 @@ NB_MODULE(_core_parts, module) {
     }
   });
   if (!make_array_type(module.ptr()) || !make_history_type(module.ptr()) ||
-      !make_op_type(module.ptr()) || !make_plan_type(module.ptr()) || !make_call_site_type(module.ptr()) ||
-      !install_exit_hooks()) {
+      !make_op_type(module.ptr()) || !make_plan_type(module.ptr()) ||
+      !make_call_site_type(module.ptr()) || !install_exit_hooks()) {
     throw nb::python_error();
   }
   install_fork_hooks();
