@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from gemel import _core
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, walk
 from gemel.ir.interpret import NumpyLane
+from gemel.ir.numbers import computed
 from gemel.ir.op import Composite, Elementwise, Op, numpy
 from gemel.ir.trace import Trace
 from gemel.passes.gradient import gradient, like, rule
-from gemel.passes.simplify import PythonLane
 from gemel.runtime.prepare import spec_of, tagged
 from gemel.spec import Spec
 
@@ -253,18 +253,14 @@ class Recipe:
 
 def _number(op: Op, parameters: dict[str, Any], values: list[Any]) -> Any:
     """An elementwise operation on Python numbers."""
-    assert isinstance(op, Elementwise)
-    types, result = op.types(tuple(map(spec_of, values)), parameters)
-    kinds = {"b": bool, "f": float}
-    values = [kinds.get(d.kind, int)(v) for d, v in zip(types, values, strict=True)]
-    try:
-        found = op.body(PythonLane(), *values, **parameters)
-    except (ArithmeticError, ValueError, AttributeError, TypeError):  # 1 / 0, log(-1)
+    specs = tuple(map(spec_of, values))
+    found = computed(op, specs, parameters, values)
+    if found is None and isinstance(op, Elementwise):  # 1 / 0, log(-1)
         np = numpy()
         with np.errstate(all="ignore"):
-            lane = NumpyLane((), (0, 0))
-            found = op.body(lane, *map(np.asarray, values), **parameters).item()
-    return kinds.get(result.kind, int)(found)
+            arrays = [np.float64(value) for value in values]
+            found = op.body(NumpyLane((), (0, 0)), *arrays, **parameters).item()
+    return found
 
 
 def _substituted(
