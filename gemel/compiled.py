@@ -68,6 +68,9 @@ class Bound:
             found = self._recorded(arrays, given.numbers)
         else:
             found = self.inference(given.arrays)(*arrays, *given.numbers)
+        written = self.program.written
+        for position, value in zip(written, found[len(found) - len(written) :], strict=True):
+            tape.overwrite(arrays[position], value)
         return found[0] if self.structure is None else unflatten(self.structure, iter(found))
 
     def _recorded(self, arrays: tuple[Any, ...], numbers: list[float]) -> tuple[Any, ...]:
@@ -240,6 +243,7 @@ class Compiled:
             found = bound.run(given)
         leaves = given.arrays
         plain = bound.structure is None and len(leaves) == len(arguments)
+        plain = plain and not bound.program.written
         if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
             plan, arrays = bound.inference(leaves), bound.parameter_arrays()
             if isinstance(plan, _core.Plan):

@@ -11,10 +11,10 @@ from gemel.errors import DTypeError, ShapeError
 from gemel.extent import NUMBER, WHOLE, Dim
 from gemel.function import Transfer
 from gemel.ir.graph import Entry
+from gemel.ir.layout import Layout
 from gemel.ir.methods import ArrayMethods
 from gemel.ir.op import HOOKS, Op
 from gemel.ops import elementwise, indexing, keys, linalg, logic
-from gemel.ops.shape import Layout
 from gemel.runtime import callback, prepare
 from gemel.spec import Spec, product
 
@@ -127,10 +127,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
                 )
             if value.device != target.device:
                 value = value.to_device(target.device)
-        if tape.concerns(target, value):
-            tape.write(target, value)
-        else:
-            elementwise.copy.into(target, value)
+        tape.overwrite(target, value)
 
     def _scattered(self, key: Any, value: Any) -> None:
         """x[mask or positions] = value: done by NumPy when its turn has come."""
@@ -168,10 +165,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
             raise DTypeError(
                 f"{op.name}: in place, {self.dtype} cannot hold {new.dtype}; use x = x + y"
             )
-        if tape.concerns(self, new):
-            tape.write(self, new)
-        else:
-            elementwise.copy.into(self, new)
+        tape.overwrite(self, new)
         return self
 
     # --- places -----------------------------------------------------------------------------

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from gemel.errors import GradientError
 from gemel.function import FunctionCall
 from gemel.ir.graph import Entry, Graph, inline, placeholder
+from gemel.ir.layout import dense_strides
 from gemel.ir.trace import Trace
 from gemel.kinds import Recent, Recipe
 from gemel.ops.elementwise import full
-from gemel.ops.shape import dense_strides, transpose
+from gemel.ops.shape import transpose
 from gemel.runtime.chain import Chain
 from gemel.runtime.files import digest
 from gemel.runtime.plans import plan_of

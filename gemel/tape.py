@@ -264,8 +264,16 @@ def concerns(target: Any, *values: Any) -> bool:
     return tracked(target, *values) or (history is not None and history.saved is not None)
 
 
+def overwrite(target: Any, value: Any) -> None:
+    """Overwrite an array, or a part of one, with an array or number that fits it."""
+    if concerns(target, value):
+        write(target, value)
+    else:
+        copy.into(target, value)
+
+
 def write(target: Any, value: Any) -> None:
-    """Overwrite an array, or a part of one, with an array or number that fits it; recorded."""
+    """The same, put on the tape."""
     history = target._shared_history()
     if repeats(_place_of(target)):
         raise GradientError(
@@ -322,4 +330,4 @@ def taken_from(x: Any, value: Any, chosen: Any) -> Any:
     return where(chosen >= 0, found, x)
 
 
-__all__ = ["Call", "Leaf", "Saved", "source_of", "tracked", "write"]
+__all__ = ["Call", "Leaf", "Saved", "overwrite", "source_of", "tracked", "write"]

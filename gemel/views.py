@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from gemel.ir.layout import dense_strides
 from gemel.ops.indexing import assign, basic_index
-from gemel.ops.shape import broadcast_to, dense_strides, reshape, transpose
+from gemel.ops.shape import broadcast_to, reshape, transpose
 from gemel.spec import product
 
 #: Does an operation: (operation, inputs, parameters) -> its result.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 import pytest
 
+import gemel
 from gemel import autograd, np
 
 #: How many programs of each size; the long form sets it.
@@ -20,10 +21,15 @@ SIDE, SLOTS = 3, 4
 class Program:
     """Actions drawn from a seed, the same for NumPy and gemel: `xp` is one of them."""
 
-    def __init__(self, seed: int, length: int) -> None:
+    def __init__(self, seed: int, length: int, actions: Any = None) -> None:
         own = random.Random(seed)
         self.actions = [
-            (own.choice(ACTIONS), own.randrange(SLOTS), own.randrange(SLOTS), own.randrange(1000))
+            (
+                own.choice(actions or ACTIONS),
+                own.randrange(SLOTS),
+                own.randrange(SLOTS),
+                own.randrange(99),
+            )
             for _ in range(length)
         ]
 
@@ -90,7 +96,7 @@ class Program:
 ACTIONS = ["compute"] * 3 + ["alias", "in_place", "part"] * 2 + ["flat", "positions", "mask"]
 
 
-def first(program: Program, x: Any, again: bool = False) -> tuple[Any, Any]:
+def first(program: Any, x: Any, again: bool = False) -> tuple[Any, Any]:
     """The value, and the gradient."""
     x.attach_grad()
     with autograd.record():
@@ -102,6 +108,10 @@ def first(program: Program, x: Any, again: bool = False) -> tuple[Any, Any]:
     return y, x.grad
 
 
+#: Those a traced function may contain.
+WRITTEN_IN_TRACES = [action for action in ACTIONS if action != "positions"]
+
+
 def weighted(program: Program, weights: Any, start: Any) -> Any:
     """The weighted sum of the gradient."""
     return (first(program, np.array(start, dtype="float64"))[1].asnumpy() * weights).sum()
@@ -110,6 +120,30 @@ def weighted(program: Program, weights: Any, start: Any) -> Any:
 def slope(function: Any, start: Any, direction: Any) -> float:
     ends = [function(start + step * direction) for step in (1e-6, -1e-6)]
     return float((ends[0] - ends[1]) / 2e-6)
+
+
+@pytest.mark.parametrize("length", [4, 12, 30])
+def test_compiled_programs_are_the_same(length: int) -> None:
+    """What is written in a traced function is seen as it is imperatively."""
+    for seed in range(PROGRAMS // 3):
+        program = Program(seed + 1000 * length, length, WRITTEN_IN_TRACES)
+        draws = numpy.random.default_rng(seed)
+        start = draws.random((SIDE, SIDE)) - 0.5
+        compiled = gemel.compile(lambda x, program=program: program(np, x))
+        found = []
+        for call in (program, lambda _, x, call=compiled: call(x)):
+            for again in (False, True):
+                x = np.array(start, dtype="float64")
+                value, gradient = first(call, x, again)
+                found.append([value.asnumpy(), gradient.asnumpy()])
+            with autograd.record():
+                turned = (gradient * gradient).sum()
+            turned.backward()
+            found[-1].append(x.grad.asnumpy())
+            assert x.tolist() == start.tolist()
+        for imperative, other in zip(found[:2], found[2:], strict=True):
+            for a, b in zip(imperative, other, strict=True):
+                numpy.testing.assert_allclose(a, b, 1e-10, 1e-12, err_msg=f"seed {seed}")
 
 
 @pytest.mark.parametrize("length", [4, 12, 30])

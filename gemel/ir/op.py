@@ -115,6 +115,10 @@ class Op(_core.OpBase):
         """Declare that the result is a view of input 0: rule(layout, spec, **parameters)."""
         return self._declare("view", rule)
 
+    def put(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare how a view is written: rule(x, value, index of the result, **parameters) -> x."""
+        return self._declare("put", rule)
+
     @property
     def differentiable(self) -> bool:
         """Whether it declares a gradient."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.extent import Dim
-from gemel.ops.shape import Layout
+from gemel.ir.layout import Layout
 
 
 def canonical(shape: tuple[int, ...], key: Any) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ from gemel.ir import interpret  # noqa: F401 -- puts the references in place
 from gemel.ir.graph import Entry, captured, constant
 from gemel.ir.op import HOOKS, Composite, Elementwise, Op, static
 from gemel.ir.text import call_text
+from gemel.ir.trace import current_trace
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, plan_for
 from gemel.runtime.steps import by_numpy
 from gemel.spec import Spec
@@ -172,7 +173,8 @@ def _same_device(op: Op, arrays: tuple[Any, ...]) -> None:
 def as_entry(value: Any) -> Entry:
     """An entry for anything an operation takes: symbols, numbers, arrays of every sort."""
     if isinstance(value, Entry):
-        return value
+        trace = current_trace()
+        return value if trace is None else trace.current(value)
     if isinstance(value, NUMBER):
         return constant(value)
     array = HOOKS["array"](value)
