@@ -14,10 +14,34 @@ class History:
     source: Any
     variable: Any
     views: Any
-    saved: Any
+    @property
+    def is_saved(self) -> bool:
+        """Whether somebody has kept the contents."""
+    def take_saved(self) -> list[Saved]:
+        """Who has kept the contents; the history no longer knows them."""
     @property
     def base(self) -> tuple[tuple[int, ...], tuple[int, ...], int]:
         """Shape, strides and offset of the array it was made for."""
+
+class Saved:
+    """An array that will be read again, without history, and the version it had."""
+
+    array: Any
+    version: int
+
+class Call:
+    """A recorded call."""
+
+    kind: Any
+    sources: tuple[Any, ...]
+    reads: tuple[Any, ...]
+    values: tuple[Any, ...]
+    variables: Any
+    freed: bool
+    def __init__(self, kind: Any, sources: tuple[Any, ...]) -> None: ...
+
+def set_call_class(type: Any) -> Any:
+    """The class of calls the core puts on the tape; the previous one."""
 
 class Array:
     """An n-dimensional array over a storage of the engine; made by `empty` and `from_buffer`."""
@@ -71,6 +95,8 @@ class Array:
         """Whether a recorded computation made its contents."""
     def _detached(self) -> Self:
         """Another array over the same elements, without history."""
+    def _save(self) -> Saved:
+        """Keep the contents, to be read again."""
     def _shared_history(self) -> History:
         """The history, begun now if there was none."""
     def _track(self, source: Any, /) -> None:

@@ -155,10 +155,8 @@ class BoundHalves(Kind):
         outputs = found[: len(self.outputs)]
         pairs = zip(inputs, self.wanted, strict=True)
         call = BoundCall(self, tuple(tape.source_of(a) if w else None for a, w in pairs))
-        arrays = [value for value in inputs if isinstance(value, _core.Array)]
-        call.given = [(array, array.version) for array in arrays]
-        call.numbers = dict(enumerate(inputs[len(arrays) :], start=len(arrays)))
-        seen = {id(array._history) for array in arrays if array._history is not None}
+        call.given = [(value, getattr(value, "version", 0)) for value in inputs]
+        seen = {id(getattr(value, "_history", None)) for value in inputs} - {id(None)}
         for index, value in enumerate(outputs):
             # A view of an input, or of another result, is on the tape with that.
             alone = value._is_base and id(value._history) not in seen
@@ -173,7 +171,11 @@ class BoundCall(tape.Call):
 
     __slots__ = ("given",)
 
-    given: list[tuple[Any, int]]  # its arrays and their versions
+    given: list[tuple[Any, int]]  # its inputs and their versions
+
+    def kept(self, place: Place) -> Any:
+        """What is kept, or a number among the inputs."""
+        return super().kept(place) if place in self.reads else self.given[place[1]][0]
 
     def value(self, place: Place, tracked: bool) -> Any:
         """What was saved, or an input of the call."""

@@ -230,11 +230,12 @@ class Recipe:
         self._hoisted = tuple(slots[entry] for entry in read)
         return list(read)
 
-    def numbers(self, given: dict[int, Any]) -> list[Any]:
+    def numbers(self, call: Any) -> list[Any]:
         """The numbers `graph` takes, from those the call was given."""
         if not self._hoisted:
             return []
-        values = [*(given[index] for index in self._numbers), *self._constant_numbers]
+        given = (call.kept(("input", index)) for index in self._numbers)
+        values = [*given, *self._constant_numbers]
         for op, parameters, inputs in self._arithmetic:
             values.append(_number(op, parameters, [values[i] for i in inputs]))
         return [values[slot] for slot in self._hoisted]

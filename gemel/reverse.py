@@ -112,7 +112,7 @@ def _one_by_one(
 ) -> None:
     for _, call, gs, recipe in backwards(calls, wanted, arrived, again):
         values = [*gs, *(call.value(place, again) for place in recipe.arrays)]
-        values += recipe.numbers(call.numbers)
+        values += recipe.numbers(call)
         with gs[0].device:
             found = recipe.run(values)
         for index, g in zip(recipe.targets, found, strict=True):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from gemel import _core
 from gemel.errors import GradientError
 from gemel.function import FunctionCall
 from gemel.ir.graph import Entry, Graph, inline, placeholder
@@ -75,7 +76,7 @@ class Step:
             if isinstance(source, Leaf):
                 found.setdefault(id(source), Target(source, source.spec, source))
         for call in self.calls:
-            for index, leaf in call.variables.items():
+            for index, leaf in (call.variables or {}).items():
                 target = Target((call, index), leaf.spec, leaf)
                 found[target.key] = target
         return list(found.values())
@@ -120,8 +121,8 @@ class Step:
             for index in range(len(call.kind.outputs)):
                 # A result may be a target, too: then its number stands for it from now on.
                 words.append(places.get((id(call), index), -1))
-            for saved in call.saved.values():
-                if not saved.array._is_contiguous:
+            for saved in call.values:
+                if isinstance(saved, _core.Saved) and not saved.array._is_contiguous:
                     words.extend(turned(saved.array) or ())
                 words.append(-1)
             places[id(call)] = position
@@ -149,7 +150,7 @@ class Step:
         for position, call, gs, recipe in backwards(self.calls, wanted, arrived):
             reads.append((position, recipe))
             given = recipe.graph.inputs[len(gs) :]
-            orders = [turned(call.saved[place].array) for place in recipe.arrays]
+            orders = [turned(call.kept(place).array) for place in recipe.arrays]
             own = [_lying(entry.spec, order) for entry, order in zip_longest(given, orders)]
             inputs += own
             pairs = zip_longest(own, orders)
@@ -261,7 +262,7 @@ class Met:
         for position, recipe in self.reads:
             call = step.calls[position]
             found += [_as_it_lies(call.value(place, tracked=False)) for place in recipe.arrays]
-            found += recipe.numbers(call.numbers)
+            found += recipe.numbers(call)
         return found
 
     def run(self, values: list[Any]) -> Any:

@@ -8,7 +8,6 @@ offset map over them, and a write, through whichever array, is a function of wha
 from __future__ import annotations
 
 from typing import Any
-from weakref import ref
 
 from gemel import _core
 from gemel.errors import GradientError
@@ -41,44 +40,14 @@ def key_of(source: Any) -> Any:
 # --- what is kept ---------------------------------------------------------------------------
 
 
-class Saved:
-    """An array a gradient will read, and the version it had."""
-
-    __slots__ = ("__weakref__", "array", "version")
-
-    def __init__(self, array: Any) -> None:
-        # Without history: that of the array may hold the call that holds this.
-        self.array = array._detached()
-        self.version = array.version
-        history = array._shared_history()
-        watching = history.saved
-        if watching is None:
-            history.saved = [ref(self)]
-        else:
-            if len(watching) >= 64 and not len(watching) & (len(watching) - 1):
-                watching[:] = [other for other in watching if other() is not None]
-            watching.append(ref(self))
-
-    def read(self, name: str) -> Any:
-        """The array. Raises `GradientError` when it has been overwritten since."""
-        if self.array.version != self.version:
-            raise GradientError(
-                f"backward: an array of {name} ({spec_of(self.array)}) was overwritten in place, "
-                "unrecorded, after it was used and before backward; write to a new array instead"
-            )
-        return self.array
-
-
 def keep_contents(history: Any) -> None:
     """Give those who saved what is going to be overwritten a copy of it."""
-    watching, history.saved = history.saved, None
     copies: dict[Any, Any] = {}
-    for saved in filter(None, (found() for found in watching or ())):
+    for saved in history.take_saved():
         if saved.version == saved.array.version:
-            array = saved.array
-            place = array.shape, array.strides, array.offset
+            place = _place_of(saved.array)
             if place not in copies:
-                copies[place] = recording(False, copy, array)
+                copies[place] = recording(False, copy, saved.array)
             saved.array = copies[place]
             saved.version = saved.array.version
 
@@ -95,37 +64,39 @@ def recording(flag: bool, function: Any, *arguments: Any, **parameters: Any) -> 
 # --- calls ----------------------------------------------------------------------------------
 
 
-class Call:
-    """One recorded call: where its inputs came from, and what its gradient reads."""
+class Call(_core.Call):
+    """One recorded call: where its inputs came from, and what its gradient reads.
 
-    __slots__ = ("freed", "kind", "numbers", "saved", "sources", "variables")
+    `sources` has, per input, a Leaf, (Call, output index) or None; `values` what is kept of the
+    places in `reads`. `variables` are the outputs whose gradients are wanted as well, if any.
+    """
 
-    def __init__(self, kind: Any, sources: tuple[Any, ...]) -> None:
-        self.kind = kind
-        self.sources = sources  # per input: a Leaf, (Call, output index) or None
-        self.saved: dict[Place, Saved] = {}
-        self.numbers: dict[int, Any] = {}
-        self.variables: dict[int, Leaf] = {}  # outputs whose gradients are wanted as well
-        self.freed = False
+    __slots__ = ()
 
     def keep(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
         """Save what the gradients of tracked inputs will read."""
-        wanted = tuple(source is not None for source in self.sources)
-        for place in self.kind.reads(wanted):
-            side, index = place
-            value = (inputs if side == "input" else outputs)[index]
-            if isinstance(value, _core.Array):
-                self.saved[place] = Saved(value)
-            else:
-                self.numbers[index] = value
+        self.reads = self.kind.reads(tuple(source is not None for source in self.sources))
+        values = ((inputs if side == "input" else outputs)[i] for side, i in self.reads)
+        self.values = tuple(v._save() if isinstance(v, _core.Array) else v for v in values)
 
-    def value(self, place: Place, tracked: bool) -> Any:
-        """What was saved; `tracked`: as an array gradients pass through."""
-        if place not in self.saved:
+    def kept(self, place: Place) -> Any:
+        """What is kept of an input or an output: a Saved or a number."""
+        if place not in self.reads:
             raise GradientError(
                 f"grad: create_graph=True through {self.kind.name}, which has kept too little"
             )
-        array = self.saved[place].read(self.kind.name)
+        return self.values[self.reads.index(place)]
+
+    def value(self, place: Place, tracked: bool) -> Any:
+        """A kept array; `tracked`: one gradients pass through. Raises `GradientError`."""
+        saved = self.kept(place)
+        array = saved.array
+        if array.version != saved.version:
+            raise GradientError(
+                f"backward: an array of {self.kind.name} ({spec_of(array)}) was overwritten in "
+                "place, unrecorded, after it was used and before backward; write to a new array "
+                "instead"
+            )
         side, index = place
         source = (self, index) if side == "output" else self.sources[index]
         if not tracked or source is None:
@@ -137,20 +108,26 @@ class Call:
     def free(self) -> None:
         """Give back what was saved, and what led here."""
         self.freed = True
-        self.saved = {}
-        self.sources = ()
+        self.reads = self.values = self.sources = ()
+
+
+_core.set_call_class(Call)
 
 
 def record_call(
     op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], outputs: tuple[Any, ...]
-) -> None:
-    """Put a call on the tape: its outputs remember it."""
+) -> tuple[Any, ...]:
+    """Put a call on the tape: its outputs remember it.
+
+    Kind, what is kept, and whether the output is floating: so the core records calls like it.
+    """
     sources = tuple(map(source_of, inputs))
     call = Call(kind_of_call(op, inputs, parameters, outputs), sources)
     for index, value in enumerate(outputs):
         if call.kind.floating[index]:
             value._track((call, index))
     call.keep(inputs, outputs)
+    return call.kind, call.reads, call.kind.floating[0]
 
 
 HOOKS["record"] = record_call
@@ -243,7 +220,8 @@ def become_variable(array: Any, leaf: Leaf) -> None:
     source = source_of(array)
     history = array._history
     if isinstance(source, tuple) and not _is_over(source):
-        source[0].variables[source[1]] = leaf
+        call, index = source
+        call.variables = {**(call.variables or {}), index: leaf}
         if array._is_base:
             history.variable = leaf
         return
@@ -261,7 +239,7 @@ def concerns(target: Any, *values: Any) -> bool:
     if not _core.recording() or not target.dtype.is_floating:
         return False
     history = target._history
-    return tracked(target, *values) or (history is not None and history.saved is not None)
+    return tracked(target, *values) or (history is not None and history.is_saved)
 
 
 def overwrite(target: Any, value: Any) -> None:
@@ -330,4 +308,4 @@ def taken_from(x: Any, value: Any, chosen: Any) -> Any:
     return where(chosen >= 0, found, x)
 
 
-__all__ = ["Call", "Leaf", "Saved", "overwrite", "source_of", "tracked", "write"]
+__all__ = ["Call", "Leaf", "overwrite", "source_of", "tracked", "write"]

@@ -221,9 +221,9 @@ class Op(_core.OpBase):
 
     def _record(
         self, inputs: tuple[Any, ...], keywords: dict[str, Any], outputs: tuple[Any, ...]
-    ) -> None:
-        """Put a call on the tape."""
-        HOOKS["record"](self, inputs, self.complete(keywords), outputs)
+    ) -> Any:
+        """Put a call on the tape; how the core does so with calls like it."""
+        return HOOKS["record"](self, inputs, self.complete(keywords), outputs)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

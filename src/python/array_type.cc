@@ -154,6 +154,8 @@ PyMethodDef methods[] = {
      "_as_strided(shape, strides, offset)\n--\n\nA view of the same storage, unchecked."},
     {"_detached", method<detached>(), METH_NOARGS,
      "_detached()\n--\n\nAnother array over the same elements, without history."},
+    {"_save", method<save_array>(), METH_NOARGS,
+     "_save()\n--\n\nKeeps the contents, to be read again: a Saved."},
     {"_shared_history", method<shared_history>(), METH_NOARGS,
      "_shared_history()\n--\n\nThe history, begun now if there was none."},
     {"_track", method<track>(), METH_O,

@@ -16,7 +16,8 @@ Reference new_history(const Tensor& base) {
   History* history = PyObject_GC_New(History, history_type);
   if (history == nullptr) throw PythonError{};
   new (&history->base) Tensor;
-  history->source = history->variable = history->views = history->saved = nullptr;
+  history->source = history->variable = history->views = nullptr;
+  history->saved = nullptr;
   Reference made(as_object(history));
   history->base.view(base.storage, base.dtype, base.extents(), base.strides(), base.ndim,
                      base.offset);
@@ -29,11 +30,6 @@ void give(PyObject* array, Reference history) {
   as_array(array)->history = as_history(history.take());
   if (!PyObject_GC_IsTracked(array)) PyObject_GC_Track(array);
   Py_XDECREF(as_object(old));
-}
-
-History* history_of(PyObject* array) {
-  if (as_array(array)->history == nullptr) give(array, new_history(tensor_of(array)));
-  return as_array(array)->history;
 }
 
 PyObject* tuple_of(const int64_t* values, int count) {
@@ -51,12 +47,15 @@ PyObject* get_base(PyObject* self, void*) {
   return Py_BuildValue("(OOL)", shape.get(), strides.get(), static_cast<long long>(base.offset));
 }
 
+PyObject* get_is_saved(PyObject* self, void*) {
+  return PyBool_FromLong(as_history(self)->saved != nullptr);
+}
+
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(as_history(self)->source);
   Py_VISIT(as_history(self)->variable);
   Py_VISIT(as_history(self)->views);
-  Py_VISIT(as_history(self)->saved);
   return 0;
 }
 
@@ -64,7 +63,6 @@ int clear(PyObject* self) {
   Py_CLEAR(as_history(self)->source);
   Py_CLEAR(as_history(self)->variable);
   Py_CLEAR(as_history(self)->views);
-  Py_CLEAR(as_history(self)->saved);
   return 0;
 }
 
@@ -73,6 +71,7 @@ void free_history(PyObject* self) {
   PyObject_GC_UnTrack(self);
   Py_TRASHCAN_BEGIN(self, free_history);
   clear(self);
+  leave_saved(as_history(self));
   as_history(self)->base.~Tensor();
   type->tp_free(self);
   Py_DECREF(type);
@@ -101,10 +100,16 @@ PyGetSetDef attributes[] = {
      "The source it had as a variable.", nullptr},
     {"views", get<&History::views>, set<&History::views>,
      "What made the contents of views, by their layout, for this source.", nullptr},
-    {"saved", get<&History::saved>, set<&History::saved>, "Who remembers the contents.", nullptr},
+    {"is_saved", get_is_saved, nullptr, "Whether somebody has kept the contents.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
+PyMethodDef methods[] = {
+    {"take_saved", method<take_saved>(), METH_NOARGS,
+     "take_saved()\n--\n\nWho has kept the contents, as a list; it no longer knows them."},
+    {nullptr, nullptr, 0, nullptr}};
+
 PyType_Slot slots[] = {
+    {Py_tp_methods, methods},
     {Py_tp_dealloc, reinterpret_cast<void*>(free_history)},
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(clear)},
@@ -113,6 +118,11 @@ PyType_Slot slots[] = {
     {0, nullptr}};
 
 }  // namespace
+
+History* history_of(PyObject* array) {
+  if (as_array(array)->history == nullptr) give(array, new_history(tensor_of(array)));
+  return as_array(array)->history;
+}
 
 void share_history(PyObject* array, PyObject* view) {
   give(view, borrowed(as_object(history_of(array))));

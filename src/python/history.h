@@ -10,13 +10,15 @@
 
 namespace gemel {
 
+struct Saved;
+
 struct History {
   PyObject_HEAD Tensor base;  // the array it was made for: the others are views of that
   // Null means None in all of these. What they are is the tape's business.
   PyObject* source;    // what made the contents of `base`
   PyObject* variable;  // what `source` was when the array became a variable
   PyObject* views;     // what made the contents of views, for this source
-  PyObject* saved;     // who remembers the contents
+  Saved* saved;        // who has kept the contents (tape.h): the first of a list, not owned
 };
 
 // Whether a recorded computation made its contents.
@@ -40,7 +42,14 @@ PyObject* get_is_base(PyObject* array, void*);
 PyObject* get_is_tracked(PyObject* array, void*);
 PyObject* track(PyObject* array, PyObject* source);
 // The history of an array, made if there is none.
+History* history_of(PyObject* array);
 PyObject* shared_history(PyObject* array, PyObject*);
+
+// tape.cc: keeps the contents of an array; a Saved.
+PyObject* save_array(PyObject* array, PyObject*);
+// All who have kept contents of a history, as a list; it no longer knows them.
+PyObject* take_saved(PyObject* history, PyObject*);
+void leave_saved(History* history);
 
 bool make_history_type(PyObject* module);
 

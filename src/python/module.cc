@@ -23,6 +23,7 @@
 #include "python/origins.h"
 #include "python/plan_type.h"
 #include "python/process.h"
+#include "python/tape.h"
 #include "python/trace_python.h"
 #include "python/waits.h"
 
@@ -273,6 +274,7 @@ void define_arrays(nb::module_& module) {
              "targets"_a = nb::tuple(), "device"_a = 0);
   module.def("set_array_class",
              [](nb::object type) { return checked(set_array_class(type.ptr())); });
+  module.def("set_call_class", [](nb::object type) { return checked(set_call_class(type.ptr())); });
   module.def("set_dtypes", [](nb::object list) { set_dtypes(list.ptr()); });
   module.def("set_devices", [](nb::object list) { set_devices(list.ptr()); });
   module.def("set_exception_types", [](nb::dict types) { set_exception_types(types.ptr()); });
@@ -411,8 +413,9 @@ NB_MODULE(_core_parts, module) {
     }
   });
   if (!make_array_type(module.ptr()) || !make_history_type(module.ptr()) ||
-      !make_op_type(module.ptr()) || !make_plan_type(module.ptr()) ||
-      !make_call_site_type(module.ptr()) || !install_exit_hooks()) {
+      !make_tape_types(module.ptr()) || !make_op_type(module.ptr()) ||
+      !make_plan_type(module.ptr()) || !make_call_site_type(module.ptr()) ||
+      !install_exit_hooks()) {
     throw nb::python_error();
   }
   install_fork_hooks();

@@ -7,6 +7,7 @@
 #include "python/flags.h"
 #include "python/history.h"
 #include "python/plan_type.h"
+#include "python/tape.h"
 #include "python/waits.h"
 
 namespace gemel {
@@ -92,14 +93,6 @@ bool is_view(PyObject* result) {
     result = PyTuple_GET_ITEM(result, 0);
   }
   return as_array(result)->history != nullptr;
-}
-
-// `self._record(inputs, parameters, outputs)`; steals nothing.
-void record_call(OpObject* op, const Arguments& arguments, PyObject* result) {
-  Reference inputs = inputs_tuple(arguments);
-  Reference parameters = parameters_dict(arguments);
-  Reference results = PyTuple_Check(result) ? borrowed(result) : owned(PyTuple_Pack(1, result));
-  call_method(as_object(op), "_record", "(OOO)", inputs.get(), parameters.get(), results.get());
 }
 
 // --- elementwise calls ---
@@ -252,6 +245,33 @@ PyObject* call_program(OpObject* op, const Operands& operands, const Arguments& 
   return call.run(binding);
 }
 
+// Which operands are tracked, a bit each.
+uint64_t tracked_operands(const Arguments& arguments) {
+  uint64_t found = 0;
+  for (Py_ssize_t i = 0; i < arguments.count; ++i) {
+    PyObject* value = arguments.values[i];
+    if (is_array(value) && is_tracked(value)) found |= uint64_t{1} << i;
+  }
+  return found;
+}
+
+// Puts a call on the tape: here when one like it was recorded before, else by
+// `self._record(inputs, parameters, outputs)`, which says how to do it for those to come.
+void record_call(OpObject* op, const Operands& operands, const Arguments& arguments,
+                 uint32_t parameters, PyObject* result) {
+  const bool single = !PyTuple_Check(result);
+  const uint64_t wanted = tracked_operands(arguments);
+  CallKey key = key_of(op, operands, parameters, true);
+  key.add(wanted);
+  if (single && record_like_before(key, arguments, wanted, result)) return;
+  Reference inputs = inputs_tuple(arguments);
+  Reference given = parameters_dict(arguments);
+  Reference results = single ? owned(PyTuple_Pack(1, result)) : borrowed(result);
+  Reference found =
+      call_method(as_object(op), "_record", "(OOO)", inputs.get(), given.get(), results.get());
+  if (single) remember_recorded(key, found.get());
+}
+
 PyObject* call_op(PyObject* self, PyObject* const* values, size_t flags, PyObject* names) {
   OpObject* op = as_op(self);
   Arguments arguments{values, PyVectorcall_NARGS(flags), names};
@@ -266,7 +286,7 @@ PyObject* call_op(PyObject* self, PyObject* const* values, size_t flags, PyObjec
                                    : call_program(op, operands, arguments, parameters));
   if (!result) return call_in_python(self, arguments);
   if (thread_flags.recording && tracked && !is_view(result.get())) {
-    record_call(op, arguments, result.get());
+    record_call(op, operands, arguments, parameters, result.get());
   }
   return result.take();
 }
@@ -438,6 +458,7 @@ void clear_prepared_calls() {
   kernels().clear();
   programs().clear();
   bindings().clear();
+  forget_recorded();
 }
 
 bool make_op_type(PyObject* module) {
