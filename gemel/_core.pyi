@@ -43,6 +43,9 @@ class Call:
 def set_call_class(type: Any) -> Any:
     """The class of calls the core puts on the tape; the previous one."""
 
+def set_source_of(function: Callable[[Any], Any]) -> None:
+    """What tells where the contents of a view come from, or of a variable that was written to."""
+
 class Array:
     """An n-dimensional array over a storage of the engine; made by `empty` and `from_buffer`."""
 

@@ -7,6 +7,7 @@ run as it is, one operation after another, or becomes a part of a plan.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ class Recent(dict[Any, Any]):
     def __init__(self, limit: int) -> None:
         super().__init__()
         self.limit = limit
+        self._lock = threading.Lock()
 
     def find(self, key: Any) -> Any:
         """What is kept for a key, or None."""
@@ -44,13 +46,14 @@ class Recent(dict[Any, Any]):
 
     def keep(self, key: Any, value: Any) -> Any:
         """Keep a value; the same."""
-        while len(self) >= self.limit:
-            oldest = next(iter(self))
-            spared = self.pop(oldest, None)
-            if spared is not None and spared.used:
-                spared.used = False
-                self[oldest] = spared
-        self[key] = value
+        with self._lock:
+            while len(self) >= self.limit:
+                oldest = next(iter(self))
+                spared = self.pop(oldest)
+                if spared.used:
+                    spared.used = False
+                    self[oldest] = spared
+            self[key] = value
         return value
 
 

@@ -14,7 +14,7 @@ from gemel.errors import GradientError
 from gemel.ir.op import HOOKS, Op
 from gemel.kinds import Kind, Place, kind_of_call, kind_of_specs
 from gemel.ops.elementwise import cast, copy, full, maximum, where
-from gemel.ops.indexing import gather
+from gemel.ops.indexing import assign, gather
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.runtime.prepare import spec_of
 from gemel.spec import Spec
@@ -174,6 +174,9 @@ def source_of(value: Any) -> Any:
     return source if value._is_base else _view_source(history, value)
 
 
+_core.set_source_of(source_of)
+
+
 def _is_over(source: Any) -> bool:
     """Whether it is part of a step whose tape has been freed."""
     return isinstance(source, tuple) and source[0].freed
@@ -197,7 +200,8 @@ def _view_source(history: Any, value: Any) -> Any:
         indices = HOOKS["from_numpy"](positions(history.base, place), value.device)
         return source_of(recording(True, gather, flat, indices, axis=0))
     if len(views) >= VIEWS:
-        views.pop(next(iter(views)), None)
+        oldest, *_ = views  # in one step: another thread may look at the same contents
+        views.pop(oldest, None)
     spec = Spec(history.base[0], value.dtype)
     found = views[place] = seen[0].take((history.source, spec), _follow(Look))[0]
     return found
@@ -273,17 +277,20 @@ def _comes_from(target: Any, value: Any, source: Any) -> None:
     """The contents of `target` are those of `value` now."""
     history = target._history
     place = _place_of(target)
+    before = source_of(_base_of(target))
+    spec, part = Spec(history.base[0], target.dtype), Spec(target.shape, target.dtype)
+    if target._is_base and source is None and history.variable is not None:
+        # Still on the tape: it is a variable again when this step is over.
+        key = tuple(("slice", 0, n, 1) for n in target.shape)
+        source = _follow(Call)(assign, ((before, spec), (None, part)), {"key": key})[0]
     if target._is_base:
         target._track(source)
         return
-    source_of(_base_of(target))  # a variable of a step that is over is one again
     seen = window(history.base, place)
     if seen is None:
         new = source_of(recording(True, _with, target, value))
     else:
-        pairs = (Spec(history.base[0], target.dtype), Spec(target.shape, target.dtype))
-        base, part = zip((history.source, source), pairs, strict=True)
-        new = seen[0].put(base, part, seen[1], _follow(Call))[0]
+        new = seen[0].put((before, spec), (source, part), seen[1], _follow(Call))[0]
     history.source = new
     history.views = None if source is None else {place: source}
 

@@ -284,6 +284,48 @@ def test_recording_calls_the_hook_for_tracked_inputs_only(core: Any) -> None:
     assert inputs[0] is x and inputs[1] is y and parameters == {} and outputs[0] is z
 
 
+def test_calls_like_a_recorded_one_are_put_on_the_tape_by_the_core(core: Any) -> None:
+    add, kind = core["add"], object()
+    add.known = kind, (("input", 1), ("output", 0)), True
+    x, y, other = array([1.0, 2.0]), array([3.0, 4.0]), array([[1.0, 2.0]])
+    x._track("source")
+    old = _core.set_recording(True)
+    try:
+        x + y
+        assert len(add.recorded) == 1 and add.recorded[0][0] == (x, y)
+        found = [x + y, x + other[0], y + y]
+        assert len(add.recorded) == 1 and not found[2]._is_tracked
+        y + x, x + other, x + 2.0  # tracked elsewhere, of another shape, a number
+        assert len(add.recorded) == 4
+    finally:
+        _core.set_recording(old)
+    for z in found[:2]:
+        call, index = z._history.source
+        assert index == 0 and call.kind is kind and call.sources == ("source", None)
+        assert call.reads == add.known[1] and not call.freed and call.variables is None
+        seen, made = call.values
+        assert seen.array.tolist() == ([3, 4] if z is found[0] else [1, 2])
+        assert made.array.tolist() == z.tolist() and made.array._history is None
+        assert z._history.is_saved and z._history.take_saved() == [made]
+        assert not z._history.is_saved
+    assert len(y._history.take_saved()) == 1
+    seen = found[0]._history.source[0].values[0]
+    assert seen.version == y.version == 0
+    y += 1
+    assert seen.version != seen.array.version
+
+
+def test_who_saved_contents_is_forgotten_with_it() -> None:
+    x = array([1.0])
+    first, second, third = x._save(), x._save(), x._save()
+    del second
+    assert x._history.take_saved() == [third, first]
+    again = x._save()
+    del x, first
+    gc.collect()
+    assert again.array.tolist() == [1.0]
+
+
 def test_recording_is_per_thread() -> None:
     old = _core.set_recording(True)
     found: list[bool] = []

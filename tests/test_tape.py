@@ -175,6 +175,12 @@ def a_variable_is_overwritten(a: Any) -> Any:
     return (y * a).sum()
 
 
+def a_variable_is_forgotten(a: Any) -> Any:
+    y = a * a
+    a[:] = 3.0
+    return (y * a).sum()
+
+
 def reshaped_and_turned(a: Any) -> Any:
     b = np.concatenate([a, a * a]).reshape(2, 3).T
     b[1:, ::-1] += a[:2].reshape(2, 1)

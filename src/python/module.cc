@@ -275,6 +275,7 @@ void define_arrays(nb::module_& module) {
   module.def("set_array_class",
              [](nb::object type) { return checked(set_array_class(type.ptr())); });
   module.def("set_call_class", [](nb::object type) { return checked(set_call_class(type.ptr())); });
+  module.def("set_source_of", [](nb::object function) { set_source_function(function.ptr()); });
   module.def("set_dtypes", [](nb::object list) { set_dtypes(list.ptr()); });
   module.def("set_devices", [](nb::object list) { set_devices(list.ptr()); });
   module.def("set_exception_types", [](nb::dict types) { set_exception_types(types.ptr()); });

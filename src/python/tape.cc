@@ -11,7 +11,8 @@ constexpr size_t kMostRecorded = 8192;
 
 PyTypeObject* saved_type = nullptr;
 PyTypeObject* call_type = nullptr;
-PyTypeObject* call_class = nullptr;  // derived from it in Python
+PyTypeObject* call_class = nullptr;   // derived from it in Python
+PyObject* source_function = nullptr;  // array -> where its contents come from
 
 Saved* as_saved(PyObject* object) { return reinterpret_cast<Saved*>(object); }
 Call* as_call(PyObject* object) { return reinterpret_cast<Call*>(object); }
@@ -145,22 +146,21 @@ Cache<RecordedPointer>& recorded() {
   return *cache;
 }
 
-// Where the contents of a tracked array come from; null, without an error, when Python has to say:
-// for views, and for variables that something has been written to.
-PyObject* source_of(PyObject* array) {
+// Where the contents of a tracked array come from. Python says so of views, and of variables that
+// something has been written to.
+Reference source_of(PyObject* array) {
   const History* history = as_array(array)->history;
-  if (!history->base.same_layout(tensor_of(array))) return nullptr;
-  if (history->variable != nullptr && history->variable != history->source) return nullptr;
-  return history->source;
+  const bool written = history->variable != nullptr && history->variable != history->source;
+  if (!written && history->base.same_layout(tensor_of(array))) return borrowed(history->source);
+  return owned(into_python([&] { return PyObject_CallOneArg(source_function, array); }));
 }
 
-// Null when Python has to say.
 Reference sources_of(const Arguments& arguments, uint64_t wanted) {
   Reference sources = owned(PyTuple_New(arguments.count));
   for (Py_ssize_t i = 0; i < arguments.count; ++i) {
-    PyObject* source = (wanted >> i & 1) != 0 ? source_of(arguments.values[i]) : Py_None;
-    if (source == nullptr) return Reference();
-    PyTuple_SET_ITEM(sources.get(), i, Py_NewRef(source));
+    const bool tracked = (wanted >> i & 1) != 0;
+    Reference source = tracked ? source_of(arguments.values[i]) : borrowed(Py_None);
+    PyTuple_SET_ITEM(sources.get(), i, source.take());
   }
   return sources;
 }
@@ -182,7 +182,6 @@ bool record_like_before(Words key, const Arguments& arguments, uint64_t wanted, 
   if (found == nullptr) return false;
   const RecordedPointer like = *found;
   Reference sources = sources_of(arguments, wanted);
-  if (!sources) return false;
   Reference made = owned(call_class->tp_alloc(call_class, 0));
   Call* call = as_call(made.get());
   call->kind = Py_NewRef(like->kind.get());
@@ -234,6 +233,8 @@ PyObject* take_saved(PyObject* self, PyObject*) {
 void leave_saved(History* history) {
   while (history->saved != nullptr) unlink(history->saved);
 }
+
+void set_source_function(PyObject* function) { Py_XSETREF(source_function, Py_NewRef(function)); }
 
 PyObject* set_call_class(PyObject* type) {
   auto* derived = reinterpret_cast<PyTypeObject*>(type);

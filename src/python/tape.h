@@ -29,14 +29,15 @@ struct Call {
   bool freed;
 };
 
-// Puts a call like one that was recorded before on the tape; false when there was none, or Python
-// has to say where an input came from. `wanted`: which inputs are tracked.
+// Puts a call like one that was recorded before on the tape; false when there was none. `wanted`:
+// which inputs are tracked.
 bool record_like_before(Words key, const Arguments& arguments, uint64_t wanted, PyObject* result);
 // What Python says of a call it has recorded: (kind, reads), to know those like it; or None.
 void remember_recorded(Words key, PyObject* found);
 void forget_recorded();
 
 PyObject* set_call_class(PyObject* type);  // the previous one
+void set_source_function(PyObject* function);
 bool make_tape_types(PyObject* module);
 
 }  // namespace gemel
