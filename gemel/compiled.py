@@ -102,6 +102,7 @@ class BoundHalves(Kind):
         outputs = tuple(entry.spec for entry in self.forward.outputs)
         super().__init__(program.name, tuple(e.spec for e in self.forward.inputs), outputs)
         self.wanted = wanted
+        self.numbers = len(program.numbers)
         positions = {entry: i for i, entry in enumerate(program.graph.inputs)}
         kept = iter(range(len(outputs), len(outputs) + len(halves.kept)))
         #: Where each saved value comes from: an input of the call, or a result of the plan.
@@ -155,34 +156,42 @@ class BoundHalves(Kind):
         outputs = found[: len(self.outputs)]
         pairs = zip(inputs, self.wanted, strict=True)
         call = BoundCall(self, tuple(tape.source_of(a) if w else None for a, w in pairs))
-        call.given = [(value, getattr(value, "version", 0)) for value in inputs]
-        seen = {id(getattr(value, "_history", None)) for value in inputs} - {id(None)}
+        call.given = inputs
+        call.versions = [a.version for a in inputs[: len(inputs) - self.numbers]]
         for index, value in enumerate(outputs):
             # A view of an input, or of another result, is on the tape with that.
-            alone = value._is_base and id(value._history) not in seen
+            alone = value._history is None or not self._shows(value, inputs)
             if self.floating[index] and alone:
                 value._track((call, index))
         call.keep(inputs, found)
         return outputs
 
 
+    @staticmethod
+    def _shows(result: Any, inputs: tuple[Any, ...]) -> bool:
+        """Whether a result shows contents of an input, or part of another result's."""
+        history = result._history
+        return not result._is_base or any(
+            history is x._history for x in inputs if isinstance(x, _core.Array)
+        )
+
+
 class BoundCall(tape.Call):
     """A compiled call on the tape."""
 
-    __slots__ = ("given",)
+    __slots__ = ("given", "versions")
 
-    given: list[tuple[Any, int]]  # its inputs and their versions
+    given: tuple[Any, ...]  # its inputs
+    versions: list[int]  # those of the arrays among them
 
     def kept(self, place: Place) -> Any:
         """What is kept, or a number among the inputs."""
-        return super().kept(place) if place in self.reads else self.given[place[1]][0]
+        return super().kept(place) if place in self.reads else self.given[place[1]]
 
-    def value(self, place: Place, tracked: bool) -> Any:
-        """What was saved, or an input of the call."""
-        if not tracked:
-            return super().value(place, tracked)
-        (array, version), source = self.given[place[1]], self.sources[place[1]]
-        if array.version != version:
+    def tracked(self, place: Place) -> Any:
+        """An input of the call as an array that gradients pass through."""
+        array, source = self.given[place[1]], self.sources[place[1]]
+        if array.version != self.versions[place[1]]:
             raise GradientError(
                 f"grad: create_graph=True: an argument of {self.kind.name} ({spec_of(array)}) was "
                 "overwritten in place after the call; write to a new array instead"
@@ -195,7 +204,7 @@ class BoundCall(tape.Call):
     def free(self) -> None:
         """Give back what was saved, and what led here."""
         super().free()
-        self.given = []
+        self.given = ()
 
 
 # --- what users hold ------------------------------------------------------------------------

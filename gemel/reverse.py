@@ -111,7 +111,8 @@ def _one_by_one(
     again: bool,
 ) -> None:
     for _, call, gs, recipe in backwards(calls, wanted, arrived, again):
-        values = [*gs, *(call.value(place, again) for place in recipe.arrays)]
+        kept = map(call.tracked, recipe.arrays) if again else call.arrays(recipe.arrays)
+        values = [*gs, *kept]
         values += recipe.numbers(call)
         with gs[0].device:
             found = recipe.run(values)

@@ -109,15 +109,15 @@ class Step:
 
     def structure(self, targets: Sequence[Target], wanted: list[tuple[bool, ...]]) -> bytes:
         """What two steps with the same gradient graph have in common, as a digest."""
-        places: dict[Any, int] = {target.key: -2 - i for i, target in enumerate(targets)}
+        places: dict[Any, int] = {target.key: -3 - i for i, target in enumerate(targets)}
         words = array("q")
         for position, (call, mask) in enumerate(zip(self.calls, wanted, strict=True)):
             words.append(call.kind.number)
             for source, want in zip(call.sources, mask, strict=True):
-                if not want:
-                    words.append(-1)
-                else:
+                if want:
                     words.extend(_word(source, places))
+                else:
+                    words.append(-1 if source is None else -2)
             for index in range(len(call.kind.outputs)):
                 # A result may be a target, too: then its number stands for it from now on.
                 words.append(places.get((id(call), index), -1))
@@ -130,7 +130,8 @@ class Step:
             words.extend(_word(head.source, places))
             words.append(head.gradient is None)
         described = repr(
-            [(t.spec, t.leaf and t.leaf.request) for t in targets] + [h.spec for h in self.heads]
+            [(t.spec.shape, t.spec.dtype.code, t.leaf and t.leaf.request) for t in targets]
+            + [(head.spec.shape, head.spec.dtype.code) for head in self.heads]
         )
         return digest(words.tobytes() + described.encode())
 
@@ -261,7 +262,7 @@ class Met:
         found = [head.gradient for head in step.heads if head.gradient is not None]
         for position, recipe in self.reads:
             call = step.calls[position]
-            found += [_as_it_lies(call.value(place, tracked=False)) for place in recipe.arrays]
+            found += map(_as_it_lies, call.arrays(recipe.arrays))
             found += recipe.numbers(call)
         return found
 

@@ -87,22 +87,27 @@ class Call(_core.Call):
             )
         return self.values[self.reads.index(place)]
 
-    def value(self, place: Place, tracked: bool) -> Any:
-        """A kept array; `tracked`: one gradients pass through. Raises `GradientError`."""
-        saved = self.kept(place)
-        array = saved.array
-        if array.version != saved.version:
-            raise GradientError(
-                f"backward: an array of {self.kind.name} ({spec_of(array)}) was overwritten in "
-                "place, unrecorded, after it was used and before backward; write to a new array "
-                "instead"
-            )
+    def arrays(self, places: tuple[Place, ...]) -> list[Any]:
+        """Kept arrays. Raises `GradientError` where one has been overwritten."""
+        kept = self.values if places == self.reads else tuple(map(self.kept, places))
+        found = [saved.array for saved in kept]
+        for array, saved in zip(found, kept, strict=True):
+            if array.version != saved.version:
+                raise GradientError(
+                    f"backward: an array of {self.kind.name} ({spec_of(array)}) was overwritten "
+                    "in place, unrecorded, after it was used and before backward; write to a new "
+                    "array instead"
+                )
+        return found
+
+    def tracked(self, place: Place) -> Any:
+        """A kept array as one that gradients pass through."""
+        (array,) = self.arrays((place,))
         side, index = place
         source = (self, index) if side == "output" else self.sources[index]
-        if not tracked or source is None:
-            return array
-        array = array._detached()
-        array._track(source)
+        if source is not None:
+            array = array._detached()
+            array._track(source)
         return array
 
     def free(self) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 from gemel.config import CACHE, CACHE_BYTES
 
@@ -29,13 +30,19 @@ def folder() -> str:
     return os.path.join(base, "gemel")
 
 
-def digest(data: bytes) -> bytes:
-    """SHA-256, from Python's own module: hashlib would load OpenSSL first."""
+@cache
+def _sha256() -> Any:
+    """From Python's own module: hashlib would load OpenSSL first."""
     try:
         from _sha2 import sha256  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         from _sha256 import sha256  # type: ignore[import-not-found,no-redef,unused-ignore]
-    found: bytes = sha256(data).digest()
+    return sha256
+
+
+def digest(data: bytes) -> bytes:
+    """SHA-256."""
+    found: bytes = _sha256()(data).digest()
     return found
 
 
