@@ -166,7 +166,6 @@ class BoundHalves(Kind):
         call.keep(inputs, found)
         return outputs
 
-
     @staticmethod
     def _shows(result: Any, inputs: tuple[Any, ...]) -> bool:
         """Whether a result shows contents of an input, or part of another result's."""

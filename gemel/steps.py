@@ -69,17 +69,15 @@ class Step:
 
     def targets(self) -> list[Target]:
         """The variables it depends on."""
-        found: dict[Any, Target] = {}
         sources = [head.source for head in self.heads]
         sources += [source for call in self.calls for source in call.sources]
-        for source in sources:
-            if isinstance(source, Leaf):
-                found.setdefault(id(source), Target(source, source.spec, source))
+        leaves = dict.fromkeys(source for source in sources if isinstance(source, Leaf))
+        found = [Target(leaf, leaf.spec, leaf) for leaf in leaves]
         for call in self.calls:
-            for index, leaf in (call.variables or {}).items():
-                target = Target((call, index), leaf.spec, leaf)
-                found[target.key] = target
-        return list(found.values())
+            if call.variables:
+                pairs = call.variables.items()
+                found += [Target((call, index), leaf.spec, leaf) for index, leaf in pairs]
+        return found
 
     def wanted(self, targets: Sequence[Target]) -> list[tuple[bool, ...]]:
         """For each call, through which inputs gradients lead to the targets."""
@@ -87,14 +85,7 @@ class Step:
         leading: set[int] = set()
         found = []
         for call in self.calls:
-            mask = tuple(
-                source is not None
-                and (
-                    (isinstance(source, tuple) and id(source[0]) in leading)
-                    or key_of(source) in ends
-                )
-                for source in call.sources
-            )
+            mask = tuple([_leads(source, leading, ends) for source in call.sources])
             if True in mask:
                 leading.add(id(call))
             found.append(mask)
@@ -193,9 +184,18 @@ def _as_it_lies(array: Any) -> Any:
 
 
 def _word(source: Any, places: dict[Any, int]) -> tuple[int, int]:
-    if isinstance(source, tuple) and id(source[0]) in places:
-        return places[id(source[0])], source[1]
+    if isinstance(source, tuple):
+        found = places.get(id(source[0]))
+        if found is not None:
+            return found, source[1]
     return places.get(key_of(source), -1), -1
+
+
+def _leads(source: Any, leading: set[int], ends: set[Any]) -> bool:
+    """Whether a gradient that arrives at a source reaches one of the ends."""
+    if isinstance(source, tuple):
+        return id(source[0]) in leading or (id(source[0]), source[1]) in ends
+    return id(source) in ends
 
 
 def backwards(
