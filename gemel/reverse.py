@@ -7,6 +7,7 @@ gradients are made that can be differentiated in turn: then what is done here is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gemel import _core
@@ -16,7 +17,7 @@ from gemel.steps import Head, Step, Target, arrive, backwards, met
 from gemel.tape import Leaf, key_of, recording
 
 
-def into_gradients(step: Step, targets: list[Target]) -> None:
+def into_gradients(step: Step, targets: Sequence[Target | Leaf]) -> None:
     """Leave the gradients of the targets where their variables have them."""
     leaves = [target.leaf for target in targets if target.leaf is not None]
     plan = None if step.has_functions else met(step, targets, in_place=True)
@@ -36,7 +37,9 @@ def _write(leaves: list[Leaf], found: list[Any]) -> None:
             leaf.gradient += gradient
 
 
-def fresh(step: Step, targets: list[Target], devices: list[Any], again: bool) -> list[Any]:
+def fresh(
+    step: Step, targets: Sequence[Target | Leaf], devices: list[Any], again: bool
+) -> list[Any]:
     """The gradients of the targets as new arrays; `again`: they can be differentiated in turn."""
     plan = None if again or step.has_functions else met(step, targets, in_place=False)
     if plan is not None:
@@ -44,7 +47,9 @@ def fresh(step: Step, targets: list[Target], devices: list[Any], again: bool) ->
     return recording(again, _apart, step, targets, devices, again)  # type: ignore[no-any-return]
 
 
-def _apart(step: Step, targets: list[Target], devices: list[Any], again: bool) -> list[Any]:
+def _apart(
+    step: Step, targets: Sequence[Target | Leaf], devices: list[Any], again: bool
+) -> list[Any]:
     """Gradients that share no memory with each other, nor with what was given."""
     found = gradients(step, targets, again)
     taken = {head.gradient._storage for head in step.heads if head.gradient is not None}
@@ -57,7 +62,7 @@ def _apart(step: Step, targets: list[Target], devices: list[Any], again: bool) -
     return found
 
 
-def gradients(step: Step, targets: list[Target], again: bool = False) -> list[Any]:
+def gradients(step: Step, targets: Sequence[Target | Leaf], again: bool = False) -> list[Any]:
     """The gradients of the targets, call by call; None where none arrives.
 
     Between two calls of functions a plan does it, where there is one: but for steps without any

@@ -30,7 +30,7 @@ from gemel.views import inverse
 
 
 class Target:
-    """Where a gradient is wanted: at a variable, or at a result of a call."""
+    """Where a gradient is wanted, besides at a `Leaf`, which can stand for itself."""
 
     __slots__ = ("key", "leaf", "source", "spec")
 
@@ -39,6 +39,11 @@ class Target:
         self.key = key_of(source)
         self.spec = spec
         self.leaf = leaf  # whose gradient is to be left there
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        """What of it decides the gradient graph."""
+        return self.leaf.words if self.leaf is not None else (0, *_words(self.spec))
 
 
 class Head(NamedTuple):
@@ -67,19 +72,19 @@ class Step:
             found.append(Head(source_of(head), spec_of(head), g, head.device))
         return cls(found, _reached([head.source for head in found]))
 
-    def targets(self) -> list[Target]:
+    def targets(self) -> list[Target | Leaf]:
         """The variables it depends on."""
         sources = [head.source for head in self.heads]
         sources += [source for call in self.calls for source in call.sources]
-        leaves = dict.fromkeys(source for source in sources if isinstance(source, Leaf))
-        found = [Target(leaf, leaf.spec, leaf) for leaf in leaves]
+        leaves = dict.fromkeys([source for source in sources if isinstance(source, Leaf)])
+        found: list[Target | Leaf] = [*leaves]
         for call in self.calls:
             if call.variables:
                 pairs = call.variables.items()
                 found += [Target((call, index), leaf.spec, leaf) for index, leaf in pairs]
         return found
 
-    def wanted(self, targets: Sequence[Target]) -> list[tuple[bool, ...]]:
+    def wanted(self, targets: Sequence[Target | Leaf]) -> list[tuple[bool, ...]]:
         """For each call, through which inputs gradients lead to the targets."""
         ends = {target.key for target in targets}
         leading: set[int] = set()
@@ -98,36 +103,31 @@ class Step:
 
     # --- as a graph ---------------------------------------------------------------------------
 
-    def structure(self, targets: Sequence[Target], wanted: list[tuple[bool, ...]]) -> bytes:
+    def structure(self, targets: Sequence[Target | Leaf], wanted: list[tuple[bool, ...]]) -> bytes:
         """What two steps with the same gradient graph have in common, as a digest."""
         places: dict[Any, int] = {target.key: -3 - i for i, target in enumerate(targets)}
-        words = array("q")
+        # Results which are targets themselves stand for those from then on.
+        marked = any(isinstance(target.source, tuple) for target in targets)
+        words = [len(targets), marked]
+        for target in targets:
+            words += target.words
         for position, (call, mask) in enumerate(zip(self.calls, wanted, strict=True)):
             words.append(call.kind.number)
             for source, want in zip(call.sources, mask, strict=True):
-                if want:
-                    words.extend(_word(source, places))
-                else:
-                    words.append(-1 if source is None else -2)
-            for index in range(len(call.kind.outputs)):
-                # A result may be a target, too: then its number stands for it from now on.
-                words.append(places.get((id(call), index), -1))
-            for saved in call.values:
+                words.append(_word(source, places) if want else -1 if source is None else -2)
+            if marked:
+                count = len(call.kind.outputs)
+                words += [places.get((id(call), index), -1) for index in range(count)]
+            for index, saved in enumerate(call.values):
                 if isinstance(saved, _core.Saved) and not saved.array._is_contiguous:
-                    words.extend(turned(saved.array) or ())
-                words.append(-1)
+                    words += (-1, index, *(turned(saved.array) or ()))
             places[id(call)] = position
         for head in self.heads:
-            words.extend(_word(head.source, places))
-            words.append(head.gradient is None)
-        described = repr(
-            [(t.spec.shape, t.spec.dtype.code, t.leaf and t.leaf.request) for t in targets]
-            + [(head.spec.shape, head.spec.dtype.code) for head in self.heads]
-        )
-        return digest(words.tobytes() + described.encode())
+            words += (_word(head.source, places), head.gradient is None, *_words(head.spec))
+        return digest(array("q", words).tobytes())
 
     def graph(
-        self, targets: Sequence[Target], wanted: list[tuple[bool, ...]]
+        self, targets: Sequence[Target | Leaf], wanted: list[tuple[bool, ...]]
     ) -> tuple[list[Entry], list[Entry], list[tuple[int, Recipe]]]:
         """The inputs of the gradient graph, the gradients of the targets, and what it reads."""
         inputs: list[Entry] = []
@@ -183,12 +183,15 @@ def _as_it_lies(array: Any) -> Any:
     )
 
 
-def _word(source: Any, places: dict[Any, int]) -> tuple[int, int]:
+def _word(source: Any, places: dict[Any, int]) -> int:
     if isinstance(source, tuple):
         found = places.get(id(source[0]))
-        if found is not None:
-            return found, source[1]
-    return places.get(key_of(source), -1), -1
+        return places.get(key_of(source), -1) if found is None else found << 16 | source[1]
+    return places.get(source.key, -1)
+
+
+def _words(spec: Spec) -> tuple[int, ...]:
+    return spec.dtype.code, spec.ndim, *spec.shape
 
 
 def _leads(source: Any, leading: set[int], ends: set[Any]) -> bool:
@@ -254,7 +257,7 @@ class Met:
     def __init__(self) -> None:
         self.used = False
         self.plan: Any = None
-        self.weak: list[bool] = []
+        self.order: list[int] = []
         self.reads: list[tuple[int, Recipe]] = []
 
     def arguments(self, step: Step) -> list[Any]:
@@ -268,21 +271,20 @@ class Met:
 
     def run(self, values: list[Any]) -> Any:
         """The plan on what the graph takes: arrays first, then numbers."""
-        arrays = [v for v, weak in zip(values, self.weak, strict=True) if not weak]
-        return self.plan(*arrays, *(v for v, weak in zip(values, self.weak, strict=True) if weak))
+        return self.plan(*[values[position] for position in self.order])
 
 
 #: The structures met lately.
 _met = Recent(512)
 
 
-def in_pieces(targets: Sequence[Target]) -> bool:
+def in_pieces(targets: Sequence[Target | Leaf]) -> bool:
     """Whether a backward runs as several operations: where its gradients travel over links."""
     leaves = [target.leaf for target in targets]
     return any(leaf is not None and leaf.gradient.device.linked for leaf in leaves)
 
 
-def met(step: Step, targets: Sequence[Target], in_place: bool) -> Met | None:
+def met(step: Step, targets: Sequence[Target | Leaf], in_place: bool) -> Met | None:
     """The plan of a step; None for a structure that is new, and not compiled already."""
     wanted = step.wanted(targets)
     pieces = in_place and in_pieces(targets)
@@ -300,7 +302,7 @@ def met(step: Step, targets: Sequence[Target], in_place: bool) -> Met | None:
 def _compile(
     found: Met,
     step: Step,
-    targets: Sequence[Target],
+    targets: Sequence[Target | Leaf],
     wanted: list[tuple[bool, ...]],
     in_place: bool,
     pieces: bool,
@@ -313,9 +315,9 @@ def _compile(
             adds = target.leaf is not None and target.leaf.request == "add"
             updates.append((position, place + results[position] if adds else results[position]))
     graph = Graph((*places, *inputs), () if in_place else results, updates, "backward")
-    found.weak = [entry.spec.weak for entry in graph.inputs]
     # Targets come first among the arrays, so updates keep their positions.
-    ordered = sorted(graph.inputs, key=lambda entry: entry.spec.weak)
+    found.order = sorted(range(len(graph.inputs)), key=lambda i: graph.inputs[i].spec.weak)
+    ordered = [graph.inputs[position] for position in found.order]
     order = Graph(ordered, graph.outputs, graph.updates, "backward")
     random = any(node.op is not None and node.op.random for node in order.walk())
     # A gradient that could not be computed must not pass for the one of the batch before.

@@ -24,17 +24,27 @@ from gemel.views import Apply, positions, repeats, window
 class Leaf:
     """A variable: where a gradient ends. `request` is "write" or "add"."""
 
-    __slots__ = ("gradient", "request", "spec")
+    __slots__ = ("gradient", "key", "request", "spec", "words")
 
     def __init__(self, spec: Spec, gradient: Any, request: str) -> None:
+        self.key = id(self)
         self.spec = spec
         self.gradient = gradient
         self.request = request
+        #: What of it decides a gradient graph.
+        self.words = (1 + (request == "add"), spec.dtype.code, spec.ndim, *spec.shape)
+
+    @property
+    def source(self) -> Leaf:
+        """Itself: it is where the contents of a variable come from."""
+        return self
+
+    leaf = source
 
 
 def key_of(source: Any) -> Any:
     """What gradients that arrive at a Leaf or at (call, output index) are collected under."""
-    return (id(source[0]), source[1]) if isinstance(source, tuple) else id(source)
+    return (id(source[0]), source[1]) if isinstance(source, tuple) else source.key
 
 
 # --- what is kept ---------------------------------------------------------------------------
