@@ -8,10 +8,48 @@ from typing_extensions import Buffer, Self
 #: (name of the exception class, message).
 FailureText: TypeAlias = tuple[str, str]
 
+class History:
+    """Where the contents that some arrays share come from; attributes may be None."""
+
+    source: Any
+    variable: Any
+    views: Any
+    @property
+    def is_saved(self) -> bool:
+        """Whether somebody has kept the contents."""
+    def take_saved(self) -> list[Saved]:
+        """Who has kept the contents; the history no longer knows them."""
+    @property
+    def base(self) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+        """Shape, strides and offset of the array it was made for."""
+
+class Saved:
+    """An array that will be read again, without history, and the version it had."""
+
+    array: Any
+    version: int
+
+class Call:
+    """A recorded call."""
+
+    kind: Any
+    sources: tuple[Any, ...]
+    reads: tuple[Any, ...]
+    values: tuple[Any, ...]
+    variables: Any
+    freed: bool
+    def __init__(self, kind: Any, sources: tuple[Any, ...]) -> None: ...
+
+def set_call_class(type: Any) -> Any:
+    """The class of calls the core puts on the tape; the previous one."""
+
+def set_source_of(function: Callable[[Any], Any]) -> None:
+    """What tells where the contents of a view come from, or of a variable that was written to."""
+
 class Array:
     """An n-dimensional array over a storage of the engine; made by `empty` and `from_buffer`."""
 
-    _tape: Any
+    _history: History | None
     _grad: Any
     @property
     def shape(self) -> tuple[int, ...]:
@@ -52,6 +90,20 @@ class Array:
     @property
     def _storage(self) -> int:
         """Identity of the storage; equal for views of it."""
+    @property
+    def _is_base(self) -> bool:
+        """Whether its history was made for an array like it."""
+    @property
+    def _is_tracked(self) -> bool:
+        """Whether a recorded computation made its contents."""
+    def _detached(self) -> Self:
+        """Another array over the same elements, without history."""
+    def _save(self) -> Saved:
+        """Keep the contents, to be read again."""
+    def _shared_history(self) -> History:
+        """The history, begun now if there was none."""
+    def _track(self, source: Any, /) -> None:
+        """The contents come from there, for all arrays that see them."""
     def wait_to_read(self) -> None:
         """Wait until the contents are there; raises what made them fail."""
     def _wait(self) -> None:

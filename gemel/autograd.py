@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel import _core, segments
+from gemel import _core, reverse
 from gemel.errors import GradientError, ShapeError, unknown_name
 from gemel.function import Function
 from gemel.runtime.prepare import spec_of
-from gemel.tape import Leaf, Step, run_fresh, run_into_gradients, source_of
+from gemel.steps import Step, Target
+from gemel.tape import Leaf, become_variable, source_of
 
 # --- modes ----------------------------------------------------------------------------------
 
@@ -79,7 +80,10 @@ def set_training(flag: bool) -> bool:
 
 
 def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "write") -> None:
-    """Make arrays variables; their gradients will be left in `gradients` (zeros by default)."""
+    """Make arrays variables; their gradients will be left in `gradients` (zeros by default).
+
+    What was computed while recording stays so: its gradient is left there, and goes on from there.
+    """
     arrays = variables if isinstance(variables, (list, tuple)) else [variables]
     requests = [grad_reqs] * len(arrays) if isinstance(grad_reqs, str) else grad_reqs
     for position, (array, request) in enumerate(zip(arrays, requests, strict=True)):
@@ -90,11 +94,11 @@ def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "writ
                 f"attach_grad: {spec_of(array)} is not floating; use astype('float32')"
             )
         if request == "null":
-            array._tape, array._grad = None, None
+            array._history, array._grad = None, None
             continue
         given = gradients[position] if gradients is not None else None
         array._grad = _zeros_like(array) if given is None else given
-        array._tape = Leaf(spec_of(array), array._grad, request)
+        become_variable(array, Leaf(spec_of(array), array._grad, request))
 
 
 def _zeros_like(array: Any) -> Any:
@@ -116,12 +120,8 @@ def backward(
     that is needed has been overwritten.
     """
     arrays, grads = _heads(heads, head_grads)
-    step = Step(arrays, grads)
-    leaves = [leaf for leaf in step.leaves if leaf.request != "null"]
-    if segments.is_cut(step):
-        segments.write(leaves, segments.gradients(step, leaves))
-    else:
-        run_into_gradients(step, leaves)
+    step = Step.of(arrays, grads)
+    reverse.into_gradients(step, step.targets())
     if not retain_graph:
         step.free()
 
@@ -134,21 +134,23 @@ def grad(
     create_graph: bool = False,
     train_mode: bool = True,
 ) -> Any:
-    """The gradients of `heads` for `variables`, as new arrays; `.grad` stays as it is."""
-    if create_graph:
-        raise GradientError("grad: create_graph=True (gradients of gradients) is not there yet")
+    """The gradients of `heads` for `variables`, as new arrays; `.grad` stays as it is.
+
+    Variables are arrays with `attach_grad()`, or computed from some while recording. With
+    `create_graph` the gradients are recorded themselves, so that they can be differentiated in
+    turn; the tape is kept then, unless `retain_graph` says otherwise.
+    """
     arrays, grads = _heads(heads, head_grads)
     single = not isinstance(variables, (list, tuple))
     wanted = [variables] if single else list(variables)
-    leaves = [source_of(variable) for variable in wanted]
-    if any(not isinstance(leaf, Leaf) for leaf in leaves):
+    sources = [source_of(variable) for variable in wanted]
+    if None in sources:
         raise GradientError("grad: every variable needs attach_grad() before it is used")
-    step = Step(arrays, grads)
-    if segments.is_cut(step):
-        found = segments.fresh(leaves, segments.gradients(step, leaves))
-    else:
-        found = run_fresh(step, leaves)
-    if not retain_graph:
+    step = Step.of(arrays, grads)
+    pairs = zip(sources, wanted, strict=True)
+    targets = [Target(source, spec_of(variable), None) for source, variable in pairs]
+    found = reverse.fresh(step, targets, [variable.device for variable in wanted], create_graph)
+    if not (create_graph if retain_graph is None else retain_graph):
         step.free()
     return found[0] if single else found
 
@@ -160,7 +162,7 @@ def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
     else:
         grads = list(head_grads) if isinstance(head_grads, (list, tuple)) else [head_grads]
     for array, g in zip(arrays, grads, strict=True):
-        if not isinstance(source_of(array), (tuple, Leaf)):
+        if source_of(array) is None:
             raise GradientError(
                 f"backward: {spec_of(array)} was not computed from a variable while recording; "
                 "call x.attach_grad() first and compute inside `with autograd.record():`"

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import is_ as is_same
-from typing import Any, ClassVar
+from typing import Any
 
 from gemel import _core, autograd, tape
-from gemel.errors import TraceError
+from gemel.errors import GradientError, TraceError
 from gemel.ir.graph import Entry, Graph, constant, inline, placeholder
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
+from gemel.kinds import Kind, Place
 from gemel.ndarray import ndarray
 from gemel.nested import unflatten
 from gemel.ops.elementwise import full
-from gemel.passes import PIPELINE
+from gemel.passes import PIPELINE, gradient
 from gemel.passes.bind import concrete_graph
 from gemel.passes.simplify import fold
 from gemel.programs import Arguments, Program, Unfit
@@ -67,23 +68,23 @@ class Bound:
             found = self._recorded(arrays, given.numbers)
         else:
             found = self.inference(given.arrays)(*arrays, *given.numbers)
+        written = self.program.written
+        for position, value in zip(written, found[len(found) - len(written) :], strict=True):
+            tape.overwrite(arrays[position], value)
         return found[0] if self.structure is None else unflatten(self.structure, iter(found))
 
     def _recorded(self, arrays: tuple[Any, ...], numbers: list[float]) -> tuple[Any, ...]:
-        wanted = tuple(a.dtype.is_floating and a._tape is not None for a in arrays)
+        wanted = tuple(a.dtype.is_floating and a._is_tracked for a in arrays)
         halves = self.training.get(wanted)
         if halves is None:
             halves = self.training[wanted] = BoundHalves(self.program, wanted, self.values, arrays)
         return halves.run((*arrays, *numbers))
 
 
-_numbers = [0]
+class BoundHalves(Kind):
+    """The two halves of a training call for known sizes: on the tape, a kind of call."""
 
-
-class BoundHalves:
-    """The two halves of a training call for known sizes; on the tape it acts as an operation."""
-
-    rules: ClassVar[dict[str, Any]] = {}
+    compiled = True
 
     def __init__(
         self,
@@ -92,66 +93,117 @@ class BoundHalves:
         values: dict[str, int],
         arrays: tuple[Any, ...],
     ) -> None:
-        _numbers[0] += 1
-        self.name = f"{program.name}#{_numbers[0]}"
         wanted = (*wanted, *[False] * len(program.numbers))
         halves = program.split(wanted)
         with Trace():
             self.plan = halves.plans.find(values, arrays)
             self.backward = concrete_graph(halves.backward, values)
-        self.outputs = len(program.graph.outputs)
+            self.forward = concrete_graph(program.graph, values)
+        outputs = tuple(entry.spec for entry in self.forward.outputs)
+        super().__init__(program.name, tuple(e.spec for e in self.forward.inputs), outputs)
         self.wanted = wanted
-        self.heads = [head is not None for head in halves.heads]
+        self.numbers = len(program.numbers)
         positions = {entry: i for i, entry in enumerate(program.graph.inputs)}
-        kept = iter(range(self.outputs, self.outputs + len(halves.kept)))
+        kept = iter(range(len(outputs), len(outputs) + len(halves.kept)))
         #: Where each saved value comes from: an input of the call, or a result of the plan.
-        self.saved = [
+        self.saved: list[Place] = [
             ("input", positions[entry]) if entry in positions else ("output", next(kept))
             for entry in halves.saved
         ]
 
+    def stand_ins(self, again: bool) -> dict[Place, Entry]:
+        """Entries for what was saved; for all inputs where the whole is differentiated."""
+        if again:
+            return super().stand_ins(again)
+        return {
+            place: placeholder(entry.spec)
+            for place, entry in zip(self.saved, self.backward.inputs, strict=False)
+        }
+
+    def gradients(
+        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], again: bool
+    ) -> Sequence[Entry | None]:
+        """By the backward half; by that of the whole program where it is differentiated in turn."""
+        if again:
+            return self._gradients_again(gs, given)
+        pairs = zip(gs, self.outputs, strict=True)
+        heads = [
+            full(0, shape=spec.shape, dtype=spec.dtype) if g is None else g
+            for g, spec in pairs
+            if spec.dtype.is_floating
+        ]
+        found = iter(inline(self.backward, [*(given[place] for place in self.saved), *heads]))
+        return [next(found) if want else None for want in self.wanted]
+
+    def _gradients_again(
+        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry]
+    ) -> Sequence[Entry | None]:
+        if any(node.op is not None and node.op.random for node in self.forward.walk()):
+            raise GradientError(
+                f"grad: create_graph=True through {self.name}, a compiled function with random "
+                "numbers: they would be drawn again; call the function itself"
+            )
+        inputs = [given["input", i] for i in range(len(self.inputs))]
+        pairs = zip(inline(self.forward, inputs), gs, strict=True)
+        ends, heads = zip(*((y, g) for y, g in pairs if g is not None), strict=True)
+        chosen = [x for x, want in zip(inputs, self.wanted, strict=True) if want]
+        found = iter(gradient(ends, heads, chosen))
+        return [next(found) if want else None for want in self.wanted]
+
     def run(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """The results, remembering this call on the tape."""
         found: tuple[Any, ...] = self.plan(*inputs)
-        outputs = found[: self.outputs]
-        sources = tuple(
-            tape.source_of(a) if w else None for a, w in zip(inputs, self.wanted, strict=True)
-        )
-        call = BoundCall(
-            self, sources, tuple(map(spec_of, inputs)), tuple(spec_of(value) for value in outputs)
-        )
-        for side, index in self.saved:
-            value = inputs[index] if side == "input" else found[index]
-            if isinstance(value, float):
-                call.numbers[index] = value
-            else:
-                call.saved[side, index] = tape.Saved(value)
+        outputs = found[: len(self.outputs)]
+        pairs = zip(inputs, self.wanted, strict=True)
+        call = BoundCall(self, tuple(tape.source_of(a) if w else None for a, w in pairs))
+        call.given = inputs
+        call.versions = [a.version for a in inputs[: len(inputs) - self.numbers]]
         for index, value in enumerate(outputs):
-            if value.dtype.is_floating:
-                value._tape = (call, index)
+            # A view of an input, or of another result, is on the tape with that.
+            alone = value._history is None or not self._shows(value, inputs)
+            if self.floating[index] and alone:
+                value._track((call, index))
+        call.keep(inputs, found)
         return outputs
+
+    @staticmethod
+    def _shows(result: Any, inputs: tuple[Any, ...]) -> bool:
+        """Whether a result shows contents of an input, or part of another result's."""
+        history = result._history
+        return not result._is_base or any(
+            history is x._history for x in inputs if isinstance(x, _core.Array)
+        )
 
 
 class BoundCall(tape.Call):
-    """A compiled call on the tape: its gradient is the backward half, written into the step's."""
+    """A compiled call on the tape."""
 
-    __slots__ = ()
+    __slots__ = ("given", "versions")
 
-    @property
-    def key(self) -> Any:
-        return self.op.name
+    given: tuple[Any, ...]  # its inputs
+    versions: list[int]  # those of the arrays among them
 
-    def backward(
-        self, gs: tuple[Entry | None, ...], given: dict[tuple[str, int], Entry]
-    ) -> Sequence[Any]:
-        """Entries for the gradients of the inputs, from those of the outputs."""
-        halves: BoundHalves = self.op
-        heads = []
-        for g, spec, floating in zip(gs, self.outputs, halves.heads, strict=True):
-            if floating:
-                heads.append(full(0, shape=spec.shape, dtype=spec.dtype) if g is None else g)
-        found = iter(inline(halves.backward, [*(given[key] for key in halves.saved), *heads]))
-        return [next(found) if want else None for want in halves.wanted]
+    def kept(self, place: Place) -> Any:
+        """What is kept, or a number among the inputs."""
+        return super().kept(place) if place in self.reads else self.given[place[1]]
+
+    def tracked(self, place: Place) -> Any:
+        """An input of the call as an array that gradients pass through."""
+        array, source = self.given[place[1]], self.sources[place[1]]
+        if array.version != self.versions[place[1]]:
+            raise GradientError(
+                f"grad: create_graph=True: an argument of {self.kind.name} ({spec_of(array)}) was "
+                "overwritten in place after the call; write to a new array instead"
+            )
+        array = array._detached()
+        if source is not None:
+            array._track(source)
+        return array
+
+    def free(self) -> None:
+        """Give back what was saved, and what led here."""
+        super().free()
+        self.given = ()
 
 
 # --- what users hold ------------------------------------------------------------------------
@@ -201,6 +253,7 @@ class Compiled:
             found = bound.run(given)
         leaves = given.arrays
         plain = bound.structure is None and len(leaves) == len(arguments)
+        plain = plain and not bound.program.written
         if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
             plan, arrays = bound.inference(leaves), bound.parameter_arrays()
             if isinstance(plan, _core.Plan):

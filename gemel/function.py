@@ -10,7 +10,7 @@ from gemel.ir.op import HOOKS
 from gemel.ir.trace import current_trace
 from gemel.runtime.prepare import spec_of
 from gemel.spec import Spec
-from gemel.tape import next_serial, source_of, tracked
+from gemel.tape import Leaf, recording, source_of, tracked
 
 
 class Function:
@@ -54,7 +54,7 @@ class Function:
         recorded = _core.recording() and tracked(*inputs)
         if recorded and self._used:
             raise GradientError(f"{name}: this instance has been called before; make a new one")
-        found = _unrecorded(self.forward, inputs)
+        found = recording(False, self.forward, *inputs)
         single = not isinstance(found, (tuple, list))
         outputs = (found,) if single else tuple(found)
         for output in outputs:
@@ -68,11 +68,11 @@ class Function:
 
     def _record(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         # New objects over the same contents: a result may be an argument, or somebody else's.
-        fresh = tuple(o._as_strided(o.shape, o.strides, o.offset) for o in outputs)
+        fresh = tuple(output._detached() for output in outputs)
         call = FunctionCall(self, inputs, fresh)
         for index, output in enumerate(fresh):
             if output.dtype.is_floating:
-                output._tape = (call, index)
+                output._track((call, index))
         return fresh
 
 
@@ -95,23 +95,36 @@ class Transfer(Function):
 class FunctionCall:
     """A call of a function on the tape."""
 
-    __slots__ = ("devices", "freed", "function", "inputs", "outputs", "serial", "sources")
+    __slots__ = (
+        "devices",
+        "freed",
+        "function",
+        "inputs",
+        "outputs",
+        "sources",
+        "storages",
+        "variables",
+    )
 
     def __init__(
         self, function: Function, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
     ) -> None:
-        self.serial = next_serial()
-        self.function = function
         self.sources = tuple(source_of(value) for value in inputs)
+        self.function = function
         self.inputs = tuple(_spec(value) for value in inputs)
         self.outputs = tuple(spec_of(value) for value in outputs)
         self.devices = tuple(value.device for value in outputs)
+        self.storages = [value._storage for value in outputs]
+        self.variables: dict[int, Leaf] = {}
         self.freed = False
 
-    def backward(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+    def backward(self, gradients: tuple[Any, ...], again: bool) -> tuple[Any, ...]:
         """The gradients of the arguments. Raises `GradientError` or `ShapeError`."""
         name = type(self.function).__name__
-        found = _unrecorded(self.function.backward, gradients)
+        if again:
+            saved = self.function.saved_tensors
+            self.function.save_for_backward(*map(self._connected, saved))
+        found = recording(again, self.function.backward, *gradients)
         results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         if len(results) != len(self.inputs):
             raise GradientError(
@@ -132,22 +145,25 @@ class FunctionCall:
             checked.append(array.astype(spec.dtype, copy=False))
         return tuple(checked)
 
+    def _connected(self, saved: Any) -> Any:
+        """What the function saved; a result of it as one gradients pass through."""
+        if saved._storage not in self.storages or tracked(saved):
+            return saved
+        index = self.storages.index(saved._storage)
+        found = saved._detached()
+        if found.dtype.is_floating and tuple(found.shape) == tuple(self.outputs[index].shape):
+            found._track((self, index))
+        return found
+
     def free(self) -> None:
-        """Give back what the function saved."""
+        """Give back what the function saved, and what led here."""
         self.freed = True
+        self.sources = ()
         self.function.save_for_backward()
 
 
 def _spec(value: Any) -> Spec | None:
     return spec_of(value) if isinstance(value, _core.Array) else None
-
-
-def _unrecorded(function: Any, arguments: tuple[Any, ...]) -> Any:
-    recording = _core.set_recording(False)
-    try:
-        return function(*arguments)
-    finally:
-        _core.set_recording(recording)
 
 
 __all__ = ["Function", "FunctionCall", "Transfer"]

@@ -18,16 +18,16 @@ from gemel.dtype import (
     float64,
     int64,
 )
-from gemel.errors import DTypeError, GradientError, ShapeError
+from gemel.errors import DTypeError, ShapeError
 from gemel.extent import NUMBER, WHOLE, Dim
 from gemel.function import Transfer
 from gemel.ir.graph import Entry
+from gemel.ir.layout import Layout
 from gemel.ir.methods import ArrayMethods
 from gemel.ir.op import HOOKS, Op
 from gemel.ops import elementwise, indexing, keys, linalg, logic
-from gemel.ops.shape import Layout
 from gemel.runtime import callback, prepare
-from gemel.spec import product
+from gemel.spec import Spec, product
 
 #: DLPack's number of the CPU.
 DLPACK_CPU = (1, 0)
@@ -126,18 +126,15 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         if not indexing.is_basic(key):
             self._scattered(key, value)
             return
-        canonical = keys.canonical(self.shape, key)
-        if autograd.is_recording() and tape.tracked(self, value):
-            value = as_array(value, (self,))
-            self._recorded_write(indexing.assign(self, value, key=canonical))
-            return
-        target = self._view(canonical)
-        self._write(target, value)
+        self._write(self._view(keys.canonical(self.shape, key)), value)
 
     def _view(self, canonical: Any) -> Any:
         whole = Layout(self.shape, self.strides, self.offset)
         layout = keys.key_layout(whole, canonical)
-        return self._as_strided(layout.shape, layout.strides, layout.offset)
+        view = self._as_strided(layout.shape, layout.strides, layout.offset)
+        if _core.recording():
+            view._history = self._shared_history()
+        return view
 
     def _write(self, target: Any, value: Any) -> None:
         if not isinstance(value, NUMBER):
@@ -151,16 +148,18 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
                 )
             if value.device != target.device:
                 value = value.to_device(target.device)
-        elementwise.copy.into(target, value)
+        tape.overwrite(target, value)
 
     def _scattered(self, key: Any, value: Any) -> None:
         """x[mask or positions] = value: done by NumPy when its turn has come."""
-        if autograd.is_recording() and tape.tracked(self, value):
-            raise GradientError(
-                "x[array] = value has no gradient while recording; use np.where(mask, value, x)"
-            )
         items = key if isinstance(key, tuple) else (key,)
         value = array_like(value, self.dtype, self.device)
+        if tape.concerns(self, value):
+            indexing.check_assignment(self.shape, items, prepare.spec_of(value))
+            value = value.to_device(self.device).astype(self.dtype, copy=False)
+            chosen = _chosen(self, items, value)
+            tape.write(self, tape.taken_from(self, value, chosen) if value.size else self)
+            return
         if self.device.linked:
             host = self.to_device(CPUS[0])
             host[key] = value.to_device(CPUS[0])
@@ -175,30 +174,9 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
 
         callback.issue("assign", assign, [*arrays, value], (), (self,))
 
-    def _recorded_write(self, new: Any) -> None:
-        """Take the result of a recorded write as this array's contents and history."""
-        call = self._tape[0] if isinstance(self._tape, tuple) else None
-        if call is not None and "view" in call.op.rules:
-            raise GradientError(
-                "an in-place write to a view while recording has no gradient; write to the array "
-                "itself, x[key] = value"
-            )
-        history = new._tape
-        with autograd.pause(train_mode=autograd.is_training()):
-            elementwise.copy.into(self, new)
-        self._tape = history
-
     def _inplace(self, name: str, other: Any) -> Any:
         """x += y where the core does not do it itself: recorded, or an error."""
         op: Op = OPERATORS[name]
-        if autograd.is_recording() and tape.tracked(self, other):
-            new = op(self, other)
-            if new.shape != self.shape or new.dtype is not self.dtype:
-                raise ShapeError(
-                    f"{op.name}: the result {prepare.spec_of(new)} does not fit in place"
-                )
-            self._recorded_write(new)
-            return self
         new = op(self, other)
         if new.shape != self.shape:
             raise ShapeError(
@@ -208,7 +186,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
             raise DTypeError(
                 f"{op.name}: in place, {self.dtype} cannot hold {new.dtype}; use x = x + y"
             )
-        elementwise.copy.into(self, new)
+        tape.overwrite(self, new)
         return self
 
     # --- places -----------------------------------------------------------------------------
@@ -239,7 +217,9 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
             raise ShapeError(
                 f"copyto: {prepare.spec_of(self)} does not fit {prepare.spec_of(other)}"
             )
-        if other.device != self.device and other.dtype is self.dtype and other._is_contiguous:
+        recorded = tape.concerns(other, self)
+        dense = other.dtype is self.dtype and other._is_contiguous
+        if other.device != self.device and dense and not recorded:
             _core.copy_across(self, other)
         else:
             other._write(other, self)
@@ -258,7 +238,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
 
     def detach(self) -> Any:
         """The same elements, cut off from what they were computed from."""
-        return self._as_strided(self.shape, self.strides, self.offset)
+        return self._detached()
 
     def backward(
         self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True
@@ -282,6 +262,23 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         """Set the gradient to zeros."""
         if self._grad is not None:
             self._grad[...] = 0
+
+
+def _chosen(array: Any, items: tuple[Any, ...], value: Any) -> Any:
+    """For each element of an array which one of `value` x[items] = value puts there, or -1."""
+    shape, given = array.shape, value.shape
+
+    def choose(*found: Any) -> Any:
+        import numpy
+
+        indices = iter(found)
+        chosen = numpy.full(shape, -1, "int64")
+        numbers = numpy.arange(product(given)).reshape(given)
+        chosen[tuple(next(indices) if isinstance(i, ndarray) else i for i in items)] = numbers
+        return chosen
+
+    arrays = [item for item in items if isinstance(item, ndarray)]
+    return callback.issue("assign", choose, arrays, [Spec(shape, int64)])[0]
 
 
 def _restored(data: bytes, dtype: str, shape: tuple[int, ...], device: Device) -> Any:

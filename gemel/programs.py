@@ -70,6 +70,10 @@ class Program:
             found = compiled.function(*arguments)
             self.structure = flatten_results(found, results)
             outputs = [as_entry(value) for value in results]
+            contents = self.trace.contents
+            #: Which arguments are overwritten: their new contents are further results.
+            self.written = [i for i, entry in enumerate(entries) if entry in contents]
+            outputs += [contents[entries[position]] for position in self.written]
         self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
         inputs = [*entries, *(entry for _, entry in self.trace.parameters.values()), *self.numbers]
         traced = Graph(inputs, outputs, self._updates(len(entries)), self.name)

@@ -33,7 +33,7 @@ def test_attributes() -> None:
     assert (x.itemsize, x.nbytes, x.offset, x.version) == (4, 96, 0, 0)
     assert x._is_contiguous and x._code == FLOAT32
     assert len(x) == 2
-    assert hash(x) == hash(x) and x._tape is None and x._grad is None
+    assert hash(x) == hash(x) and x._history is None and x._grad is None
 
 
 def test_many_dimensions_live_outside_the_object() -> None:
@@ -86,17 +86,29 @@ def test_indexing_errors_name_axis_and_size() -> None:
         iter(x[0, 0])
 
 
-def test_other_keys_and_recorded_ones_go_to_python() -> None:
+def test_other_keys_go_to_python() -> None:
     x = array([1.0, 2.0])
     assert x[[0]] == ("python", [0])
-    x._tape = object()
-    old = _core.set_recording(True)
-    try:
-        assert x[0] == ("python", 0)
-        assert list(x) == [("python", 0), ("python", 1)]
-    finally:
-        _core.set_recording(old)
-    assert x[0].item() == 1.0
+
+
+def test_views_share_the_history() -> None:
+    x = array([[1.0, 2.0], [3.0, 4.0]])
+    before = x[1:]
+    assert not x._is_tracked and x._is_base and not before._is_base
+    source = object()
+    x._track(source)
+    after = before[0]
+    for view in (before, after, *x):
+        assert view._history is x._history and view._is_tracked and not view._is_base
+    assert x._history.base == ((2, 2), (2, 1), 0) and x._history.source is source
+    apart = x._detached()
+    assert apart._history is None and not apart._is_tracked and apart.tolist() == x.tolist()
+    x._track(None)
+    assert not after._is_tracked
+    x._history = None
+    assert x._history is None and after._history is not None
+    with pytest.raises(TypeError, match="history"):
+        x._history = source
 
 
 def test_views_share_and_keep_the_storage() -> None:
@@ -153,7 +165,7 @@ def test_operations_settle_before_they_return_while_a_buffer_is_held(core: Any) 
 
 def test_weak_references_and_cycles() -> None:
     x = array([1.0])
-    x._tape = [x]
+    x._track([x, x[0:1]])
     watch = weakref.ref(x)
     del x
     gc.collect()
@@ -260,7 +272,7 @@ def test_equal_parameters_of_different_types_are_different(core: Any) -> None:
 
 def test_recording_calls_the_hook_for_tracked_inputs_only(core: Any) -> None:
     x, y = array([1.0]), array([2.0])
-    y._tape = "tape"
+    y._track("tape")
     old = _core.set_recording(True)
     try:
         x + x
@@ -270,6 +282,48 @@ def test_recording_calls_the_hook_for_tracked_inputs_only(core: Any) -> None:
         assert _core.set_recording(old)
     ((inputs, parameters, outputs),) = core["add"].recorded
     assert inputs[0] is x and inputs[1] is y and parameters == {} and outputs[0] is z
+
+
+def test_calls_like_a_recorded_one_are_put_on_the_tape_by_the_core(core: Any) -> None:
+    add, kind = core["add"], object()
+    add.known = kind, (("input", 1), ("output", 0)), True
+    x, y, other = array([1.0, 2.0]), array([3.0, 4.0]), array([[1.0, 2.0]])
+    x._track("source")
+    old = _core.set_recording(True)
+    try:
+        x + y
+        assert len(add.recorded) == 1 and add.recorded[0][0] == (x, y)
+        found = [x + y, x + other[0], y + y]
+        assert len(add.recorded) == 1 and not found[2]._is_tracked
+        y + x, x + other, x + 2.0  # tracked elsewhere, of another shape, a number
+        assert len(add.recorded) == 4
+    finally:
+        _core.set_recording(old)
+    for z in found[:2]:
+        call, index = z._history.source
+        assert index == 0 and call.kind is kind and call.sources == ("source", None)
+        assert call.reads == add.known[1] and not call.freed and call.variables is None
+        seen, made = call.values
+        assert seen.array.tolist() == ([3, 4] if z is found[0] else [1, 2])
+        assert made.array.tolist() == z.tolist() and made.array._history is None
+        assert z._history.is_saved and z._history.take_saved() == [made]
+        assert not z._history.is_saved
+    assert len(y._history.take_saved()) == 1
+    seen = found[0]._history.source[0].values[0]
+    assert seen.version == y.version == 0
+    y += 1
+    assert seen.version != seen.array.version
+
+
+def test_who_saved_contents_is_forgotten_with_it() -> None:
+    x = array([1.0])
+    first, second, third = x._save(), x._save(), x._save()
+    del second
+    assert x._history.take_saved() == [third, first]
+    again = x._save()
+    del x, first
+    gc.collect()
+    assert again.array.tolist() == [1.0]
 
 
 def test_recording_is_per_thread() -> None:

@@ -413,9 +413,16 @@ def test_integers_are_no_variables() -> None:
 
 
 def test_scattered_writes_while_recording() -> None:
+    """A position out of range is the failure of what is written, and of the gradient."""
     x = ones(3)
     x.attach_grad()
     with autograd.record():
         y = x * 2
-        with pytest.raises(GradientError, match=r"np\.where"):
-            y[np.array([0, 1])] = 0
+        y[np.array([0, 9])] = x[0]
+        z = (y * y).sum()
+    for array in (y, z):
+        with pytest.raises(IndexError, match="out of bounds"):
+            array.asnumpy()
+    z.backward()
+    with pytest.raises(IndexError):
+        x.grad.asnumpy()

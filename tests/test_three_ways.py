@@ -210,7 +210,7 @@ def gradients_of(function: Any, values: list[Any]) -> list[Any]:
         array.attach_grad()
     with autograd.record():
         found = function(*arrays)
-    tracked = [y for y in found if y._tape is not None]
+    tracked = [y for y in found if y._is_tracked]
     if tracked:
         autograd.backward(tracked)
     return [array.grad.asnumpy() for array in arrays]

@@ -17,8 +17,8 @@ from gemel.codegen.program import (
 from gemel.dtype import BY_CODE, DType, bool_, float32, float64, int64
 from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph
+from gemel.ir.layout import dense_strides
 from gemel.ir.op import Elementwise, Reduction
-from gemel.ops.shape import dense_strides
 from gemel.passes.domain import Domain, Placement
 from gemel.passes.fuse import cheap
 from gemel.spec import Spec

@@ -24,7 +24,8 @@ from gemel.codegen.program import (
 )
 from gemel.dtype import DType, bool_, float64, int64
 from gemel.extent import Dim, maximum, same_for_all
-from gemel.ops.shape import Layout, reshaped_strides
+from gemel.ir.layout import Layout
+from gemel.ops.shape import reshaped_strides
 from gemel.spec import product
 
 #: Elements of work in one tile: some tens of microseconds of simple arithmetic.

@@ -13,8 +13,8 @@ from gemel.codegen.program import CONTIGUOUS, INPUT, OUTPUT, Contraction, Operan
 from gemel.codegen.target import Target
 from gemel.dtype import DType, bool_
 from gemel.ir.graph import Entry, Graph
+from gemel.ir.layout import Layout
 from gemel.ops import linalg
-from gemel.ops.shape import Layout
 from gemel.passes.domain import Domain
 
 #: Makes a contiguous copy of a place in scratch memory.

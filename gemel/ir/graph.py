@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gemel.dtype import weak
 from gemel.errors import TraceError
 from gemel.extent import NUMBER
-from gemel.ir.methods import ArrayMethods
+from gemel.ir.methods import ArrayMethods, call
 from gemel.spec import Spec
 
 if TYPE_CHECKING:
@@ -129,6 +129,12 @@ class Entry(ArrayMethods):
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
+    def __pos__(self) -> Any:
+        return self.copy()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        call("setitem", self, key, value)
+
     def _unknown(self, what: str) -> TraceError:
         return TraceError(
             f"{what} needs the value of {self!r} ({self.spec}), which is only known when the "
@@ -172,6 +178,28 @@ class Entry(ArrayMethods):
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise self._unknown("conversion to NumPy")
+
+
+def _in_place(name: str) -> Callable[[Entry, Any], Any]:
+    """x += y and its like: what x holds is overwritten, for all that show it."""
+    return lambda self, other: call("overwrite", self, call(name, self, other))
+
+
+IN_PLACE = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "power",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+}
+for _slot, _name in IN_PLACE.items():
+    setattr(Entry, f"__i{_slot}__", _in_place(_name))
 
 
 def constant(value: Any) -> Entry:

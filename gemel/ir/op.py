@@ -115,6 +115,10 @@ class Op(_core.OpBase):
         """Declare that the result is a view of input 0: rule(layout, spec, **parameters)."""
         return self._declare("view", rule)
 
+    def put(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare how a view is written: rule(x, value, index of the result, **parameters) -> x."""
+        return self._declare("put", rule)
+
     @property
     def differentiable(self) -> bool:
         """Whether it declares a gradient."""
@@ -214,9 +218,9 @@ class Op(_core.OpBase):
 
     def _record(
         self, inputs: tuple[Any, ...], keywords: dict[str, Any], outputs: tuple[Any, ...]
-    ) -> None:
-        """Put a call on the tape."""
-        HOOKS["record"](self, inputs, self.complete(keywords), outputs)
+    ) -> Any:
+        """Put a call on the tape; how the core does so with calls like it."""
+        return HOOKS["record"](self, inputs, self.complete(keywords), outputs)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

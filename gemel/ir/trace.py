@@ -12,7 +12,8 @@ from gemel import _core
 from gemel.dtype import weak
 from gemel.errors import TraceError
 from gemel.extent import Dim, Guard
-from gemel.ir.graph import Entry, placeholder
+from gemel.ir.graph import Entry, copy_node, placeholder
+from gemel.ir.layout import dense
 from gemel.spec import Spec
 
 
@@ -43,7 +44,9 @@ class Trace:
         self.random_calls = 0
         self.parameters: dict[int, tuple[Any, Entry]] = {}
         self.updates: dict[int, tuple[Any, Entry]] = {}  # what a parameter is to hold
-        self._holders: dict[Entry, Any] = {}  # the parameter an entry stands for
+        #: What has been written in place, by the entry users hold, and the other way round.
+        self.contents: dict[Entry, Entry] = {}
+        self._holders: dict[Entry, Entry] = {}
         self.dims: dict[str, int] = {}
         self.held: dict[Scalar, float] = {}
 
@@ -76,24 +79,77 @@ class Trace:
             array = parameter.array()
             entry = placeholder(Spec(array.shape, array.dtype), getattr(parameter, "name", ""))
             found = self.parameters[id(parameter)] = (parameter, entry)
-            self._holders[entry] = parameter
         return self.updates.get(id(parameter), found)[1]
 
     def update(self, parameter: Any, value: Entry) -> None:
         """The parameter holds `value` once the program has run, and already for later reads."""
         self.parameter(parameter)
         self.updates[id(parameter)] = (parameter, value)
-        self._holders[value] = parameter
+        self._hold(self.parameters[id(parameter)][1], value)
 
     def overwrite(self, name: str, old: Entry, new: Entry) -> None:
         """What an operation with `updates=` asks for. `TraceError` for other than parameters."""
-        if old in self._holders:
-            self.update(self._holders[old], new)
-            return
+        holder = self._holders.get(old, old)
+        for parameter, entry in self.parameters.values():
+            if entry is holder:
+                self.update(parameter, new)
+                return
         raise TraceError(
             f"{name}: in a traced function only parameters can be overwritten, not {old!r}; "
             "make it a Parameter with grad_req='null'"
         )
+
+    def _hold(self, holder: Entry, value: Entry) -> None:
+        self.contents[holder] = value
+        self._holders[value] = holder
+
+    def _seen_through(self, entry: Entry) -> tuple[Entry, list[Entry]]:
+        """The entry whose contents an entry shows, and the views in between, outermost last."""
+        views: list[Entry] = []
+        while entry not in self._holders and entry.node.op and "view" in entry.node.op.rules:
+            views.insert(0, entry)
+            entry = entry.node.inputs[0]
+        layout, start = dense(entry.shape), 0
+        for position, view in enumerate(views):
+            node = view.node
+            assert node.op is not None
+            found = node.op.rules["view"](layout, *node.specs, **node.params)
+            layout = found[view.index] if isinstance(found, tuple) else found
+            if layout is None:  # its elements had to move: they are its own
+                entry, layout, start = view, dense(view.shape), position + 1
+        return self._holders.get(entry, entry), views[start:]
+
+    def current(self, entry: Entry) -> Entry:
+        """What an entry stands for now: it may have been overwritten, or show what has been."""
+        if not self.contents:
+            return entry
+        holder, views = self._seen_through(entry)
+        found = self.contents.get(holder)
+        if found is None or (views and views[0].node.inputs[0] is found):
+            return entry
+        for view in views:
+            found = copy_node(view.node, (found,)).entries[view.index]
+        return found
+
+    def write(self, target: Entry, value: Entry) -> None:
+        """`target` holds `value` from now on, and whatever shows the same elements shows it."""
+        holder, views = self._seen_through(target)
+        shown = [self.contents.get(holder, holder)]
+        for view in views[:-1]:
+            shown.append(copy_node(view.node, (shown[-1],)).entries[view.index])
+        for view, whole in zip(reversed(views), reversed(shown), strict=False):
+            assert view.node.op is not None
+            put = view.node.op.rules.get("put")
+            if put is None:
+                raise TraceError(
+                    f"{view.node.op.name}: {target.spec} repeats elements, it cannot be written to"
+                )
+            value = put(whole, value, view.index, **view.node.params)
+        for parameter, entry in self.parameters.values():
+            if entry is holder:
+                self.update(parameter, value)
+                return
+        self._hold(holder, value)
 
     def __enter__(self) -> Trace:
         _stack().append(self)

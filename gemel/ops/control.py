@@ -96,12 +96,15 @@ def _listed(results: Any) -> tuple[Entry, ...]:
 
 
 def _record(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """A branch's results; updates of parameters inside one branch are refused."""
+    """A branch's results; writes in place inside one branch are refused."""
     trace = current_trace()
-    before = len(trace.updates) if trace else 0
+    before = [] if trace is None else [id(entry) for entry in trace.contents.values()]
     results = function(*arguments)
-    if trace and len(trace.updates) != before:
-        raise TraceError("cond: a branch must not update a parameter; do it after, with np.where")
+    if trace is not None and [id(entry) for entry in trace.contents.values()] != before:
+        raise TraceError(
+            "cond: a branch must not update a parameter, nor write in place; do it after, with "
+            "np.where"
+        )
     return results
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 from gemel import _core
 from gemel.dtype import DType, bool_, float16, float32, int64
-from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.errors import DTypeError, ShapeError, TraceError, unknown_name
 from gemel.extent import WHOLE
+from gemel.ir.layout import Layout
 from gemel.ir.op import HOOKS, composite, method, numpy, op
+from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import cast, extents, full, iota, limit, where
 from gemel.ops.keys import canonical, check_key, key_layout, key_shape, numpy_key
-from gemel.ops.shape import Layout, check_axis, expand_dims, reshape, transpose
+from gemel.ops.shape import check_axis, expand_dims, reshape, transpose
 from gemel.spec import Spec, normalize_axis, same_shape
 
 # --- basic keys -----------------------------------------------------------------------------
@@ -99,6 +101,44 @@ def _(emit: Any, outputs: Any, inputs: Any, *, key: Any) -> None:
     (result,), (x, value) = outputs, inputs
     emit.copy(x, result)
     emit.copy(value, result.at(key_layout(result.layout, key)))
+
+
+@basic_index.put
+def _(x: Any, value: Any, index: int, *, key: Any) -> Any:
+    return assign(x, value, key=key)
+
+
+@method
+def overwrite(x: Any, value: Any) -> Any:
+    """In a trace: x holds `value` from now on. A number, which nobody shares, is replaced."""
+    trace = current_trace()
+    if x.spec.weak or trace is None:
+        return value
+    if not same_shape(value.shape, x.shape):
+        raise ShapeError(f"in place, {x.spec} cannot hold {value.spec}")
+    if value.dtype.is_floating and not x.dtype.is_floating:
+        raise DTypeError(f"in place, {x.dtype} cannot hold {value.dtype}; use x = x + y")
+    trace.write(x, value if value.dtype is x.dtype else cast(value, dtype=x.dtype))
+    return x
+
+
+@method
+def setitem(x: Any, key: Any, value: Any) -> None:
+    """x[key] = value in a trace: x holds the result from now on."""
+    items = key if isinstance(key, tuple) else (key,)
+    if is_basic(key):
+        overwrite(x, assign(x, value, key=canonical(x.shape, key)))
+        return
+    if len(items) == 1 and is_mask(items[0]) and items[0].ndim <= len(x.shape):
+        mask, found = items[0], HOOKS["entry"](value)
+        if not found.ndim:
+            extra = (1,) * (len(x.shape) - mask.ndim)
+            overwrite(x, where(reshape(mask, shape=(*mask.shape, *extra)), found, x))
+            return
+    raise TraceError(
+        "x[positions] = value and x[mask] = array cannot be part of a hybridized function; use "
+        "np.where(mask, value, x), or take this code out of it"
+    )
 
 
 # --- integer arrays -------------------------------------------------------------------------
@@ -344,7 +384,7 @@ def getitem(x: Any, key: Any) -> Any:
         check_masks(x.shape, items)
         whole = len(items) == 1 and items[0].ndim == len(x.shape)
         # The gradient goes through positions: the masked copy itself has none.
-        if whole and not (_core.recording() and getattr(x, "_tape", None) is not None):
+        if whole and not (_core.recording() and getattr(x, "_is_tracked", False)):
             return boolean_index(x, items[0])
         x, items = _masks_as_positions(x, items)
     return _advanced(x, items)

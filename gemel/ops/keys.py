@@ -10,7 +10,8 @@ from typing import Any
 
 from gemel.errors import ShapeError
 from gemel.extent import Dim
-from gemel.ops.shape import Layout, check_span
+from gemel.ir.layout import Layout
+from gemel.ops.shape import check_span
 
 
 def canonical(shape: tuple[int, ...], key: Any) -> tuple[Any, ...]:

@@ -6,43 +6,10 @@ from typing import Any
 
 from gemel.errors import ShapeError
 from gemel.extent import WHOLE
+from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import method, numpy, op
 from gemel.ops.elementwise import copy, extents, full, whole_numbers
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
-
-
-class Layout:
-    """Where the elements of a view lie: shape, strides and offset, in elements."""
-
-    __slots__ = ("offset", "shape", "strides")
-
-    def __init__(self, shape: Any, strides: Any, offset: int = 0) -> None:
-        self.shape: tuple[int, ...] = tuple(shape)
-        self.strides: tuple[int, ...] = tuple(strides)
-        self.offset = offset
-
-    @property
-    def contiguous(self) -> bool:
-        """Whether the elements lie in C order without gaps."""
-        if product(self.shape) <= 1:
-            return True
-        dense = dense_strides(self.shape)
-        pairs = zip(self.shape, self.strides, dense, strict=True)
-        return all(n == 1 or a == b for n, a, b in pairs)
-
-
-def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of an array in C order, in elements."""
-    strides = [1] * len(shape)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * shape[axis + 1]
-    return tuple(strides)
-
-
-def dense(shape: tuple[int, ...]) -> Layout:
-    """The layout of an array in C order."""
-    return Layout(shape, dense_strides(shape))
-
 
 # --- reshape --------------------------------------------------------------------------------
 
@@ -85,6 +52,11 @@ def _(layout: Layout, result: Spec, *, shape: Any) -> Layout | None:
 @reshape.gradient
 def _(g: Any, y: Any, x: Any, *, shape: Any) -> Any:
     return (reshape(g, shape=x.shape),)
+
+
+@reshape.put
+def _(x: Any, value: Any, index: int, *, shape: Any) -> Any:
+    return reshape(value, shape=x.shape)
 
 
 def reshaped_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -166,9 +138,17 @@ def _(layout: Layout, result: Spec, *, axes: Any) -> Layout:
 
 @transpose.gradient
 def _(g: Any, y: Any, x: Any, *, axes: Any) -> Any:
+    return (_turned_back(g, axes),)
+
+
+@transpose.put
+def _(x: Any, value: Any, index: int, *, axes: Any) -> Any:
+    return _turned_back(value, axes)
+
+
+def _turned_back(x: Any, axes: Any) -> Any:
     order = axis_order(x.ndim, axes)
-    back = tuple(sorted(range(len(order)), key=order.__getitem__))
-    return (transpose(g, axes=back),)
+    return transpose(x, axes=tuple(sorted(range(len(order)), key=order.__getitem__)))
 
 
 @method
@@ -328,6 +308,20 @@ def _(layout: Layout, *results: Spec, sections: Any, axis: int) -> tuple[Layout,
     )
 
 
+@split.put
+def _(x: Any, value: Any, index: int, *, sections: Any, axis: int) -> Any:
+    place = normalize_axis("split", axis, x.ndim)
+    start, length = section_lengths("split", x.shape[place], sections)[index]
+    return _between(x, value, place, start, length)
+
+
+def _between(x: Any, value: Any, axis: int, start: Any, length: Any) -> Any:
+    """x with `value` in place of some elements along an axis."""
+    end = start + length
+    rest = narrow(x, axis=axis, start=end, length=x.shape[axis] - end)
+    return concatenate(narrow(x, axis=axis, start=0, length=start), value, rest, axis=axis)
+
+
 @split.gradient
 def _(g: Any, y: Any, x: Any, *, sections: Any, axis: int) -> Any:
     pairs = zip(g, y, strict=True)
@@ -351,6 +345,11 @@ def _(x: Spec, *, axis: int, start: int, length: int) -> Spec:
 @narrow.view
 def _(layout: Layout, result: Spec, *, axis: int, start: int, length: int) -> Layout:
     return Layout(result.shape, layout.strides, layout.offset + start * layout.strides[axis])
+
+
+@narrow.put
+def _(x: Any, value: Any, index: int, *, axis: int, start: int, length: int) -> Any:
+    return _between(x, value, axis, start, length)
 
 
 @narrow.gradient

@@ -15,9 +15,9 @@ from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
 from gemel.extent import Dim, Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
+from gemel.ir.layout import Layout, dense
 from gemel.ir.op import Elementwise
 from gemel.ops import linalg
-from gemel.ops.shape import Layout, dense
 from gemel.passes import optimize
 from gemel.passes.fuse import fused
 from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side

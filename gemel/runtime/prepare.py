@@ -15,6 +15,7 @@ from gemel.ir import interpret  # noqa: F401 -- puts the references in place
 from gemel.ir.graph import Entry, captured, constant
 from gemel.ir.op import HOOKS, Composite, Elementwise, Op, static
 from gemel.ir.text import call_text
+from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import extents
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, plan_for
 from gemel.runtime.steps import by_numpy
@@ -129,7 +130,8 @@ def _recorded(
     op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any], found: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """The results, put on the tape where that is wanted."""
-    if _core.recording() and any(getattr(a, "_tape", None) is not None for a in arrays):
+    made = found[0]._history is None  # else it is a view, which needs no place on the tape
+    if made and _core.recording() and any(getattr(a, "_is_tracked", False) for a in arrays):
         HOOKS["record"](op, arrays, parameters, found)
     return found
 
@@ -174,7 +176,8 @@ def _same_device(op: Op, arrays: tuple[Any, ...]) -> None:
 def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
     """An entry for anything an operation takes: symbols, numbers, arrays of every sort."""
     if isinstance(value, Entry):
-        return value
+        trace = current_trace()
+        return value if trace is None else trace.current(value)
     if isinstance(value, NUMBER):
         return constant(value)
     array = HOOKS["array"](value, beside)

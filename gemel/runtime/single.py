@@ -11,9 +11,9 @@ from gemel.codegen.target import host
 from gemel.dtype import BY_CODE
 from gemel.extent import Dim, Guard
 from gemel.ir.graph import Graph, placeholder
+from gemel.ir.layout import Layout, dense
 from gemel.ir.op import Elementwise, Op
 from gemel.ir.trace import Trace
-from gemel.ops.shape import Layout, dense
 from gemel.passes import optimize
 from gemel.runtime.cache import kernel_for, kernel_name
 from gemel.runtime.image import Image, Input, Output
@@ -90,12 +90,13 @@ def single_image(
 ) -> Image:
     """The image of a graph of one operation, or of a view when its result is one."""
     results = op.infer(*specs, **parameters)
-    if "view" in op.rules and len(results) == 1:
+    if "view" in op.rules:
         found = op.rules["view"](layouts.get(0) or dense(specs[0].shape), *results, **parameters)
         if isinstance(found, tuple):  # of an operation with one result for each part
             (found,) = found
         if found is not None:
-            return view_image(op.name, specs[0], layouts.get(0), found, guards)
+            views = found if isinstance(found, tuple) else (found,)
+            return view_image(op.name, specs[0], layouts.get(0), views, guards)
     with Trace():
         entries = tuple(placeholder(spec) for spec in specs)
         found = op.node(entries, parameters).entries
@@ -108,12 +109,12 @@ def single_image(
 
 
 def view_image(
-    name: str, source: Spec, layout: Layout | None, view: Layout, guards: list[Guard]
+    name: str, source: Spec, layout: Layout | None, views: tuple[Layout, ...], guards: list[Guard]
 ) -> Image:
-    """The image of an operation whose result is a view of its only array."""
+    """The image of an operation whose results are views of its only array."""
     image = Image(name)
     image.guards = [*free_sizes([source.shape]), *guards]
     code = source.dtype.code
     image.inputs = [Input(code, source.shape, None if layout is None else layout.strides)]
-    image.outputs = [Output(code, view.shape, view.strides, view.offset)]
+    image.outputs = [Output(code, view.shape, view.strides, view.offset) for view in views]
     return image

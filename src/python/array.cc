@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "python/history.h"
 #include "python/op_type.h"
 #include "python/waits.h"
 
@@ -63,7 +64,8 @@ Reference blank_array() {
     if (array == nullptr) throw PythonError{};
   }
   new (&array->tensor) Tensor;
-  array->tape = array->grad = array->weak_references = nullptr;
+  array->history = nullptr;
+  array->grad = array->weak_references = nullptr;
   return Reference(as_object(array));
 }
 
@@ -72,7 +74,7 @@ void free_array(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (PyObject_GC_IsTracked(object)) PyObject_GC_UnTrack(object);
   if (array->weak_references != nullptr) PyObject_ClearWeakRefs(object);
-  Py_CLEAR(array->tape);
+  set_history(object, nullptr, nullptr);
   Py_CLEAR(array->grad);
   array->tensor.~Tensor();
   if (type == array_class && free_count < kMaxFree) {

@@ -1,4 +1,4 @@
-// The array as Python sees it: a tensor, its gradient, its place on a tape.
+// The array as Python sees it: a tensor, its gradient, where its contents come from.
 //
 // Arrays are made and freed by the million, so they are a raw CPython type with a free list, and
 // small shapes live inside the object.
@@ -10,9 +10,11 @@
 
 namespace gemel {
 
+struct History;  // history.h
+
 struct Array {
   PyObject_HEAD Tensor tensor;
-  PyObject* tape;  // null means None, here and in grad
+  History* history;  // null means None, here and in grad
   PyObject* grad;
   PyObject* weak_references;
 };
@@ -27,7 +29,6 @@ inline Array* as_array(PyObject* object) { return reinterpret_cast<Array*>(objec
 inline PyObject* as_object(Array* array) { return reinterpret_cast<PyObject*>(array); }
 inline Tensor& tensor_of(PyObject* object) { return as_array(object)->tensor; }
 inline Tensor& tensor_of(const Reference& array) { return tensor_of(array.get()); }
-inline bool is_tracked(PyObject* array) { return as_array(array)->tape != nullptr; }
 // Throws TypeError naming `who` needs it.
 Tensor& checked_tensor(PyObject* object, const char* who);
 

@@ -1,7 +1,7 @@
 // Basic indexing: integers, slices, None and Ellipsis make a view.
 
 #include "python/array.h"
-#include "python/flags.h"
+#include "python/history.h"
 
 namespace gemel {
 namespace {
@@ -89,20 +89,19 @@ void apply_part(Selection* selection, PyObject* part, int skipped_axes) {
   }
 }
 
-PyObject* finish(Selection* selection) {
+PyObject* finish(PyObject* array, Selection* selection) {
   const Tensor& source = selection->source;
   while (selection->axis < source.ndim) selection->keep_axis();
   Reference result = blank_array();
   tensor_of(result).view(source.storage, source.dtype, selection->shape, selection->strides,
                          selection->ndim, selection->offset);
+  share_history(array, result.get());
   return result.take();
 }
 
 PyObject* index_in_python(PyObject* self, PyObject* key) {
   return call_method(self, "_getitem", "(O)", key).take();
 }
-
-bool must_record(PyObject* array) { return thread_flags.recording && is_tracked(array); }
 
 void check_parts(const KeySummary& summary, const Tensor& tensor) {
   if (summary.ellipses > 1) {
@@ -135,22 +134,16 @@ PyObject* array_subscript(PyObject* self, PyObject* key) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     apply_part(&selection, parts[i], tensor.ndim - summary.consumed);
   }
-  // Checked here in any case: iteration ends with the IndexError.
-  if (must_record(self)) return index_in_python(self, key);
-  return finish(&selection);
+  return finish(self, &selection);
 }
 
 PyObject* array_sequence_item(PyObject* self, Py_ssize_t index) {
   const Tensor& tensor = tensor_of(self);
   if (tensor.ndim == 0) check_parts({.consumed = 1}, tensor);
   if (index < 0 || index >= tensor.extents()[0]) index_error(index, 0, tensor.extents()[0]);
-  if (must_record(self)) {
-    Reference key = owned(PyLong_FromSsize_t(index));
-    return index_in_python(self, key.get());
-  }
   Selection selection(tensor);
   select_integer(&selection, index);
-  return finish(&selection);
+  return finish(self, &selection);
 }
 
 PyObject* array_iterate(PyObject* self) {

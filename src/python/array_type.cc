@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "python/array.h"
+#include "python/history.h"
 #include "python/waits.h"
 
 namespace gemel {
@@ -60,24 +60,17 @@ PyObject* get_contiguous(PyObject* self, void*) {
 }
 PyObject* get_storage(PyObject* self, void*) { return PyLong_FromVoidPtr(tensor_of(self).storage); }
 
-PyObject* get_slot(PyObject* value) { return Py_NewRef(value == nullptr ? Py_None : value); }
-
-// Arrays refer to other objects only through these two, so the collector learns of an array here.
-int set_slot(PyObject* self, PyObject** slot, PyObject* value) {
-  PyObject* old = *slot;
-  *slot = value == nullptr || value == Py_None ? nullptr : Py_NewRef(value);
-  if (*slot != nullptr && !PyObject_GC_IsTracked(self)) PyObject_GC_Track(self);
-  Py_XDECREF(old);
-  return 0;
+PyObject* get_grad(PyObject* self, void*) {
+  PyObject* grad = as_array(self)->grad;
+  return Py_NewRef(grad == nullptr ? Py_None : grad);
 }
-
-PyObject* get_tape(PyObject* self, void*) { return get_slot(as_array(self)->tape); }
-int set_tape(PyObject* self, PyObject* value, void*) {
-  return set_slot(self, &as_array(self)->tape, value);
-}
-PyObject* get_grad(PyObject* self, void*) { return get_slot(as_array(self)->grad); }
 int set_grad(PyObject* self, PyObject* value, void*) {
-  return set_slot(self, &as_array(self)->grad, value);
+  Py_XSETREF(as_array(self)->grad,
+             value == nullptr || value == Py_None ? nullptr : Py_NewRef(value));
+  // Arrays refer to other objects only through this and their history, so the collector learns of
+  // an array where it gets one of them.
+  if (!PyObject_GC_IsTracked(self)) PyObject_GC_Track(self);
+  return 0;
 }
 
 template <auto function>
@@ -100,7 +93,12 @@ PyGetSetDef attributes[] = {
     {"_code", get_code, nullptr, "Number of the dtype.", nullptr},
     {"_is_contiguous", get_contiguous, nullptr, "Whether the elements lie in C order.", nullptr},
     {"_storage", get_storage, nullptr, "Identity of the storage; equal for views of it.", nullptr},
-    {"_tape", get_tape, set_tape, "Where a recorded computation made this array.", nullptr},
+    {"_history", get_history, reinterpret_cast<setter>(slot<set_history>()),
+     "Where the contents come from; shared by the views of them.", nullptr},
+    {"_is_base", get_is_base, nullptr, "Whether its history was made for an array like it.",
+     nullptr},
+    {"_is_tracked", get_is_tracked, nullptr, "Whether a recorded computation made its contents.",
+     nullptr},
     {"_grad", get_grad, set_grad, "The attached gradient.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
@@ -138,6 +136,14 @@ PyObject* as_strided(PyObject* self, PyObject* arguments) {
   return result.take();
 }
 
+PyObject* detached(PyObject* self, PyObject*) {
+  const Tensor& tensor = tensor_of(self);
+  Reference result = blank_array();
+  tensor_of(result).view(tensor.storage, tensor.dtype, tensor.extents(), tensor.strides(),
+                         tensor.ndim, tensor.offset);
+  return result.take();
+}
+
 PyMethodDef methods[] = {
     {"wait_to_read", method<wait_to_read>(), METH_NOARGS,
      "wait_to_read()\n--\n\nWait until the contents are there; raises what made them fail."},
@@ -146,6 +152,14 @@ PyMethodDef methods[] = {
     {"tolist", method<to_list>(), METH_NOARGS, "tolist()\n--\n\nThe contents as nested lists."},
     {"_as_strided", method<as_strided>(), METH_VARARGS,
      "_as_strided(shape, strides, offset)\n--\n\nA view of the same storage, unchecked."},
+    {"_detached", method<detached>(), METH_NOARGS,
+     "_detached()\n--\n\nAnother array over the same elements, without history."},
+    {"_save", method<save_array>(), METH_NOARGS,
+     "_save()\n--\n\nKeeps the contents, to be read again: a Saved."},
+    {"_shared_history", method<shared_history>(), METH_NOARGS,
+     "_shared_history()\n--\n\nThe history, begun now if there was none."},
+    {"_track", method<track>(), METH_O,
+     "_track(source)\n--\n\nThe contents come from there, for all arrays that see them."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyMemberDef members[] = {
@@ -160,13 +174,13 @@ PyObject* refuse_new(PyTypeObject* type, PyObject*, PyObject*) {
 
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  Py_VISIT(as_array(self)->tape);
+  Py_VISIT(as_array(self)->history);
   Py_VISIT(as_array(self)->grad);
   return 0;
 }
 
 int clear(PyObject* self) {
-  Py_CLEAR(as_array(self)->tape);
+  set_history(self, nullptr, nullptr);
   Py_CLEAR(as_array(self)->grad);
   return 0;
 }

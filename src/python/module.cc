@@ -18,10 +18,12 @@
 #include "python/callback.h"
 #include "python/dlpack.h"
 #include "python/flags.h"
+#include "python/history.h"
 #include "python/op_type.h"
 #include "python/origins.h"
 #include "python/plan_type.h"
 #include "python/process.h"
+#include "python/tape.h"
 #include "python/trace_python.h"
 #include "python/waits.h"
 
@@ -278,6 +280,8 @@ void define_arrays(nb::module_& module) {
              "targets"_a = nb::tuple(), "device"_a = 0);
   module.def("set_array_class",
              [](nb::object type) { return checked(set_array_class(type.ptr())); });
+  module.def("set_call_class", [](nb::object type) { return checked(set_call_class(type.ptr())); });
+  module.def("set_source_of", [](nb::object function) { set_source_function(function.ptr()); });
   module.def("set_dtypes", [](nb::object list) { set_dtypes(list.ptr()); });
   module.def("set_devices", [](nb::object list) { set_devices(list.ptr()); });
   module.def("set_exception_types", [](nb::dict types) { set_exception_types(types.ptr()); });
@@ -417,7 +421,8 @@ NB_MODULE(_core_parts, module) {
       set_error_in_flight();
     }
   });
-  if (!make_array_type(module.ptr()) || !make_op_type(module.ptr()) ||
+  if (!make_array_type(module.ptr()) || !make_history_type(module.ptr()) ||
+      !make_tape_types(module.ptr()) || !make_op_type(module.ptr()) ||
       !make_plan_type(module.ptr()) || !make_call_site_type(module.ptr()) ||
       !install_exit_hooks()) {
     throw nb::python_error();

@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "python/flags.h"
+#include "python/history.h"
 #include "python/plan_type.h"
+#include "python/tape.h"
 #include "python/waits.h"
 
 namespace gemel {
@@ -84,12 +86,13 @@ bool collect_operands(PyObject* const* objects, Py_ssize_t count, Operands* oper
   return true;
 }
 
-// `self._record(inputs, parameters, outputs)`; steals nothing.
-void record_call(OpObject* op, const Arguments& arguments, PyObject* result) {
-  Reference inputs = inputs_tuple(arguments);
-  Reference parameters = parameters_dict(arguments);
-  Reference results = PyTuple_Check(result) ? borrowed(result) : owned(PyTuple_Pack(1, result));
-  call_method(as_object(op), "_record", "(OOO)", inputs.get(), parameters.get(), results.get());
+// Whether a result, or the first of several, shows what another array has: it shares its history.
+bool is_view(PyObject* result) {
+  if (PyTuple_Check(result)) {
+    if (PyTuple_GET_SIZE(result) == 0) return false;
+    result = PyTuple_GET_ITEM(result, 0);
+  }
+  return as_array(result)->history != nullptr;
 }
 
 // --- elementwise calls ---
@@ -242,6 +245,33 @@ PyObject* call_program(OpObject* op, const Operands& operands, const Arguments& 
   return call.run(binding);
 }
 
+// Which operands are tracked, a bit each.
+uint64_t tracked_operands(const Arguments& arguments) {
+  uint64_t found = 0;
+  for (Py_ssize_t i = 0; i < arguments.count; ++i) {
+    PyObject* value = arguments.values[i];
+    if (is_array(value) && is_tracked(value)) found |= uint64_t{1} << i;
+  }
+  return found;
+}
+
+// Puts a call on the tape: here when one like it was recorded before, else by
+// `self._record(inputs, parameters, outputs)`, which says how to do it for those to come.
+void record_call(OpObject* op, const Operands& operands, const Arguments& arguments,
+                 uint32_t parameters, PyObject* result) {
+  const bool single = !PyTuple_Check(result);
+  const uint64_t wanted = tracked_operands(arguments);
+  CallKey key = key_of(op, operands, parameters, true);
+  key.add(wanted);
+  if (single && record_like_before(key, arguments, wanted, result)) return;
+  Reference inputs = inputs_tuple(arguments);
+  Reference given = parameters_dict(arguments);
+  Reference results = single ? owned(PyTuple_Pack(1, result)) : borrowed(result);
+  Reference found =
+      call_method(as_object(op), "_record", "(OOO)", inputs.get(), given.get(), results.get());
+  if (single) remember_recorded(key, found.get());
+}
+
 PyObject* call_op(PyObject* self, PyObject* const* values, size_t flags, PyObject* names) {
   OpObject* op = as_op(self);
   Arguments arguments{values, PyVectorcall_NARGS(flags), names};
@@ -255,7 +285,9 @@ PyObject* call_op(PyObject* self, PyObject* const* values, size_t flags, PyObjec
   Reference result(op->elementwise ? call_elementwise(op, operands, arguments, parameters)
                                    : call_program(op, operands, arguments, parameters));
   if (!result) return call_in_python(self, arguments);
-  if (thread_flags.recording && tracked) record_call(op, arguments, result.get());
+  if (thread_flags.recording && tracked && !is_view(result.get())) {
+    record_call(op, operands, arguments, parameters, result.get());
+  }
   return result.take();
 }
 
@@ -426,6 +458,7 @@ void clear_prepared_calls() {
   kernels().clear();
   programs().clear();
   bindings().clear();
+  forget_recorded();
 }
 
 bool make_op_type(PyObject* module) {

@@ -5,6 +5,7 @@
 
 #include "python/array.h"
 #include "python/flags.h"
+#include "python/history.h"
 #include "python/op_type.h"
 
 namespace gemel {
@@ -112,7 +113,7 @@ bool fits_in_place(OperatorSlot slot, const Tensor& self, PyObject* other) {
 }
 
 bool recorded(PyObject* self, PyObject* other) {
-  return thread_flags.recording && (is_tracked(self) || (is_array(other) && is_tracked(other)));
+  return thread_flags.recording && (is_watched(self) || (is_array(other) && is_tracked(other)));
 }
 
 template <OperatorSlot slot>

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "python/flags.h"
+#include "python/history.h"
 #include "python/op_type.h"
 #include "python/waits.h"
 
@@ -92,6 +93,10 @@ void PlanCall::replace(size_t index, Reference copy) {
   copies_.push_back(std::move(copy));
 }
 
+bool PlanCall::is_copy(PyObject* array) const {
+  return std::ranges::any_of(copies_, [&](const Reference& copy) { return copy.get() == array; });
+}
+
 void PlanCall::make_dense(size_t index) { replace(index, copy_of(arrays_[index])); }
 
 // No input may lie in a storage which the plan overwrites through another input.
@@ -120,6 +125,10 @@ void PlanCall::run(const BindingPointer& binding, int device, PyObject** results
     made[i] = blank_array();
     tensors[i] = &tensor_of(made[i]);
     binding->make_result(i, inputs, tensors.data(), device, &tensor_of(made[i]));
+    const OutputSpec& spec = program.outputs[i];
+    if (!spec.is_view) continue;
+    PyObject* viewed = spec.space == kInput ? arrays_[spec.index] : made[spec.index].get();
+    if (!is_copy(viewed)) share_history(viewed, made[i].get());
   }
   SmallArray<PlanScalar, kInsideResults> scalars(static_cast<size_t>(program.scalars));
   for (size_t i = 0; i < static_cast<size_t>(program.scalars); ++i) {

@@ -67,6 +67,7 @@ class PlanCall {
   const Tensor* const* tensors();
   void replace(size_t index, Reference copy);
   void separate_written(const Program& program);
+  bool is_copy(PyObject* array) const;
 
   static constexpr size_t kInside = 24;
   size_t count_;

@@ -1,0 +1,304 @@
+"""What calls on the tape have in common: an operation, the specs it is called on, its gradient.
+
+The gradient rule of a kind is written out once as a `Recipe`, a graph of ordinary operations. It is
+run as it is, one operation after another, or becomes a part of a plan.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from gemel import _core
+from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, walk
+from gemel.ir.interpret import NumpyLane
+from gemel.ir.numbers import computed
+from gemel.ir.op import Composite, Elementwise, Op, numpy
+from gemel.ir.trace import Trace
+from gemel.passes.gradient import gradient, like, rule
+from gemel.runtime.prepare import spec_of, tagged
+from gemel.spec import Spec
+
+#: An input or an output of a call.
+Place = tuple[str, int]
+
+
+class Recent(dict[Any, Any]):
+    """A cache of bounded size: the oldest goes, unless it has been used since it was last spared.
+
+    What is kept has an attribute `used`.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.limit = limit
+        self._lock = threading.Lock()
+
+    def find(self, key: Any) -> Any:
+        """What is kept for a key, or None."""
+        found = self.get(key)
+        if found is not None:
+            found.used = True
+        return found
+
+    def keep(self, key: Any, value: Any) -> Any:
+        """Keep a value; the same."""
+        with self._lock:
+            while len(self) >= self.limit:
+                oldest = next(iter(self))
+                spared = self.pop(oldest)
+                if spared.used:
+                    spared.used = False
+                    self[oldest] = spared
+            self[key] = value
+        return value
+
+
+_numbers = itertools.count()
+
+
+class Kind:
+    """What decides the gradient of a call: subclasses say how it is computed."""
+
+    #: Whether a gradient through it is worth a plan at once: it has been compiled itself.
+    compiled = False
+
+    def __init__(self, name: str, inputs: tuple[Spec, ...], outputs: tuple[Spec, ...]) -> None:
+        self.name = name
+        self.number = next(_numbers)
+        self.used = False
+        self.inputs = inputs
+        self.outputs = outputs
+        self.floating = tuple(spec.dtype.is_floating for spec in outputs)
+        self._recipes: dict[Any, Recipe] = {}
+
+    def stand_ins(self, again: bool) -> dict[Place, Entry]:
+        """Entries for all that the gradient may read."""
+        found = {("input", i): placeholder(spec) for i, spec in enumerate(self.inputs)}
+        found |= {("output", i): placeholder(spec) for i, spec in enumerate(self.outputs)}
+        return found
+
+    def gradients(
+        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], again: bool
+    ) -> Sequence[Entry | None]:
+        """Entries for the gradients of the inputs, from those of the outputs.
+
+        `again`: they will be differentiated in turn.
+        """
+        raise NotImplementedError
+
+    def recipe(
+        self, arrived: tuple[bool, ...], wanted: tuple[bool, ...], again: bool = False
+    ) -> Recipe:
+        """The gradients of the wanted inputs, where gradients of these outputs have arrived."""
+        key = (arrived, wanted, again)
+        found = self._recipes.get(key)
+        if found is None:
+            found = self._recipes[key] = Recipe(self, *key)
+        return found
+
+    def reads(self, wanted: tuple[bool, ...]) -> tuple[Place, ...]:
+        """What has to be kept of a call for the gradients of the wanted inputs."""
+        return self.recipe(self.floating, wanted).reads
+
+
+class OperationKind(Kind):
+    """Calls of an operation with the same parameters on inputs of the same specs."""
+
+    def __init__(
+        self,
+        op: Op,
+        parameters: dict[str, Any],
+        inputs: tuple[Spec, ...],
+        outputs: tuple[Spec, ...],
+    ) -> None:
+        super().__init__(op.name, inputs, outputs)
+        self.op = op
+        self.parameters = parameters
+
+    def gradients(
+        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], again: bool
+    ) -> Sequence[Entry | None]:
+        """By the operation's rule, in its inputs' shapes and dtypes."""
+        inputs = tuple(given["input", i] for i in range(len(self.inputs)))
+        outputs = tuple(given["output", i] for i in range(len(self.outputs)))
+        several = len(outputs) > 1 and not self.op.random
+        if again and several and isinstance(self.op, Composite):
+            # Its rule may leave out how its results depend on each other.
+            body = self.op.written_out(inputs, self.parameters)
+            known = [(y, g) for y, g in zip(body, gs, strict=False) if g is not None]
+            return gradient([y for y, _ in known], [g for _, g in known], inputs)
+        call: Any = SimpleNamespace(
+            op=self.op, inputs=inputs, entries=outputs, params=self.parameters
+        )
+        found = rule(call, gs)
+        pairs = zip(found, inputs, strict=True)
+        return [None if g is None or not x.dtype.is_floating else like(g, x) for g, x in pairs]
+
+
+#: The kinds of calls met lately.
+_kinds = Recent(8192)
+
+
+def kind_of_call(
+    op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], outputs: tuple[Any, ...]
+) -> Kind:
+    """The kind of a call on these arrays and numbers."""
+    described = [
+        (value.shape, value._code) if isinstance(value, _core.Array) else type(value)
+        for value in inputs
+    ]
+    key = (op, tagged(tuple(parameters.values())), *described)
+    found = _kinds.find(key)
+    if found is None:
+        specs = tuple(map(spec_of, inputs)), tuple(map(spec_of, outputs))
+        found = _kinds.keep(key, OperationKind(op, parameters, *specs))
+    return found  # type: ignore[no-any-return]
+
+
+def kind_of_specs(op: Op, inputs: tuple[Spec, ...], parameters: dict[str, Any]) -> Kind:
+    """The kind of a call on arrays of these specs."""
+    described = [(spec.shape, spec.dtype.code) for spec in inputs]
+    key = (op, tagged(tuple(parameters.values())), *described)
+    found = _kinds.find(key)
+    if found is None:
+        outputs = op.infer(*inputs, **parameters)
+        found = _kinds.keep(key, OperationKind(op, parameters, inputs, outputs))
+    return found  # type: ignore[no-any-return]
+
+
+# --- recipes --------------------------------------------------------------------------------
+
+
+class Operation(NamedTuple):
+    """One step of a recipe: on which values, by their positions."""
+
+    op: Op
+    parameters: dict[str, Any]
+    inputs: tuple[int, ...]
+
+
+class Recipe:
+    """A gradient as operations one after another.
+
+    `graph` takes the gradients that have arrived, the arrays of `arrays` and the numbers `numbers`
+    gives; it gives the gradients of the inputs numbered in `targets`. What is computed of numbers
+    alone is no part of it: Python does that, in its own precision.
+    """
+
+    def __init__(
+        self, kind: Kind, arrived: tuple[bool, ...], wanted: tuple[bool, ...], again: bool
+    ) -> None:
+        with Trace():
+            gs = tuple(
+                placeholder(spec) if there else None
+                for spec, there in zip(kind.outputs, arrived, strict=True)
+            )
+            given = kind.stand_ins(again)
+            found = kind.gradients(gs, given, again)
+        pairs = [(i, g) for i, (g, want) in enumerate(zip(found, wanted, strict=True)) if want]
+        self.targets = tuple(i for i, g in pairs if g is not None)
+        results = [g for _, g in pairs if g is not None]
+        nodes = walk(results)
+        read = set(nodes)
+        self.reads = tuple(place for place, e in given.items() if e.node in read)
+        self.arrays = tuple(place for place in self.reads if not given[place].spec.weak)
+        weak = [given[place] for place in self.reads if given[place].spec.weak]
+        self._numbers = tuple(i for side, i in self.reads if given[side, i].spec.weak)
+        hoisted = self._hoist(nodes, weak)
+        arrays = [*(g for g in gs if g is not None), *(given[place] for place in self.arrays)]
+        self.graph = _substituted(nodes, arrays, hoisted, results)
+        self._steps, self._constants, self._results = _listed(self.graph)
+
+    def _hoist(self, nodes: list[Node], weak: list[Entry]) -> list[Entry]:
+        """The numbers the operations on arrays read; how they are computed is kept."""
+        numbers = [node for node in nodes if node.is_number]
+        self._constant_numbers = [node.value for node in numbers]
+        slots = {entry: slot for slot, entry in enumerate(weak)}
+        slots |= {node.entries[0]: slot for slot, node in enumerate(numbers, start=len(weak))}
+        self._arithmetic: list[Operation] = []
+        read: dict[Entry, None] = {}
+        for node in nodes:
+            if node.op is None:
+                continue
+            if node.specs[0].weak:
+                places = tuple(slots[entry] for entry in node.inputs)
+                self._arithmetic.append(Operation(node.op, node.params, places))
+                slots[node.entries[0]] = len(slots)
+            else:
+                read.update((e, None) for e in node.inputs if e in slots and not e.node.is_number)
+        self._hoisted = tuple(slots[entry] for entry in read)
+        return list(read)
+
+    def numbers(self, call: Any) -> list[Any]:
+        """The numbers `graph` takes, from those the call was given."""
+        if not self._hoisted:
+            return []
+        given = (call.kept(("input", index)) for index in self._numbers)
+        values = [*given, *self._constant_numbers]
+        for op, parameters, inputs in self._arithmetic:
+            values.append(_number(op, parameters, [values[i] for i in inputs]))
+        return [values[slot] for slot in self._hoisted]
+
+    def run(self, values: list[Any]) -> list[Any]:
+        """The gradients, operation by operation, from what `graph` takes."""
+        values = [*values, *self._constants]
+        for op, parameters, inputs in self._steps:
+            found = op(*[values[i] for i in inputs], **parameters)
+            if isinstance(found, (tuple, list)):
+                values += found
+            else:
+                values.append(found)
+        return [values[slot] for slot in self._results]
+
+
+def _number(op: Op, parameters: dict[str, Any], values: list[Any]) -> Any:
+    """An elementwise operation on Python numbers."""
+    specs = tuple(map(spec_of, values))
+    found = computed(op, specs, parameters, values)
+    if found is None and isinstance(op, Elementwise):  # 1 / 0, log(-1)
+        np = numpy()
+        with np.errstate(all="ignore"):
+            arrays = [np.float64(value) for value in values]
+            found = op.body(NumpyLane((), (0, 0)), *arrays, **parameters).item()
+    return found
+
+
+def _substituted(
+    nodes: list[Node], arrays: list[Entry], hoisted: list[Entry], results: list[Entry]
+) -> Graph:
+    """The operations on arrays as a graph of their own, with numbers as inputs."""
+    numbers = {entry: placeholder(entry.spec) for entry in hoisted}
+    replaced = dict(numbers)
+    for node in nodes:
+        if node.op is None or node.specs[0].weak:
+            continue
+        new = copy_node(node, tuple(replaced.get(entry, entry) for entry in node.inputs))
+        replaced.update(zip(node.entries, new.entries, strict=True))
+    outputs = (replaced.get(entry, entry) for entry in results)
+    return Graph((*arrays, *numbers.values()), outputs, name="backward")
+
+
+def _listed(graph: Graph) -> tuple[list[Operation], list[Any], list[int]]:
+    """A graph's operations, constants, and where its outputs are among all the values."""
+    nodes = graph.walk()
+    slots = {entry: position for position, entry in enumerate(graph.inputs)}
+    constants = []
+    for node in nodes:
+        if node.is_constant:
+            slots[node.entries[0]] = len(slots)
+            constants.append(node.value)
+    steps = []
+    for node in nodes:
+        if node.op is not None:
+            places = tuple(slots[entry] for entry in node.inputs)
+            steps.append(Operation(node.op, node.params, places))
+            for entry in node.entries:
+                slots[entry] = len(slots)
+    return steps, constants, [slots[entry] for entry in graph.outputs]
+
+
+__all__ = ["Kind", "Place", "Recent", "Recipe", "kind_of_call", "kind_of_specs"]

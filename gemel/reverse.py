@@ -1,0 +1,161 @@
+"""Running backward: by a plan where there is one, else call by call.
+
+Call by call, each gradient is computed by the operations' own kernels. That is how a structure of
+the tape is run that has not been met before, how calls of `autograd.Function` are passed, and how
+gradients are made that can be differentiated in turn: then what is done here is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gemel import _core
+from gemel.function import FunctionCall
+from gemel.ops.elementwise import copy, full
+from gemel.steps import Head, Step, Target, arrive, backwards, met
+from gemel.tape import Leaf, key_of, recording
+
+
+def into_gradients(step: Step, targets: Sequence[Target | Leaf]) -> None:
+    """Leave the gradients of the targets where their variables have them."""
+    leaves = [target.leaf for target in targets if target.leaf is not None]
+    plan = None if step.has_functions else met(step, targets, in_place=True)
+    if plan is not None:
+        plan.run([*(leaf.gradient for leaf in leaves), *plan.arguments(step)])
+        return
+    # All are known before the first is written: an error changes none.
+    found = recording(False, gradients, step, targets)
+    recording(False, _write, leaves, found)
+
+
+def _write(leaves: list[Leaf], found: list[Any]) -> None:
+    for leaf, gradient in zip(leaves, found, strict=True):
+        if leaf.request == "write":
+            copy.into(leaf.gradient, 0 if gradient is None else gradient)
+        elif gradient is not None:
+            leaf.gradient += gradient
+
+
+def fresh(
+    step: Step, targets: Sequence[Target | Leaf], devices: list[Any], again: bool
+) -> list[Any]:
+    """The gradients of the targets as new arrays; `again`: they can be differentiated in turn."""
+    plan = None if again or step.has_functions else met(step, targets, in_place=False)
+    if plan is not None:
+        return list(plan.run(plan.arguments(step)))
+    return recording(again, _apart, step, targets, devices, again)  # type: ignore[no-any-return]
+
+
+def _apart(
+    step: Step, targets: Sequence[Target | Leaf], devices: list[Any], again: bool
+) -> list[Any]:
+    """Gradients that share no memory with each other, nor with what was given."""
+    found = gradients(step, targets, again)
+    taken = {head.gradient._storage for head in step.heads if head.gradient is not None}
+    for position, (target, g, device) in enumerate(zip(targets, found, devices, strict=True)):
+        if g is None:
+            found[position] = _filled(0, target.spec, device)
+        elif g._storage in taken or not g._is_contiguous:
+            found[position] = copy(g)
+        taken.add(found[position]._storage)
+    return found
+
+
+def gradients(step: Step, targets: Sequence[Target | Leaf], again: bool = False) -> list[Any]:
+    """The gradients of the targets, call by call; None where none arrives.
+
+    Between two calls of functions a plan does it, where there is one: but for steps without any
+    functions, whose plan would have been taken before.
+    """
+    arrived: dict[Any, Any] = {}
+    for head in step.heads:
+        given = head.gradient
+        given = _filled(1, head.spec, head.device) if given is None else given
+        arrive(arrived, head.source, given)
+    wanted = step.wanted(targets)
+    ends = {target.key for target in targets}
+    plans = step.has_functions and not again
+    end = len(step.calls)
+    while end > 0:
+        begin = end - 1
+        if isinstance(step.calls[begin], FunctionCall):
+            if True in wanted[begin]:
+                _through_function(step.calls[begin], arrived, again)
+        else:
+            while begin > 0 and not isinstance(step.calls[begin - 1], FunctionCall):
+                begin -= 1
+            calls, masks = step.calls[begin:end], wanted[begin:end]
+            if not (plans and _by_plan(calls, masks, ends, arrived)):
+                _one_by_one(calls, masks, ends, arrived, again)
+        end = begin
+    return [arrived.get(target.key) for target in targets]
+
+
+def _filled(value: int, spec: Any, device: Any) -> Any:
+    with device:
+        return full(value, shape=tuple(spec.shape), dtype=spec.dtype)
+
+
+def _through_function(call: FunctionCall, arrived: dict[Any, Any], again: bool) -> None:
+    given = [arrived.get((id(call), index)) for index in range(len(call.outputs))]
+    if all(g is None for g in given):
+        return
+    known = zip(given, call.outputs, call.devices, strict=True)
+    filled = tuple(_filled(0, spec, device) if g is None else g for g, spec, device in known)
+    for source, g in zip(call.sources, call.backward(filled, again), strict=True):
+        if source is not None and g is not None:
+            arrive(arrived, source, g)
+
+
+def _one_by_one(
+    calls: list[Any],
+    wanted: list[tuple[bool, ...]],
+    ends: set[Any],
+    arrived: dict[Any, Any],
+    again: bool,
+) -> None:
+    for _, call, gs, recipe in backwards(calls, wanted, arrived, again):
+        kept = map(call.tracked, recipe.arrays) if again else call.arrays(recipe.arrays)
+        values = [*gs, *kept]
+        values += recipe.numbers(call)
+        with gs[0].device:
+            found = recipe.run(values)
+        for index, g in zip(recipe.targets, found, strict=True):
+            arrive(arrived, call.sources[index], g)
+        for index in range(len(call.kind.outputs)):
+            if (id(call), index) not in ends:
+                arrived.pop((id(call), index), None)
+
+
+def _by_plan(
+    calls: list[Any], wanted: list[tuple[bool, ...]], ends: set[Any], arrived: dict[Any, Any]
+) -> bool:
+    """Pass some calls by their plan; False where there is none."""
+    heads, targets = [], {}
+    inside = {id(call) for call in calls}
+    for call, mask in zip(calls, wanted, strict=True):
+        for index, spec in enumerate(call.kind.outputs):
+            key = id(call), index
+            if key in arrived:
+                g = arrived[key]
+                heads.append(Head((call, index), spec, g, g.device))
+            if key in ends:
+                targets[key] = Target((call, index), spec, None)
+        for source, spec, want in zip(call.sources, call.kind.inputs, mask, strict=True):
+            if want and not (isinstance(source, tuple) and id(source[0]) in inside):
+                targets[key_of(source)] = Target(source, spec, None)
+    part = Step(heads, calls)
+    plan = met(part, list(targets.values()), in_place=False)
+    arguments = plan.arguments(part) if plan is not None else []
+    if plan is None or len({a.device for a in arguments if isinstance(a, _core.Array)}) > 1:
+        return False  # calls on two devices may follow each other without anything in between
+    for target, g in zip(targets.values(), plan.run(arguments), strict=True):
+        if isinstance(target.source, tuple) and id(target.source[0]) in inside:
+            arrived[target.key] = g  # what had arrived before is in it
+        else:
+            arrive(arrived, target.source, g)
+    return True
+
+
+__all__ = ["fresh", "into_gradients"]

@@ -1,0 +1,328 @@
+"""Steps: the part of the tape some heads depend on, and the plan of its gradient.
+
+A step whose structure has been met before becomes one gradient graph, which is compiled: a plan,
+whatever the numbers in it. One that is new is not worth that yet: see `reverse`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from gemel import _core
+from gemel.errors import GradientError
+from gemel.function import FunctionCall
+from gemel.ir.graph import Entry, Graph, inline, placeholder
+from gemel.ir.layout import dense_strides
+from gemel.ir.trace import Trace
+from gemel.kinds import Recent, Recipe
+from gemel.ops.elementwise import full
+from gemel.ops.shape import transpose
+from gemel.runtime.chain import Chain
+from gemel.runtime.files import digest
+from gemel.runtime.plans import plan_of
+from gemel.runtime.prepare import spec_of
+from gemel.spec import Spec
+from gemel.tape import Leaf, key_of, source_of
+from gemel.views import inverse
+
+
+class Target:
+    """Where a gradient is wanted, besides at a `Leaf`, which can stand for itself."""
+
+    __slots__ = ("key", "leaf", "source", "spec")
+
+    def __init__(self, source: Any, spec: Spec, leaf: Leaf | None) -> None:
+        self.source = source
+        self.key = key_of(source)
+        self.spec = spec
+        self.leaf = leaf  # whose gradient is to be left there
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        """What of it decides the gradient graph."""
+        return self.leaf.words if self.leaf is not None else (0, *_words(self.spec))
+
+
+class Head(NamedTuple):
+    """An array whose gradient is given (None for ones)."""
+
+    source: Any
+    spec: Spec
+    gradient: Any
+    device: Any
+
+
+class Step:
+    """Some calls of the tape, in order, and the gradients that come to them from outside."""
+
+    def __init__(self, heads: list[Head], calls: list[Any]) -> None:
+        self.heads = heads
+        self.calls = calls
+        self.has_functions = any(isinstance(call, FunctionCall) for call in calls)
+
+    @classmethod
+    def of(cls, heads: list[Any], grads: list[Any]) -> Step:
+        """The step that leads to some arrays."""
+        found = []
+        for head, g in zip(heads, grads, strict=True):
+            g = None if g is None else g.astype(head.dtype, copy=False)
+            found.append(Head(source_of(head), spec_of(head), g, head.device))
+        return cls(found, _reached([head.source for head in found]))
+
+    def targets(self) -> list[Target | Leaf]:
+        """The variables it depends on."""
+        sources = [head.source for head in self.heads]
+        sources += [source for call in self.calls for source in call.sources]
+        leaves = dict.fromkeys([source for source in sources if isinstance(source, Leaf)])
+        found: list[Target | Leaf] = [*leaves]
+        for call in self.calls:
+            if call.variables:
+                pairs = call.variables.items()
+                found += [Target((call, index), leaf.spec, leaf) for index, leaf in pairs]
+        return found
+
+    def wanted(self, targets: Sequence[Target | Leaf]) -> list[tuple[bool, ...]]:
+        """For each call, through which inputs gradients lead to the targets."""
+        ends = {target.key for target in targets}
+        leading: set[int] = set()
+        found = []
+        for call in self.calls:
+            mask = tuple([_leads(source, leading, ends) for source in call.sources])
+            if True in mask:
+                leading.add(id(call))
+            found.append(mask)
+        return found
+
+    def free(self) -> None:
+        """Give back what the calls of this step saved."""
+        for call in self.calls:
+            call.free()
+
+    # --- as a graph ---------------------------------------------------------------------------
+
+    def structure(self, targets: Sequence[Target | Leaf], wanted: list[tuple[bool, ...]]) -> bytes:
+        """What two steps with the same gradient graph have in common, as a digest."""
+        places: dict[Any, int] = {target.key: -3 - i for i, target in enumerate(targets)}
+        # Results which are targets themselves stand for those from then on.
+        marked = any(isinstance(target.source, tuple) for target in targets)
+        words = [len(targets), marked]
+        for target in targets:
+            words += target.words
+        for position, (call, mask) in enumerate(zip(self.calls, wanted, strict=True)):
+            words.append(call.kind.number)
+            for source, want in zip(call.sources, mask, strict=True):
+                words.append(_word(source, places) if want else -1 if source is None else -2)
+            if marked:
+                count = len(call.kind.outputs)
+                words += [places.get((id(call), index), -1) for index in range(count)]
+            for index, saved in enumerate(call.values):
+                if isinstance(saved, _core.Saved) and not saved.array._is_contiguous:
+                    words += (-1, index, *(turned(saved.array) or ()))
+            places[id(call)] = position
+        for head in self.heads:
+            words += (_word(head.source, places), head.gradient is None, *_words(head.spec))
+        return digest(array("q", words).tobytes())
+
+    def graph(
+        self, targets: Sequence[Target | Leaf], wanted: list[tuple[bool, ...]]
+    ) -> tuple[list[Entry], list[Entry], list[tuple[int, Recipe]]]:
+        """The inputs of the gradient graph, the gradients of the targets, and what it reads."""
+        inputs: list[Entry] = []
+        arrived: dict[Any, Entry] = {}
+        for source, spec, g, _ in self.heads:
+            if g is None:
+                arrive(arrived, source, full(1, shape=spec.shape, dtype=spec.dtype))
+            else:
+                inputs.append(placeholder(spec))
+                arrive(arrived, source, inputs[-1])
+        reads = []
+        for position, call, gs, recipe in backwards(self.calls, wanted, arrived):
+            reads.append((position, recipe))
+            given = recipe.graph.inputs[len(gs) :]
+            orders = [turned(call.kept(place).array) for place in recipe.arrays]
+            own = [_lying(entry.spec, order) for entry, order in zip_longest(given, orders)]
+            inputs += own
+            pairs = zip_longest(own, orders)
+            seen = [e if order is None else transpose(e, axes=inverse(order)) for e, order in pairs]
+            found = inline(recipe.graph, (*gs, *seen))
+            for index, g in zip(recipe.targets, found, strict=True):
+                arrive(arrived, call.sources[index], g)
+        for target in targets:
+            if target.key not in arrived:
+                arrived[target.key] = full(0, shape=target.spec.shape, dtype=target.spec.dtype)
+        return inputs, [arrived[target.key] for target in targets], reads
+
+
+def turned(array: Any) -> tuple[int, ...] | None:
+    """The order of axes in which an array is dense, where that is not its own."""
+    if array._is_contiguous:
+        return None
+    strides = array.strides
+    order = tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
+    lying = tuple(array.shape[axis] for axis in order)
+    dense = tuple(strides[axis] for axis in order) == dense_strides(lying)
+    return order if dense else None
+
+
+def _lying(spec: Spec, order: tuple[int, ...] | None) -> Entry:
+    if order is None:
+        return placeholder(spec)
+    return placeholder(Spec((spec.shape[axis] for axis in order), spec.dtype))
+
+
+def _as_it_lies(array: Any) -> Any:
+    order = turned(array)
+    if order is None:
+        return array
+    shape, strides = array.shape, array.strides
+    return array._as_strided(
+        tuple(shape[axis] for axis in order), tuple(strides[axis] for axis in order), array.offset
+    )
+
+
+def _word(source: Any, places: dict[Any, int]) -> int:
+    if isinstance(source, tuple):
+        found = places.get(id(source[0]))
+        return places.get(key_of(source), -1) if found is None else found << 16 | source[1]
+    return places.get(source.key, -1)
+
+
+def _words(spec: Spec) -> tuple[int, ...]:
+    return spec.dtype.code, spec.ndim, *spec.shape
+
+
+def _leads(source: Any, leading: set[int], ends: set[Any]) -> bool:
+    """Whether a gradient that arrives at a source reaches one of the ends."""
+    if isinstance(source, tuple):
+        return id(source[0]) in leading or (id(source[0]), source[1]) in ends
+    return id(source) in ends
+
+
+def backwards(
+    calls: list[Any], wanted: list[tuple[bool, ...]], arrived: dict[Any, Any], again: bool = False
+) -> Iterator[tuple[int, Any, list[Any], Recipe]]:
+    """The calls gradients go through, last first: position, call, gradients arrived, and recipe."""
+    for position in range(len(calls) - 1, -1, -1):
+        call, mask = calls[position], wanted[position]
+        if True not in mask:
+            continue
+        gs = [arrived.get((id(call), index)) for index in range(len(call.kind.outputs))]
+        present = tuple(g is not None for g in gs)
+        if True in present:
+            recipe = call.kind.recipe(present, mask, again)
+            yield position, call, [g for g in gs if g is not None], recipe
+
+
+def _reached(sources: list[Any]) -> list[Any]:
+    """The calls that lead to these sources, each after those that lead to it.
+
+    The order follows from what leads where alone: equal steps have equal orders.
+    """
+    order: list[Any] = []
+    seen: set[int] = set()
+    stack = [(source[0], False) for source in reversed(sources) if isinstance(source, tuple)]
+    while stack:
+        call, ready = stack.pop()
+        if ready:
+            order.append(call)
+            continue
+        if id(call) in seen:
+            continue
+        if call.freed:
+            raise GradientError(
+                "backward: this part of the tape was freed by an earlier backward; "
+                "pass retain_graph=True there, or record again"
+            )
+        seen.add(id(call))
+        stack.append((call, True))
+        stack += [(s[0], False) for s in reversed(call.sources) if isinstance(s, tuple)]
+    return order
+
+
+def arrive(arrived: dict[Any, Any], source: Any, g: Any) -> None:
+    """One more gradient for a variable or a result of a call."""
+    key = key_of(source)
+    arrived[key] = arrived[key] + g if key in arrived else g
+
+
+# --- plans ----------------------------------------------------------------------------------
+
+
+class Met:
+    """A structure that has been met, and its plan from the second time on."""
+
+    def __init__(self) -> None:
+        self.used = False
+        self.plan: Any = None
+        self.order: list[int] = []
+        self.reads: list[tuple[int, Recipe]] = []
+
+    def arguments(self, step: Step) -> list[Any]:
+        """The arrays and numbers the plan takes of a step."""
+        found = [head.gradient for head in step.heads if head.gradient is not None]
+        for position, recipe in self.reads:
+            call = step.calls[position]
+            found += map(_as_it_lies, call.arrays(recipe.arrays))
+            found += recipe.numbers(call)
+        return found
+
+    def run(self, values: list[Any]) -> Any:
+        """The plan on what the graph takes: arrays first, then numbers."""
+        return self.plan(*[values[position] for position in self.order])
+
+
+#: The structures met lately.
+_met = Recent(512)
+
+
+def in_pieces(targets: Sequence[Target | Leaf]) -> bool:
+    """Whether a backward runs as several operations: where its gradients travel over links."""
+    leaves = [target.leaf for target in targets]
+    return any(leaf is not None and leaf.gradient.device.linked for leaf in leaves)
+
+
+def met(step: Step, targets: Sequence[Target | Leaf], in_place: bool) -> Met | None:
+    """The plan of a step; None for a structure that is new, and not compiled already."""
+    wanted = step.wanted(targets)
+    pieces = in_place and in_pieces(targets)
+    key = (step.structure(targets, wanted), in_place, pieces)
+    found: Met | None = _met.find(key)
+    if found is None:
+        found = _met.keep(key, Met())
+        if not any(call.kind.compiled for call in step.calls):
+            return None
+    if found.plan is None:
+        _compile(found, step, targets, wanted, in_place, pieces)
+    return found
+
+
+def _compile(
+    found: Met,
+    step: Step,
+    targets: Sequence[Target | Leaf],
+    wanted: list[tuple[bool, ...]],
+    in_place: bool,
+    pieces: bool,
+) -> None:
+    with Trace():
+        inputs, results, found.reads = step.graph(targets, wanted)
+        places = [placeholder(target.spec) for target in targets] if in_place else []
+        updates = []
+        for position, (target, place) in enumerate(zip(targets, places, strict=False)):
+            adds = target.leaf is not None and target.leaf.request == "add"
+            updates.append((position, place + results[position] if adds else results[position]))
+    graph = Graph((*places, *inputs), () if in_place else results, updates, "backward")
+    # Targets come first among the arrays, so updates keep their positions.
+    found.order = sorted(range(len(graph.inputs)), key=lambda i: graph.inputs[i].spec.weak)
+    ordered = [graph.inputs[position] for position in found.order]
+    order = Graph(ordered, graph.outputs, graph.updates, "backward")
+    random = any(node.op is not None and node.op.random for node in order.walk())
+    # A gradient that could not be computed must not pass for the one of the batch before.
+    cut = pieces and not random
+    found.plan = Chain(order, keeps=False) if cut else plan_of(order, keeps=False)
+
+
+__all__ = ["Head", "Met", "Step", "Target", "arrive", "backwards", "met"]

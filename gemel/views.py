@@ -1,0 +1,202 @@
+"""Views as offset maps: what is done to an array to see what a view of it sees, and its reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from gemel.ir.layout import dense_strides
+from gemel.ops.indexing import assign, basic_index
+from gemel.ops.shape import broadcast_to, reshape, transpose
+from gemel.spec import product
+
+#: Does an operation: (operation, inputs, parameters) -> its result.
+Apply = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+#: Shape, strides and offset.
+Place = tuple[tuple[int, ...], tuple[int, ...], int]
+
+
+class Window(NamedTuple):
+    """How the elements of a view are found in the array: steps in this order, or None.
+
+    The axes in the order they lie in memory, another shape, what a key selects, the axes in the
+    order of the view, its shape but for what is repeated, and its shape.
+    """
+
+    whole: tuple[int, ...]
+    memory: tuple[int, ...] | None
+    refined: tuple[int, ...] | None
+    key: tuple[Any, ...] | None
+    axes: tuple[int, ...] | None
+    shape: tuple[int, ...] | None
+    repeated: tuple[int, ...] | None
+
+    def take(self, x: Any, apply: Apply) -> Any:
+        """What the view sees of x."""
+        x = self._part(x, apply)
+        if self.axes is not None:
+            x = apply(transpose, (x,), {"axes": self.axes})
+        if self.shape is not None:
+            x = apply(reshape, (x,), {"shape": self.shape})
+        if self.repeated is not None:
+            x = apply(broadcast_to, (x,), {"shape": self.repeated})
+        return x
+
+    def _lying(self, x: Any, apply: Apply) -> Any:
+        if self.memory is not None:
+            x = apply(transpose, (x,), {"axes": self.memory})
+        if self.refined is not None:
+            x = apply(reshape, (x,), {"shape": self.refined})
+        return x
+
+    def _part(self, x: Any, apply: Apply) -> Any:
+        x = self._lying(x, apply)
+        return x if self.key is None else apply(basic_index, (x,), {"key": self.key})
+
+    def put(self, x: Any, value: Any, core: tuple[int, ...], apply: Apply) -> Any:
+        """x with `value` in place of what the view sees; `core`: the shape before `shape`."""
+        if self.shape is not None:
+            value = apply(reshape, (value,), {"shape": core})
+        if self.axes is not None:
+            value = apply(transpose, (value,), {"axes": inverse(self.axes)})
+        if self.key is not None:
+            value = apply(assign, (self._lying(x, apply), value), {"key": self.key})
+        lying = self.whole if self.memory is None else tuple(self.whole[a] for a in self.memory)
+        if self.refined is not None:
+            value = apply(reshape, (value,), {"shape": lying})
+        if self.memory is not None:
+            value = apply(transpose, (value,), {"axes": inverse(self.memory)})
+        return value
+
+
+def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The order of axes that undoes another one."""
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
+
+
+def repeats(place: Place) -> bool:
+    """Whether several positions of an array lie in the same place."""
+    shape, strides, _ = place
+    return any(n > 1 and s == 0 for n, s in zip(shape, strides, strict=True))
+
+
+@lru_cache(4096)
+def window(base: Place, view: Place) -> tuple[Window, tuple[int, ...]] | None:
+    """How to see, in an array that lies like `base`, what one that lies like `view` sees.
+
+    And the shape the elements have before the view's axes of length 1 are added. None where it
+    takes more than one key.
+    """
+    core = [(n, s) for n, s in zip(view[0], view[1], strict=True) if n != 1 and s != 0]
+    if repeats(base) or any(s < 0 for n, s in zip(base[0], base[1], strict=True) if n != 1):
+        return None
+    found = _all(base, view, core) or _some(base, view, core)
+    if found is None:
+        return None
+    memory, refined, key, order = found
+    shape = tuple(n for n, _ in core)
+    single = tuple(1 if s == 0 else n for n, s in zip(view[0], view[1], strict=True))
+    return (
+        Window(
+            base[0],
+            memory,
+            refined,
+            key,
+            None if order == tuple(range(len(order))) else order,
+            None if single == shape else single,
+            None if single == view[0] else view[0],
+        ),
+        shape,
+    )
+
+
+_Found = tuple[
+    "tuple[int, ...] | None", "tuple[int, ...] | None", "tuple[Any, ...] | None", "tuple[int, ...]"
+]
+
+
+def _descending(strides: list[int]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
+
+
+def _all(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | None:
+    """For a view of all elements: they lie one after another in memory, in either's order."""
+    sizes = [n for n, _ in core]
+    if view[2] != base[2] or product(sizes) != product(base[0]):
+        return None
+    memory = _descending(list(base[1]))
+    lying = tuple(base[0][axis] for axis in memory)
+    order = _descending([s for _, s in core])
+    refined = tuple(sizes[axis] for axis in order)
+    ordered = [core[axis][1] for axis in order]
+    pairs = [(n, base[1][a]) for n, a in zip(lying, memory, strict=True) if n != 1]
+    if tuple(ordered) != dense_strides(refined):
+        return None
+    if tuple(s for _, s in pairs) != dense_strides(tuple(n for n, _ in pairs)):
+        return None
+    return (
+        None if memory == tuple(range(len(memory))) else memory,
+        None if refined == lying else refined,
+        None,
+        inverse(order),
+    )
+
+
+def _some(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | None:
+    """For a view that a key selects, its axes in any order."""
+    starts = _digits(base, view[2] - base[2])
+    if starts is None:
+        return None
+    items: list[Any] = [("int", start) for start in starts]
+    taken: list[int] = []
+    for n, stride in core:
+        fitting = [
+            (s, axis)
+            for axis, (m, s) in enumerate(zip(base[0], base[1], strict=True))
+            if m != 1 and axis not in taken and s <= abs(stride)
+        ]
+        if not fitting:
+            return None
+        step, axis = max(fitting)
+        step, rest = divmod(stride, step)
+        if rest or not 0 <= starts[axis] + step * (n - 1) < base[0][axis]:
+            return None
+        items[axis] = ("slice", starts[axis], n, step)
+        taken.append(axis)
+    used = sorted(taken)
+    return None, None, tuple(items), tuple(used.index(axis) for axis in taken)
+
+
+def _digits(base: Place, offset: int) -> list[int] | None:
+    """The position in the base that lies at this offset from its first element."""
+    starts = [0] * len(base[0])
+    for axis in _descending(list(base[1])):
+        if base[0][axis] != 1:
+            starts[axis], offset = divmod(offset, base[1][axis])
+            if starts[axis] >= base[0][axis]:
+                return None
+    return None if offset else starts
+
+
+def positions(base: Place, view: Place) -> Any:
+    """Where the elements a view sees are among those of the base, as a NumPy array of its shape."""
+    import numpy
+
+    lying = _offsets(base).reshape(-1)
+    order = numpy.argsort(lying)
+    return order[numpy.searchsorted(lying, _offsets(view), sorter=order)]
+
+
+def _offsets(place: Place) -> Any:
+    import numpy
+
+    shape, strides, offset = place
+    found = numpy.full(shape, offset, "int64")
+    for axis, stride in enumerate(strides):
+        lined = [-1 if a == axis else 1 for a in range(len(shape))]
+        found += (numpy.arange(shape[axis]) * stride).reshape(lined)
+    return found
+
+
+__all__ = ["Place", "Window", "positions", "repeats", "window"]

@@ -1,0 +1,190 @@
+"""In-place writes mean the same in a compiled function as outside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, gluon, np, npx
+from gemel.errors import DTypeError, ShapeError, TraceError
+
+Function = Callable[..., Any]
+
+
+def the_same_array_by_another_name(x: Any) -> Any:
+    y = x
+    y += 1
+    return x * y
+
+
+def an_element(x: Any) -> Any:
+    y = x * 1
+    y[0] = 5
+    return y
+
+
+def views_see_it(x: Any) -> Any:
+    y = x * 1
+    v = y[1:]
+    y *= 2
+    v += 1
+    return y * v.sum(), v, y[::-1] * x
+
+
+def views_of_views(x: Any) -> Any:
+    y = np.stack([x, x * 2, x * 3])
+    v = y.T[1:]
+    w = v.reshape(-1)  # a copy
+    v[0] += x
+    w += 100
+    row = y[2]
+    row[1:] = v[0, :1]
+    return y, v, w, row
+
+
+def parts(x: Any) -> Any:
+    y = np.concatenate([x, x])
+    first, second = np.split(y, 2)
+    first *= second
+    second[1:] -= 1
+    return y, first, second
+
+
+def masks(x: Any) -> Any:
+    y = x * 1
+    y[y > 1.5] = y.sum()
+    z = np.stack([y, y])
+    z[np.array([True, False])] = 0
+    return y, z
+
+
+def the_argument_and_a_view_of_it(x: Any) -> Any:
+    v = x[:2]
+    x[1:] = x[0] * 3
+    v -= 0.5
+    return v * 2, x.sum()
+
+
+def copies_are_apart(x: Any) -> Any:
+    y, z = +x, x.copy()
+    y += 1
+    z *= 3
+    return x, y, z
+
+
+def numbers_are_replaced(x: Any) -> Any:
+    n = x.shape[0]
+    total = 0.0
+    for _ in range(3):
+        n += 1
+        total += 0.5
+    return x * n + total
+
+
+def every_operator(x: Any) -> Any:
+    y = x * 4
+    y -= 1
+    y /= 2
+    y //= 1
+    y **= 2
+    y %= 7
+    count = np.ones((3,), dtype="int64") * x.astype("int64")
+    count += 6
+    count &= 5
+    count |= 8
+    count ^= 1
+    square = np.ones((3, 3)) * x
+    square @= square.T
+    return y, count, square
+
+
+PROGRAMS = [
+    the_same_array_by_another_name,
+    an_element,
+    views_see_it,
+    views_of_views,
+    parts,
+    masks,
+    the_argument_and_a_view_of_it,
+    copies_are_apart,
+    numbers_are_replaced,
+]
+
+
+def listed(found: Any) -> list[Any]:
+    return [value.asnumpy() for value in (found if isinstance(found, tuple) else (found,))]
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
+def test_the_same_both_ways(function: Function, recorded: bool) -> None:
+    compiled = gemel.compile(function)
+    for _ in range(3):
+        ways = []
+        for call in (function, compiled):
+            x = np.array([1.0, 2.0, 3.0])
+            if recorded:
+                x.attach_grad()
+                with autograd.record():
+                    found = call(x)
+                    results = found if isinstance(found, tuple) else (found,)
+                    loss = sum(((y * y).sum() for y in results if y._is_tracked), (x * x).sum())
+                loss.backward()
+                ways.append([*listed(found), x.asnumpy(), x.grad.asnumpy()])
+            else:
+                ways.append([*listed(call(x)), x.asnumpy()])
+        for a, b in zip(*ways, strict=True):
+            numpy.testing.assert_allclose(a, b, rtol=1e-5)
+    assert compiled.traces == 1
+
+
+def test_every_operator() -> None:
+    x = np.array([1.0, 2.0, 3.0])
+    for a, b in zip(every_operator(x), gemel.compile(every_operator)(x), strict=True):
+        assert a.dtype is b.dtype and a.tolist() == b.tolist()
+
+
+def test_a_parameter_is_overwritten() -> None:
+    class Counting(gluon.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen = gluon.Parameter("seen", shape=(2,), init="zeros", grad_req="null")
+
+        def forward(self, x: Any) -> Any:
+            seen = self.seen.data()
+            before = seen * 1
+            seen[0] += x.sum()
+            return before + self.seen.data()
+
+    found = []
+    for hybridize in (False, True):
+        block = Counting()
+        block.initialize()
+        if hybridize:
+            block.hybridize()
+        found.append([block(np.ones((3,))).tolist() for _ in range(3)])
+        assert block.seen.data().tolist() == [9, 0]
+    assert found[0] == found[1] == [[3, 0], [9, 0], [15, 0]]
+
+
+def one_branch_writes(x: Any) -> Any:
+    return npx.cond(x.sum() > 0, lambda a: a.__iadd__(1), lambda a: a, [x])
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "text"),
+    [
+        (lambda x: x.__iadd__(np.ones((2, 3))), ShapeError, r"in place, float32\[3\]"),
+        (lambda x: x.astype("int32").__iadd__(0.5), DTypeError, "int32 cannot hold float32"),
+        (lambda x: x.__setitem__(np.array([0, 1]), x[:2]), TraceError, r"np\.where"),
+        (lambda x: np.broadcast_to(x, (2, 3)).__setitem__(0, x), TraceError, "repeats elements"),
+        (one_branch_writes, TraceError, "a branch must not"),
+    ],
+)
+def test_what_cannot_be_written(function: Function, error: Any, text: str) -> None:
+    with pytest.raises(error, match=text):
+        gemel.compile(function)(np.array([1.0, 2.0, 3.0]))
