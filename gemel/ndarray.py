@@ -121,9 +121,9 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         return indexing.getitem(self, key)
 
     def _setitem(self, key: Any, value: Any) -> None:
-        if not indexing.is_basic(key):
+        if not keys.is_basic(key):
             key = tuple(map(index_item, key if isinstance(key, tuple) else (key,)))
-        if not indexing.is_basic(key):
+        if not keys.is_basic(key):
             self._scattered(key, value)
             return
         self._write(self._view(keys.canonical(self.shape, key)), value)

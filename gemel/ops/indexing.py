@@ -13,7 +13,20 @@ from gemel.ir.layout import Layout
 from gemel.ir.op import HOOKS, composite, method, numpy, op
 from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import cast, extents, full, iota, limit, where
-from gemel.ops.keys import canonical, check_key, key_layout, key_shape, numpy_key
+from gemel.ops.keys import (
+    adjacent,
+    array_axes,
+    canonical,
+    check_key,
+    check_masks,
+    is_array,
+    is_basic,
+    is_mask,
+    key_layout,
+    key_shape,
+    numpy_key,
+    placed,
+)
 from gemel.ops.shape import check_axis, expand_dims, reshape, transpose
 from gemel.spec import Spec, normalize_axis, same_shape
 
@@ -359,18 +372,6 @@ def boolean_index(x: Any, mask: Any) -> Any:
 # --- x[key] ---------------------------------------------------------------------------------
 
 
-def is_basic(key: Any) -> bool:
-    """Whether a key has only ints, slices, None and Ellipsis."""
-    items = key if isinstance(key, tuple) else (key,)
-    return all(
-        item is None
-        or item is Ellipsis
-        or isinstance(item, (*WHOLE, slice))
-        and not isinstance(item, bool)
-        for item in items
-    )
-
-
 @method
 def getitem(x: Any, key: Any) -> Any:
     """x[key] for every kind of key: basic, integer arrays, boolean masks."""
@@ -410,41 +411,10 @@ def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) 
         raise ShapeError(f"assign: {value} does not broadcast to the selected shape {selected}")
 
 
-def is_mask(item: Any) -> bool:
-    """Whether an index item is a boolean array."""
-    return getattr(item, "dtype", None) is bool_
-
-
-def _placed(items: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
-    """Each item of an index with the axis it begins at. Raises `IndexError` for too many."""
-    spans = [item.ndim if is_mask(item) else 1 for item in items]
-    named = [
-        0 if item is None or item is Ellipsis else n for item, n in zip(items, spans, strict=True)
-    ]
-    used = sum(named)
-    if used > ndim:
-        raise IndexError(f"too many indices: {used} for an array of {ndim} dimensions")
-    found, axis = [], 0
-    for item, span in zip(items, named, strict=True):
-        found.append((item, axis))
-        axis += ndim - used if item is Ellipsis else span
-    return found
-
-
-def check_masks(shape: tuple[int, ...], items: Sequence[Any]) -> None:
-    """Raises `IndexError` unless every mask has the shape of the axes it selects from."""
-    for item, axis in _placed(items, len(shape)):
-        if is_mask(item) and not same_shape(item.shape, shape[axis : axis + item.ndim]):
-            raise IndexError(
-                f"a mask of shape {list(item.shape)} does not fit an array of shape {list(shape)} "
-                f"from axis {axis} on; they must be equal there"
-            )
-
-
 def _masks_as_positions(x: Any, items: list[Any]) -> tuple[Any, list[Any]]:
     """The same index without masks, on x with a new axis for each mask of no dimensions."""
     found: list[Any] = []
-    for item, axis in reversed(_placed(items, len(x.shape))):
+    for item, axis in reversed(placed(items, len(x.shape))):
         if not is_mask(item):
             found.append(item)
             continue
@@ -455,28 +425,17 @@ def _masks_as_positions(x: Any, items: list[Any]) -> tuple[Any, list[Any]]:
     return x, found[::-1]
 
 
-def is_array(item: Any) -> bool:
-    """Whether an index item selects by an array of positions."""
-    return item is not None and item is not Ellipsis and not isinstance(item, (*WHOLE, slice))
-
-
 def _advanced(x: Any, items: list[Any]) -> Any:
     """Integer arrays, one or several: the basic part first, then one gather."""
     if not any(item is Ellipsis for item in items):
         items = [*items, Ellipsis]
     basic = tuple(slice(None) if is_array(item) else item for item in items)
-    axes = _array_axes(items, len(x.shape))
+    axes = array_axes(items, len(x.shape))
     x = basic_index(x, key=canonical(x.shape, basic))
     arrays = [item for item in items if is_array(item)]
     # What arrays select comes first in the result when something stands between them.
-    lead = axes[0] if _adjacent(items) else 0
+    lead = axes[0] if adjacent(items) else 0
     return _several(x, arrays, axes, lead) if len(arrays) > 1 else _one(x, arrays[0], axes[0], lead)
-
-
-def _adjacent(items: list[Any]) -> bool:
-    """Whether arrays and positions, which NumPy counts as arrays here, follow one another."""
-    found = [i for i, item in enumerate(items) if is_array(item) or isinstance(item, WHOLE)]
-    return found == list(range(found[0], found[0] + len(found)))
 
 
 def _one(x: Any, indices: Any, axis: int, lead: int) -> Any:
@@ -485,20 +444,6 @@ def _one(x: Any, indices: Any, axis: int, lead: int) -> Any:
         others = [other for other in range(len(x.shape)) if other != axis]
         x = transpose(x, axes=(*others[:lead], axis, *others[lead:]))
     return gather(x, indices, axis=lead)
-
-
-def _array_axes(items: list[Any], ndim: int) -> list[int]:
-    """The axes, after the basic part is taken, that arrays index."""
-    used = sum(1 for item in items if item is not None and item is not Ellipsis)
-    axes, axis = [], 0
-    for item in items:
-        if is_array(item):
-            axes.append(axis)
-        if item is Ellipsis:
-            axis += ndim - used
-        elif not isinstance(item, WHOLE):
-            axis += 1
-    return axes
 
 
 def _several(x: Any, arrays: list[Any], axes: list[int], lead: int) -> Any:

@@ -6,12 +6,15 @@ A canonical key has one item per axis of the input, and one per new axis: ("int"
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from gemel.dtype import bool_
 from gemel.errors import ShapeError
-from gemel.extent import Dim
+from gemel.extent import WHOLE, Dim
 from gemel.ir.layout import Layout
 from gemel.ops.shape import check_span
+from gemel.spec import same_shape
 
 
 def canonical(shape: tuple[int, ...], key: Any) -> tuple[Any, ...]:
@@ -120,3 +123,74 @@ def _numpy_item(item: tuple[Any, ...]) -> Any:
     _, start, length, step = item
     stop = start + length * step
     return slice(start, None if stop < 0 else stop, step)
+
+
+# --- what keys consist of -------------------------------------------------------------------
+
+
+def is_basic(key: Any) -> bool:
+    """Whether a key has only ints, slices, None and Ellipsis."""
+    items = key if isinstance(key, tuple) else (key,)
+    return all(
+        item is None
+        or item is Ellipsis
+        or isinstance(item, (*WHOLE, slice))
+        and not isinstance(item, bool)
+        for item in items
+    )
+
+
+def is_mask(item: Any) -> bool:
+    """Whether an index item is a boolean array."""
+    return getattr(item, "dtype", None) is bool_
+
+
+def placed(items: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
+    """Each item of an index with the axis it begins at. Raises `IndexError` for too many."""
+    spans = [item.ndim if is_mask(item) else 1 for item in items]
+    named = [
+        0 if item is None or item is Ellipsis else n for item, n in zip(items, spans, strict=True)
+    ]
+    used = sum(named)
+    if used > ndim:
+        raise IndexError(f"too many indices: {used} for an array of {ndim} dimensions")
+    found, axis = [], 0
+    for item, span in zip(items, named, strict=True):
+        found.append((item, axis))
+        axis += ndim - used if item is Ellipsis else span
+    return found
+
+
+def check_masks(shape: tuple[int, ...], items: Sequence[Any]) -> None:
+    """Raises `IndexError` unless every mask has the shape of the axes it selects from."""
+    for item, axis in placed(items, len(shape)):
+        if is_mask(item) and not same_shape(item.shape, shape[axis : axis + item.ndim]):
+            raise IndexError(
+                f"a mask of shape {list(item.shape)} does not fit an array of shape {list(shape)} "
+                f"from axis {axis} on; they must be equal there"
+            )
+
+
+def is_array(item: Any) -> bool:
+    """Whether an index item selects by an array of positions."""
+    return item is not None and item is not Ellipsis and not isinstance(item, (*WHOLE, slice))
+
+
+def adjacent(items: list[Any]) -> bool:
+    """Whether arrays and positions, which NumPy counts as arrays here, follow one another."""
+    found = [i for i, item in enumerate(items) if is_array(item) or isinstance(item, WHOLE)]
+    return found == list(range(found[0], found[0] + len(found)))
+
+
+def array_axes(items: list[Any], ndim: int) -> list[int]:
+    """The axes, after the basic part is taken, that arrays index."""
+    used = sum(1 for item in items if item is not None and item is not Ellipsis)
+    axes, axis = [], 0
+    for item in items:
+        if is_array(item):
+            axes.append(axis)
+        if item is Ellipsis:
+            axis += ndim - used
+        elif not isinstance(item, WHOLE):
+            axis += 1
+    return axes

@@ -92,8 +92,6 @@ def single_image(
     results = op.infer(*specs, **parameters)
     if "view" in op.rules:
         found = op.rules["view"](layouts.get(0) or dense(specs[0].shape), *results, **parameters)
-        if isinstance(found, tuple):  # of an operation with one result for each part
-            (found,) = found
         if found is not None:
             views = found if isinstance(found, tuple) else (found,)
             return view_image(op.name, specs[0], layouts.get(0), views, guards)
