@@ -17,8 +17,10 @@ from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, walk
 from gemel.ir.interpret import NumpyLane
 from gemel.ir.numbers import computed
 from gemel.ir.op import Composite, Elementwise, Op, numpy
+from gemel.ir.text import call_text
 from gemel.ir.trace import Trace
 from gemel.passes.gradient import gradient, like, rule
+from gemel.runtime.files import digest
 from gemel.runtime.prepare import spec_of, tagged
 from gemel.spec import Spec
 
@@ -57,7 +59,7 @@ class Recent(dict[Any, Any]):
         return value
 
 
-_numbers = itertools.count()
+_numbers = itertools.count(10)
 
 
 class Kind:
@@ -68,7 +70,7 @@ class Kind:
 
     def __init__(self, name: str, inputs: tuple[Spec, ...], outputs: tuple[Spec, ...]) -> None:
         self.name = name
-        self.number = next(_numbers)
+        self.number = -next(_numbers)
         self.used = False
         self.inputs = inputs
         self.outputs = outputs
@@ -118,6 +120,10 @@ class OperationKind(Kind):
         super().__init__(op.name, inputs, outputs)
         self.op = op
         self.parameters = parameters
+        # A kind that has been forgotten and is made again has the number it had.
+        text = call_text(op, (inputs, outputs), parameters)
+        if text is not None:
+            self.number = int.from_bytes(digest(text.encode())[:8], "little") >> 1
 
     def gradients(
         self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], again: bool

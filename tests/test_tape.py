@@ -450,6 +450,21 @@ def test_dtypes_and_ranks_do_not_mix() -> None:
                 assert x.grad.reshape(-1)[0].item() == 6
 
 
+def test_a_kind_that_is_made_again_has_its_number() -> None:
+    from gemel import kinds
+    from gemel.ops.elementwise import multiply
+    from gemel.spec import Spec
+
+    def number(*shape: int, dtype: str = "float32") -> int:
+        found = kinds.kind_of_specs(multiply, (Spec(shape, dtype), Spec((), "float32")), {})
+        return found.number
+
+    before = number(97, 3)
+    kinds._kinds.clear()
+    assert number(97, 3) == before
+    assert len({before, number(3, 97), number(97, 3, dtype="float64")}) == 3
+
+
 def test_the_oldest_goes_unless_it_is_used() -> None:
     from gemel.kinds import Recent
 
