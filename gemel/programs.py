@@ -17,7 +17,7 @@ from gemel.passes.fuse import cheap
 from gemel.runtime.image import Image
 from gemel.runtime.plans import plan_for, plan_of
 from gemel.runtime.prepare import as_entry
-from gemel.runtime.steps import Steps
+from gemel.runtime.relay import Relay
 from gemel.spec import Spec
 
 #: How many plans a graph keeps, the newest first.
@@ -242,7 +242,7 @@ class Plans:
         try:
             made = plan_for(self._text(values), lambda: self.image(values))
         except NoKernelError:
-            made = Steps(concrete_graph(self.graph, values), plan_of)
+            made = Relay(concrete_graph(self.graph, values), plan_of)
         self._made = [made, *self._made[: PLANS - 1]]
         return made
 

@@ -20,7 +20,7 @@ from gemel.errors import NoKernelError
 from gemel.ir.graph import Graph
 from gemel.ir.text import signature
 from gemel.runtime import cache, files
-from gemel.runtime.steps import Steps
+from gemel.runtime.relay import Relay
 
 #: How many a process writes: one that prepares more has no set of calls that comes back.
 MOST = 1024
@@ -124,7 +124,7 @@ def plan_of(graph: Graph, keeps: bool = True) -> Any:
     try:
         return plan_for(text and f"{text}keeps {keeps}", make)
     except NoKernelError:
-        return Steps(graph, partial(plan_of, keeps=keeps))
+        return Relay(graph, partial(plan_of, keeps=keeps))
 
 
 __all__ = ["Prepared", "kept", "plan_for", "plan_of"]

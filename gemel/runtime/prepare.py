@@ -18,7 +18,7 @@ from gemel.ir.text import call_text
 from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import extents
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, plan_for
-from gemel.runtime.steps import by_numpy
+from gemel.runtime.relay import by_numpy
 from gemel.spec import Spec
 
 

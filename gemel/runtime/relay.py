@@ -33,7 +33,7 @@ def by_numpy(
     return callback.issue(op.name, run, arrays, specs)
 
 
-class Steps:
+class Relay:
     """A graph with known extents as plans and operations. Called like a plan: arrays first.
 
     Updates are written at the end, all at once: until then everything reads what was there.
@@ -109,4 +109,4 @@ def arrays_first(entries: Any) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.spec.weak)
 
 
-__all__ = ["Steps", "by_numpy"]
+__all__ = ["Relay", "by_numpy"]
