@@ -74,7 +74,7 @@ void free_array(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (PyObject_GC_IsTracked(object)) PyObject_GC_UnTrack(object);
   if (array->weak_references != nullptr) PyObject_ClearWeakRefs(object);
-  set_history(object, nullptr, nullptr);
+  if (array->history != nullptr) set_history(object, nullptr, nullptr);
   Py_CLEAR(array->grad);
   array->tensor.~Tensor();
   if (type == array_class && free_count < kMaxFree) {
