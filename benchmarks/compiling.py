@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import tempfile
 from pathlib import Path
 from statistics import median
@@ -11,15 +10,13 @@ from typing import NamedTuple
 
 from benchmarks.contenders import BY_NAME
 from benchmarks.driver import (
-    TIMEOUT_SECONDS,
     Answer,
     agree,
+    answer_of,
     contenders_of,
     environment_of,
     interpreter_of,
-    reason,
 )
-from benchmarks.machine import ROOT
 from benchmarks.table import print_rows, ratio
 from benchmarks.workloads import Workload
 
@@ -62,21 +59,7 @@ def start(name: str, workload: Workload, folder: Path) -> Answer | str:
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
     command = [interpreter_of(name), "-m", "benchmarks.first", name]
-    try:
-        process = subprocess.run(
-            [*command, json.dumps(workload._asdict())],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        return f"no answer within {TIMEOUT_SECONDS} s"
-    if process.returncode != 0:
-        return reason(process)
-    answer: Answer = json.loads(process.stdout.strip().splitlines()[-1])
-    return answer
+    return answer_of([*command, json.dumps(workload._asdict())], environment)
 
 
 def add_round(found: Firsts, workload: Workload) -> Firsts:

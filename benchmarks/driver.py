@@ -101,7 +101,11 @@ def run_once(name: str, workload: Workload, repeats: int, seconds: float) -> Ans
     """One process; its answer, or why there is none."""
     options = {**workload._asdict(), "repeats": repeats, "seconds": seconds}
     command = [interpreter_of(name), "-m", "benchmarks.worker", name, json.dumps(options)]
-    environment = environment_of(workload.threads)
+    return answer_of(command, environment_of(workload.threads))
+
+
+def answer_of(command: list[str], environment: dict[str, str]) -> Answer | str:
+    """What a process prints last, as JSON; or, as a text, why there is no answer."""
     try:
         process = subprocess.run(
             command,
