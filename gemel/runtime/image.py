@@ -138,7 +138,7 @@ class _Slots:
         """The slot of an extent or stride of an input, which may be the first place of a name."""
         if isinstance(extent, Dim):
             if not name_of(extent):
-                raise CompileError(f"an input's extent must be a name or a number, not {extent}")
+                raise CompileError(f"an input's extent must be a name or a number, not {extent!r}")
             return self._known(1, name_of(extent))
         return self.of(extent)
 
