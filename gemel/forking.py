@@ -1,29 +1,53 @@
-"""What a fork waits for: that the engine is idle, and that nobody compiles. An exit, too.
+"""What a fork waits for: that the engine is idle, and nobody compiles or imports. An exit, too.
 
-A fork waits for both before Python takes the import lock, since a callback may import.
+A fork waits before Python takes the import lock, since a callback may import.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
+import time
 
-#: Held while a kernel is compiled: a child must not find LLVM, or the imports of what compiles, in
-#: the middle of their work; nor must it be taken apart there when the program ends.
+#: Held while a plan or a kernel is made: a child must not find LLVM, or the imports of what
+#: compiles, in the middle of their work; nor must it be taken apart there when the program ends.
 compiling = threading.RLock()
-#: Seconds an exit waits for a compilation, which takes some hundredths.
+#: Seconds an exit waits for what is being made or imported, which takes some hundredths.
 PATIENCE = 5.0
+#: What is imported when it is first needed, maybe by a thread.
+LATE = ("gemel", "llvmlite", "numpy")
+
+
+def _importing() -> bool:
+    """Whether something of LATE is being imported."""
+    late = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] in LATE]
+    specs = (getattr(module, "__spec__", None) for module in late)
+    return any(getattr(spec, "_initializing", False) for spec in specs)
+
+
+def _settle(timeout: float) -> None:
+    """Wait until nothing is made or imported. Nothing is made from then on.
+
+    A thread in the middle of an import may crash when the interpreter ends (CPython frees the lock
+    it waits for), and leaves a child that imports the same waiting for ever.
+    """
+    compiling.acquire(timeout=timeout)
+    until = time.monotonic() + PATIENCE
+    while _importing() and time.monotonic() < until:
+        time.sleep(0.001)
+
 
 # Hooks run last in, first out: this one after the core's, which waits for what is pending.
-atexit.register(compiling.acquire, timeout=PATIENCE)
+atexit.register(_settle, PATIENCE)
 
 from gemel import _core  # noqa: E402
 
 
 def _hold() -> None:
     _core.drain_for_fork()  # first: what is pending may have something to compile
-    compiling.acquire()
+    _settle(timeout=-1)  # however long it takes
 
 
 def _go_on() -> None:

@@ -30,6 +30,28 @@ SANITIZER = os.environ.get("SANITIZER", "")
 TIMES = int(os.environ.get("TIMES", "200"))
 #: How many times as long as usual things may take: the sanitizers slow everything down.
 PATIENCE = {"": 1, "address": 3, "thread": 5}[SANITIZER]
+#: A thread is in the middle of an import that a first compilation or `asnumpy` asks for.
+IMPORTING = """
+import atexit, os, signal, sys, threading, time
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == SLOW:
+            entered.set()
+            time.sleep(0.5)
+        return None
+
+entered = threading.Event()
+sys.meta_path.insert(0, Slow())
+# Hooks run last in, first out: this one after gemel's.
+atexit.register(lambda: tell(imported=SLOW in sys.modules))
+import gemel
+from gemel import np
+def work():
+    np.exp(np.ones((4,))).asnumpy()
+threading.Thread(target=work, daemon=True).start()
+assert entered.wait(10)
+"""
 
 
 def surroundings(environment: dict[str, str | None]) -> dict[str, str]:

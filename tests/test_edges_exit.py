@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from programs import PATIENCE, TIMES, busy, end
+from programs import IMPORTING, PATIENCE, TIMES, busy, end
 
 #: The main thread ends while a daemon thread computes and waits in one way.
 WAITING = """
@@ -74,6 +76,14 @@ def exit_beside_threads(kind: str, times: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_exit_beside_daemon_threads(kind: str) -> None:
     exit_beside_threads(kind, 3)
+
+
+@pytest.mark.parametrize("slow", ["gemel.runtime.single", "llvmlite.ir.types", "numpy.linalg"])
+def test_exit_waits_for_the_imports_of_a_daemon_thread(slow: str, tmp_path: Path) -> None:
+    """CPython frees the lock a thread in the middle of an import may wait for."""
+    program = f"SLOW = {slow!r}\n{IMPORTING}\nprint('ends')"
+    ended = end(program, seconds=20, GEMEL_CACHE=str(tmp_path))
+    assert ended.code == 0 and ended.told == {"imported": True}, ended
 
 
 @pytest.mark.slow

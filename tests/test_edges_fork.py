@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from programs import TIMES, busy, end
+from programs import IMPORTING, TIMES, busy, end
 
 #: Beside it, `compute` runs in threads that never end.
 COMPUTING = """
@@ -177,3 +177,22 @@ def test_fork_while_another_thread_compiles(tmp_path: Path) -> None:
         GEMEL_CACHE=str(tmp_path),
     )
     assert ended.code == 0 and ended.told == {"forks": 7, "status": 0}, ended
+
+
+FORK_IN_AN_IMPORT = """
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)
+    right = float((np.tanh(np.ones((4,))) * 3).asnumpy()[0]) > 2
+    os._exit(0 if right else 1)
+tell(status=os.waitpid(pid, 0)[1])
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("slow", ["gemel.runtime.single", "llvmlite.ir.types", "numpy.linalg"])
+def test_fork_while_a_thread_imports(slow: str, tmp_path: Path) -> None:
+    """The child would wait for a thread that it does not have."""
+    program = f"SLOW = {slow!r}\n{IMPORTING}\n{FORK_IN_AN_IMPORT}"
+    ended = end(program, seconds=40, GEMEL_CACHE=str(tmp_path))
+    assert ended.code == 0 and ended.told == {"status": 0}, ended

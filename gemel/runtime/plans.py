@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from gemel import _core
 from gemel.codegen.target import host
 from gemel.errors import NoKernelError
+from gemel.forking import compiling
 from gemel.ir.graph import Graph
 from gemel.ir.text import signature
 from gemel.runtime import cache, files
@@ -72,7 +73,8 @@ def kept(
     name = files.name_of(text, host().text, files.fingerprint(*SOURCES))
     found = files.load(name, kind, partial(_unpack, build=build))
     if found is None:
-        made = make().pack()
+        with making():
+            made = make().pack()
         found = _unpack(made, build)
         if next(_written) < MOST:
             files.store(name, kind, made)
@@ -80,28 +82,31 @@ def kept(
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """A block that makes much and drops little: looking through it for garbage again and again is
-    a third of the time a large graph takes.
+def making() -> Iterator[None]:
+    """A block that makes what was not kept. No fork or exit finds it in the middle.
+
+    It makes much and drops little: looking through it for garbage again and again is a third of
+    the time a large graph takes.
     """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+    with compiling:
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if enabled:
+                gc.enable()
 
 
 def plan_for(text: str | None, make: Callable[[], Any]) -> Any:
     """The plan of the image that `make` gives, which `text` decides (None: nothing does)."""
     if text is None:
-        with uncollected():
-            return make().plan()
+        with making():
+            image = make()
+        return image.plan()
 
     def prepared() -> Prepared:
-        with uncollected():
-            image = make()
+        image = make()
         return Prepared(tuple(image.keys), image.write())
 
     return kept(text, "plan", prepared, _plan)
@@ -127,4 +132,4 @@ def plan_of(graph: Graph, keeps: bool = True) -> Any:
         return Relay(graph, partial(plan_of, keeps=keeps))
 
 
-__all__ = ["Prepared", "kept", "plan_for", "plan_of"]
+__all__ = ["Prepared", "kept", "making", "plan_for", "plan_of"]

@@ -17,7 +17,7 @@ from gemel.ir.op import HOOKS, Composite, Elementwise, Op, static
 from gemel.ir.text import call_text
 from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import extents
-from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, plan_for
+from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, making, plan_for
 from gemel.runtime.relay import by_numpy
 from gemel.spec import Spec
 
@@ -54,7 +54,11 @@ def elementwise_kernel(
         return _core.Elementwise(kernels[0], (code,), nanoseconds, name=op.name)
 
     text = call_text(op, (rank, operands, target), parameters)
-    return build(*make().loaded()) if text is None else kept(text, "call", make, build)
+    if text is not None:
+        return kept(text, "call", make, build)
+    with making():
+        prepared = make()
+    return build(*prepared.loaded())
 
 
 def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
