@@ -140,7 +140,12 @@ benchmark: .venv/.installed ## measure gemel beside its peers (WHAT="mlp issue",
 
 # ---------------------------------------------------------------- for developers
 
-.PHONY: core clean
+.PHONY: stubs core clean
+stubs: .venv/.installed .venv/.dev ## write the stubs of np, npx and the methods of arrays
+	$(BIN)/python -I tools/stubs.py gemel
+	$(BIN)/ruff check --fix --quiet gemel
+	$(BIN)/ruff format --quiet gemel
+
 core: .venv/.dev ## compile the C++ core into gemel/ for a quick edit-and-run loop
 	$(BIN)/cmake -S . -B build/core -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$(CXX)" \
 	  -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" \

@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.errors import GradientError, ShapeError, TraceError
-from gemel.ir.op import HOOKS
+from gemel.ir.above import above
 from gemel.ir.trace import current_trace
 from gemel.runtime.prepare import spec_of
 from gemel.spec import Spec
@@ -136,7 +136,7 @@ class FunctionCall:
             if result is None or spec is None or source is None:
                 checked.append(None)
                 continue
-            array = HOOKS["array"](result)
+            array = above.as_array(result)
             if tuple(getattr(array, "shape", ())) != tuple(spec.shape):
                 raise ShapeError(
                     f"{name}.backward returned {spec_of(array)} as the gradient of {spec}; "

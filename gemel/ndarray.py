@@ -21,18 +21,23 @@ from gemel.dtype import (
 from gemel.errors import DTypeError, ShapeError
 from gemel.extent import NUMBER, WHOLE, Dim
 from gemel.function import Transfer
+from gemel.ir.above import install
+from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.graph import Entry
 from gemel.ir.layout import Layout
-from gemel.ir.methods import ArrayMethods
-from gemel.ir.op import HOOKS, Op
-from gemel.ops import elementwise, indexing, keys, linalg, logic
+from gemel.ir.op import Op
+from gemel.ir.public import OPERATORS, function
+from gemel.ops import elementwise, indexing, keys
+from gemel.passes.gradient import gradient
 from gemel.runtime import callback, prepare
+from gemel.runtime.prepare import as_entry, elementwise_kernel
 from gemel.spec import Spec, product
 
 #: DLPack's number of the CPU.
 DLPACK_CPU = (1, 0)
 
 
+@function(public="np")
 class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
     """An n-dimensional array. Operations on it return at once; reading its elements waits.
 
@@ -297,6 +302,7 @@ def from_buffer(
     return _core.copy_to_device(found, place.code) if place.linked else found
 
 
+@function(public="np")
 def from_dlpack(value: Any, device: Device | None = None) -> Any:
     """An array with a copy of another library's array, taken over through DLPack.
 
@@ -313,6 +319,7 @@ def from_dlpack(value: Any, device: Device | None = None) -> Any:
     return found if device is None else found.to_device(device)
 
 
+@function(public="np")
 def from_numpy(value: Any, device: Device | None = None) -> Any:
     """An array with a copy of a NumPy array's elements; dtypes gemel lacks are converted."""
     import numpy
@@ -418,29 +425,19 @@ def index_item(item: Any) -> Any:
     return found.astype(int64) if found.dtype.is_floating and not found.size else found
 
 
-OPERATORS = {
-    "add": elementwise.add,
-    "subtract": elementwise.subtract,
-    "multiply": elementwise.multiply,
-    "true_divide": elementwise.divide,
-    "floor_divide": elementwise.floor_divide,
-    "remainder": elementwise.remainder,
-    "power": elementwise.power,
-    "matmul": linalg.matmul,
-    "negative": elementwise.negative,
-    "absolute": elementwise.absolute,
-    "and": logic.bitwise_and,
-    "or": logic.bitwise_or,
-    "xor": logic.bitwise_xor,
-    "invert": logic.invert,
-    "eq": logic.equal,
-    "ne": logic.not_equal,
-    "lt": logic.less,
-    "le": logic.less_equal,
-    "gt": logic.greater,
-    "ge": logic.greater_equal,
-    "copy": elementwise.copy,
-}
+class Layers:
+    """What operations ask of the layers above theirs: see `gemel.ir.above.Above`."""
+
+    run = staticmethod(prepare.run)
+    prepare = staticmethod(prepare.prepare)
+    elementwise_kernel = staticmethod(elementwise_kernel)
+    record = staticmethod(tape.record_call)
+    as_array = staticmethod(as_array)
+    as_entry = staticmethod(as_entry)
+    from_numpy = staticmethod(from_numpy)
+    index_item = staticmethod(index_item)
+    gradient = staticmethod(gradient)
+
 
 _core.set_array_class(ndarray)
 _core.set_symbol_types((Dim,))
@@ -449,8 +446,6 @@ _core.set_devices([*CPUS, *GPUS])
 for _name, _op in OPERATORS.items():
     _core.set_operator(_name, _op)
 _constructor.append(lambda value, dtype: array_like(value, dtype).astype(dtype))
-HOOKS["array"] = as_array
-HOOKS["from_numpy"] = from_numpy
-HOOKS["index"] = index_item
+install(Layers())
 
 __all__ = ["array_like", "from_buffer", "from_dlpack", "from_numpy", "ndarray", "product"]

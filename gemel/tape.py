@@ -11,7 +11,8 @@ from typing import Any
 
 from gemel import _core
 from gemel.errors import GradientError
-from gemel.ir.op import HOOKS, Op
+from gemel.ir.above import above
+from gemel.ir.op import Op
 from gemel.kinds import Kind, Place, kind_of_call, kind_of_specs
 from gemel.ops.elementwise import cast, copy, full, maximum, where
 from gemel.ops.indexing import assign, gather
@@ -145,9 +146,6 @@ def record_call(
     return call.kind, call.reads, call.kind.floating[0]
 
 
-HOOKS["record"] = record_call
-
-
 class Look(Call):
     """What is done to see a part of some contents: for all who look, so no step frees it."""
 
@@ -212,7 +210,7 @@ def _view_source(history: Any, value: Any) -> Any:
     seen = window(history.base, place)
     if seen is None:
         flat = reshape(_base_of(value), shape=(-1,))
-        indices = HOOKS["from_numpy"](positions(history.base, place), value.device)
+        indices = above.from_numpy(positions(history.base, place), value.device)
         return source_of(recording(True, gather, flat, indices, axis=0))
     if len(views) >= VIEWS:
         oldest, *_ = views  # in one step: another thread may look at the same contents
@@ -320,7 +318,7 @@ def _with(target: Any, value: Any) -> Any:
 
     chosen = numpy.full(base.size, -1, "int64")
     chosen[positions(target._history.base, _place_of(target)).reshape(-1)] = range(target.size)
-    return taken_from(base, value, HOOKS["from_numpy"](chosen, target.device))
+    return taken_from(base, value, above.from_numpy(chosen, target.device))
 
 
 def taken_from(x: Any, value: Any, chosen: Any) -> Any:

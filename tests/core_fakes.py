@@ -71,7 +71,7 @@ class Fake(_core.OpBase):
         return self.known
 
 
-OPERATORS = {"add": "add", "subtract": "subtract", "multiply": "multiply", "lt": "less"}
+OPERATORS = {"add": "add", "sub": "subtract", "mul": "multiply", "lt": "less"}
 
 
 def array(value: Any, dtype: str = "float32") -> Any:

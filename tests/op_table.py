@@ -16,7 +16,7 @@ import gemel
 from gemel import np
 from gemel.dtype import DTYPES
 from gemel.errors import DTypeError
-from gemel.ir.interpret import spec_of
+from gemel.ir.interpret import reference, spec_of
 from gemel.ir.methods import REGISTRY
 from gemel.ir.op import Composite, Elementwise, Op, Reduction
 
@@ -150,9 +150,9 @@ def expected_of(case: Case, inputs: list[Any], stream: tuple[int, int] = (0, 0))
         if op.random:
             found = _random_reference(op, inputs, parameters, stream)
         elif isinstance(op, (Elementwise, Composite)):
-            found = list(op.reference(*inputs, **parameters))
+            found = list(reference(op, *inputs, **parameters))
         else:
-            found = list(op.reference(*map(numpy.asarray, inputs), **parameters))
+            found = list(reference(op, *map(numpy.asarray, inputs), **parameters))
     return [numpy.asarray(value) for value in found]
 
 
@@ -161,7 +161,7 @@ def _random_reference(op: Op, inputs: list[Any], parameters: Any, stream: Any) -
 
     if isinstance(op, Composite):
         return composite(op, tuple(inputs), {**parameters, "call": 0}, stream)
-    return list(op.reference(*inputs, **{**parameters, "stream": stream}))
+    return list(reference(op, *inputs, **{**parameters, "stream": stream}))
 
 
 def close(found: Array, expected: Array, name: str, scale: float = 1.0) -> None:

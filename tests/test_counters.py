@@ -11,7 +11,7 @@ import pytest
 import gemel
 from gemel import _core, autograd, gluon, np, npx, steps
 from gemel.gluon import nn
-from gemel.ir.op import HOOKS
+from gemel.ir.above import above
 from gemel.runtime import prepare
 from gemel.runtime.cache import counters
 
@@ -63,11 +63,11 @@ def lowering(most: int) -> Iterator[None]:
         made += 1
         return prepare.prepare(*call)
 
-    HOOKS["prepare"] = counted
+    above.prepare = counted
     try:
         yield
     finally:
-        HOOKS["prepare"] = prepare.prepare
+        above.prepare = prepare.prepare
     assert made <= most, f"{made} calls were lowered"
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gemel.dtype import weak
 from gemel.errors import TraceError
 from gemel.extent import NUMBER
-from gemel.ir.methods import ArrayMethods, call
+from gemel.ir.array_methods import ArrayMethods
+from gemel.ir.methods import call
 from gemel.spec import Spec
 
 if TYPE_CHECKING:
@@ -178,28 +179,6 @@ class Entry(ArrayMethods):
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise self._unknown("conversion to NumPy")
-
-
-def _in_place(name: str) -> Callable[[Entry, Any], Any]:
-    """x += y and its like: what x holds is overwritten, for all that show it."""
-    return lambda self, other: call("overwrite", self, call(name, self, other))
-
-
-IN_PLACE = {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "pow": "power",
-    "matmul": "matmul",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-}
-for _slot, _name in IN_PLACE.items():
-    setattr(Entry, f"__i{_slot}__", _in_place(_name))
 
 
 def constant(value: Any) -> Entry:

@@ -12,18 +12,24 @@ from typing import Any
 
 from gemel import _core
 from gemel.dtype import DType, as_dtype, bool_, float32, int64
-from gemel.errors import DTypeError, GradientError, ShapeError, suggestion, unknown_name
+from gemel.errors import (
+    DTypeError,
+    GradientError,
+    ShapeError,
+    TraceError,
+    suggestion,
+    unknown_name,
+)
+from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node, constant, placeholder
 from gemel.ir.methods import REGISTRY
+from gemel.ir.public import make_method, make_operator, publish
 from gemel.ir.trace import current_trace
 from gemel.spec import Spec, broadcast, normalize_axes, promote_specs
 
 #: The arity of an operation on any number of arrays, and the flag Python marks its function with.
 VARIADIC = -1
 CO_VARARGS = 0x04
-
-#: What lies above the graph and is needed for a call: `gemel.runtime` and `gemel.ndarray` fill it.
-HOOKS: dict[str, Any] = {}
 
 
 def numpy() -> Any:
@@ -35,6 +41,9 @@ def numpy() -> Any:
 
 class Op(_core.OpBase):
     """A named operation: its NumPy reference and the rules that hang on it.
+
+    `public` is the namespace that has it under its name and its `aliases`, `method` whether (or as
+    what) arrays have it, `operator` Python's special method it is ("add").
 
     `outputs` is how many results it has, `updates` which inputs it overwrites (input -> output),
     `names` the same operation under other standards (``onnx=``, ``mxnet=``). `random` operations
@@ -54,6 +63,10 @@ class Op(_core.OpBase):
         self,
         function: Callable[..., Any],
         *,
+        public: str = "",
+        aliases: tuple[str, ...] = (),
+        method: str | bool = False,
+        operator: str = "",
         outputs: int = 1,
         updates: dict[int, int] | None = None,
         random: bool = False,
@@ -88,6 +101,20 @@ class Op(_core.OpBase):
         if self.name in REGISTRY:
             raise ValueError(f"operation {self.name!r} is declared twice")
         REGISTRY[self.name] = self
+        self.public, self.aliases = public, aliases
+        if public:
+            publish(self, self.name, public, aliases)
+        if method:
+            make_method(self, self.name if method is True else method)
+        if operator:
+            make_operator(self, operator)
+
+    def facade(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the function people call, where its signature is not the operation's own."""
+        function.__name__ = function.__qualname__ = self.name
+        function.__doc__ = function.__doc__ or self.__doc__
+        publish(function, self.name, self.public, self.aliases, before=self)
+        return function
 
     # --- rules ------------------------------------------------------------------------------
 
@@ -120,6 +147,27 @@ class Op(_core.OpBase):
         return self._declare("put", rule)
 
     @property
+    def __signature__(self) -> Any:
+        """How it is called, for `inspect.signature`: arrays first, then its parameters."""
+        from inspect import Parameter, Signature
+
+        lead = 1 if self.elementwise else 0
+        code, notes = self.function.__code__, self.function.__annotations__
+        names = code.co_varnames[lead : code.co_argcount]
+        listed = [Parameter(name, Parameter.POSITIONAL_ONLY, annotation="Any") for name in names]
+        many = self.arity == VARIADIC
+        if many:
+            arrays = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+            listed.append(Parameter(arrays, Parameter.VAR_POSITIONAL, annotation="Any"))
+        kind = Parameter.KEYWORD_ONLY if many else Parameter.POSITIONAL_OR_KEYWORD
+        for name in self.parameters:
+            default = self.defaults.get(name, Parameter.empty)
+            note = notes.get(name, "Any")
+            listed.append(Parameter(name, kind, default=default, annotation=note))
+        result = "Array" if self.outputs == 1 else "tuple[Array, ...]"
+        return Signature(listed, return_annotation=result)
+
+    @property
     def differentiable(self) -> bool:
         """Whether it declares a gradient."""
         return "gradient" in self.rules
@@ -130,11 +178,6 @@ class Op(_core.OpBase):
         """The specs of the results. Raises `ShapeError` or `DTypeError`."""
         found = self.rules["spec"](*specs, **parameters)
         return (found,) if isinstance(found, Spec) else tuple(found)
-
-    def reference(self, *arrays: Any, **parameters: Any) -> tuple[Any, ...]:
-        """The results by NumPy, whatever the kernels do."""
-        found = self.function(*arrays, **parameters)
-        return found if isinstance(found, tuple) else (found,)
 
     def complete(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """The parameters with defaults filled in and lists made tuples. Raises `TypeError`."""
@@ -163,8 +206,11 @@ class Op(_core.OpBase):
     def apply(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
         """A node of this operation on entries and numbers: the recorded form of a call."""
         if self.dynamic:
-            raise HOOKS["blocked"](self)
-        entries = tuple(HOOKS["entry"](value, inputs) for value in inputs)
+            raise TraceError(
+                f"{self.name}: the shape of its result depends on values, which are only known "
+                "when the program runs; call it outside the hybridized function, or use np.where"
+            )
+        entries = tuple(above.as_entry(value, inputs) for value in inputs)
         node = self.node(entries, parameters)
         found = node.entries
         trace = current_trace()
@@ -192,7 +238,7 @@ class Op(_core.OpBase):
         if any(isinstance(value, Entry) for value in inputs) or current_trace() is not None:
             found = self.apply(inputs, parameters)
         else:
-            found = HOOKS["run"](self, inputs, parameters)
+            found = above.run(self, inputs, parameters)
         return found[0] if self.outputs == 1 and len(found) == 1 else found
 
     def _positional(
@@ -214,13 +260,13 @@ class Op(_core.OpBase):
             return None
         if not self.has_kernel:
             return None
-        return HOOKS["prepare"](self, inputs, self.complete(keywords))
+        return above.prepare(self, inputs, self.complete(keywords))
 
     def _record(
         self, inputs: tuple[Any, ...], keywords: dict[str, Any], outputs: tuple[Any, ...]
     ) -> Any:
         """Put a call on the tape; how the core does so with calls like it."""
-        return HOOKS["record"](self, inputs, self.complete(keywords), outputs)
+        return above.record(self, inputs, self.complete(keywords), outputs)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -267,14 +313,10 @@ class Elementwise(Op):
         found: tuple[tuple[DType, ...], DType] = self.policy(self, specs, parameters)
         return found
 
-    def reference(self, *arrays: Any, **parameters: Any) -> tuple[Any, ...]:
-        """The body in NumPy, computed and rounded as the kernel does."""
-        return HOOKS["reference"](self, arrays, parameters)  # type: ignore[no-any-return]
-
     def _kernel(self, rank: int, operands: Any, *description: Any, **target: Any) -> Any:
         """The machine code for one combination of dtypes and strides (a miss)."""
         self.check_count(len(operands))
-        return HOOKS["kernel"](self, rank, operands, *description, **target)
+        return above.elementwise_kernel(self, rank, operands, *description, **target)
 
 
 def _same(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
@@ -397,10 +439,6 @@ class Composite(Op):
         found = self.function(*inputs, **parameters)
         return found if isinstance(found, tuple) else (found,)
 
-    def reference(self, *arrays: Any, **parameters: Any) -> tuple[Any, ...]:
-        """The body, interpreted."""
-        return HOOKS["interpret"](self, arrays, parameters)  # type: ignore[no-any-return]
-
 
 def elementwise(**options: Any) -> Callable[[Callable[..., Any]], Elementwise]:
     """Declare an operation on each element alone."""
@@ -420,12 +458,6 @@ def reduction(**options: Any) -> Callable[[Callable[..., Any]], Reduction]:
 def composite(**options: Any) -> Callable[[Callable[..., Any]], Composite]:
     """Declare an operation by writing it over others."""
     return lambda function: Composite(function, **options)
-
-
-def method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a composition of operations available as a method of arrays and symbols."""
-    REGISTRY[function.__name__] = function
-    return function
 
 
 def find(name: str) -> Op:
@@ -451,7 +483,6 @@ __all__ = [
     "constant",
     "elementwise",
     "find",
-    "method",
     "op",
     "reduction",
 ]

@@ -21,6 +21,7 @@ from gemel import _core
 from gemel.device import Device, as_device
 from gemel.dtype import DTYPES, DType, as_dtype
 from gemel.errors import ParameterFileError
+from gemel.ir.public import function
 from gemel.ndarray import from_buffer
 
 if TYPE_CHECKING:
@@ -47,17 +48,18 @@ _UNSUPPORTED = {8: "int16", 9: "uint16", 10: "uint32", 11: "uint64", 12: "bfloat
 _FLAGS = {name: flag for flag, name in _TYPES.items()}
 
 
-def save(filename: Any, arrays: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
-    """Write arrays (named, a list, or a single one) to `filename`.
+@function(public="npx")
+def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
+    """Write arrays (named, a list, or a single one) to `file`.
 
     The file appears whole or not at all: it is written beside its place and moved there. An array
     that holds an error raises it here, before anything is written.
     """
-    names = list(arrays) if isinstance(arrays, dict) else []
-    if isinstance(arrays, dict):
-        values = list(arrays.values())
+    names = list(arr) if isinstance(arr, dict) else []
+    if isinstance(arr, dict):
+        values = list(arr.values())
     else:  # to iterate over one array would give its rows
-        values = [arrays] if isinstance(arrays, _core.Array) else list(arrays)
+        values = [arr] if isinstance(arr, _core.Array) else list(arr)
     parts = [pack("<Q", len(values))]
     for value in values:
         parts += _array_parts(value)
@@ -65,18 +67,19 @@ def save(filename: Any, arrays: dict[str, ndarray] | list[ndarray] | ndarray) ->
     for name in names:
         encoded = name.encode()
         parts += [pack("<Q", len(encoded)), encoded]
-    _write(os.fspath(filename), [pack("<QQ", _MAGIC, _CHECKED | _checksum(parts)), *parts])
+    _write(os.fspath(file), [pack("<QQ", _MAGIC, _CHECKED | _checksum(parts)), *parts])
 
 
-def load(filename: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray]:
-    """The arrays in `filename`: a dictionary if they are named, else a list.
+@function(public="npx")
+def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray]:
+    """The arrays in `file`: a dictionary if they are named, else a list.
 
     Raises `ParameterFileError`, naming the field and the place, for a file that is damaged,
     truncated or in another format.
     """
-    path = os.fspath(filename)
-    with open(path, "rb") as file:
-        content = file.read()
+    path = os.fspath(file)
+    with open(path, "rb") as opened:
+        content = opened.read()
     return _Reader(path, content, as_device(device)).file()
 
 

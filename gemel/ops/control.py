@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.errors import ShapeError, TraceError
+from gemel.ir.above import above
 from gemel.ir.graph import Entry, Graph, inline, placeholder, walk
-from gemel.ir.op import HOOKS, Op, op
+from gemel.ir.interpret import interpret
+from gemel.ir.op import Op, op
+from gemel.ir.public import function
 from gemel.ir.trace import current_trace
 from gemel.spec import Spec
 
@@ -16,7 +19,7 @@ from gemel.spec import Spec
 def branch(predicate: Any, *inputs: Any, then: Any, otherwise: Any) -> Any:
     """The outputs of one of two graphs on the same inputs, chosen by a 0-d condition."""
     chosen = then if bool(predicate) else otherwise
-    return tuple(HOOKS["interpret_graph"](chosen, *inputs))
+    return tuple(interpret(chosen, *inputs))
 
 
 @branch.spec
@@ -51,7 +54,7 @@ def backward_graph(graph: Graph, used: list[int], wanted: list[int]) -> Graph:
     heads = [placeholder(graph.outputs[index].spec) for index in used]
     outputs = [graph.outputs[index] for index in used]
     inputs = [graph.inputs[index] for index in wanted]
-    gradients = HOOKS["gradient"](outputs, heads, inputs)
+    gradients = above.gradient(outputs, heads, inputs)
     return Graph((*graph.inputs, *heads), gradients, name=f"{graph.name}_backward")
 
 
@@ -60,6 +63,7 @@ def _(emit: Any, outputs: Any, inputs: Any, *, then: Any, otherwise: Any) -> Non
     emit.branch(inputs[0], then, otherwise, inputs[1:], outputs)
 
 
+@function(public="npx")
 def cond(
     predicate: Any, then_func: Callable[..., Any], else_func: Callable[..., Any], inputs: Any = ()
 ) -> Any:
@@ -92,7 +96,7 @@ NAMES = ("then", "otherwise")
 
 def _listed(results: Any) -> tuple[Entry, ...]:
     values = results if isinstance(results, (tuple, list)) else (results,)
-    return tuple(HOOKS["entry"](value) for value in values)
+    return tuple(above.as_entry(value) for value in values)
 
 
 def _record(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -6,13 +6,14 @@ from typing import Any
 
 from gemel.dtype import DType, as_dtype, bool_, uint8
 from gemel.errors import ShapeError
-from gemel.ir.op import Op, elementwise, method
+from gemel.ir.op import Op, elementwise
+from gemel.ir.public import Array, function
 from gemel.spec import Spec, broadcast, normalize_axis, product, promote_specs, same_shape
 
 # --- arithmetic -----------------------------------------------------------------------------
 
 
-@elementwise(onnx="Add", mxnet="_npi_add")
+@elementwise(public="np", operator="add", onnx="Add", mxnet="_npi_add")
 def add(xp: Any, a: Any, b: Any) -> Any:
     """Sum."""
     return a + b
@@ -23,7 +24,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, g
 
 
-@elementwise(dtype="arithmetic", onnx="Sub", mxnet="_npi_subtract")
+@elementwise(dtype="arithmetic", public="np", operator="sub", onnx="Sub", mxnet="_npi_subtract")
 def subtract(xp: Any, a: Any, b: Any) -> Any:
     """Difference."""
     return a - b
@@ -34,7 +35,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, -g
 
 
-@elementwise(onnx="Mul", mxnet="_npi_multiply")
+@elementwise(public="np", operator="mul", onnx="Mul", mxnet="_npi_multiply")
 def multiply(xp: Any, a: Any, b: Any) -> Any:
     """Product."""
     return a * b
@@ -45,7 +46,14 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g * b, g * a
 
 
-@elementwise(dtype="floating", onnx="Div", mxnet="_npi_true_divide")
+@elementwise(
+    dtype="floating",
+    public="np",
+    aliases=("true_divide",),
+    operator="truediv",
+    onnx="Div",
+    mxnet="_npi_true_divide",
+)
 def divide(xp: Any, a: Any, b: Any) -> Any:
     """Quotient; integers become float32."""
     return a / b
@@ -56,13 +64,13 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g / b, -(g * y / b)
 
 
-@elementwise(dtype="arithmetic")
+@elementwise(dtype="arithmetic", public="np", operator="floordiv")
 def floor_divide(xp: Any, a: Any, b: Any) -> Any:
     """Quotient rounded down; integers divided by zero give 0."""
     return a // b
 
 
-@elementwise(dtype="arithmetic", mxnet="_npi_mod")
+@elementwise(dtype="arithmetic", public="np", aliases=("mod",), operator="mod", mxnet="_npi_mod")
 def remainder(xp: Any, a: Any, b: Any) -> Any:
     """Remainder with the sign of b; integers modulo zero give 0."""
     return a % b
@@ -73,7 +81,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, -(g * floor(a / b))
 
 
-@elementwise(dtype="arithmetic", onnx="Neg", mxnet="_npi_negative")
+@elementwise(dtype="arithmetic", public="np", operator="neg", onnx="Neg", mxnet="_npi_negative")
 def negative(xp: Any, x: Any) -> Any:
     """Sign reversed."""
     return -x
@@ -84,7 +92,9 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (-g,)
 
 
-@elementwise(onnx="Abs", mxnet="_npi_absolute")
+@elementwise(
+    public="np", aliases=("abs",), method="abs", operator="abs", onnx="Abs", mxnet="_npi_absolute"
+)
 def absolute(xp: Any, x: Any) -> Any:
     """Absolute value."""
     return xp.absolute(x)
@@ -95,7 +105,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * sign(x),)
 
 
-@elementwise(dtype="arithmetic", onnx="Sign", mxnet="_npi_sign")
+@elementwise(dtype="arithmetic", public="np", method=True, onnx="Sign", mxnet="_npi_sign")
 def sign(xp: Any, x: Any) -> Any:
     """-1, 0 or 1; NaN stays NaN."""
     return xp.sign(x)
@@ -106,7 +116,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (None,)
 
 
-@elementwise(mxnet="_npi_square")
+@elementwise(public="np", method=True, mxnet="_npi_square")
 def square(xp: Any, x: Any) -> Any:
     """Product with itself."""
     return x * x
@@ -117,7 +127,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (x * 2),)
 
 
-@elementwise(dtype="floating", onnx="Reciprocal", mxnet="_npi_reciprocal")
+@elementwise(dtype="floating", public="np", method=True, onnx="Reciprocal", mxnet="_npi_reciprocal")
 def reciprocal(xp: Any, x: Any) -> Any:
     """1 / x; integers become float32."""
     return 1 / x
@@ -134,7 +144,7 @@ def _power_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, 
     return (compute, compute), dtype
 
 
-@elementwise(dtype=_power_types, onnx="Pow", mxnet="_npi_power")
+@elementwise(dtype=_power_types, public="np", operator="pow", onnx="Pow", mxnet="_npi_power")
 def power(xp: Any, a: Any, b: Any) -> Any:
     """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
     -1 or 0: what is left of the inverse without its fraction."""
@@ -149,7 +159,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g * slope, g * y * logarithm
 
 
-@elementwise(onnx="Max", mxnet="_npi_maximum")
+@elementwise(public="np", onnx="Max", mxnet="_npi_maximum")
 def maximum(xp: Any, a: Any, b: Any) -> Any:
     """The larger; NaN wins."""
     return xp.maximum(a, b)
@@ -161,7 +171,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return where(first, g, 0), where(first, 0, g)
 
 
-@elementwise(onnx="Min", mxnet="_npi_minimum")
+@elementwise(public="np", onnx="Min", mxnet="_npi_minimum")
 def minimum(xp: Any, a: Any, b: Any) -> Any:
     """The smaller; NaN wins."""
     return xp.minimum(a, b)
@@ -187,8 +197,8 @@ def _(g: Any, y: Any, x: Any, low: Any, high: Any) -> Any:
     return where(below | above, 0, g), where(below & ~high_wins, g, 0), where(high_wins, g, 0)
 
 
-@method
-def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
+@function(public="np", method=True)
+def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Array:
     """x limited to [a_min, a_max]; None leaves that side open."""
     if a_min is None:
         return x if a_max is None else minimum(x, a_max)
@@ -198,7 +208,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
 # --- functions ------------------------------------------------------------------------------
 
 
-@elementwise(dtype="floating", onnx="Sqrt", mxnet="_npi_sqrt")
+@elementwise(dtype="floating", public="np", method=True, onnx="Sqrt", mxnet="_npi_sqrt")
 def sqrt(xp: Any, x: Any) -> Any:
     """Square root; NaN for negative elements."""
     return xp.sqrt(x)
@@ -209,7 +219,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * 0.5 / y,)
 
 
-@elementwise(dtype="floating", onnx="Exp", mxnet="_npi_exp")
+@elementwise(dtype="floating", public="np", method=True, onnx="Exp", mxnet="_npi_exp")
 def exp(xp: Any, x: Any) -> Any:
     """Exponential."""
     return xp.exp(x)
@@ -220,7 +230,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * y,)
 
 
-@elementwise(dtype="floating", mxnet="_npi_expm1")
+@elementwise(dtype="floating", public="np", method=True, mxnet="_npi_expm1")
 def expm1(xp: Any, x: Any) -> Any:
     """exp(x) - 1, accurate near zero."""
     return xp.expm1(x)
@@ -231,7 +241,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (y + 1),)
 
 
-@elementwise(dtype="floating", onnx="Log", mxnet="_npi_log")
+@elementwise(dtype="floating", public="np", method=True, onnx="Log", mxnet="_npi_log")
 def log(xp: Any, x: Any) -> Any:
     """Natural logarithm; -inf at zero, NaN below."""
     return xp.log(x)
@@ -242,7 +252,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g / x,)
 
 
-@elementwise(dtype="floating", mxnet="_npi_log1p")
+@elementwise(dtype="floating", public="np", method=True, mxnet="_npi_log1p")
 def log1p(xp: Any, x: Any) -> Any:
     """log(1 + x), accurate near zero."""
     return xp.log1p(x)
@@ -253,7 +263,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g / (x + 1),)
 
 
-@elementwise(dtype="floating", onnx="Tanh", mxnet="_npi_tanh")
+@elementwise(dtype="floating", public="np", method=True, onnx="Tanh", mxnet="_npi_tanh")
 def tanh(xp: Any, x: Any) -> Any:
     """Hyperbolic tangent."""
     return xp.tanh(x)
@@ -264,7 +274,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (1 - y * y),)
 
 
-@elementwise(dtype="floating", onnx="Sin", mxnet="_npi_sin")
+@elementwise(dtype="floating", public="np", method=True, onnx="Sin", mxnet="_npi_sin")
 def sin(xp: Any, x: Any) -> Any:
     """Sine of x in radians."""
     return xp.sin(x)
@@ -275,7 +285,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * cos(x),)
 
 
-@elementwise(dtype="floating", onnx="Cos", mxnet="_npi_cos")
+@elementwise(dtype="floating", public="np", method=True, onnx="Cos", mxnet="_npi_cos")
 def cos(xp: Any, x: Any) -> Any:
     """Cosine of x in radians."""
     return xp.cos(x)
@@ -286,19 +296,19 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (-(g * sin(x)),)
 
 
-@elementwise(onnx="Floor", mxnet="_npi_floor")
+@elementwise(public="np", method=True, onnx="Floor", mxnet="_npi_floor")
 def floor(xp: Any, x: Any) -> Any:
     """Largest whole number not above x."""
     return xp.floor(x)
 
 
-@elementwise(onnx="Ceil", mxnet="_npi_ceil")
+@elementwise(public="np", method=True, onnx="Ceil", mxnet="_npi_ceil")
 def ceil(xp: Any, x: Any) -> Any:
     """Smallest whole number not below x."""
     return xp.ceil(x)
 
 
-@elementwise(onnx="Round", mxnet="_npi_rint")
+@elementwise(public="np", method=True, onnx="Round", mxnet="_npi_rint")
 def rint(xp: Any, x: Any) -> Any:
     """Nearest whole number, ties to even."""
     return xp.rint(x)
@@ -311,7 +321,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (None,)
 
 
-@elementwise(dtype="floating", onnx="Sigmoid", mxnet="_npx_sigmoid")
+@elementwise(dtype="floating", public="npx", onnx="Sigmoid", mxnet="_npx_sigmoid")
 def sigmoid(xp: Any, x: Any) -> Any:
     """1 / (1 + exp(-x)), without overflow on either side."""
     small = xp.exp(-xp.absolute(x))
@@ -323,7 +333,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * y * (1 - y),)
 
 
-@elementwise(dtype="arithmetic", onnx="Relu", mxnet="_npx_relu")
+@elementwise(dtype="arithmetic", public="npx", onnx="Relu", mxnet="_npx_relu")
 def relu(xp: Any, x: Any) -> Any:
     """max(x, 0); NaN stays NaN."""
     return xp.maximum(x, 0)
@@ -343,7 +353,7 @@ def _where_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, 
     return (bool_, dtype, dtype), dtype
 
 
-@elementwise(dtype=_where_types, onnx="Where", mxnet="_npi_where")
+@elementwise(dtype=_where_types, public="np", onnx="Where", mxnet="_npi_where")
 def where(xp: Any, condition: Any, a: Any, b: Any) -> Any:
     """a where the condition holds, else b."""
     return xp.where(condition, a, b)
@@ -376,7 +386,7 @@ def _(g: Any, y: Any, x: Any, *, dtype: Any) -> Any:
     return (g if as_dtype(dtype).is_floating else None,)
 
 
-@elementwise(onnx="Identity", mxnet="_npi_copy")
+@elementwise(public="np", method=True, operator="copy", onnx="Identity", mxnet="_npi_copy")
 def copy(xp: Any, x: Any) -> Any:
     """The same elements in memory of their own."""
     return x
@@ -387,7 +397,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g,)
 
 
-@elementwise(mxnet="BlockGrad")
+@elementwise(public="npx", mxnet="BlockGrad")
 def stop_gradient(xp: Any, x: Any) -> Any:
     """The same elements; gradients do not pass."""
     return x

@@ -9,8 +9,11 @@ from gemel import _core
 from gemel.dtype import DType, bool_, float16, float32, int64
 from gemel.errors import DTypeError, ShapeError, TraceError, unknown_name
 from gemel.extent import WHOLE
+from gemel.ir.above import above
 from gemel.ir.layout import Layout
-from gemel.ir.op import HOOKS, composite, method, numpy, op
+from gemel.ir.methods import named
+from gemel.ir.op import composite, numpy, op
+from gemel.ir.public import Array, function
 from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import cast, extents, full, iota, limit, where
 from gemel.ops.keys import (
@@ -121,7 +124,7 @@ def _(x: Any, value: Any, index: int, *, key: Any) -> Any:
     return assign(x, value, key=key)
 
 
-@method
+@named
 def overwrite(x: Any, value: Any) -> Any:
     """In a trace: x holds `value` from now on. A number, which nobody shares, is replaced."""
     trace = current_trace()
@@ -135,7 +138,7 @@ def overwrite(x: Any, value: Any) -> Any:
     return x
 
 
-@method
+@named
 def setitem(x: Any, key: Any, value: Any) -> None:
     """x[key] = value in a trace: x holds the result from now on."""
     items = key if isinstance(key, tuple) else (key,)
@@ -143,7 +146,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         overwrite(x, assign(x, value, key=canonical(x.shape, key)))
         return
     if len(items) == 1 and is_mask(items[0]) and items[0].ndim <= len(x.shape):
-        mask, found = items[0], HOOKS["entry"](value)
+        mask, found = items[0], above.as_entry(value)
         if not found.ndim:
             extra = (1,) * (len(x.shape) - mask.ndim)
             overwrite(x, where(reshape(mask, shape=(*mask.shape, *extra)), found, x))
@@ -267,8 +270,8 @@ def _summed_in(dtype: DType) -> DType:
     return float32 if dtype is float16 else int64 if dtype is bool_ else dtype
 
 
-@method
-def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
+@function(public="np", method=True)
+def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Array:
     """The elements at these positions along an axis, or of the flattened array.
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range.
@@ -291,13 +294,21 @@ def _within(indices: Any, extent: int, mode: str) -> Any:
     raise unknown_name("mode", mode, ("raise", "clip", "wrap"))
 
 
-@op(mxnet="_npx_pick")
+@op(public="npx", mxnet="_npx_pick")
 def pick(x: Any, index: Any, *, axis: int = -1, keepdims: bool = False) -> Any:
     """From each row along an axis, the element at that row's index (clipped to the range)."""
     np = numpy()
     place = np.clip(np.expand_dims(index.astype("int64"), axis), 0, x.shape[axis] - 1)
     found = np.take_along_axis(x, place, axis)
     return found if keepdims else np.squeeze(found, axis)
+
+
+@pick.facade
+def _(data: Any, index: Any, axis: int = -1, mode: str = "clip", keepdims: bool = False) -> Array:
+    """From each row along an axis, the element at that row's index; out of range is clipped."""
+    if mode != "clip":
+        raise unknown_name("mode of pick", mode, ("clip",))
+    return pick(data, index, axis=axis, keepdims=keepdims)
 
 
 @pick.spec
@@ -333,7 +344,7 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, keepdims: bool) -> Non
     loop.finish()
 
 
-@composite(onnx="OneHot", mxnet="_npx_one_hot")
+@composite(public="npx", onnx="OneHot", mxnet="_npx_one_hot")
 def one_hot(
     x: Any, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
 ) -> Any:
@@ -354,13 +365,29 @@ def _(x: Spec, *, depth: int, on_value: float, off_value: float, dtype: Any) -> 
     return Spec((*x.shape, depth), dtype)
 
 
-@op(dynamic=True, mxnet="_npx_nonzero")
+@op(dynamic=True, public="np", mxnet="_npx_nonzero")
 def nonzero(x: Any) -> Any:
     """The positions of elements that are not zero, one int64 array per axis.
 
     Its shape depends on values: the call waits for x, and it cannot be part of a trace.
     """
     return numpy().nonzero(x)
+
+
+@nonzero.facade
+def _(x: Any) -> tuple[Any, ...]:
+    """The positions of elements that are not zero, one int64 array per axis. Waits for x."""
+    found = nonzero(x)
+    return found if isinstance(found, tuple) else (found,)
+
+
+@where.facade
+def _(condition: Any, x: Any = None, y: Any = None) -> Array:
+    """x where the condition holds, else y; with one argument, `nonzero(condition)`."""
+    if x is not None:
+        return where(condition, x, y)
+    found = nonzero(condition)
+    return found if isinstance(found, tuple) else (found,)
 
 
 @op(dynamic=True, mxnet="_npi_boolean_mask")
@@ -372,13 +399,13 @@ def boolean_index(x: Any, mask: Any) -> Any:
 # --- x[key] ---------------------------------------------------------------------------------
 
 
-@method
+@named
 def getitem(x: Any, key: Any) -> Any:
     """x[key] for every kind of key: basic, integer arrays, boolean masks."""
     if is_basic(key):
         return basic_index(x, key=canonical(x.shape, key))
     items = list(key) if isinstance(key, tuple) else [key]
-    items = [HOOKS["index"](item) for item in items]
+    items = [above.index_item(item) for item in items]
     if is_basic(tuple(items)):  # NumPy's integers were among them
         return basic_index(x, key=canonical(x.shape, tuple(items)))
     if any(is_mask(item) for item in items):

@@ -6,14 +6,16 @@ from typing import Any
 
 from gemel.dtype import as_dtype, promote
 from gemel.errors import ShapeError
-from gemel.ir.op import HOOKS, method, numpy, op
+from gemel.ir.above import above
+from gemel.ir.op import numpy, op
+from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, multiply
 from gemel.ops.reduction import sum
 from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes, transpose
 from gemel.spec import Spec, broadcast, product, promote_specs
 
 
-@op(contracts=True, onnx="MatMul", mxnet="_npi_matmul")
+@op(contracts=True, public="np", operator="matmul", onnx="MatMul", mxnet="_npi_matmul")
 def matmul(a: Any, b: Any) -> Any:
     """Matrix product of the last two axes; the axes before them broadcast.
 
@@ -85,8 +87,8 @@ def _by_sum(a: Any, b: Any, dtype: Any) -> Any:
     return cast(reshape(total, shape=result.shape), dtype=dtype)
 
 
-@method
-def dot(a: Any, b: Any) -> Any:
+@function(public="np", method=True)
+def dot(a: Any, b: Any) -> Array:
     """`np.dot`: the product of a's last axis with b's second last (or only) one.
 
     Numbers and 0-d arrays multiply; for two arrays of more than two dimensions all pairs of
@@ -94,7 +96,7 @@ def dot(a: Any, b: Any) -> Any:
     """
     if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
         if isinstance(a, (list, tuple)) or isinstance(b, (list, tuple)):
-            return dot(HOOKS["array"](a, (b,)), HOOKS["array"](b, (a,)))
+            return dot(above.as_array(a, (b,)), above.as_array(b, (a,)))
         return multiply(a, b)
     if b.ndim <= 2:
         return matmul(a, b) if a.ndim <= 2 or b.ndim == 1 else _many_by_one(a, b)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.errors import DTypeError, ShapeError
+from gemel import _core
+from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.ir.op import composite, elementwise
+from gemel.ir.public import Array, function
 from gemel.ops.elementwise import (
     absolute,
     cast,
@@ -13,15 +15,18 @@ from gemel.ops.elementwise import (
     exp,
     log,
     multiply,
+    relu,
     sigmoid,
     square,
     subtract,
+    tanh,
     where,
 )
+from gemel.ops.linalg import matmul
 from gemel.ops.random import uniform
 from gemel.ops.reduction import max, sum
-from gemel.ops.shape import reshape
-from gemel.spec import Spec, normalize_axis
+from gemel.ops.shape import reshape, transpose
+from gemel.spec import Spec, normalize_axis, product
 
 
 def same(x: Spec, **_: Any) -> Spec:
@@ -29,7 +34,7 @@ def same(x: Spec, **_: Any) -> Spec:
     return Spec(x.shape, x.dtype if x.dtype.is_floating else "float32")
 
 
-@composite(onnx="Softmax", mxnet="_npx_softmax")
+@composite(public="npx", onnx="Softmax", mxnet="_npx_softmax")
 def softmax(x: Any, *, axis: int = -1) -> Any:
     """exp(x) / sum(exp(x)) along an axis, without overflow."""
     x = cast(x, dtype=same(x.spec).dtype)
@@ -38,18 +43,35 @@ def softmax(x: Any, *, axis: int = -1) -> Any:
     return multiply(raised, divide(1, sum(raised, axis=axis, keepdims=True)))
 
 
+@softmax.facade
+def _(data: Any, axis: int = -1, temperature: float | None = None) -> Array:
+    """exp(x / temperature) along an axis, divided by its sum."""
+    return softmax(cooled(data, temperature), axis=axis)
+
+
+def cooled(data: Any, temperature: float | None) -> Any:
+    """data / temperature."""
+    return data if temperature in (None, 1.0) else divide(data, temperature)
+
+
 @softmax.gradient
 def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
     weighted = multiply(g, y)
     return (subtract(weighted, multiply(y, sum(weighted, axis=axis, keepdims=True))),)
 
 
-@composite(onnx="LogSoftmax", mxnet="_npx_log_softmax")
+@composite(public="npx", onnx="LogSoftmax", mxnet="_npx_log_softmax")
 def log_softmax(x: Any, *, axis: int = -1) -> Any:
     """The logarithm of softmax, accurate where softmax is nearly 0 or 1."""
     x = cast(x, dtype=same(x.spec).dtype)
     shifted = subtract(x, max(x, axis=axis, keepdims=True))
     return subtract(shifted, log(sum(exp(shifted), axis=axis, keepdims=True)))
+
+
+@log_softmax.facade
+def _(data: Any, axis: int = -1, temperature: float | None = None) -> Array:
+    """The logarithm of `softmax`, accurate where softmax is nearly 0 or 1."""
+    return log_softmax(cooled(data, temperature), axis=axis)
 
 
 @log_softmax.gradient
@@ -64,7 +86,7 @@ def _(x: Spec, *, axis: int) -> Spec:
     return same(x)
 
 
-@elementwise(dtype="floating", onnx="Gelu", mxnet="_npx_gelu")
+@elementwise(dtype="floating", public="npx", onnx="Gelu", mxnet="_npx_gelu")
 def gelu(xp: Any, x: Any) -> Any:
     """x times the normal distribution function of x (Hendrycks and Gimpel, 2016)."""
     return 0.5 * x * (1 + xp.erf(x * 0.7071067811865476))
@@ -77,7 +99,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (share + x * density),)
 
 
-@elementwise(dtype="floating", onnx="Erf", mxnet="_npx_erf")
+@elementwise(dtype="floating", public="npx", onnx="Erf", mxnet="_npx_erf")
 def erf(xp: Any, x: Any) -> Any:
     """Gauss's error function."""
     return xp.erf(x)
@@ -88,7 +110,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * exp(x * x * -1.0) * 1.1283791670955126,)
 
 
-@elementwise(dtype="floating", onnx="Softplus", mxnet="_npx_softrelu")
+@elementwise(dtype="floating", public="npx", onnx="Softplus", mxnet="_npx_softrelu")
 def softplus(xp: Any, x: Any) -> Any:
     """log(1 + exp(x)), without overflow."""
     return xp.maximum(x, 0) + xp.log1p(xp.exp(-xp.absolute(x)))
@@ -99,7 +121,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * sigmoid(x),)
 
 
-@elementwise(dtype="floating", onnx="Softsign", mxnet="_npx_softsign")
+@elementwise(dtype="floating", public="npx", onnx="Softsign", mxnet="_npx_softsign")
 def softsign(xp: Any, x: Any) -> Any:
     """x / (1 + abs(x))."""
     return x / (1 + xp.absolute(x))
@@ -111,10 +133,39 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g / square(absolute(x) + 1),)
 
 
-@elementwise(dtype="floating", onnx="LeakyRelu", mxnet="_npx_leaky_relu")
+@elementwise(dtype="floating", public="npx", onnx="LeakyRelu", mxnet="_npx_leaky_relu")
 def leaky_relu(xp: Any, x: Any, slope: Any) -> Any:
     """x where positive, slope * x elsewhere."""
     return xp.where(x > 0, x, x * slope)
+
+
+@leaky_relu.facade
+def _(data: Any, act_type: str = "leaky", slope: float = 0.25) -> Array:
+    """data where positive, slope * data elsewhere."""
+    if act_type != "leaky":
+        raise unknown_name("kind of leaky_relu", act_type, ("leaky",))
+    return leaky_relu(data, slope)
+
+
+#: Activations by the names layers know them by.
+ACTIVATIONS = {
+    "relu": relu,
+    "sigmoid": sigmoid,
+    "tanh": tanh,
+    "gelu": gelu,
+    "softrelu": softplus,
+    "softplus": softplus,
+    "softsign": softsign,
+}
+
+
+@function(public="npx")
+def activation(data: Any, act_type: str = "relu") -> Array:
+    """An activation by its name. Raises `UnknownNameError`, suggesting the nearest."""
+    known = ACTIVATIONS.get(act_type)
+    if known is None:
+        raise unknown_name("activation", act_type, ACTIVATIONS)
+    return known(data)
 
 
 @leaky_relu.gradient
@@ -123,7 +174,7 @@ def _(g: Any, y: Any, x: Any, slope: Any) -> Any:
     return where(positive, g, g * slope), where(positive, 0, g * x)
 
 
-@composite(outputs=2, random=True, mxnet="_npx_dropout")
+@composite(outputs=2, random=True, public="npx", mxnet="_npx_dropout")
 def dropout(x: Any, *, p: float, axes: Any = (), call: Any = None) -> Any:
     """Elements set to 0 with probability p, the others scaled by 1 / (1 - p); and the mask kept.
 
@@ -133,6 +184,20 @@ def dropout(x: Any, *, p: float, axes: Any = (), call: Any = None) -> Any:
     shape = tuple(1 if axis in shared else n for axis, n in enumerate(x.shape))
     kept = uniform(0.0, 1.0, shape=shape, dtype="float32", call=call) >= p
     return where(kept, multiply(x, 1.0 / (1.0 - p)), 0), kept
+
+
+@dropout.facade
+def _(data: Any, p: float = 0.5, mode: str = "training", axes: Any = ()) -> Array:
+    """While training, elements set to 0 with probability p and the others scaled by 1 / (1 - p).
+
+    `mode` "always" drops outside training too. Along `axes` one draw serves all elements. Raises
+    `ValueError` unless 0 <= p < 1.
+    """
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout: p must be at least 0 and below 1, not {p!r}")
+    if p == 0 or not (mode == "always" or _core.training()):
+        return data
+    return dropout(data, p=float(p), axes=tuple(axes))[0]
 
 
 @dropout.spec
@@ -147,6 +212,22 @@ def _(g: Any, y: Any, x: Any, *, p: float, **_: Any) -> Any:
     return (where(y[1], multiply(g[0], 1.0 / (1.0 - p)), 0),)
 
 
+@function(public="npx")
+def fully_connected(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    num_hidden: int | None = None,
+    no_bias: bool = False,
+    flatten: bool = True,
+) -> Array:
+    """x @ weight.T + bias, weight (units, inputs); `flatten` joins all axes of x but the first."""
+    if flatten and len(x.shape) > 2:
+        x = reshape(x, shape=(x.shape[0], product(x.shape[1:])))
+    y = matmul(x, transpose(weight))
+    return y if bias is None or no_bias else y + bias
+
+
 def channel_shape(x: Any, axis: int) -> tuple[int, ...]:
     """The shape that lines a vector of channels up with an axis of x."""
     place = normalize_axis("batch_norm", axis, len(x.shape))
@@ -159,7 +240,13 @@ def other_axes(x: Any, axis: int) -> tuple[int, ...]:
     return tuple(i for i in range(len(x.shape)) if i != place)
 
 
-@composite(outputs=5, updates={3: 3, 4: 4}, onnx="BatchNormalization", mxnet="_npx_batch_norm")
+@composite(
+    outputs=5,
+    updates={3: 3, 4: 4},
+    public="npx",
+    onnx="BatchNormalization",
+    mxnet="_npx_batch_norm",
+)
 def batch_norm(
     x: Any,
     gamma: Any,
@@ -193,6 +280,36 @@ def batch_norm(
     new_mean = cast(new_mean, dtype=running_mean.dtype)
     new_var = cast(new_var, dtype=running_var.dtype)
     return cast(y, dtype=dtype), mean, inverse, new_mean, new_var
+
+
+@batch_norm.facade
+def _(
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    running_mean: Any,
+    running_var: Any,
+    eps: float = 1e-3,
+    momentum: float = 0.9,
+    fix_gamma: bool = False,
+    use_global_stats: bool = False,
+    axis: int = 1,
+) -> Array:
+    """x normalised over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015).
+
+    While training (and not `use_global_stats`) the batch's own mean and variance are used, and the
+    running ones are overwritten in place: momentum * old + (1 - momentum) * batch's.
+    """
+    if fix_gamma:
+        gamma = gamma * 0 + 1
+    if _core.training() and not use_global_stats:
+        statistics = running_mean, running_var
+        settings = {"eps": float(eps), "momentum": float(momentum), "axis": axis}
+        return batch_norm(x, gamma, beta, *statistics, **settings)[0]
+    lined = channel_shape(x, axis)
+    scale = gamma / (running_var + eps).sqrt()
+    shift = beta - running_mean * scale
+    return x * reshape(scale, shape=lined) + reshape(shift, shape=lined)
 
 
 def widened(x: Any) -> Any:

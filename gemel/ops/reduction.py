@@ -22,7 +22,7 @@ def spread(g: Any, x: Any, axis: Any) -> Any:
     return broadcast_to(reshape(g, shape=kept(x.shape, axis)), shape=x.shape)
 
 
-@reduction(combine="sum", onnx="ReduceSum", mxnet="_npi_sum")
+@reduction(combine="sum", public="np", method=True, onnx="ReduceSum", mxnet="_npi_sum")
 def sum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Sum over the given axes, or all. Integers and bools are summed in int64."""
     np = numpy()
@@ -37,7 +37,7 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis),)
 
 
-@reduction(combine="prod", onnx="ReduceProd", mxnet="_npi_prod")
+@reduction(combine="prod", public="np", method=True, onnx="ReduceProd", mxnet="_npi_prod")
 def prod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
     np = numpy()
@@ -57,13 +57,13 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis) * alone,)
 
 
-@reduction(combine="max", onnx="ReduceMax", mxnet="_npi_max")
+@reduction(combine="max", public="np", method=True, onnx="ReduceMax", mxnet="_npi_max")
 def max(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Largest element over the given axes, or all; NaN wins."""
     return numpy().max(x, axis=axis, keepdims=keepdims)
 
 
-@reduction(combine="min", onnx="ReduceMin", mxnet="_npi_min")
+@reduction(combine="min", public="np", method=True, onnx="ReduceMin", mxnet="_npi_min")
 def min(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Smallest element over the given axes, or all; NaN wins."""
     return numpy().min(x, axis=axis, keepdims=keepdims)
@@ -77,25 +77,25 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis) * tied / sum(tied, axis=axis, keepdims=True),)
 
 
-@reduction(combine="any", mxnet="_npi_any")
+@reduction(combine="any", public="np", method=True, mxnet="_npi_any")
 def any(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether any element is true (not zero)."""
     return numpy().any(x, axis=axis, keepdims=keepdims)
 
 
-@reduction(combine="all", mxnet="_npi_all")
+@reduction(combine="all", public="np", method=True, mxnet="_npi_all")
 def all(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether all elements are true (not zero)."""
     return numpy().all(x, axis=axis, keepdims=keepdims)
 
 
-@reduction(combine="argmax", onnx="ArgMax", mxnet="_npi_argmax")
+@reduction(combine="argmax", public="np", method=True, onnx="ArgMax", mxnet="_npi_argmax")
 def argmax(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Position of the largest element (the first of equals; NaN is largest), int64."""
     return numpy().argmax(x, axis=axis, keepdims=keepdims)
 
 
-@reduction(combine="argmin", onnx="ArgMin", mxnet="_npi_argmin")
+@reduction(combine="argmin", public="np", method=True, onnx="ArgMin", mxnet="_npi_argmin")
 def argmin(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Position of the smallest element (the first of equals; NaN is smallest), int64."""
     return numpy().argmin(x, axis=axis, keepdims=keepdims)
@@ -111,7 +111,7 @@ def floating(x: Any) -> Any:
     return x if x.dtype.is_floating else cast(x, dtype="float32")
 
 
-@composite(onnx="ReduceMean", mxnet="_npi_mean")
+@composite(public="np", method=True, onnx="ReduceMean", mxnet="_npi_mean")
 def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
     x = floating(x)
@@ -138,7 +138,7 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (divide(spread(g, x, axis), count(x, axis, "mean")),)
 
 
-@composite(mxnet="_npi_var")
+@composite(public="np", method=True, mxnet="_npi_var")
 def var(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Variance (mean squared distance from the mean) over the given axes, or all."""
     x = floating(x)
@@ -159,7 +159,7 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (multiply(multiply(spread(g, x, axis), distance), scale),)
 
 
-@composite(mxnet="_npi_std")
+@composite(public="np", method=True, mxnet="_npi_std")
 def std(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Standard deviation over the given axes, or all."""
     return sqrt(var(x, axis=axis, keepdims=keepdims))

@@ -7,9 +7,16 @@ from typing import Any
 from gemel.errors import ShapeError
 from gemel.extent import WHOLE
 from gemel.ir.layout import Layout, dense_strides
-from gemel.ir.op import method, numpy, op
-from gemel.ops.elementwise import copy, extents, full, whole_numbers
+from gemel.ir.op import numpy, op
+from gemel.ir.public import Array, function
+from gemel.ops.elementwise import extents, full, whole_numbers
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
+
+
+def listed(shape: Any) -> tuple[int, ...]:
+    """A shape that may be given as one number."""
+    return tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+
 
 # --- reshape --------------------------------------------------------------------------------
 
@@ -32,10 +39,15 @@ def target_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-@op(onnx="Reshape", mxnet="_npx_reshape")
+@op(public="np", onnx="Reshape", mxnet="_npx_reshape")
 def reshape(x: Any, *, shape: Any) -> Any:
     """The same elements in another shape; one extent may be -1."""
     return numpy().reshape(x, shape)
+
+
+@reshape.facade
+def _(x: Any, newshape: Any, order: str = "C") -> Array:
+    return reshape(x, shape=listed(newshape))
 
 
 @reshape.spec
@@ -119,7 +131,7 @@ def axis_order(ndim: int, axes: Any) -> tuple[int, ...]:
     return order
 
 
-@op(onnx="Transpose", mxnet="_npi_transpose")
+@op(public="np", onnx="Transpose", mxnet="_npi_transpose")
 def transpose(x: Any, *, axes: Any = None) -> Any:
     """The axes in another order, reversed by default."""
     return numpy().transpose(x, axes)
@@ -151,8 +163,8 @@ def _turned_back(x: Any, axes: Any) -> Any:
     return transpose(x, axes=tuple(sorted(range(len(order)), key=order.__getitem__)))
 
 
-@method
-def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+@function(public="np", method=True)
+def swapaxes(x: Any, axis1: int, axis2: int) -> Array:
     """Exchange two axes."""
     ndim = len(x.shape)
     order = list(range(ndim))
@@ -161,8 +173,8 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     return transpose(x, axes=tuple(order))
 
 
-@method
-def expand_dims(x: Any, axis: Any) -> Any:
+@function(public="np", method=True)
+def expand_dims(x: Any, axis: Any) -> Array:
     """A new axis (or several) of length 1."""
     added = (axis,) if isinstance(axis, WHOLE) else tuple(axis)
     places = normalize_axes("expand_dims", added, len(x.shape) + len(added))
@@ -171,8 +183,8 @@ def expand_dims(x: Any, axis: Any) -> Any:
     return reshape(x, shape=tuple(1 if i in places else next(extents) for i in range(total)))
 
 
-@method
-def squeeze(x: Any, axis: Any = None) -> Any:
+@function(public="np", method=True)
+def squeeze(x: Any, axis: Any = None) -> Array:
     """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
     shape = x.shape
     if axis is None:
@@ -186,7 +198,7 @@ def squeeze(x: Any, axis: Any = None) -> Any:
     return reshape(x, shape=tuple(n for i, n in enumerate(shape) if i not in axes))
 
 
-@op(onnx="Expand", mxnet="_npi_broadcast_to")
+@op(public="np", method=True, onnx="Expand", mxnet="_npi_broadcast_to")
 def broadcast_to(x: Any, *, shape: Any) -> Any:
     """Repeated along new axes and axes of length 1, until it has the given shape."""
     return numpy().broadcast_to(x, shape)
@@ -218,11 +230,20 @@ def _(g: Any, y: Any, x: Any, *, shape: Any) -> Any:
 # --- joining and splitting ------------------------------------------------------------------
 
 
-@op(onnx="Concat", mxnet="_npi_concatenate")
+@op(public="np", onnx="Concat", mxnet="_npi_concatenate")
 def concatenate(*arrays: Any, axis: int = 0) -> Any:
     """The arrays one after another along an axis."""
     dtype = promote_specs(*(Spec(array.shape, array.dtype) for array in arrays))
     return numpy().concatenate([array.astype(dtype.name) for array in arrays], axis)
+
+
+@concatenate.facade
+def _(arrays: Any, axis: int | None = 0) -> Array:
+    """The arrays one after another along an axis; None flattens them first."""
+    parts = list(arrays)
+    if axis is None:
+        return concatenate(*(reshape(part, shape=(-1,)) for part in parts), axis=0)
+    return concatenate(*parts, axis=axis)
 
 
 @concatenate.spec
@@ -280,12 +301,20 @@ def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, i
     return tuple((a, b - a if b > a else 0) for a, b in pairs)
 
 
-@op(onnx="Split", mxnet="_npi_split")
+@op(public="np", onnx="Split", mxnet="_npi_split")
 def split(x: Any, *, sections: Any, axis: int = 0) -> Any:
     """Equal parts along an axis, or the parts between cut positions. Several results, all views."""
     parts = section_lengths("split", x.shape[axis], sections)
     cuts = [start for start, _ in parts[1:]]
     return tuple(numpy().split(x, cuts, axis))
+
+
+@split.facade
+def _(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """Parts of an array along an axis, as views: equal ones, or between positions."""
+    parts = indices_or_sections
+    found = split(x, sections=parts if isinstance(parts, WHOLE) else tuple(parts), axis=axis)
+    return list(found) if isinstance(found, tuple) else [found]
 
 
 @split.spec
@@ -361,13 +390,7 @@ def _(g: Any, y: Any, x: Any, *, axis: int, start: int, length: int) -> Any:
     return (concatenate(zeros(start), g, zeros(x.shape[axis] - start - length), axis=axis),)
 
 
-@method
-def stack(arrays: Any, axis: int = 0) -> Any:
+@function(public="np")
+def stack(arrays: Any, axis: int = 0) -> Array:
     """The arrays side by side along a new axis."""
     return concatenate(*(expand_dims(array, axis) for array in arrays), axis=axis)
-
-
-@method
-def contiguous(x: Any) -> Any:
-    """x itself when its elements lie in C order, else a copy."""
-    return x if getattr(x, "_is_contiguous", True) else copy(x)

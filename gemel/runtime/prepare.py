@@ -1,4 +1,4 @@
-"""Preparing calls: the core's misses become kernels and plans. Installs the hooks of `ir.op`."""
+"""Preparing calls: the core's misses become kernels and plans."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 from gemel import _core
 from gemel.device import current_device
 from gemel.dtype import weak
-from gemel.errors import DeviceError, NoKernelError, TraceError
+from gemel.errors import DeviceError, NoKernelError
 from gemel.extent import NUMBER
-from gemel.ir import interpret  # noqa: F401 -- puts the references in place
+from gemel.ir.above import above
 from gemel.ir.graph import Entry, captured, constant
-from gemel.ir.op import HOOKS, Composite, Elementwise, Op, static
+from gemel.ir.interpret import reference
+from gemel.ir.op import Composite, Elementwise, Op, static
 from gemel.ir.text import call_text
 from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import extents
@@ -110,7 +111,7 @@ CREATIONS = 1024
 def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
     """A call that is not all arrays, or not done by a kernel: creation, conversion, an error."""
     op.check_count(len(inputs))
-    arrays = tuple(HOOKS["array"](value, inputs) for value in inputs)
+    arrays = tuple(above.as_array(value, inputs) for value in inputs)
     specs = tuple(spec_of(value) for value in arrays)
     if op.dynamic:
         return _waiting(op, arrays, parameters)
@@ -136,7 +137,7 @@ def _recorded(
     """The results, put on the tape where that is wanted."""
     made = found[0]._history is None  # else it is a view, which needs no place on the tape
     if made and _core.recording() and any(getattr(a, "_is_tracked", False) for a in arrays):
-        HOOKS["record"](op, arrays, parameters, found)
+        above.record(op, arrays, parameters, found)
     return found
 
 
@@ -144,9 +145,7 @@ def _waiting(op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any]) -> tup
     """An operation whose values must be there, since the shape of its result depends on them."""
     values = [value if isinstance(value, NUMBER) else value.asnumpy() for value in arrays]
     device = next((a.device for a in arrays if hasattr(a, "device")), None)
-    return tuple(
-        HOOKS["from_numpy"](value, device) for value in op.reference(*values, **parameters)
-    )
+    return tuple(above.from_numpy(value, device) for value in reference(op, *values, **parameters))
 
 
 def _create(
@@ -184,22 +183,8 @@ def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
         return value if trace is None else trace.current(value)
     if isinstance(value, NUMBER):
         return constant(value)
-    array = HOOKS["array"](value, beside)
+    array = above.as_array(value, beside)
     return constant(array) if isinstance(array, NUMBER) else captured(array)
 
 
-def blocked(op: Op) -> TraceError:
-    """The error for an operation that needs values, met in a trace."""
-    return TraceError(
-        f"{op.name}: the shape of its result depends on values, which are only known when the "
-        "program runs; call it outside the hybridized function, or use np.where"
-    )
-
-
-HOOKS["kernel"] = elementwise_kernel
-HOOKS["prepare"] = prepare
-HOOKS["run"] = run
-HOOKS["entry"] = as_entry
-HOOKS["blocked"] = blocked
-
-__all__ = ["prepare", "run", "single_plan", "spec_of"]
+__all__ = ["as_entry", "elementwise_kernel", "prepare", "run", "single_plan", "spec_of"]

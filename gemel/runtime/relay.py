@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from gemel.ir.graph import Entry, Graph, Node, placeholder
+from gemel.ir.interpret import reference
 from gemel.ir.op import Op
 from gemel.passes.split import Piece, cut
 from gemel.runtime import callback
@@ -28,7 +29,7 @@ def by_numpy(
     def run(*given: Any) -> Any:
         left = iter(given)
         values = [next(left) if hasattr(value, "device") else value for value in inputs]
-        return op.reference(*values, **parameters)
+        return reference(op, *values, **parameters)
 
     return callback.issue(op.name, run, arrays, specs)
 

@@ -411,7 +411,13 @@ PyMethodDef methods[] = {
      "into(target, *inputs, **parameters)\n--\n\nWrite the result into `target`; returns it."},
     {nullptr, nullptr, 0, nullptr}};
 
+// An operation that is an attribute of a class is a method, as a function would be.
+PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
+  return instance == nullptr || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+}
+
 PyType_Slot slots[] = {{Py_tp_new, slot<new_op>()},
+                       {Py_tp_descr_get, reinterpret_cast<void*>(bind)},
                        {Py_tp_init, slot<init_op>()},
                        {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(free_op)},

@@ -39,10 +39,9 @@ enum OperatorSlot {
 };
 
 constexpr const char* kSlotNames[kSlots] = {
-    "add",   "subtract", "multiply", "true_divide", "floor_divide", "remainder",
-    "power", "matmul",   "negative", "absolute",    "and",          "or",
-    "xor",   "invert",   "lshift",   "rshift",      "lt",           "le",
-    "eq",    "ne",       "gt",       "ge",          "copy"};
+    "add", "sub",    "mul",    "truediv", "floordiv", "mod", "pow", "matmul",
+    "neg", "abs",    "and",    "or",      "xor",      "invert", "lshift", "rshift",
+    "lt",  "le",     "eq",     "ne",      "gt",       "ge",  "copy"};
 
 PyObject* operations[kSlots];
 PyObject* symbol_types = nullptr;  // tuple of classes, or null

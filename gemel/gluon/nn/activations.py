@@ -7,14 +7,15 @@ from typing import Any
 from gemel import npx
 from gemel.errors import unknown_name
 from gemel.gluon.block import HybridBlock, Tensor
+from gemel.ops.neural import ACTIVATIONS
 
 
 class Activation(HybridBlock):
     """The activation function of that name: relu, sigmoid, tanh, softrelu, softsign, ..."""
 
     def __init__(self, activation: str, **settings: Any) -> None:
-        if activation not in npx.ACTIVATIONS:
-            raise unknown_name("activation", activation, npx.ACTIVATIONS)
+        if activation not in ACTIVATIONS:
+            raise unknown_name("activation", activation, ACTIVATIONS)
         super().__init__(**settings)
         self._kind = activation
 

@@ -1,0 +1,242 @@
+"""The methods and operators of arrays and symbols.
+
+Written by `make stubs`: change what is declared instead.
+"""
+
+import builtins
+from typing import Any
+
+from typing_extensions import Self
+
+from gemel.ir.methods import WrittenMethods
+
+class ArrayMethods(WrittenMethods):
+    """The methods and operators of an array, for arrays and symbols alike."""
+
+    def __abs__(self, /) -> Self:
+        """Absolute value."""
+
+    def __add__(self, b: Any, /) -> Self:
+        """Sum."""
+
+    def __and__(self, b: Any, /) -> Self:
+        """Bits set in both."""
+
+    def __copy__(self, /) -> Self:
+        """The same elements in memory of their own."""
+
+    def __floordiv__(self, b: Any, /) -> Self:
+        """Quotient rounded down; integers divided by zero give 0."""
+
+    def __ge__(self, b: Any, /) -> Self:
+        """a >= b."""
+
+    def __gt__(self, b: Any, /) -> Self:
+        """a > b."""
+
+    def __iadd__(self, other: Any) -> Self:
+        """add(self, other), which self holds from now on."""
+
+    def __iand__(self, other: Any) -> Self:
+        """bitwise_and(self, other), which self holds from now on."""
+
+    def __ifloordiv__(self, other: Any) -> Self:
+        """floor_divide(self, other), which self holds from now on."""
+
+    def __imatmul__(self, other: Any) -> Self:
+        """matmul(self, other), which self holds from now on."""
+
+    def __imod__(self, other: Any) -> Self:
+        """remainder(self, other), which self holds from now on."""
+
+    def __imul__(self, other: Any) -> Self:
+        """multiply(self, other), which self holds from now on."""
+
+    def __invert__(self, /) -> Self:
+        """Every bit reversed; for bools, not."""
+
+    def __ior__(self, other: Any) -> Self:
+        """bitwise_or(self, other), which self holds from now on."""
+
+    def __ipow__(self, other: Any) -> Self:
+        """power(self, other), which self holds from now on."""
+
+    def __isub__(self, other: Any) -> Self:
+        """subtract(self, other), which self holds from now on."""
+
+    def __itruediv__(self, other: Any) -> Self:
+        """divide(self, other), which self holds from now on."""
+
+    def __ixor__(self, other: Any) -> Self:
+        """bitwise_xor(self, other), which self holds from now on."""
+
+    def __le__(self, b: Any, /) -> Self:
+        """a <= b."""
+
+    def __lt__(self, b: Any, /) -> Self:
+        """a < b."""
+
+    def __matmul__(self, b: Any, /) -> Self:
+        """Matrix product of the last two axes; the axes before them broadcast."""
+
+    def __mod__(self, b: Any, /) -> Self:
+        """Remainder with the sign of b; integers modulo zero give 0."""
+
+    def __mul__(self, b: Any, /) -> Self:
+        """Product."""
+
+    def __neg__(self, /) -> Self:
+        """Sign reversed."""
+
+    def __or__(self, b: Any, /) -> Self:
+        """Bits set in either."""
+
+    def __pow__(self, b: Any, /) -> Self:
+        """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
+        -1 or 0: what is left of the inverse without its fraction."""
+
+    def __radd__(self, other: Any) -> Self:
+        """add(other, self)."""
+
+    def __rand__(self, other: Any) -> Self:
+        """bitwise_and(other, self)."""
+
+    def __rfloordiv__(self, other: Any) -> Self:
+        """floor_divide(other, self)."""
+
+    def __rmatmul__(self, other: Any) -> Self:
+        """matmul(other, self)."""
+
+    def __rmod__(self, other: Any) -> Self:
+        """remainder(other, self)."""
+
+    def __rmul__(self, other: Any) -> Self:
+        """multiply(other, self)."""
+
+    def __ror__(self, other: Any) -> Self:
+        """bitwise_or(other, self)."""
+
+    def __rpow__(self, other: Any) -> Self:
+        """power(other, self)."""
+
+    def __rsub__(self, other: Any) -> Self:
+        """subtract(other, self)."""
+
+    def __rtruediv__(self, other: Any) -> Self:
+        """divide(other, self)."""
+
+    def __rxor__(self, other: Any) -> Self:
+        """bitwise_xor(other, self)."""
+
+    def __sub__(self, b: Any, /) -> Self:
+        """Difference."""
+
+    def __truediv__(self, b: Any, /) -> Self:
+        """Quotient; integers become float32."""
+
+    def __xor__(self, b: Any, /) -> Self:
+        """Bits set in exactly one."""
+
+    def abs(self, /) -> Self:
+        """Absolute value."""
+
+    def all(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+        """Whether all elements are true (not zero)."""
+
+    def any(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+        """Whether any element is true (not zero)."""
+
+    def argmax(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+        """Position of the largest element (the first of equals; NaN is largest), int64."""
+
+    def argmin(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+        """Position of the smallest element (the first of equals; NaN is smallest), int64."""
+
+    def broadcast_to(self, /, shape: Any) -> Self:
+        """Repeated along new axes and axes of length 1, until it has the given shape."""
+
+    def ceil(self, /) -> Self:
+        """Smallest whole number not below x."""
+
+    def clip(self, a_min: Any = None, a_max: Any = None) -> Self:
+        """x limited to [a_min, a_max]; None leaves that side open."""
+
+    def copy(self, /) -> Self:
+        """The same elements in memory of their own."""
+
+    def cos(self, /) -> Self:
+        """Cosine of x in radians."""
+
+    def dot(self, b: Any) -> Self:
+        """`np.dot`: the product of a's last axis with b's second last (or only) one."""
+
+    def exp(self, /) -> Self:
+        """Exponential."""
+
+    def expand_dims(self, axis: Any) -> Self:
+        """A new axis (or several) of length 1."""
+
+    def expm1(self, /) -> Self:
+        """exp(x) - 1, accurate near zero."""
+
+    def floor(self, /) -> Self:
+        """Largest whole number not above x."""
+
+    def log(self, /) -> Self:
+        """Natural logarithm; -inf at zero, NaN below."""
+
+    def log1p(self, /) -> Self:
+        """log(1 + x), accurate near zero."""
+
+    def max(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+        """Largest element over the given axes, or all; NaN wins."""
+
+    def mean(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+        """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
+
+    def min(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+        """Smallest element over the given axes, or all; NaN wins."""
+
+    def prod(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+        """Product over the given axes, or all. Integers and bools are multiplied in int64."""
+
+    def reciprocal(self, /) -> Self:
+        """1 / x; integers become float32."""
+
+    def rint(self, /) -> Self:
+        """Nearest whole number, ties to even."""
+
+    def sign(self, /) -> Self:
+        """-1, 0 or 1; NaN stays NaN."""
+
+    def sin(self, /) -> Self:
+        """Sine of x in radians."""
+
+    def sqrt(self, /) -> Self:
+        """Square root; NaN for negative elements."""
+
+    def square(self, /) -> Self:
+        """Product with itself."""
+
+    def squeeze(self, axis: Any = None) -> Self:
+        """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
+
+    def std(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+        """Standard deviation over the given axes, or all."""
+
+    def sum(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+        """Sum over the given axes, or all. Integers and bools are summed in int64."""
+
+    def swapaxes(self, axis1: int, axis2: int) -> Self:
+        """Exchange two axes."""
+
+    def take(self, indices: Any, axis: Any = None, mode: str = "raise") -> Self:
+        """The elements at these positions along an axis, or of the flattened array."""
+
+    def tanh(self, /) -> Self:
+        """Hyperbolic tangent."""
+
+    def var(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+        """Variance (mean squared distance from the mean) over the given axes, or all."""
+
+__all__ = ["ArrayMethods"]

@@ -1,0 +1,42 @@
+"""What is asked of arrays and answered at once: shapes, and comparisons of whole arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.ir.public import function
+from gemel.np.creation import asarray
+from gemel.ops.elementwise import absolute, add, multiply, subtract
+from gemel.ops.logic import equal, less_equal, logical_or
+from gemel.spec import product
+
+
+@function(public="np")
+def shape(x: Any) -> tuple[int, ...]:
+    """The shape of an array or of anything that can be one."""
+    return tuple(x.shape) if hasattr(x, "shape") else tuple(asarray(x).shape)
+
+
+@function(public="np")
+def ndim(x: Any) -> int:
+    """The number of dimensions."""
+    return len(shape(x))
+
+
+@function(public="np")
+def size(x: Any) -> int:
+    """The number of elements."""
+    return product(shape(x))
+
+
+@function(public="np")
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
+    """Whether all elements are close: |a - b| <= atol + rtol * |b|. Waits for both."""
+    near = less_equal(absolute(subtract(a, b)), add(multiply(absolute(b), rtol), atol))
+    return bool(logical_or(near, equal(a, b)).all())
+
+
+@function(public="np")
+def array_equal(a: Any, b: Any) -> bool:
+    """Whether shapes and all elements are equal. Waits for both."""
+    return shape(a) == shape(b) and bool(equal(a, b).all())

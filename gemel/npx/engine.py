@@ -1,0 +1,80 @@
+"""The engine's switches, Python functions as its operations, and MXNet's NumPy mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import _core
+from gemel.device import as_device
+from gemel.dtype import as_dtype
+from gemel.ir.public import function
+from gemel.ndarray import CREATION, array_like
+from gemel.runtime import callback as runtime_callback
+from gemel.spec import Spec
+
+
+@function(public="npx")
+def waitall() -> None:
+    """Wait until everything issued has been computed; raises the first error nobody has seen."""
+    _core.wait_all()
+
+
+@function(public="npx")
+def synchronize(device: Any = None) -> None:
+    """Wait until everything issued to a device has been computed, copies to it included.
+
+    Without a device it is `waitall`. With one, failures stay with the arrays that carry them.
+    """
+    if device is None:
+        _core.wait_all()
+    else:
+        _core.wait_device(as_device(device).code)
+
+
+@function(public="npx")
+class priority:  # noqa: N801 -- used as a function
+    """A block whose operations go before others that are ready: `with npx.priority(1): ...`.
+
+    Higher levels first, 0 without a block; what somebody waits for goes before them all.
+    """
+
+    def __init__(self, level: int) -> None:
+        self._level = level
+        self._before: list[int] = []
+
+    def __enter__(self) -> None:
+        self._before.append(_core.set_priority(self._level))
+
+    def __exit__(self, *error: object) -> None:
+        _core.set_priority(self._before.pop())
+
+
+@function(public="npx")
+def callback(function: Any, *arrays: Any, outputs: Any, name: str | None = None) -> Any:
+    """Issue a Python function of NumPy arrays as an operation of the engine.
+
+    `function` gets a NumPy array (a copy) for each of `arrays` and returns a NumPy array for each
+    of `outputs`, which are (shape, dtype) pairs; one pair instead of a list gives one array. It
+    runs when its inputs are there: at once, or on a thread that waits, or on the Python lane's
+    thread; the call does not wait for it. What it raises is raised where a result is read. It may
+    wait for other arrays. It has no gradient: see `autograd.Function`.
+    """
+    single = len(outputs) == 2 and not isinstance(outputs[1], tuple | list)
+    pairs = [outputs] if single else outputs
+    specs = [Spec(tuple(shape), as_dtype(dtype)) for shape, dtype in pairs]
+    inputs = [array_like(array) for array in arrays]
+    label = name or str(getattr(function, "__name__", "callback"))
+    found = runtime_callback.issue(label, runtime_callback.copying(function), inputs, specs)
+    return found[0] if single else list(found)
+
+
+@function(public="npx")
+def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
+    """MXNet's NumPy mode: Python integers become float32 arrays, unless `dtype` is set."""
+    CREATION["integers"] = "int64" if dtype else "float32"
+
+
+@function(public="npx")
+def reset_np() -> None:
+    """Back to NumPy's own: Python integers become int64 arrays."""
+    CREATION["integers"] = "int64"

@@ -1,0 +1,105 @@
+"""What is public is what is declared: namespaces, methods, operators, and the stubs of them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+import gemel
+from gemel import np, npx
+from gemel.ir.array_methods import ArrayMethods
+from gemel.ir.graph import Entry
+from gemel.ir.methods import REGISTRY
+from gemel.ir.op import Op
+from gemel.ir.public import NAMESPACES, OPERATORS, function, publish
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+from stubs import stubs
+
+OPS = [op for op in REGISTRY.values() if isinstance(op, Op)]
+
+
+@pytest.mark.parametrize("path", stubs())
+def test_stubs_say_what_is_declared(path: str) -> None:
+    """`make stubs` writes them."""
+    kept = (Path(gemel.__file__).parent / path).read_text()
+    assert without_imports(kept) == without_imports(stubs()[path])
+
+
+def without_imports(text: str) -> str:
+    """The stub as a tree, whose imports the formatter has sorted."""
+    tree = ast.parse(text)
+    tree.body = [node for node in tree.body if not isinstance(node, (ast.Import, ast.ImportFrom))]
+    return ast.unparse(tree)
+
+
+@pytest.mark.parametrize(("name", "module"), [("np", np), ("npx", npx)])
+def test_namespaces_hold_what_is_declared(name: str, module: object) -> None:
+    for public, value in NAMESPACES[name].items():
+        assert getattr(module, public) is value
+        assert public in module.__all__  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_operations_are_where_they_say(op: Op) -> None:
+    for name in (op.name, *op.aliases) if op.public else ():
+        found = NAMESPACES[op.public][name]
+        assert found is op or found.__name__ == op.name, "the operation or its facade"
+
+
+def test_methods_are_the_operations() -> None:
+    x = np.array([[1.0, 4.0], [9.0, 16.0]])
+    assert x.sqrt().tolist() == np.sqrt(x).tolist()
+    assert x.sum(0).tolist() == x.sum(axis=0).tolist() == [10, 20]
+    assert x.take(np.array([1]), axis=1).tolist() == [[4], [16]]
+    assert gemel.compile(lambda v: v.sqrt().sum(axis=1))(x).tolist() == [3, 7]
+    assert ArrayMethods.sum is np.sum, "asked of the class, it is the operation itself"
+    with pytest.raises(TypeError, match="sum"):
+        x.sum(axes=0)
+
+
+#: An operator with an array on the left and on the right, and in place.
+@pytest.mark.parametrize("name", [n for n in OPERATORS if hasattr(numpy.ndarray, f"__r{n}__")])
+def test_operators_mean_the_same_for_arrays_and_symbols(name: str) -> None:
+    if name == "matmul":
+        left, right = numpy.array([[1, 2], [3, 4]]), numpy.array([[5, 6], [7, 8]])
+    else:
+        left, right = numpy.array([6, 5, 4]), numpy.array([1, 2, 3])
+    expected = getattr(left, f"__{name}__")(right)
+    a, b = np.array(left), np.array(right)
+
+    def forwards(x: Entry, y: Entry) -> Entry:
+        return getattr(x, f"__{name}__")(y)
+
+    def swapped(x: Entry, y: Entry) -> Entry:
+        return getattr(y, f"__r{name}__")(x)
+
+    def in_place(x: Entry, y: Entry) -> Entry:
+        x = x.astype("float32") if name == "truediv" else x.copy()
+        return getattr(x, f"__i{name}__")(y)
+
+    for way in (forwards, swapped, in_place):
+        for run in (way, gemel.compile(way)):
+            numpy.testing.assert_allclose(run(a, b).asnumpy(), expected, err_msg=way.__name__)
+
+
+def test_signatures_are_those_people_call() -> None:
+    assert str(inspect.signature(np.exp)) == "(x: 'Any', /) -> 'Array'"
+    assert list(inspect.signature(np.sum).parameters) == ["x", "axis", "keepdims"]
+    assert list(inspect.signature(np.reshape).parameters) == ["x", "newshape", "order"]
+
+
+def test_a_name_is_public_once() -> None:
+    with pytest.raises(ValueError, match=r"np\.zeros is declared twice"):
+
+        @function(public="np")
+        def zeros() -> None: ...
+
+    with pytest.raises(ValueError, match=r"np\.tanh is declared twice"):
+        publish(np.exp, "exponential", "np", aliases=("tanh",))
+    assert "exponential" not in NAMESPACES["np"]

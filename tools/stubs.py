@@ -1,0 +1,122 @@
+"""Writes the stubs of what is filled from declarations: `np`, `npx` and the methods of arrays.
+
+    python tools/stubs.py FOLDER
+
+FOLDER is the package's source. Type checkers and editors read stubs instead of running the code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gemel import np, npx
+from gemel.dtype import DType
+from gemel.ir.array_methods import ArrayMethods
+from gemel.ir.public import NAMESPACES
+
+HEAD = '"""{title}\n\nWritten by `make stubs`: change what is declared instead.\n"""\n\n'
+#: Where the types are from that signatures name.
+TYPES = (
+    ("collections.abc", "Callable"),
+    ("gemel.device", "Device"),
+    ("gemel.dtype", "DType"),
+    ("gemel.ndarray", "ndarray"),
+)
+
+
+class Verbatim(str):
+    """Text that a signature shows as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def annotation(found: Any, array: str) -> Any:
+    """An annotation in the words of a stub, where `bool` may be a dtype."""
+    if found is inspect.Parameter.empty:
+        return found
+    text = str(found).replace("Array", array)
+    return Verbatim(re.sub(r"\bbool\b", "builtins.bool", text))
+
+
+def written(value: Callable[..., Any], array: str, method: bool) -> str:
+    """The signature of an operation or a function; a method calls its first array `self`."""
+    signature = inspect.signature(value)
+    listed = []
+    for place, parameter in enumerate(signature.parameters.values()):
+        if method and place == 0:
+            listed.append(parameter.replace(name="self", annotation=parameter.empty))
+            continue
+        listed.append(parameter.replace(annotation=annotation(parameter.annotation, array)))
+    result = annotation(signature.return_annotation, array)
+    return str(signature.replace(parameters=listed, return_annotation=result))
+
+
+def definition(name: str, value: Callable[..., Any], array: str, method: bool = False) -> str:
+    """A function of a stub, with the first paragraph of its docstring."""
+    meaning = inspect.cleandoc(value.__doc__ or "").split("\n\n")[0]
+    text = f'def {name}{written(value, array, method)}:\n    """{meaning}"""\n'
+    return text if not method else "".join(f"    {line}\n" for line in text.splitlines())
+
+
+def namespace(module: Any) -> str:
+    """The stub of `np` or `npx`: functions as they are declared, and what is imported."""
+    declared = NAMESPACES[module.__name__.removeprefix("gemel.")]
+    imports: dict[str, None] = {}
+    body = []
+    for name in module.__all__:
+        value = getattr(module, name)
+        if name in declared and not inspect.isclass(value):
+            body.append(definition(name, value, "ndarray"))
+        elif inspect.ismodule(value):
+            imports[f"from {module.__name__} import {name} as {name}\n"] = None
+        elif hasattr(value, "__module__") and not isinstance(value, DType):
+            imports[f"from {value.__module__} import {name} as {name}\n"] = None
+        else:
+            kind = "None" if value is None else type(value).__name__
+            body.append(f"{name}: {kind}\n")
+    for home, name in TYPES:
+        if re.search(rf"\b{name}\b", "".join(body)) and name not in module.__all__:
+            imports[f"from {home} import {name}\n"] = None
+    title = (module.__doc__ or "").split("\n")[0]
+    names = "".join(f'    "{name}",\n' for name in module.__all__)
+    head = HEAD.format(title=title) + "import builtins\nfrom typing import Any\n\n"
+    return f"{head}{''.join(imports)}\n{''.join(body)}\n__all__ = [\n{names}]\n"
+
+
+def methods() -> str:
+    """The stub of the methods and operators that are declared where the operations are."""
+    body = [
+        definition(name, value, "Self", method=True)
+        for name, value in sorted(vars(ArrayMethods).items())
+        if callable(value) and name not in ("__hash__", "__eq__", "__ne__")
+    ]
+    return (
+        HEAD.format(title="The methods and operators of arrays and symbols.")
+        + "import builtins\nfrom typing import Any\n\nfrom typing_extensions import Self\n\n"
+        + "from gemel.ir.methods import WrittenMethods\n\n"
+        + f'class ArrayMethods(WrittenMethods):\n    """{ArrayMethods.__doc__}"""\n\n'
+        + "\n".join(body)
+        + '\n__all__ = ["ArrayMethods"]\n'
+    )
+
+
+def stubs() -> dict[str, str]:
+    """The stubs by their paths in the package."""
+    return {
+        "np/__init__.pyi": namespace(np),
+        "npx/__init__.pyi": namespace(npx),
+        "ir/array_methods.pyi": methods(),
+    }
+
+
+if __name__ == "__main__":
+    for path, text in stubs().items():
+        (Path(sys.argv[1]) / path).write_text(text)
