@@ -233,7 +233,7 @@ class Recipe:
             if node.specs[0].weak:
                 places = tuple(slots[entry] for entry in node.inputs)
                 self._arithmetic.append(Operation(node.op, node.params, places))
-                slots[node.entries[0]] = len(slots)
+                slots.update(zip(node.entries, itertools.count(len(slots)), strict=False))
             else:
                 read.update((e, None) for e in node.inputs if e in slots and not e.node.is_number)
         self._hoisted = tuple(slots[entry] for entry in read)
@@ -246,7 +246,7 @@ class Recipe:
         given = (call.kept(("input", index)) for index in self._numbers)
         values = [*given, *self._constant_numbers]
         for op, parameters, inputs in self._arithmetic:
-            values.append(_number(op, parameters, [values[i] for i in inputs]))
+            values += _computed(op, parameters, [values[i] for i in inputs])
         return [values[slot] for slot in self._hoisted]
 
     def run(self, values: list[Any]) -> list[Any]:
@@ -261,16 +261,17 @@ class Recipe:
         return [values[slot] for slot in self._results]
 
 
-def _number(op: Op, parameters: dict[str, Any], values: list[Any]) -> Any:
-    """An elementwise operation on Python numbers."""
+def _computed(op: Op, parameters: dict[str, Any], values: list[Any]) -> Sequence[Any]:
+    """The results of an elementwise operation on Python numbers."""
     specs = tuple(map(spec_of, values))
-    found = computed(op, specs, parameters, values)
+    found: Sequence[Any] | None = computed(op, specs, parameters, values)
     if found is None and isinstance(op, Elementwise):  # 1 / 0, log(-1)
         np = numpy()
         with np.errstate(all="ignore"):
             arrays = [np.float64(value) for value in values]
-            found = op.body(NumpyLane((), (0, 0)), *arrays, **parameters).item()
-    return found
+            results = op.body(NumpyLane((), (0, 0)), *arrays, **parameters)
+            found = [each.item() for each in (results if op.outputs > 1 else (results,))]
+    return found or ()
 
 
 def _substituted(

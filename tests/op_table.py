@@ -236,10 +236,10 @@ def _unary() -> list[Case]:
 def _binary() -> list[Case]:
     first = {"power": "positive"}
     second = {
-        "divide": "nonzero", "floor_divide": "nonzero", "remainder": "nonzero",
+        "divide": "nonzero", "floor_divide": "nonzero", "remainder": "nonzero", "divmod": "nonzero",
     }  # fmt: skip
     names = [
-        "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power",
+        "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "divmod", "power",
         "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater",
         "greater_equal", "logical_and", "logical_or", "logical_xor", "bitwise_and",
         "bitwise_or", "bitwise_xor", "leaky_relu",

@@ -11,8 +11,9 @@ import gemel
 from gemel import autograd, np, npx
 from gemel.errors import CompileError, TraceError
 from gemel.gluon import nn
+from gemel.ir.declare import composite, op
 from gemel.ir.methods import REGISTRY
-from gemel.ir.op import Op, composite, op
+from gemel.ir.op import Op
 from gemel.spec import Spec
 
 

@@ -14,9 +14,9 @@ from test_graphs import drawn, same, symbol
 import gemel
 from gemel import autograd, gluon, np, npx
 from gemel.gluon import nn
+from gemel.ir.declare import composite
 from gemel.ir.graph import Entry, Graph, Node, walk
 from gemel.ir.interpret import interpret
-from gemel.ir.op import composite
 from gemel.ir.trace import Trace
 from gemel.ir.verify import verify
 from gemel.ops.neural import batch_norm

@@ -61,7 +61,7 @@ def written(value: Callable[..., Any], array: str, method: bool) -> str:
 
 def definition(name: str, value: Callable[..., Any], array: str, method: bool = False) -> str:
     """A function of a stub, with the first paragraph of its docstring."""
-    meaning = inspect.cleandoc(value.__doc__ or "").split("\n\n")[0]
+    meaning = inspect.cleandoc(value.__doc__ or "").split("\n\n")[0].replace("\n", "\n    ")
     text = f'def {name}{written(value, array, method)}:\n    """{meaning}"""\n'
     return text if not method else "".join(f"    {line}\n" for line in text.splitlines())
 

@@ -16,7 +16,7 @@ from gemel.codegen.program import (
 )
 from gemel.dtype import BY_CODE, DType, bool_, float32, float64, int64
 from gemel.errors import CompileError
-from gemel.ir.graph import Entry, Graph
+from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import dense_strides
 from gemel.ir.op import Elementwise, Reduction
 from gemel.passes.domain import Domain, Placement
@@ -67,7 +67,9 @@ class BodyWriter:
                 return self.nest.scalar(where)
             return self.nest.load(where, self.strides(where, placement))
         if isinstance(node.op, Elementwise):
-            return self._elementwise(entry, placement)
+            results = self._elementwise(node, placement)
+            self.values.update(zip(((e, placement) for e in node.entries), results, strict=True))
+            return results[entry.index]
         source = node.inputs[0]
         if isinstance(node.op, Reduction):
             value = self.value(source, tuple(range(len(self.domain.shape))))
@@ -83,26 +85,26 @@ class BodyWriter:
             return Lane(self.nest.recorder).constant(0, int64)
         return value
 
-    def _elementwise(self, entry: Entry, placement: Placement) -> Any:
-        node = entry.node
+    def _elementwise(self, node: Node, placement: Placement) -> list[Any]:
         op = node.op
         assert isinstance(op, Elementwise)
         types, _ = op.types(tuple(e.spec for e in node.inputs), node.params)
-        if entry.spec.weak:
+        weak = node.specs[0].weak
+        if weak:
             types = tuple(map(of_number, types))
         values = [
             self.value(e, aligned(placement, e)).cast(compute_dtype(d))
             for e, d in zip(node.inputs, types, strict=True)
         ]
-        lane = self._lane(entry, placement)
-        parameters = node.params
-        found = op.body(lane, *values, **parameters)
-        result = lane.value(found) if not hasattr(found, "dtype") else found
-        if entry.spec.weak:
-            return result.cast(of_number(entry.dtype))
-        # Rounded to float16 between steps, as separate kernels would.
-        stored = result.cast(entry.dtype)
-        return stored.cast(compute_dtype(entry.dtype))
+        lane = self._lane(node.entries[0], placement)
+        found = op.body(lane, *values, **node.params)
+        results = []
+        for each, spec in zip(found if op.outputs > 1 else (found,), node.specs, strict=True):
+            result = lane.value(each) if not hasattr(each, "dtype") else each
+            # Rounded to float16 between steps, as separate kernels would.
+            to = of_number(spec.dtype) if weak else spec.dtype
+            results.append(result.cast(to).cast(to if weak else compute_dtype(to)))
+        return results
 
     def _lane(self, entry: Entry, placement: Placement) -> Lane:
         shape, ndim = entry.shape, len(self.domain.shape)
@@ -149,10 +151,8 @@ def aligned(placement: Placement, entry: Entry) -> Placement:
 
 def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> Kernel:
     """The kernel of a fused body of elementwise operations and reductions."""
-    results = set(body.outputs)
-    nodes = [
-        n for n in body.walk() if n.op is not None and (not cheap(n) or n.entries[0] in results)
-    ]
+    results = {entry.node for entry in body.outputs}
+    nodes = [n for n in body.walk() if n.op is not None and (not cheap(n) or n in results)]
     domain = Domain.of_all(nodes)
     if domain is None:
         raise CompileError(f"the steps of {body.name} do not fit the same loops:\n{body}")
@@ -179,7 +179,7 @@ def write_elementwise(
         Spec((), weak[code], weak=True) if code < 0 else Spec((2,) * rank, BY_CODE[code])
         for code, _ in operands
     )
-    types, dtype = op.types(specs, parameters)
+    types, (dtype,) = op.types(specs, parameters)
     recorder = Recorder()
     described: list[Operand] = []
     scalars: list[DType] = []

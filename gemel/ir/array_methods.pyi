@@ -25,6 +25,9 @@ class ArrayMethods(WrittenMethods):
     def __copy__(self, /) -> Self:
         """The same elements in memory of their own."""
 
+    def __divmod__(self, b: Any, /) -> tuple[Self, ...]:
+        """Quotient rounded down, and remainder."""
+
     def __floordiv__(self, b: Any, /) -> Self:
         """Quotient rounded down; integers divided by zero give 0."""
 

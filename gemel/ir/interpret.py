@@ -74,16 +74,18 @@ def elementwise(
     parameters = dict(parameters)
     stream = parameters.pop("stream", (0, 0))
     specs = tuple(spec_of(array) for array in arrays)
-    (result,) = op.infer(*specs, **parameters)
-    inputs, dtype = op.types(specs, parameters)
+    results = op.infer(*specs, **parameters)
+    result = results[0]
+    inputs, _ = op.types(specs, parameters)
     wide = [compute_name(d.name, result.weak) for d in inputs]
     values = [np.asarray(a).astype(d) for a, d in zip(arrays, wide, strict=True)]
     lane = NumpyLane(tuple(int(n) for n in result.shape), stream)
     with np.errstate(all="ignore"):
-        found = np.asarray(op.body(lane, *values, **parameters))
-    if not result.weak:
-        found = found.astype(dtype.name)
-    return (np.array(np.broadcast_to(found, lane.shape)),)
+        found = op.body(lane, *values, **parameters)
+        values = [np.asarray(each) for each in (found if op.outputs > 1 else (found,))]
+        if not result.weak:
+            values = [v.astype(r.dtype.name) for v, r in zip(values, results, strict=True)]
+    return tuple(np.array(np.broadcast_to(value, lane.shape)) for value in values)
 
 
 def compute_name(name: str, alone: bool) -> str:

@@ -28,17 +28,19 @@ class PythonLane:
 
 def computed(
     op: Op | None, specs: tuple[Spec, ...], parameters: dict[str, Any], numbers: list[Any]
-) -> Any:
-    """An operation's result on Python numbers; None where the kernel has to tell.
+) -> tuple[Any, ...] | None:
+    """An operation's results on Python numbers; None where the kernel has to tell.
 
     That is so of 1 / 0, log(-1), a function Python lacks, and operations on more than numbers.
     """
     if not isinstance(op, Elementwise) or op.random or not numbers:
         return None
-    types, result = op.types(specs, parameters)
+    types, dtypes = op.types(specs, parameters)
     try:
         values = [_number(d.kind, n) for d, n in zip(types, numbers, strict=True)]
-        return _number(result.kind, op.body(PythonLane(), *values, **parameters))
+        found = op.body(PythonLane(), *values, **parameters)
+        results = found if op.outputs > 1 else (found,)
+        return tuple(_number(d.kind, n) for d, n in zip(dtypes, results, strict=True))
     except (ArithmeticError, ValueError, AttributeError, TypeError):
         return None
 
@@ -57,7 +59,7 @@ def known_number(entry: Any, what: str) -> Any:
     found = computed(node.op, specs, node.params, numbers)
     if found is None:
         raise entry._unknown(what)
-    return found
+    return found[entry.index]
 
 
 __all__ = ["computed", "known_number"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import DType, as_dtype, bool_, float32, int64
+from gemel.dtype import DType, bool_, float32, int64
 from gemel.errors import (
     DTypeError,
     GradientError,
@@ -21,7 +21,7 @@ from gemel.errors import (
     unknown_name,
 )
 from gemel.ir.above import above
-from gemel.ir.graph import Entry, Node, constant, placeholder
+from gemel.ir.graph import Entry, Node, placeholder
 from gemel.ir.methods import REGISTRY
 from gemel.ir.public import make_method, make_operator, publish
 from gemel.ir.trace import current_trace
@@ -78,9 +78,10 @@ class Op(_core.OpBase):
         code = function.__code__
         lead = 1 if self.elementwise else 0  # the namespace `xp`
         self.arity = VARIADIC if code.co_flags & CO_VARARGS else code.co_argcount - lead
+        self.required = self.arity - len(function.__defaults__ or ())
         keyword = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-        # The core's quick way takes the result's shape from the inputs.
-        quick = self.elementwise and "shape" not in keyword
+        # The core's quick way takes the shape of the only result from the inputs.
+        quick = self.elementwise and "shape" not in keyword and outputs == 1
         super().__init__(function.__name__, quick, keyword)
         self.name = function.__name__
         self.function = function
@@ -154,7 +155,11 @@ class Op(_core.OpBase):
         lead = 1 if self.elementwise else 0
         code, notes = self.function.__code__, self.function.__annotations__
         names = code.co_varnames[lead : code.co_argcount]
-        listed = [Parameter(name, Parameter.POSITIONAL_ONLY, annotation="Any") for name in names]
+        spare = (Parameter.empty,) * self.required + (None,) * (len(names) - self.required)
+        listed = [
+            Parameter(name, Parameter.POSITIONAL_ONLY, default=default, annotation="Any")
+            for name, default in zip(names, spare, strict=True)
+        ]
         many = self.arity == VARIADIC
         if many:
             arrays = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
@@ -195,11 +200,16 @@ class Op(_core.OpBase):
         takes = ", ".join(self.parameters) or "none"
         return f"{self.name}: unknown keyword {name!r}{hint} (keywords: {takes})"
 
+    def takes(self, count: int) -> bool:
+        """Whether so many inputs are what the operation takes."""
+        return self.arity == VARIADIC or self.required <= count <= self.arity
+
     def check_count(self, count: int) -> None:
         """Raises `TypeError` unless `count` inputs are what the operation takes."""
-        if self.arity not in (count, VARIADIC):
-            takes = ", ".join(self.input_names) or "no arrays"
-            raise TypeError(f"{self.name}: takes {self.arity} inputs ({takes}), got {count}")
+        if not self.takes(count):
+            names = ", ".join(self.input_names) or "no arrays"
+            least = f"{self.required} to " if self.required < self.arity else ""
+            raise TypeError(f"{self.name}: takes {least}{self.arity} inputs ({names}), got {count}")
 
     # --- calls ------------------------------------------------------------------------------
 
@@ -234,12 +244,33 @@ class Op(_core.OpBase):
         if len(inputs) > self.arity and self.arity != VARIADIC:
             inputs, keywords = self._positional(inputs, keywords)
             return self(*inputs, **keywords)
+        if self.required < self.arity:
+            given, rest = self._given(inputs, keywords)
+            if len(given) != len(inputs) or len(rest) != len(keywords):
+                return self(*given, **rest)
         parameters = self.complete(keywords)
         if any(isinstance(value, Entry) for value in inputs) or current_trace() is not None:
             found = self.apply(inputs, parameters)
         else:
             found = above.run(self, inputs, parameters)
         return found[0] if self.outputs == 1 and len(found) == 1 else found
+
+    def _given(
+        self, inputs: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The inputs that are given: optional ones may be None, at the end, or come by name."""
+        rest = dict(keywords)
+        for name in self.input_names[: len(inputs)]:
+            if name in rest:
+                raise TypeError(f"{self.name}: {name} is given twice, by its place and its name")
+        found = (*inputs, *(rest.pop(name, None) for name in self.input_names[len(inputs) :]))
+        while len(found) > self.required and found[-1] is None:
+            found = found[:-1]
+        missing = [i for i, value in enumerate(found) if value is None]
+        if missing and len(found) > self.required:
+            name = self.input_names[missing[0]]
+            raise TypeError(f"{self.name}: {name} is missing, though an input after it is given")
+        return found[: missing[0]] if missing else found, rest
 
     def _positional(
         self, inputs: tuple[Any, ...], keywords: dict[str, Any]
@@ -256,7 +287,9 @@ class Op(_core.OpBase):
 
     def _prepare(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """The plan of a call the core has not seen (a miss). None sends the call to `_call`."""
-        if self.arity not in (len(inputs), VARIADIC) or current_trace() is not None:
+        if not self.takes(len(inputs)) or current_trace() is not None:
+            return None
+        if self.required < self.arity and not set(keywords) <= set(self.parameters):
             return None
         if not self.has_kernel:
             return None
@@ -287,7 +320,8 @@ class Elementwise(Op):
     With xp = NumPy the body is the reference, with xp = a lane it is one iteration of a kernel.
     `dtype` is the policy: ``"same"`` (promote), ``"floating"`` (integers become float32),
     ``"compare"`` (promote, result bool), ``"logical"`` (bool in and out), or a function
-    (input specs, parameters) -> (dtype per input, result dtype).
+    (input specs, parameters) -> (dtype per input, result dtype). With several results, which a
+    body gives as a tuple, such a function says all their dtypes; the names mean the same for all.
     """
 
     elementwise = True
@@ -302,16 +336,17 @@ class Elementwise(Op):
         """Broadcast shape, and the policy's dtype."""
         if "spec" in self.rules:
             return super().infer(*specs, **parameters)
-        _, dtype = self.types(specs, parameters)
+        _, dtypes = self.types(specs, parameters)
         weak = bool(specs) and all(spec.weak for spec in specs)
-        return (Spec(broadcast(self.name, *specs), dtype, weak),)
+        shape = broadcast(self.name, *specs)
+        return tuple(Spec(shape, dtype, weak) for dtype in dtypes)
 
     def types(
         self, specs: tuple[Spec, ...], parameters: dict[str, Any]
-    ) -> tuple[tuple[DType, ...], DType]:
-        """The dtype each input is computed in, and the result's. Raises `DTypeError`."""
-        found: tuple[tuple[DType, ...], DType] = self.policy(self, specs, parameters)
-        return found
+    ) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
+        """The dtype each input is computed in, and those of the results. Raises `DTypeError`."""
+        inputs, found = self.policy(self, specs, parameters)
+        return inputs, found if isinstance(found, tuple) else (found,) * self.outputs
 
     def _kernel(self, rank: int, operands: Any, *description: Any, **target: Any) -> Any:
         """The machine code for one combination of dtypes and strides (a miss)."""
@@ -440,26 +475,6 @@ class Composite(Op):
         return found if isinstance(found, tuple) else (found,)
 
 
-def elementwise(**options: Any) -> Callable[[Callable[..., Any]], Elementwise]:
-    """Declare an operation on each element alone."""
-    return lambda body: Elementwise(body, **options)
-
-
-def op(**options: Any) -> Callable[[Callable[..., Any]], Op]:
-    """Declare an operation by its NumPy reference; `spec` and `lower` or `view` rules follow."""
-    return lambda function: Op(function, **options)
-
-
-def reduction(**options: Any) -> Callable[[Callable[..., Any]], Reduction]:
-    """Declare a reduction by its NumPy reference."""
-    return lambda function: Reduction(function, **options)
-
-
-def composite(**options: Any) -> Callable[[Callable[..., Any]], Composite]:
-    """Declare an operation by writing it over others."""
-    return lambda function: Composite(function, **options)
-
-
 def find(name: str) -> Op:
     """The operation called `name`. Raises `UnknownNameError`, suggesting the nearest."""
     found = REGISTRY.get(name)
@@ -473,16 +488,4 @@ def stop_gradient_error(name: str) -> GradientError:
     return GradientError(f"{name} has no gradient; use detach() on its input if none is wanted")
 
 
-__all__ = [
-    "Composite",
-    "Elementwise",
-    "Op",
-    "Reduction",
-    "as_dtype",
-    "composite",
-    "constant",
-    "elementwise",
-    "find",
-    "op",
-    "reduction",
-]
+__all__ = ["Composite", "Elementwise", "Op", "Reduction", "find", "numpy", "static"]

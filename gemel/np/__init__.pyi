@@ -87,6 +87,9 @@ def cos(x: Any, /) -> ndarray:
 def divide(a: Any, b: Any, /) -> ndarray:
     """Quotient; integers become float32."""
 
+def divmod(a: Any, b: Any, /) -> tuple[ndarray, ...]:
+    """Quotient rounded down, and remainder."""
+
 def dot(a: Any, b: Any) -> ndarray:
     """`np.dot`: the product of a's last axis with b's second last (or only) one."""
 
@@ -350,6 +353,7 @@ __all__ = [
     "copy",
     "cos",
     "divide",
+    "divmod",
     "dot",
     "e",
     "empty",
@@ -370,9 +374,9 @@ __all__ = [
     "greater",
     "greater_equal",
     "inf",
-    "int8",
     "int32",
     "int64",
+    "int8",
     "invert",
     "isnan",
     "less",

@@ -7,9 +7,10 @@ from typing import Any
 
 from gemel.errors import ShapeError, TraceError
 from gemel.ir.above import above
+from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, inline, placeholder, walk
 from gemel.ir.interpret import interpret
-from gemel.ir.op import Op, op
+from gemel.ir.op import Op
 from gemel.ir.public import function
 from gemel.ir.trace import current_trace
 from gemel.spec import Spec

@@ -6,7 +6,8 @@ from typing import Any
 
 from gemel.dtype import DType, as_dtype, bool_, uint8
 from gemel.errors import ShapeError
-from gemel.ir.op import Op, elementwise
+from gemel.ir.declare import elementwise
+from gemel.ir.op import Op
 from gemel.ir.public import Array, function
 from gemel.spec import Spec, broadcast, normalize_axis, product, promote_specs, same_shape
 
@@ -79,6 +80,17 @@ def remainder(xp: Any, a: Any, b: Any) -> Any:
 @remainder.gradient
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, -(g * floor(a / b))
+
+
+@elementwise(dtype="arithmetic", outputs=2, public="np", method="__divmod__")
+def divmod(xp: Any, a: Any, b: Any) -> Any:
+    """Quotient rounded down, and remainder."""
+    return a // b, a % b
+
+
+@divmod.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return (None, None) if g[1] is None else (g[1], -(g[1] * y[0]))
 
 
 @elementwise(dtype="arithmetic", public="np", operator="neg", onnx="Neg", mxnet="_npi_negative")

@@ -10,9 +10,10 @@ from gemel.dtype import DType, bool_, float16, float32, int64
 from gemel.errors import DTypeError, ShapeError, TraceError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
+from gemel.ir.declare import composite, op
 from gemel.ir.layout import Layout
 from gemel.ir.methods import named
-from gemel.ir.op import composite, numpy, op
+from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import cast, extents, full, iota, limit, where

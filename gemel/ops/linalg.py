@@ -7,7 +7,8 @@ from typing import Any
 from gemel.dtype import as_dtype, promote
 from gemel.errors import ShapeError
 from gemel.ir.above import above
-from gemel.ir.op import numpy, op
+from gemel.ir.declare import op
+from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, multiply
 from gemel.ops.reduction import sum

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.ir.op import elementwise
+from gemel.ir.declare import elementwise
 
 
 @elementwise(dtype="compare", public="np", operator="eq", onnx="Equal", mxnet="_npi_equal")

@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.errors import DTypeError, ShapeError, unknown_name
-from gemel.ir.op import composite, elementwise
+from gemel.ir.declare import composite, elementwise
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import (
     absolute,

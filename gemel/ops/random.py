@@ -9,7 +9,8 @@ from typing import Any
 
 from gemel.dtype import DType, as_dtype, float16, float64, int64
 from gemel.errors import DTypeError
-from gemel.ir.op import Op, elementwise, numpy, op
+from gemel.ir.declare import elementwise, op
+from gemel.ir.op import Op, numpy
 from gemel.ops.elementwise import extents, filled
 from gemel.spec import Spec
 

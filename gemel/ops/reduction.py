@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from gemel.ir.op import composite, numpy, reduction
+from gemel.ir.declare import composite, reduction
+from gemel.ir.op import numpy
 from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract, where
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec, normalize_axes, product

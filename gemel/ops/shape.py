@@ -6,8 +6,9 @@ from typing import Any
 
 from gemel.errors import ShapeError
 from gemel.extent import WHOLE
+from gemel.ir.declare import op
 from gemel.ir.layout import Layout, dense_strides
-from gemel.ir.op import numpy, op
+from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import extents, full, whole_numbers
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs

@@ -75,7 +75,7 @@ class Domain:
                 if known[axis] not in (None, dimension):
                     return False
                 known[axis] = dimension
-        return self._keep(node.entries[0], known)
+        return all(self._keep(entry, list(known)) for entry in node.entries)
 
     def _aligned(self, entry: Entry, ndim: int) -> list[tuple[int, int | None]]:
         """(axis of the result, dimension) for a placed input, lined up from the right."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, substitute_results
 from gemel.ir.interpret import interpret
-from gemel.ir.op import Elementwise, Op, Reduction, op
+from gemel.ir.op import Elementwise, Op, Reduction
 from gemel.ops import linalg
 from gemel.passes.domain import Domain
 from gemel.passes.order import Order, Unit

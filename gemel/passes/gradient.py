@@ -63,7 +63,7 @@ def rule(node: Node, gs: tuple[Entry | None, ...]) -> Sequence[Any]:
         y: Any = node.entries if several else node.entries[0]
         parameters = {k: v for k, v in node.params.items() if k not in ("call",)}
         found: Sequence[Any] = declared(g, y, *node.inputs, **parameters)
-        return found
+        return found[: len(node.inputs)]  # optional inputs that are not given have none
     if isinstance(op, Composite):
         body = op.written_out(node.inputs, node.params)
         pairs = [(y, g) for y, g in zip(body, gs, strict=True) if g is not None]

@@ -48,7 +48,7 @@ def _folded(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
     if len(numbers) != len(inputs) or any(isinstance(number, Dim) for number in numbers):
         return None
     found = computed(op, tuple(entry.spec for entry in inputs), node.params, numbers)
-    return None if found is None else (constant(found),)
+    return None if found is None else tuple(map(constant, found))
 
 
 # --- drop -----------------------------------------------------------------------------------

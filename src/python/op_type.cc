@@ -413,7 +413,8 @@ PyMethodDef methods[] = {
 
 // An operation that is an attribute of a class is a method, as a function would be.
 PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
-  return instance == nullptr || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+  return instance == nullptr || instance == Py_None ? Py_NewRef(self)
+                                                    : PyMethod_New(self, instance);
 }
 
 PyType_Slot slots[] = {{Py_tp_new, slot<new_op>()},

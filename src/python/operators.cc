@@ -38,10 +38,10 @@ enum OperatorSlot {
   kSlots
 };
 
-constexpr const char* kSlotNames[kSlots] = {
-    "add", "sub",    "mul",    "truediv", "floordiv", "mod", "pow", "matmul",
-    "neg", "abs",    "and",    "or",      "xor",      "invert", "lshift", "rshift",
-    "lt",  "le",     "eq",     "ne",      "gt",       "ge",  "copy"};
+constexpr const char* kSlotNames[kSlots] = {"add", "sub",    "mul",    "truediv", "floordiv", "mod",
+                                            "pow", "matmul", "neg",    "abs",     "and",      "or",
+                                            "xor", "invert", "lshift", "rshift",  "lt",       "le",
+                                            "eq",  "ne",     "gt",     "ge",      "copy"};
 
 PyObject* operations[kSlots];
 PyObject* symbol_types = nullptr;  // tuple of classes, or null

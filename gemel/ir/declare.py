@@ -1,0 +1,31 @@
+"""The decorators that declare operations: each paragraph of `gemel.ops` begins with one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemel.ir.op import Composite, Elementwise, Op, Reduction
+
+
+def elementwise(**options: Any) -> Callable[[Callable[..., Any]], Elementwise]:
+    """Declare an operation on each element alone. With `outputs` its body gives a tuple."""
+    return lambda body: Elementwise(body, **options)
+
+
+def op(**options: Any) -> Callable[[Callable[..., Any]], Op]:
+    """Declare an operation by its NumPy reference; `spec` and `lower` or `view` rules follow."""
+    return lambda function: Op(function, **options)
+
+
+def reduction(**options: Any) -> Callable[[Callable[..., Any]], Reduction]:
+    """Declare a reduction by its NumPy reference."""
+    return lambda function: Reduction(function, **options)
+
+
+def composite(**options: Any) -> Callable[[Callable[..., Any]], Composite]:
+    """Declare an operation by writing it over others."""
+    return lambda function: Composite(function, **options)
+
+
+__all__ = ["composite", "elementwise", "op", "reduction"]
