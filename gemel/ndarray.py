@@ -27,11 +27,11 @@ from gemel.ir.graph import Entry
 from gemel.ir.layout import Layout
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
-from gemel.ops import elementwise, indexing, keys
+from gemel.ops import assignment, elementwise, indexing, keys
 from gemel.passes.gradient import gradient
 from gemel.runtime import callback, prepare
 from gemel.runtime.prepare import as_entry, elementwise_kernel
-from gemel.spec import Spec, product
+from gemel.spec import product
 
 #: DLPack's number of the CPU.
 DLPACK_CPU = (1, 0)
@@ -160,17 +160,15 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         items = key if isinstance(key, tuple) else (key,)
         value = array_like(value, self.dtype, self.device)
         if tape.concerns(self, value):
-            indexing.check_assignment(self.shape, items, prepare.spec_of(value))
-            value = value.to_device(self.device).astype(self.dtype, copy=False)
-            chosen = _chosen(self, items, value)
-            tape.write(self, tape.taken_from(self, value, chosen) if value.size else self)
+            placed = [i.to_device(self.device) if isinstance(i, ndarray) else i for i in items]
+            tape.write(self, assignment.written(self, placed, value.to_device(self.device)))
             return
         if self.device.linked:
             host = self.to_device(CPUS[0])
             host[key] = value.to_device(CPUS[0])
             self._write(self, host.to_device(self.device))
             return
-        indexing.check_assignment(self.shape, items, prepare.spec_of(value))
+        assignment.check_assignment(self.shape, items, prepare.spec_of(value))
         arrays = [item for item in items if isinstance(item, ndarray)]
 
         def assign(*found: Any) -> None:
@@ -267,23 +265,6 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         """Set the gradient to zeros."""
         if self._grad is not None:
             self._grad[...] = 0
-
-
-def _chosen(array: Any, items: tuple[Any, ...], value: Any) -> Any:
-    """For each element of an array which one of `value` x[items] = value puts there, or -1."""
-    shape, given = array.shape, value.shape
-
-    def choose(*found: Any) -> Any:
-        import numpy
-
-        indices = iter(found)
-        chosen = numpy.full(shape, -1, "int64")
-        numbers = numpy.arange(product(given)).reshape(given)
-        chosen[tuple(next(indices) if isinstance(i, ndarray) else i for i in items)] = numbers
-        return chosen
-
-    arrays = [item for item in items if isinstance(item, ndarray)]
-    return callback.issue("assign", choose, arrays, [Spec(shape, int64)])[0]
 
 
 def _restored(data: bytes, dtype: str, shape: tuple[int, ...], device: Device) -> Any:

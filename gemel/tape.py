@@ -14,7 +14,8 @@ from gemel.errors import GradientError
 from gemel.ir.above import above
 from gemel.ir.op import Op
 from gemel.kinds import Kind, Place, kind_of_call, kind_of_specs
-from gemel.ops.elementwise import cast, copy, full, maximum, where
+from gemel.ops.assignment import taken_from
+from gemel.ops.elementwise import cast, copy, full
 from gemel.ops.indexing import assign, gather
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.runtime.prepare import spec_of
@@ -319,13 +320,6 @@ def _with(target: Any, value: Any) -> Any:
     chosen = numpy.full(base.size, -1, "int64")
     chosen[positions(target._history.base, _place_of(target)).reshape(-1)] = range(target.size)
     return taken_from(base, value, above.from_numpy(chosen, target.device))
-
-
-def taken_from(x: Any, value: Any, chosen: Any) -> Any:
-    """x with the elements of `value` at the positions `chosen` says; -1 leaves x as it is."""
-    chosen = reshape(chosen, shape=x.shape)
-    found = gather(reshape(value, shape=(-1,)), maximum(chosen, 0), axis=0)
-    return where(chosen >= 0, found, x)
 
 
 __all__ = ["Call", "Leaf", "overwrite", "source_of", "tracked", "write"]

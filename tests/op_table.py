@@ -390,6 +390,7 @@ CASES: tuple[Case, ...] = (
 #: Operations without a case here, and why.
 ELSEWHERE = {
     "fused": "made by the fusing pass from others, which are all here (test_three_ways)",
+    "choice": "which element x[key] = value puts where (test_writes_in_traces)",
     "branch": "its operands are programs: npx.cond makes them (test_three_ways)",
 }
 

@@ -62,6 +62,26 @@ def masks(x: Any) -> Any:
     return y, z
 
 
+def positions(x: Any) -> Any:
+    y = np.stack([x, x * 2, x + 1])
+    rows = np.array([2, 0, 2])
+    y[rows] = np.stack([x, -x, x * x])  # the last of two that meet stays
+    y[rows[:2], 1:] = x[0]
+    y[..., np.array([1])] += 7
+    v = y[:, 0]
+    v[np.array([-1, 1])] = x[1:]
+    y[[0, 1], [2, 1]] = 0.5
+    return y, v
+
+
+def masks_that_take_arrays(x: Any) -> Any:
+    y = np.stack([x, x * 2])
+    y[np.array([[True, False, True], [False, False, True]])] = x * x
+    y[np.array([False, True])] = x
+    y[:, np.array([True, False, False])] = x[2]
+    return y
+
+
 def the_argument_and_a_view_of_it(x: Any) -> Any:
     v = x[:2]
     x[1:] = x[0] * 3
@@ -109,6 +129,8 @@ PROGRAMS = [
     views_of_views,
     parts,
     masks,
+    positions,
+    masks_that_take_arrays,
     the_argument_and_a_view_of_it,
     copies_are_apart,
     numbers_are_replaced,
@@ -180,7 +202,9 @@ def one_branch_writes(x: Any) -> Any:
     [
         (lambda x: x.__iadd__(np.ones((2, 3))), ShapeError, r"in place, float32\[3\]"),
         (lambda x: x.astype("int32").__iadd__(0.5), DTypeError, "int32 cannot hold float32"),
-        (lambda x: x.__setitem__(np.array([0, 1]), x[:2]), TraceError, r"np\.where"),
+        (lambda x: x.__setitem__(np.array([0, 1]), x), ShapeError, "does not broadcast"),
+        (lambda x: x.__setitem__(np.array([0.5, 1]), 0), DTypeError, "must be integers"),
+        (lambda x: x.__setitem__(np.array([True]), 0), IndexError, "mask"),
         (lambda x: np.broadcast_to(x, (2, 3)).__setitem__(0, x), TraceError, "repeats elements"),
         (one_branch_writes, TraceError, "a branch must not"),
     ],
@@ -188,3 +212,18 @@ def one_branch_writes(x: Any) -> Any:
 def test_what_cannot_be_written(function: Function, error: Any, text: str) -> None:
     with pytest.raises(error, match=text):
         gemel.compile(function)(np.array([1.0, 2.0, 3.0]))
+
+
+def test_a_position_out_of_range_fails_what_is_written() -> None:
+    @gemel.compile
+    def function(x: Any, place: Any) -> Any:
+        y = x * 2
+        y[place] = x[0]
+        return y, x + 1
+
+    good, _ = function(np.array([1.0, 2.0]), np.array([1]))
+    assert good.tolist() == [2, 1]
+    bad, other = function(np.array([1.0, 2.0]), np.array([2]))
+    assert other.tolist() == [2, 3]
+    with pytest.raises(IndexError, match="out of bounds"):
+        bad.wait_to_read()

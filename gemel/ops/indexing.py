@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from gemel import _core
 from gemel.dtype import DType, bool_, float16, float32, int64
-from gemel.errors import DTypeError, ShapeError, TraceError, unknown_name
+from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import composite, op
@@ -15,7 +14,6 @@ from gemel.ir.layout import Layout
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import cast, extents, full, iota, limit, where
 from gemel.ops.keys import (
     adjacent,
@@ -125,43 +123,11 @@ def _(x: Any, value: Any, index: int, *, key: Any) -> Any:
     return assign(x, value, key=key)
 
 
-@named
-def overwrite(x: Any, value: Any) -> Any:
-    """In a trace: x holds `value` from now on. A number, which nobody shares, is replaced."""
-    trace = current_trace()
-    if x.spec.weak or trace is None:
-        return value
-    if not same_shape(value.shape, x.shape):
-        raise ShapeError(f"in place, {x.spec} cannot hold {value.spec}")
-    if value.dtype.is_floating and not x.dtype.is_floating:
-        raise DTypeError(f"in place, {x.dtype} cannot hold {value.dtype}; use x = x + y")
-    trace.write(x, value if value.dtype is x.dtype else cast(value, dtype=x.dtype))
-    return x
-
-
-@named
-def setitem(x: Any, key: Any, value: Any) -> None:
-    """x[key] = value in a trace: x holds the result from now on."""
-    items = key if isinstance(key, tuple) else (key,)
-    if is_basic(key):
-        overwrite(x, assign(x, value, key=canonical(x.shape, key)))
-        return
-    if len(items) == 1 and is_mask(items[0]) and items[0].ndim <= len(x.shape):
-        mask, found = items[0], above.as_entry(value)
-        if not found.ndim:
-            extra = (1,) * (len(x.shape) - mask.ndim)
-            overwrite(x, where(reshape(mask, shape=(*mask.shape, *extra)), found, x))
-            return
-    raise TraceError(
-        "x[positions] = value and x[mask] = array cannot be part of a hybridized function; use "
-        "np.where(mask, value, x), or take this code out of it"
-    )
-
-
 # --- integer arrays -------------------------------------------------------------------------
 
 
-def _integer_indices(name: str, indices: Spec) -> None:
+def integer_indices(name: str, indices: Spec) -> None:
+    """Raises `DTypeError` unless the positions are integers."""
     if indices.dtype.kind not in "iu":
         raise DTypeError(f"{name}: indices {indices} must be integers; use astype('int64')")
 
@@ -184,7 +150,7 @@ def gather(x: Any, indices: Any, *, axis: int) -> Any:
 
 @gather.spec
 def _(x: Spec, indices: Spec, *, axis: int) -> Spec:
-    _integer_indices("take", indices)
+    integer_indices("take", indices)
     _some_place("take", x.shape, axis, indices)
     return Spec((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
 
@@ -230,7 +196,7 @@ def scatter(g: Any, indices: Any, *, axis: int, shape: Any) -> Any:
 
 @scatter.spec
 def _(g: Spec, indices: Spec, *, axis: int, shape: Any) -> Spec:
-    _integer_indices("scatter", indices)
+    integer_indices("scatter", indices)
     _some_place("scatter", extents("scatter", shape), axis, indices)
     slices = (*shape[:axis], *indices.shape, *shape[axis + 1 :])
     if not same_shape(g.shape, slices):
@@ -419,26 +385,6 @@ def getitem(x: Any, key: Any) -> Any:
     return _advanced(x, items)
 
 
-def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) -> None:
-    """Raises `ShapeError` unless value broadcasts to x[items], for x of that shape.
-
-    How many elements a mask selects is only known when the assignment runs: it is checked then.
-    """
-    check_masks(shape, items)
-    for item in items:
-        if is_array(item) and not is_mask(item):
-            _integer_indices("assign", Spec(item.shape, item.dtype))
-    if any(is_mask(item) for item in items) or 0 in shape:
-        return
-    np = numpy()
-    stand = np.broadcast_to(np.int8(0), shape)
-    zeros = [np.zeros(i.shape, np.int64) if hasattr(i, "shape") else i for i in items]
-    selected = stand[tuple(zeros)].shape
-    pairs = zip(reversed(value.shape), reversed(selected), strict=False)
-    if len(value.shape) > len(selected) or not all(m in (1, n) for m, n in pairs):
-        raise ShapeError(f"assign: {value} does not broadcast to the selected shape {selected}")
-
-
 def _masks_as_positions(x: Any, items: list[Any]) -> tuple[Any, list[Any]]:
     """The same index without masks, on x with a new axis for each mask of no dimensions."""
     found: list[Any] = []
@@ -484,7 +430,7 @@ def _several(x: Any, arrays: list[Any], axes: list[int], lead: int) -> Any:
     flat: Any = 0
     joined = 1
     for array, extent in zip(arrays, extents, strict=True):
-        _integer_indices("take", Spec(array.shape, array.dtype))
+        integer_indices("take", Spec(array.shape, array.dtype))
         flat = flat * extent + checked_position(array, extent)
         joined = joined * extent
     x = reshape(x, shape=(*x.shape[:lead], joined, *x.shape[lead + len(axes) :]))

@@ -1,0 +1,136 @@
+"""Writing into arrays as a function of what they held: x[key] = value in traces, on the tape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gemel.errors import DTypeError, ShapeError
+from gemel.ir.above import above
+from gemel.ir.declare import op
+from gemel.ir.methods import named
+from gemel.ir.op import numpy
+from gemel.ir.trace import current_trace
+from gemel.ops.elementwise import cast, maximum, where
+from gemel.ops.indexing import assign, gather, integer_indices
+from gemel.ops.keys import canonical, check_masks, is_array, is_basic, is_mask
+from gemel.ops.shape import reshape
+from gemel.spec import Spec, product, same_shape
+
+
+@named
+def overwrite(x: Any, value: Any) -> Any:
+    """In a trace: x holds `value` from now on. A number, which nobody shares, is replaced."""
+    trace = current_trace()
+    if x.spec.weak or trace is None:
+        return value
+    if not same_shape(value.shape, x.shape):
+        raise ShapeError(f"in place, {x.spec} cannot hold {value.spec}")
+    if value.dtype.is_floating and not x.dtype.is_floating:
+        raise DTypeError(f"in place, {x.dtype} cannot hold {value.dtype}; use x = x + y")
+    trace.write(x, value if value.dtype is x.dtype else cast(value, dtype=x.dtype))
+    return x
+
+
+@named
+def setitem(x: Any, key: Any, value: Any) -> None:
+    """x[key] = value in a trace: x holds the result from now on."""
+    items = key if isinstance(key, tuple) else (key,)
+    if not is_basic(key):
+        items = tuple(map(above.index_item, items))
+    if is_basic(items):
+        overwrite(x, assign(x, value, key=canonical(x.shape, items)))
+        return
+    value = above.as_entry(value)
+    if len(items) == 1 and is_mask(items[0]) and not value.ndim:
+        check_masks(x.shape, items)
+        mask = reshape(items[0], shape=(*items[0].shape, *[1] * (x.ndim - items[0].ndim)))
+        overwrite(x, where(mask, value, x))
+        return
+    overwrite(x, written(x, items, value))
+
+
+def written(x: Any, items: Sequence[Any], value: Any) -> Any:
+    """x after x[items] = value, with masks or positions among the items: as a function of both.
+
+    Raises `ShapeError` unless the value broadcasts to what is selected.
+    """
+    check_assignment(x.shape, items, Spec(value.shape, value.dtype))
+    value = value if value.dtype is x.dtype else cast(value, dtype=x.dtype)
+    if value.ndim and 0 in value.shape:
+        return x
+    arrays = [item for item in items if is_array(item)]
+    key = tuple(map(plain, items))
+    return taken_from(x, value, choice(*arrays, shape=x.shape, given=value.shape, key=key))
+
+
+def taken_from(x: Any, value: Any, chosen: Any) -> Any:
+    """x with the elements of `value` at the positions `chosen` says; -1 leaves x as it is."""
+    chosen = reshape(chosen, shape=x.shape)
+    found = gather(reshape(value, shape=(-1,)), maximum(chosen, 0), axis=0)
+    return where(chosen >= 0, found, x)
+
+
+def plain(item: Any) -> tuple[Any, ...]:
+    """An item of an index as a parameter says it; arrays are inputs."""
+    if is_array(item):
+        return ("array",)
+    if isinstance(item, slice):
+        return ("slice", item.start, item.stop, item.step)
+    return ("new",) if item is None else ("rest",) if item is Ellipsis else ("int", item)
+
+
+#: An item of an index, from how a parameter says it and the arrays that are left.
+ITEMS: dict[str, Any] = {
+    "array": lambda arrays: next(arrays),
+    "slice": lambda arrays, *bounds: slice(*bounds),
+    "new": lambda arrays: None,
+    "rest": lambda arrays: Ellipsis,
+    "int": lambda arrays, position: position,
+}
+
+
+@op(fails=True)
+def choice(*indices: Any, shape: Any, given: Any, key: Any) -> Any:
+    """For each element of x which one of `value` x[key] = value puts there, or -1.
+
+    `shape` and `given` are the shapes of x and value; the arrays of the key are inputs.
+    """
+    np, arrays = numpy(), iter(indices)
+    chosen = np.full(shape, -1, "int64")
+    numbers = np.arange(product(given)).reshape(given)
+    chosen[tuple(ITEMS[kind](arrays, *rest) for kind, *rest in key)] = numbers
+    return chosen
+
+
+@choice.spec
+def _(*indices: Spec, shape: Any, given: Any, key: Any) -> Spec:
+    return Spec(shape, "int64")
+
+
+@choice.gradient
+def _(g: Any, y: Any, *indices: Any, **_: Any) -> Any:
+    return (None,) * len(indices)
+
+
+def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) -> None:
+    """Raises `ShapeError` unless value broadcasts to x[items], for x of that shape.
+
+    How many elements a mask selects is only known when the assignment runs: it is checked then.
+    """
+    check_masks(shape, items)
+    for item in items:
+        if is_array(item) and not is_mask(item):
+            integer_indices("assign", Spec(item.shape, item.dtype))
+    if any(is_mask(item) for item in items) or 0 in shape:
+        return
+    np = numpy()
+    stand = np.broadcast_to(np.int8(0), shape)
+    zeros = [np.zeros(i.shape, np.int64) if hasattr(i, "shape") else i for i in items]
+    selected = stand[tuple(zeros)].shape
+    pairs = zip(reversed(value.shape), reversed(selected), strict=False)
+    if len(value.shape) > len(selected) or not all(m in (1, n) for m, n in pairs):
+        raise ShapeError(f"assign: {value} does not broadcast to the selected shape {selected}")
+
+
+__all__ = ["check_assignment", "choice", "overwrite", "setitem", "taken_from", "written"]
