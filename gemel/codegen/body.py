@@ -14,7 +14,7 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.dtype import BY_CODE, DType, bool_, float32, float64, int64
+from gemel.dtype import BY_CODE, DType, as_number, bool_, float32, float64, int64
 from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph
 from gemel.ir.layout import dense_strides
@@ -22,11 +22,6 @@ from gemel.ir.op import Elementwise, Reduction
 from gemel.passes.domain import Domain, Placement
 from gemel.passes.fuse import cheap
 from gemel.spec import Spec
-
-
-def compute_dtype(dtype: DType) -> DType:
-    """The dtype arithmetic is done in: float16 is only a way to keep numbers."""
-    return float32 if dtype.itemsize == 2 and dtype.is_floating else dtype
 
 
 class BodyWriter:
@@ -71,12 +66,12 @@ class BodyWriter:
         source = node.inputs[0]
         if isinstance(node.op, Reduction):
             value = self.value(source, tuple(range(len(self.domain.shape))))
-            return self._reduced(node.op, value, source.dtype).cast(compute_dtype(entry.dtype))
+            return self._reduced(node.op, value, source.dtype).cast(entry.dtype.compute)
         return self.value(source, aligned(placement, source))
 
     def _reduced(self, op: Reduction, value: Any, dtype: DType) -> Any:
         """A value combined over the reduced dimensions; itself when they all have length 1."""
-        value = value.cast(op.accumulator(compute_dtype(dtype)))
+        value = value.cast(op.accumulator(dtype))
         if self.domain.reduced:
             return self.nest.recorder.reduce(op.combine, value)
         if op.combine.startswith("arg"):
@@ -89,9 +84,9 @@ class BodyWriter:
         assert isinstance(op, Elementwise)
         types, _ = op.types(tuple(e.spec for e in node.inputs), node.params)
         if entry.spec.weak:
-            types = tuple(map(of_number, types))
+            types = tuple(map(as_number, types))
         values = [
-            self.value(e, aligned(placement, e)).cast(compute_dtype(d))
+            self.value(e, aligned(placement, e)).cast(d.compute)
             for e, d in zip(node.inputs, types, strict=True)
         ]
         lane = self._lane(entry, placement)
@@ -99,10 +94,9 @@ class BodyWriter:
         found = op.body(lane, *values, **parameters)
         result = lane.value(found) if not hasattr(found, "dtype") else found
         if entry.spec.weak:
-            return result.cast(of_number(entry.dtype))
-        # Rounded to float16 between steps, as separate kernels would.
-        stored = result.cast(entry.dtype)
-        return stored.cast(compute_dtype(entry.dtype))
+            return result.cast(as_number(entry.dtype))
+        # Rounded to what is kept between steps, as separate kernels would.
+        return result.cast(entry.dtype).cast(entry.dtype.compute)
 
     def _lane(self, entry: Entry, placement: Placement) -> Lane:
         shape, ndim = entry.shape, len(self.domain.shape)
@@ -123,11 +117,6 @@ class BodyWriter:
             self.nest.scalar(Number(("call", call), int64)),
         )
         return Lane(self.nest.recorder, random=random, index=index)
-
-
-def of_number(dtype: DType) -> DType:
-    """What a Python number is computed in: like Python's, floats have 64 bits."""
-    return float64 if dtype.is_floating else dtype
 
 
 def spread(
@@ -192,7 +181,7 @@ def write_elementwise(
         else:
             described.append(Operand(BY_CODE[code], INPUT, stride))
             value = recorder.load(len(described) - 1, BY_CODE[code])
-        values.append(value.cast(compute_dtype(compute)))
+        values.append(value.cast(compute.compute))
     lane = Lane(recorder)
     found = op.body(lane, *values, **parameters)
     stored, stride = target or (dtype, CONTIGUOUS)

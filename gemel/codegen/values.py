@@ -51,6 +51,8 @@ class Recorder:
         return self.append("scalar", dtype, (), number)
 
     def constant(self, value: bool | int | float, dtype: DType) -> Value:
+        if dtype.compute is not dtype:  # only kept: it has no constants, and is rounded to once
+            return self.constant(value, dtypes.float64).cast(dtype)
         kind = dtype.kind
         value = bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
         return self.append("constant", dtype, (), value)
@@ -259,12 +261,10 @@ def _integer_power(a: Value, b: Value) -> Value:
     append = a.recorder.append
     one = a.recorder.constant(1, a.dtype)
     result, base, left = one, a, b
-    for _ in range(8 * a.dtype.itemsize):
+    for _ in range(a.dtype.digits):
         odd = (left & 1) != 0
         result = append("select", a.dtype, (odd, result * base, result))
         base, left = base * base, left >> 1
-        if a.dtype.itemsize == 8 and _ == 62:
-            break
     if a.dtype.kind == "u":
         return result
     zero = a.recorder.constant(0, a.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import as_dtype, weak
+from gemel.dtype import as_dtype, as_number, weak
 from gemel.extent import NUMBER
 from gemel.ir.graph import Graph
 from gemel.ir.op import HOOKS, Composite, Elementwise, numpy
@@ -66,21 +66,14 @@ def reference(
     specs = tuple(spec_of(array) for array in arrays)
     (result,) = op.infer(*specs, **parameters)
     inputs, dtype = op.types(specs, parameters)
-    wide = [compute_name(d.name, result.weak) for d in inputs]
-    values = [np.asarray(a).astype(d) for a, d in zip(arrays, wide, strict=True)]
+    wide = [as_number(d) if result.weak else d.compute for d in inputs]
+    values = [np.asarray(a).astype(d.name) for a, d in zip(arrays, wide, strict=True)]
     lane = NumpyLane(tuple(int(n) for n in result.shape), stream)
     with np.errstate(all="ignore"):
         found = np.asarray(op.body(lane, *values, **parameters))
     if not result.weak:
         found = found.astype(dtype.name)
     return (np.array(np.broadcast_to(found, lane.shape)),)
-
-
-def compute_name(name: str, alone: bool) -> str:
-    """float16 is computed in float32, numbers among themselves in float64."""
-    if alone:
-        return "float64" if name == "float32" else name
-    return "float32" if name == "float16" else name
 
 
 def spec_of(value: Any) -> Spec:

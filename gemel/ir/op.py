@@ -336,11 +336,9 @@ class Reduction(Op):
 
     def accumulator(self, dtype: DType) -> DType:
         """The dtype the elements are combined in."""
-        if self.combine in ("sum", "prod") and not dtype.is_floating:
-            return int64
-        if self.combine in ("any", "all"):
-            return bool_
-        return float32 if dtype.itemsize == 2 else dtype
+        if self.combine in ("sum", "prod"):
+            return dtype.accumulate
+        return bool_ if self.combine in ("any", "all") else dtype.compute
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """Without the reduced axes (or with them as 1, under keepdims)."""
@@ -364,12 +362,8 @@ class Reduction(Op):
         """The dtype of the result for elements of `dtype`."""
         if self.combine.startswith("arg"):
             return int64
-        accumulator = self.accumulator(dtype)
-        return (
-            dtype
-            if dtype.is_floating and self.combine != "any" and self.combine != "all"
-            else accumulator
-        )
+        combined = self.accumulator(dtype)
+        return dtype if combined.kind == dtype.kind == "f" else combined
 
 
 class Composite(Op):

@@ -10,6 +10,7 @@ from gemel.device import as_device
 from gemel.dtype import (
     DType,
     as_dtype,
+    as_number,
     bool_,
     float16,
     float32,
@@ -203,7 +204,7 @@ def arange(
     count = builtins.max(0, -(steps if isinstance(steps, WHOLE) else int(steps)))
     whole = builtins.all(isinstance(n, WHOLE) for n in (start, stop, step))
     chosen = as_dtype(dtype) if dtype is not None else default_dtype(0) if whole else float32
-    wide = chosen if not chosen.is_floating else float64
+    wide = as_number(chosen)
     with as_device(device or ctx):
         found = _iota(shape=(count,), axis=0, dtype=wide)
     if step != 1:

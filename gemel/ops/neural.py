@@ -19,7 +19,7 @@ from gemel.ops.elementwise import (
     where,
 )
 from gemel.ops.random import uniform
-from gemel.ops.reduction import max, sum
+from gemel.ops.reduction import max, sum, widened
 from gemel.ops.shape import reshape
 from gemel.spec import Spec, normalize_axis
 
@@ -195,11 +195,6 @@ def batch_norm(
     return cast(y, dtype=dtype), mean, inverse, new_mean, new_var
 
 
-def widened(x: Any) -> Any:
-    """x in the dtype its sums are kept in."""
-    return cast(x, dtype="float32") if x.dtype.itemsize == 2 else x
-
-
 @batch_norm.spec
 def _(
     x: Spec,
@@ -227,7 +222,7 @@ def _(
                 f"batch_norm: {name} {spec} must have one element per channel of x {x} "
                 f"(axis {place}: {channels[0]})"
             )
-    vector = Spec(channels, "float32" if x.dtype.itemsize == 2 else x.dtype)
+    vector = Spec(channels, x.dtype.accumulate)
     return x, vector, vector, mean, var
 
 
