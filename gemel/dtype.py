@@ -89,19 +89,23 @@ _constructor: list[Any] = []
 
 int64 = DType("int64", 4, 8, "i", 63)
 int32 = DType("int32", 3, 4, "i", 31, accumulate=int64)
+int16 = DType("int16", 10, 2, "i", 15, accumulate=int64)
 int8 = DType("int8", 2, 1, "i", 7, accumulate=int64)
 uint64 = DType("uint64", 9, 8, "u", 64)
 uint32 = DType("uint32", 8, 4, "u", 32, accumulate=uint64)
-uint8 = DType("uint8", 1, 1, "u", 8, accumulate=int64)
+uint16 = DType("uint16", 11, 2, "u", 16, accumulate=uint64)
+uint8 = DType("uint8", 1, 1, "u", 8, accumulate=uint64)
 bool_ = DType("bool", 0, 1, "b", 1, accumulate=int64)
 float64 = DType("float64", 7, 8, "f", 53)
 float32 = DType("float32", 6, 4, "f", 24)
 float16 = DType("float16", 5, 2, "f", 11, compute=float32)
 
-#: The dtypes an array may have, by code.
-DTYPES = (bool_, uint8, int8, int32, int64, float16, float32, float64)
-#: And those only kernels know (random bits).
-BY_CODE = (*DTYPES, uint32, uint64)
+#: All of them, by code: the one of the core, which files know too.
+DTYPES = (
+    *(bool_, uint8, int8, int32, int64, float16, float32, float64),
+    *(uint32, uint64, int16, uint16),
+)
+_SIGNED = (int8, int16, int32, int64)
 
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 _PYTHON = {bool: bool_, int: int64, float: float32}
@@ -128,8 +132,7 @@ def as_dtype(value: object) -> DType:
     return found
 
 
-#: Result of mixing two dtypes: integers with floating give the floating dtype (the one deviation
-#: from NumPy); uint8 with int8 gives int32, the next signed type that holds both.
+#: Integers with floating give the floating dtype (the one deviation from NumPy).
 _LADDER = {"b": 0, "u": 1, "i": 1, "f": 2}
 
 
@@ -139,9 +142,15 @@ def promote(a: DType, b: DType) -> DType:
         return a
     if _LADDER[a.kind] != _LADDER[b.kind]:
         return a if _LADDER[a.kind] > _LADDER[b.kind] else b
-    if (a, b) in ((uint8, int8), (int8, uint8)):
-        return int32
-    return a if a.itemsize > b.itemsize else b
+    if a.kind != b.kind:  # integers with a sign and without: the next signed that holds both
+        digits = max(a.digits, b.digits)
+        return next((signed for signed in _SIGNED if signed.digits >= digits), float64)
+    return a if a.digits > b.digits else b
+
+
+def meet_in_floating(a: DType, b: DType) -> bool:
+    """Whether two integer dtypes have no integer one that holds the values of both."""
+    return promote(a, b).is_floating and not a.is_floating and not b.is_floating
 
 
 def as_number(dtype: DType) -> DType:

@@ -14,7 +14,7 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.dtype import BY_CODE, DType, as_number, bool_, float32, float64, int64
+from gemel.dtype import DTYPES, DType, as_number, bool_, float32, float64, int64
 from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph
 from gemel.ir.layout import dense_strides
@@ -165,7 +165,7 @@ def write_elementwise(
     alone = all(code < 0 for code, _ in operands)
     weak = {-1: bool_, -2: int64, -3: float64 if alone else float32}
     specs = tuple(
-        Spec((), weak[code], weak=True) if code < 0 else Spec((2,) * rank, BY_CODE[code])
+        Spec((), weak[code], weak=True) if code < 0 else Spec((2,) * rank, DTYPES[code])
         for code, _ in operands
     )
     types, dtype = op.types(specs, parameters)
@@ -179,8 +179,8 @@ def write_elementwise(
             scalars.append(passed)
             value = recorder.scalar(len(scalars) - 1, passed)
         else:
-            described.append(Operand(BY_CODE[code], INPUT, stride))
-            value = recorder.load(len(described) - 1, BY_CODE[code])
+            described.append(Operand(DTYPES[code], INPUT, stride))
+            value = recorder.load(len(described) - 1, DTYPES[code])
         values.append(value.cast(compute.compute))
     lane = Lane(recorder)
     found = op.body(lane, *values, **parameters)

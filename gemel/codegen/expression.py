@@ -280,10 +280,10 @@ class Printer:
         builder = self.builder
         if self.lanes == 1 or dtype.itemsize == 8:
             return (builder.sdiv if signed else builder.udiv)(a, b)
-        wide = widened(F32 if dtype.itemsize == 1 else F64, self.lanes)
+        wide = widened(F32 if dtype.itemsize <= 2 else F64, self.lanes)
         convert = builder.sitofp if signed else builder.uitofp
         quotient = builder.fdiv(convert(a, wide), convert(b, wide))
-        if dtype.itemsize == 1:
+        if dtype.itemsize <= 2:
             return builder.trunc(builder.fptosi(quotient, widened(I32, self.lanes)), a.type)
         return (builder.fptosi if signed else builder.fptoui)(quotient, a.type)
 
@@ -371,13 +371,23 @@ class Printer:
         if target.kind == "f":
             narrower = target.itemsize < source.itemsize
             return (self.builder.fptrunc if narrower else self.builder.fpext)(value, kind)
-        if target.itemsize == 1:
-            # Through int32, which wraps as NumPy does instead of saturating.
-            whole = self.builder.fptosi(value, widened(I32, self.lanes))
-            return self.builder.trunc(whole, kind)
-        if target.kind == "u":
-            return self.builder.fptoui(value, kind)
-        return self.builder.fptosi(value, kind)
+        if target is dtypes.uint64:
+            return self._beyond_int64(value, source)
+        # Through a wider integer, which wraps as NumPy does instead of saturating.
+        wide = I32 if target.itemsize <= 2 else I64 if target.kind == "u" else None
+        if wide is None:
+            return self.builder.fptosi(value, kind)
+        return self.builder.trunc(self.builder.fptosi(value, widened(wide, self.lanes)), kind)
+
+    def _beyond_int64(self, value: Value, source: DType) -> Value:
+        """A floating value as uint64: the upper half without its highest bit, which is put back."""
+        builder, kind = self.builder, widened(I64, self.lanes)
+        half = self._constant(source, 2.0**63)
+        below = builder.fcmp_unordered("<", value, half)
+        low = builder.fptosi(value, kind)
+        high = builder.fptosi(builder.fsub(value, half), kind)
+        high = builder.xor(high, self._constant(dtypes.int64, 1 << 63))
+        return builder.select(below, low, high)
 
     def _unpacked(self, value: Value, kept: DType) -> Value:
         """What is only kept, as what it is computed in."""

@@ -127,6 +127,8 @@ class Value:
         return self.recorder.append(name, a.dtype, (b, a) if swap else (a, b))
 
     def compare(self, name: str, other: Operand) -> Value:
+        if isinstance(other, Value) and dtypes.meet_in_floating(self.dtype, other.dtype):
+            return _compared(name, self, other)
         a, b = common(self.recorder, self, other)
         return self.recorder.append(name, dtypes.bool_, (a, b))
 
@@ -233,6 +235,17 @@ class Value:
         return self.compare("greater_equal", other)
 
     __hash__ = object.__hash__
+
+
+def _compared(name: str, a: Value, b: Value) -> Value:
+    """Integers that no integer dtype holds both of, exactly: what is negative is below the other.
+
+    So says NumPy, too, though their sum is floating."""
+    signed = a if a.dtype.kind == "i" else b
+    ends = "less" if signed is a else "greater"
+    below = a.recorder.constant(name.startswith(ends) or name == "not_equal", dtypes.bool_)
+    within = a.cast(dtypes.uint64).compare(name, b.cast(dtypes.uint64))
+    return a.recorder.append("select", dtypes.bool_, (signed < 0, below, within))
 
 
 def power(a: Value, b: Operand) -> Value:

@@ -16,9 +16,13 @@ from gemel.dtype import (
     float32,
     float64,
     int8,
+    int16,
     int32,
     int64,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from gemel.extent import NUMBER, WHOLE
 from gemel.ndarray import array_like, default_dtype, from_dlpack, from_numpy, ndarray
@@ -359,6 +363,7 @@ __all__ = [
     "greater_equal",
     "inf",
     "int8",
+    "int16",
     "int32",
     "int64",
     "invert",
@@ -415,6 +420,9 @@ __all__ = [
     "transpose",
     "true_divide",
     "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     "var",
     "where",
     "zeros",

@@ -190,8 +190,6 @@ def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
     if isinstance(value, Entry):
         trace = current_trace()
         return value if trace is None else trace.current(value)
-    if isinstance(value, NUMBER):
-        return constant(value)
     array = HOOKS["array"](value, beside)
     return constant(array) if isinstance(array, NUMBER) else captured(array)
 

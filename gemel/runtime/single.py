@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel.codegen.body import write_elementwise
 from gemel.codegen.nest import estimate
-from gemel.dtype import BY_CODE
+from gemel.dtype import DTYPES
 from gemel.extent import Dim, Guard
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.layout import Layout, dense
@@ -31,7 +31,7 @@ def elementwise_call(
     backend: Backend,
 ) -> Prepared:
     """The kernel of an elementwise call, the dtype it gives and its nanoseconds per element."""
-    target = None if out is None else (BY_CODE[out[0]], out[1])
+    target = None if out is None else (DTYPES[out[0]], out[1])
     program, dtype = write_elementwise(op, rank, operands, parameters, target)
     kernel_for(program, backend)
     nanoseconds = (estimate(program, 1000) - estimate(program, 0)) / 1000
