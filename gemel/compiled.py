@@ -23,6 +23,7 @@ from gemel.passes import PIPELINE, gradient
 from gemel.passes.bind import concrete_graph
 from gemel.passes.simplify import fold
 from gemel.programs import Arguments, Program, Unfit
+from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.plans import plan_of
 from gemel.runtime.prepare import spec_of
@@ -52,14 +53,15 @@ class Bound:
             self.plan = self.program.inference().find(self.values, arrays)
         return self.plan
 
-    def image(self) -> Image:
+    def image(self, leaves: Sequence[Any]) -> Image:
         """The image of that plan, lowered anew."""
-        return self.program.inference().image(self.values)
+        backend = backend_for((*leaves, *self.parameter_arrays()))
+        return self.program.inference().image(self.values, backend)
 
     def summary(self, leaves: list[Any]) -> str:
         """What the plan consists of, and its memory besides the results."""
         _, workspace = self.inference(leaves).bound(*leaves, *self.parameter_arrays())
-        return f"{self.image().count()} kernels, {workspace} bytes of workspace"
+        return f"{self.image(leaves).count()} kernels, {workspace} bytes of workspace"
 
     def run(self, given: Arguments) -> Any:
         """The function's results on these arguments."""
@@ -312,9 +314,9 @@ class Compiled:
         Arrays the function closes over are in it as they are now; parameters are further inputs,
         behind the arguments. `docs/internals/plan-image.md` has the format, gemel.h loads it.
         """
-        bound, _ = self._find(arguments)
+        bound, given = self._find(arguments)
         _core.wait_all()
-        return bound.image().write(embed=True)
+        return bound.image(given.arrays).write(embed=True)
 
     def plan_summary(self, *arguments: Any) -> str:
         """What the plan for these arguments consists of, and its memory besides the results."""
@@ -362,14 +364,15 @@ class Update:
 
     def __call__(self, arrays: Sequence[Any], scalars: Sequence[float]) -> None:
         """Run the step on these arrays, in place."""
-        key = (len(scalars), tuple((a.shape, a._code) for a in arrays))
+        backend = backend_for(arrays)
+        key = (backend, len(scalars), tuple((a.shape, a._code) for a in arrays))
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = self._plan(arrays, len(scalars))
+            plan = self._plans[key] = self._plan(arrays, len(scalars), backend)
         with autograd.pause():
             plan(*arrays, *map(float, scalars))
 
-    def _plan(self, arrays: Sequence[Any], count: int) -> Any:
+    def _plan(self, arrays: Sequence[Any], count: int, backend: Backend) -> Any:
         entries = [placeholder(spec_of(array)) for array in arrays]
         numbers = [placeholder(Spec((), "float32", weak=True)) for _ in range(count)]
         with Trace():
@@ -377,7 +380,7 @@ class Update:
             pairs = list(zip(entries, found, strict=False))
             news = [new if new.dtype is old.dtype else new.astype(old.dtype) for old, new in pairs]
         updates = list(enumerate(news))
-        return plan_of(Graph([*entries, *numbers], (), updates, self.name))
+        return plan_of(Graph([*entries, *numbers], (), updates, self.name), backend)
 
 
 __all__ = ["Compiled", "Update", "compile", "constant", "current_trace", "parameters_replaced"]

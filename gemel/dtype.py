@@ -13,16 +13,33 @@ class DType:
 
     A dtype equals its name, its NumPy twin (``numpy.dtype('float32')`` and ``numpy.float32``) and
     nothing else. In dictionaries it is the same key as ``numpy.dtype('float32')``, and as these
-    another one than the name. ``kind`` is ``b``, ``u``, ``i`` or ``f``; ``itemsize`` is in bytes.
+    another one than the name. ``kind`` is ``b``, ``u``, ``i`` or ``f``; ``itemsize`` is in bytes;
+    ``digits`` is how many binary digits an element holds.
+
+    ``compute`` is the dtype its elements are computed in, ``accumulate`` the one that sums, means,
+    products of many and matrix products add up in. A dtype that is not its own ``compute`` is only
+    a way to keep numbers.
     """
 
-    __slots__ = ("_hash", "code", "itemsize", "kind", "name")
+    __slots__ = ("_hash", "accumulate", "code", "compute", "digits", "itemsize", "kind", "name")
 
-    def __init__(self, name: str, code: int, itemsize: int, kind: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        code: int,
+        itemsize: int,
+        kind: str,
+        digits: int,
+        compute: DType | None = None,
+        accumulate: DType | None = None,
+    ) -> None:
         self.name = name
         self.code = code
         self.itemsize = itemsize
         self.kind = kind
+        self.digits = digits
+        self.compute: DType = compute or self
+        self.accumulate: DType = accumulate or self.compute
         # What NumPy 2 hashes of its twin: kind, byte order, flags, size and alignment. Asking it
         # would import it wherever a dtype is a key.
         order = "|" if itemsize == 1 else "<" if byteorder == "little" else ">"
@@ -70,22 +87,25 @@ class DType:
 #: How `dtype(value)` makes an array; the array layer, which lies above this one, puts it here.
 _constructor: list[Any] = []
 
-bool_ = DType("bool", 0, 1, "b")
-uint8 = DType("uint8", 1, 1, "u")
-int8 = DType("int8", 2, 1, "i")
-int32 = DType("int32", 3, 4, "i")
-int64 = DType("int64", 4, 8, "i")
-float16 = DType("float16", 5, 2, "f")
-float32 = DType("float32", 6, 4, "f")
-float64 = DType("float64", 7, 8, "f")
+int64 = DType("int64", 4, 8, "i", 63)
+int32 = DType("int32", 3, 4, "i", 31, accumulate=int64)
+int16 = DType("int16", 10, 2, "i", 15, accumulate=int64)
+int8 = DType("int8", 2, 1, "i", 7, accumulate=int64)
+uint64 = DType("uint64", 9, 8, "u", 64)
+uint32 = DType("uint32", 8, 4, "u", 32, accumulate=uint64)
+uint16 = DType("uint16", 11, 2, "u", 16, accumulate=uint64)
+uint8 = DType("uint8", 1, 1, "u", 8, accumulate=uint64)
+bool_ = DType("bool", 0, 1, "b", 1, accumulate=int64)
+float64 = DType("float64", 7, 8, "f", 53)
+float32 = DType("float32", 6, 4, "f", 24)
+float16 = DType("float16", 5, 2, "f", 11, compute=float32)
 
-#: Only inside kernels (random bits); no array has them.
-uint32 = DType("uint32", 8, 4, "u")
-uint64 = DType("uint64", 9, 8, "u")
-
-#: The dtypes an array may have, by code.
-DTYPES = (bool_, uint8, int8, int32, int64, float16, float32, float64)
-BY_CODE = (*DTYPES, uint32, uint64)
+#: All of them, by code: the one of the core, which files know too.
+DTYPES = (
+    *(bool_, uint8, int8, int32, int64, float16, float32, float64),
+    *(uint32, uint64, int16, uint16),
+)
+_SIGNED = (int8, int16, int32, int64)
 
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 _PYTHON = {bool: bool_, int: int64, float: float32}
@@ -112,8 +132,7 @@ def as_dtype(value: object) -> DType:
     return found
 
 
-#: Result of mixing two dtypes: integers with floating give the floating dtype (the one deviation
-#: from NumPy); uint8 with int8 gives int32, the next signed type that holds both.
+#: Integers with floating give the floating dtype (the one deviation from NumPy).
 _LADDER = {"b": 0, "u": 1, "i": 1, "f": 2}
 
 
@@ -123,9 +142,20 @@ def promote(a: DType, b: DType) -> DType:
         return a
     if _LADDER[a.kind] != _LADDER[b.kind]:
         return a if _LADDER[a.kind] > _LADDER[b.kind] else b
-    if (a, b) in ((uint8, int8), (int8, uint8)):
-        return int32
-    return a if a.itemsize > b.itemsize else b
+    if a.kind != b.kind:  # integers with a sign and without: the next signed that holds both
+        digits = max(a.digits, b.digits)
+        return next((signed for signed in _SIGNED if signed.digits >= digits), float64)
+    return a if a.digits > b.digits else b
+
+
+def meet_in_floating(a: DType, b: DType) -> bool:
+    """Whether two integer dtypes have no integer one that holds the values of both."""
+    return promote(a, b).is_floating and not a.is_floating and not b.is_floating
+
+
+def as_number(dtype: DType) -> DType:
+    """What Python's numbers of a dtype are computed in among themselves: floats have 64 bits."""
+    return float64 if dtype.is_floating else dtype
 
 
 def weak(scalar: bool | int | float) -> DType:

@@ -13,8 +13,12 @@ LETTERS = {
     "bool": "b",
     "uint8": "B",
     "int8": "b",
+    "int16": "h",
+    "uint16": "H",
     "int32": "i",
+    "uint32": "I",
     "int64": "q",
+    "uint64": "Q",
     "float32": "f",
     "float64": "d",
 }

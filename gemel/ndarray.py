@@ -8,15 +8,15 @@ from typing import Any
 from gemel import _core, autograd, lists, tape
 from gemel.device import CPUS, GPUS, Device, as_device, current_device
 from gemel.dtype import (
-    BY_CODE,
+    DTYPES,
     DType,
     _constructor,
     as_dtype,
     bool_,
-    float16,
     float32,
     float64,
     int64,
+    uint64,
 )
 from gemel.errors import DTypeError, ShapeError
 from gemel.extent import NUMBER, WHOLE, Dim
@@ -142,7 +142,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
         return view
 
     def _write(self, target: Any, value: Any) -> None:
-        if not isinstance(value, NUMBER):
+        if not isinstance(value, NUMBER) or _beyond(value):
             value = array_like(value, target.dtype)
             lead = target.ndim - value.ndim
             pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
@@ -302,25 +302,22 @@ def from_dlpack(value: Any, device: Device | None = None) -> Any:
 
 @function(public="np")
 def from_numpy(value: Any, device: Device | None = None) -> Any:
-    """An array with a copy of a NumPy array's elements; dtypes gemel lacks are converted."""
+    """An array with a copy of a NumPy array's elements; long floats become float64.
+
+    Raises `DTypeError` for dtypes gemel has no arrays of.
+    """
     import numpy
 
     value = numpy.asarray(value)
-    name = value.dtype.name
-    if name not in NAMES:
-        name = {"u": "int64", "i": "int64", "f": "float64", "b": "bool"}.get(value.dtype.kind, "")
-        if not name:
-            raise DTypeError(f"NumPy arrays of dtype {value.dtype} cannot become gemel arrays")
-    value = numpy.ascontiguousarray(value, name).reshape(value.shape)
-    return from_buffer(value, as_dtype(name), value.shape, device)
-
-
-NAMES = frozenset(d.name for d in BY_CODE[:8])
+    long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
+    dtype = float64 if long else as_dtype(value.dtype)
+    value = numpy.ascontiguousarray(value, dtype.name).reshape(value.shape)
+    return from_buffer(value, dtype, value.shape, device)
 
 
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
     """An array of nested lists of numbers, without NumPy."""
-    if dtype is float16:  # no array of Python's holds it
+    if dtype.name not in lists.LETTERS:  # no array of Python's holds it
         return from_list(value, float64, device).astype(dtype)
     data, shape = lists.packed(value, dtype)
     return from_buffer(data, dtype, shape, device)
@@ -352,6 +349,8 @@ def default_dtype(value: Any) -> DType:
     """The dtype of an array made of Python numbers like this one."""
     if isinstance(value, bool):
         return bool_
+    if _beyond(value):
+        return uint64
     return float32 if isinstance(value, float) else as_dtype(CREATION["integers"])
 
 
@@ -383,10 +382,15 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
 
 
+def _beyond(value: Any) -> bool:
+    """Whether a number is a whole one only uint64 holds: it is an array of that, as for NumPy."""
+    return type(value) is int and value >= 2**63
+
+
 def _plain_number(value: Any) -> Any:
     """Subclasses of float and int (NumPy's float64 among them) as plain numbers."""
     if isinstance(value, bool) or type(value) in (int, float):
-        return value
+        return array_like(value) if _beyond(value) else value
     if isinstance(value, float):
         return float(value)
     return int(value) if type(value).__module__ == "numpy" and isinstance(value, int) else value
@@ -422,7 +426,7 @@ class Layers:
 
 _core.set_array_class(ndarray)
 _core.set_symbol_types((Dim,))
-_core.set_dtypes(list(BY_CODE[:8]))
+_core.set_dtypes(list(DTYPES))
 _core.set_devices([*CPUS, *GPUS])
 for _name, _op in OPERATORS.items():
     _core.set_operator(_name, _op)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from gemel.errors import NoKernelError
@@ -14,6 +15,7 @@ from gemel.nested import flatten, flatten_results, unflatten
 from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.bind import concrete_graph
 from gemel.passes.fuse import cheap
+from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.plans import plan_for, plan_of
 from gemel.runtime.prepare import as_entry
@@ -226,7 +228,7 @@ class Plans:
         self.passes = passes
         self.guards = guards
         self._optimized: Graph | None = None
-        self._made: list[Any] = []
+        self._made: list[tuple[Backend, Any]] = []
 
     def optimized(self) -> Graph:
         """The graph after the passes, which may ask more of the free extents."""
@@ -236,14 +238,15 @@ class Plans:
 
     def find(self, values: dict[str, int], arrays: Sequence[Any]) -> Any:
         """The plan for these extents, made if there is none. Raises `Unfit`."""
-        for plan in self._made:
-            if _fits(plan, arrays):
+        backend = backend_for(arrays)
+        for known, plan in self._made:
+            if known is backend and _fits(plan, arrays):
                 return plan
         try:
-            made = plan_for(self._text(values), lambda: self.image(values))
+            made = plan_for(self._text(values), backend, lambda: self.image(values, backend))
         except NoKernelError:
-            made = Relay(concrete_graph(self.graph, values), plan_of)
-        self._made = [made, *self._made[: PLANS - 1]]
+            made = Relay(concrete_graph(self.graph, values), partial(plan_of, backend=backend))
+        self._made = [(backend, made), *self._made[: PLANS - 1]]
         return made
 
     def _text(self, values: dict[str, int]) -> str | None:
@@ -252,7 +255,7 @@ class Plans:
         passes = [step.__name__ for step in self.passes]
         return text and f"{text}{passes} {values} {self.guards}"
 
-    def image(self, values: dict[str, int]) -> Image:
+    def image(self, values: dict[str, int], backend: Backend) -> Image:
         """The image of the plan for these extents. Raises `Unfit`."""
         from gemel.runtime.lower import Lowering
 
@@ -262,7 +265,7 @@ class Plans:
         guards = list(self.guards)
         free = {name: Dim(value, name, guards) for name, value in values.items()}
         with Trace():
-            lowering = Lowering(concrete_graph(optimized, free), guards=guards)
+            lowering = Lowering(concrete_graph(optimized, free), backend, guards=guards)
             lowering.run()
         return lowering.image()
 

@@ -20,6 +20,7 @@ from gemel.ir.trace import Trace
 from gemel.kinds import Recent, Recipe
 from gemel.ops.elementwise import full
 from gemel.ops.shape import transpose
+from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.chain import Chain
 from gemel.runtime.files import digest
 from gemel.runtime.plans import plan_of
@@ -288,14 +289,15 @@ def met(step: Step, targets: Sequence[Target | Leaf], in_place: bool) -> Met | N
     """The plan of a step; None for a structure that is new, and not compiled already."""
     wanted = step.wanted(targets)
     pieces = in_place and in_pieces(targets)
-    key = (step.structure(targets, wanted), in_place, pieces)
+    backend = backend_for(step.heads)
+    key = (step.structure(targets, wanted), in_place, pieces, backend)
     found: Met | None = _met.find(key)
     if found is None:
         found = _met.keep(key, Met())
         if not any(call.kind.compiled for call in step.calls):
             return None
     if found.plan is None:
-        _compile(found, step, targets, wanted, in_place, pieces)
+        _compile(found, step, targets, wanted, in_place, pieces, backend)
     return found
 
 
@@ -306,6 +308,7 @@ def _compile(
     wanted: list[tuple[bool, ...]],
     in_place: bool,
     pieces: bool,
+    backend: Backend,
 ) -> None:
     with Trace():
         inputs, results, found.reads = step.graph(targets, wanted)
@@ -322,7 +325,7 @@ def _compile(
     random = any(node.op is not None and node.op.random for node in order.walk())
     # A gradient that could not be computed must not pass for the one of the batch before.
     cut = pieces and not random
-    found.plan = Chain(order, keeps=False) if cut else plan_of(order, keeps=False)
+    found.plan = (Chain if cut else plan_of)(order, backend, keeps=False)
 
 
 __all__ = ["Head", "Met", "Step", "Target", "arrive", "backwards", "met"]

@@ -52,7 +52,7 @@ class Fake(_core.OpBase):
         self.known: Any = None
 
     def _kernel(
-        self, rank: int, operands: Any, parameters: Any, out: int = -1, stride: int = 1
+        self, rank: int, operands: Any, parameters: Any, device: int, out: int = -1, stride: int = 1
     ) -> Any:
         self.misses.append((rank, operands, parameters, out, stride))
         codes = tuple(code for code, _ in operands)

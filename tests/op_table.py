@@ -90,7 +90,7 @@ def draw(how: Draw, dtype: str, seed: int = 0) -> Any:
 
 
 def _integers(generator: Any, how: Draw, name: str) -> Array:
-    low = 0 if name == "uint8" else -5
+    low = 0 if name.startswith("uint") else -5
     if how.kind == "positive":
         low = 1
     found = generator.integers(low, 6, how.shape)

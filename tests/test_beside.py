@@ -15,6 +15,7 @@ from gemel import _core, gluon, np, npx
 from gemel.ir.interpret import interpret
 from gemel.passes import optimize
 from gemel.runtime import beside
+from gemel.runtime.backend import backend_of
 from gemel.runtime.beside import Beside
 from gemel.runtime.image import Image, Together
 from gemel.runtime.lower import Lowering
@@ -23,7 +24,7 @@ from gemel.runtime.lower import Lowering
 def image_of(function: Any) -> Image:
     """The image of a compiled function's only plan."""
     (program,) = next(iter(function._programs.values()))
-    found: Image = program.inference().image(program.trace.dims)
+    found: Image = program.inference().image(program.trace.dims, backend_of(gemel.cpu()))
     return found
 
 
@@ -147,7 +148,7 @@ def test_random_programs_with_all_that_can_be_side_by_side(
     np.random.seed(seed)
     stream = _core.random_state()
     wanted = interpret(graph, *inputs, stream=(stream[0], stream[1]))
-    lowering = Lowering(optimize(graph))
+    lowering = Lowering(optimize(graph), backend_of(gemel.cpu()))
     lowering.run()
     for item in lowering._beside():
         if isinstance(item, Beside):

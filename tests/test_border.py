@@ -8,9 +8,9 @@ import numpy
 import pytest
 
 import gemel
-from gemel import _core, cpu, device, gpu, np, npx
+from gemel import _core, cpu, device, dtype, gpu, np, npx
 
-DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64")
+DTYPES = tuple(dtype.name for dtype in dtype.DTYPES)
 
 
 def products(x: np.ndarray, count: int = 6) -> list[np.ndarray]:

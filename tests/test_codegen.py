@@ -37,7 +37,8 @@ if MACHINE not in ("x86_64", "AMD64"):
 
 F32, F64, F16 = dtypes.float32, dtypes.float64, dtypes.float16
 I8, U8, I32, I64, BOOL = dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.int64, dtypes.bool_
-U32, U64 = dtypes.uint32, dtypes.uint64
+I16, U16, U32, U64 = dtypes.int16, dtypes.uint16, dtypes.uint32, dtypes.uint64
+INTEGERS = (U8, I8, U16, I16, U32, I32, U64, I64)
 
 _engines: list[Any] = []
 _kernels: dict[tuple[str, str], Any] = {}
@@ -157,7 +158,7 @@ def same(got: Any, expected: Any) -> None:
 
 
 SIZES = (0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 100, 1000)
-NUMBERS = (U8, I8, I32, I64, F32, F64)
+NUMBERS = (*INTEGERS, F32, F64)
 EXACT = ("add", "subtract", "multiply", "maximum", "minimum", "negative", "absolute", "square")
 EXACT += ("sign",)
 
@@ -197,7 +198,7 @@ def test_comparisons_and_select(kind: Any, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-@pytest.mark.parametrize("kind", (BOOL, U8, I8, I32, I64), ids=str)
+@pytest.mark.parametrize("kind", (BOOL, *INTEGERS), ids=str)
 def test_bits(kind: Any, target: str) -> None:
     for size in (1, 17, 100):
         a, b = values(kind, size, 1), values(kind, size, 2)
@@ -252,7 +253,7 @@ def test_rounding_and_root(kind: Any, target: str) -> None:
             )
 
 
-CASTS = (BOOL, U8, I8, I32, I64, F16, F32, F64)
+CASTS = (BOOL, *INTEGERS, F16, F32, F64)
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
@@ -269,6 +270,23 @@ def test_casts(source: Any, target: str) -> None:
                 same(
                     apply(lambda xp, v, kind=kind: xp.cast(v, kind), target, y), y.astype(kind.name)
                 )
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("kind", INTEGERS, ids=str)
+def test_floats_beyond_an_integer_wrap(kind: Any, target: str) -> None:
+    """Within the integer that such values are converted through, on every target alike."""
+    bits = 32 if kind.itemsize <= 2 else 64
+    if kind is I32:
+        return  # what the processor gives
+    most = 2.0 ** (bits - 1)
+    some = [0.0, 2.9, -2.9, 255.5, 256.0, -129.0, 40000.0, 65535.9, -32769.0, 0.99 * most, -most]
+    some += [2.0**63, 2.0**63 + 2048, 2.0**64 - 2048] if kind is U64 else []
+    for source in (F32, F64):
+        x = numpy.array(some * 3, source.name)
+        expected = [int(value) % 2 ** (8 * kind.itemsize) for value in x]
+        whole = numpy.array(expected, "uint64").astype(kind.name)
+        same(apply(lambda xp, v: xp.cast(v, kind), target, x), whole)
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
@@ -545,7 +563,7 @@ SHAPES += [((2, 5, 3, 7), 2), ((3, 2, 4, 70), 1), ((2, 33, 4), 2), ((7, 2, 2, 2,
 
 @pytest.mark.parametrize("target", RUNNABLE)
 @pytest.mark.parametrize("lanes", (OUTER, INNER))
-@pytest.mark.parametrize("kind", (F32, F64, I32, I64, U8), ids=str)
+@pytest.mark.parametrize("kind", (F32, F64, *INTEGERS), ids=str)
 def test_reductions(kind: Any, lanes: str, target: str) -> None:
     for shape, outer in SHAPES:
         x = values(kind, math.prod(shape), 5).reshape(shape)

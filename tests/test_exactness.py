@@ -108,7 +108,7 @@ def test_numbers_written_are_rounded_once(dtype: str) -> None:
 
 # --- powers and remainders ------------------------------------------------------------------
 
-INTEGERS = ("int8", "uint8", "int32", "int64")
+INTEGERS = tuple(dtype.name for dtype in DTYPES if dtype.kind in "iu")
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)

@@ -9,7 +9,7 @@ import numpy
 import pytest
 from random_graphs import random_graph
 
-from gemel import _core, np, npx
+from gemel import _core, cpu, np, npx
 from gemel.errors import GemelError
 from gemel.extent import OPERATORS, Dim, Guard, evaluate, maximum, minimum, seen
 from gemel.ir.graph import (
@@ -30,6 +30,7 @@ from gemel.ir.trace import Trace
 from gemel.ir.verify import InvalidGraph, verify
 from gemel.passes import PIPELINE, drop, fold, merge, optimize
 from gemel.passes.fuse import fused
+from gemel.runtime.backend import backend_of
 from gemel.runtime.lower import lowered
 from gemel.spec import Spec, broadcast, same_shape
 
@@ -256,7 +257,7 @@ def test_reductions_along_axes_of_length_one(shape: tuple[int, ...], name: str) 
     with Trace():
         graph = Graph((x,), [find(name)(x * 2, axis=a) for a in (None, 0, -1)])
     inputs = drawn(graph)
-    found = lowered(optimize(graph)).plan()(np.array(inputs[0]))
+    found = lowered(optimize(graph), backend_of(cpu())).plan()(np.array(inputs[0]))
     same([y.asnumpy() for y in found], interpret(graph, *inputs))
 
 
@@ -295,7 +296,7 @@ def test_plans_compute_what_the_graph_means(seed: int, monkeypatch: pytest.Monke
     np.random.seed(seed)
     stream = _core.random_state()
     wanted = interpret(graph, *inputs, stream=(stream[0], stream[1]))
-    plan = lowered(optimize(graph)).plan()
+    plan = lowered(optimize(graph), backend_of(cpu())).plan()
     arrays = [np.array(x, dtype=str(x.dtype)) for x in inputs]
     found = [y.asnumpy() for y in plan(*arrays)]
     found += [arrays[index].asnumpy() for index, _ in graph.updates]

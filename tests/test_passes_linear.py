@@ -25,6 +25,7 @@ from gemel.passes.fuse import LARGEST_BODY, cheap, fused
 from gemel.passes.order import REACH, Order, Unit
 from gemel.passes.split import split
 from gemel.runtime import beside
+from gemel.runtime.backend import backend_of
 from gemel.runtime.beside import Beside, _knots, side_by_side
 from gemel.runtime.lower import lowered
 from gemel.runtime.sites import find_sites
@@ -112,11 +113,11 @@ def calls_of(function: Callable[[], Any]) -> int:
 def stages(graph: Graph) -> dict[str, int]:
     """The work of each stage from a graph to the bytes of a plan."""
     optimized = optimize(graph)
-    image = lowered(optimized)  # makes the kernels
+    image = lowered(optimized, backend_of(gemel.cpu()))  # makes the kernels
     return {
         "verify": calls_of(lambda: verify(graph)),
         "passes": calls_of(lambda: optimize(graph)),
-        "lowering": calls_of(lambda: lowered(optimized)),
+        "lowering": calls_of(lambda: lowered(optimized, backend_of(gemel.cpu()))),
         "image": calls_of(image.write),
     }
 
@@ -184,7 +185,7 @@ def test_long_graphs_are_few_kernels(build: Any, n: int, count: int) -> None:
 def test_long_graphs_keep_their_meaning(build: Any) -> None:
     graph = traced(build, 7)
     inputs = [x if x.dtype.kind == "f" else numpy.abs(x) for x in drawn(graph)]
-    plan = lowered(optimize(graph)).plan()
+    plan = lowered(optimize(graph), backend_of(gemel.cpu())).plan()
     arrays = [np.array(x, dtype=str(x.dtype)) for x in inputs]
     found = [y.asnumpy() for y in plan(*arrays)]
     same(found, interpret(graph, *inputs)[: len(found)])

@@ -23,11 +23,14 @@ from gemel.ops.shape import Layout, dense_strides
 from gemel.passes.bind import concrete_graph
 from gemel.runtime import beside
 from gemel.runtime import lower as lowering_module
+from gemel.runtime.backend import backend_of
 from gemel.runtime.image import Choice, Image, Item, Step, Together
 from gemel.runtime.lower import Lowering
 from gemel.runtime.prepare import strides_of
 from gemel.runtime.single import Sizes, single_image
 from gemel.spec import Spec
+
+NATIVE = backend_of(gemel.cpu())
 
 SIZES = (2, 3, 7, 64, 65, 1000)
 
@@ -57,14 +60,14 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Nor does it put items side by side, which depends on what they cost for the sizes seen.
     """
-    monkeypatch.setattr(lowering_module, "kernel_for", lambda program, target: None)
+    monkeypatch.setattr(lowering_module, "kernel_for", lambda program, backend: None)
     monkeypatch.setattr(beside, "WORTH", 1 << 62)
 
 
 def free_image(op: Any, values: list[Any], parameters: dict[str, Any]) -> Image:
     sizes = Sizes(tuple(map(loose_spec, values)))
     layouts = sizes.layouts(strides_of(tuple(values)))
-    return single_image(op, sizes.specs, parameters, layouts, sizes.guards)
+    return single_image(op, sizes.specs, parameters, NATIVE, layouts, sizes.guards)
 
 
 def fixed_image(op: Any, values: list[Any], parameters: dict[str, Any]) -> Image:
@@ -75,7 +78,7 @@ def fixed_image(op: Any, values: list[Any], parameters: dict[str, Any]) -> Image
         for i, v in enumerate(values)
         if isinstance(v, Loose) and not v._is_contiguous
     }
-    return single_image(op, tuple(map(loose_spec, values)), parameters, layouts, [])
+    return single_image(op, tuple(map(loose_spec, values)), parameters, NATIVE, layouts, [])
 
 
 def loose_spec(value: Any) -> Spec:
@@ -312,14 +315,14 @@ def test_a_program_is_lowered_once_for_its_sizes(
         for value, expected in zip(op_table.results(function(x)), wanted, strict=True):
             numpy.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
     assert function.traces <= 2
-    monkeypatch.setattr(lowering_module, "kernel_for", lambda program, target: None)
+    monkeypatch.setattr(lowering_module, "kernel_for", lambda program, backend: None)
     (program, *_) = next(iter(function._programs.values()))
     plans = program.inference()
     fits = 0
     for n, m in itertools.product(batches, batches):
-        free = Read(plans.image({"n0_0": n, "n0_1": 5}).write())
+        free = Read(plans.image({"n0_0": n, "n0_1": 5}, NATIVE).write())
         with Trace():
-            again = Lowering(concrete_graph(plans.optimized(), {"n0_0": m, "n0_1": 5}))
+            again = Lowering(concrete_graph(plans.optimized(), {"n0_0": m, "n0_1": 5}), NATIVE)
             again.run()
         fixed = Read(again.image().write())
         if fixed.bind([((m, 5), (5, 1))]) is not None:

@@ -14,7 +14,7 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.dtype import BY_CODE, DType, bool_, float32, float64, int64
+from gemel.dtype import DTYPES, DType, as_number, bool_, float32, float64, int64
 from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import dense_strides
@@ -22,11 +22,6 @@ from gemel.ir.op import Elementwise, Reduction
 from gemel.passes.domain import Domain, Placement
 from gemel.passes.fuse import cheap
 from gemel.spec import Spec
-
-
-def compute_dtype(dtype: DType) -> DType:
-    """The dtype arithmetic is done in: float16 is only a way to keep numbers."""
-    return float32 if dtype.itemsize == 2 and dtype.is_floating else dtype
 
 
 class BodyWriter:
@@ -73,12 +68,12 @@ class BodyWriter:
         source = node.inputs[0]
         if isinstance(node.op, Reduction):
             value = self.value(source, tuple(range(len(self.domain.shape))))
-            return self._reduced(node.op, value, source.dtype).cast(compute_dtype(entry.dtype))
+            return self._reduced(node.op, value, source.dtype).cast(entry.dtype.compute)
         return self.value(source, aligned(placement, source))
 
     def _reduced(self, op: Reduction, value: Any, dtype: DType) -> Any:
         """A value combined over the reduced dimensions; itself when they all have length 1."""
-        value = value.cast(op.accumulator(compute_dtype(dtype)))
+        value = value.cast(op.accumulator(dtype))
         if self.domain.reduced:
             return self.nest.recorder.reduce(op.combine, value)
         if op.combine.startswith("arg"):
@@ -91,9 +86,9 @@ class BodyWriter:
         types, _ = op.types(tuple(e.spec for e in node.inputs), node.params)
         weak = node.specs[0].weak
         if weak:
-            types = tuple(map(of_number, types))
+            types = tuple(map(as_number, types))
         values = [
-            self.value(e, aligned(placement, e)).cast(compute_dtype(d))
+            self.value(e, aligned(placement, e)).cast(d.compute)
             for e, d in zip(node.inputs, types, strict=True)
         ]
         lane = self._lane(node.entries[0], placement)
@@ -101,9 +96,9 @@ class BodyWriter:
         results = []
         for each, spec in zip(found if op.outputs > 1 else (found,), node.specs, strict=True):
             result = lane.value(each) if not hasattr(each, "dtype") else each
-            # Rounded to float16 between steps, as separate kernels would.
-            to = of_number(spec.dtype) if weak else spec.dtype
-            results.append(result.cast(to).cast(to if weak else compute_dtype(to)))
+            # Rounded to what is kept between steps, as separate kernels would.
+            to = as_number(spec.dtype) if weak else spec.dtype
+            results.append(result.cast(to).cast(to if weak else to.compute))
         return results
 
     def _lane(self, entry: Entry, placement: Placement) -> Lane:
@@ -125,11 +120,6 @@ class BodyWriter:
             self.nest.scalar(Number(("call", call), int64)),
         )
         return Lane(self.nest.recorder, random=random, index=index)
-
-
-def of_number(dtype: DType) -> DType:
-    """What a Python number is computed in: like Python's, floats have 64 bits."""
-    return float64 if dtype.is_floating else dtype
 
 
 def spread(
@@ -176,7 +166,7 @@ def write_elementwise(
     alone = all(code < 0 for code, _ in operands)
     weak = {-1: bool_, -2: int64, -3: float64 if alone else float32}
     specs = tuple(
-        Spec((), weak[code], weak=True) if code < 0 else Spec((2,) * rank, BY_CODE[code])
+        Spec((), weak[code], weak=True) if code < 0 else Spec((2,) * rank, DTYPES[code])
         for code, _ in operands
     )
     types, (dtype,) = op.types(specs, parameters)
@@ -190,9 +180,9 @@ def write_elementwise(
             scalars.append(passed)
             value = recorder.scalar(len(scalars) - 1, passed)
         else:
-            described.append(Operand(BY_CODE[code], INPUT, stride))
-            value = recorder.load(len(described) - 1, BY_CODE[code])
-        values.append(value.cast(compute_dtype(compute)))
+            described.append(Operand(DTYPES[code], INPUT, stride))
+            value = recorder.load(len(described) - 1, DTYPES[code])
+        values.append(value.cast(compute.compute))
     lane = Lane(recorder)
     found = op.body(lane, *values, **parameters)
     stored, stride = target or (dtype, CONTIGUOUS)

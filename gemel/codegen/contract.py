@@ -28,8 +28,9 @@ def compile_contraction(contraction: Contraction, target: Target) -> bytes:
     from gemel.codegen import contract_dot, contract_gemm, contract_pack
     from gemel.codegen.llvm import emit_object
 
-    if contraction.dtype.name not in ("float32", "float64"):
-        raise ValueError(f"no kernel multiplies matrices of {contraction.dtype}")
+    dtype = contraction.dtype
+    if not dtype.is_floating or dtype.compute is not dtype:
+        raise ValueError(f"no kernel multiplies matrices of {dtype}")
     emitters = {"gemm": contract_gemm, "dot": contract_dot, "pack": contract_pack}
     kind = contraction.variant.partition(" ")[0]
     if kind not in emitters:

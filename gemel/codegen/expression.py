@@ -1,6 +1,6 @@
 """Straight-line instructions to LLVM values: one `Printer` for a fixed number of lanes.
 
-float16 is only loaded, selected, gathered, cast and stored: it has no arithmetic.
+A dtype computed in another one is only loaded, selected, gathered, cast and stored.
 
 This module imports llvmlite: import it inside the function that compiles, never on the way to a
 cached kernel.
@@ -242,13 +242,12 @@ class Printer:
         return self.builder.select(condition, a, b)
 
     def _reinterpret(self, step: Instruction, a: Value) -> Value:
-        """The same bits as another dtype of this size, float16's as int32's low half (mathlib's
+        """The same bits as another dtype of this size, two bytes as int32's low half (mathlib's
         own instruction)."""
         kind = register_type(step.dtype, self.lanes)
-        if self._dtype(step) is dtypes.float16:
-            return self.builder.zext(a, kind)
-        if step.dtype is dtypes.float16:
-            return self.builder.trunc(a, kind)
+        source, target = self._dtype(step).itemsize, step.dtype.itemsize
+        if source != target:
+            return (self.builder.zext if source < target else self.builder.trunc)(a, kind)
         return a if a.type is kind else self.builder.bitcast(a, kind)
 
     def _multiply_high(self, step: Instruction, a: Value, b: Value) -> Value:
@@ -281,10 +280,10 @@ class Printer:
         builder = self.builder
         if self.lanes == 1 or dtype.itemsize == 8:
             return (builder.sdiv if signed else builder.udiv)(a, b)
-        wide = widened(F32 if dtype.itemsize == 1 else F64, self.lanes)
+        wide = widened(F32 if dtype.itemsize <= 2 else F64, self.lanes)
         convert = builder.sitofp if signed else builder.uitofp
         quotient = builder.fdiv(convert(a, wide), convert(b, wide))
-        if dtype.itemsize == 1:
+        if dtype.itemsize <= 2:
             return builder.trunc(builder.fptosi(quotient, widened(I32, self.lanes)), a.type)
         return (builder.fptosi if signed else builder.fptoui)(quotient, a.type)
 
@@ -347,10 +346,10 @@ class Printer:
         integers; floating values no integer holds give what the processor gives."""
         if source is target:
             return value
-        if source is dtypes.float16:
-            return self._from_half(value, target)
-        if target is dtypes.float16:
-            return self._to_half(value, source)
+        if source.compute is not source:
+            return self.cast(self._unpacked(value, source), source.compute, target)
+        if target.compute is not target:
+            return self._packed(value, source, target)
         kind = register_type(target, self.lanes)
         if target.kind == "b":
             name = "not_equal"
@@ -372,32 +371,43 @@ class Printer:
         if target.kind == "f":
             narrower = target.itemsize < source.itemsize
             return (self.builder.fptrunc if narrower else self.builder.fpext)(value, kind)
-        if target.itemsize == 1:
-            # Through int32, which wraps as NumPy does instead of saturating.
-            whole = self.builder.fptosi(value, widened(I32, self.lanes))
-            return self.builder.trunc(whole, kind)
-        if target.kind == "u":
-            return self.builder.fptoui(value, kind)
-        return self.builder.fptosi(value, kind)
+        if target is dtypes.uint64:
+            return self._beyond_int64(value, source)
+        # Through a wider integer, which wraps as NumPy does instead of saturating.
+        wide = I32 if target.itemsize <= 2 else I64 if target.kind == "u" else None
+        if wide is None:
+            return self.builder.fptosi(value, kind)
+        return self.builder.trunc(self.builder.fptosi(value, widened(wide, self.lanes)), kind)
 
-    def _from_half(self, value: Value, target: DType) -> Value:
-        if self.target.halves:
+    def _beyond_int64(self, value: Value, source: DType) -> Value:
+        """A floating value as uint64: the upper half without its highest bit, which is put back."""
+        builder, kind = self.builder, widened(I64, self.lanes)
+        half = self._constant(source, 2.0**63)
+        below = builder.fcmp_unordered("<", value, half)
+        low = builder.fptosi(value, kind)
+        high = builder.fptosi(builder.fsub(value, half), kind)
+        high = builder.xor(high, self._constant(dtypes.int64, 1 << 63))
+        return builder.select(below, low, high)
+
+    def _unpacked(self, value: Value, kept: DType) -> Value:
+        """What is only kept, as what it is computed in."""
+        wide = kept.compute
+        if kept is dtypes.float16 and self.target.halves:
             half = self.builder.bitcast(value, widened(HALF, self.lanes))
-            single = self.builder.fpext(half, widened(F32, self.lanes))
-        else:
-            single = self._function("half_to_float", dtypes.float16, dtypes.float32, value)
-        return self.cast(single, dtypes.float32, target)
+            return self.builder.fpext(half, register_type(wide, self.lanes))
+        return self._function(f"{kept}_to_{wide}", kept, wide, value)
 
-    def _to_half(self, value: Value, source: DType) -> Value:
+    def _packed(self, value: Value, source: DType, kept: DType) -> Value:
+        wide = kept.compute
         if source is dtypes.float64:
             # To odd first: rounding twice to nearest would not be rounding once.
-            value = self._function("double_to_odd_float", source, dtypes.float32, value)
+            value = self._function("double_to_odd_float", source, wide, value)
         else:
-            value = self.cast(value, source, dtypes.float32)
-        if not self.target.halves:
-            return self._function("float_to_half", dtypes.float32, dtypes.float16, value)
-        half = self.builder.fptrunc(value, widened(HALF, self.lanes))
-        return self.builder.bitcast(half, widened(I16, self.lanes))
+            value = self.cast(value, source, wide)
+        if kept is dtypes.float16 and self.target.halves:
+            half = self.builder.fptrunc(value, widened(HALF, self.lanes))
+            return self.builder.bitcast(half, widened(I16, self.lanes))
+        return self._function(f"{wide}_to_{kept}", wide, kept, value)
 
     def _function(self, name: str, source: DType, target: DType, value: Value) -> Value:
         code, result = mathlib.expansion(name, source, target)

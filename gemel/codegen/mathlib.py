@@ -473,8 +473,8 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "trunc": trunc,
     "remainder": remainder,
     "floor_divide": floor_divide,
-    "half_to_float": halves.half_to_float,
-    "float_to_half": halves.float_to_half,
+    "float16_to_float32": halves.half_to_float,
+    "float32_to_float16": halves.float_to_half,
     "double_to_odd_float": halves.double_to_odd_float,
 }
 _TWO = frozenset(("power", "remainder", "floor_divide"))

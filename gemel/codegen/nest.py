@@ -230,11 +230,16 @@ class Nest:
         return xp.minimum(xp.maximum(position, 0), self.constant(extent - 1))
 
     def checked(self, position: Any, extent: int) -> Any:
-        """A position, negative ones counted from the end; out of range fails the kernel."""
+        """A position, negative ones counted from the end; out of range fails the kernel.
+
+        Of unsigned ones, those that int64 cannot hold are below 0 here: out of range too.
+        """
         xp = Lane(self.recorder)
         size = self.constant(extent)
+        signed = position.dtype.kind != "u"
         position = position.cast(int64)
-        position = xp.where(position < 0, position + size, position)
+        if signed:
+            position = xp.where(position < 0, position + size, position)
         inside = xp.logical_and(position >= 0, position < size)
         self.recorder.check(inside)
         return xp.where(inside, position, 0)

@@ -2,8 +2,8 @@
 
 A value has one of these LLVM types (a vector of them when there are several lanes)::
 
-    bool i1           int32, uint32 i32     float16 i16 (its bits)
-    uint8, int8 i8    int64, uint64 i64     float32 float, float64 double
+    bool i1                 float32 float, float64 double
+    integers i8 ... i64     what is only kept (float16): an integer of its bits
 
 This module imports llvmlite: import it inside the function that compiles.
 """
@@ -27,14 +27,22 @@ I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 POINTER = ir.PointerType()
 
-_SCALAR_TYPES = (I1, I8, I8, I32, I64, I16, F32, F64, I32, I64)
+_INTEGERS = {1: I8, 2: I16, 4: I32, 8: I64}
+_FLOATING = {4: F32, 8: F64}
 _TYPES: dict[tuple[int, int], Type] = {}
 _MASKS: dict[tuple[int, ...], Value] = {}
 
 
 def register_type(dtype: DType, lanes: int) -> Type:
     """The LLVM type of `lanes` values of `dtype` in registers."""
-    return widened(_SCALAR_TYPES[dtype.code], lanes)
+    return widened(_scalar_type(dtype), lanes)
+
+
+def _scalar_type(dtype: DType) -> Type:
+    if dtype.kind == "b":
+        return I1
+    computed = dtype.is_floating and dtype.compute is dtype
+    return (_FLOATING if computed else _INTEGERS)[dtype.itemsize]
 
 
 def widened(scalar: Type, lanes: int) -> Type:
@@ -50,7 +58,7 @@ def widened(scalar: Type, lanes: int) -> Type:
 
 def constant(dtype: DType, value: Any, lanes: int = 1) -> Value:
     """A constant of `dtype` in every lane."""
-    scalar = _SCALAR_TYPES[dtype.code]
+    scalar = _scalar_type(dtype)
     if dtype.kind == "f":
         one = _floating_constant(dtype, scalar, float(value))
     elif dtype.kind == "b":
@@ -66,14 +74,11 @@ def constant(dtype: DType, value: Any, lanes: int = 1) -> Value:
 def _floating_constant(dtype: DType, scalar: Type, value: float) -> Value:
     if dtype is dtypes.float64:
         return ir.Constant(scalar, value)
-    code, bits = ("<e", "<H") if dtype is dtypes.float16 else ("<f", "<I")
     try:
-        packed = struct.pack(code, value)
+        packed = struct.pack("<f", value)
     except OverflowError:
-        packed = struct.pack(code, float("inf") if value > 0 else float("-inf"))
-    if dtype is dtypes.float16:
-        return ir.Constant(scalar, struct.unpack(bits, packed)[0])
-    return ir.Constant(scalar, struct.unpack(code, packed)[0])
+        packed = struct.pack("<f", float("inf") if value > 0 else float("-inf"))
+    return ir.Constant(scalar, struct.unpack("<f", packed)[0])
 
 
 class Spelled(ir.Constant):  # type: ignore[misc]

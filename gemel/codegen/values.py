@@ -51,6 +51,8 @@ class Recorder:
         return self.append("scalar", dtype, (), number)
 
     def constant(self, value: bool | int | float, dtype: DType) -> Value:
+        if dtype.compute is not dtype:  # only kept: it has no constants, and is rounded to once
+            return self.constant(value, dtypes.float64).cast(dtype)
         kind = dtype.kind
         value = bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
         return self.append("constant", dtype, (), value)
@@ -125,6 +127,8 @@ class Value:
         return self.recorder.append(name, a.dtype, (b, a) if swap else (a, b))
 
     def compare(self, name: str, other: Operand) -> Value:
+        if isinstance(other, Value) and dtypes.meet_in_floating(self.dtype, other.dtype):
+            return _compared(name, self, other)
         a, b = common(self.recorder, self, other)
         return self.recorder.append(name, dtypes.bool_, (a, b))
 
@@ -233,6 +237,17 @@ class Value:
     __hash__ = object.__hash__
 
 
+def _compared(name: str, a: Value, b: Value) -> Value:
+    """Integers that no integer dtype holds both of, exactly: what is negative is below the other.
+
+    So says NumPy, too, though their sum is floating."""
+    signed = a if a.dtype.kind == "i" else b
+    ends = "less" if signed is a else "greater"
+    below = a.recorder.constant(name.startswith(ends) or name == "not_equal", dtypes.bool_)
+    within = a.cast(dtypes.uint64).compare(name, b.cast(dtypes.uint64))
+    return a.recorder.append("select", dtypes.bool_, (signed < 0, below, within))
+
+
 def power(a: Value, b: Operand) -> Value:
     """a to the b; small whole constant exponents are products (integers know only those)."""
     if isinstance(b, (int, float)) and b == int(b) and 0 <= b <= 4:
@@ -259,12 +274,10 @@ def _integer_power(a: Value, b: Value) -> Value:
     append = a.recorder.append
     one = a.recorder.constant(1, a.dtype)
     result, base, left = one, a, b
-    for _ in range(8 * a.dtype.itemsize):
+    for _ in range(a.dtype.digits):
         odd = (left & 1) != 0
         result = append("select", a.dtype, (odd, result * base, result))
         base, left = base * base, left >> 1
-        if a.dtype.itemsize == 8 and _ == 62:
-            break
     if a.dtype.kind == "u":
         return result
     zero = a.recorder.constant(0, a.dtype)

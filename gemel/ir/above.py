@@ -28,6 +28,7 @@ class Above(Protocol):
         rank: int,
         operands: tuple[tuple[int, int], ...],
         parameters: dict[str, Any],
+        device: int,
         /,
         out: int | None = None,
         stride: int = 1,

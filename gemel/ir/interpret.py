@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import as_dtype, weak
+from gemel.dtype import as_dtype, as_number, weak
 from gemel.extent import NUMBER
 from gemel.ir.graph import Graph
 from gemel.ir.op import Composite, Elementwise, Op, numpy
@@ -77,8 +77,8 @@ def elementwise(
     results = op.infer(*specs, **parameters)
     result = results[0]
     inputs, _ = op.types(specs, parameters)
-    wide = [compute_name(d.name, result.weak) for d in inputs]
-    values = [np.asarray(a).astype(d) for a, d in zip(arrays, wide, strict=True)]
+    wide = [as_number(d) if result.weak else d.compute for d in inputs]
+    values = [np.asarray(a).astype(d.name) for a, d in zip(arrays, wide, strict=True)]
     lane = NumpyLane(tuple(int(n) for n in result.shape), stream)
     with np.errstate(all="ignore"):
         found = op.body(lane, *values, **parameters)
@@ -86,13 +86,6 @@ def elementwise(
         if not result.weak:
             values = [v.astype(r.dtype.name) for v, r in zip(values, results, strict=True)]
     return tuple(np.array(np.broadcast_to(value, lane.shape)) for value in values)
-
-
-def compute_name(name: str, alone: bool) -> str:
-    """float16 is computed in float32, numbers among themselves in float64."""
-    if alone:
-        return "float64" if name == "float32" else name
-    return "float32" if name == "float16" else name
 
 
 def spec_of(value: Any) -> Spec:

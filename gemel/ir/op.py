@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import DType, bool_, float32, int64
+from gemel.dtype import DType, bool_, float32, int64, meet_in_floating
 from gemel.errors import (
     DTypeError,
     GradientError,
@@ -375,7 +375,10 @@ def _floating(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...
 
 
 def _compare(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
-    return (promote_specs(*specs),) * len(specs), bool_
+    dtype = promote_specs(*specs)
+    if meet_in_floating(specs[0].dtype, specs[-1].dtype) and dtype.is_floating:
+        return tuple(spec.dtype for spec in specs), bool_  # compared exactly as they are
+    return (dtype,) * len(specs), bool_
 
 
 def _logical(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
@@ -413,11 +416,9 @@ class Reduction(Op):
 
     def accumulator(self, dtype: DType) -> DType:
         """The dtype the elements are combined in."""
-        if self.combine in ("sum", "prod") and not dtype.is_floating:
-            return int64
-        if self.combine in ("any", "all"):
-            return bool_
-        return float32 if dtype.itemsize == 2 else dtype
+        if self.combine in ("sum", "prod"):
+            return dtype.accumulate
+        return bool_ if self.combine in ("any", "all") else dtype.compute
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """Without the reduced axes (or with them as 1, under keepdims)."""
@@ -441,12 +442,8 @@ class Reduction(Op):
         """The dtype of the result for elements of `dtype`."""
         if self.combine.startswith("arg"):
             return int64
-        accumulator = self.accumulator(dtype)
-        return (
-            dtype
-            if dtype.is_floating and self.combine != "any" and self.combine != "all"
-            else accumulator
-        )
+        combined = self.accumulator(dtype)
+        return dtype if combined.kind == dtype.kind == "f" else combined
 
 
 class Composite(Op):

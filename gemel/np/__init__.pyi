@@ -129,7 +129,7 @@ def from_dlpack(value: Any, device: Device | None = None) -> Any:
     """An array with a copy of another library's array, taken over through DLPack."""
 
 def from_numpy(value: Any, device: Device | None = None) -> Any:
-    """An array with a copy of a NumPy array's elements; dtypes gemel lacks are converted."""
+    """An array with a copy of a NumPy array's elements; long floats become float64."""
 
 def full(
     shape: Any, fill_value: Any, dtype: Any = None, device: Any = None, ctx: Any = None
@@ -146,6 +146,7 @@ def greater_equal(a: Any, b: Any, /) -> ndarray:
     """a >= b."""
 
 inf: float
+int16: DType
 int32: DType
 int64: DType
 int8: DType
@@ -311,6 +312,9 @@ def transpose(x: Any, /, axes: Any = None) -> ndarray:
 def true_divide(a: Any, b: Any, /) -> ndarray:
     """Quotient; integers become float32."""
 
+uint16: DType
+uint32: DType
+uint64: DType
 uint8: DType
 
 def var(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
@@ -374,6 +378,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "inf",
+    "int16",
     "int32",
     "int64",
     "int8",
@@ -430,6 +435,9 @@ __all__ = [
     "tanh",
     "transpose",
     "true_divide",
+    "uint16",
+    "uint32",
+    "uint64",
     "uint8",
     "var",
     "where",

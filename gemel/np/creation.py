@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype, float32, float64, int64
+from gemel.dtype import as_dtype, as_number, float32, float64, int64
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.public import Array, function
 from gemel.ndarray import array_like, default_dtype, ndarray
@@ -116,7 +116,7 @@ def arange(
     count = max(0, -(steps if isinstance(steps, WHOLE) else int(steps)))
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
     chosen = as_dtype(dtype) if dtype is not None else default_dtype(0) if whole else float32
-    wide = chosen if not chosen.is_floating else float64
+    wide = as_number(chosen)
     with as_device(device or ctx):
         found = iota(shape=(count,), axis=0, dtype=wide)
     if step != 1:

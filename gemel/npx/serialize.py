@@ -33,7 +33,7 @@ _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _CHECKED = int.from_bytes(b"geme", "big") << 32
 _MAX_DIMENSIONS = 32
 
-#: MXNet's numbers for dtypes, and the ones gemel has no arrays of.
+#: MXNet's numbers for dtypes, and the one gemel has no arrays of.
 _TYPES = {
     0: "float32",
     1: "float64",
@@ -43,8 +43,12 @@ _TYPES = {
     5: "int8",
     6: "int64",
     7: "bool",
+    8: "int16",
+    9: "uint16",
+    10: "uint32",
+    11: "uint64",
 }
-_UNSUPPORTED = {8: "int16", 9: "uint16", 10: "uint32", 11: "uint64", 12: "bfloat16"}
+_UNSUPPORTED = {12: "bfloat16"}
 _FLAGS = {name: flag for flag, name in _TYPES.items()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import DType, bool_, float16, float32, int64
+from gemel.dtype import as_dtype, int64
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
@@ -184,10 +184,10 @@ def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> tuple[str, str
 def scatter(g: Any, indices: Any, *, axis: int, shape: Any) -> Any:
     """Zeros of the given shape with the slices of g added at these positions along an axis.
 
-    float16 is added in float32. The sum of bools is whether any is true.
+    They are added as sums are: float16 in float32. The sum of bools is whether any is true.
     """
     np = numpy()
-    result = np.zeros(shape, np.float32 if g.dtype == np.float16 else g.dtype)
+    result = np.zeros(shape, as_dtype(g.dtype).accumulate.name)
     lead = np.moveaxis(result, axis, 0)
     slices = np.moveaxis(g, range(axis, axis + indices.ndim), range(indices.ndim))
     np.add.at(lead, indices, slices)
@@ -215,7 +215,7 @@ def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int, shape: Any) -> Any:
 @scatter.lower
 def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
     (result,), (g, indices) = outputs, inputs
-    wide = _summed_in(result.dtype)
+    wide = result.dtype.accumulate
     total = result if wide is result.dtype else emit.temporary(wide, result.shape)
     emit.fill(total, 0)
     lead, middle = axis, len(indices.shape)
@@ -230,11 +230,6 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
     loop.finish()
     if total is not result:
         emit.copy(total, result)
-
-
-def _summed_in(dtype: DType) -> DType:
-    """The dtype slices that meet are added in."""
-    return float32 if dtype is float16 else int64 if dtype is bool_ else dtype
 
 
 @function(public="np", method=True)

@@ -20,13 +20,12 @@ from gemel.spec import Spec, broadcast, product, promote_specs
 def matmul(a: Any, b: Any) -> Any:
     """Matrix product of the last two axes; the axes before them broadcast.
 
-    A 1-d `a` is one row and a 1-d `b` one column, left out of the result. float16 is multiplied
-    and added in float32.
+    A 1-d `a` is one row and a 1-d `b` one column, left out of the result. It is multiplied and
+    added in the dtype that sums of the result's are: float16 in float32.
     """
-    np = numpy()
-    dtype = np.dtype(promote(as_dtype(a.dtype), as_dtype(b.dtype)).name)
-    wide = np.float32 if dtype == np.float16 else dtype
-    return np.matmul(a.astype(wide), b.astype(wide)).astype(dtype)
+    dtype = promote(as_dtype(a.dtype), as_dtype(b.dtype))
+    wide = dtype.accumulate.name
+    return numpy().matmul(a.astype(wide), b.astype(wide)).astype(dtype.name)
 
 
 @matmul.spec
@@ -66,13 +65,13 @@ def _like(gradient: Any, operand: Any, axis: int) -> Any:
 def decompose(a: Any, b: Any) -> Any:
     """A product of dtypes the contraction has no kernel for, by those it has; else None."""
     dtype = promote_specs(a.spec, b.spec)
-    if dtype.name in ("float32", "float64"):
-        if a.dtype is dtype and b.dtype is dtype:
-            return None
-        return matmul(cast(a, dtype=dtype), cast(b, dtype=dtype))
-    if dtype.name == "float16":
-        return cast(matmul(cast(a, dtype="float32"), cast(b, dtype="float32")), dtype="float16")
-    return _by_sum(a, b, dtype)
+    wide = dtype.accumulate
+    if not dtype.is_floating:
+        return _by_sum(a, b, dtype)
+    if a.dtype is wide and b.dtype is wide:
+        return None
+    found = matmul(cast(a, dtype=wide), cast(b, dtype=wide))
+    return found if wide is dtype else cast(found, dtype=dtype)
 
 
 def _by_sum(a: Any, b: Any, dtype: Any) -> Any:
@@ -82,7 +81,7 @@ def _by_sum(a: Any, b: Any, dtype: Any) -> Any:
     result = matmul.infer(a.spec, b.spec)[0]
     left = expand_dims(rows, -1)
     right = expand_dims(columns, -3)
-    left, right = cast(left, dtype="int64"), cast(right, dtype="int64")
+    left, right = (cast(x, dtype=dtype.accumulate) for x in (left, right))
     shape = broadcast("matmul", left.spec, right.spec)
     total = sum(multiply(broadcast_to(left, shape=shape), right), axis=-2)
     return cast(reshape(total, shape=result.shape), dtype=dtype)

@@ -24,7 +24,7 @@ from gemel.ops.elementwise import (
 )
 from gemel.ops.linalg import matmul
 from gemel.ops.random import uniform
-from gemel.ops.reduction import max, sum
+from gemel.ops.reduction import max, sum, widened
 from gemel.ops.shape import reshape, transpose
 from gemel.spec import Spec, normalize_axis, product
 
@@ -312,11 +312,6 @@ def _(
     return x * reshape(scale, shape=lined) + reshape(shift, shape=lined)
 
 
-def widened(x: Any) -> Any:
-    """x in the dtype its sums are kept in."""
-    return cast(x, dtype="float32") if x.dtype.itemsize == 2 else x
-
-
 @batch_norm.spec
 def _(
     x: Spec,
@@ -344,7 +339,7 @@ def _(
                 f"batch_norm: {name} {spec} must have one element per channel of x {x} "
                 f"(axis {place}: {channels[0]})"
             )
-    vector = Spec(channels, "float32" if x.dtype.itemsize == 2 else x.dtype)
+    vector = Spec(channels, x.dtype.accumulate)
     return x, vector, vector, mean, var
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, as_dtype, float16, float64, int64
+from gemel.dtype import DType, as_dtype, int64
 from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.op import Op, numpy
@@ -38,11 +38,10 @@ def _fraction(xp: Any, compute: Any, dtype: Any) -> Any:
     """A number in [0, 1) of as many random bits as the dtype holds: none is rounded up to 1."""
     first, second = xp.random_bits()
     wanted = as_dtype(dtype)
-    if wanted is float64:
+    if wanted.digits > 32:
         high, low = xp.cast(first >> 5, compute), xp.cast(second >> 6, compute)
         return (high * 2.0**26 + low) * 2.0**-53
-    bits = 11 if wanted is float16 else 24
-    return xp.cast(first >> (32 - bits), compute) * 2.0**-bits
+    return xp.cast(first >> (32 - wanted.digits), compute) * 2.0**-wanted.digits
 
 
 @uniform.spec

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+from gemel.dtype import as_dtype
 from gemel.ir.declare import composite, reduction
 from gemel.ir.op import numpy
 from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract, where
@@ -26,11 +27,9 @@ def spread(g: Any, x: Any, axis: Any) -> Any:
 @reduction(combine="sum", public="np", method=True, onnx="ReduceSum", mxnet="_npi_sum")
 def sum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Sum over the given axes, or all. Integers and bools are summed in int64."""
-    np = numpy()
-    wide = {"f": np.float64 if x.dtype == np.float64 else np.float32}.get(x.dtype.kind, np.int64)
-    return np.sum(x, axis=axis, keepdims=keepdims, dtype=wide).astype(
-        x.dtype if x.dtype.kind == "f" else wide
-    )
+    dtype = as_dtype(x.dtype)
+    found = numpy().sum(x, axis=axis, keepdims=keepdims, dtype=dtype.accumulate.name)
+    return found.astype(sum.result_dtype(dtype).name)
 
 
 @sum.gradient
@@ -41,11 +40,9 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 @reduction(combine="prod", public="np", method=True, onnx="ReduceProd", mxnet="_npi_prod")
 def prod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
-    np = numpy()
-    wide = {"f": np.float64 if x.dtype == np.float64 else np.float32}.get(x.dtype.kind, np.int64)
-    return np.prod(x, axis=axis, keepdims=keepdims, dtype=wide).astype(
-        x.dtype if x.dtype.kind == "f" else wide
-    )
+    dtype = as_dtype(x.dtype)
+    found = numpy().prod(x, axis=axis, keepdims=keepdims, dtype=dtype.accumulate.name)
+    return found.astype(prod.result_dtype(dtype).name)
 
 
 @prod.gradient
@@ -112,14 +109,19 @@ def floating(x: Any) -> Any:
     return x if x.dtype.is_floating else cast(x, dtype="float32")
 
 
+def widened(x: Any) -> Any:
+    """x in the dtype its sums are kept in."""
+    wide = x.dtype.accumulate
+    return x if wide is x.dtype else cast(x, dtype=wide)
+
+
 @composite(public="np", method=True, onnx="ReduceMean", mxnet="_npi_mean")
 def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
     x = floating(x)
-    half = x.dtype.itemsize == 2
-    total = sum(cast(x, dtype="float32") if half else x, axis=axis, keepdims=keepdims)
+    total = sum(widened(x), axis=axis, keepdims=keepdims)
     average = divide(total, count(x, axis, "mean"))
-    return cast(average, dtype=x.dtype) if half else average
+    return average if average.dtype is x.dtype else cast(average, dtype=x.dtype)
 
 
 @mean.spec

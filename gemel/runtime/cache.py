@@ -5,70 +5,58 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from gemel import _core
 from gemel.codegen.program import Contraction, Program
-from gemel.codegen.target import Target
 from gemel.config import DEBUG
 from gemel.forking import compiling
 from gemel.runtime import files
+from gemel.runtime.backend import Backend
 
 _kernels: dict[str, Any] = {}
 #: How many kernels were compiled, read from disk and found in memory: what counter tests look at.
 counters = {"compiled": 0, "loaded": 0, "found": 0}
 
 
-def kernel_name(program: Program | Contraction, target: Target) -> str:
+def kernel_name(program: Program | Contraction, backend: Backend) -> str:
     """The name a program's kernel is known by."""
-    return files.name_of(program.text, target.text, files.fingerprint("codegen"))
+    return files.name_of(program.text, backend.text, files.fingerprint("codegen"))
 
 
-def known_kernel(name: str) -> Any:
+def known_kernel(name: str, backend: Backend) -> Any:
     """The kernel of that name from memory or disk; None when it is in neither."""
     kernel = _kernels.get(name)
     if kernel is not None:
         counters["found"] += 1
         return kernel
-    kernel = files.load(name, "kernel", _core.load_object)
+    kernel = files.load(name, "kernel", backend.launch)
     if kernel is not None:
         counters["loaded"] += 1
         _kernels[name] = kernel
     return kernel
 
 
-def kernel_for(program: Program | Contraction, target: Target) -> Any:
+def kernel_for(program: Program | Contraction, backend: Backend) -> Any:
     """The loaded kernel of a program."""
-    name = kernel_name(program, target)
-    kernel = known_kernel(name)
+    name = kernel_name(program, backend)
+    kernel = known_kernel(name, backend)
     if kernel is None:
-        kernel = _kernels[name] = _compiled(program, name, target)
+        kernel = _kernels[name] = _compiled(program, name, backend)
     return kernel
 
 
-def compile_program(program: Program | Contraction, target: Target) -> bytes:
-    """The object code of a program, by the compiler."""
-    if isinstance(program, Contraction):
-        from gemel.codegen.contract import compile_contraction
-
-        return compile_contraction(program, target)
-    from gemel.codegen.llvm import compile_program as compile_loops
-
-    return compile_loops(program, target)
+def object_for(program: Program | Contraction, backend: Backend) -> bytes:
+    """The code of a program's kernel, from disk where it is kept."""
+    found = files.load(kernel_name(program, backend), "kernel", bytes)
+    return backend.printer(program, backend.target) if found is None else found
 
 
-def object_for(program: Program | Contraction, target: Target) -> bytes:
-    """The object code of a program, from disk where it is kept."""
-    found = files.load(kernel_name(program, target), "kernel", bytes)
-    return compile_program(program, target) if found is None else found
-
-
-def _compiled(program: Program | Contraction, name: str, target: Target) -> Any:
+def _compiled(program: Program | Contraction, name: str, backend: Backend) -> Any:
     counters["compiled"] += 1
     if DEBUG.read():
         shown = f"\n{program.text}" if DEBUG.read() > 1 else " a kernel"
         print(f"gemel: compiling{shown}", file=sys.stderr)
     with compiling:
-        code = compile_program(program, target)
-    kernel = _core.load_object(code)
+        code = backend.printer(program, backend.target)
+    kernel = backend.launch(code)
     files.store(name, "kernel", code)
     return kernel
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import CPUS
-from gemel.dtype import BY_CODE
+from gemel.dtype import DTYPES
 from gemel.errors import ShapeError
 from gemel.spec import Spec
 
@@ -78,7 +78,7 @@ def _deliver(
         if found.shape != tuple(spec.shape):
             raise ShapeError(f"it returned shape {found.shape}, {spec} was announced")
         if found.size:
-            name = BY_CODE[spec.dtype.code].name
+            name = DTYPES[spec.dtype.code].name
             numpy.ndarray(found.shape, name, memory)[...] = found
 
 

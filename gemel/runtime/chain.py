@@ -6,13 +6,15 @@ from typing import Any
 
 from gemel.ir.graph import Graph, placeholder
 from gemel.passes.split import Piece, split
+from gemel.runtime.backend import Backend
 from gemel.runtime.plans import plan_of
 
 
 class Chain:
     """The plans of a graph's pieces. Called like the graph's plan: arrays first, then numbers."""
 
-    def __init__(self, graph: Graph, keeps: bool = True) -> None:
+    def __init__(self, graph: Graph, backend: Backend, keeps: bool = True) -> None:
+        self.backend = backend
         self.keeps = keeps
         whole, pieces = split(graph)
         self.slots = {entry: slot for slot, entry in enumerate(whole.inputs)}
@@ -45,7 +47,7 @@ class Chain:
         for entry in made:
             self.slots[entry] = len(self.slots)
         return (
-            plan_of(graph, keeps=self.keeps),
+            plan_of(graph, self.backend, self.keeps),
             arguments,
             [self.slots[entry] for entry in made],
         )

@@ -10,7 +10,6 @@ from typing import Any
 from gemel.codegen.body import write_loops
 from gemel.codegen.nest import Kernel, Nest, Number, Place
 from gemel.codegen.product import write_product
-from gemel.codegen.target import host
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
 from gemel.extent import Dim, Guard, maximum, same_for_all
@@ -20,6 +19,7 @@ from gemel.ir.op import Elementwise
 from gemel.ops import linalg
 from gemel.passes import optimize
 from gemel.passes.fuse import fused
+from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side
 from gemel.runtime.cache import kernel_for, kernel_name, object_for
 from gemel.runtime.image import (
@@ -55,8 +55,9 @@ class Buffer:
 
 
 class Lowering:
-    """The lowering of one optimised graph. `layouts`: strides of inputs that are not dense.
+    """The lowering of one optimised graph for a backend.
 
+    `layouts` has the strides of inputs that are not dense.
     Free extents stay free; `guards` has what was asked of them, also by who made the graph.
     `keeps`: what an update overwrites stays as it was when the new value could not be computed;
     otherwise it fails as results do.
@@ -65,6 +66,7 @@ class Lowering:
     def __init__(
         self,
         graph: Graph,
+        backend: Backend,
         layouts: dict[int, Layout] | None = None,
         guards: Sequence[Guard] = (),
         keeps: bool = True,
@@ -72,7 +74,7 @@ class Lowering:
         self.graph = graph
         self.guards = guards
         self.keeps = keeps
-        self.target = host()
+        self.backend = backend
         self.where: dict[Entry, Any] = {}
         self.temporaries: list[Buffer] = []
         self.captured: list[Any] = []
@@ -243,7 +245,7 @@ class Lowering:
         given = dict(zip(body.inputs, (self._known(e) for e in node.inputs), strict=True))
         if any(n.op is linalg.matmul for n in body.walk()):
             kernels = write_product(
-                body, given, outputs, self.target, self.contiguous, self._scratch
+                body, given, outputs, self.backend.target, self.contiguous, self._scratch
             )
         else:
             kernels = [write_loops(body, given, outputs)]
@@ -361,7 +363,7 @@ class Lowering:
 
     def image(self) -> Image:
         """The finished plan, its kernels compiled."""
-        image = Image(self.graph.name, self.target.text)
+        image = Image(self.graph.name, self.backend.text)
         image.guards = [*free_sizes(given.shape for given in self.inputs), *self.guards]
         image.inputs = self._inputs()
         image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]
@@ -426,9 +428,9 @@ class Lowering:
         program = kernel.program
         return Step(
             image.kernel(
-                kernel_name(program, self.target),
-                kernel_for(program, self.target),
-                partial(object_for, program, self.target),
+                kernel_name(program, self.backend),
+                kernel_for(program, self.backend),
+                partial(object_for, program, self.backend),
             ),
             [self._address(place, offset) for place, offset in kernel.places],
             integers,
@@ -479,8 +481,8 @@ class _Loop(Nest):
         return kernel
 
 
-def lowered(graph: Graph, keeps: bool = True) -> Image:
+def lowered(graph: Graph, backend: Backend, keeps: bool = True) -> Image:
     """The image of an optimised graph with known extents; see `Lowering`."""
-    lowering = Lowering(graph, keeps=keeps)
+    lowering = Lowering(graph, backend, keeps=keeps)
     lowering.run()
     return lowering.image()

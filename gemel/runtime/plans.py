@@ -15,12 +15,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gemel import _core
-from gemel.codegen.target import host
 from gemel.errors import NoKernelError
 from gemel.forking import compiling
 from gemel.ir.graph import Graph
 from gemel.ir.text import signature
 from gemel.runtime import cache, files
+from gemel.runtime.backend import Backend
 from gemel.runtime.relay import Relay
 
 #: How many a process writes: one that prepares more has no set of calls that comes back.
@@ -45,12 +45,12 @@ class Prepared(NamedTuple):
         names = b"".join(map(bytes.fromhex, self.kernels))
         return struct.pack("<q", len(self.kernels)) + names + self.content
 
-    def loaded(self) -> tuple[list[Any], bytes]:
+    def loaded(self, backend: Backend) -> tuple[list[Any], bytes]:
         """The kernels themselves, which are in memory, and the content."""
-        return [cache.known_kernel(name) for name in self.kernels], self.content
+        return [cache.known_kernel(name, backend) for name in self.kernels], self.content
 
 
-def _unpack(data: bytes, build: Callable[[list[Any], bytes], Any]) -> Any:
+def _unpack(data: bytes, build: Callable[[list[Any], bytes], Any], backend: Backend) -> Any:
     """What `build` makes of the kernels and the content; None when a kernel is not there."""
     if len(data) < 8:
         raise ValueError("it ends too early")
@@ -59,23 +59,24 @@ def _unpack(data: bytes, build: Callable[[list[Any], bytes], Any]) -> Any:
     if not 8 <= end <= len(data):
         raise ValueError("it ends too early")
     starts = range(8, end, files.DIGEST)
-    kernels = [cache.known_kernel(data[i : i + files.DIGEST].hex()) for i in starts]
+    kernels = [cache.known_kernel(data[i : i + files.DIGEST].hex(), backend) for i in starts]
     return None if None in kernels else build(kernels, data[end:])
 
 
 def kept(
     text: str,
     kind: str,
+    backend: Backend,
     make: Callable[[], Prepared],
     build: Callable[[list[Any], bytes], Any],
 ) -> Any:
     """What `text` decides, built from its file, or from what `make` gives, which is kept then."""
-    name = files.name_of(text, host().text, files.fingerprint(*SOURCES))
-    found = files.load(name, kind, partial(_unpack, build=build))
+    name = files.name_of(text, backend.text, files.fingerprint(*SOURCES))
+    found = files.load(name, kind, partial(_unpack, build=build, backend=backend))
     if found is None:
         with making():
             made = make().pack()
-        found = _unpack(made, build)
+        found = _unpack(made, build, backend)
         if next(_written) < MOST:
             files.store(name, kind, made)
     return found
@@ -98,8 +99,11 @@ def making() -> Iterator[None]:
                 gc.enable()
 
 
-def plan_for(text: str | None, make: Callable[[], Any]) -> Any:
-    """The plan of the image that `make` gives, which `text` decides (None: nothing does)."""
+def plan_for(text: str | None, backend: Backend, make: Callable[[], Any]) -> Any:
+    """The plan of the image `make` gives, which `text` and `backend` decide.
+
+    Nothing does where `text` is None.
+    """
     if text is None:
         with making():
             image = make()
@@ -109,27 +113,27 @@ def plan_for(text: str | None, make: Callable[[], Any]) -> Any:
         image = make()
         return Prepared(tuple(image.keys), image.write())
 
-    return kept(text, "plan", prepared, _plan)
+    return kept(text, "plan", backend, prepared, _plan)
 
 
 def _plan(kernels: list[Any], image: bytes) -> Any:
     return _core.Plan(image, kernels)
 
 
-def plan_of(graph: Graph, keeps: bool = True) -> Any:
+def plan_of(graph: Graph, backend: Backend, keeps: bool = True) -> Any:
     """The plan of a graph with known extents; `keeps`: see `Lowering`."""
 
     def make() -> Any:
         from gemel.passes import optimize
         from gemel.runtime.lower import lowered
 
-        return lowered(optimize(graph), keeps=keeps)
+        return lowered(optimize(graph), backend, keeps)
 
     text = signature(graph)
     try:
-        return plan_for(text and f"{text}keeps {keeps}", make)
+        return plan_for(text and f"{text}keeps {keeps}", backend, make)
     except NoKernelError:
-        return Relay(graph, partial(plan_of, keeps=keeps))
+        return Relay(graph, partial(plan_of, backend=backend, keeps=keeps))
 
 
 __all__ = ["Prepared", "kept", "making", "plan_for", "plan_of"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gemel import _core
-from gemel.device import current_device
+from gemel.device import current_device, from_code
 from gemel.dtype import weak
 from gemel.errors import DeviceError, NoKernelError
 from gemel.extent import NUMBER
@@ -18,6 +18,7 @@ from gemel.ir.op import Composite, Elementwise, Op, static
 from gemel.ir.text import call_text
 from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import extents
+from gemel.runtime.backend import Backend, backend_for, backend_of
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, making, plan_for
 from gemel.runtime.relay import by_numpy
 from gemel.spec import Spec
@@ -38,17 +39,19 @@ def elementwise_kernel(
     rank: int,
     operands: tuple[tuple[int, int], ...],
     parameters: dict[str, Any],
+    device: int,
     out: int | None = None,
     stride: int = 1,
 ) -> Any:
     """The kernel of an elementwise call, for one combination of dtypes and strides."""
     parameters = op.complete(parameters)
+    backend = backend_of(from_code(device))
     target = None if out is None else (out, stride)
 
     def make() -> Prepared:
         from gemel.runtime.single import elementwise_call
 
-        return elementwise_call(op, rank, operands, parameters, target)
+        return elementwise_call(op, rank, operands, parameters, target, backend)
 
     def build(kernels: list[Any], content: bytes) -> Any:
         code, nanoseconds = struct.unpack(ELEMENTWISE, content)
@@ -56,10 +59,10 @@ def elementwise_kernel(
 
     text = call_text(op, (rank, operands, target), parameters)
     if text is not None:
-        return kept(text, "call", make, build)
+        return kept(text, "call", backend, make, build)
     with making():
         prepared = make()
-    return build(*prepared.loaded())
+    return build(*prepared.loaded(backend))
 
 
 def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
@@ -68,14 +71,15 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
     for spec in op.infer(*specs, **parameters):  # raises when the call is wrong, in numbers
         extents(op.name, spec.shape)
     strides = strides_of(inputs)
+    backend = backend_for(inputs)
 
     def make() -> Any:
         from gemel.runtime.single import call_image
 
-        return call_image(op, specs, strides, parameters)
+        return call_image(op, specs, strides, parameters, backend)
 
     try:
-        return plan_for(call_text(op, (specs, strides), parameters), make)
+        return plan_for(call_text(op, (specs, strides), parameters), backend, make)
     except NoKernelError:
         op.has_kernel = False  # a composite over operations that NumPy does
         return None
@@ -90,15 +94,17 @@ def strides_of(inputs: tuple[Any, ...]) -> dict[int, tuple[int, ...]]:
     }
 
 
-def single_plan(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Any:
+def single_plan(
+    op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any], backend: Backend
+) -> Any:
     """The plan of one operation on dense arrays of these sizes."""
 
     def make() -> Any:
         from gemel.runtime.single import single_image
 
-        return single_image(op, specs, parameters, {}, [])
+        return single_image(op, specs, parameters, backend, {}, [])
 
-    return plan_for(call_text(op, (specs, "dense"), parameters), make)
+    return plan_for(call_text(op, (specs, "dense"), parameters), backend, make)
 
 
 # --- calls the core leaves to Python --------------------------------------------------------
@@ -128,7 +134,8 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     if any(a is not b for a, b in zip(arrays, inputs, strict=True)):
         found = op(*arrays, **parameters)
         return found if isinstance(found, tuple) else (found,)
-    return _recorded(op, arrays, parameters, tuple(single_plan(op, specs, parameters)(*arrays)))
+    plan = single_plan(op, specs, parameters, backend_for(arrays))
+    return _recorded(op, arrays, parameters, tuple(plan(*arrays)))
 
 
 def _recorded(
@@ -152,14 +159,15 @@ def _create(
     op: Op, numbers: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
 ) -> tuple[Any, ...]:
     """A call with numbers only: its plan is remembered under the parameters."""
-    key = (op.name, tuple(type(n) for n in numbers), tagged(tuple(parameters.values())))
+    device = current_device()
+    backend = backend_of(device)
+    key = (backend, op.name, tuple(type(n) for n in numbers), tagged(tuple(parameters.values())))
     plan = _creations.get(key)
     if plan is None:
         if len(_creations) >= CREATIONS:
             _creations.clear()
-        plan = _creations[key] = single_plan(op, specs, parameters)
-    device = current_device().code
-    return tuple(plan(*numbers, device=device) if device else plan(*numbers))
+        plan = _creations[key] = single_plan(op, specs, parameters, backend)
+    return tuple(plan(*numbers, device=device.code) if device.code else plan(*numbers))
 
 
 def tagged(value: Any) -> Any:
@@ -181,8 +189,6 @@ def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
     if isinstance(value, Entry):
         trace = current_trace()
         return value if trace is None else trace.current(value)
-    if isinstance(value, NUMBER):
-        return constant(value)
     array = above.as_array(value, beside)
     return constant(array) if isinstance(array, NUMBER) else captured(array)
 

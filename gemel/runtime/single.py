@@ -7,14 +7,14 @@ from typing import Any
 
 from gemel.codegen.body import write_elementwise
 from gemel.codegen.nest import estimate
-from gemel.codegen.target import host
-from gemel.dtype import BY_CODE
+from gemel.dtype import DTYPES
 from gemel.extent import Dim, Guard
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.layout import Layout, dense
 from gemel.ir.op import Elementwise, Op
 from gemel.ir.trace import Trace
 from gemel.passes import optimize
+from gemel.runtime.backend import Backend
 from gemel.runtime.cache import kernel_for, kernel_name
 from gemel.runtime.image import Image, Input, Output
 from gemel.runtime.lower import Lowering, free_sizes
@@ -28,14 +28,15 @@ def elementwise_call(
     operands: tuple[tuple[int, int], ...],
     parameters: dict[str, Any],
     out: tuple[int, int] | None,
+    backend: Backend,
 ) -> Prepared:
     """The kernel of an elementwise call, the dtype it gives and its nanoseconds per element."""
-    target = None if out is None else (BY_CODE[out[0]], out[1])
+    target = None if out is None else (DTYPES[out[0]], out[1])
     program, dtype = write_elementwise(op, rank, operands, parameters, target)
-    kernel_for(program, host())
+    kernel_for(program, backend)
     nanoseconds = (estimate(program, 1000) - estimate(program, 0)) / 1000
     content = struct.pack(ELEMENTWISE, dtype.code, nanoseconds)
-    return Prepared((kernel_name(program, host()),), content)
+    return Prepared((kernel_name(program, backend),), content)
 
 
 class Sizes:
@@ -73,18 +74,23 @@ class Sizes:
 
 
 def call_image(
-    op: Op, specs: tuple[Spec, ...], strides: dict[int, tuple[int, ...]], parameters: dict[str, Any]
+    op: Op,
+    specs: tuple[Spec, ...],
+    strides: dict[int, tuple[int, ...]],
+    parameters: dict[str, Any],
+    backend: Backend,
 ) -> Image:
     """The image for calls on arrays and numbers like these, of other sizes too."""
     sizes = Sizes(specs)
     layouts = sizes.layouts(strides)
-    return single_image(op, sizes.specs, parameters, layouts, sizes.guards)
+    return single_image(op, sizes.specs, parameters, backend, layouts, sizes.guards)
 
 
 def single_image(
     op: Op,
     specs: tuple[Spec, ...],
     parameters: dict[str, Any],
+    backend: Backend,
     layouts: dict[int, Layout],
     guards: list[Guard],
 ) -> Image:
@@ -101,7 +107,8 @@ def single_image(
     hidden = set(op.updates.values())
     outputs = [entry for index, entry in enumerate(found) if index not in hidden]
     updates = [(position, found[index]) for position, index in op.updates.items()]
-    lowering = Lowering(optimize(Graph(entries, outputs, updates, op.name)), layouts, guards)
+    graph = optimize(Graph(entries, outputs, updates, op.name))
+    lowering = Lowering(graph, backend, layouts, guards)
     lowering.run()
     return lowering.image()
 

@@ -30,7 +30,11 @@ typedef enum {
   GEMEL_INT64 = 4,
   GEMEL_FLOAT16 = 5,
   GEMEL_FLOAT32 = 6,
-  GEMEL_FLOAT64 = 7
+  GEMEL_FLOAT64 = 7,
+  GEMEL_UINT32 = 8,
+  GEMEL_UINT64 = 9,
+  GEMEL_INT16 = 10,
+  GEMEL_UINT16 = 11
 } gemel_dtype;
 typedef struct gemel_array gemel_array;           /* dense, on a device; counts as one reference */
 typedef struct gemel_plan gemel_plan;             /* a compiled program, for all sizes it fits */

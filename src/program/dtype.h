@@ -22,11 +22,27 @@ inline constexpr DType kDTypes[] = {
     {"int8", 1, Kind::kSigned, "b"},      {"int32", 4, Kind::kSigned, "i"},
     {"int64", 8, Kind::kSigned, "q"},     {"float16", 2, Kind::kFloating, "e"},
     {"float32", 4, Kind::kFloating, "f"}, {"float64", 8, Kind::kFloating, "d"},
+    {"uint32", 4, Kind::kUnsigned, "I"},  {"uint64", 8, Kind::kUnsigned, "Q"},
+    {"int16", 2, Kind::kSigned, "h"},     {"uint16", 2, Kind::kUnsigned, "H"},
 };
 inline constexpr int kDTypeCount = static_cast<int>(std::size(kDTypes));
-enum Code : uint8_t { kBool, kUInt8, kInt8, kInt32, kInt64, kFloat16, kFloat32, kFloat64 };
+enum Code : uint8_t {
+  kBool,
+  kUInt8,
+  kInt8,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kFloat32,
+  kFloat64,
+  kUInt32,
+  kUInt64,
+  kInt16,
+  kUInt16
+};
 
 enum Tag : uint8_t { kScalarFloat = 252, kScalarInt = 253, kScalarBool = 254 };
+static_assert(kDTypeCount <= kScalarFloat);
 
 inline int64_t item_size(int code) { return kDTypes[code].size; }
 
@@ -34,6 +50,13 @@ inline int64_t item_size(int code) { return kDTypes[code].size; }
 inline int kind_rank(int code) {
   const Kind kind = kDTypes[code].kind;
   return kind == Kind::kBoolean ? 0 : kind == Kind::kFloating ? 2 : 1;
+}
+
+// Whether no integer dtype holds the values of both integers: they meet in float64.
+inline bool meet_in_floating(int a, int b) {
+  const bool signs_differ =
+      (kDTypes[a].kind == Kind::kSigned) != (kDTypes[b].kind == Kind::kSigned);
+  return signs_differ && (a == kUInt64 || b == kUInt64);
 }
 
 }  // namespace gemel

@@ -72,7 +72,7 @@ class ElementwiseLaunch final : public Launch {
     microseconds = static_cast<double>(loop.size) * kernel->nanoseconds_per_element * 1e-3;
     reads = reads_;
     writes = writes_;
-    device = (call.target != nullptr ? call.target : call.operands->first)->device();
+    device = call.device();
     work_.device = Engine::device(device);
     for (int i = 0; i < call.operands->count; ++i) {
       const Tensor* tensor = call.operands->tensors[i];

@@ -61,6 +61,7 @@ struct ElementwiseCall {
 
   // False when the shapes do not broadcast.
   bool prepare();
+  int device() const { return (target != nullptr ? target : operands->first)->device(); }
   ElementwiseKey key(uint32_t operation, uint32_t parameters) const;
   bool find_even();
   // The stride class of the i-th array input (or of the target, behind the inputs).

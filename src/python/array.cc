@@ -116,6 +116,14 @@ PyObject* read_element(const char* address, int code) {
       return PyLong_FromLong(load<int32_t>(address));
     case kInt64:
       return PyLong_FromLongLong(load<int64_t>(address));
+    case kUInt32:
+      return PyLong_FromUnsignedLong(load<uint32_t>(address));
+    case kUInt64:
+      return PyLong_FromUnsignedLongLong(load<uint64_t>(address));
+    case kInt16:
+      return PyLong_FromLong(load<int16_t>(address));
+    case kUInt16:
+      return PyLong_FromLong(load<uint16_t>(address));
     case kFloat16:
       return PyFloat_FromDouble(half_to_double(load<uint16_t>(address)));
     case kFloat32:

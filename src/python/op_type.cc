@@ -117,11 +117,11 @@ ElementwisePointer prepare_kernel(OpObject* op, const ElementwiseCall& call,
   Reference parameters = parameters_dict(arguments);
   Reference kernel;
   if (call.target == nullptr) {
-    kernel = call_method(as_object(op), "_kernel", "(iOO)", call.loop.rank, operands.get(),
-                         parameters.get());
+    kernel = call_method(as_object(op), "_kernel", "(iOOi)", call.loop.rank, operands.get(),
+                         parameters.get(), call.device());
   } else {
-    kernel = call_method(as_object(op), "_kernel", "(iOOii)", call.loop.rank, operands.get(),
-                         parameters.get(), call.target->dtype,
+    kernel = call_method(as_object(op), "_kernel", "(iOOiii)", call.loop.rank, operands.get(),
+                         parameters.get(), call.device(), call.target->dtype,
                          call.inner_class(call.operands->array_count));
   }
   return elementwise_from(kernel.get());

@@ -99,11 +99,17 @@ bool fits_in_place(OperatorSlot slot, const Tensor& self, PyObject* other) {
     if (self.strides()[axis] == 0 && self.extents()[axis] > 1) return false;
   }
   if (PyBool_Check(other)) return true;
-  if (PyLong_CheckExact(other)) return own >= 1;
+  if (PyLong_CheckExact(other)) {
+    int overflow;  // what int64 cannot hold stands for an array of uint64
+    PyLong_AsLongLongAndOverflow(other, &overflow);
+    return own >= 1 && overflow == 0;
+  }
   if (PyFloat_CheckExact(other)) return own >= 2;
   if (!is_array(other)) return false;
   const Tensor& tensor = tensor_of(other);
-  if (own < kind_rank(tensor.dtype) || tensor.ndim > self.ndim) return false;
+  const int rank = kind_rank(tensor.dtype);
+  if (own < rank || tensor.ndim > self.ndim) return false;
+  if (own == 1 && rank == 1 && meet_in_floating(self.dtype, tensor.dtype)) return false;
   const int64_t* shape = self.extents() + (self.ndim - tensor.ndim);
   for (int axis = 0; axis < tensor.ndim; ++axis) {
     if (tensor.extents()[axis] != 1 && tensor.extents()[axis] != shape[axis]) return false;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import np, npx
+from gemel.dtype import as_dtype
 from gemel.gluon.block import Block, HybridBlock, Tensor
 from gemel.gluon.nn.activations import Activation
 
@@ -161,7 +162,7 @@ class BatchNorm(HybridBlock):
 
     def cast(self, dtype: Any) -> None:
         """Change the dtype; statistics of float16 data stay float32, which has room for them."""
-        super().cast("float32" if str(dtype) == "float16" else dtype)
+        super().cast(as_dtype(dtype).compute)
 
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`."""
