@@ -45,6 +45,17 @@ def test_floats_negative_and_large_numbers_compile_nothing() -> None:
     assert (x * 1e30)[0].item() == pytest.approx(1e30)
 
 
+def test_exponents_compile_nothing() -> None:
+    """Those of products and roots have code of their own in the one kernel."""
+    x = np.array([1.5, 2.0, 0.5])
+    x**2, x**0.7
+    with compiling(0):
+        for i in range(200):
+            exponent = i / 2 - 50
+            for power in (exponent, int(exponent)):
+                assert (x**power)[1].item() == pytest.approx(2.0**power, rel=1e-6)
+
+
 def test_shapes_compile_nothing() -> None:
     np.exp(np.ones((2, 3)) + 1)
     with compiling(0):
