@@ -199,6 +199,40 @@ def test_an_annealed_coefficient_compiles_its_backward_once() -> None:
     assert step(0.5 / 50).tolist() == found[-1].tolist()
 
 
+@pytest.mark.parametrize(("calls", "met"), [(1, 1), (99, 1), (100, 2), (250, 3), (10_000, 31)])
+def test_how_often_a_step_is_met_before_it_is_compiled(calls: int, met: int) -> None:
+    worth = [steps.worth_compiling(calls, times) for times in range(met + 2)]
+    assert worth == [False] * met + [True, True]
+
+
+@pytest.mark.parametrize("way", ["imperative", "compiled", "grad"])
+@pytest.mark.parametrize("calls", [20, 240])
+def test_a_step_is_compiled_when_that_is_worth_it(calls: int, way: str) -> None:
+    """A long one later, one through a compiled call at once; the gradients stay the same."""
+    x = np.array([0.5, -1.0])
+    x.attach_grad()
+    function = gemel.compile(np.tanh) if way == "compiled" else np.tanh
+
+    def gradient() -> list[float]:
+        with autograd.record():
+            y = function(x)
+            for _ in range(calls - 1):
+                y = y * 1.01
+        if way == "grad":
+            return autograd.grad(y, x, np.ones(2)).tolist()
+        y.backward(np.ones(2))
+        return x.grad.tolist()
+
+    steps._met.clear()
+    expected, compiled = gradient(), 0
+    for times in range(6):
+        (found,) = steps._met.values()
+        assert (found.plan is not None) == (way == "compiled" or times > calls // 100)
+        compiled += found.plan is not None
+        assert gradient() == pytest.approx(expected, rel=1e-5)
+    assert compiled >= 2
+
+
 def training() -> tuple[Any, Any]:
     net = nn.HybridSequential()
     net.add(nn.Dense(5, activation="relu"), nn.Dense(3))
