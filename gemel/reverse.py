@@ -1,7 +1,7 @@
 """Running backward: by a plan where there is one, else call by call.
 
 Call by call, each gradient is computed by the operations' own kernels. That is how a structure of
-the tape is run that has not been met before, how calls of `autograd.Function` are passed, and how
+the tape is run that is not worth a plan yet, how calls of `autograd.Function` are passed, and how
 gradients are made that can be differentiated in turn: then what is done here is recorded.
 """
 

@@ -45,6 +45,17 @@ def test_floats_negative_and_large_numbers_compile_nothing() -> None:
     assert (x * 1e30)[0].item() == pytest.approx(1e30)
 
 
+def test_exponents_compile_nothing() -> None:
+    """Those of products and roots have code of their own in the one kernel."""
+    x = np.array([1.5, 2.0, 0.5])
+    x**2, x**0.7
+    with compiling(0):
+        for i in range(200):
+            exponent = i / 2 - 50
+            for power in (exponent, int(exponent)):
+                assert (x**power)[1].item() == pytest.approx(2.0**power, rel=1e-6)
+
+
 def test_shapes_compile_nothing() -> None:
     np.exp(np.ones((2, 3)) + 1)
     with compiling(0):
@@ -186,6 +197,40 @@ def test_an_annealed_coefficient_compiles_its_backward_once() -> None:
     # The number is read, not kept: the same as a step that never saw another one.
     steps._met.clear()
     assert step(0.5 / 50).tolist() == found[-1].tolist()
+
+
+@pytest.mark.parametrize(("calls", "met"), [(1, 1), (99, 1), (100, 2), (250, 3), (10_000, 31)])
+def test_how_often_a_step_is_met_before_it_is_compiled(calls: int, met: int) -> None:
+    worth = [steps.worth_compiling(calls, times) for times in range(met + 2)]
+    assert worth == [False] * met + [True, True]
+
+
+@pytest.mark.parametrize("way", ["imperative", "compiled", "grad"])
+@pytest.mark.parametrize("calls", [20, 240])
+def test_a_step_is_compiled_when_that_is_worth_it(calls: int, way: str) -> None:
+    """A long one later, one through a compiled call at once; the gradients stay the same."""
+    x = np.array([0.5, -1.0])
+    x.attach_grad()
+    function = gemel.compile(np.tanh) if way == "compiled" else np.tanh
+
+    def gradient() -> list[float]:
+        with autograd.record():
+            y = function(x)
+            for _ in range(calls - 1):
+                y = y * 1.01
+        if way == "grad":
+            return autograd.grad(y, x, np.ones(2)).tolist()
+        y.backward(np.ones(2))
+        return x.grad.tolist()
+
+    steps._met.clear()
+    expected, compiled = gradient(), 0
+    for times in range(6):
+        (found,) = steps._met.values()
+        assert (found.plan is not None) == (way == "compiled" or times > calls // 100)
+        compiled += found.plan is not None
+        assert gradient() == pytest.approx(expected, rel=1e-5)
+    assert compiled >= 2
 
 
 def training() -> tuple[Any, Any]:

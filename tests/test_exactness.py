@@ -171,6 +171,51 @@ def test_numbers_among_themselves_keep_their_digits(way: str) -> None:
             numpy.testing.assert_allclose(array.grad.asnumpy(), expected, rtol=4e-15, err_msg=name)
 
 
+SHORT = (0, 1, 2, 3, 4, -1, 0.5, -0.5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_short_powers(dtype: str) -> None:
+    """Products and roots: as near as the other powers, with C's special cases, and the same bits
+    whether the exponent is a number, an array, or a constant of a program, alone or fused."""
+    limits = numpy.finfo(dtype)
+    edges = [0.0, -0.0, 1, -1, numpy.inf, -numpy.inf, numpy.nan, limits.max, -limits.tiny, 1e-3]
+    values = numpy.concatenate([edges, numpy.random.default_rng(0).normal(0, 2, 301)]).astype(dtype)
+    x = np.array(values)
+    for exponent in (*SHORT, 2.0, -1.0, True, 5, -2, 0.75, 1.5):
+        with numpy.errstate(all="ignore"):
+            expected = numpy.power(values.astype(numpy.longdouble), exponent).astype(dtype)
+        found = (x**exponent).asnumpy()
+        rounding = {"float16": 2e-3, "float32": 3e-7, "float64": 1.6e-15}[dtype]
+        tiny = float(limits.smallest_subnormal)
+        numpy.testing.assert_allclose(found, expected, rounding, 2 * tiny, err_msg=f"{exponent}")
+        assert (numpy.signbit(found) == numpy.signbit(expected))[~numpy.isnan(expected)].all()
+        each = np.array(numpy.full(values.shape, exponent, dtype))
+        ways = {
+            "array": x**each,
+            "one": x ** each[:1],
+            "constant": gemel.compile(lambda x, e=exponent: x**e)(x),
+            "number": gemel.compile(lambda x, e: x**e)(x, exponent),
+            "fused": gemel.compile(lambda x, e: np.maximum(x, x) ** e)(x, each),
+            "strided": np.stack([x, x], axis=1)[:, 1] ** exponent,
+        }
+        for way, other in ways.items():
+            numpy.testing.assert_array_equal(other.asnumpy(), found, f"{exponent}: {way}")
+
+
+@pytest.mark.parametrize("exponent", SHORT)
+def test_short_powers_behind_products_and_before_sums(exponent: float) -> None:
+    """Where kernels have other loops around them, of all lengths of the last vector."""
+    for n in (1, 15, 16, 33, 100):
+        x = np.array(numpy.linspace(0.5, 2, 7 * n).reshape(7, n), dtype="float32")
+        weight = np.array(numpy.linspace(0.1, 1, n * n).reshape(n, n), dtype="float32")
+        function = lambda x, w: (np.dot(x, w) ** exponent, (x**exponent).sum(axis=1))  # noqa: E731
+        for found, expected in zip(
+            gemel.compile(function)(x, weight), function(x.asnumpy(), weight.asnumpy()), strict=True
+        ):
+            numpy.testing.assert_allclose(found.asnumpy(), expected, rtol=2e-5)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_remainders_of_what_is_far_apart(dtype: str) -> None:
     """Exact, however many times the one goes into the other."""

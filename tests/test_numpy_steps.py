@@ -53,7 +53,7 @@ def _operations() -> Any:
     def _(x: Spec, factor: Spec) -> Spec:
         return Spec(x.shape, x.dtype)
 
-    @composite()
+    @composite(kernel=False)
     def running_mean(x: Any) -> Any:
         return running_sum(x) / x.shape[0]
 
@@ -205,6 +205,20 @@ def test_such_a_program_has_no_image() -> None:
     function = gemel.compile(PROGRAMS["alone"])
     with pytest.raises(CompileError, match="running_sum is done by NumPy"):
         function.image(np.ones((2, 2)))
+
+
+def test_a_composite_says_that_numpy_does_part_of_it() -> None:
+    x = np.arange(6).reshape(3, 2) * 1.5
+    assert ops("running_mean")(x).tolist() == (numpy.cumsum(x.asnumpy(), 0) / 3).tolist()
+
+    @composite()
+    def running_half(x: Any) -> Any:
+        return ops("running_sum")(x) / 2
+
+    for _ in range(2):
+        with pytest.raises(CompileError, match=r"running_half: .*by NumPy.*kernel=False"):
+            running_half(x)
+    assert gemel.compile(running_half)(x).tolist() == (numpy.cumsum(x.asnumpy(), 0) / 2).tolist()
 
 
 def test_which_operations_have_no_kernel() -> None:

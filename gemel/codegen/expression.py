@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gemel import dtype as dtypes
-from gemel.codegen import mathlib
+from gemel.codegen import mathlib, powers
 from gemel.codegen.program import Instruction
 from gemel.codegen.registers import (
     F32,
@@ -168,10 +168,43 @@ class Printer:
 
     def _expanded(self, step: Instruction, arguments: list[Value]) -> Value:
         """A function which mathlib writes out as arithmetic."""
-        code, result = mathlib.expansion(step.name, self._dtype(step), step.dtype)
-        given = dict(enumerate(arguments))
-        value = self.emit(code, given=given)[result]
+        value = self._function(step.name, self._dtype(step), step.dtype, *arguments)
         return splat(self.builder, value, self.lanes)
+
+    def _power(self, step: Instruction, a: Value, b: Value) -> Value:
+        """Powers that are products or roots are computed as such, whatever gives the exponent."""
+        exponent = self._values[step.arguments[1]]
+        if exponent is not b or self.lanes == 1:
+            return self._power_to_one(step, a, b, exponent)
+        found = self._expanded(step, [a, b])
+        for condition, name in powers.SHORT:
+            short = self._function(condition, step.dtype, dtypes.bool_, b)
+            value = self._function(name, step.dtype, step.dtype, a, b)
+            found = self.builder.select(short, value, found)
+        return found
+
+    def _power_to_one(self, step: Instruction, a: Value, b: Value, exponent: Value) -> Value:
+        """The same where all lanes have one exponent: nothing is computed but what it asks for,
+        so that x**2 costs about what x * x does, and not forty times that."""
+        builder = self.builder
+        results = []
+        after = builder.append_basic_block()
+        asking = Printer(builder, 1, self.target)
+        for condition, name in powers.SHORT:
+            short = asking._function(condition, step.dtype, dtypes.bool_, exponent)
+            chosen, others = builder.append_basic_block(), builder.append_basic_block()
+            builder.cbranch(short, chosen, others)
+            builder.position_at_end(chosen)
+            results.append((self._function(name, step.dtype, step.dtype, a, b), builder.block))
+            builder.branch(after)
+            builder.position_at_end(others)
+        results.append((self._expanded(step, [a, b]), builder.block))
+        builder.branch(after)
+        builder.position_at_end(after)
+        found = builder.phi(a.type)
+        for value, block in results:
+            found.add_incoming(value, block)
+        return found
 
     def _arithmetic(self, step: Instruction, a: Value, b: Value) -> Value:
         kind = step.dtype.kind
@@ -409,9 +442,9 @@ class Printer:
             return self.builder.bitcast(half, widened(I16, self.lanes))
         return self._function(f"{wide}_to_{kept}", wide, kept, value)
 
-    def _function(self, name: str, source: DType, target: DType, value: Value) -> Value:
+    def _function(self, name: str, source: DType, target: DType, *arguments: Value) -> Value:
         code, result = mathlib.expansion(name, source, target)
-        return self.emit(code, given={0: value})[result]
+        return self.emit(code, given=dict(enumerate(arguments)))[result]
 
 
 def extreme(builder: Any, dtype: DType, name: str, a: Value, b: Value) -> Value:

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gemel import dtype as dtypes
-from gemel.codegen import halves
+from gemel.codegen import halves, powers
 from gemel.codegen.lane import Lane, Recorder, Value
 from gemel.codegen.program import Instruction
 from gemel.dtype import DType
@@ -467,6 +467,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "sin": sin,
     "cos": cos,
     "power": power,
+    **powers.FUNCTIONS,
     "rint": rint,
     "floor": floor,
     "ceil": ceil,
@@ -477,7 +478,6 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "float32_to_float16": halves.float_to_half,
     "double_to_odd_float": halves.double_to_odd_float,
 }
-_TWO = frozenset(("power", "remainder", "floor_divide"))
 _expansions: dict[tuple[str, int], tuple[tuple[Instruction, ...], int]] = {}
 
 
@@ -492,7 +492,7 @@ def expansion(name: str, source: DType, target: DType) -> tuple[tuple[Instructio
         if function is None:
             raise NotImplementedError(f"no instruction is called {name!r}")
         recorder = Recorder()
-        arguments = [recorder.argument(source) for _ in range(2 if name in _TWO else 1)]
+        arguments = [recorder.argument(source) for _ in range(function.__code__.co_argcount - 1)]
         result = function(Lane(recorder), *arguments)
         if result.dtype is not target:
             raise NotImplementedError(f"{name} of {source} gives {result.dtype}, not {target}")

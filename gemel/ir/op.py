@@ -447,9 +447,16 @@ class Reduction(Op):
 
 
 class Composite(Op):
-    """An operation written over other operations; expanded into them before kernels are made."""
+    """An operation written over other operations; expanded into them before kernels are made.
 
-    has_kernel = True
+    One with `kernel=False` is written over some that NumPy does: a call makes them one by one.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], *, kernel: bool = True, **options: Any
+    ) -> None:
+        super().__init__(function, **options)
+        self.has_kernel = kernel
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """The specs of its body's results."""

@@ -80,9 +80,8 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
 
     try:
         return plan_for(call_text(op, (specs, strides), parameters), backend, make)
-    except NoKernelError:
-        op.has_kernel = False  # a composite over operations that NumPy does
-        return None
+    except NoKernelError as error:
+        raise NoKernelError(f"{op.name}: {error}; declare it with kernel=False") from None
 
 
 def strides_of(inputs: tuple[Any, ...]) -> dict[int, tuple[int, ...]]:

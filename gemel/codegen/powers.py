@@ -1,0 +1,44 @@
+"""Powers that cost little: products and roots, told by the exponent.
+
+`mathlib.power` is good for every exponent and takes some fifty times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gemel.codegen.lane import Lane, Value
+
+
+def has_product(xp: Lane, y: Value) -> Value:
+    """Whether `product` knows this exponent."""
+    return (xp.trunc(y) == y) & (y >= 0) & (y <= 4)
+
+
+def product(xp: Lane, x: Value, y: Value) -> Value:
+    """x**y by multiplications: within 2 units in the last place."""
+    square = x * x
+    higher = xp.where(y == 3, square * x, square * square)
+    return xp.where(y == 2, square, xp.where(y > 2, higher, xp.where(y == 1, x, 1)))
+
+
+def has_root(xp: Lane, y: Value) -> Value:
+    """Whether `root` knows this exponent."""
+    return (abs(y) == 0.5) | (y == -1)
+
+
+def root(xp: Lane, x: Value, y: Value) -> Value:
+    """x**y by a square root, a division, or both; C's powers of -0 and -infinity are positive."""
+    root = xp.where(x == -xp.inf, xp.inf, xp.sqrt(x + 0.0))
+    base = xp.where(y == -1, x, root)
+    return xp.where(y < 0, 1 / base, base)
+
+
+FUNCTIONS: dict[str, Callable[..., Value]] = {
+    "has_product": has_product,
+    "product": product,
+    "has_root": has_root,
+    "root": root,
+}
+#: What tells by the exponent, and what computes the power.
+SHORT = (("has_product", "product"), ("has_root", "root"))
