@@ -16,7 +16,8 @@ from gemel import _core
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, walk
 from gemel.ir.interpret import NumpyLane
 from gemel.ir.numbers import computed
-from gemel.ir.op import Composite, Elementwise, Op, numpy
+from gemel.ir.op import Op, numpy
+from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.text import call_text
 from gemel.ir.trace import Trace
 from gemel.passes.gradient import gradient, like, rule

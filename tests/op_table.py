@@ -18,7 +18,8 @@ from gemel.dtype import DTYPES
 from gemel.errors import DTypeError
 from gemel.ir.interpret import reference, spec_of
 from gemel.ir.methods import REGISTRY
-from gemel.ir.op import Composite, Elementwise, Op, Reduction
+from gemel.ir.op import Op
+from gemel.ir.op_kinds import Composite, Elementwise, Reduction
 
 Array = numpy.ndarray[Any, Any]
 

@@ -29,7 +29,7 @@ from op_table import (
 
 from gemel import np
 from gemel.errors import DTypeError
-from gemel.ir.op import Elementwise
+from gemel.ir.op_kinds import Elementwise
 
 INTEGERS = tuple(name for name in NAMES if "int" in name)
 

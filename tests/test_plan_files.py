@@ -188,7 +188,7 @@ except IndexError as error:
 
 def test_an_operation_declared_elsewhere_is_not_kept(tmp_path: Path) -> None:
     program = """
-from gemel.ir.op import Elementwise
+from gemel.ir.op_kinds import Elementwise
 def twice(xp, x):
     return x * {factor}
 op = Elementwise(twice)

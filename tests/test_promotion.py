@@ -10,7 +10,7 @@ from op_table import FLOATING, NAMES, OPS, Case, accepts, check, first_cases, in
 from gemel import np
 from gemel.dtype import as_dtype, promote
 from gemel.errors import DTypeError
-from gemel.ir.op import Elementwise
+from gemel.ir.op_kinds import Elementwise
 
 # --- dtypes that meet -----------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ import gemel
 from gemel import autograd, np, npx
 from gemel.errors import TraceError
 from gemel.ir.interpret import interpret
-from gemel.ir.op import Composite, Elementwise, Reduction
+from gemel.ir.op_kinds import Composite, Elementwise, Reduction
 
 SEED = 5
 

@@ -18,7 +18,7 @@ from gemel.dtype import DTYPES, DType, as_number, bool_, float32, float64, int64
 from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import dense_strides
-from gemel.ir.op import Elementwise, Reduction
+from gemel.ir.op_kinds import Elementwise, Reduction
 from gemel.passes.domain import Domain, Placement
 from gemel.passes.fuse import cheap
 from gemel.spec import Spec

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 if TYPE_CHECKING:
     from gemel.device import Device
     from gemel.ir.graph import Entry
-    from gemel.ir.op import Elementwise, Op
+    from gemel.ir.op import Op
+    from gemel.ir.op_kinds import Elementwise
 
 
 class Above(Protocol):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gemel.ir.op import Composite, Elementwise, Op, Reduction
+from gemel.ir.op import Op
+from gemel.ir.op_kinds import Composite, Elementwise, Reduction
 
 
 def elementwise(**options: Any) -> Callable[[Callable[..., Any]], Elementwise]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gemel.ir.op import Elementwise, Op
+from gemel.ir.op import Op
+from gemel.ir.op_kinds import Elementwise
 from gemel.spec import Spec
 
 

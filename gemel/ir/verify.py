@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gemel.errors import GemelError
 from gemel.ir.graph import Graph, Node
-from gemel.ir.op import Elementwise
+from gemel.ir.op_kinds import Elementwise
 
 
 class InvalidGraph(GemelError, AssertionError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gemel.extent import seen
 from gemel.ir.graph import Entry, Node
-from gemel.ir.op import Elementwise, Reduction
+from gemel.ir.op_kinds import Elementwise, Reduction
 from gemel.spec import normalize_axes, same_shape
 
 Placement = tuple["int | None", ...]

@@ -11,7 +11,8 @@ from typing import Any
 from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, substitute_results
 from gemel.ir.interpret import interpret
-from gemel.ir.op import Elementwise, Op, Reduction
+from gemel.ir.op import Op
+from gemel.ir.op_kinds import Elementwise, Reduction
 from gemel.ops import linalg
 from gemel.passes.domain import Domain
 from gemel.passes.order import Order, Unit

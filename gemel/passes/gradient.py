@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gemel.ir.graph import Entry, Node, walk
-from gemel.ir.op import Composite, stop_gradient_error
+from gemel.ir.op import stop_gradient_error
+from gemel.ir.op_kinds import Composite
 from gemel.ops.elementwise import add, cast, full
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape

@@ -7,7 +7,7 @@ from typing import Any
 from gemel.extent import Dim, form_of
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, rewrite
 from gemel.ir.numbers import computed
-from gemel.ir.op import Composite
+from gemel.ir.op_kinds import Composite
 from gemel.ir.trace import Trace
 from gemel.ops import linalg, shape
 from gemel.ops.shape import axis_order

@@ -15,7 +15,7 @@ from gemel.errors import NoKernelError
 from gemel.extent import Dim, Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
-from gemel.ir.op import Elementwise
+from gemel.ir.op_kinds import Elementwise
 from gemel.ops import linalg
 from gemel.passes import optimize
 from gemel.passes.fuse import fused

@@ -14,7 +14,8 @@ from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, captured, constant
 from gemel.ir.interpret import reference
-from gemel.ir.op import Composite, Elementwise, Op, static
+from gemel.ir.op import Op, static
+from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.text import call_text
 from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import extents

@@ -11,7 +11,8 @@ from gemel.dtype import DTYPES
 from gemel.extent import Dim, Guard
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.layout import Layout, dense
-from gemel.ir.op import Elementwise, Op
+from gemel.ir.op import Op
+from gemel.ir.op_kinds import Elementwise
 from gemel.ir.trace import Trace
 from gemel.passes import optimize
 from gemel.runtime.backend import Backend

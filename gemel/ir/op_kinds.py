@@ -1,0 +1,184 @@
+"""The kinds of operations: on each element alone, along axes, written over others.
+
+An `Op` that is none of these says by a `lower` or `view` rule what becomes of it, or NumPy does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemel.dtype import DType, bool_, float32, int64, meet_in_floating
+from gemel.errors import DTypeError, ShapeError
+from gemel.ir.above import above
+from gemel.ir.graph import Entry, placeholder
+from gemel.ir.op import Op
+from gemel.spec import Spec, broadcast, normalize_axes, promote_specs
+
+
+class Elementwise(Op):
+    """An operation on each element alone: one body, written against a namespace `xp`.
+
+    With xp = NumPy the body is the reference, with xp = a lane it is one iteration of a kernel.
+    `dtype` is the policy: ``"same"`` (promote), ``"floating"`` (integers become float32),
+    ``"compare"`` (promote, result bool), ``"logical"`` (bool in and out), or a function
+    (input specs, parameters) -> (dtype per input, result dtype). With several results, which a
+    body gives as a tuple, such a function says all their dtypes; the names mean the same for all.
+    """
+
+    elementwise = True
+    has_kernel = True
+
+    def __init__(self, body: Callable[..., Any], *, dtype: Any = "same", **names: Any) -> None:
+        super().__init__(body, **names)
+        self.body = body
+        self.policy = POLICIES[dtype] if isinstance(dtype, str) else dtype
+
+    def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
+        """Broadcast shape, and the policy's dtype."""
+        if "spec" in self.rules:
+            return super().infer(*specs, **parameters)
+        _, dtypes = self.types(specs, parameters)
+        weak = bool(specs) and all(spec.weak for spec in specs)
+        shape = broadcast(self.name, *specs)
+        return tuple(Spec(shape, dtype, weak) for dtype in dtypes)
+
+    def types(
+        self, specs: tuple[Spec, ...], parameters: dict[str, Any]
+    ) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
+        """The dtype each input is computed in, and those of the results. Raises `DTypeError`."""
+        inputs, found = self.policy(self, specs, parameters)
+        return inputs, found if isinstance(found, tuple) else (found,) * self.outputs
+
+    def _kernel(self, rank: int, operands: Any, *description: Any, **target: Any) -> Any:
+        """The machine code for one combination of dtypes and strides (a miss)."""
+        self.check_count(len(operands))
+        return above.elementwise_kernel(self, rank, operands, *description, **target)
+
+
+def _same(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    return (dtype,) * len(specs), dtype
+
+
+def _arithmetic(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    if dtype is bool_:
+        rule = f"{op.name}: {' and '.join(map(str, specs))}: bool has no {op.name}"
+        raise DTypeError(f"{rule}; use logical_xor, logical_not or astype('int32')")
+    return (dtype,) * len(specs), dtype
+
+
+def _floating(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    if not dtype.is_floating:
+        dtype = float32
+    return (dtype,) * len(specs), dtype
+
+
+def _compare(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    if meet_in_floating(specs[0].dtype, specs[-1].dtype) and dtype.is_floating:
+        return tuple(spec.dtype for spec in specs), bool_  # compared exactly as they are
+    return (dtype,) * len(specs), bool_
+
+
+def _logical(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    return (bool_,) * len(specs), bool_
+
+
+def _integral(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    if dtype.is_floating:
+        given = " and ".join(map(str, specs))
+        raise DTypeError(
+            f"{op.name}: {given}: only integers and bools have bits; use astype('int32')"
+        )
+    return (dtype,) * len(specs), dtype
+
+
+POLICIES = {
+    "same": _same,
+    "arithmetic": _arithmetic,
+    "floating": _floating,
+    "compare": _compare,
+    "logical": _logical,
+    "integral": _integral,
+}
+
+
+class Reduction(Op):
+    """An operation that combines elements along axes: `combine` names the instruction."""
+
+    has_kernel = True
+
+    def __init__(self, function: Callable[..., Any], *, combine: str, **names: Any) -> None:
+        super().__init__(function, **names)
+        self.combine = combine
+
+    def accumulator(self, dtype: DType) -> DType:
+        """The dtype the elements are combined in."""
+        if self.combine in ("sum", "prod"):
+            return dtype.accumulate
+        return bool_ if self.combine in ("any", "all") else dtype.compute
+
+    def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
+        """Without the reduced axes (or with them as 1, under keepdims)."""
+        (x,) = specs
+        if self.combine.startswith("arg") and isinstance(parameters["axis"], tuple):
+            raise ShapeError(
+                f"{self.name}: {x}: axis {parameters['axis']} must be one axis, or None for all"
+            )
+        axes = normalize_axes(self.name, parameters["axis"], x.ndim)
+        keep = parameters["keepdims"]
+        shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keep or i not in axes]
+        if self.combine not in ("sum", "prod", "any", "all"):
+            empty = [a for a in axes if x.shape[a] == 0]
+            if empty:
+                raise ShapeError(
+                    f"{self.name}: {x}: axis {empty[0]} is empty, so there is no {self.name}"
+                )
+        return (Spec(shape, self.result_dtype(x.dtype)),)
+
+    def result_dtype(self, dtype: DType) -> DType:
+        """The dtype of the result for elements of `dtype`."""
+        if self.combine.startswith("arg"):
+            return int64
+        combined = self.accumulator(dtype)
+        return dtype if combined.kind == dtype.kind == "f" else combined
+
+
+class Composite(Op):
+    """An operation written over other operations; expanded into them before kernels are made.
+
+    One with `kernel=False` is written over some that NumPy does: a call makes them one by one.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], *, kernel: bool = True, **options: Any
+    ) -> None:
+        super().__init__(function, **options)
+        self.has_kernel = kernel
+
+    def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
+        """The specs of its body's results."""
+        if "spec" in self.rules:
+            return super().infer(*specs, **parameters)
+        return tuple(entry.spec for entry in self.expand(specs, parameters)[1])
+
+    def expand(
+        self, specs: tuple[Spec, ...], parameters: dict[str, Any]
+    ) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+        """Placeholders for the inputs and the entries the body makes of them."""
+        inputs = tuple(placeholder(spec) for spec in specs)
+        return inputs, self.written_out(inputs, parameters)
+
+    def written_out(
+        self, inputs: tuple[Entry, ...], parameters: dict[str, Any]
+    ) -> tuple[Entry, ...]:
+        """The body's results on these entries."""
+        found = self.function(*inputs, **parameters)
+        return found if isinstance(found, tuple) else (found,)
+
+
+__all__ = ["Composite", "Elementwise", "Reduction"]
