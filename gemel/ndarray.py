@@ -19,6 +19,7 @@ from gemel.dtype import (
     uint64,
 )
 from gemel.errors import DTypeError, ShapeError
+from gemel.exchange import DLPACK_CPU, Exchange
 from gemel.extent import NUMBER, WHOLE, Dim
 from gemel.function import Transfer
 from gemel.ir.above import install
@@ -33,88 +34,26 @@ from gemel.runtime import callback, prepare
 from gemel.runtime.prepare import as_entry, elementwise_kernel
 from gemel.spec import product
 
-#: DLPack's number of the CPU.
-DLPACK_CPU = (1, 0)
-
 
 @function(public="np")
-class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
+class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's name
     """An n-dimensional array. Operations on it return at once; reading its elements waits.
 
     Made by `np.array`, `np.zeros`, ... and by operations, never by its class.
     """
 
     __slots__ = ()
-    __array_priority__ = 1000.0
 
     # --- reading ----------------------------------------------------------------------------
 
-    def asnumpy(self) -> Any:
-        """A NumPy array with a copy of the elements. Waits for them."""
-        import numpy
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """With protocol 5 the elements are a buffer of their own, which need not be copied."""
+        data: Any = _core.to_bytes(self)
+        if protocol >= 5:
+            from pickle import PickleBuffer
 
-        found: Any = numpy.empty(self.shape, self.dtype.name)
-        _core.read_into(self, found)
-        return found
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        found = self.asnumpy()
-        return found if dtype is None else found.astype(dtype, copy=False)
-
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        """A capsule other libraries read and write the elements through (DLPack 1.0).
-
-        Waits until nothing is pending on the array. While the other library holds it, operations
-        on the array finish before their call returns. Raises `BufferError` for an array on a GPU,
-        or for another device than the CPU.
-        """
-        if dl_device is not None and tuple(dl_device) != DLPACK_CPU:
-            raise BufferError(f"__dlpack__: an array on {self.device} cannot go to {dl_device}")
-        source = self.copy() if copy else self
-        return _core.to_dlpack(source, max_version is not None and max_version[0] >= 1)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        """DLPack's number of the device."""
-        if self.device.linked:
-            raise BufferError(f"the array is on {self.device}; copy it to cpu() first")
-        return DLPACK_CPU
-
-    def __contains__(self, value: Any) -> bool:
-        """Whether any element equals `value`. Waits for them."""
-        return bool((self == value).any())
-
-    def __repr__(self) -> str:
-        """As NumPy's, naming the dtype where it is none of those creation gives by itself."""
-        import numpy
-
-        parts = [numpy.array2string(self.asnumpy(), separator=", ", prefix="array(")]
-        if not self.size and self.shape != (0,):
-            parts.append(f"shape={self.shape}")
-        if self.dtype not in ((float32, int64, bool_) if self.size else (float32,)):
-            parts.append(f"dtype={self.dtype}")
-        if self.device.code != 0:
-            parts.append(f"device={self.device}")
-        return f"array({', '.join(parts)})"
-
-    def __str__(self) -> str:
-        return str(self.asnumpy())
-
-    def __format__(self, form: str) -> str:
-        return format(self.item() if self.ndim == 0 else self.asnumpy(), form)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        data = _core.to_bytes(self)
+            data = PickleBuffer(data)
         return _restored, (data, self.dtype.name, self.shape, self.device)
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self.copy()
 
     def asscalar(self) -> Any:
         """The element of an array of one, as a Python number. Waits for it."""
@@ -267,7 +206,7 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
             self._grad[...] = 0
 
 
-def _restored(data: bytes, dtype: str, shape: tuple[int, ...], device: Device) -> Any:
+def _restored(data: Any, dtype: str, shape: tuple[int, ...], device: Device) -> Any:
     return from_buffer(data, as_dtype(dtype), shape, device)
 
 
