@@ -108,11 +108,6 @@ def _(*indices: Spec, shape: Any, given: Any, key: Any) -> Spec:
     return Spec(shape, "int64")
 
 
-@choice.gradient
-def _(g: Any, y: Any, *indices: Any, **_: Any) -> Any:
-    return (None,) * len(indices)
-
-
 def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) -> None:
     """Raises `ShapeError` unless value broadcasts to x[items], for x of that shape.
 
