@@ -89,6 +89,10 @@ experiments: .venv/.installed ## the chapter's experiments on asynchronous compu
 test: .venv/.installed .venv/.test ## run the tests against the installed package
 	$(BIN)/pytest $(TESTS)
 
+.PHONY: docs
+docs: .venv/.installed ## write the reference, a page a function, to build/reference
+	$(BIN)/python -I tools/reference.py build/reference
+
 # ---------------------------------------------------------------- checks
 
 .PHONY: lint format edges sanitize tsan asan mutations

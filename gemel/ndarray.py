@@ -227,6 +227,9 @@ def from_dlpack(value: Any, device: Device | None = None) -> Any:
     """An array with a copy of another library's array, taken over through DLPack.
 
     Raises `BufferError` for data that is not in the CPU's memory, or of a dtype gemel lacks.
+
+    >>> import numpy
+    >>> np.from_dlpack(numpy.arange(3.0))
     """
     kind = value.__dlpack_device__()[0]
     if kind != DLPACK_CPU[0]:

@@ -58,6 +58,8 @@ def callback(function: Any, *arrays: Any, outputs: Any, name: str | None = None)
     runs when its inputs are there: at once, or on a thread that waits, or on the Python lane's
     thread; the call does not wait for it. What it raises is raised where a result is read. It may
     wait for other arrays. It has no gradient: see `autograd.Function`.
+
+    >>> npx.callback(lambda x: x * 2, np.array([1.0, 2.0]), outputs=((2,), "float32"))
     """
     single = len(outputs) == 2 and not isinstance(outputs[1], tuple | list)
     pairs = [outputs] if single else outputs

@@ -80,6 +80,9 @@ def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray]:
 
     Raises `ParameterFileError`, naming the field and the place, for a file that is damaged,
     truncated or in another format.
+
+    >>> npx.save("weights", {"w": np.ones((2,))})
+    >>> npx.load("weights")
     """
     path = os.fspath(file)
     with open(path, "rb") as opened:

@@ -73,6 +73,8 @@ def cond(
     `predicate` is a 0-d array, or a function of the inputs that gives one. Called with arrays it
     waits for the condition and calls one function; in a trace both are recorded, must give the
     same specs, and the compiled program chooses when it runs.
+
+    >>> npx.cond(np.array(3.0) > 2, lambda x: x + 1, lambda x: x - 1, np.array([5.0]))
     """
     arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     condition = predicate(*arguments) if callable(predicate) else predicate

@@ -299,6 +299,9 @@ def _(
 
     While training (and not `use_global_stats`) the batch's own mean and variance are used, and the
     running ones are overwritten in place: momentum * old + (1 - momentum) * batch's.
+
+    >>> ones, zeros = np.ones((2,)), np.zeros((2,))
+    >>> npx.batch_norm(np.array([[1.0, 2.0], [3.0, 4.0]]), ones, zeros, zeros, ones)
     """
     if fix_gamma:
         gamma = gamma * 0 + 1
