@@ -102,7 +102,7 @@ class Op(_core.OpBase):
         if self.name in REGISTRY:
             raise ValueError(f"operation {self.name!r} is declared twice")
         REGISTRY[self.name] = self
-        self.public, self.aliases = public, aliases
+        self.public, self.aliases, self.method = public, aliases, method
         if public:
             publish(self, self.name, public, aliases)
         if method:
@@ -115,6 +115,8 @@ class Op(_core.OpBase):
         function.__name__ = function.__qualname__ = self.name
         function.__doc__ = function.__doc__ or self.__doc__
         publish(function, self.name, self.public, self.aliases, before=self)
+        if self.method:
+            make_method(function, self.name if self.method is True else self.method)
         return function
 
     # --- rules ------------------------------------------------------------------------------
