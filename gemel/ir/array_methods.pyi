@@ -103,9 +103,6 @@ class ArrayMethods(WrittenMethods):
     def __or__(self, b: Any, /) -> Self:
         """Bits set in either."""
 
-    def __pos__(self, /) -> Self:
-        """The same numbers in memory of their own."""
-
     def __pow__(self, b: Any, /) -> Self:
         """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
         -1 or 0: what is left of the inverse without its fraction."""
@@ -238,7 +235,7 @@ class ArrayMethods(WrittenMethods):
     def rint(self, /) -> Self:
         """Nearest whole number, ties to even."""
 
-    def round(self, /, decimals: int = 0) -> Self:
+    def round(self, decimals: int = 0) -> Self:
         """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
 
     def sign(self, /) -> Self:

@@ -38,6 +38,9 @@ class WrittenMethods:
     # What compares elements would leave arrays without a hash.
     __hash__: Any = object.__hash__
 
+    def __pos__(self) -> Any:
+        return self
+
     def __getitem__(self, key: Any) -> Any:
         return call("getitem", self, key)
 

@@ -80,7 +80,7 @@ def argmax(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndar
 def argmin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Position of the smallest element (the first of equals; NaN is smallest), int64."""
 
-def around(x: Any, /, decimals: int = 0) -> ndarray:
+def around(x: Any, decimals: int = 0) -> ndarray:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
 
 def array(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
@@ -523,7 +523,7 @@ def right_shift(a: Any, b: Any, /) -> ndarray:
 def rint(x: Any, /) -> ndarray:
     """Nearest whole number, ties to even."""
 
-def round(x: Any, /, decimals: int = 0) -> ndarray:
+def round(x: Any, decimals: int = 0) -> ndarray:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
 
 def shape(x: Any) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ def clip(
     return maximum(x, low) if high is None else limit(x, low, high)
 
 
-@elementwise(dtype="arithmetic", public="np", method="__pos__")
+@elementwise(dtype="arithmetic", public="np")
 def positive(xp: Any, x: Any) -> Any:
     """The same numbers in memory of their own."""
     return x

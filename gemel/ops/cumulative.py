@@ -30,15 +30,20 @@ def cumprod(x: Any, *, axis: int) -> Any:
 
 def _running(function: Any, x: Any, axis: int) -> Any:
     """Accumulated as `sum` does, in float32 at least."""
-    dtype = _running_spec(spec_of(x), axis=axis).dtype.name
+    dtype = sum.result_dtype(spec_of(x).dtype).name
     wide = "float32" if dtype == "float16" else dtype
     return function(x, axis=axis, dtype=wide).astype(dtype)
 
 
 @cumsum.spec
-@cumprod.spec
-def _running_spec(x: Spec, *, axis: int) -> Spec:
+def _(x: Spec, *, axis: int) -> Spec:
     normalize_axis("cumsum", axis, x.ndim)
+    return Spec(x.shape, sum.result_dtype(x.dtype))
+
+
+@cumprod.spec
+def _(x: Spec, *, axis: int) -> Spec:
+    normalize_axis("cumprod", axis, x.ndim)
     return Spec(x.shape, sum.result_dtype(x.dtype))
 
 

@@ -8,7 +8,7 @@ from gemel.dtype import DType, bool_, float64, int8
 from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.interpret import spec_of
-from gemel.ir.op import POLICIES, Op, numpy
+from gemel.ir.op import Op, numpy
 from gemel.ir.public import Array
 from gemel.spec import Spec, broadcast, promote_specs
 
@@ -159,7 +159,7 @@ def invert(xp: Any, x: Any) -> Any:
 
 
 def _shift_types(op: Op, specs: tuple[Spec, ...], parameters: Any) -> Types:
-    inputs, dtype = POLICIES["integral"](op, specs, parameters)
+    inputs, dtype = bitwise_and.policy(op, specs, parameters)
     return ((int8, int8), int8) if dtype is bool_ else (inputs, dtype)
 
 
@@ -216,7 +216,7 @@ def _whole(function: Any, a: Any, b: Any) -> Any:
 
 def _whole_spec(op: Op) -> Any:
     def spec(a: Spec, b: Spec) -> Spec:
-        _, dtype = POLICIES["integral"](op, (a, b), {})
+        _, dtype = bitwise_and.policy(op, (a, b), {})
         if dtype is bool_:
             raise DTypeError(f"{op.name}: {a} and {b}: bools have no divisors; use astype('int32')")
         return Spec(broadcast(op.name, a, b), dtype)

@@ -9,6 +9,7 @@ from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.interpret import spec_of
 from gemel.ir.op import Op, numpy
+from gemel.ir.public import Array
 from gemel.ops.elementwise import negative, where
 from gemel.spec import Spec, broadcast, promote_specs
 
@@ -53,6 +54,11 @@ def _rounded(xp: Any, x: Any, decimals: int) -> Any:
         return xp.rint(x)
     scale = 10.0 ** abs(decimals)
     return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
+
+
+@round.facade
+def _(x: Any, decimals: int = 0) -> Array:
+    return round(x, decimals=decimals)
 
 
 trunc.gradient(no_gradient)

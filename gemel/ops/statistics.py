@@ -26,6 +26,7 @@ from gemel.ops.elementwise import (
     maximum,
     multiply,
     sqrt,
+    square,
     stop_gradient,
     subtract,
     where,
@@ -34,7 +35,7 @@ from gemel.ops.indexing import gather
 from gemel.ops.linalg import matmul
 from gemel.ops.logic import equal, isfinite, isnan, logical_not, not_equal
 from gemel.ops.reduction import all, count, floating, in_dtype, max, mean, min, prod, sum
-from gemel.ops.shape import broadcast_to, concatenate, expand_dims, reshape, stack, transpose
+from gemel.ops.shape import broadcast_to, concatenate, reshape, stack, transpose
 from gemel.spec import Spec, normalize_axes, normalize_axis, product
 
 # --- without NaN ----------------------------------------------------------------------------
@@ -288,7 +289,7 @@ def cov(
     Divided by the number of observations less `ddof` (1, or 0 if `bias`). `fweights` say how often
     an observation was made, `aweights` how much it counts.
     """
-    x = _variables(m, y, rowvar, dtype)
+    x = _variables("cov", m, y, rowvar, dtype)
     ddof = (0 if bias else 1) if ddof is None else ddof
     weights = _weights(x, fweights, aweights)
     if weights is None:
@@ -304,16 +305,16 @@ def cov(
     return reshape(found, shape=()) if x.shape[0] == 1 else found
 
 
-def _variables(m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
+def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
     """One variable a row."""
-    x = _rows_of(m, rowvar, dtype)
-    return x if y is None else concatenate(x, _rows_of(y, rowvar, dtype), axis=0)
+    x = _rows_of(name, m, rowvar, dtype)
+    return x if y is None else concatenate(x, _rows_of(name, y, rowvar, dtype), axis=0)
 
 
-def _rows_of(m: Any, rowvar: bool, dtype: Any) -> Any:
+def _rows_of(name: str, m: Any, rowvar: bool, dtype: Any) -> Any:
     x = in_dtype(floating(_array(m)), dtype)
     if x.ndim > 2:
-        raise ShapeError(f"cov: {x.ndim} dimensions: variables and observations are two")
+        raise ShapeError(f"{name}: {x.ndim} dimensions: variables and observations are two")
     if x.ndim < 2:
         return reshape(x, shape=(1, -1))
     return x if rowvar or x.shape[0] == 1 else transpose(x)
@@ -341,15 +342,11 @@ def _freedom(total: Any, weights: Any, aweights: Any, ddof: int) -> Any:
 @function(public="np")
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Array:
     """The correlations of variables: rows of x (and y), or columns if not `rowvar`."""
-    found = cov(x, y, rowvar, dtype=dtype)
-    if not found.ndim:
-        return divide(found, found)
-    # The diagonal, as a row of what is in no other place.
-    same = iota(shape=(found.shape[0], 1), axis=0, dtype="int64") == iota(
-        shape=(1, found.shape[0]), axis=1, dtype="int64"
-    )
-    size = sqrt(sum(where(same, found, 0), axis=0))
-    return limit(divide(divide(found, size), expand_dims(size, 1)), -1.0, 1.0)
+    variables = _variables("corrcoef", x, y, rowvar, dtype)
+    distance = subtract(variables, mean(variables, axis=1, keepdims=True))
+    unit = divide(distance, sqrt(sum(square(distance), axis=1, keepdims=True)))
+    found = limit(matmul(unit, transpose(unit)), -1.0, 1.0)
+    return reshape(found, shape=()) if variables.shape[0] == 1 else found
 
 
 # --- differences ----------------------------------------------------------------------------
