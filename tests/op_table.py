@@ -239,6 +239,7 @@ def _unary() -> list[Case]:
         "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh",
         "degrees", "radians", "sinc", "exp2", "log2", "log10", "cbrt", "trunc", "round", "signbit",
         "modf", "frexp", "spacing", "positive", "fabs", "isfinite", "isinf", "isposinf", "isneginf",
+        "bitwise_count",
     ]  # fmt: skip
     found = []
     for name in names:
@@ -310,7 +311,10 @@ def _other_elementwise() -> list[Case]:
 
 
 #: Reductions written over others.
-COMPOSED = ("nansum", "nanprod", "nanmean", "nanmax", "nanmin", "count_nonzero", "ptp", "logsumexp")
+COMPOSED = (
+    "nansum", "nanprod", "nanmean", "nanmax", "nanmin", "nanvar", "count_nonzero", "ptp",
+    "logsumexp",
+)  # fmt: skip
 
 
 def _reductions() -> list[Case]:

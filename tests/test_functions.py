@@ -107,6 +107,14 @@ CALLS: dict[str, Call] = {
     "nanmax of nothing else": lambda n: n.nanmax(n.array([[NAN, NAN], [1.0, NAN]], "float32"), 1),
     "nanmean of nothing else": lambda n: n.nanmean(n.array([[NAN, NAN]], "float32"), 1),
     "nanmin integers": lambda n: n.nanmin(n.array(WHOLE), axis=1),
+    "nanvar": lambda n: n.nanvar(n.array(HOLES), axis=1, ddof=1),
+    "nanvar of too few": lambda n: n.nanvar(
+        n.array([[NAN, 1.0], [NAN, NAN]], "float32"), 1, ddof=1
+    ),
+    "nanstd": lambda n: n.nanstd(n.array(HOLES), axis=(0, 2), keepdims=True),
+    "nancumsum": lambda n: n.nancumsum(n.array(HOLES), axis=1),
+    "nancumprod": lambda n: n.nancumprod(n.array(HOLES)),
+    "bitwise_count": lambda n: n.bitwise_count(n.array([0, 1, 255, -1, -7])),
     "ptp": lambda n: n.ptp(n.array(X), axis=1),
     "count_nonzero": lambda n: n.count_nonzero(n.array(WHOLE), axis=(0, 2)),
     "count_nonzero all": lambda n: n.count_nonzero(n.array(HOLES)),
@@ -158,6 +166,8 @@ CALLS: dict[str, Call] = {
     "round keyword": lambda n: n.around(n.array(X * 100), decimals=-1),
     "round method": lambda n: n.array(X).round(1),
     "round integers": lambda n: n.round(n.array([5, 15, 25, -5, -15, 34, 36]), -1),
+    "round to more than there is": lambda n: n.round(n.array([5, 127, -128], "int8"), -3),
+    "nan_to_num of a number": lambda n: n.nan_to_num(NAN),
     "nan_to_num": lambda n: n.nan_to_num(n.array([NAN, INF, -INF, 1.5], "float32")),
     "nan_to_num given": lambda n: n.nan_to_num(
         n.array([NAN, INF, -INF], "float64"), nan=1.0, posinf=2.0, neginf=-2.0
@@ -319,6 +329,7 @@ SMOOTH: dict[str, Callable[[Any], Any]] = {
     "cumulative_sum": lambda x: np.cumulative_sum(x, axis=1, include_initial=True) ** 2,
     "nansum": lambda x: np.nansum(np.where(np.array(X) > 1, NAN, x) ** 2, axis=1),
     "nanmean": lambda x: np.nanmean(x * x, axis=0),
+    "nanstd": lambda x: np.nanstd(np.where(np.array(X) > 1, NAN, x), axis=(0, 1), ddof=1),
     "nanmax": lambda x: np.nanmax(x * x, axis=2),
     "ptp": lambda x: np.ptp(x, axis=1) ** 2,
     "logsumexp": lambda x: npx.logsumexp(x, axis=(0, 2)),

@@ -120,6 +120,9 @@ def average(
 def bitwise_and(a: Any, b: Any, /) -> ndarray:
     """Bits set in both."""
 
+def bitwise_count(x: Any, /) -> ndarray:
+    """How many bits are set in the absolute value, uint8."""
+
 def bitwise_invert(x: Any, /) -> ndarray:
     """Every bit reversed; for bools, not."""
 
@@ -431,6 +434,12 @@ def nan_to_num(
 ) -> ndarray:
     """Numbers for NaN (0) and infinities (the largest there are). The result is always a copy."""
 
+def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> ndarray:
+    """`cumprod`, where NaN counts as 1."""
+
+def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> ndarray:
+    """`cumsum`, where NaN counts as 0."""
+
 def nanmax(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Largest element that is not NaN over the given axes, or all; NaN where nothing is left."""
 
@@ -443,8 +452,30 @@ def nanmin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndar
 def nanprod(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Product over the given axes, or all; NaN counts as 1."""
 
+def nanstd(
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    correction: float | None = None,
+    keepdims: builtins.bool = False,
+) -> ndarray:
+    """Square root of `nanvar`."""
+
 def nansum(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Sum over the given axes, or all; NaN counts as 0."""
+
+def nanvar(
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    correction: float | None = None,
+    keepdims: builtins.bool = False,
+) -> ndarray:
+    """Variance of what is not NaN over the given axes, or all; NaN where too little is left."""
 
 def ndim(x: Any) -> int:
     """The number of dimensions."""
@@ -666,6 +697,7 @@ __all__ = [
     "atanh",
     "average",
     "bitwise_and",
+    "bitwise_count",
     "bitwise_invert",
     "bitwise_left_shift",
     "bitwise_not",
@@ -764,11 +796,15 @@ __all__ = [
     "multiply",
     "nan",
     "nan_to_num",
+    "nancumprod",
+    "nancumsum",
     "nanmax",
     "nanmean",
     "nanmin",
     "nanprod",
+    "nanstd",
     "nansum",
+    "nanvar",
     "ndarray",
     "ndim",
     "negative",

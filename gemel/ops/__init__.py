@@ -16,6 +16,7 @@ from gemel.ops import (
     shape,
     statistics,
     trigonometry,
+    without_nan,
 )
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "shape",
     "statistics",
     "trigonometry",
+    "without_nan",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import elementwise
 from gemel.ir.public import Array, function
@@ -111,8 +112,8 @@ def nan_to_num(
 ) -> Array:
     """Numbers for NaN (0) and infinities (the largest there are). The result is always a copy."""
     x = above.as_array(x)
-    if not getattr(x, "shape", None) and isinstance(x, float):
-        x = where(True, x, x)
+    if isinstance(x, NUMBER):
+        x = positive(x)
     if not x.dtype.is_floating:
         return positive(x)
     largest = LARGEST[x.dtype.name]

@@ -53,7 +53,7 @@ def _(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
 
     Integers and bools are summed in int64; `dtype` says otherwise.
     """
-    return _along(cumsum, x, axis, dtype)
+    return along(cumsum, x, axis, dtype)
 
 
 @cumprod.facade
@@ -62,10 +62,11 @@ def _(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
 
     Integers and bools are multiplied in int64; `dtype` says otherwise.
     """
-    return _along(cumprod, x, axis, dtype)
+    return along(cumprod, x, axis, dtype)
 
 
-def _along(operation: Any, x: Any, axis: int | None, dtype: Any) -> Any:
+def along(operation: Any, x: Any, axis: int | None, dtype: Any) -> Any:
+    """A running operation along an axis or the flattened array, in a dtype."""
     x = in_dtype(x, dtype)
     if axis is None:
         x, axis = reshape(x, shape=(-1,)), 0
@@ -106,7 +107,7 @@ def _cumulative(name: str, start: int, x: Any, axis: Any, dtype: Any, initial: b
         if x.ndim != 1:
             raise ShapeError(f"{name}: {x.ndim} dimensions: only a 1-d array needs no axis")
         axis = 0
-    found = _along(cumsum if start == 0 else cumprod, x, axis, dtype)
+    found = along(cumsum if start == 0 else cumprod, x, axis, dtype)
     if not initial:
         return found
     axis = normalize_axis(name, axis, x.ndim)

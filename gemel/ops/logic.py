@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, bool_, float64, int8
+from gemel.dtype import DType, bool_, float64, int8, uint8
 from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.interpret import spec_of
@@ -156,6 +156,18 @@ def bitwise_xor(xp: Any, a: Any, b: Any) -> Any:
 def invert(xp: Any, x: Any) -> Any:
     """Every bit reversed; for bools, not."""
     return ~x
+
+
+@op(public="np")
+def bitwise_count(x: Any) -> Any:
+    """How many bits are set in the absolute value, uint8."""
+    return numpy().bitwise_count(x).astype("uint8")
+
+
+@bitwise_count.spec
+def _(x: Spec) -> Spec:
+    bitwise_and.policy(bitwise_count, (x,), {})
+    return Spec(x.shape, uint8)
 
 
 def _shift_types(op: Op, specs: tuple[Spec, ...], parameters: Any) -> Types:

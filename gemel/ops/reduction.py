@@ -45,8 +45,9 @@ def _(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) ->
 
     With `dtype` the elements are converted first, and the result has that dtype.
     """
-    found = sum(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
-    return in_dtype(found, dtype)
+    if dtype is None:
+        return sum(x, axis=axis, keepdims=keepdims)
+    return cast(sum(cast(x, dtype=dtype), axis=axis, keepdims=keepdims), dtype=dtype)
 
 
 @sum.gradient
@@ -70,8 +71,9 @@ def _(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) ->
 
     With `dtype` the elements are converted first, and the result has that dtype.
     """
-    found = prod(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
-    return in_dtype(found, dtype)
+    if dtype is None:
+        return prod(x, axis=axis, keepdims=keepdims)
+    return cast(prod(cast(x, dtype=dtype), axis=axis, keepdims=keepdims), dtype=dtype)
 
 
 @prod.gradient

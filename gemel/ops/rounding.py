@@ -44,6 +44,8 @@ def round(xp: Any, x: Any, *, decimals: int = 0) -> Any:
     if decimals >= 0:
         return x
     step = 10**-decimals
+    if step >= 2 ** (8 * x.dtype.itemsize - 1):
+        return x * 0  # the dtype has no number that large
     low = x // step
     rest, half = x - low * step, step // 2
     return xp.where((rest > half) | ((rest == half) & (low % 2 != 0)), low + 1, low) * step

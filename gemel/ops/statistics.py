@@ -1,4 +1,4 @@
-"""Statistics: averages, order statistics, covariances, differences; with NaN left out or not."""
+"""Statistics: averages, order statistics, covariances, differences."""
 
 from __future__ import annotations
 
@@ -33,55 +33,10 @@ from gemel.ops.elementwise import (
 )
 from gemel.ops.indexing import gather
 from gemel.ops.linalg import matmul
-from gemel.ops.logic import equal, isfinite, isnan, logical_not, not_equal
-from gemel.ops.reduction import all, count, floating, in_dtype, max, mean, min, prod, sum
+from gemel.ops.logic import equal, isfinite, isnan, not_equal
+from gemel.ops.reduction import count, floating, in_dtype, max, mean, min, sum
 from gemel.ops.shape import broadcast_to, concatenate, reshape, stack, transpose
 from gemel.spec import Spec, normalize_axes, normalize_axis, product
-
-# --- without NaN ----------------------------------------------------------------------------
-
-
-@composite(public="np")
-def nansum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """Sum over the given axes, or all; NaN counts as 0."""
-    return sum(where(isnan(x), 0, x), axis=axis, keepdims=keepdims)
-
-
-@composite(public="np")
-def nanprod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """Product over the given axes, or all; NaN counts as 1."""
-    return prod(where(isnan(x), 1, x), axis=axis, keepdims=keepdims)
-
-
-@composite(public="np")
-def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """Mean of what is not NaN over the given axes, or all; NaN where nothing is left."""
-    x = floating(x)
-    wide = cast(x, dtype="float32") if x.dtype.itemsize == 2 else x
-    left = sum(cast(logical_not(isnan(x)), dtype=wide.dtype), axis=axis, keepdims=keepdims)
-    total = sum(where(isnan(wide), 0, wide), axis=axis, keepdims=keepdims)
-    return cast(divide(total, left), dtype=x.dtype)
-
-
-@composite(public="np")
-def nanmax(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """Largest element that is not NaN over the given axes, or all; NaN where nothing is left."""
-    return _extreme(max, x, float("-inf"), axis, keepdims)
-
-
-@composite(public="np")
-def nanmin(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """Smallest element that is not NaN over the given axes, or all; NaN where nothing is left."""
-    return _extreme(min, x, float("inf"), axis, keepdims)
-
-
-def _extreme(kind: Any, x: Any, least: float, axis: Any, keepdims: bool) -> Any:
-    if not x.dtype.is_floating:
-        return kind(x, axis=axis, keepdims=keepdims)
-    nothing = all(isnan(x), axis=axis, keepdims=keepdims)
-    found = kind(where(isnan(x), least, x), axis=axis, keepdims=keepdims)
-    return where(nothing, float("nan"), found)
-
 
 # --- over axes ------------------------------------------------------------------------------
 
