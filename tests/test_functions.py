@@ -91,6 +91,8 @@ CALLS: dict[str, Call] = {
     "cumsum dtype": lambda n: n.cumsum(n.array(WHOLE), axis=0, dtype="float64"),
     "cumprod": lambda n: n.cumprod(n.array(X), axis=2),
     "cumsum method": lambda n: n.array(X).cumsum(axis=1),
+    "cumprod method": lambda n: n.array(X).cumprod(),
+    "sum method": lambda n: n.array(WHOLE).sum(1, "float64"),
     "cumulative_sum": lambda n: n.cumulative_sum(n.array(X[0, 0])),
     "cumulative_sum from 0": lambda n: n.cumulative_sum(
         n.array(X), axis=-2, include_initial=True

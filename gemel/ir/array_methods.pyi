@@ -220,13 +220,17 @@ class ArrayMethods(WrittenMethods):
     def max(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
         """Largest element over the given axes, or all; NaN wins."""
 
-    def mean(self, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False) -> Self:
+    def mean(
+        self, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
+    ) -> Self:
         """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
 
     def min(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
         """Smallest element over the given axes, or all; NaN wins."""
 
-    def prod(self, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False) -> Self:
+    def prod(
+        self, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
+    ) -> Self:
         """Product over the given axes, or all. Integers and bools are multiplied in int64."""
 
     def reciprocal(self, /) -> Self:
@@ -255,6 +259,7 @@ class ArrayMethods(WrittenMethods):
 
     def std(
         self,
+        /,
         axis: Any = None,
         dtype: Any = None,
         *,
@@ -264,7 +269,9 @@ class ArrayMethods(WrittenMethods):
     ) -> Self:
         """Square root of the variance, over the given axes, or all: see `var`."""
 
-    def sum(self, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False) -> Self:
+    def sum(
+        self, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
+    ) -> Self:
         """Sum over the given axes, or all. Integers and bools are summed in int64."""
 
     def swapaxes(self, axis1: int, axis2: int) -> Self:
@@ -278,6 +285,7 @@ class ArrayMethods(WrittenMethods):
 
     def var(
         self,
+        /,
         axis: Any = None,
         dtype: Any = None,
         *,

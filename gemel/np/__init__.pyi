@@ -405,7 +405,7 @@ def maximum(a: Any, b: Any, /) -> ndarray:
     """The larger; NaN wins."""
 
 def mean(
-    x: Any, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
+    x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
 ) -> ndarray:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
 
@@ -468,6 +468,7 @@ def nansum(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndar
 
 def nanvar(
     x: Any,
+    /,
     axis: Any = None,
     dtype: Any = None,
     *,
@@ -521,7 +522,7 @@ def power(a: Any, b: Any, /) -> ndarray:
     -1 or 0: what is left of the inverse without its fraction."""
 
 def prod(
-    x: Any, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
+    x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
 ) -> ndarray:
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
 
@@ -598,6 +599,7 @@ def stack(arrays: Any, axis: int = 0) -> ndarray:
 
 def std(
     x: Any,
+    /,
     axis: Any = None,
     dtype: Any = None,
     *,
@@ -610,7 +612,9 @@ def std(
 def subtract(a: Any, b: Any, /) -> ndarray:
     """Difference."""
 
-def sum(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False) -> ndarray:
+def sum(
+    x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
+) -> ndarray:
     """Sum over the given axes, or all. Integers and bools are summed in int64."""
 
 def swapaxes(x: Any, axis1: int, axis2: int) -> ndarray:
@@ -644,6 +648,7 @@ uint8: DType
 
 def var(
     x: Any,
+    /,
     axis: Any = None,
     dtype: Any = None,
     *,

@@ -16,13 +16,13 @@ from gemel.ops.shape import concatenate, reshape
 from gemel.spec import Spec, normalize_axis
 
 
-@op(public="np", method=True, onnx="CumSum", mxnet="_npi_cumsum")
+@op(public="np", onnx="CumSum", mxnet="_npi_cumsum")
 def cumsum(x: Any, *, axis: int) -> Any:
     """The sums of all elements up to each one."""
     return _running(numpy().cumsum, x, axis)
 
 
-@op(public="np", method=True)
+@op(public="np")
 def cumprod(x: Any, *, axis: int) -> Any:
     """The products of all elements up to each one."""
     return _running(numpy().cumprod, x, axis)
@@ -47,6 +47,7 @@ def _(x: Spec, *, axis: int) -> Spec:
     return Spec(x.shape, sum.result_dtype(x.dtype))
 
 
+@function(method=True)
 @cumsum.facade
 def _(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
     """The sums of all elements up to each one, along an axis or of the flattened array.
@@ -56,6 +57,7 @@ def _(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
     return along(cumsum, x, axis, dtype)
 
 
+@function(method=True)
 @cumprod.facade
 def _(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
     """The products of all elements up to each one, along an axis or of the flattened array.

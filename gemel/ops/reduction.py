@@ -39,15 +39,14 @@ def sum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     )
 
 
-@sum.facade
-def _(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
+@sum.extended
+def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """Sum over the given axes, or all. Integers and bools are summed in int64.
 
     With `dtype` the elements are converted first, and the result has that dtype.
     """
-    if dtype is None:
-        return sum(x, axis=axis, keepdims=keepdims)
-    return cast(sum(cast(x, dtype=dtype), axis=axis, keepdims=keepdims), dtype=dtype)
+    found = sum(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
+    return in_dtype(found, dtype)
 
 
 @sum.gradient
@@ -65,15 +64,14 @@ def prod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     )
 
 
-@prod.facade
-def _(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
+@prod.extended
+def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """Product over the given axes, or all. Integers and bools are multiplied in int64.
 
     With `dtype` the elements are converted first, and the result has that dtype.
     """
-    if dtype is None:
-        return prod(x, axis=axis, keepdims=keepdims)
-    return cast(prod(cast(x, dtype=dtype), axis=axis, keepdims=keepdims), dtype=dtype)
+    found = prod(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
+    return in_dtype(found, dtype)
 
 
 @prod.gradient
@@ -164,8 +162,8 @@ def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     return cast(average, dtype=x.dtype) if half else average
 
 
-@mean.facade
-def _(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
+@mean.extended
+def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32.
 
     With `dtype` the elements are converted first.
@@ -208,9 +206,10 @@ def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:
     return builtins.max(left, 0) if type(left) in (int, float) else left
 
 
-@var.facade
+@var.extended
 def _(
     x: Any,
+    /,
     axis: Any = None,
     dtype: Any = None,
     *,
@@ -254,9 +253,10 @@ def std(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) ->
     return sqrt(var(x, axis=axis, ddof=ddof, keepdims=keepdims))
 
 
-@std.facade
+@std.extended
 def _(
     x: Any,
+    /,
     axis: Any = None,
     dtype: Any = None,
     *,

@@ -9,7 +9,7 @@ from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.interpret import spec_of
 from gemel.ir.op import Op, numpy
-from gemel.ir.public import Array
+from gemel.ir.public import Array, function
 from gemel.ops.elementwise import negative, where
 from gemel.spec import Spec, broadcast, promote_specs
 
@@ -36,7 +36,7 @@ def trunc(xp: Any, x: Any) -> Any:
     return xp.trunc(x)
 
 
-@elementwise(public="np", aliases=("around",), method=True, mxnet="_npi_around")
+@elementwise(public="np", aliases=("around",), mxnet="_npi_around")
 def round(xp: Any, x: Any, *, decimals: int = 0) -> Any:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
     if x.dtype.kind == "f":
@@ -58,6 +58,7 @@ def _rounded(xp: Any, x: Any, decimals: int) -> Any:
     return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
 
 
+@function(method=True)
 @round.facade
 def _(x: Any, decimals: int = 0) -> Array:
     return round(x, decimals=decimals)

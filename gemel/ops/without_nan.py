@@ -59,9 +59,10 @@ def nanvar(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False)
     return cast(found, dtype=x.dtype)
 
 
-@nanvar.facade
+@nanvar.extended
 def _(
     x: Any,
+    /,
     axis: Any = None,
     dtype: Any = None,
     *,
