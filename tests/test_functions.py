@@ -156,6 +156,10 @@ CALLS: dict[str, Call] = {
     "diff twice": lambda n: n.diff(n.array(X), 2, 1),
     "diff none": lambda n: n.diff(n.array(X), n=0),
     "diff ends": lambda n: n.diff(n.array(X), axis=1, prepend=0.0, append=n.array(X[:, :2])),
+    "diff ends of halves": lambda n: n.diff(
+        n.array(X.astype("float16")), append=n.array(X[:, :, 0:1])
+    ),
+    "diff whole ends": lambda n: n.diff(n.array([5, 3, 9], "int64"), prepend=0, append=n.array(1)),
     "diff bools": lambda n: n.diff(n.array(X > 0)),
     "trapezoid": lambda n: n.trapezoid(n.array(X), dx=0.5, axis=1),
     "trapezoid at": lambda n: n.trapezoid(n.array(X), n.array(M[:, 0]), axis=1),

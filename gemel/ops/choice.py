@@ -9,7 +9,7 @@ from gemel.ir.above import above
 from gemel.ir.declare import elementwise
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import copy, limit, maximum, minimum, sign, where
-from gemel.ops.logic import isfinite, isnan
+from gemel.ops.logic import isfinite, isnan, isneginf, isposinf
 
 
 @function(public="np", method=True)
@@ -91,12 +91,10 @@ def replace_special(xp: Any, x: Any, nan: Any, high: Any, low: Any) -> Any:
 
 @replace_special.gradient
 def _(g: Any, y: Any, x: Any, nan: Any, high: Any, low: Any) -> Any:
-    above_all, below_all = x == INFINITY, x == -INFINITY
-    chosen = (isfinite(x), isnan(x), above_all, below_all)
+    chosen = (isfinite(x), isnan(x), isposinf(x), isneginf(x))
     return tuple(where(each, g, 0) for each in chosen)
 
 
-INFINITY = float("inf")
 #: The largest number of each floating dtype.
 LARGEST = {
     "float16": 65504.0,

@@ -17,6 +17,7 @@ from gemel.ir.public import Array, function
 from gemel.ops.elementwise import (
     add,
     cast,
+    copy,
     divide,
     exp,
     full,
@@ -108,7 +109,7 @@ def _lined_up(name: str, weights: Any, x: Any, axis: Any) -> Any:
 def _array(value: Any) -> Any:
     """An array, of lists and numbers too."""
     found = above.as_array(value)
-    return above.from_numpy(numpy().asarray(found)) if isinstance(found, NUMBER) else found
+    return copy(found) if isinstance(found, NUMBER) else found
 
 
 # --- order statistics -----------------------------------------------------------------------
@@ -333,11 +334,12 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
 def _end(end: Any, x: Any, axis: int) -> Any:
     """What is put before or after x: an array, or one number for all rows."""
-    end = _array(end)
-    if end.ndim:
-        return end
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    return broadcast_to(end, shape=shape)
+    if isinstance(end, NUMBER):
+        fraction = isinstance(end, float) and not x.dtype.is_floating
+        return full(end, shape=shape, dtype="float32" if fraction else x.dtype)
+    end = _array(end)
+    return end if end.ndim else broadcast_to(end, shape=shape)
 
 
 @function(public="np", aliases=("trapz",))
