@@ -31,6 +31,9 @@ FLOATING = ("float16", "float32", "float64")
 FUNCTIONS = frozenset((
     "power", "exp", "expm1", "log", "log1p", "tanh", "sin", "cos", "sigmoid", "gelu", "erf",
     "softplus", "normal",
+    "tan", "arcsin", "arccos", "arctan", "arctan2", "hypot", "sinc", "sinh", "cosh", "arcsinh",
+    "arccosh", "arctanh", "degrees", "radians", "exp2", "log2", "log10", "logaddexp", "logaddexp2",
+    "cbrt", "ldexp",
 ))  # fmt: skip
 
 #: The seed of random operations.
@@ -43,8 +46,9 @@ TOLERANCE = {"float16": 1e-3, "float32": 2e-6, "float64": 2e-14}
 class Draw(NamedTuple):
     """How an input is made: its shape, the values it may take, and a dtype if it has only one.
 
-    `kind` is "any", "positive", "nonzero", "smooth" (away from kinks, no ties), "mask", "index"
-    (from -limit to limit - 1), "place" (0 to limit - 1), or "number" (a Python number).
+    `kind` is "any", "positive", "nonzero", "unit" (from -1 to 1), "above one", "smooth" (away from
+    kinks, no ties), "mask", "index" (from -limit to limit - 1), "place" (0 to limit - 1), or
+    "number" (a Python number).
     """
 
     shape: tuple[int, ...]
@@ -94,7 +98,10 @@ def _integers(generator: Any, how: Draw, name: str) -> Array:
     low = 0 if name.startswith("uint") else -5
     if how.kind == "positive":
         low = 1
-    found = generator.integers(low, 6, how.shape)
+    high = 6
+    if how.kind in ("unit", "above one"):
+        low, high = (0, 2) if how.kind == "unit" else (1, 6)
+    found = generator.integers(low, high, how.shape)
     if how.kind in ("nonzero", "smooth"):
         found = numpy.where(found == 0, 3, found)
     return numpy.asarray(found).astype(name)
@@ -103,6 +110,9 @@ def _integers(generator: Any, how: Draw, name: str) -> Array:
 def _numbers(generator: Any, how: Draw, seed: int) -> Array:
     if how.kind == "positive":
         return numpy.asarray(generator.uniform(0.25, 3.0, how.shape))
+    if how.kind in ("unit", "above one"):
+        low, high = (-0.9, 0.9) if how.kind == "unit" else (1.1, 4.0)
+        return numpy.asarray(generator.uniform(low, high, how.shape))
     found = generator.uniform(-3.0, 3.0, how.shape)
     if how.kind == "nonzero":
         found = found + numpy.copysign(0.25, found)
@@ -220,16 +230,22 @@ def _case(name: str, *draws: Any, smooth: Any = (), **parameters: Any) -> Case:
 def _unary() -> list[Case]:
     kinds = {
         "sqrt": "positive", "log": "positive", "log1p": "positive", "reciprocal": "nonzero",
+        "log2": "positive", "log10": "positive", "arcsin": "unit", "arccos": "unit",
+        "arctanh": "unit", "arccosh": "above one",
     }  # fmt: skip
     names = [
         "negative", "absolute", "sign", "square", "reciprocal", "sqrt", "exp", "expm1", "log",
         "log1p", "tanh", "sin", "cos", "floor", "ceil", "rint", "sigmoid", "relu", "copy",
         "stop_gradient", "gelu", "erf", "softplus", "softsign", "isnan", "logical_not", "invert",
+        "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh",
+        "degrees", "radians", "sinc", "exp2", "log2", "log10", "cbrt", "trunc", "round", "signbit",
+        "modf", "frexp", "spacing", "positive", "fabs", "isfinite", "isinf", "isposinf", "isneginf",
+        "bitwise_count",
     ]  # fmt: skip
     found = []
     for name in names:
         kind = kinds.get(name, "any")
-        smooth = Draw(SMALL, kind if kind == "positive" else "smooth")
+        smooth = Draw(SMALL, "smooth" if kind in ("any", "nonzero") else kind)
         found.append(_case(name, Draw(SMALL, kind), smooth=(smooth,)))
     return found
 
@@ -238,12 +254,15 @@ def _binary() -> list[Case]:
     first = {"power": "positive"}
     second = {
         "divide": "nonzero", "floor_divide": "nonzero", "remainder": "nonzero", "divmod": "nonzero",
+        "fmod": "nonzero",
     }  # fmt: skip
     names = [
         "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "divmod", "power",
         "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater",
         "greater_equal", "logical_and", "logical_or", "logical_xor", "bitwise_and",
-        "bitwise_or", "bitwise_xor", "leaky_relu",
+        "bitwise_or", "bitwise_xor", "leaky_relu", "arctan2", "hypot", "logaddexp", "logaddexp2",
+        "fmod", "copysign", "nextafter", "fmax", "fmin", "heaviside", "left_shift", "right_shift",
+        "gcd", "lcm",
     ]  # fmt: skip
     found = []
     for name in names:
@@ -266,6 +285,12 @@ def _other_elementwise() -> list[Case]:
         _case("where", Draw(SMALL, "mask", "bool"), SMALL, SMALL),
         _case("where", Draw((3, 1), "mask"), Draw((4,)), Draw((), "number", number=0)),
         *(_case("cast", Draw(SMALL, "positive"), dtype=name) for name in NAMES),
+        _case("round", Draw(SMALL, "smooth"), decimals=1),
+        _case("round", Draw(SMALL, "smooth"), decimals=-1),
+        _case("ldexp", SMALL, Draw(SMALL, "index", "int32", 20)),
+        _case("isclose", SMALL, SMALL, Draw((), "number", number=0.1), high, equal_nan=True),
+        _case("isclose", SMALL, Draw((2, 1, 4)), low, high, equal_nan=False),
+        _case("replace_special", SMALL, Draw((4,)), low, high),
         _case("full", Draw((), "number", number=3), shape=(2, 3), dtype="float32"),
         _case("full", Draw((), "number", number=True), shape=(), dtype="int8"),
         _case("full", Draw((3,)), shape=(2, 3), dtype="float64"),
@@ -286,6 +311,13 @@ def _other_elementwise() -> list[Case]:
     ]  # fmt: skip
 
 
+#: Reductions written over others.
+COMPOSED = (
+    "nansum", "nanprod", "nanmean", "nanmax", "nanmin", "nanvar", "count_nonzero", "ptp",
+    "logsumexp",
+)  # fmt: skip
+
+
 def _reductions() -> list[Case]:
     found = []
     names = (
@@ -299,6 +331,13 @@ def _reductions() -> list[Case]:
         found += [_case(name, shape, smooth=soft, axis=axis, keepdims=False) for axis in axes]
         found.append(_case(name, shape, smooth=soft, axis=1, keepdims=True))
         found.append(_case(name, Draw((6,), "smooth"), axis=None, keepdims=True))
+    for name in ("var", "std"):
+        found.append(_case(name, shape, smooth=soft, axis=(0, 2), ddof=1, keepdims=True))
+    for name in COMPOSED:
+        found += [_case(name, SMALL, axis=axis, keepdims=bool(axis)) for axis in (None, 0, 1)]
+    for name in ("cumsum", "cumprod"):
+        found += [_case(name, Draw(shape, "nonzero"), smooth=soft, axis=axis) for axis in (1, -1)]
+    found += [_case("order", SMALL), _case("order", Draw((2, 3, 5)))]
     found.append(_case("sum", (), axis=None, keepdims=False))
     found.append(_case("sum", SMALL, axis=(), keepdims=False))
     found.append(_case("prod", Draw((3, 4), "any"), axis=-1, keepdims=False))

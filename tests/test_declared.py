@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,6 +42,16 @@ def _operations() -> Iterator[None]:
         if scale is not None:
             x = x * scale
         return x if shift is None else x + shift
+
+    @composite()
+    def shifted(x: Any, *, by: int = 1) -> Any:
+        """x plus a whole number."""
+        return x + by
+
+    @shifted.extended
+    def _(x: Any, by: int = 1, times: int = 1, *, twice: bool = False) -> Any:
+        """x plus a whole number, so many times."""
+        return shifted(x, by=by * times * (2 if twice else 1))
 
     yield
     for name in set(REGISTRY) - before:
@@ -159,3 +170,31 @@ def test_wrong_inputs() -> None:
         op("scaled")()
     with pytest.raises(TypeError, match="scaled: unknown keyword 'scales'"):
         op("scaled")(x, scales=x)
+
+
+# --- calls with more than the operation has -------------------------------------------------
+
+
+def test_an_extension_takes_what_the_operation_does_not_know() -> None:
+    shifted, x = op("shifted"), np.array([1.0, 2.0])
+    assert shifted(x).tolist() == [2, 3]
+    assert shifted(x, by=3).tolist() == [4, 5]
+    assert shifted(x, twice=True).tolist() == [3, 4]
+    assert shifted(x, 3, 4).tolist() == shifted(x, by=3, times=4).tolist() == [13, 14]
+    assert gemel.compile(lambda v: shifted(v, 3, twice=True))(x).tolist() == [7, 8]
+    assert list(inspect.signature(shifted).parameters) == ["x", "by", "times", "twice"]
+    assert shifted.__doc__ == "x plus a whole number, so many times."
+    with pytest.raises(TypeError, match="shifted: unknown keyword 'bye'; did you mean 'by'"):
+        shifted(x, bye=2)
+    with pytest.raises(TypeError, match="shifted"):
+        shifted(x, 1, 2, 3)
+
+
+def test_what_the_operation_knows_calls_no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[Any] = []
+    monkeypatch.setitem(np.sum.rules, "extended", lambda x, axis=None: called.append(axis))
+    np.sum(np.ones((2, 3)), axis=1)
+    np.ones((2, 3)).sum(axis=0, keepdims=True)
+    assert not called
+    np.ones((2, 3)).sum(1)
+    assert called == [1]

@@ -90,7 +90,7 @@ def test_operators_mean_the_same_for_arrays_and_symbols(name: str) -> None:
 
 def test_signatures_are_those_people_call() -> None:
     assert str(inspect.signature(np.exp)) == "(x: 'Any', /) -> 'Array'"
-    assert list(inspect.signature(np.sum).parameters) == ["x", "axis", "keepdims"]
+    assert list(inspect.signature(np.sum).parameters) == ["x", "axis", "dtype", "keepdims"]
     assert list(inspect.signature(np.reshape).parameters) == ["x", "newshape", "order"]
 
 

@@ -172,7 +172,7 @@ def test_modules_show_their_public_names(module: Any) -> None:
 
 
 def test_a_missing_name_suggests_the_nearest() -> None:
-    with pytest.raises(AttributeError, match=r"gemel\.np.*'sinhh'; did you mean 'sin'"):
+    with pytest.raises(AttributeError, match=r"gemel\.np.*'sinhh'; did you mean 'sinh'"):
         np.sinhh  # noqa: B018
     with pytest.raises(AttributeError, match=r"'softmx'; did you mean 'softmax'"):
         npx.softmx  # noqa: B018

@@ -46,6 +46,9 @@ class ArrayMethods(WrittenMethods):
     def __ifloordiv__(self, other: Any) -> Self:
         """floor_divide(self, other), which self holds from now on."""
 
+    def __ilshift__(self, other: Any) -> Self:
+        """left_shift(self, other), which self holds from now on."""
+
     def __imatmul__(self, other: Any) -> Self:
         """matmul(self, other), which self holds from now on."""
 
@@ -64,6 +67,9 @@ class ArrayMethods(WrittenMethods):
     def __ipow__(self, other: Any) -> Self:
         """power(self, other), which self holds from now on."""
 
+    def __irshift__(self, other: Any) -> Self:
+        """right_shift(self, other), which self holds from now on."""
+
     def __isub__(self, other: Any) -> Self:
         """subtract(self, other), which self holds from now on."""
 
@@ -75,6 +81,9 @@ class ArrayMethods(WrittenMethods):
 
     def __le__(self, b: Any, /) -> Self:
         """a <= b."""
+
+    def __lshift__(self, b: Any, /) -> Self:
+        """The bits of a moved up by b places; 0 once all of them have left."""
 
     def __lt__(self, b: Any, /) -> Self:
         """a < b."""
@@ -107,6 +116,9 @@ class ArrayMethods(WrittenMethods):
     def __rfloordiv__(self, other: Any) -> Self:
         """floor_divide(other, self)."""
 
+    def __rlshift__(self, other: Any) -> Self:
+        """left_shift(other, self)."""
+
     def __rmatmul__(self, other: Any) -> Self:
         """matmul(other, self)."""
 
@@ -121,6 +133,12 @@ class ArrayMethods(WrittenMethods):
 
     def __rpow__(self, other: Any) -> Self:
         """power(other, self)."""
+
+    def __rrshift__(self, other: Any) -> Self:
+        """right_shift(other, self)."""
+
+    def __rshift__(self, b: Any, /) -> Self:
+        """The bits of a moved down by b places, the sign kept; 0 or -1 once all of them have left."""
 
     def __rsub__(self, other: Any) -> Self:
         """subtract(other, self)."""
@@ -161,14 +179,22 @@ class ArrayMethods(WrittenMethods):
     def ceil(self, /) -> Self:
         """Smallest whole number not below x."""
 
-    def clip(self, a_min: Any = None, a_max: Any = None) -> Self:
-        """x limited to [a_min, a_max]; None leaves that side open."""
+    def clip(
+        self, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+    ) -> Self:
+        """x limited to [a_min, a_max], also called min and max; None leaves that side open."""
 
     def copy(self, /) -> Self:
         """The same elements in memory of their own."""
 
     def cos(self, /) -> Self:
         """Cosine of x in radians."""
+
+    def cumprod(self, axis: int | None = None, dtype: Any = None) -> Self:
+        """The products of all elements up to each one, along an axis or of the flattened array."""
+
+    def cumsum(self, axis: int | None = None, dtype: Any = None) -> Self:
+        """The sums of all elements up to each one, along an axis or of the flattened array."""
 
     def dot(self, b: Any) -> Self:
         """`np.dot`: the product of a's last axis with b's second last (or only) one."""
@@ -194,13 +220,17 @@ class ArrayMethods(WrittenMethods):
     def max(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
         """Largest element over the given axes, or all; NaN wins."""
 
-    def mean(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+    def mean(
+        self, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
+    ) -> Self:
         """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
 
     def min(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
         """Smallest element over the given axes, or all; NaN wins."""
 
-    def prod(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+    def prod(
+        self, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
+    ) -> Self:
         """Product over the given axes, or all. Integers and bools are multiplied in int64."""
 
     def reciprocal(self, /) -> Self:
@@ -208,6 +238,9 @@ class ArrayMethods(WrittenMethods):
 
     def rint(self, /) -> Self:
         """Nearest whole number, ties to even."""
+
+    def round(self, decimals: int = 0) -> Self:
+        """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
 
     def sign(self, /) -> Self:
         """-1, 0 or 1; NaN stays NaN."""
@@ -224,10 +257,21 @@ class ArrayMethods(WrittenMethods):
     def squeeze(self, axis: Any = None) -> Self:
         """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
 
-    def std(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
-        """Standard deviation over the given axes, or all."""
+    def std(
+        self,
+        /,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        ddof: float = 0,
+        correction: float | None = None,
+        keepdims: builtins.bool = False,
+    ) -> Self:
+        """Square root of the variance, over the given axes, or all: see `var`."""
 
-    def sum(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
+    def sum(
+        self, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
+    ) -> Self:
         """Sum over the given axes, or all. Integers and bools are summed in int64."""
 
     def swapaxes(self, axis1: int, axis2: int) -> Self:
@@ -239,7 +283,16 @@ class ArrayMethods(WrittenMethods):
     def tanh(self, /) -> Self:
         """Hyperbolic tangent."""
 
-    def var(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
-        """Variance (mean squared distance from the mean) over the given axes, or all."""
+    def var(
+        self,
+        /,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        ddof: float = 0,
+        correction: float | None = None,
+        keepdims: builtins.bool = False,
+    ) -> Self:
+        """Mean squared distance from the mean, over the given axes, or all."""
 
 __all__ = ["ArrayMethods"]

@@ -45,9 +45,8 @@ class Op(_core.OpBase):
     `outputs` is how many results it has, `updates` which inputs it overwrites (input -> output),
     `names` the same operation under other standards (``onnx=``, ``mxnet=``). `random` operations
     take a call number; the shape of what `dynamic` ones give depends on values, so that a call
-    waits for them and cannot be traced; `contracts` ones
-    multiply and add over an axis: they are what time goes into; `fails` ones can fail
-    while they run, depending on values.
+    waits for them and cannot be traced; `contracts` ones multiply and add over an axis: they are
+    what time goes into; `fails` ones can fail while they run, depending on values.
     """
 
     elementwise = False
@@ -114,6 +113,12 @@ class Op(_core.OpBase):
         publish(function, self.name, self.public, self.aliases, before=self)
         return function
 
+    def extended(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare what takes the calls that give more than the operation has; the core the rest."""
+        function.__name__ = function.__qualname__ = self.name
+        self.__doc__ = function.__doc__ or self.__doc__
+        return self._declare("extended", function)
+
     # --- rules ------------------------------------------------------------------------------
 
     def _declare(self, kind: str, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -147,8 +152,10 @@ class Op(_core.OpBase):
     @property
     def __signature__(self) -> Any:
         """How it is called, for `inspect.signature`: arrays first, then its parameters."""
-        from inspect import Parameter, Signature
+        from inspect import Parameter, Signature, signature
 
+        if "extended" in self.rules:
+            return signature(self.rules["extended"])
         lead = 1 if self.elementwise else 0
         code, notes = self.function.__code__, self.function.__annotations__
         names = code.co_varnames[lead : code.co_argcount]
@@ -238,6 +245,10 @@ class Op(_core.OpBase):
 
     def _call(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Everything the core does not do itself: symbols, creation, conversions, errors."""
+        more = len(inputs) > self.arity or not set(keywords) <= set(self.parameters)
+        wider = more and self.rules.get("extended")
+        if wider and set(keywords) <= set(wider.__code__.co_varnames):
+            return wider(*inputs, **keywords)
         if len(inputs) > self.arity and self.arity != VARIADIC:
             inputs, keywords = self._positional(inputs, keywords)
             return self(*inputs, **keywords)
@@ -284,11 +295,9 @@ class Op(_core.OpBase):
 
     def _prepare(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """The plan of a call the core has not seen (a miss). None sends the call to `_call`."""
-        if not self.takes(len(inputs)) or current_trace() is not None:
+        if not (self.takes(len(inputs)) and self.has_kernel) or current_trace() is not None:
             return None
-        if self.required < self.arity and not set(keywords) <= set(self.parameters):
-            return None
-        if not self.has_kernel:
+        if not set(keywords) <= set(self.parameters):
             return None
         return above.prepare(self, inputs, self.complete(keywords))
 

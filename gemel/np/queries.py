@@ -6,8 +6,7 @@ from typing import Any
 
 from gemel.ir.public import function
 from gemel.np.creation import asarray
-from gemel.ops.elementwise import absolute, add, multiply, subtract
-from gemel.ops.logic import equal, less_equal, logical_or
+from gemel.ops.logic import equal, isclose, isnan, logical_or
 from gemel.spec import product
 
 
@@ -30,13 +29,17 @@ def size(x: Any) -> int:
 
 
 @function(public="np")
-def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
-    """Whether all elements are close: |a - b| <= atol + rtol * |b|. Waits for both."""
-    near = less_equal(absolute(subtract(a, b)), add(multiply(absolute(b), rtol), atol))
-    return bool(logical_or(near, equal(a, b)).all())
+def allclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close, as `isclose` says. Waits for both."""
+    return bool(isclose(a, b, rtol, atol, equal_nan=equal_nan).all())
 
 
 @function(public="np")
-def array_equal(a: Any, b: Any) -> bool:
+def array_equal(a: Any, b: Any, equal_nan: bool = False) -> bool:
     """Whether shapes and all elements are equal. Waits for both."""
-    return shape(a) == shape(b) and bool(equal(a, b).all())
+    if shape(a) != shape(b):
+        return False
+    same = equal(a, b)
+    return bool((logical_or(same, isnan(a) & isnan(b)) if equal_nan else same).all())

@@ -69,6 +69,9 @@ def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray]:
 def log_softmax(data: Any, axis: int = -1, temperature: float | None = None) -> ndarray:
     """The logarithm of `softmax`, accurate where softmax is nearly 0 or 1."""
 
+def logsumexp(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+    """log(sum(exp(x))) over the given axes, or all, without overflow."""
+
 def one_hot(
     x: Any, /, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
 ) -> ndarray:
@@ -129,6 +132,7 @@ __all__ = [
     "leaky_relu",
     "load",
     "log_softmax",
+    "logsumexp",
     "num_gpus",
     "one_hot",
     "pick",

@@ -8,7 +8,6 @@ from gemel.dtype import DType, as_dtype, bool_, uint8
 from gemel.errors import ShapeError
 from gemel.ir.declare import elementwise
 from gemel.ir.op import Op
-from gemel.ir.public import Array, function
 from gemel.spec import Spec, broadcast, normalize_axis, product, promote_specs, same_shape
 
 # --- arithmetic -----------------------------------------------------------------------------
@@ -156,7 +155,14 @@ def _power_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, 
     return (compute, compute), dtype
 
 
-@elementwise(dtype=_power_types, public="np", operator="pow", onnx="Pow", mxnet="_npi_power")
+@elementwise(
+    dtype=_power_types,
+    public="np",
+    aliases=("pow",),
+    operator="pow",
+    onnx="Pow",
+    mxnet="_npi_power",
+)
 def power(xp: Any, a: Any, b: Any) -> Any:
     """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
     -1 or 0: what is left of the inverse without its fraction."""
@@ -207,14 +213,6 @@ def _(g: Any, y: Any, x: Any, low: Any, high: Any) -> Any:
     # Bounds that cross give high, whatever x is.
     high_wins = above | (low > high)
     return where(below | above, 0, g), where(below & ~high_wins, g, 0), where(high_wins, g, 0)
-
-
-@function(public="np", method=True)
-def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Array:
-    """x limited to [a_min, a_max]; None leaves that side open."""
-    if a_min is None:
-        return x if a_max is None else minimum(x, a_max)
-    return maximum(x, a_min) if a_max is None else limit(x, a_min, a_max)
 
 
 # --- functions ------------------------------------------------------------------------------

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.ir.declare import elementwise
+from gemel.dtype import DType, bool_, float64, int8, uint8
+from gemel.errors import DTypeError
+from gemel.ir.declare import elementwise, op
+from gemel.ir.interpret import spec_of
+from gemel.ir.op import Op, numpy
+from gemel.ir.public import Array
+from gemel.spec import Spec, broadcast, promote_specs
+
+Types = tuple[tuple[DType, ...], DType]
 
 
 @elementwise(dtype="compare", public="np", operator="eq", onnx="Equal", mxnet="_npi_equal")
@@ -53,6 +61,49 @@ def isnan(xp: Any, x: Any) -> Any:
     return x != x
 
 
+@elementwise(dtype="compare", public="np", mxnet="_npi_isfinite")
+def isfinite(xp: Any, x: Any) -> Any:
+    """Where x is neither infinite nor NaN."""
+    return xp.absolute(x) < xp.inf if x.dtype.kind == "f" else x == x
+
+
+@elementwise(dtype="compare", public="np", onnx="IsInf", mxnet="_npi_isinf")
+def isinf(xp: Any, x: Any) -> Any:
+    """Where x is infinite."""
+    return xp.absolute(x) == xp.inf if x.dtype.kind == "f" else x != x
+
+
+@elementwise(dtype="compare", public="np", mxnet="_npi_isposinf")
+def isposinf(xp: Any, x: Any) -> Any:
+    """Where x is inf."""
+    return x == xp.inf if x.dtype.kind == "f" else x != x
+
+
+@elementwise(dtype="compare", public="np", mxnet="_npi_isneginf")
+def isneginf(xp: Any, x: Any) -> Any:
+    """Where x is -inf."""
+    return x == -xp.inf if x.dtype.kind == "f" else x != x
+
+
+def _close_types(op: Op, specs: tuple[Spec, ...], _: Any) -> Types:
+    dtype = promote_specs(*specs)
+    # Differences of integers leave their range, and float32 has not all of their digits.
+    return (dtype if dtype.is_floating else float64,) * len(specs), bool_
+
+
+@elementwise(dtype=_close_types, public="np")
+def isclose(xp: Any, a: Any, b: Any, rtol: Any, atol: Any, *, equal_nan: bool = False) -> Any:
+    """Where |a - b| <= atol + rtol * |b|, or both are the same infinity (or NaN: equal_nan)."""
+    near = (xp.absolute(a - b) <= atol + rtol * xp.absolute(b)) & (xp.absolute(b) < xp.inf)
+    close = near | (a == b)
+    return close | ((a != a) & (b != b)) if equal_nan else close
+
+
+@isclose.facade
+def _(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
+    return isclose(a, b, rtol, atol, equal_nan=equal_nan)
+
+
 @elementwise(dtype="logical", public="np", onnx="And", mxnet="_npi_logical_and")
 def logical_and(xp: Any, a: Any, b: Any) -> Any:
     """Whether both are true (not zero)."""
@@ -95,7 +146,95 @@ def bitwise_xor(xp: Any, a: Any, b: Any) -> Any:
     return a ^ b
 
 
-@elementwise(dtype="integral", public="np", operator="invert", mxnet="_npi_bitwise_not")
+@elementwise(
+    dtype="integral",
+    public="np",
+    aliases=("bitwise_not", "bitwise_invert"),
+    operator="invert",
+    mxnet="_npi_bitwise_not",
+)
 def invert(xp: Any, x: Any) -> Any:
     """Every bit reversed; for bools, not."""
     return ~x
+
+
+@op(public="np")
+def bitwise_count(x: Any) -> Any:
+    """How many bits are set in the absolute value, uint8."""
+    return numpy().bitwise_count(x).astype("uint8")
+
+
+@bitwise_count.spec
+def _(x: Spec) -> Spec:
+    bitwise_and.policy(bitwise_count, (x,), {})
+    return Spec(x.shape, uint8)
+
+
+def _shift_types(op: Op, specs: tuple[Spec, ...], parameters: Any) -> Types:
+    inputs, dtype = bitwise_and.policy(op, specs, parameters)
+    return ((int8, int8), int8) if dtype is bool_ else (inputs, dtype)
+
+
+def _within(a: Any, b: Any) -> Any:
+    """Whether a has the bit b: shifting by more than all bits is left to us by the machine."""
+    return (b >= 0) & (b < 8 * a.dtype.itemsize)
+
+
+@elementwise(
+    dtype=_shift_types,
+    public="np",
+    aliases=("bitwise_left_shift",),
+    operator="lshift",
+    onnx="BitShift",
+    mxnet="_npi_bitwise_left_shift",
+)
+def left_shift(xp: Any, a: Any, b: Any) -> Any:
+    """The bits of a moved up by b places; 0 once all of them have left."""
+    inside = _within(a, b)
+    return xp.where(inside, a << xp.where(inside, b, 0), 0)
+
+
+@elementwise(
+    dtype=_shift_types,
+    public="np",
+    aliases=("bitwise_right_shift",),
+    operator="rshift",
+    mxnet="_npi_bitwise_right_shift",
+)
+def right_shift(xp: Any, a: Any, b: Any) -> Any:
+    """The bits of a moved down by b places, the sign kept; 0 or -1 once all of them have left."""
+    inside = _within(a, b)
+    if a.dtype.kind == "i":
+        return a >> xp.where(inside, b, 8 * a.dtype.itemsize - 1)
+    return xp.where(inside, a >> xp.where(inside, b, 0), 0)
+
+
+@op(public="np", mxnet="_npi_gcd")
+def gcd(a: Any, b: Any) -> Any:
+    """Greatest common divisor."""
+    return _whole(numpy().gcd, a, b)
+
+
+@op(public="np", mxnet="_npi_lcm")
+def lcm(a: Any, b: Any) -> Any:
+    """Least common multiple."""
+    return _whole(numpy().lcm, a, b)
+
+
+def _whole(function: Any, a: Any, b: Any) -> Any:
+    np, dtype = numpy(), promote_specs(spec_of(a), spec_of(b)).name
+    return function(np.asarray(a, dtype), np.asarray(b, dtype))
+
+
+def _whole_spec(op: Op) -> Any:
+    def spec(a: Spec, b: Spec) -> Spec:
+        _, dtype = bitwise_and.policy(op, (a, b), {})
+        if dtype is bool_:
+            raise DTypeError(f"{op.name}: {a} and {b}: bools have no divisors; use astype('int32')")
+        return Spec(broadcast(op.name, a, b), dtype)
+
+    return spec
+
+
+gcd.spec(_whole_spec(gcd))
+lcm.spec(_whole_spec(lcm))

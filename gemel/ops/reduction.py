@@ -8,6 +8,7 @@ from typing import Any
 from gemel.dtype import as_dtype
 from gemel.ir.declare import composite, reduction
 from gemel.ir.op import numpy
+from gemel.ir.public import Array
 from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract, where
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec, normalize_axes, product
@@ -24,12 +25,27 @@ def spread(g: Any, x: Any, axis: Any) -> Any:
     return broadcast_to(reshape(g, shape=kept(x.shape, axis)), shape=x.shape)
 
 
+def in_dtype(x: Any, dtype: Any) -> Any:
+    """x converted to a dtype, unless that is None."""
+    return x if dtype is None else cast(x, dtype=dtype)
+
+
 @reduction(combine="sum", public="np", method=True, onnx="ReduceSum", mxnet="_npi_sum")
 def sum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Sum over the given axes, or all. Integers and bools are summed in int64."""
     dtype = as_dtype(x.dtype)
     found = numpy().sum(x, axis=axis, keepdims=keepdims, dtype=dtype.accumulate.name)
     return found.astype(sum.result_dtype(dtype).name)
+
+
+@sum.extended
+def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
+    """Sum over the given axes, or all. Integers and bools are summed in int64.
+
+    With `dtype` the elements are converted first, and the result has that dtype.
+    """
+    found = sum(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
+    return in_dtype(found, dtype)
 
 
 @sum.gradient
@@ -45,6 +61,16 @@ def prod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     return found.astype(prod.result_dtype(dtype).name)
 
 
+@prod.extended
+def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
+    """Product over the given axes, or all. Integers and bools are multiplied in int64.
+
+    With `dtype` the elements are converted first, and the result has that dtype.
+    """
+    found = prod(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
+    return in_dtype(found, dtype)
+
+
 @prod.gradient
 def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     # y / x, which a zero breaks: then the product of the others, found by leaving zeros out.
@@ -55,13 +81,27 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis) * alone,)
 
 
-@reduction(combine="max", public="np", method=True, onnx="ReduceMax", mxnet="_npi_max")
+@reduction(
+    combine="max",
+    public="np",
+    aliases=("amax",),
+    method=True,
+    onnx="ReduceMax",
+    mxnet="_npi_max",
+)
 def max(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Largest element over the given axes, or all; NaN wins."""
     return numpy().max(x, axis=axis, keepdims=keepdims)
 
 
-@reduction(combine="min", public="np", method=True, onnx="ReduceMin", mxnet="_npi_min")
+@reduction(
+    combine="min",
+    public="np",
+    aliases=("amin",),
+    method=True,
+    onnx="ReduceMin",
+    mxnet="_npi_min",
+)
 def min(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Smallest element over the given axes, or all; NaN wins."""
     return numpy().min(x, axis=axis, keepdims=keepdims)
@@ -124,6 +164,15 @@ def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     return average if average.dtype is x.dtype else cast(average, dtype=x.dtype)
 
 
+@mean.extended
+def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
+    """Mean over the given axes, or all; integers become float32, float16 is added in float32.
+
+    With `dtype` the elements are converted first.
+    """
+    return mean(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
+
+
 @mean.spec
 def _(x: Spec, *, axis: Any, keepdims: bool) -> Spec:
     return averaged("mean", x, axis, keepdims)
@@ -142,39 +191,93 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 
 @composite(public="np", method=True, mxnet="_npi_var")
-def var(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """Variance (mean squared distance from the mean) over the given axes, or all."""
+def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    """Variance over the given axes, or all."""
     x = floating(x)
-    return mean(
-        square(subtract(x, mean(x, axis=axis, keepdims=True))), axis=axis, keepdims=keepdims
-    )
+    squares = square(subtract(x, mean(x, axis=axis, keepdims=True)))
+    if ddof == 0:
+        return mean(squares, axis=axis, keepdims=keepdims)
+    half = x.dtype.itemsize == 2
+    total = sum(in_dtype(squares, "float32" if half else None), axis=axis, keepdims=keepdims)
+    return in_dtype(divide(total, freedom(x, axis, ddof, "var")), x.dtype if half else None)
+
+
+def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:
+    """The degrees of freedom: how many elements there are, less ddof, and never below 0."""
+    left = count(x, axis, name) - ddof
+    return builtins.max(left, 0) if type(left) in (int, float) else left
+
+
+@var.extended
+def _(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    correction: float | None = None,
+    keepdims: bool = False,
+) -> Array:
+    """Mean squared distance from the mean, over the given axes, or all.
+
+    The sum of squares is divided by the number of elements less `ddof`, which the Array API calls
+    `correction`. With `dtype` the elements are converted first.
+    """
+    ddof = degrees_lost("var", ddof, correction)
+    return var(in_dtype(x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
+
+
+def degrees_lost(name: str, ddof: float, correction: float | None) -> float:
+    """NumPy's `ddof` and the standard's `correction` are the same. Raises `TypeError`."""
+    if correction is None:
+        return ddof
+    if ddof != 0:
+        raise TypeError(f"{name}: ddof and correction are the same; only one can be given")
+    return correction
 
 
 @var.spec
-def _(x: Spec, *, axis: Any, keepdims: bool) -> Spec:
+def _(x: Spec, *, axis: Any, ddof: float, keepdims: bool) -> Spec:
     return averaged("var", x, axis, keepdims)
 
 
 @var.gradient
-def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _(g: Any, y: Any, x: Any, *, axis: Any, ddof: float, keepdims: bool) -> Any:
     distance = subtract(x, mean(x, axis=axis, keepdims=True))
-    scale = divide(2, count(x, axis, "var"))
+    scale = divide(2, freedom(x, axis, ddof, "var"))
     return (multiply(multiply(spread(g, x, axis), distance), scale),)
 
 
 @composite(public="np", method=True, mxnet="_npi_std")
-def std(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+def std(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Standard deviation over the given axes, or all."""
-    return sqrt(var(x, axis=axis, keepdims=keepdims))
+    return sqrt(var(x, axis=axis, ddof=ddof, keepdims=keepdims))
+
+
+@std.extended
+def _(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    correction: float | None = None,
+    keepdims: bool = False,
+) -> Array:
+    """Square root of the variance, over the given axes, or all: see `var`."""
+    ddof = degrees_lost("std", ddof, correction)
+    return std(in_dtype(x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
 
 
 @std.spec
-def _(x: Spec, *, axis: Any, keepdims: bool) -> Spec:
+def _(x: Spec, *, axis: Any, ddof: float, keepdims: bool) -> Spec:
     return averaged("std", x, axis, keepdims)
 
 
 @std.gradient
-def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _(g: Any, y: Any, x: Any, *, axis: Any, ddof: float, keepdims: bool) -> Any:
     distance = subtract(x, mean(x, axis=axis, keepdims=True))
     spread_y = spread(y, x, axis)
-    return (spread(g, x, axis) * distance / spread_y / count(x, axis, "std"),)
+    return (spread(g, x, axis) * distance / spread_y / freedom(x, axis, ddof, "std"),)

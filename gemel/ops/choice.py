@@ -1,0 +1,119 @@
+"""Choosing between elements: limits, and numbers in the place of NaN and infinity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.extent import NUMBER
+from gemel.ir.above import above
+from gemel.ir.declare import elementwise
+from gemel.ir.public import Array, function
+from gemel.ops.elementwise import copy, limit, maximum, minimum, sign, where
+from gemel.ops.logic import isfinite, isnan, isneginf, isposinf
+
+
+@function(public="np", method=True)
+def clip(
+    x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+) -> Array:
+    """x limited to [a_min, a_max], also called min and max; None leaves that side open."""
+    if (a_min is not None and min is not None) or (a_max is not None and max is not None):
+        raise TypeError("clip: a bound is given twice: a_min and min, a_max and max are the same")
+    low, high = a_min if min is None else min, a_max if max is None else max
+    if low is None:
+        return copy(x) if high is None else minimum(x, high)
+    return maximum(x, low) if high is None else limit(x, low, high)
+
+
+@elementwise(dtype="arithmetic", public="np")
+def positive(xp: Any, x: Any) -> Any:
+    """The same numbers in memory of their own."""
+    return x
+
+
+@positive.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g,)
+
+
+@elementwise(dtype="floating", public="np")
+def fabs(xp: Any, x: Any) -> Any:
+    """Absolute value; integers become float32."""
+    return xp.absolute(x)
+
+
+@fabs.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g * sign(x),)
+
+
+@elementwise(public="np", mxnet="_npi_fmax")
+def fmax(xp: Any, a: Any, b: Any) -> Any:
+    """The larger; a number wins over NaN."""
+    return xp.where((a >= b) | (b != b), a, b)
+
+
+@fmax.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    first = (a >= b) | isnan(b)
+    return where(first, g, 0), where(first, 0, g)
+
+
+@elementwise(public="np", mxnet="_npi_fmin")
+def fmin(xp: Any, a: Any, b: Any) -> Any:
+    """The smaller; a number wins over NaN."""
+    return xp.where((a <= b) | (b != b), a, b)
+
+
+@fmin.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    first = (a <= b) | isnan(b)
+    return where(first, g, 0), where(first, 0, g)
+
+
+@elementwise(dtype="floating", public="np")
+def heaviside(xp: Any, a: Any, b: Any) -> Any:
+    """0 where a is negative, 1 where it is positive, b where it is 0."""
+    return xp.where(a < 0, 0, xp.where(a > 0, 1, xp.where(a == 0, b, a)))
+
+
+@heaviside.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return None, where(a == 0, g, 0)
+
+
+@elementwise()
+def replace_special(xp: Any, x: Any, nan: Any, high: Any, low: Any) -> Any:
+    """x with other numbers for NaN, inf and -inf: what nan_to_num does."""
+    finite = xp.where(x == xp.inf, high, xp.where(x == -xp.inf, low, x))
+    return xp.where(x != x, nan, finite)
+
+
+@replace_special.gradient
+def _(g: Any, y: Any, x: Any, nan: Any, high: Any, low: Any) -> Any:
+    chosen = (isfinite(x), isnan(x), isposinf(x), isneginf(x))
+    return tuple(where(each, g, 0) for each in chosen)
+
+
+#: The largest number of each floating dtype.
+LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float32": 3.4028234663852886e38,
+    "float64": 1.7976931348623157e308,
+}
+
+
+@function(public="np")
+def nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Array:
+    """Numbers for NaN (0) and infinities (the largest there are). The result is always a copy."""
+    x = above.as_array(x)
+    if isinstance(x, NUMBER):
+        x = positive(x)
+    if not x.dtype.is_floating:
+        return positive(x)
+    largest = LARGEST[x.dtype.name]
+    high = largest if posinf is None else posinf
+    return replace_special(x, nan, high, -largest if neginf is None else neginf)

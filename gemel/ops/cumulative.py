@@ -1,0 +1,133 @@
+"""Running sums and products along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.errors import ShapeError
+from gemel.ir.declare import op
+from gemel.ir.interpret import spec_of
+from gemel.ir.op import numpy
+from gemel.ir.public import Array, function
+from gemel.ops.elementwise import cast, full, multiply, where
+from gemel.ops.logic import equal, logical_and
+from gemel.ops.reduction import in_dtype, sum
+from gemel.ops.shape import concatenate, reshape
+from gemel.spec import Spec, normalize_axis
+
+
+@op(public="np", onnx="CumSum", mxnet="_npi_cumsum")
+def cumsum(x: Any, *, axis: int) -> Any:
+    """The sums of all elements up to each one."""
+    return _running(numpy().cumsum, x, axis)
+
+
+@op(public="np")
+def cumprod(x: Any, *, axis: int) -> Any:
+    """The products of all elements up to each one."""
+    return _running(numpy().cumprod, x, axis)
+
+
+def _running(function: Any, x: Any, axis: int) -> Any:
+    """Accumulated as `sum` does, in float32 at least."""
+    dtype = sum.result_dtype(spec_of(x).dtype).name
+    wide = "float32" if dtype == "float16" else dtype
+    return function(x, axis=axis, dtype=wide).astype(dtype)
+
+
+@cumsum.spec
+def _(x: Spec, *, axis: int) -> Spec:
+    normalize_axis("cumsum", axis, x.ndim)
+    return Spec(x.shape, sum.result_dtype(x.dtype))
+
+
+@cumprod.spec
+def _(x: Spec, *, axis: int) -> Spec:
+    normalize_axis("cumprod", axis, x.ndim)
+    return Spec(x.shape, sum.result_dtype(x.dtype))
+
+
+@function(method=True)
+@cumsum.facade
+def _(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
+    """The sums of all elements up to each one, along an axis or of the flattened array.
+
+    Integers and bools are summed in int64; `dtype` says otherwise.
+    """
+    return along(cumsum, x, axis, dtype)
+
+
+@function(method=True)
+@cumprod.facade
+def _(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
+    """The products of all elements up to each one, along an axis or of the flattened array.
+
+    Integers and bools are multiplied in int64; `dtype` says otherwise.
+    """
+    return along(cumprod, x, axis, dtype)
+
+
+def along(operation: Any, x: Any, axis: int | None, dtype: Any) -> Any:
+    """A running operation along an axis or the flattened array, in a dtype."""
+    x = in_dtype(x, dtype)
+    if axis is None:
+        x, axis = reshape(x, shape=(-1,)), 0
+    return in_dtype(operation(x, axis=axis), dtype)
+
+
+def backwards(x: Any, axis: int) -> Any:
+    """x from its end to its beginning along an axis."""
+    lead = normalize_axis("backwards", axis, x.ndim)
+    return x[(slice(None),) * lead + (slice(None, None, -1),)]
+
+
+def _sum_of_later(g: Any, axis: int) -> Any:
+    """The sums of all elements from each one on."""
+    return backwards(cumsum(backwards(g, axis), axis=axis), axis)
+
+
+@cumsum.gradient
+def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
+    return (_sum_of_later(g, axis),)
+
+
+@cumprod.gradient
+def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
+    # Each product's slope along x is itself over x, until the first zero. Along that zero it is the
+    # product of the others; along what follows it, nothing is left.
+    zero = equal(x, 0)
+    zeros = cumsum(cast(zero, dtype="int64"), axis=axis)
+    first = logical_and(zero, equal(zeros, 1))
+    others = cumprod(where(first, 1, x), axis=axis)
+    along_zero = _sum_of_later(multiply(g, others), axis)
+    before = _sum_of_later(multiply(g, y), axis) / where(zero, 1, x)
+    return (where(equal(zeros, 0), before, where(first, along_zero, 0)),)
+
+
+def _cumulative(name: str, start: int, x: Any, axis: Any, dtype: Any, initial: bool) -> Any:
+    if axis is None:
+        if x.ndim != 1:
+            raise ShapeError(f"{name}: {x.ndim} dimensions: only a 1-d array needs no axis")
+        axis = 0
+    found = along(cumsum if start == 0 else cumprod, x, axis, dtype)
+    if not initial:
+        return found
+    axis = normalize_axis(name, axis, x.ndim)
+    shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    return concatenate(full(start, shape=shape, dtype=found.dtype), found, axis=axis)
+
+
+@function(public="np")
+def cumulative_sum(
+    x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Array:
+    """`cumsum` along an axis, which only 1-d arrays may leave out; beginning with 0 if asked."""
+    return _cumulative("cumulative_sum", 0, x, axis, dtype, include_initial)
+
+
+@function(public="np")
+def cumulative_prod(
+    x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Array:
+    """`cumprod` along an axis, which only 1-d arrays may leave out; beginning with 1 if asked."""
+    return _cumulative("cumulative_prod", 1, x, axis, dtype, include_initial)

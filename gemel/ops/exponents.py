@@ -1,0 +1,101 @@
+"""Powers and logarithms to other bases, and sums of what only logarithms can hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.ir.declare import elementwise
+from gemel.ir.public import Array, function
+from gemel.ops.elementwise import cast, power, reciprocal, sigmoid, square, subtract
+
+_LN2 = 0.6931471805599453
+_LN10 = 2.302585092994046
+
+
+def _settled(xp: Any, x: Any) -> Any:
+    """x, or the whole number it misses by no more than rounding: powers of the base give those."""
+    whole = xp.rint(x)
+    near = xp.absolute(x) * (2.4e-7 if x.dtype.itemsize == 4 else 4.5e-16)
+    return xp.where(xp.absolute(x - whole) <= near, whole, x)
+
+
+@elementwise(dtype="floating", public="np")
+def exp2(xp: Any, x: Any) -> Any:
+    """2 to the power of x."""
+    return xp.exp2(x)
+
+
+@exp2.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g * y * _LN2,)
+
+
+@elementwise(dtype="floating", public="np", mxnet="_npi_log2")
+def log2(xp: Any, x: Any) -> Any:
+    """Logarithm to base 2; -inf at zero, NaN below."""
+    return _settled(xp, xp.log(x) * (1 / _LN2))
+
+
+@log2.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g / (x * _LN2),)
+
+
+@elementwise(dtype="floating", public="np", mxnet="_npi_log10")
+def log10(xp: Any, x: Any) -> Any:
+    """Logarithm to base 10; -inf at zero, NaN below."""
+    return _settled(xp, xp.log(x) * (1 / _LN10))
+
+
+@log10.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g / (x * _LN10),)
+
+
+@elementwise(dtype="floating", public="np", mxnet="_npi_logaddexp")
+def logaddexp(xp: Any, a: Any, b: Any) -> Any:
+    """log(exp(a) + exp(b)), without overflow."""
+    # Equal infinities have no distance.
+    distance = xp.where(a == b, 0, a - b)
+    return xp.maximum(a, b) + xp.log1p(xp.exp(-xp.absolute(distance)))
+
+
+@logaddexp.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g * sigmoid(subtract(a, b)), g * sigmoid(subtract(b, a))
+
+
+@elementwise(dtype="floating", public="np")
+def logaddexp2(xp: Any, a: Any, b: Any) -> Any:
+    """log2(2 ** a + 2 ** b), without overflow."""
+    distance = xp.where(a == b, 0, a - b)
+    less = xp.log1p(xp.exp(-xp.absolute(distance) * _LN2)) * (1 / _LN2)
+    return xp.maximum(a, b) + xp.where(distance == 0, 1, less)
+
+
+@logaddexp2.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g * sigmoid(subtract(a, b) * _LN2), g * sigmoid(subtract(b, a) * _LN2)
+
+
+@elementwise(dtype="floating", public="np", mxnet="_npi_cbrt")
+def cbrt(xp: Any, x: Any) -> Any:
+    """Cube root, with the sign of x."""
+    size = xp.absolute(x)
+    plain = (size > 0) & (size < xp.inf)
+    known = xp.where(plain, size, 1)
+    first = xp.exp(xp.log(known) * (1 / 3))
+    # One step of Newton's brings the last digits.
+    root = first - (first - known / (first * first)) * (1 / 3)
+    return xp.copysign(xp.where(plain, root, size), x)
+
+
+@cbrt.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g * reciprocal(square(y) * 3),)
+
+
+@function(public="np")
+def float_power(a: Any, b: Any) -> Array:
+    """a to the power of b, in float64."""
+    return power(cast(a, dtype="float64"), cast(b, dtype="float64"))

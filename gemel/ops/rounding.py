@@ -1,0 +1,188 @@
+"""Rounding, and the parts floating numbers consist of: sign, whole part, fraction, exponent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.dtype import DType, float32, int32
+from gemel.errors import DTypeError
+from gemel.ir.declare import elementwise, op
+from gemel.ir.interpret import spec_of
+from gemel.ir.op import Op, numpy
+from gemel.ir.public import Array, function
+from gemel.ops.elementwise import negative, where
+from gemel.spec import Spec, broadcast, promote_specs
+
+Types = tuple[tuple[DType, ...], DType]
+
+
+def floating_dtype(*specs: Spec) -> DType:
+    """What these are computed in as numbers with a fraction: integers as float32."""
+    dtype = promote_specs(*specs)
+    return dtype if dtype.is_floating else float32
+
+
+def no_gradient(g: Any, y: Any, *inputs: Any, **_: Any) -> Any:
+    """The gradient of what is constant but for steps."""
+    return (None,) * len(inputs)
+
+
+# --- rounding -------------------------------------------------------------------------------
+
+
+@elementwise(public="np", aliases=("fix",), mxnet="_npi_trunc")
+def trunc(xp: Any, x: Any) -> Any:
+    """The nearest whole number towards zero."""
+    return xp.trunc(x)
+
+
+@elementwise(public="np", aliases=("around",), mxnet="_npi_around")
+def round(xp: Any, x: Any, *, decimals: int = 0) -> Any:
+    """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
+    if x.dtype.kind == "f":
+        return _rounded(xp, x, decimals)
+    if decimals >= 0:
+        return x
+    step = 10**-decimals
+    if step >= 2 ** (8 * x.dtype.itemsize - 1):
+        return x * 0  # the dtype has no number that large
+    low = x // step
+    rest, half = x - low * step, step // 2
+    return xp.where((rest > half) | ((rest == half) & (low % 2 != 0)), low + 1, low) * step
+
+
+def _rounded(xp: Any, x: Any, decimals: int) -> Any:
+    if decimals == 0:
+        return xp.rint(x)
+    scale = 10.0 ** abs(decimals)
+    return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
+
+
+@function(method=True)
+@round.facade
+def _(x: Any, decimals: int = 0) -> Array:
+    return round(x, decimals=decimals)
+
+
+trunc.gradient(no_gradient)
+round.gradient(no_gradient)
+
+
+@elementwise(dtype="arithmetic", public="np", mxnet="_npi_fmod")
+def fmod(xp: Any, a: Any, b: Any) -> Any:
+    """Remainder with the sign of a; integers modulo zero give 0."""
+    if a.dtype.kind == "f":
+        return xp.copysign(xp.fmod(a, b), a)
+    rest = a % b
+    return rest - xp.where((rest != 0) & ((a < 0) != (b < 0)), b, 0)
+
+
+@fmod.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g, -(g * trunc(a / b))
+
+
+# --- parts ----------------------------------------------------------------------------------
+
+
+@elementwise(dtype="compare", public="np")
+def signbit(xp: Any, x: Any) -> Any:
+    """Whether x is negative, -0.0 and negative NaN included."""
+    return xp.signbit(x) if x.dtype.kind == "f" else x < 0
+
+
+@elementwise(dtype="floating", public="np", mxnet="_npi_copysign")
+def copysign(xp: Any, a: Any, b: Any) -> Any:
+    """The size of a with the sign of b."""
+    return xp.copysign(a, b)
+
+
+@copysign.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    # sign(a) * sign(y), where -0.0 counts as negative, too.
+    return where(signbit(a) == signbit(b), g, -g), None
+
+
+@elementwise(dtype="floating", outputs=2, public="np")
+def modf(xp: Any, x: Any) -> Any:
+    """The fraction and the whole part, both with the sign of x."""
+    whole = xp.trunc(x)
+    rest = xp.where(xp.absolute(x) == xp.inf, 0, x - whole)
+    return xp.copysign(rest, x), whole
+
+
+@modf.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g[0],)
+
+
+def _scaled_types(op: Op, specs: tuple[Spec, ...], _: Any) -> Types:
+    if specs[1].dtype.is_floating:
+        raise DTypeError(f"{op.name}: {specs[1]}: the exponents must be whole numbers")
+    dtype = floating_dtype(specs[0])
+    return (dtype, dtype), dtype
+
+
+@elementwise(dtype=_scaled_types, public="np", mxnet="_npi_ldexp")
+def ldexp(xp: Any, x: Any, exponent: Any) -> Any:
+    """x times 2 ** exponent."""
+    # In three steps: 2 ** exponent may leave the range where the product does not.
+    most = 300 if x.dtype.itemsize == 4 else 2100
+    exponent = xp.minimum(xp.maximum(exponent, -most), most)
+    third = xp.trunc(exponent * (1 / 3))
+    step = xp.exp2(third)
+    return x * step * step * xp.exp2(exponent - 2 * third)
+
+
+@ldexp.gradient
+def _(g: Any, y: Any, x: Any, exponent: Any) -> Any:
+    return ldexp(g, exponent), None
+
+
+@op(outputs=2, public="np")
+def frexp(x: Any) -> Any:
+    """Mantissas from 0.5 to 1 and exponents (int32) with x = mantissa * 2 ** exponent."""
+    np = numpy()
+    return np.frexp(np.asarray(x, floating_dtype(spec_of(x)).name))
+
+
+@frexp.spec
+def _(x: Spec) -> tuple[Spec, Spec]:
+    return Spec(x.shape, floating_dtype(x)), Spec(x.shape, int32)
+
+
+@frexp.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (None if g[0] is None else ldexp(g[0], negative(y[1])),)
+
+
+@op(public="np")
+def nextafter(a: Any, b: Any) -> Any:
+    """The number next to a on the way to b."""
+    np, dtype = numpy(), floating_dtype(spec_of(a), spec_of(b)).name
+    return np.nextafter(np.asarray(a, dtype), np.asarray(b, dtype))
+
+
+@nextafter.spec
+def _(a: Spec, b: Spec) -> Spec:
+    return Spec(broadcast("nextafter", a, b), floating_dtype(a, b))
+
+
+@nextafter.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g, None
+
+
+@op(public="np")
+def spacing(x: Any) -> Any:
+    """The distance from x to the next number away from zero."""
+    np = numpy()
+    return np.spacing(np.asarray(x, floating_dtype(spec_of(x)).name))
+
+
+@spacing.spec
+def _(x: Spec) -> Spec:
+    return Spec(x.shape, floating_dtype(x))
+
+
+spacing.gradient(no_gradient)

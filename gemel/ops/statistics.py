@@ -1,0 +1,357 @@
+"""Statistics: averages, order statistics, covariances, differences."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gemel.dtype import bool_
+from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.extent import NUMBER
+from gemel.ir.above import above
+from gemel.ir.declare import composite, op
+from gemel.ir.op import numpy
+from gemel.ir.public import Array, function
+from gemel.ops.elementwise import (
+    add,
+    cast,
+    copy,
+    divide,
+    exp,
+    full,
+    iota,
+    limit,
+    log,
+    maximum,
+    multiply,
+    sqrt,
+    square,
+    stop_gradient,
+    subtract,
+    where,
+)
+from gemel.ops.indexing import gather
+from gemel.ops.linalg import matmul
+from gemel.ops.logic import equal, isfinite, isnan, not_equal
+from gemel.ops.reduction import count, floating, in_dtype, max, mean, min, sum
+from gemel.ops.shape import broadcast_to, concatenate, reshape, stack, transpose
+from gemel.spec import Spec, normalize_axes, normalize_axis, product
+
+# --- over axes ------------------------------------------------------------------------------
+
+
+@composite(public="np")
+def count_nonzero(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """How many elements are not zero, over the given axes, or all."""
+    return sum(not_equal(x, 0), axis=axis, keepdims=keepdims)
+
+
+@composite(public="np")
+def ptp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """The distance from the smallest to the largest element, over the given axes, or all."""
+    if x.dtype is bool_:
+        raise DTypeError(f"ptp: {x.spec}: bool has no differences; use astype('int32')")
+    most, least = (kind(x, axis=axis, keepdims=keepdims) for kind in (max, min))
+    return subtract(most, least)
+
+
+@composite(public="npx", onnx="ReduceLogSumExp")
+def logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """log(sum(exp(x))) over the given axes, or all, without overflow."""
+    x = floating(x)
+    top = stop_gradient(max(x, axis=axis, keepdims=True))
+    top = where(isfinite(top), top, 0)
+    found = log(sum(exp(subtract(x, top)), axis=axis, keepdims=True))
+    found = add(found, top)
+    return found if keepdims else _without(found, axis)
+
+
+def _without(x: Any, axis: Any) -> Any:
+    """x without the axes a reduction has kept."""
+    axes = normalize_axes("logsumexp", axis, x.ndim)
+    return reshape(x, shape=tuple(n for i, n in enumerate(x.shape) if i not in axes))
+
+
+@function(public="np")
+def average(
+    x: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
+) -> Array:
+    """Weighted mean over the given axes, or all; with the sum of the weights, if `returned`.
+
+    `weights` have x's shape, or are one number for each position along `axis`.
+    """
+    x = _array(x)
+    if weights is None:
+        found = mean(x, axis=axis, keepdims=keepdims)
+        total = full(count(x, axis, "average"), shape=found.shape, dtype=found.dtype)
+    else:
+        weights = broadcast_to(_lined_up("average", _array(weights), x, axis), shape=x.shape)
+        total = sum(weights, axis=axis, keepdims=keepdims)
+        found = divide(sum(multiply(x, weights), axis=axis, keepdims=keepdims), total)
+    return (found, total) if returned else found
+
+
+def _lined_up(name: str, weights: Any, x: Any, axis: Any) -> Any:
+    """Weights of x's shape, or of one axis, as they are multiplied with x. Raises `ShapeError`."""
+    if tuple(weights.shape) == tuple(x.shape):
+        return weights
+    axes = () if axis is None else normalize_axes(name, axis, x.ndim)
+    if len(axes) != 1 or tuple(weights.shape) != (x.shape[axes[0]],):
+        raise ShapeError(
+            f"{name}: weights of shape {list(weights.shape)} must have the shape {list(x.shape)}, "
+            f"or be one for each position along one axis"
+        )
+    return reshape(weights, shape=tuple(-1 if i == axes[0] else 1 for i in range(x.ndim)))
+
+
+def _array(value: Any) -> Any:
+    """An array, of lists and numbers too."""
+    found = above.as_array(value)
+    return copy(found) if isinstance(found, NUMBER) else found
+
+
+# --- order statistics -----------------------------------------------------------------------
+
+
+@op()
+def order(x: Any) -> Any:
+    """The positions of each row's elements in ascending order, NaN last; equal ones stay so."""
+    return numpy().argsort(x, axis=-1, kind="stable")
+
+
+@order.spec
+def _(x: Spec) -> Spec:
+    normalize_axis("order", -1, x.ndim)
+    return Spec(x.shape, "int64")
+
+
+#: Where between two neighbours a quantile lies, from the fraction it has come from the lower one.
+METHODS: dict[str, Callable[[float], float]] = {
+    "linear": lambda fraction: fraction,
+    "lower": lambda fraction: 0.0,
+    "higher": lambda fraction: 1.0 if fraction > 0 else 0.0,
+    "midpoint": lambda fraction: 0.5 if fraction > 0 else 0.0,
+    "nearest": lambda fraction: 1.0 if fraction > 0.5 else 0.0,
+}
+
+
+@function(public="np")
+def quantile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", *, keepdims: bool = False
+) -> Array:
+    """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all.
+
+    Several q give a new first axis. `method` says what is between two elements: ``"linear"``,
+    ``"lower"``, ``"higher"``, ``"midpoint"`` or ``"nearest"``.
+    """
+    return _quantile("quantile", x, _shares("quantile", q, 1.0), axis, method, keepdims)
+
+
+@function(public="np")
+def percentile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", *, keepdims: bool = False
+) -> Array:
+    """What q percent of the elements lie below: see `quantile`."""
+    return _quantile("percentile", x, _shares("percentile", q, 100.0), axis, method, keepdims)
+
+
+@function(public="np")
+def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+    """What half of the elements lie below, over the given axes, or all."""
+    return _quantile("median", x, 0.5, axis, "linear", keepdims)
+
+
+def _shares(name: str, q: Any, whole: float) -> Any:
+    """One share from 0 to 1, or a list of them. Raises `ValueError`."""
+    found = q.tolist() if hasattr(q, "tolist") else q
+    several = isinstance(found, (list, tuple))
+    shares = [float(each) / whole for each in (found if several else [found])]
+    if not builtins.all(0 <= share <= 1 for share in shares):
+        raise ValueError(f"{name}: q {found} must lie between 0 and {whole:g}")
+    return shares if several else shares[0]
+
+
+def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) -> Any:
+    if method not in METHODS:
+        raise unknown_name("method", method, tuple(METHODS))
+    x = floating(_array(x))
+    axes = normalize_axes(name, axis, x.ndim)
+    rows, kept = _as_rows(x, axes)
+    if not rows.shape[-1]:
+        raise ShapeError(f"{name}: {list(x.shape)}: nothing lies along axis {axis}")
+    ordered = _ordered(rows)
+    found = [_between(ordered, share, method) for share in (q if isinstance(q, list) else [q])]
+    shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else kept
+    shaped = [reshape(each, shape=shape) for each in found]
+    return stack(shaped) if isinstance(q, list) else shaped[0]
+
+
+def _as_rows(x: Any, axes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
+    """x with these axes as one, the last; and the shape of the others."""
+    others = tuple(i for i in range(x.ndim) if i not in axes)
+    kept = tuple(x.shape[i] for i in others)
+    length = product(x.shape[i] for i in axes)
+    return reshape(transpose(x, axes=(*others, *axes)), shape=(*kept, length)), kept
+
+
+def _ordered(rows: Any) -> Any:
+    """Each row in ascending order, NaN last."""
+    shape = tuple(rows.shape)
+    lines = (product(shape[:-1]), shape[-1])
+    places = reshape(order(rows), shape=lines)
+    starts = multiply(iota(shape=(lines[0], 1), axis=0, dtype="int64"), shape[-1])
+    flat = reshape(add(places, starts), shape=(-1,)) if product(shape) else None
+    if flat is None:
+        return rows
+    return reshape(gather(reshape(rows, shape=(-1,)), flat, axis=0), shape=shape)
+
+
+def _between(ordered: Any, share: float, method: str) -> Any:
+    """The element of each row at this share of its length, or between two neighbours."""
+    place = share * (ordered.shape[-1] - 1)
+    low = math.floor(place)
+    if method == "nearest":
+        low, weight = builtins.round(place), 0.0
+    else:
+        weight = METHODS[method](place - low)
+    found = ordered[..., low]
+    if weight:
+        above_it = ordered[..., low + 1]
+        between = add(multiply(found, 1 - weight), multiply(above_it, weight))
+        # Rounding must not lead out of a tie.
+        found = where(equal(found, above_it), found, between)
+    return where(isnan(ordered[..., -1]), float("nan"), found)
+
+
+# --- covariance -----------------------------------------------------------------------------
+
+
+@function(public="np")
+def cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Array:
+    """The covariances of variables: rows of m (and y), or columns if not `rowvar`.
+
+    Divided by the number of observations less `ddof` (1, or 0 if `bias`). `fweights` say how often
+    an observation was made, `aweights` how much it counts.
+    """
+    x = _variables("cov", m, y, rowvar, dtype)
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    weights = _weights(x, fweights, aweights)
+    if weights is None:
+        total: Any = x.shape[1]
+        distance = subtract(x, mean(x, axis=1, keepdims=True))
+        found = divide(matmul(distance, transpose(distance)), builtins.max(total - ddof, 0))
+    else:
+        total = sum(weights)
+        center = divide(sum(multiply(x, weights), axis=1, keepdims=True), total)
+        distance = subtract(x, center)
+        products = matmul(multiply(distance, weights), transpose(distance))
+        found = divide(products, maximum(_freedom(total, weights, aweights, ddof), 0))
+    return reshape(found, shape=()) if x.shape[0] == 1 else found
+
+
+def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
+    """One variable a row."""
+    x = _rows_of(name, m, rowvar, dtype)
+    return x if y is None else concatenate(x, _rows_of(name, y, rowvar, dtype), axis=0)
+
+
+def _rows_of(name: str, m: Any, rowvar: bool, dtype: Any) -> Any:
+    x = in_dtype(floating(_array(m)), dtype)
+    if x.ndim > 2:
+        raise ShapeError(f"{name}: {x.ndim} dimensions: variables and observations are two")
+    if x.ndim < 2:
+        return reshape(x, shape=(1, -1))
+    return x if rowvar or x.shape[0] == 1 else transpose(x)
+
+
+def _weights(x: Any, fweights: Any, aweights: Any) -> Any:
+    """The weights of the observations, or None."""
+    given = [cast(_array(w), dtype=x.dtype) for w in (fweights, aweights) if w is not None]
+    for each in given:
+        if tuple(each.shape) != (x.shape[1],):
+            raise ShapeError(
+                f"cov: weights of shape {list(each.shape)} for {x.shape[1]} observations"
+            )
+    return (given[0] if len(given) == 1 else multiply(*given)) if given else None
+
+
+def _freedom(total: Any, weights: Any, aweights: Any, ddof: int) -> Any:
+    """What weighted products are divided by."""
+    if ddof == 0 or aweights is None:
+        return subtract(total, ddof)
+    inner = sum(multiply(weights, cast(_array(aweights), dtype=weights.dtype)))
+    return subtract(total, divide(multiply(inner, ddof), total))
+
+
+@function(public="np")
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Array:
+    """The correlations of variables: rows of x (and y), or columns if not `rowvar`."""
+    variables = _variables("corrcoef", x, y, rowvar, dtype)
+    distance = subtract(variables, mean(variables, axis=1, keepdims=True))
+    unit = divide(distance, sqrt(sum(square(distance), axis=1, keepdims=True)))
+    found = limit(matmul(unit, transpose(unit)), -1.0, 1.0)
+    return reshape(found, shape=()) if variables.shape[0] == 1 else found
+
+
+# --- differences ----------------------------------------------------------------------------
+
+
+def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
+    """All but the first and all but the last along an axis."""
+    lead = (slice(None),) * axis
+    after, before = (*lead, slice(1, None)), (*lead, slice(None, -1))
+    return x[after], x[before]
+
+
+@function(public="np")
+def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
+    """The differences of neighbours along an axis, n times. Bools differ or do not."""
+    if n < 0:
+        raise ValueError(f"diff: n is {n}; differences cannot be taken less than 0 times")
+    x = _array(x)
+    axis = normalize_axis("diff", axis, x.ndim)
+    ends = [
+        x if end is x else _end(end, x, axis) for end in (prepend, x, append) if end is not None
+    ]
+    x = concatenate(*ends, axis=axis) if len(ends) > 1 else x
+    for _ in range(n):
+        after, before = _neighbours(x, axis)
+        x = not_equal(after, before) if x.dtype == "bool" else subtract(after, before)
+    return x
+
+
+def _end(end: Any, x: Any, axis: int) -> Any:
+    """What is put before or after x: an array, or one number for all rows."""
+    shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    if isinstance(end, NUMBER):
+        fraction = isinstance(end, float) and not x.dtype.is_floating
+        return full(end, shape=shape, dtype="float32" if fraction else x.dtype)
+    end = _array(end)
+    return end if end.ndim else broadcast_to(end, shape=shape)
+
+
+@function(public="np", aliases=("trapz",))
+def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Array:
+    """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
+    y = _array(y)
+    axis = normalize_axis("trapezoid", axis, y.ndim)
+    after, before = _neighbours(y, axis)
+    if x is None:
+        return sum(multiply(add(after, before), dx / 2), axis=axis)
+    x = _array(x)
+    width = diff(x, axis=axis if x.ndim > 1 else 0)
+    if x.ndim == 1:
+        width = reshape(width, shape=(-1,) + (1,) * (y.ndim - axis - 1))
+    return sum(multiply(multiply(width, add(after, before)), 0.5), axis=axis)

@@ -1,0 +1,122 @@
+"""Reductions that leave NaN out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.ir.declare import composite
+from gemel.ir.public import Array, function
+from gemel.ops.cumulative import along, cumprod, cumsum
+from gemel.ops.elementwise import cast, divide, sqrt, square, subtract, where
+from gemel.ops.logic import greater, isnan, logical_not
+from gemel.ops.reduction import (
+    all,
+    degrees_lost,
+    floating,
+    in_dtype,
+    max,
+    min,
+    prod,
+    sum,
+)
+
+
+@composite(public="np")
+def nansum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Sum over the given axes, or all; NaN counts as 0."""
+    return sum(where(isnan(x), 0, x), axis=axis, keepdims=keepdims)
+
+
+@composite(public="np")
+def nanprod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Product over the given axes, or all; NaN counts as 1."""
+    return prod(where(isnan(x), 1, x), axis=axis, keepdims=keepdims)
+
+
+@composite(public="np")
+def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Mean of what is not NaN over the given axes, or all; NaN where nothing is left."""
+    x = floating(x)
+    wide = cast(x, dtype="float32") if x.dtype.itemsize == 2 else x
+    total = sum(where(isnan(wide), 0, wide), axis=axis, keepdims=keepdims)
+    return cast(divide(total, _left(wide, axis, keepdims)), dtype=x.dtype)
+
+
+def _left(x: Any, axis: Any, keepdims: bool) -> Any:
+    """How many elements are not NaN, in x's dtype."""
+    return sum(cast(logical_not(isnan(x)), dtype=x.dtype), axis=axis, keepdims=keepdims)
+
+
+@composite(public="np")
+def nanvar(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    """Variance of what is not NaN over the given axes, or all."""
+    x = floating(x)
+    wide = cast(x, dtype="float32") if x.dtype.itemsize == 2 else x
+    distance = where(isnan(wide), 0, subtract(wide, nanmean(wide, axis=axis, keepdims=True)))
+    total = sum(square(distance), axis=axis, keepdims=keepdims)
+    freedom = subtract(_left(wide, axis, keepdims), ddof)
+    found = where(greater(freedom, 0), divide(total, freedom), float("nan"))
+    return cast(found, dtype=x.dtype)
+
+
+@nanvar.extended
+def _(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    correction: float | None = None,
+    keepdims: bool = False,
+) -> Array:
+    """Variance of what is not NaN over the given axes, or all; NaN where too little is left."""
+    ddof = degrees_lost("nanvar", ddof, correction)
+    return nanvar(in_dtype(x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
+
+
+@function(public="np")
+def nanstd(
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    correction: float | None = None,
+    keepdims: bool = False,
+) -> Array:
+    """Square root of `nanvar`."""
+    ddof = degrees_lost("nanstd", ddof, correction)
+    return sqrt(nanvar(in_dtype(x, dtype), axis=axis, ddof=ddof, keepdims=keepdims))
+
+
+@composite(public="np")
+def nanmax(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Largest element that is not NaN over the given axes, or all; NaN where nothing is left."""
+    return _extreme(max, x, float("-inf"), axis, keepdims)
+
+
+@composite(public="np")
+def nanmin(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Smallest element that is not NaN over the given axes, or all; NaN where nothing is left."""
+    return _extreme(min, x, float("inf"), axis, keepdims)
+
+
+def _extreme(kind: Any, x: Any, least: float, axis: Any, keepdims: bool) -> Any:
+    if not x.dtype.is_floating:
+        return kind(x, axis=axis, keepdims=keepdims)
+    nothing = all(isnan(x), axis=axis, keepdims=keepdims)
+    found = kind(where(isnan(x), least, x), axis=axis, keepdims=keepdims)
+    return where(nothing, float("nan"), found)
+
+
+@function(public="np")
+def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
+    """`cumsum`, where NaN counts as 0."""
+    return along(cumsum, where(isnan(x), 0, x), axis, dtype)
+
+
+@function(public="np")
+def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
+    """`cumprod`, where NaN counts as 1."""
+    return along(cumprod, where(isnan(x), 1, x), axis, dtype)
