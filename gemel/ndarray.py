@@ -45,11 +45,12 @@ class ndarray(_core.Array, ArrayMethods):  # noqa: N801 -- NumPy's name
     # --- reading ----------------------------------------------------------------------------
 
     def asnumpy(self) -> Any:
-        """A NumPy array with a copy of the elements. Waits for them."""
+        """A NumPy array with a copy of the elements; float32 for bfloat16. Waits for them."""
         import numpy
 
-        found: Any = numpy.empty(self.shape, self.dtype.name)
-        _core.read_into(self, found)
+        source = self.astype(self.dtype.twin, copy=False)
+        found: Any = numpy.empty(source.shape, source.dtype.name)
+        _core.read_into(source, found)
         return found
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
@@ -323,7 +324,8 @@ def from_numpy(value: Any, device: Device | None = None) -> Any:
     value = numpy.asarray(value)
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
     dtype = float64 if long else as_dtype(value.dtype)
-    value = numpy.ascontiguousarray(value, dtype.name).reshape(value.shape)
+    native = dtype.name if long else value.dtype.newbyteorder("=")
+    value = numpy.ascontiguousarray(value, native).reshape(value.shape)
     return from_buffer(value, dtype, value.shape, device)
 
 

@@ -475,6 +475,8 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "floor_divide": floor_divide,
     "float16_to_float32": halves.half_to_float,
     "float32_to_float16": halves.float_to_half,
+    "bfloat16_to_float32": halves.upper_half_to_float,
+    "float32_to_bfloat16": halves.float_to_upper_half,
     "double_to_odd_float": halves.double_to_odd_float,
 }
 _TWO = frozenset(("power", "remainder", "floor_divide"))

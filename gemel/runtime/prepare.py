@@ -151,9 +151,10 @@ def _waiting(op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any]) -> tup
     """An operation whose values must be there, since the shape of its result depends on them."""
     values = [value if isinstance(value, NUMBER) else value.asnumpy() for value in arrays]
     device = next((a.device for a in arrays if hasattr(a, "device")), None)
-    return tuple(
-        HOOKS["from_numpy"](value, device) for value in op.reference(*values, **parameters)
-    )
+    # What NumPy has in another dtype comes back from there.
+    own = {a.dtype.twin: a.dtype for a in arrays if hasattr(a, "device")}
+    found = [HOOKS["from_numpy"](value, device) for value in op.reference(*values, **parameters)]
+    return tuple(array.astype(own.get(array.dtype, array.dtype), copy=False) for array in found)
 
 
 def _create(
