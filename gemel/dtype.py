@@ -157,11 +157,6 @@ def promote(a: DType, b: DType) -> DType:
     return a if a.digits > b.digits else b
 
 
-def meet_in_floating(a: DType, b: DType) -> bool:
-    """Whether two integer dtypes have no integer one that holds the values of both."""
-    return promote(a, b).is_floating and not a.is_floating and not b.is_floating
-
-
 def as_number(dtype: DType) -> DType:
     """What Python's numbers of a dtype are computed in among themselves: floats have 64 bits."""
     return float64 if dtype.is_floating else dtype

@@ -105,6 +105,23 @@ def test_comparisons_across_signs_are_exact(unsigned: str, signed: str, way: str
             assert ours(*on_gemel(pair)).tolist() == theirs(*pair).tolist(), name
 
 
+@pytest.mark.parametrize("way", ["imperative", "compiled"])
+@pytest.mark.parametrize("dtype", UNSIGNED + SIGNED)
+def test_numbers_beyond_a_dtype_compare_as_they_are(dtype: str, way: str) -> None:
+    """What the array cannot hold is below or above all of it."""
+    x = extremes(dtype)
+    numbers = (-(2**40), -200, -129, -128, -1, 0, 1, 127, 128, 255, 256, 300, 70000, 2**31, 2**40)
+    for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
+        ours, theirs = getattr(np, name), getattr(numpy, name)
+        for n in numbers:
+            if way == "imperative":
+                found = ours(np.array(x), n), ours(n, np.array(x))
+            else:
+                found = gemel.compile(lambda v, n=n, f=ours: (f(v, n), f(n, v)))(np.array(x))
+            expected = theirs(x, n), theirs(n, x)
+            assert [f.tolist() for f in found] == [e.tolist() for e in expected], (name, n)
+
+
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "argmax", "argmin", "any", "all"])
 @pytest.mark.parametrize("dtype", UNSIGNED + SIGNED)
 def test_reductions_at_the_ends(dtype: str, name: str) -> None:

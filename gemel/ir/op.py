@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import DType, as_dtype, bool_, float32, int64, meet_in_floating
+from gemel.dtype import DType, as_dtype, bool_, float32, int64
 from gemel.errors import DTypeError, GradientError, ShapeError, suggestion, unknown_name
 from gemel.ir.graph import Entry, Node, constant, placeholder
 from gemel.ir.methods import REGISTRY
@@ -298,10 +298,9 @@ def _floating(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...
 
 
 def _compare(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
-    dtype = promote_specs(*specs)
-    if meet_in_floating(specs[0].dtype, specs[-1].dtype) and dtype.is_floating:
-        return tuple(spec.dtype for spec in specs), bool_  # compared exactly as they are
-    return (dtype,) * len(specs), bool_
+    if all(spec.dtype.kind in "iu" for spec in specs):
+        return tuple(spec.dtype for spec in specs), bool_  # exactly, whatever each of them holds
+    return (promote_specs(*specs),) * len(specs), bool_
 
 
 def _logical(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
