@@ -162,6 +162,14 @@ def as_number(dtype: DType) -> DType:
     return float64 if dtype.is_floating else dtype
 
 
+def check_held(name: str, number: Any, dtype: DType) -> None:
+    """Raises `OverflowError` for a whole number that an integer dtype cannot hold."""
+    if type(number) is int and dtype.kind in "iu":
+        least = -(2**dtype.digits) if dtype.kind == "i" else 0
+        if not least <= number < 2**dtype.digits:
+            raise OverflowError(f"{name}: {number} is out of bounds for {dtype}")
+
+
 def weak(scalar: bool | int | float) -> DType:
     """The dtype a Python scalar has on its own; next to an array it gives way."""
     return bool_ if isinstance(scalar, bool) else float32 if isinstance(scalar, float) else int64

@@ -122,6 +122,53 @@ def test_numbers_beyond_a_dtype_compare_as_they_are(dtype: str, way: str) -> Non
             assert [f.tolist() for f in found] == [e.tolist() for e in expected], (name, n)
 
 
+@pytest.mark.parametrize("way", ["imperative", "compiled"])
+@pytest.mark.parametrize("dtype", UNSIGNED + SIGNED)
+def test_numbers_beyond_a_dtype_are_no_operands(dtype: str, way: str) -> None:
+    """`uint8 + 300` is an error, as in NumPy 2; what the dtype can hold is none."""
+    limits = numpy.iinfo(dtype)
+    x = extremes(dtype)
+    calls = [lambda v, n: v + n, lambda v, n: n - v, np.maximum, lambda v, n: np.where(v > 0, v, n)]
+    for call in calls:
+        for n in (limits.min, limits.max):
+            whole = numpy.array(n, dtype)
+            run = call if way == "imperative" else gemel.compile(lambda v, n=n, f=call: f(v, n))
+            found = run(np.array(x), int(n)) if way == "imperative" else run(np.array(x))
+            kind = np.array(whole)
+            assert found.dtype == dtype
+            assert found.tolist() == call(np.array(x), kind).tolist()
+        for n in (limits.min - 1, limits.max + 1):
+            run = call if way == "imperative" else gemel.compile(lambda v, n=n, f=call: f(v, n))
+            given = (np.array(x), int(n)) if way == "imperative" else (np.array(x),)
+            if not -(2**63) <= n < 2**63:
+                continue  # beyond 64 bits, or an array of uint64
+            with pytest.raises(OverflowError, match=f"{n} is out of bounds for {dtype}"):
+                run(*given)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32"])
+def test_bounds_beyond_a_dtype_leave_a_side_open(dtype: str) -> None:
+    x = extremes(dtype)
+    for low, high in ((-(2**40), 2**40), (-1, 300), (3, 2**33), (-200, 100)):
+        assert np.clip(np.array(x), low, high).tolist() == numpy.clip(x, low, high).tolist()
+
+
+def test_numbers_written_must_fit() -> None:
+    x = np.zeros(3, dtype="uint8")
+    with pytest.raises(OverflowError, match="300 is out of bounds for uint8"):
+        x[...] = 300
+    with pytest.raises(OverflowError, match="-1 is out of bounds for uint8"):
+        x += -1
+    with pytest.raises(OverflowError, match="300 is out of bounds for uint8"):
+        np.full((2,), 300, dtype="uint8")
+    x[1:] = 255
+    x += 1
+    assert x.tolist() == [1, 0, 0]
+    wide = np.arange(1000)
+    assert np.take(wide, np.array([200], dtype="uint8"), mode="clip").tolist() == [200]
+    assert np.take(wide, np.array([-1], dtype="int8"), mode="wrap").tolist() == [999]
+
+
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "argmax", "argmin", "any", "all"])
 @pytest.mark.parametrize("dtype", UNSIGNED + SIGNED)
 def test_reductions_at_the_ends(dtype: str, name: str) -> None:

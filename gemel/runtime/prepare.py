@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import current_device, from_code
-from gemel.dtype import weak
+from gemel.dtype import check_held, weak
 from gemel.errors import DeviceError, NoKernelError, TraceError
 from gemel.extent import NUMBER
 from gemel.ir import interpret  # noqa: F401 -- puts the references in place
@@ -53,8 +53,9 @@ def elementwise_kernel(
         return elementwise_call(op, rank, operands, parameters, target, backend)
 
     def build(kernels: list[Any], content: bytes) -> Any:
-        code, nanoseconds = struct.unpack(ELEMENTWISE, content)
-        return _core.Elementwise(kernels[0], (code,), nanoseconds, name=op.name)
+        code, nanoseconds = struct.unpack_from(ELEMENTWISE, content)
+        limits = content[struct.calcsize(ELEMENTWISE) :]
+        return _core.Elementwise(kernels[0], (code,), nanoseconds, None, op.name, list(limits))
 
     text = call_text(op, (rank, operands, target), parameters)
     if text is not None:
@@ -161,6 +162,9 @@ def _create(
     op: Op, numbers: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
 ) -> tuple[Any, ...]:
     """A call with numbers only: its plan is remembered under the parameters."""
+    if isinstance(op, Elementwise):
+        for number, dtype in zip(numbers, op.types(specs, parameters)[0], strict=True):
+            check_held(op.name, number, dtype)
     device = current_device()
     backend = backend_of(device)
     key = (backend, op.name, tuple(type(n) for n in numbers), tagged(tuple(parameters.values())))

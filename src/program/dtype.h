@@ -55,6 +55,16 @@ inline int kind_rank(int code) {
   return kind == Kind::kBoolean ? 0 : kind == Kind::kFloating ? 2 : 1;
 }
 
+// Whether an integer dtype has this number.
+inline bool holds(int code, int64_t number) {
+  const DType& dtype = kDTypes[code];
+  if (dtype.kind == Kind::kUnsigned) {
+    return number >= 0 && (dtype.size == 8 || number >> (8 * dtype.size) == 0);
+  }
+  const int64_t beyond = number >> (8 * dtype.size - 1);
+  return beyond == 0 || beyond == -1;
+}
+
 // Whether no integer dtype holds the values of both integers: they meet in float64.
 inline bool meet_in_floating(int a, int b) {
   const bool signs_differ =
