@@ -89,6 +89,11 @@ class DType:
         """Whether it is one of the floating dtypes."""
         return self.kind == "f"
 
+    @property
+    def floating(self) -> DType:
+        """The dtype of quotients, means and functions of its elements."""
+        return self if self.kind == "f" else float32
+
 
 #: How `dtype(value)` makes an array; the array layer, which lies above this one, puts it here.
 _constructor: list[Any] = []

@@ -46,6 +46,15 @@ def test_digits_are_numpy_s(dtype: DType) -> None:
         assert 2**dtype.digits - 1 == numpy.iinfo(dtype).max
 
 
+def test_the_core_has_the_same_table() -> None:
+    for code, dtype in enumerate(DTYPES):
+        x = np.zeros(3, dtype=dtype)
+        assert dtype.code == x._code == code and x.dtype is dtype
+        assert x.itemsize == dtype.itemsize and x.nbytes == 3 * dtype.itemsize
+    with pytest.raises(ValueError, match="unknown dtype code"):
+        _core.empty((2,), len(DTYPES))
+
+
 #: Sums of ones beyond what a small dtype counts to: 2048 in float16, 127 in int8.
 ADDING: dict[str, Any] = {
     "sum": lambda x: x.sum(),

@@ -55,3 +55,13 @@ def double_to_odd_float(xp: Lane, double: Value) -> Value:
     back = single.cast(dtypes.float64)
     bits = xp.reinterpret(single, dtypes.int32) - (abs(back) > abs(double)).cast(dtypes.int32)
     return xp.reinterpret(bits | (back != double).cast(dtypes.int32), dtypes.float32)
+
+
+#: From and to each dtype that is only kept, by the names of the dtypes.
+FUNCTIONS = {
+    "float16_to_float32": half_to_float,
+    "float32_to_float16": float_to_half,
+    "bfloat16_to_float32": upper_half_to_float,
+    "float32_to_bfloat16": float_to_upper_half,
+    "double_to_odd_float": double_to_odd_float,
+}

@@ -140,7 +140,7 @@ class Value:
 
     def floating(self) -> Value:
         """This value, as float32 when it is no floating one."""
-        return self if self.dtype.kind == "f" else self.cast(dtypes.float32)
+        return self.cast(self.dtype.floating)
 
     def __add__(self, other: Operand) -> Value:
         return self.binary("add", other)

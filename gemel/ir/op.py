@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import DType, as_dtype, bool_, float32, int64
+from gemel.dtype import DType, as_dtype, bool_, int64
 from gemel.errors import DTypeError, GradientError, ShapeError, suggestion, unknown_name
 from gemel.ir.graph import Entry, Node, constant, placeholder
 from gemel.ir.methods import REGISTRY
@@ -291,9 +291,7 @@ def _arithmetic(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, .
 
 
 def _floating(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
-    dtype = promote_specs(*specs)
-    if not dtype.is_floating:
-        dtype = float32
+    dtype = promote_specs(*specs).floating
     return (dtype,) * len(specs), dtype
 
 

@@ -26,7 +26,7 @@ from gemel.spec import Spec, normalize_axis
 
 def same(x: Spec, **_: Any) -> Spec:
     """The spec of its input, as floating."""
-    return Spec(x.shape, x.dtype if x.dtype.is_floating else "float32")
+    return Spec(x.shape, x.dtype.floating)
 
 
 @composite(onnx="Softmax", mxnet="_npx_softmax")
