@@ -214,7 +214,11 @@ class Plan:
         """For arrays like these: estimated microseconds on one core, and bytes of workspace."""
 
 class Elementwise:
-    """What `_kernel` returns: a loop kernel, the dtype codes of its results, its cost."""
+    """What `_kernel` returns: a loop kernel, the dtype codes of its results, its cost.
+
+    `limits` has for each operand the code of the integer dtype a whole number there must fit, or
+    255; none where any number does.
+    """
 
     def __init__(
         self,
@@ -223,6 +227,7 @@ class Elementwise:
         nanoseconds_per_element: float = 1.0,
         failure: FailureText | None = None,
         name: str = "elementwise",
+        limits: Sequence[int] = (),
     ) -> None: ...
 
 def load_object(code: Buffer) -> Kernel:

@@ -18,10 +18,14 @@ class DType:
 
     ``compute`` is the dtype its elements are computed in, ``accumulate`` the one that sums, means,
     products of many and matrix products add up in. A dtype that is not its own ``compute`` is only
-    a way to keep numbers.
+    a way to keep numbers. ``twin`` is the dtype NumPy has its elements in: itself, but float32 for
+    bfloat16, which NumPy lacks.
     """
 
-    __slots__ = ("_hash", "accumulate", "code", "compute", "digits", "itemsize", "kind", "name")
+    __slots__ = (
+        *("_hash", "accumulate", "code", "compute", "digits", "itemsize", "kind", "name"),
+        "twin",
+    )
 
     def __init__(
         self,
@@ -32,6 +36,7 @@ class DType:
         digits: int,
         compute: DType | None = None,
         accumulate: DType | None = None,
+        twin: DType | None = None,
     ) -> None:
         self.name = name
         self.code = code
@@ -40,6 +45,7 @@ class DType:
         self.digits = digits
         self.compute: DType = compute or self
         self.accumulate: DType = accumulate or self.compute
+        self.twin: DType = twin or self
         # What NumPy 2 hashes of its twin: kind, byte order, flags, size and alignment. Asking it
         # would import it wherever a dtype is a key.
         order = "|" if itemsize == 1 else "<" if byteorder == "little" else ">"
@@ -76,12 +82,17 @@ class DType:
         """Its NumPy twin. NumPy asks for it wherever it takes a dtype."""
         import numpy
 
-        return numpy.dtype(self.name)
+        return numpy.dtype(self.twin.name)
 
     @property
     def is_floating(self) -> bool:
         """Whether it is one of the floating dtypes."""
         return self.kind == "f"
+
+    @property
+    def floating(self) -> DType:
+        """The dtype of quotients, means and functions of its elements."""
+        return self if self.kind == "f" else float32
 
 
 #: How `dtype(value)` makes an array; the array layer, which lies above this one, puts it here.
@@ -99,11 +110,12 @@ bool_ = DType("bool", 0, 1, "b", 1, accumulate=int64)
 float64 = DType("float64", 7, 8, "f", 53)
 float32 = DType("float32", 6, 4, "f", 24)
 float16 = DType("float16", 5, 2, "f", 11, compute=float32)
+bfloat16 = DType("bfloat16", 12, 2, "f", 8, compute=float32, twin=float32)
 
 #: All of them, by code: the one of the core, which files know too.
 DTYPES = (
     *(bool_, uint8, int8, int32, int64, float16, float32, float64),
-    *(uint32, uint64, int16, uint16),
+    *(uint32, uint64, int16, uint16, bfloat16),
 )
 _SIGNED = (int8, int16, int32, int64)
 
@@ -145,17 +157,22 @@ def promote(a: DType, b: DType) -> DType:
     if a.kind != b.kind:  # integers with a sign and without: the next signed that holds both
         digits = max(a.digits, b.digits)
         return next((signed for signed in _SIGNED if signed.digits >= digits), float64)
+    if a.itemsize == b.itemsize:  # float16 has more digits, bfloat16 goes further
+        return a.compute
     return a if a.digits > b.digits else b
-
-
-def meet_in_floating(a: DType, b: DType) -> bool:
-    """Whether two integer dtypes have no integer one that holds the values of both."""
-    return promote(a, b).is_floating and not a.is_floating and not b.is_floating
 
 
 def as_number(dtype: DType) -> DType:
     """What Python's numbers of a dtype are computed in among themselves: floats have 64 bits."""
     return float64 if dtype.is_floating else dtype
+
+
+def check_held(name: str, number: Any, dtype: DType) -> None:
+    """Raises `OverflowError` for a whole number that an integer dtype cannot hold."""
+    if type(number) is int and dtype.kind in "iu":
+        least = -(2**dtype.digits) if dtype.kind == "i" else 0
+        if not least <= number < 2**dtype.digits:
+            raise OverflowError(f"{name}: {number} is out of bounds for {dtype}")
 
 
 def weak(scalar: bool | int | float) -> DType:

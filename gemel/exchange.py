@@ -33,9 +33,10 @@ class Exchange:
     # --- NumPy ------------------------------------------------------------------------------
 
     def asnumpy(self: Any) -> Any:
-        """A NumPy array with a copy of the elements. Waits for them."""
-        found: Any = numpy().empty(self.shape, self.dtype.name)
-        _core.read_into(self, found)
+        """A NumPy array with a copy of the elements; float32 for bfloat16. Waits for them."""
+        source = self.astype(self.dtype.twin, copy=False)
+        found: Any = numpy().empty(source.shape, source.dtype.name)
+        _core.read_into(source, found)
         return found
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:

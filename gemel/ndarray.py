@@ -253,7 +253,8 @@ def from_numpy(value: Any, device: Device | None = None) -> Any:
     value = numpy.asarray(value)
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
     dtype = float64 if long else as_dtype(value.dtype)
-    value = numpy.ascontiguousarray(value, dtype.name).reshape(value.shape)
+    native = dtype.name if long else value.dtype.newbyteorder("=")
+    value = numpy.ascontiguousarray(value, native).reshape(value.shape)
     return from_buffer(value, dtype, value.shape, device)
 
 

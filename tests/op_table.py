@@ -24,7 +24,8 @@ from gemel.ir.op_kinds import Composite, Elementwise, Reduction
 Array = numpy.ndarray[Any, Any]
 
 OPS: dict[str, Op] = {name: op for name, op in REGISTRY.items() if isinstance(op, Op)}
-NAMES = tuple(dtype.name for dtype in DTYPES)
+#: The dtypes NumPy has, too.
+NAMES = tuple(dtype.name for dtype in DTYPES if dtype.twin is dtype)
 FLOATING = ("float16", "float32", "float64")
 
 #: Operations whose kernels approximate a function; all other elementwise ones are exact.

@@ -8,19 +8,22 @@ from typing import Any
 
 import numpy
 import pytest
-from op_table import FLOATING, OPS, on_gemel
+from op_table import OPS, on_gemel
+from test_codegen import RUNNABLE as TARGETS
+from test_codegen import apply
 
 import gemel
-from gemel import np, npx
-from gemel.dtype import DTYPES, DType
+from gemel import _core, autograd, gluon, np, npx
+from gemel.dtype import DTYPES, DType, as_dtype, bfloat16, float32
 from gemel.errors import DTypeError
+from gemel.gluon import nn
 
 #: What a dtype is computed in, and what adds up in another one.
-COMPUTED = {"float16": "float32"}
+COMPUTED = {"float16": "float32", "bfloat16": "float32"}
 ADDED = {
     **dict.fromkeys(("bool", "int8", "int16", "int32"), "int64"),
     **dict.fromkeys(("uint8", "uint16", "uint32"), "uint64"),
-    "float16": "float32",
+    **COMPUTED,
 }
 
 
@@ -37,9 +40,19 @@ def test_what_a_dtype_carries(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_digits_are_numpy_s(dtype: DType) -> None:
     if dtype.kind == "f":
-        assert dtype.digits == numpy.finfo(dtype).nmant + 1
+        kept = 8 if dtype.name == "bfloat16" else numpy.finfo(dtype).nmant + 1
+        assert dtype.digits == kept
     elif dtype.kind != "b":
         assert 2**dtype.digits - 1 == numpy.iinfo(dtype).max
+
+
+def test_the_core_has_the_same_table() -> None:
+    for code, dtype in enumerate(DTYPES):
+        x = np.zeros(3, dtype=dtype)
+        assert dtype.code == x._code == code and x.dtype is dtype
+        assert x.itemsize == dtype.itemsize and x.nbytes == 3 * dtype.itemsize
+    with pytest.raises(ValueError, match="unknown dtype code"):
+        _core.empty((2,), len(DTYPES))
 
 
 #: Sums of ones beyond what a small dtype counts to: 2048 in float16, 127 in int8.
@@ -55,7 +68,7 @@ ADDING: dict[str, Any] = {
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_what_adds_up_does_so_in_accumulate(name: str, dtype: DType) -> None:
     found = ADDING[name](np.ones(4096, dtype=dtype))
-    integer = dtype.name not in FLOATING
+    integer = dtype.kind != "f"
     # A product of matrices and what meets in a place is stored in the operands' own dtype.
     expected = (
         numpy.int64(4096).astype(dtype) if integer and name in ("matmul", "scatter") else 4096
@@ -99,6 +112,70 @@ def test_comparisons_across_signs_are_exact(unsigned: str, signed: str, way: str
         ours = ours if way == "imperative" else gemel.compile(ours)
         for pair in ((a, b), (b, a)):
             assert ours(*on_gemel(pair)).tolist() == theirs(*pair).tolist(), name
+
+
+@pytest.mark.parametrize("way", ["imperative", "compiled"])
+@pytest.mark.parametrize("dtype", UNSIGNED + SIGNED)
+def test_numbers_beyond_a_dtype_compare_as_they_are(dtype: str, way: str) -> None:
+    """What the array cannot hold is below or above all of it."""
+    x = extremes(dtype)
+    numbers = (-(2**40), -200, -129, -128, -1, 0, 1, 127, 128, 255, 256, 300, 70000, 2**31, 2**40)
+    for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
+        ours, theirs = getattr(np, name), getattr(numpy, name)
+        for n in numbers:
+            if way == "imperative":
+                found = ours(np.array(x), n), ours(n, np.array(x))
+            else:
+                found = gemel.compile(lambda v, n=n, f=ours: (f(v, n), f(n, v)))(np.array(x))
+            expected = theirs(x, n), theirs(n, x)
+            assert [f.tolist() for f in found] == [e.tolist() for e in expected], (name, n)
+
+
+@pytest.mark.parametrize("way", ["imperative", "compiled"])
+@pytest.mark.parametrize("dtype", UNSIGNED + SIGNED)
+def test_numbers_beyond_a_dtype_are_no_operands(dtype: str, way: str) -> None:
+    """`uint8 + 300` is an error, as in NumPy 2; what the dtype can hold is none."""
+    limits = numpy.iinfo(dtype)
+    x = extremes(dtype)
+    calls = [lambda v, n: v + n, lambda v, n: n - v, np.maximum, lambda v, n: np.where(v > 0, v, n)]
+    for call in calls:
+        for n in (limits.min, limits.max):
+            whole = numpy.array(n, dtype)
+            run = call if way == "imperative" else gemel.compile(lambda v, n=n, f=call: f(v, n))
+            found = run(np.array(x), int(n)) if way == "imperative" else run(np.array(x))
+            kind = np.array(whole)
+            assert found.dtype == dtype
+            assert found.tolist() == call(np.array(x), kind).tolist()
+        for n in (limits.min - 1, limits.max + 1):
+            run = call if way == "imperative" else gemel.compile(lambda v, n=n, f=call: f(v, n))
+            given = (np.array(x), int(n)) if way == "imperative" else (np.array(x),)
+            if not -(2**63) <= n < 2**63:
+                continue  # beyond 64 bits, or an array of uint64
+            with pytest.raises(OverflowError, match=f"{n} is out of bounds for {dtype}"):
+                run(*given)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32"])
+def test_bounds_beyond_a_dtype_leave_a_side_open(dtype: str) -> None:
+    x = extremes(dtype)
+    for low, high in ((-(2**40), 2**40), (-1, 300), (3, 2**33), (-200, 100)):
+        assert np.clip(np.array(x), low, high).tolist() == numpy.clip(x, low, high).tolist()
+
+
+def test_numbers_written_must_fit() -> None:
+    x = np.zeros(3, dtype="uint8")
+    with pytest.raises(OverflowError, match="300 is out of bounds for uint8"):
+        x[...] = 300
+    with pytest.raises(OverflowError, match="-1 is out of bounds for uint8"):
+        x += -1
+    with pytest.raises(OverflowError, match="300 is out of bounds for uint8"):
+        np.full((2,), 300, dtype="uint8")
+    x[1:] = 255
+    x += 1
+    assert x.tolist() == [1, 0, 0]
+    wide = np.arange(1000)
+    assert np.take(wide, np.array([200], dtype="uint8"), mode="clip").tolist() == [200]
+    assert np.take(wide, np.array([-1], dtype="int8"), mode="wrap").tolist() == [999]
 
 
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "argmax", "argmin", "any", "all"])
@@ -193,7 +270,7 @@ def test_every_dtype_is_a_target_of_its_own() -> None:
         for source in DTYPES:
             x, place = np.full((3,), 3, dtype=source), np.zeros(3, dtype=target)
             place[...] = x
-            expected = numpy.full(3, 3).astype(source.name).astype(target.name)
+            expected = numpy.full(3, 3).astype(source.twin.name).astype(target.twin.name)
             assert place.dtype is target and place.tolist() == expected.tolist()
 
 
@@ -202,3 +279,159 @@ def test_what_gemel_has_no_arrays_of_is_refused() -> None:
         with pytest.raises(DTypeError, match="is not a dtype gemel has arrays of"):
             np.array(value)
     assert np.array(numpy.ones(2, numpy.longdouble)).dtype == "float64"
+
+
+# --- bfloat16 -------------------------------------------------------------------------------
+
+
+def rounded(x: Any) -> Any:
+    """float32 or float64 as what of it bfloat16 keeps, in float32: to nearest, ties to even."""
+    x = numpy.asarray(x)
+    wide = x.astype("float64")
+    with numpy.errstate(all="ignore"):
+        exponent = numpy.maximum(numpy.frexp(wide)[1] - 8, -133)
+        kept = numpy.ldexp(numpy.rint(numpy.ldexp(wide, -exponent)), exponent)
+    kept = numpy.where(numpy.isfinite(wide), kept, wide)
+    return numpy.where(numpy.abs(kept) >= 2.0**128, numpy.copysign(numpy.inf, kept), kept).astype(
+        "float32"
+    )
+
+
+def bits_of(array: Any) -> Any:
+    return numpy.frombuffer(_core.to_bytes(array), "uint16").reshape(array.shape)
+
+
+def all_of_them() -> Any:
+    """Every bfloat16, in float32."""
+    return (numpy.arange(65536, dtype="uint32") << 16).view("float32")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_bfloat16_exhaustively(target: str) -> None:
+    """Every one there and back, and what lies between two rounded to the nearer, or to even."""
+    with numpy.errstate(all="ignore"):
+        every = all_of_them()
+        numbers = every[~numpy.isnan(every)]
+        finite = numpy.unique(every[numpy.isfinite(every)]).astype("float64")
+        middle = (finite[1:] + finite[:-1]) / 2
+        beside = [numpy.nextafter(middle, s * numpy.inf) for s in (-1, 1)]
+        ends = [3.3961775292304601e38, 3.3961775292304597e38, 1e300, -1e-300, 2.0**-134, 0.0]
+        wide = numpy.concatenate([middle, *beside, ends])
+        for x in (numbers, wide.astype("float32"), wide, wide.astype("float16")):
+            kind = as_dtype(x.dtype)
+            there = apply(lambda xp, v: xp.cast(xp.cast(v, bfloat16), float32), target, x)
+            numpy.testing.assert_array_equal(there, rounded(x), err_msg=str(kind))
+    whole = numpy.array([2**24 + 2**16 + 1, 2**31 - 1, 257, -259, 2**30 + 2**22 + 1], "int32")
+    there = apply(lambda xp, v: xp.cast(xp.cast(v, bfloat16), float32), target, whole)
+    numpy.testing.assert_array_equal(there, rounded(whole))
+
+
+def test_bfloat16_keeps_nan_and_signs() -> None:
+    x = np.array([numpy.nan, -numpy.inf, -0.0, 1.0], dtype="bfloat16")
+    assert bits_of(x).tolist() == [0x7FC0, 0xFF80, 0x8000, 0x3F80]
+    assert numpy.isnan((x + 1).asnumpy()[0])
+
+
+UNARY = ("exp", "tanh", "sqrt", "negative", "absolute", "rint", "square", "sin")
+BINARY = ("add", "subtract", "multiply", "divide", "maximum", "remainder")
+
+
+@pytest.mark.parametrize("way", ["imperative", "compiled"])
+def test_bfloat16_is_computed_in_float32_and_rounded_once_a_step(way: str) -> None:
+    generator = numpy.random.default_rng(5)
+    a, b = (rounded(generator.uniform(0.1, 9, (5, 7))) for _ in range(2))
+    for name in (*UNARY, *BINARY):
+        function = getattr(np, name)
+        function = function if way == "imperative" else gemel.compile(function)
+        values = (a,) if name in UNARY else (a, b)
+        found = function(*(np.array(v, dtype="bfloat16") for v in values))
+        assert found.dtype == "bfloat16"
+        exact = getattr(np, name)(*map(np.array, values)).asnumpy()
+        numpy.testing.assert_array_equal(found.asnumpy(), rounded(exact), err_msg=name)
+
+
+def test_sums_of_bfloat16_add_up_in_float32() -> None:
+    """What steps lie behind it is rounded; the terms are not."""
+    generator = numpy.random.default_rng(6)
+    a, b = (rounded(generator.uniform(-1, 1, shape)) for shape in ((40, 300), (300, 20)))
+    x, y = np.array(a, dtype="bfloat16"), np.array(b, dtype="bfloat16")
+    wide = np.array(a), np.array(b)
+    assert (x.sum(axis=1).asnumpy() == rounded(wide[0].sum(axis=1).asnumpy())).all()
+    assert (x.mean(axis=0).asnumpy() == rounded(wide[0].mean(axis=0).asnumpy())).all()
+    product = np.dot(x, y)
+    assert product.dtype == "bfloat16"
+    assert (product.asnumpy() == rounded(np.dot(*wide).asnumpy())).all()
+    assert x.max(axis=1).dtype == "bfloat16" and x.argmax().item() == a.argmax()
+
+
+def test_bfloat16_meets_other_dtypes() -> None:
+    x = np.ones(2, dtype="bfloat16")
+    for other in DTYPES:
+        expected = "float32" if other.name == "float16" else other.name
+        expected = expected if other.kind == "f" else "bfloat16"
+        assert (x + np.ones(2, dtype=other)).dtype == expected
+        assert (np.ones(2, dtype=other) + x).dtype == expected
+    assert (x + 1).dtype == (x * 1.5).dtype == "bfloat16"
+    assert (x < 1.5).dtype == "bool"
+
+
+def test_gradients_in_bfloat16() -> None:
+    x = np.array([1.0, 2.0, 3.0], dtype="bfloat16")
+    x.attach_grad()
+    for _ in range(2):
+        with autograd.record():
+            y = (x * x).sum()
+        y.backward()
+        assert x.grad.dtype == "bfloat16" and x.grad.tolist() == [2.0, 4.0, 6.0]
+
+
+def test_bfloat16_outside() -> None:
+    """NumPy has none: it gets float32. DLPack has it; files and pickles keep it."""
+    x = np.array([1.0, 1.00390625, 3.0], dtype="bfloat16")
+    assert x.tolist() == [1.0, 1.0, 3.0] and x[2].item() == 3.0
+    assert x.asnumpy().dtype == "float32" and numpy.asarray(x).dtype == "float32"
+    assert repr(x) == "array([1., 1., 3.], dtype=bfloat16)"
+    assert numpy.zeros(2, np.bfloat16).dtype == "float32"
+    again = np.from_dlpack(x)
+    assert again.dtype == "bfloat16" and again.tolist() == x.tolist()
+    assert pickle.loads(pickle.dumps(x)).dtype == "bfloat16"
+    with pytest.raises(BufferError, match="a buffer has no bfloat16"):
+        memoryview(x)
+    drawn = np.random.uniform(size=(1000,), dtype="bfloat16")
+    assert drawn.dtype == "bfloat16" and 0 <= drawn.min().item() <= drawn.max().item() < 1
+
+
+def test_numpy_s_part_with_bfloat16(tmp_path: Any) -> None:
+    """Operations NumPy does get float32 and give back what they were given."""
+    x = np.array([3.0, 1.0, 2.0], dtype="bfloat16")
+    x[np.array([0, 2])] = np.array([5.0, 7.0], dtype="bfloat16")
+    assert (x.dtype, x.tolist()) == ("bfloat16", [5.0, 1.0, 7.0])
+    x[x > 6] = 257.0
+    assert x.tolist() == [5.0, 1.0, 256.0], "rounded to even"
+    masked = x[x > 2]
+    assert (masked.dtype, masked.tolist()) == ("bfloat16", [5.0, 256.0])
+    found = npx.callback(lambda a: a * 2, x, outputs=(x.shape, x.dtype))
+    assert (found.dtype, found.tolist()) == ("bfloat16", [10.0, 2.0, 512.0])
+    npx.save(str(tmp_path / "x.params"), {"x": x})
+    kept = npx.load(str(tmp_path / "x.params"))["x"]
+    assert (kept.dtype, kept.tolist()) == ("bfloat16", x.tolist())
+
+
+def test_a_network_in_bfloat16() -> None:
+    net = nn.Sequential()
+    net.add(nn.Dense(8, activation="relu"), nn.BatchNorm(), nn.Dense(2))
+    net.initialize()
+    net.cast("bfloat16")
+    x = np.array(numpy.linspace(-1, 1, 12).reshape(4, 3), dtype="bfloat16")
+    loss = gluon.loss.L2Loss()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.125})
+    losses = []
+    for _ in range(6):
+        with autograd.record():
+            y = net(x)
+            value = loss(y, np.zeros((4, 2), dtype="bfloat16")).mean()
+        value.backward()
+        trainer.step(1)
+        losses.append(value.item())
+    assert y.dtype == "bfloat16"
+    assert losses[-1] < losses[0] / 2

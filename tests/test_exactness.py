@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy
 import pytest
-from op_table import on_gemel
+from op_table import NAMES, on_gemel
 
 import gemel
 from gemel import autograd, gluon, init, np, npx
-from gemel.dtype import DTYPES
+from gemel.dtype import DTYPES, as_dtype
 from gemel.gluon import nn
 from gemel.ops.neural import ACTIVATIONS
 
@@ -257,7 +257,7 @@ def test_bools_that_meet_in_a_scatter(way: str) -> None:
 # --- dtypes beside NumPy's ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", [*map(as_dtype, NAMES)], ids=str)
 def test_dtypes_beside_numpy_s(dtype: Any) -> None:
     twin = numpy.dtype(dtype.name)
     assert numpy.dtype(dtype) is twin

@@ -14,7 +14,7 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.dtype import DTYPES, DType, as_number, bool_, float32, float64, int64
+from gemel.dtype import DTYPES, DType, as_number, bool_, check_held, float32, float64, int64
 from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import dense_strides
@@ -87,10 +87,11 @@ class BodyWriter:
         weak = node.specs[0].weak
         if weak:
             types = tuple(map(as_number, types))
-        values = [
-            self.value(e, aligned(placement, e)).cast(d.compute)
-            for e, d in zip(node.inputs, types, strict=True)
-        ]
+        pairs = list(zip(node.inputs, types, strict=True))
+        for e, d in pairs:
+            if e.node.is_number:
+                check_held(op.name, e.node.value, d)
+        values = [self.value(e, aligned(placement, e)).cast(d.compute) for e, d in pairs]
         lane = self._lane(node.entries[0], placement)
         found = op.body(lane, *values, **node.params)
         results = []
@@ -160,8 +161,11 @@ def write_elementwise(
     operands: tuple[tuple[int, int], ...],
     parameters: dict[str, Any],
     target: tuple[DType, int] | None = None,
-) -> tuple[Program, DType]:
-    """The program of one elementwise call as the core makes it: arrays, then the result."""
+) -> tuple[Program, DType, bytes]:
+    """The program of one elementwise call as the core makes it: arrays, then the result.
+
+    With it the dtype of the result, and what the core calls the limits of whole numbers.
+    """
     # A number that stands alone has no array to give way to: it keeps its digits.
     alone = all(code < 0 for code, _ in operands)
     weak = {-1: bool_, -2: int64, -3: float64 if alone else float32}
@@ -190,4 +194,13 @@ def write_elementwise(
     result = found if hasattr(found, "position") else lane.value(found)
     recorder.store(len(described) - 1, result.cast(dtype).cast(stored))
     program = Program(rank, 0, OUTER, tuple(described), tuple(scalars), 0, tuple(recorder.code))
-    return program, stored
+    return program, stored, limits(operands, (stored,) * len(types) if alone else types)
+
+
+def limits(operands: tuple[tuple[int, int], ...], types: tuple[DType, ...]) -> bytes:
+    """By operand the code of the integer dtype that a whole number must fit; nothing for any."""
+    found = bytes(
+        d.code if code == -2 and d.kind in "iu" and d is not int64 else 255
+        for (code, _), d in zip(operands, types, strict=True)
+    )
+    return b"" if set(found) <= {255} else found

@@ -432,9 +432,10 @@ class Printer:
 
     def _packed(self, value: Value, source: DType, kept: DType) -> Value:
         wide = kept.compute
-        if source is dtypes.float64:
+        if source.digits > wide.digits:
             # To odd first: rounding twice to nearest would not be rounding once.
-            value = self._function("double_to_odd_float", source, wide, value)
+            value = self.cast(value, source, dtypes.float64)
+            value = self._function("double_to_odd_float", dtypes.float64, wide, value)
         else:
             value = self.cast(value, source, wide)
         if kept is dtypes.float16 and self.target.halves:

@@ -1,4 +1,4 @@
-"""float16 to and from float32 as integer arithmetic, for processors that cannot convert it.
+"""float16 and bfloat16 to and from float32 as integer arithmetic: not all processors convert them.
 
 Rounding is to nearest, ties to even; subnormals, infinities and NaN come through.
 """
@@ -36,9 +36,32 @@ def float_to_half(xp: Lane, single: Value) -> Value:
     return xp.reinterpret(result | sign, dtypes.float16)
 
 
+def upper_half_to_float(xp: Lane, half: Value) -> Value:
+    """bfloat16 to float32, whose upper half it is."""
+    return xp.reinterpret(xp.reinterpret(half, dtypes.int32) << 16, dtypes.float32)
+
+
+def float_to_upper_half(xp: Lane, single: Value) -> Value:
+    """float32 to bfloat16."""
+    bits = xp.reinterpret(single, dtypes.int32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    nan = (bits & 0x7FFFFFFF) > 0x7F800000
+    return xp.reinterpret(xp.where(nan, (bits >> 16) | 0x40, rounded), dtypes.bfloat16)
+
+
 def double_to_odd_float(xp: Lane, double: Value) -> Value:
-    """float64 to float32, rounded to odd: rounding that to float16 is rounding once."""
+    """float64 to float32, rounded to odd: rounding that to two bytes is rounding once."""
     single = double.cast(dtypes.float32)
     back = single.cast(dtypes.float64)
     bits = xp.reinterpret(single, dtypes.int32) - (abs(back) > abs(double)).cast(dtypes.int32)
     return xp.reinterpret(bits | (back != double).cast(dtypes.int32), dtypes.float32)
+
+
+#: From and to each dtype that is only kept, by the names of the dtypes.
+FUNCTIONS = {
+    "float16_to_float32": half_to_float,
+    "float32_to_float16": float_to_half,
+    "bfloat16_to_float32": upper_half_to_float,
+    "float32_to_bfloat16": float_to_upper_half,
+    "double_to_odd_float": double_to_odd_float,
+}

@@ -42,8 +42,9 @@ def _binary(name: str) -> Callable[[Lane, Operand, Operand], Value]:
 
 def _comparison(name: str) -> Callable[[Lane, Operand, Operand], Value]:
     def function(self: Lane, a: Operand, b: Operand) -> Value:
-        first, second = common(self.recorder, a, b)
-        return first.compare(name, second)
+        if not isinstance(a, Value):
+            a, b = common(self.recorder, a, b)
+        return a.compare(name, b)
 
     function.__name__ = name
     function.__doc__ = f"The instruction `{name}`."

@@ -35,7 +35,6 @@ from gemel.dtype import DType
 _MAGIC = {dtypes.float32: 12582912.0, dtypes.float64: 6755399441055744.0}
 _MAGIC_BITS = {dtypes.float32: 0x4B400000, dtypes.float64: 0x4338000000000000}
 _WHOLE = {dtypes.float32: dtypes.int32, dtypes.float64: dtypes.int64}
-_MANTISSA = {dtypes.float32: 23, dtypes.float64: 52}
 _BIAS = {dtypes.float32: 127, dtypes.float64: 1023}
 
 _LN2 = {
@@ -63,7 +62,7 @@ def _nearest(x: Value) -> tuple[Value, Value]:
 
 def _power_of_two(n: Value, dtype: DType) -> Value:
     """2**n as `dtype`, for n within the normal exponents."""
-    return Lane(n.recorder).reinterpret((n + _BIAS[dtype]) << _MANTISSA[dtype], dtype)
+    return Lane(n.recorder).reinterpret((n + _BIAS[dtype]) << (dtype.digits - 1), dtype)
 
 
 def _scale(x: Value, n: Value) -> Value:
@@ -123,8 +122,8 @@ def _split_log(xp: Lane, x: Value) -> tuple[Value, Value]:
     small = x < (1.1754943508222875e-38 if single else 2.2250738585072014e-308)
     lift = 23 if single else 54
     bits = xp.reinterpret(xp.where(small, x * 2.0**lift, x), _WHOLE[dtype])
-    n = (bits - (0x3F3504F3 if single else 0x3FE6A09E667F3BCD)) >> _MANTISSA[dtype]
-    m = xp.reinterpret(bits - (n << _MANTISSA[dtype]), dtype)
+    n = (bits - (0x3F3504F3 if single else 0x3FE6A09E667F3BCD)) >> (dtype.digits - 1)
+    m = xp.reinterpret(bits - (n << (dtype.digits - 1)), dtype)
     return (n - xp.where(small, xp.constant(lift, n.dtype), 0)).cast(dtype), m
 
 
@@ -368,7 +367,7 @@ def power(xp: Lane, x: Value, y: Value) -> Value:
 
 def _round_with(xp: Lane, x: Value, adjust: Callable[[Value, Value], Value]) -> Value:
     """Rounding where the processor has no instruction for it."""
-    limit = 2.0 ** _MANTISSA[x.dtype]
+    limit = 2.0 ** (x.dtype.digits - 1)
     nearest = xp.copysign((abs(x) + limit) - limit, x)
     return xp.where(abs(x) < limit, xp.copysign(adjust(nearest, x), x), x)
 
@@ -405,7 +404,7 @@ def _significand(xp: Lane, a: Value, digits: int) -> tuple[Value, Value]:
 
 def _times_modulo(xp: Lane, a: Value, b: Value, n: Value, digits: int) -> Value:
     """a b modulo n without error, for whole numbers 0 <= a, b < n < 2**(digits + 1)."""
-    if 2 * digits + 2 <= _MANTISSA[dtypes.float64]:
+    if 2 * digits + 2 < dtypes.float64.digits:
         product = a * b
         rest = product - xp.floor(product / n) * n
     else:
@@ -419,7 +418,7 @@ def _times_modulo(xp: Lane, a: Value, b: Value, n: Value, digits: int) -> Value:
 def _rest(xp: Lane, x: Value, y: Value) -> tuple[Value, Value, Value]:
     """What is left of x after whole multiples of y, smaller than y and with the sign of x; y
     itself, both in float64; whether y must be added once to give the rest the sign of y."""
-    digits = _MANTISSA[x.dtype]
+    digits = x.dtype.digits - 1
     x, b = x.cast(dtypes.float64), y.cast(dtypes.float64)
     m, above = _significand(xp, abs(x), digits)
     n, exponent = _significand(xp, abs(b), digits)
@@ -474,9 +473,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "trunc": trunc,
     "remainder": remainder,
     "floor_divide": floor_divide,
-    "float16_to_float32": halves.half_to_float,
-    "float32_to_float16": halves.float_to_half,
-    "double_to_odd_float": halves.double_to_odd_float,
+    **halves.FUNCTIONS,
 }
 _expansions: dict[tuple[str, int], tuple[tuple[Instruction, ...], int]] = {}
 

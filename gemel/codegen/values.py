@@ -119,6 +119,11 @@ class Value:
 
     astype = cast
 
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is a number given at run time."""
+        return self.recorder.code[self.position].name == "scalar"
+
     def unary(self, name: str) -> Value:
         return self.recorder.append(name, self.dtype, (self,))
 
@@ -127,14 +132,15 @@ class Value:
         return self.recorder.append(name, a.dtype, (b, a) if swap else (a, b))
 
     def compare(self, name: str, other: Operand) -> Value:
-        if isinstance(other, Value) and dtypes.meet_in_floating(self.dtype, other.dtype):
-            return _compared(name, self, other)
-        a, b = common(self.recorder, self, other)
+        a, b = self, other
+        if isinstance(b, Value) and a.dtype.kind in "iu" and b.dtype.kind in "iu":
+            return _integers_compared(name, a, b)
+        a, b = common(self.recorder, a, b)
         return self.recorder.append(name, dtypes.bool_, (a, b))
 
     def floating(self) -> Value:
         """This value, as float32 when it is no floating one."""
-        return self if self.dtype.kind == "f" else self.cast(dtypes.float32)
+        return self.cast(self.dtype.floating)
 
     def __add__(self, other: Operand) -> Value:
         return self.binary("add", other)
@@ -237,15 +243,47 @@ class Value:
     __hash__ = object.__hash__
 
 
-def _compared(name: str, a: Value, b: Value) -> Value:
-    """Integers that no integer dtype holds both of, exactly: what is negative is below the other.
+_MIRRORED = {
+    "less": "greater",
+    "less_equal": "greater_equal",
+    "greater": "less",
+    "greater_equal": "less_equal",
+}
 
-    So says NumPy, too, though their sum is floating."""
+
+def _integers_compared(name: str, a: Value, b: Value) -> Value:
+    """Integers of any two dtypes, exactly. A run-time number does not make narrow ones wide."""
+    if a.is_scalar and not b.is_scalar:
+        return _integers_compared(_MIRRORED.get(name, name), b, a)
+    if b.is_scalar and b.dtype.itemsize > a.dtype.itemsize:
+        return _compared_with_number(name, a, b)
+    dtype = dtypes.promote(a.dtype, b.dtype)
+    if not dtype.is_floating:
+        return a.recorder.append(name, dtypes.bool_, (a.cast(dtype), b.cast(dtype)))
+    # No integer dtype holds both: what is negative is below the other.
     signed = a if a.dtype.kind == "i" else b
     ends = "less" if signed is a else "greater"
     below = a.recorder.constant(name.startswith(ends) or name == "not_equal", dtypes.bool_)
-    within = a.cast(dtypes.uint64).compare(name, b.cast(dtypes.uint64))
-    return a.recorder.append("select", dtypes.bool_, (signed < 0, below, within))
+    within = (a.cast(dtypes.uint64), b.cast(dtypes.uint64))
+    found = a.recorder.append(name, dtypes.bool_, within)
+    return a.recorder.append("select", dtypes.bool_, (signed < 0, below, found))
+
+
+def _compared_with_number(name: str, x: Value, number: Value) -> Value:
+    """Compared with what of the number x can hold, put right for numbers beyond its ends."""
+    least = -(2**x.dtype.digits) if x.dtype.kind == "i" else 0
+    low, high = number < least, number > 2**x.dtype.digits - 1
+    append, constant = x.recorder.append, x.recorder.constant
+    inside = append("select", number.dtype, (low, constant(least, number.dtype), number))
+    most = constant(2**x.dtype.digits - 1, number.dtype)
+    inside = append("select", number.dtype, (high, most, inside))
+    found = append(name, dtypes.bool_, (x, inside.cast(x.dtype)))
+    beyond = {
+        "equal": ~(low | high), "not_equal": low | high, "less": high, "less_equal": ~low,
+        "greater": low, "greater_equal": ~high,
+    }[name]  # fmt: skip
+    both = name in ("equal", "less_equal", "greater_equal")
+    return append("bit_and" if both else "bit_or", dtypes.bool_, (found, beyond))
 
 
 def power(a: Value, b: Operand) -> Value:

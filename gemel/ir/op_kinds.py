@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gemel.dtype import DType, bool_, float32, int64, meet_in_floating
+from gemel.dtype import DType, bool_, int64
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
@@ -70,17 +70,14 @@ def _arithmetic(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, .
 
 
 def _floating(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
-    dtype = promote_specs(*specs)
-    if not dtype.is_floating:
-        dtype = float32
+    dtype = promote_specs(*specs).floating
     return (dtype,) * len(specs), dtype
 
 
 def _compare(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
-    dtype = promote_specs(*specs)
-    if meet_in_floating(specs[0].dtype, specs[-1].dtype) and dtype.is_floating:
-        return tuple(spec.dtype for spec in specs), bool_  # compared exactly as they are
-    return (dtype,) * len(specs), bool_
+    if all(spec.dtype.kind in "iu" for spec in specs):
+        return tuple(spec.dtype for spec in specs), bool_  # exactly, whatever each of them holds
+    return (promote_specs(*specs),) * len(specs), bool_
 
 
 def _logical(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:

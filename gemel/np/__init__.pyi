@@ -117,6 +117,8 @@ def average(
 ) -> ndarray:
     """Weighted mean over the given axes, or all; with the sum of the weights, if `returned`."""
 
+bfloat16: DType
+
 def bitwise_and(a: Any, b: Any, /) -> ndarray:
     """Bits set in both."""
 
@@ -705,6 +707,7 @@ __all__ = [
     "atan2",
     "atanh",
     "average",
+    "bfloat16",
     "bitwise_and",
     "bitwise_count",
     "bitwise_invert",

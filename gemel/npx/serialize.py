@@ -33,7 +33,7 @@ _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _CHECKED = int.from_bytes(b"geme", "big") << 32
 _MAX_DIMENSIONS = 32
 
-#: MXNet's numbers for dtypes, and the one gemel has no arrays of.
+#: MXNet's numbers for dtypes.
 _TYPES = {
     0: "float32",
     1: "float64",
@@ -47,8 +47,8 @@ _TYPES = {
     9: "uint16",
     10: "uint32",
     11: "uint64",
+    12: "bfloat16",
 }
-_UNSUPPORTED = {12: "bfloat16"}
 _FLAGS = {name: flag for flag, name in _TYPES.items()}
 
 
@@ -314,12 +314,7 @@ class _Reader:
 
     def dtype(self, flag: int) -> DType:
         if flag not in _TYPES:
-            name = _UNSUPPORTED.get(flag)
-            self.fail(
-                f"holds an array of {name}, which gemel has no arrays of"
-                if name
-                else f"is damaged: before byte {self.position}, dtype number {flag}"
-            )
+            self.fail(f"is damaged: before byte {self.position}, dtype number {flag}")
         return as_dtype(_TYPES[flag])
 
     def made(self, dtype: DType, shape: tuple[int, ...], begin: int) -> ndarray:

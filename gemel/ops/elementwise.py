@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, as_dtype, bool_, uint8
+from gemel.dtype import DType, as_dtype, bool_, int64, uint8, uint64
 from gemel.errors import ShapeError
 from gemel.ir.declare import elementwise
 from gemel.ir.op import Op
@@ -201,7 +201,15 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return where(first, g, 0), where(first, 0, g)
 
 
-@elementwise(onnx="Clip", mxnet="_npi_clip")
+def _limit_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    """Whole numbers as bounds may lie beyond what the dtype of x can hold, but for uint64."""
+    dtype = promote_specs(*specs)
+    numbers = any(spec.weak for spec in specs[1:])
+    wide = int64 if numbers and dtype.kind in "iu" and dtype is not uint64 else dtype
+    return (wide,) * len(specs), dtype
+
+
+@elementwise(dtype=_limit_types, onnx="Clip", mxnet="_npi_clip")
 def limit(xp: Any, x: Any, low: Any, high: Any) -> Any:
     """x limited to [low, high]: what clip does when both bounds are given."""
     return xp.minimum(xp.maximum(x, low), high)

@@ -249,6 +249,7 @@ def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Array:
 
 
 def _within(indices: Any, extent: int, mode: str) -> Any:
+    indices = cast(indices, dtype="int64")  # the extent may be more than their dtype holds
     if mode == "clip":
         return limit(indices, 0, extent - 1)
     if mode == "wrap":

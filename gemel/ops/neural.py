@@ -31,7 +31,7 @@ from gemel.spec import Spec, normalize_axis, product
 
 def same(x: Spec, **_: Any) -> Spec:
     """The spec of its input, as floating."""
-    return Spec(x.shape, x.dtype if x.dtype.is_floating else "float32")
+    return Spec(x.shape, x.dtype.floating)
 
 
 @composite(public="npx", onnx="Softmax", mxnet="_npx_softmax")

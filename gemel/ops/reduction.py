@@ -146,7 +146,8 @@ def count(x: Any, axis: Any, name: str) -> int:
 
 def floating(x: Any) -> Any:
     """x, as float32 when it has no floating dtype."""
-    return x if x.dtype.is_floating else cast(x, dtype="float32")
+    wide = x.dtype.floating
+    return x if wide is x.dtype else cast(x, dtype=wide)
 
 
 def widened(x: Any) -> Any:
@@ -182,7 +183,7 @@ def averaged(name: str, x: Spec, axis: Any, keepdims: bool) -> Spec:
     """The spec of a mean over axes: floating. Raises `ShapeError` for a bad axis."""
     axes = normalize_axes(name, axis, x.ndim)
     (total,) = sum.infer(x, axis=axes, keepdims=keepdims)
-    return Spec(total.shape, x.dtype if x.dtype.is_floating else "float32")
+    return Spec(total.shape, x.dtype.floating)
 
 
 @mean.gradient

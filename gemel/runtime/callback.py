@@ -7,8 +7,8 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import CPUS
-from gemel.dtype import DTYPES
 from gemel.errors import ShapeError
+from gemel.ops.elementwise import copy
 from gemel.spec import Spec
 
 
@@ -44,26 +44,38 @@ def issue(
 
     The inputs are read-only and only valid during the call. `targets` are overwritten in place.
     The function returns an array per result (one, or a tuple). What it raises becomes the failure
-    of the results and targets. Contents on a GPU travel to the CPU and back.
+    of the results and targets. Contents on a GPU travel to the CPU and back; what is of a dtype
+    NumPy lacks goes there and back as its twin.
     """
     device = next((a.device for a in (*targets, *inputs)), CPUS[0])
     if device.linked:
         inputs = [value.to_device(CPUS[0]) for value in inputs]
+    inputs, places = [as_twin(value) for value in inputs], [as_twin(value) for value in targets]
     seen = [View(array) for array in inputs]
-    written = [View(array) for array in targets]
+    written = [View(array) for array in places]
 
     def run(readable: tuple[memoryview, ...], writable: tuple[memoryview, ...]) -> None:
         arrays = [view.over(memory) for view, memory in zip(seen, readable, strict=True)]
-        places = [view.over(m) for view, m in zip(written, writable, strict=False)]
-        found = function(*arrays, *places)
+        changed = [view.over(m) for view, m in zip(written, writable, strict=False)]
+        found = function(*arrays, *changed)
         values = found if isinstance(found, tuple) else (found,)
         if results:
-            _deliver(values, results, writable[len(places) :])
+            _deliver(values, results, writable[len(changed) :])
 
-    described = [(spec.dtype.code, spec.shape) for spec in results]
+    described = [(spec.dtype.twin.code, spec.shape) for spec in results]
     code = 0 if device.linked else device.code
-    made = _core.call_python(run, name, inputs, described, targets, code)
+    made = _core.call_python(run, name, inputs, described, places, code)
+    for place, target in zip(places, targets, strict=True):
+        if place is not target:
+            copy.into(target, place)
+    pairs = zip(made, results, strict=True)
+    made = tuple(array.astype(spec.dtype, copy=False) for array, spec in pairs)
     return tuple(array.to_device(device) for array in made) if device.linked else made
+
+
+def as_twin(array: Any) -> Any:
+    """The array in a dtype NumPy has."""
+    return array.astype(array.dtype.twin, copy=False)
 
 
 def _deliver(
@@ -78,7 +90,7 @@ def _deliver(
         if found.shape != tuple(spec.shape):
             raise ShapeError(f"it returned shape {found.shape}, {spec} was announced")
         if found.size:
-            name = DTYPES[spec.dtype.code].name
+            name = spec.dtype.twin.name
             numpy.ndarray(found.shape, name, memory)[...] = found
 
 

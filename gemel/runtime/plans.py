@@ -25,7 +25,8 @@ from gemel.runtime.relay import Relay
 
 #: How many a process writes: one that prepares more has no set of calls that comes back.
 MOST = 1024
-#: What is kept of an elementwise call besides its kernel: a dtype code, nanoseconds per element.
+#: What is kept of an elementwise call besides its kernel: a dtype code, nanoseconds per element;
+#: behind it the limits of whole numbers among its operands.
 ELEMENTWISE = "<qd"
 #: The folders whose sources decide how something is computed.
 SOURCES = (".", "codegen", "ir", "ops", "passes", "runtime")

@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import current_device, from_code
-from gemel.dtype import weak
+from gemel.dtype import check_held, weak
 from gemel.errors import DeviceError, NoKernelError
 from gemel.extent import NUMBER
 from gemel.ir.above import above
@@ -55,8 +55,9 @@ def elementwise_kernel(
         return elementwise_call(op, rank, operands, parameters, target, backend)
 
     def build(kernels: list[Any], content: bytes) -> Any:
-        code, nanoseconds = struct.unpack(ELEMENTWISE, content)
-        return _core.Elementwise(kernels[0], (code,), nanoseconds, name=op.name)
+        code, nanoseconds = struct.unpack_from(ELEMENTWISE, content)
+        limits = content[struct.calcsize(ELEMENTWISE) :]
+        return _core.Elementwise(kernels[0], (code,), nanoseconds, None, op.name, list(limits))
 
     text = call_text(op, (rank, operands, target), parameters)
     if text is not None:
@@ -152,13 +153,19 @@ def _waiting(op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any]) -> tup
     """An operation whose values must be there, since the shape of its result depends on them."""
     values = [value if isinstance(value, NUMBER) else value.asnumpy() for value in arrays]
     device = next((a.device for a in arrays if hasattr(a, "device")), None)
-    return tuple(above.from_numpy(value, device) for value in reference(op, *values, **parameters))
+    # What NumPy has in another dtype comes back from there.
+    own = {a.dtype.twin: a.dtype for a in arrays if hasattr(a, "device")}
+    found = [above.from_numpy(value, device) for value in reference(op, *values, **parameters)]
+    return tuple(array.astype(own.get(array.dtype, array.dtype), copy=False) for array in found)
 
 
 def _create(
     op: Op, numbers: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
 ) -> tuple[Any, ...]:
     """A call with numbers only: its plan is remembered under the parameters."""
+    if isinstance(op, Elementwise):
+        for number, dtype in zip(numbers, op.types(specs, parameters)[0], strict=True):
+            check_held(op.name, number, dtype)
     device = current_device()
     backend = backend_of(device)
     key = (backend, op.name, tuple(type(n) for n in numbers), tagged(tuple(parameters.values())))

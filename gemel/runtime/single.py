@@ -31,12 +31,12 @@ def elementwise_call(
     out: tuple[int, int] | None,
     backend: Backend,
 ) -> Prepared:
-    """The kernel of an elementwise call, the dtype it gives and its nanoseconds per element."""
+    """The kernel of an elementwise call, and what the core has to know of it."""
     target = None if out is None else (DTYPES[out[0]], out[1])
-    program, dtype = write_elementwise(op, rank, operands, parameters, target)
+    program, dtype, limits = write_elementwise(op, rank, operands, parameters, target)
     kernel_for(program, backend)
     nanoseconds = (estimate(program, 1000) - estimate(program, 0)) / 1000
-    content = struct.pack(ELEMENTWISE, dtype.code, nanoseconds)
+    content = struct.pack(ELEMENTWISE, dtype.code, nanoseconds) + limits
     return Prepared((kernel_name(program, backend),), content)
 
 

@@ -12,6 +12,8 @@
 
 using namespace gemel;
 
+static_assert(GEMEL_BFLOAT16 + 1 == kDTypeCount, "the header has a number for each dtype");
+
 struct gemel_array {
   Tensor tensor;
 };

@@ -34,7 +34,8 @@ typedef enum {
   GEMEL_UINT32 = 8,
   GEMEL_UINT64 = 9,
   GEMEL_INT16 = 10,
-  GEMEL_UINT16 = 11
+  GEMEL_UINT16 = 11,
+  GEMEL_BFLOAT16 = 12
 } gemel_dtype;
 typedef struct gemel_array gemel_array;           /* dense, on a device; counts as one reference */
 typedef struct gemel_plan gemel_plan;             /* a compiled program, for all sizes it fits */

@@ -13,17 +13,19 @@ struct DType {
   const char* name;
   int64_t size;  // bytes
   Kind kind;
-  const char* format;  // of Python's struct module
+  const char* format;  // of Python's struct module; null where that has none
+  uint8_t exchange;    // DLPack's code
 };
 
 // In the order of their codes, which files and the Python side know.
 inline constexpr DType kDTypes[] = {
-    {"bool", 1, Kind::kBoolean, "?"},     {"uint8", 1, Kind::kUnsigned, "B"},
-    {"int8", 1, Kind::kSigned, "b"},      {"int32", 4, Kind::kSigned, "i"},
-    {"int64", 8, Kind::kSigned, "q"},     {"float16", 2, Kind::kFloating, "e"},
-    {"float32", 4, Kind::kFloating, "f"}, {"float64", 8, Kind::kFloating, "d"},
-    {"uint32", 4, Kind::kUnsigned, "I"},  {"uint64", 8, Kind::kUnsigned, "Q"},
-    {"int16", 2, Kind::kSigned, "h"},     {"uint16", 2, Kind::kUnsigned, "H"},
+    {"bool", 1, Kind::kBoolean, "?", 6},          {"uint8", 1, Kind::kUnsigned, "B", 1},
+    {"int8", 1, Kind::kSigned, "b", 0},           {"int32", 4, Kind::kSigned, "i", 0},
+    {"int64", 8, Kind::kSigned, "q", 0},          {"float16", 2, Kind::kFloating, "e", 2},
+    {"float32", 4, Kind::kFloating, "f", 2},      {"float64", 8, Kind::kFloating, "d", 2},
+    {"uint32", 4, Kind::kUnsigned, "I", 1},       {"uint64", 8, Kind::kUnsigned, "Q", 1},
+    {"int16", 2, Kind::kSigned, "h", 0},          {"uint16", 2, Kind::kUnsigned, "H", 1},
+    {"bfloat16", 2, Kind::kFloating, nullptr, 4},
 };
 inline constexpr int kDTypeCount = static_cast<int>(std::size(kDTypes));
 enum Code : uint8_t {
@@ -38,7 +40,8 @@ enum Code : uint8_t {
   kUInt32,
   kUInt64,
   kInt16,
-  kUInt16
+  kUInt16,
+  kBFloat16
 };
 
 enum Tag : uint8_t { kScalarFloat = 252, kScalarInt = 253, kScalarBool = 254 };
@@ -50,6 +53,16 @@ inline int64_t item_size(int code) { return kDTypes[code].size; }
 inline int kind_rank(int code) {
   const Kind kind = kDTypes[code].kind;
   return kind == Kind::kBoolean ? 0 : kind == Kind::kFloating ? 2 : 1;
+}
+
+// Whether an integer dtype has this number.
+inline bool holds(int code, int64_t number) {
+  const DType& dtype = kDTypes[code];
+  if (dtype.kind == Kind::kUnsigned) {
+    return number >= 0 && (dtype.size == 8 || number >> (8 * dtype.size) == 0);
+  }
+  const int64_t beyond = number >> (8 * dtype.size - 1);
+  return beyond == 0 || beyond == -1;
 }
 
 // Whether no integer dtype holds the values of both integers: they meet in float64.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "program/error.h"
 #include "program/small_array.h"
 
 namespace gemel {
@@ -211,6 +212,15 @@ ElementwiseKey ElementwiseCall::key(uint32_t operation, uint32_t parameters) con
   }
   key.words[2] |= classes << 32;
   return key;
+}
+
+void ElementwiseCall::check_numbers(const ElementwiseKernel& kernel) const {
+  for (size_t i = 0; i < kernel.limits.size(); ++i) {
+    const uint8_t code = kernel.limits[i];
+    if (code == kAnyNumber || holds(code, operands->scalars[i])) continue;
+    throw Error("OverflowError", kernel.name + ": " + std::to_string(operands->scalars[i]) +
+                                     " is out of bounds for " + kDTypes[code].name);
+  }
 }
 
 void ElementwiseCall::launch(const ElementwisePointer& kernel, const Tensor* const* results,

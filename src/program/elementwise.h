@@ -41,7 +41,11 @@ struct ElementwiseKernel {
   double nanoseconds_per_element = 1;
   FailureText failure;
   std::string name;  // of the operation
+  // By operand: the integer dtype a whole number among them must fit, or kAnyNumber. Empty where
+  // any number does.
+  std::vector<uint8_t> limits;
 };
+constexpr uint8_t kAnyNumber = 255;
 using ElementwisePointer = std::shared_ptr<const ElementwiseKernel>;
 
 // What a kernel is specialised for.
@@ -66,6 +70,8 @@ struct ElementwiseCall {
   bool find_even();
   // The stride class of the i-th array input (or of the target, behind the inputs).
   int inner_class(int array) const { return stride_class(loop.strides[array][loop.rank - 1]); }
+  // Throws OverflowError for a whole number that its dtype cannot hold.
+  void check_numbers(const ElementwiseKernel& kernel) const;
   // Runs it or hands it over; `results` are new, one per out code; none with a target.
   void launch(const ElementwisePointer& kernel, const Tensor* const* results, Front& front) const;
 };

@@ -18,6 +18,13 @@ constexpr int kMaxFree = 256;
 Array* free_arrays[kMaxFree];
 int free_count = 0;
 
+double upper_half_to_double(uint16_t half) {
+  const uint32_t bits = static_cast<uint32_t>(half) << 16;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
 double half_to_double(uint16_t half) {
   uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
   uint32_t exponent = half >> 10 & 31;
@@ -126,6 +133,8 @@ PyObject* read_element(const char* address, int code) {
       return PyLong_FromLong(load<uint16_t>(address));
     case kFloat16:
       return PyFloat_FromDouble(half_to_double(load<uint16_t>(address)));
+    case kBFloat16:
+      return PyFloat_FromDouble(upper_half_to_double(load<uint16_t>(address)));
     case kFloat32:
       return PyFloat_FromDouble(load<float>(address));
     default:

@@ -14,6 +14,10 @@ struct Export {
 };
 
 void check_layout(const Tensor& tensor, int flags) {
+  if (kDTypes[tensor.dtype].format == nullptr) {
+    throw Error("BufferError", std::string("a buffer has no ") + kDTypes[tensor.dtype].name +
+                                   "; convert it first: x.astype('float32')");
+  }
   bool needs_contiguous = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
                           (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS ||
                           (flags & PyBUF_STRIDES) != PyBUF_STRIDES;

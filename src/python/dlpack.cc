@@ -43,11 +43,9 @@ struct ManagedVersioned {
 
 constexpr int32_t kCpuType = 1;
 constexpr uint32_t kMajor = 1;
-enum TypeCode : uint8_t { kSigned = 0, kUnsigned = 1, kFloat = 2, kBoolean = 6 };
 
 ElementType type_of(const DType& dtype) {
-  constexpr uint8_t kCodes[] = {kBoolean, kUnsigned, kSigned, kFloat};  // by kind
-  return {kCodes[static_cast<int>(dtype.kind)], static_cast<uint8_t>(dtype.size * 8), 1};
+  return {dtype.exchange, static_cast<uint8_t>(dtype.size * 8), 1};
 }
 
 template <typename M>

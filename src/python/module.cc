@@ -81,13 +81,18 @@ int checked_code(int code) {
 
 ElementwiseKernel make_elementwise(const Kernel& kernel, const std::vector<int>& codes,
                                    double nanoseconds, const FailureTuple& failure,
-                                   std::string name) {
+                                   std::string name, const std::vector<int>& limits) {
   if (codes.empty() || codes.size() > kMaxOutCodes) {
     throw nb::value_error("an elementwise kernel has one to four results");
   }
-  ElementwiseKernel elementwise{kernel, {}, nanoseconds, {}, std::move(name)};
+  if (limits.size() > kMaxOperands) throw nb::value_error("more limits than operands");
+  ElementwiseKernel elementwise{kernel, {}, nanoseconds, {}, std::move(name), {}};
   if (failure) elementwise.failure = {std::get<0>(*failure), std::get<1>(*failure)};
   for (int code : codes) elementwise.out_codes.push_back(static_cast<uint8_t>(checked_code(code)));
+  for (int code : limits) {
+    elementwise.limits.push_back(
+        static_cast<uint8_t>(code == kAnyNumber ? code : checked_code(code)));
+  }
   return elementwise;
 }
 
@@ -253,7 +258,8 @@ void define_plan_parts(nb::module_& module) {
   });
   nb::class_<ElementwiseKernel>(module, "Elementwise")
       .def(nb::new_(&make_elementwise), "kernel"_a, "out_codes"_a,
-           "nanoseconds_per_element"_a = 1.0, "failure"_a = nb::none(), "name"_a = "elementwise");
+           "nanoseconds_per_element"_a = 1.0, "failure"_a = nb::none(), "name"_a = "elementwise",
+           "limits"_a = std::vector<int>());
   module.def("load_object", &load_object, "code"_a);
 }
 

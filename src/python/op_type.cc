@@ -149,6 +149,7 @@ PyObject* call_elementwise(OpObject* op, const Operands& operands, const Argumen
   call.operands = &operands;
   if (!call.prepare()) return nullptr;
   const ElementwisePointer kernel = find_kernel(op, call, arguments, parameters);
+  if (!kernel->limits.empty()) call.check_numbers(*kernel);
   const size_t count = kernel->out_codes.size();
   const int device = operands.first->device();
   if (count == 1) {
@@ -456,7 +457,9 @@ void call_into(OpObject* op, PyObject* target, const Arguments& arguments) {
   call.operands = &operands;
   call.target = &tensor;
   if (!call.prepare()) refuse_shapes(op, tensor, arguments);
-  call.launch(find_kernel(op, call, arguments, parameters), nullptr, python_front());
+  const ElementwisePointer kernel = find_kernel(op, call, arguments, parameters);
+  if (!kernel->limits.empty()) call.check_numbers(*kernel);
+  call.launch(kernel, nullptr, python_front());
 }
 
 size_t prepared_calls() { return kernels().size() + bindings().size(); }
