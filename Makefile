@@ -111,17 +111,13 @@ sanitize: .venv/.dev .venv/.test ## the Python tests on a core built with saniti
 	CXX="$(CXX)" $(BIN)/python tools/sanitize.py address $(OPTIONS)
 	CXX="$(CXX)" $(BIN)/python tools/sanitize.py thread $(OPTIONS)
 
-tsan: build/thread/.run ## the engine's stress program under ThreadSanitizer (SECONDS=60)
-asan: build/address/.run ## the same under AddressSanitizer and UndefinedBehaviorSanitizer
+tsan asan: .venv/.dev
+tsan: ## the engine's stress program under ThreadSanitizer (SECONDS=60)
+	CXX="$(CXX)" $(BIN)/python tools/sanitize.py thread --stress $(SECONDS)
+asan: ## the same under AddressSanitizer and UndefinedBehaviorSanitizer
+	CXX="$(CXX)" $(BIN)/python tools/sanitize.py address --stress $(SECONDS)
 
-# The engine, the memory and the object loader are C++ without Python.
-build/%/.run: .venv/.dev always
-	$(BIN)/cmake -S tests/cpp -B build/$* -DSANITIZER=$* -DCMAKE_CXX_COMPILER="$(CXX)" >build/$*.log
-	$(BIN)/cmake --build build/$* >>build/$*.log || { cat build/$*.log; exit 1; }
-	build/$*/cases && build/$*/object_test && build/$*/memory_test
-	build/$*/stress --seconds $(SECONDS)
-
-mutations: .venv/.dev .venv/.test ## build the engine with known mistakes, which its tests must find (SECONDS=60)
+mutations: .venv/.dev .venv/.test ## the engine with known mistakes, which its tests must find (SECONDS=60)
 	CXX="$(CXX)" $(BIN)/python tools/mutations.py --seconds $(SECONDS)
 
 # ---------------------------------------------------------------- figures
