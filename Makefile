@@ -91,7 +91,7 @@ test: .venv/.installed .venv/.test ## run the tests against the installed packag
 
 # ---------------------------------------------------------------- checks
 
-.PHONY: lint format edges sanitize tsan asan mutations
+.PHONY: lint format edges sanitize sanitize-address sanitize-thread tsan asan mutations
 lint: .venv/.dev ## check style, types, layers and the format of the C++ files
 	$(BIN)/ruff check $(PYTHON_DIRECTORIES)
 	$(BIN)/ruff format --check $(PYTHON_DIRECTORIES)
@@ -107,9 +107,9 @@ format: .venv/.dev ## rewrite the files in the project's format
 edges: .venv/.installed .venv/.test ## many forks, exits and races, beside busy processes too (TIMES=200)
 	TIMES=$(TIMES) $(BIN)/pytest -m slow
 
-sanitize: .venv/.dev .venv/.test ## the Python tests on a core built with sanitizers (OPTIONS=--short)
-	CXX="$(CXX)" $(BIN)/python tools/sanitize.py address $(OPTIONS)
-	CXX="$(CXX)" $(BIN)/python tools/sanitize.py thread $(OPTIONS)
+sanitize: sanitize-address sanitize-thread ## the Python tests on a core built with sanitizers (OPTIONS=--short)
+sanitize-address sanitize-thread: sanitize-%: .venv/.dev .venv/.test
+	CXX="$(CXX)" $(BIN)/python tools/sanitize.py $* $(OPTIONS)
 
 tsan asan: .venv/.dev
 tsan: ## the engine's stress program under ThreadSanitizer (SECONDS=60)
