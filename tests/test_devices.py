@@ -175,7 +175,8 @@ def test_a_link_takes_its_time(two_gpus):
 
 # engine.md 23, 24
 def test_links_work_side_by_side_and_one_after_another(two_gpus):
-    device.simulate(2, gigabytes_per_second=0.1, microseconds=0)
+    # 100 ms a copy: in that time even a busy machine begins the next.
+    device.simulate(2, gigabytes_per_second=0.02, microseconds=0)
     x = np.ones((500_000,))
     npx.waitall()
     _core.trace_start()
