@@ -95,7 +95,7 @@ docs: .venv/.installed ## write the reference, a page a function, to build/refer
 
 # ---------------------------------------------------------------- checks
 
-.PHONY: lint format edges sanitize tsan asan mutations
+.PHONY: lint format edges sanitize sanitize-address sanitize-thread tsan asan mutations
 lint: .venv/.dev ## check style, types, layers and the format of the C++ files
 	$(BIN)/ruff check $(PYTHON_DIRECTORIES)
 	$(BIN)/ruff format --check $(PYTHON_DIRECTORIES)
@@ -111,21 +111,17 @@ format: .venv/.dev ## rewrite the files in the project's format
 edges: .venv/.installed .venv/.test ## many forks, exits and races, beside busy processes too (TIMES=200)
 	TIMES=$(TIMES) $(BIN)/pytest -m slow
 
-sanitize: .venv/.dev .venv/.test ## the Python tests on a core built with sanitizers (OPTIONS=--short)
-	CXX="$(CXX)" $(BIN)/python tools/sanitize.py address $(OPTIONS)
-	CXX="$(CXX)" $(BIN)/python tools/sanitize.py thread $(OPTIONS)
+sanitize: sanitize-address sanitize-thread ## the Python tests on a core built with sanitizers (OPTIONS=--short)
+sanitize-address sanitize-thread: sanitize-%: .venv/.dev .venv/.test
+	CXX="$(CXX)" $(BIN)/python tools/sanitize.py $* $(OPTIONS)
 
-tsan: build/thread/.run ## the engine's stress program under ThreadSanitizer (SECONDS=60)
-asan: build/address/.run ## the same under AddressSanitizer and UndefinedBehaviorSanitizer
+tsan asan: .venv/.dev
+tsan: ## the engine's stress program under ThreadSanitizer (SECONDS=60)
+	CXX="$(CXX)" $(BIN)/python tools/sanitize.py thread --stress $(SECONDS)
+asan: ## the same under AddressSanitizer and UndefinedBehaviorSanitizer
+	CXX="$(CXX)" $(BIN)/python tools/sanitize.py address --stress $(SECONDS)
 
-# The engine, the memory and the object loader are C++ without Python.
-build/%/.run: .venv/.dev always
-	$(BIN)/cmake -S tests/cpp -B build/$* -DSANITIZER=$* -DCMAKE_CXX_COMPILER="$(CXX)" >build/$*.log
-	$(BIN)/cmake --build build/$* >>build/$*.log || { cat build/$*.log; exit 1; }
-	build/$*/cases && build/$*/object_test && build/$*/memory_test
-	build/$*/stress --seconds $(SECONDS)
-
-mutations: .venv/.dev .venv/.test ## build the engine with known mistakes, which its tests must find (SECONDS=60)
+mutations: .venv/.dev .venv/.test ## the engine with known mistakes, which its tests must find (SECONDS=60)
 	CXX="$(CXX)" $(BIN)/python tools/mutations.py --seconds $(SECONDS)
 
 # ---------------------------------------------------------------- figures

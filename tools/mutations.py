@@ -2,28 +2,33 @@
 
     python tools/mutations.py [--seconds N] [--only NAME]
 
-Each mutation is one replacement in one source file, made in a copy of the sources, of which the
-next build compiles that file alone. The engine's stress program runs on the mutant or, where the
-mistake is in what only Python reaches, a file of the Python tests. A mutant that is not found is an
-error, as is a replacement that no longer matches the sources.
+Each mutation is one replacement in one source file. A mutant is that file, compiled, and linked
+with what the sanitizers' build (tools/sanitize.py) has made of all others. The engine's stress
+program runs on the mutant or, where the mistake is in what only Python reaches, a file of the
+Python tests. A mutant that is not found is an error, as is a replacement that no longer matches the
+sources.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
+import shlex
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+import sanitize
+from sanitize import ROOT
+
 BUILD = ROOT / "build" / "mutations"
-TREE = BUILD / "tree"
+# Freed blocks are poisoned under AddressSanitizer: who touches one is found at once.
+SANITIZER = "address"
+#: Seconds after which what should have ended long ago hangs.
+PATIENCE = 40
 
 
 class Mutation(NamedTuple):
@@ -112,79 +117,65 @@ MUTATIONS = (
 )
 
 
-def copy_sources() -> None:
-    """A tree of which files may be changed, with nothing built yet."""
-    shutil.rmtree(BUILD, ignore_errors=True)
-    ignored = shutil.ignore_patterns("__pycache__", "*.so")
-    for folder in ("src", "tests", "gemel"):
-        shutil.copytree(ROOT / folder, TREE / folder, ignore=ignored)
-    for file in ("CMakeLists.txt", "pyproject.toml"):
-        shutil.copy(ROOT / file, TREE)
-
-
-@contextmanager
-def made(mutation: Mutation) -> Iterator[None]:
-    """The mistake is in the tree."""
-    path = TREE / "src" / mutation.file
-    text = right = path.read_text()
+def mutated(mutation: Mutation) -> str:
+    """The text of the file with the mistake in it."""
+    text = (ROOT / "src" / mutation.file).read_text()
     for old, new in mutation.changes:
         if text.count(old) != 1:
-            sys.exit(f"{mutation.name}: {text.count(old)} times in {path.name}: {old}")
+            sys.exit(f"{mutation.name}: {text.count(old)} times in {mutation.file}: {old}")
         text = text.replace(old, new)
-    path.write_text(text)
-    try:
-        yield
-    finally:
-        path.write_text(right)
+    return text
 
 
-def build(source: Path, folder: Path, target: str, *options: str) -> None:
-    """Compile with CMake what has changed."""
-    tools = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
-    compiler = os.environ.get("CXX", "c++")
-    configure = ["cmake", "-S", str(source), "-B", str(folder), "-G", "Ninja", "-Wno-dev"]
-    configure += [f"-DCMAKE_CXX_COMPILER={compiler}", *options]
-    for command in (configure, ["cmake", "--build", str(folder), "--target", target]):
-        environment = {**os.environ, "PATH": tools}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+def run(mutation: Mutation, command: list[str]) -> None:
+    """Run the compiler where it compiled the sanitizers' build."""
+    folder = sanitize.core(SANITIZER)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{mutation.name}: {' '.join(command)}\n{done.stdout}{done.stderr}")
 
 
-def build_stress() -> list[str]:
-    """Compile the stress program; the command that runs it."""
-    # Freed blocks are poisoned under AddressSanitizer: who touches one is found at once.
-    build(TREE / "tests" / "cpp", BUILD / "stress", "stress", "-DSANITIZER=address")
-    return [str(BUILD / "stress" / "stress")]
+def made(mutation: Mutation, target: str) -> Path:
+    """A target of the sanitizers' build with the mistake in it."""
+    folder = BUILD / mutation.name
+    folder.mkdir(parents=True, exist_ok=True)
+    ninja = [sysconfig.get_path("scripts") + "/ninja", "-t", "commands", target]
+    told = subprocess.check_output(ninja, cwd=sanitize.core(SANITIZER), text=True)
+    *others, last = told.splitlines()
+    original = str(ROOT / "src" / mutation.file)
+    (line,) = (line for line in others if line.endswith(f" -c {original}"))
+    source, thing = folder / Path(original).name, folder / "mutant.o"
+    source.write_text(mutated(mutation))
+    compiling = shlex.split(line)
+    place = compiling.index("-o") + 1
+    right, compiling[place], compiling[-1] = compiling[place], str(thing), str(source)
+    run(mutation, compiling)
+    # What is there already is not taken from an archive.
+    linking = [word for word in shlex.split(last) if word not in (":", "&&", right)]
+    place = linking.index("-o") + 1
+    result = folder / Path(linking[place]).name
+    run(mutation, [*linking[:place], str(result), str(thing), *linking[place + 1 :]])
+    return result
 
 
-def build_core(test: str) -> list[str]:
-    """Compile the core next to its package; the command that runs the Python tests."""
-    folder = BUILD / "core"
-    names = (f"-DPython_EXECUTABLE={sys.executable}", "-DSKBUILD_PROJECT_NAME=gemel")
-    build(TREE, folder, "_core", "-DCMAKE_BUILD_TYPE=Release", *names)
-    for library in folder.glob("_core*.so"):
-        shutil.copy(library, TREE / "gemel")
-    program = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-    return [*program, str(TREE / "tests" / f"test_{test}.py")]
+def command_of(mutation: Mutation, seconds: float) -> tuple[list[str], dict[str, str]]:
+    """What is to find the mistake, and the variables it runs with."""
+    if not mutation.test:
+        return [str(made(mutation, "stress")), "--seconds", str(seconds)], dict(os.environ)
+    module = made(mutation, "_core")
+    package = sanitize.packaged(SANITIZER, module.parent / "package", module)
+    pytest = [sysconfig.get_path("scripts") + "/pytest", "--capture=sys", "-q", "-x"]
+    test = str(ROOT / "tests" / f"test_{mutation.test}.py")
+    return [*pytest, test], sanitize.surroundings(SANITIZER, package)
 
 
 def found(mutation: Mutation, seconds: float) -> str:
     """How the tests notice the mistake; empty when they do not."""
-    with made(mutation):
-        if mutation.test:
-            command = build_core(mutation.test)
-        else:
-            command = [*build_stress(), "--seconds", str(seconds)]
-    environment = {**os.environ, "PYTHONPATH": str(TREE)}
+    command, environment = command_of(mutation, seconds)
+    limit = PATIENCE + seconds
     try:
         process = subprocess.run(
-            command,
-            cwd=TREE,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=30 + seconds,
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit
         )
     except subprocess.TimeoutExpired:
         return "it hangs"
@@ -201,15 +192,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20, help="of stress for each mutant")
     parser.add_argument("--only", help="the name of one mutation")
     options = parser.parse_args()
-    copy_sources()
+    sanitize.compiled(SANITIZER, "stress", "_core", "gemel")
+    chosen = [m for m in MUTATIONS if options.only in (None, m.name)]
     missed = []
-    for mutation in MUTATIONS:
-        if options.only not in (None, mutation.name):
-            continue
-        how = found(mutation, options.seconds)
-        print(f"{mutation.name}: {'found: ' + how[:110] if how else 'NOT FOUND'}", flush=True)
-        if not how:
-            missed.append(mutation.name)
+    # Side by side: a program that hangs takes a while to be known for it, and nothing else.
+    with ThreadPoolExecutor(2) as pool:
+        answers = pool.map(lambda mutation: found(mutation, options.seconds), chosen)
+        for mutation, how in zip(chosen, answers, strict=True):
+            print(f"{mutation.name}: {'found: ' + how[:110] if how else 'NOT FOUND'}", flush=True)
+            if not how:
+                missed.append(mutation.name)
     sys.exit(f"mistakes the tests do not find: {', '.join(missed)}" if missed else 0)
 
 

@@ -1,10 +1,12 @@
-"""Runs the Python tests on a core built with sanitizers.
+"""Runs the tests on a core built with sanitizers.
 
     python tools/sanitize.py address [--short | ARGUMENT ...]   Address-, UndefinedBehaviorSanitizer
     python tools/sanitize.py thread [--short | ARGUMENT ...]    ThreadSanitizer
+    python tools/sanitize.py address|thread --stress SECONDS    the tests without Python
 
 The arguments go to pytest; without any, `address` runs all tests and `thread` those about threads.
-`--short` runs the files that ask most of the core, for every change.
+`--short` runs the files that ask most of the core, for every change. `--stress` runs the programs
+of tests/cpp, the stress program for so long.
 The core and a copy of the package lie in build/sanitize/: neither the installed package nor the
 source tree is touched. Python itself is not instrumented, so the sanitizers' libraries are
 preloaded, also into the processes that tests start. What they find stops the process it is found
@@ -101,29 +103,40 @@ SANITIZERS = {
 }
 
 
-def build(name: str) -> Path:
-    """Compile the core with the sanitizer; the folder that holds the package it belongs to."""
-    folder = log(name).parent
+def core(name: str) -> Path:
+    """Where the core is compiled."""
+    return log(name).parent / "core"
+
+
+def compiled(name: str, *targets: str) -> Path:
+    """Compile these of CMake's targets with the sanitizer; the folder they are in."""
+    folder = core(name)
     tools = sysconfig.get_path("scripts")
     environment = {**os.environ, "PATH": os.pathsep.join((tools, os.environ["PATH"]))}
-    configure = ["cmake", "-S", str(ROOT), "-B", str(folder / "core"), "-G", "Ninja", "-Wno-dev"]
+    configure = ["cmake", "-S", str(ROOT), "-B", str(folder), "-G", "Ninja", "-Wno-dev"]
     # -O1 keeps the stacks of reports readable; asserts stay in.
     configure += ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O1"]
     configure += [f"-DCMAKE_CXX_COMPILER={COMPILER}", f"-DGEMEL_SANITIZER={name}"]
     configure += [f"-DPython_EXECUTABLE={sys.executable}", "-DSKBUILD_PROJECT_NAME=gemel"]
-    for command in (configure, ["cmake", "--build", str(folder / "core")]):
+    for command in (configure, ["cmake", "--build", str(folder), "--target", *targets]):
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
-    package = folder / "package" / "gemel"
+    return folder
+
+
+def packaged(name: str, folder: Path, module: Path | None = None) -> Path:
+    """A copy of the package in a folder, with the core compiled before, or another one; the same
+    folder."""
+    package = folder / "gemel"
     shutil.rmtree(package, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", "*.so")
     shutil.copytree(ROOT / "gemel", package, ignore=ignored)
-    for library in (folder / "core").glob("_core*.so"):
+    for library in [module] if module else core(name).glob("_core*.so"):
         shutil.copy(library, package)
     (package / "lib").mkdir(exist_ok=True)
-    shutil.copy(folder / "core" / "src" / "libgemel.so", package / "lib")
-    return package.parent
+    shutil.copy(core(name) / "src" / "libgemel.so", package / "lib")
+    return folder
 
 
 def library(name: str) -> str:
@@ -146,28 +159,51 @@ def findings(name: str) -> str:
     return "\n".join(found)
 
 
-def main() -> None:
-    """Build, test, report."""
-    if len(sys.argv) < 2 or sys.argv[1] not in SANITIZERS:
-        sys.exit(__doc__)
-    name, *arguments = sys.argv[1:]
+def surroundings(name: str, package: Path) -> dict[str, str]:
+    """The variables Python runs with on the package in this folder."""
     sanitizer = SANITIZERS[name]
-    package = build(name)
-    findings(name)
-    environment = {
+    return {
         **os.environ,
         **sanitizer.variables,
         "LD_PRELOAD": " ".join(map(library, sanitizer.libraries)),
         "PYTHONPATH": str(package),
         "SANITIZER": name,
     }
+
+
+def test(name: str, arguments: list[str]) -> int:
+    """Run the Python tests; pytest's exit code."""
+    compiled(name, "_core", "gemel")
+    package = packaged(name, log(name).parent / "package")
+    findings(name)
     # Not `python -m pytest`, which looks for the package in the working directory first. The file
     # descriptors are left alone: UndefinedBehaviorSanitizer writes to stderr, log_path or not.
     pytest = [sysconfig.get_path("scripts") + "/pytest", "--capture=sys"]
     if arguments in ([], ["--short"]):
+        sanitizer = SANITIZERS[name]
         arguments = sanitizer.short if arguments else sanitizer.tests
-    command = [*pytest, *arguments]
-    code = subprocess.run(command, cwd=ROOT, env=environment).returncode
+    environment = surroundings(name, package)
+    return subprocess.run([*pytest, *arguments], cwd=ROOT, env=environment).returncode
+
+
+def stress(name: str, seconds: str) -> int:
+    """Run the tests without Python; the first exit code that is not 0."""
+    programs = compiled(name, "cases", "object_test", "memory_test", "stress") / "cpp"
+    for command in (["cases"], ["object_test"], ["memory_test"], ["stress", "--seconds", seconds]):
+        code = subprocess.run([str(programs / command[0]), *command[1:]]).returncode
+        if code:
+            return code
+    return 0
+
+
+def main() -> None:
+    """Build, test, report."""
+    if len(sys.argv) < 2 or sys.argv[1] not in SANITIZERS:
+        sys.exit(__doc__)
+    name, *arguments = sys.argv[1:]
+    if arguments[:1] == ["--stress"]:
+        sys.exit(stress(name, *arguments[1:]))
+    code = test(name, arguments)
     found = findings(name)
     if found:
         sys.exit(f"{name}: the sanitizer found\n{found}")

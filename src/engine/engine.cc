@@ -19,6 +19,11 @@ namespace {
 constexpr size_t kHeaderBytes =
     (sizeof(Storage) + memory::kAlignment - 1) / memory::kAlignment * memory::kAlignment;
 
+// Not told by where the data are: a block of its own may begin where the storage's ends.
+bool lies_inside(size_t bytes, int device) noexcept {
+  return bytes <= Storage::kInsideBytes && Engine::on_host(device);
+}
+
 size_t block_bytes(size_t bytes, bool inside) noexcept {
   return kHeaderBytes + (inside ? bytes : 0);
 }
@@ -30,7 +35,7 @@ Storage::Storage(size_t bytes, int device, bool inside) noexcept : device_(devic
 }
 
 Storage* Storage::create(size_t bytes, int device) {
-  const bool inside = bytes <= kInsideBytes && Engine::on_host(device);
+  const bool inside = lies_inside(bytes, device);
   void* block = memory::allocate(block_bytes(bytes, inside));
   if (block == nullptr) throw std::bad_alloc();
   return new (block) Storage(bytes, device, inside);
@@ -41,7 +46,7 @@ void* Storage::own_data() noexcept { return reinterpret_cast<char*>(this) + kHea
 void Storage::destroy() noexcept {
   if (trace_token_ != 0) trace::forget(trace_token_);
   void* const data = this->data();
-  const bool inside = data == own_data();
+  const bool inside = lies_inside(bytes_, device_);
   if (!inside && data != nullptr) Engine::device(device_)->release(data, bytes_);
   const size_t block = block_bytes(bytes_, inside);
   this->~Storage();
