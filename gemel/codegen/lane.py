@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gemel import dtype as dtypes
+from gemel.codegen.program import FUNCTIONS
 from gemel.codegen.values import Recorder, Value, common, power
 from gemel.dtype import DType
 
@@ -73,6 +74,12 @@ class Lane:
         self.recorder = Recorder() if recorder is None else recorder
         self._random = random
         self._index = index
+
+    def __getattr__(self, name: str) -> Callable[[Operand], Value]:
+        """The functions of `program.FUNCTIONS`, as single instructions."""
+        if name not in FUNCTIONS:
+            raise AttributeError(f"a lane has no {name!r}")
+        return lambda x: self.value(x).floating().unary(name)
 
     # -- making values --------------------------------------------------------------------------
 
@@ -305,14 +312,6 @@ class Lane:
     ceil = _unary("ceil", False)
     rint = round = _unary("rint", False)
     trunc = fix = _unary("trunc", False)
-    exp = _unary("exp", True)
-    log = _unary("log", True)
-    tanh = _unary("tanh", True)
-    sin = _unary("sin", True)
-    cos = _unary("cos", True)
-    erf = _unary("erf", True)
-    expm1 = _unary("expm1", True)
-    log1p = _unary("log1p", True)
 
     equal = _comparison("equal")
     not_equal = _comparison("not_equal")

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gemel import dtype as dtypes
-from gemel.codegen import halves, powers
+from gemel.codegen import halves, powers, program
 from gemel.codegen.lane import Lane, Recorder, Value
 from gemel.codegen.program import Instruction
 from gemel.dtype import DType
@@ -457,14 +457,7 @@ def floor_divide(xp: Lane, x: Value, y: Value) -> Value:
 
 
 FUNCTIONS: dict[str, Callable[..., Value]] = {
-    "exp": exp,
-    "expm1": expm1,
-    "log": log,
-    "log1p": log1p,
-    "tanh": tanh,
-    "erf": erf,
-    "sin": sin,
-    "cos": cos,
+    **{name: globals()[name] for name in program.FUNCTIONS},
     "power": power,
     **powers.FUNCTIONS,
     "rint": rint,

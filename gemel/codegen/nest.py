@@ -13,6 +13,7 @@ from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
+    FUNCTIONS,
     INDEX,
     INNER,
     INPUT,
@@ -344,22 +345,7 @@ def stride_class(stride: int) -> int:
 
 
 #: Instructions that take many machine instructions.
-HEAVY = frozenset(
-    (
-        "exp",
-        "log",
-        "tanh",
-        "sin",
-        "cos",
-        "erf",
-        "expm1",
-        "log1p",
-        "power",
-        "gather",
-        "scatter_add",
-        "divide",
-    )
-)
+HEAVY = frozenset((*FUNCTIONS, "power", "gather", "scatter_add", "divide"))
 
 
 def estimate(program: Program, elements: int) -> int:

@@ -45,6 +45,10 @@ class Operand:
         return f"{self.role}:{self.dtype}:{self.stride}{'v' if self.varies else ''}"
 
 
+#: Functions of one number that are instructions of a program, each written out in `mathlib`.
+FUNCTIONS = ("cos", "erf", "exp", "expm1", "log", "log1p", "sin", "tanh")
+
+
 class Instruction:
     """One scalar step: `name` applied to earlier instructions, giving a value of `dtype`.
 
@@ -65,8 +69,7 @@ class Instruction:
     floor_divide remainder   two of one dtype, Python's signs (x // 0 and x % 0 of integers are 0)
     power                    two floating
     maximum minimum          two; NaN wins
-    exp log tanh sin cos     floating (mathlib turns them into arithmetic)
-    erf expm1 log1p          floating
+    those of FUNCTIONS       floating (mathlib turns them into arithmetic)
     equal not_equal less     two of one dtype -> bool
     less_equal greater
     greater_equal isnan
