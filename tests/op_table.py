@@ -338,7 +338,7 @@ def _reductions() -> list[Case]:
         found += [_case(name, SMALL, axis=axis, keepdims=bool(axis)) for axis in (None, 0, 1)]
     for name in ("cumsum", "cumprod"):
         found += [_case(name, Draw(shape, "nonzero"), smooth=soft, axis=axis) for axis in (1, -1)]
-    found += [_case("order", SMALL), _case("order", Draw((2, 3, 5)))]
+    found += [_case("ranked", SMALL, ranks=(0, 3)), _case("ranked", (2, 3, 5), ranks=(2, 2, 4))]
     found.append(_case("sum", (), axis=None, keepdims=False))
     found.append(_case("sum", SMALL, axis=(), keepdims=False))
     found.append(_case("prod", Draw((3, 4), "any"), axis=-1, keepdims=False))

@@ -31,6 +31,10 @@ class NumpyLane:
         """The value in another dtype."""
         return numpy().asarray(value).astype(as_dtype(dtype).name)
 
+    def reinterpret(self, value: Any, dtype: Any) -> Any:
+        """The same bits as another dtype of the same size."""
+        return numpy().asarray(value).view(as_dtype(dtype).name)
+
     def index(self, axis: int) -> Any:
         """Each element's position along an axis."""
         np = numpy()

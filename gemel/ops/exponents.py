@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.dtype import float32, float64, int32, int64
 from gemel.ir.declare import elementwise
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, power, reciprocal, sigmoid, square, subtract
@@ -19,10 +20,26 @@ def _settled(xp: Any, x: Any) -> Any:
     return xp.where(xp.absolute(x - whole) <= near, whole, x)
 
 
+#: By the size of a floating dtype: itself, the integers as wide, digits and bias of the exponent.
+_BITS = {4: (float32, int32, 23, 127), 8: (float64, int64, 52, 1023)}
+
+
+def power_of_two(xp: Any, n: Any) -> Any:
+    """2 ** n, exact, for whole n within the exponents of normal numbers."""
+    dtype, integer, digits, bias = _BITS[n.dtype.itemsize]
+    return xp.reinterpret((xp.cast(n, integer) + bias) << digits, dtype)
+
+
 @elementwise(dtype="floating", public="np")
 def exp2(xp: Any, x: Any) -> Any:
     """2 to the power of x."""
-    return xp.exp2(x)
+    low, high = (-152, 129) if x.dtype.itemsize == 4 else (-1080, 1025)
+    x = xp.where(x > high, high, xp.where(x < low, low, x))
+    whole = xp.where(x == x, xp.rint(x), 0)
+    half = xp.floor(whole * 0.5)
+    # In two steps: the power of the whole part alone may leave the range.
+    part = xp.exp((x - whole) * _LN2) * power_of_two(xp, half)
+    return part * power_of_two(xp, whole - half)
 
 
 @exp2.gradient

@@ -11,6 +11,7 @@ from gemel.ir.interpret import spec_of
 from gemel.ir.op import Op, numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import negative, where
+from gemel.ops.exponents import power_of_two
 from gemel.spec import Spec, broadcast, promote_specs
 
 Types = tuple[tuple[DType, ...], DType]
@@ -130,8 +131,8 @@ def ldexp(xp: Any, x: Any, exponent: Any) -> Any:
     most = 300 if x.dtype.itemsize == 4 else 2100
     exponent = xp.minimum(xp.maximum(exponent, -most), most)
     third = xp.trunc(exponent * (1 / 3))
-    step = xp.exp2(third)
-    return x * step * step * xp.exp2(exponent - 2 * third)
+    step = power_of_two(xp, third)
+    return x * step * step * power_of_two(xp, exponent - 2 * third)
 
 
 @ldexp.gradient

@@ -116,24 +116,25 @@ def _array(value: Any) -> Any:
 
 
 @op()
-def order(x: Any) -> Any:
-    """The positions of each row's elements in ascending order, NaN last; equal ones stay so."""
-    return numpy().argsort(x, axis=-1, kind="stable")
+def ranked(x: Any, *, ranks: Any) -> Any:
+    """Where in each row the elements of these ranks are; the smallest has rank 0, NaN the last."""
+    found = numpy().argpartition(x, sorted(set(ranks)), axis=-1)
+    return found[..., list(ranks)]
 
 
-@order.spec
-def _(x: Spec) -> Spec:
-    normalize_axis("order", -1, x.ndim)
-    return Spec(x.shape, "int64")
+@ranked.spec
+def _(x: Spec, *, ranks: Any) -> Spec:
+    normalize_axis("ranked", -1, x.ndim)
+    return Spec((*x.shape[:-1], builtins.len(ranks)), "int64")
 
 
-#: Where between two neighbours a quantile lies, from the fraction it has come from the lower one.
+#: How far from one rank to the next a quantile lies, for its place among the ranks.
 METHODS: dict[str, Callable[[float], float]] = {
-    "linear": lambda fraction: fraction,
-    "lower": lambda fraction: 0.0,
-    "higher": lambda fraction: 1.0 if fraction > 0 else 0.0,
-    "midpoint": lambda fraction: 0.5 if fraction > 0 else 0.0,
-    "nearest": lambda fraction: 1.0 if fraction > 0.5 else 0.0,
+    "linear": lambda place: place - math.floor(place),
+    "lower": lambda place: 0.0,
+    "higher": lambda place: float(math.ceil(place) - math.floor(place)),
+    "midpoint": lambda place: (math.ceil(place) - math.floor(place)) / 2,
+    "nearest": lambda place: float(builtins.round(place) - math.floor(place)),
 }
 
 
@@ -181,8 +182,7 @@ def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool)
     rows, kept = _as_rows(x, axes)
     if not rows.shape[-1]:
         raise ShapeError(f"{name}: {list(x.shape)}: nothing lies along axis {axis}")
-    ordered = _ordered(rows)
-    found = [_between(ordered, share, method) for share in (q if isinstance(q, list) else [q])]
+    found = _between(rows, q if isinstance(q, list) else [q], method)
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else kept
     shaped = [reshape(each, shape=shape) for each in found]
     return stack(shaped) if isinstance(q, list) else shaped[0]
@@ -196,33 +196,34 @@ def _as_rows(x: Any, axes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
     return reshape(transpose(x, axes=(*others, *axes)), shape=(*kept, length)), kept
 
 
-def _ordered(rows: Any) -> Any:
-    """Each row in ascending order, NaN last."""
-    shape = tuple(rows.shape)
-    lines = (product(shape[:-1]), shape[-1])
-    places = reshape(order(rows), shape=lines)
-    starts = multiply(iota(shape=(lines[0], 1), axis=0, dtype="int64"), shape[-1])
-    flat = reshape(add(places, starts), shape=(-1,)) if product(shape) else None
-    if flat is None:
-        return rows
-    return reshape(gather(reshape(rows, shape=(-1,)), flat, axis=0), shape=shape)
+def _between(rows: Any, shares: Sequence[float], method: str) -> list[Any]:
+    """The element of each row at these shares of its length, or between two neighbours."""
+    last = rows.shape[-1] - 1
+    places = [(math.floor(share * last), METHODS[method](share * last)) for share in shares]
+    ranks = [rank for low, weight in places for rank in (low, low + (weight > 0))]
+    values = _of_rank(rows, (*ranks, last))
+    nothing = isnan(values[..., builtins.len(ranks)])  # NaN is last
+    found = []
+    for i, (_, weight) in enumerate(places):
+        low, high = values[..., 2 * i], values[..., 2 * i + 1]
+        if weight == 1:
+            low = high
+        elif weight:
+            between = add(multiply(low, 1 - weight), multiply(high, weight))
+            # Rounding must not lead out of a tie.
+            low = where(equal(low, high), low, between)
+        found.append(where(nothing, float("nan"), low))
+    return found
 
 
-def _between(ordered: Any, share: float, method: str) -> Any:
-    """The element of each row at this share of its length, or between two neighbours."""
-    place = share * (ordered.shape[-1] - 1)
-    low = math.floor(place)
-    if method == "nearest":
-        low, weight = builtins.round(place), 0.0
-    else:
-        weight = METHODS[method](place - low)
-    found = ordered[..., low]
-    if weight:
-        above_it = ordered[..., low + 1]
-        between = add(multiply(found, 1 - weight), multiply(above_it, weight))
-        # Rounding must not lead out of a tie.
-        found = where(equal(found, above_it), found, between)
-    return where(isnan(ordered[..., -1]), float("nan"), found)
+def _of_rank(rows: Any, ranks: tuple[int, ...]) -> Any:
+    """Each row's elements of these ranks."""
+    places = ranked(rows, ranks=ranks)
+    lines = product(rows.shape[:-1])
+    flat = reshape(places, shape=(lines, builtins.len(ranks)))
+    starts = multiply(iota(shape=(lines, 1), axis=0, dtype="int64"), rows.shape[-1])
+    found = gather(reshape(rows, shape=(-1,)), add(flat, starts), axis=0) if lines else None
+    return places * 0.0 if found is None else reshape(found, shape=places.shape)
 
 
 # --- covariance -----------------------------------------------------------------------------
