@@ -1,6 +1,7 @@
 """The one table of operations: one paragraph each, by family. Nothing else is here."""
 
 from gemel.ops import (
+    arrange,
     control,
     elementwise,
     indexing,
@@ -13,6 +14,7 @@ from gemel.ops import (
 )
 
 __all__ = [
+    "arrange",
     "control",
     "elementwise",
     "indexing",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.errors import ShapeError
-from gemel.extent import WHOLE
+from gemel.dtype import weak
+from gemel.errors import ShapeError, unknown_name
+from gemel.extent import NUMBER, WHOLE
+from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ops.elementwise import copy as materialized
 from gemel.ops.elementwise import extents, full, whole_numbers
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
 
@@ -17,6 +20,14 @@ from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_sp
 def listed(shape: Any) -> tuple[int, ...]:
     """A shape that may be given as one number."""
     return tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+
+
+def operand(value: Any, beside: Any = ()) -> Any:
+    """What functions take for an array, as one (or as a symbol): a number is one of no axes."""
+    found = above.as_array(value, beside)
+    if isinstance(found, NUMBER):
+        return full(found, shape=(), dtype=weak(found))
+    return found
 
 
 # --- reshape --------------------------------------------------------------------------------
@@ -47,8 +58,34 @@ def reshape(x: Any, *, shape: Any) -> Any:
 
 
 @reshape.facade
-def _(x: Any, newshape: Any, order: str = "C") -> Array:
-    return reshape(x, shape=listed(newshape))
+def _(
+    a: Any,
+    shape: Any = None,
+    order: str = "C",
+    *,
+    newshape: Any = None,
+    copy: bool | None = None,
+) -> Array:
+    """The same elements in another shape, of which one extent may be -1; a view where possible.
+
+    `order` "F" counts the first axis fastest, in the array and in the result. With `copy` the
+    elements are copied; with False they never are. Raises `ShapeError` where the sizes differ,
+    or where a view was asked for and there is none.
+    """
+    a, extents = operand(a), newshape if shape is None else shape
+    if extents is None:
+        raise TypeError("reshape: missing the new shape")
+    if order not in ("C", "F", "A"):
+        raise unknown_name("order of reshape", order, ("C", "F", "A"))
+    if order == "F":
+        turned = reshape(transpose(a), shape=listed(extents)[::-1])
+        return materialized(transpose(turned)) if copy else transpose(turned)
+    target = listed(extents)
+    if copy is False and hasattr(a, "strides"):
+        lies = Layout(a.shape, a.strides, a.offset)
+        if reshaped_strides(lies, target_shape(Spec(a.shape, a.dtype), target)) is None:
+            raise ShapeError(f"reshape: {list(a.shape)} to {list(target)} has to copy elements")
+    return reshape(materialized(a) if copy else a, shape=target)
 
 
 @reshape.spec
@@ -132,7 +169,7 @@ def axis_order(ndim: int, axes: Any) -> tuple[int, ...]:
     return order
 
 
-@op(public="np", onnx="Transpose", mxnet="_npi_transpose")
+@op(public="np", aliases=("permute_dims",), onnx="Transpose", mxnet="_npi_transpose")
 def transpose(x: Any, *, axes: Any = None) -> Any:
     """The axes in another order, reversed by default."""
     return numpy().transpose(x, axes)
@@ -167,6 +204,7 @@ def _turned_back(x: Any, axes: Any) -> Any:
 @function(public="np", method=True)
 def swapaxes(x: Any, axis1: int, axis2: int) -> Array:
     """Exchange two axes."""
+    x = operand(x)
     ndim = len(x.shape)
     order = list(range(ndim))
     first, second = (normalize_axis("swapaxes", axis, ndim) for axis in (axis1, axis2))
@@ -177,6 +215,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Array:
 @function(public="np", method=True)
 def expand_dims(x: Any, axis: Any) -> Array:
     """A new axis (or several) of length 1."""
+    x = operand(x)
     added = (axis,) if isinstance(axis, WHOLE) else tuple(axis)
     places = normalize_axes("expand_dims", added, len(x.shape) + len(added))
     extents = iter(x.shape)
@@ -187,6 +226,7 @@ def expand_dims(x: Any, axis: Any) -> Array:
 @function(public="np", method=True)
 def squeeze(x: Any, axis: Any = None) -> Array:
     """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
+    x = operand(x)
     shape = x.shape
     if axis is None:
         return reshape(x, shape=tuple(n for n in shape if not n == 1))
@@ -231,7 +271,7 @@ def _(g: Any, y: Any, x: Any, *, shape: Any) -> Any:
 # --- joining and splitting ------------------------------------------------------------------
 
 
-@op(public="np", onnx="Concat", mxnet="_npi_concatenate")
+@op(public="np", aliases=("concat",), onnx="Concat", mxnet="_npi_concatenate")
 def concatenate(*arrays: Any, axis: int = 0) -> Any:
     """The arrays one after another along an axis."""
     dtype = promote_specs(*(Spec(array.shape, array.dtype) for array in arrays))
@@ -241,7 +281,7 @@ def concatenate(*arrays: Any, axis: int = 0) -> Any:
 @concatenate.facade
 def _(arrays: Any, axis: int | None = 0) -> Array:
     """The arrays one after another along an axis; None flattens them first."""
-    parts = list(arrays)
+    parts = [operand(array) for array in arrays]
     if axis is None:
         return concatenate(*(reshape(part, shape=(-1,)) for part in parts), axis=0)
     return concatenate(*parts, axis=axis)
@@ -313,7 +353,7 @@ def split(x: Any, *, sections: Any, axis: int = 0) -> Any:
 @split.facade
 def _(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts of an array along an axis, as views: equal ones, or between positions."""
-    parts = indices_or_sections
+    x, parts = operand(x), indices_or_sections
     found = split(x, sections=parts if isinstance(parts, WHOLE) else tuple(parts), axis=axis)
     return list(found) if isinstance(found, tuple) else [found]
 
@@ -394,4 +434,7 @@ def _(g: Any, y: Any, x: Any, *, axis: int, start: int, length: int) -> Any:
 @function(public="np")
 def stack(arrays: Any, axis: int = 0) -> Array:
     """The arrays side by side along a new axis."""
-    return concatenate(*(expand_dims(array, axis) for array in arrays), axis=axis)
+    parts = [expand_dims(array, axis) for array in arrays]
+    if not parts:
+        raise ShapeError("stack: needs at least one array")
+    return concatenate(*parts, axis=axis)
