@@ -10,7 +10,10 @@ from gemel.ops import (
     neural,
     random,
     reduction,
+    selection,
     shape,
+    sorting,
+    triangles,
 )
 
 __all__ = [
@@ -23,5 +26,8 @@ __all__ = [
     "neural",
     "random",
     "reduction",
+    "selection",
     "shape",
+    "sorting",
+    "triangles",
 ]

@@ -249,7 +249,7 @@ def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int, shape: Any) -> Any:
 @scatter.lower
 def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
     (result,), (g, indices) = outputs, inputs
-    wide = _summed_in(result.dtype)
+    wide = summed_in(result.dtype)
     total = result if wide is result.dtype else emit.temporary(wide, result.shape)
     emit.fill(total, 0)
     lead, middle = axis, len(indices.shape)
@@ -266,7 +266,7 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
         emit.copy(total, result)
 
 
-def _summed_in(dtype: DType) -> DType:
+def summed_in(dtype: DType) -> DType:
     """The dtype slices that meet are added in."""
     return float32 if dtype is float16 else int64 if dtype is bool_ else dtype
 
