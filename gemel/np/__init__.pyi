@@ -4,12 +4,15 @@ Written by `make stubs`: change what is declared instead.
 """
 
 import builtins
+from collections.abc import Sequence
 from typing import Any
 
 from gemel.device import Device
 from gemel.dtype import DType as DType
 from gemel.ndarray import ndarray as ndarray
+from gemel.np import linalg as linalg
 from gemel.np import random as random
+from gemel.ops.sorting import UniqueAll, UniqueCounts, UniqueInverse
 
 def abs(x: Any, /) -> ndarray:
     """Absolute value."""
@@ -29,6 +32,9 @@ def allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08) -> builti
 def any(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Whether any element is true (not zero)."""
 
+def append(arr: Any, values: Any, axis: int | None = None) -> ndarray:
+    """Two arrays one after the other along an axis, or both flattened."""
+
 def arange(
     start: Any,
     stop: Any = None,
@@ -45,14 +51,45 @@ def argmax(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndar
 def argmin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Position of the smallest element (the first of equals; NaN is smallest), int64."""
 
+def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> ndarray:
+    """Positions along an axis, those of elements below the kth before its own, others behind."""
+
+def argsort(
+    a: Any,
+    axis: int | None = -1,
+    kind: Any = None,
+    *,
+    descending: builtins.bool = False,
+    stable: Any = None,
+) -> ndarray:
+    """The positions that sort each row along an axis, or the flattened array; NaN is largest."""
+
+def argwhere(a: Any) -> ndarray:
+    """The positions of elements that are not zero, one row each. Waits for it."""
+
 def array(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
     """An array with a copy of the elements: of an array, a NumPy array, a number or nested lists."""
 
 def array_equal(a: Any, b: Any) -> builtins.bool:
     """Whether shapes and all elements are equal. Waits for both."""
 
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """Parts along an axis, as views: as equal as the count allows, or between positions."""
+
 def asarray(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
     """The array itself when it is one of that dtype and on that device, else `array(value)`."""
+
+def atleast_1d(*arrays: Any) -> ndarray:
+    """Each array, a 0-d one with an axis; a list of several."""
+
+def atleast_2d(*arrays: Any) -> ndarray:
+    """Each array with new leading axes until it has two; a list of several."""
+
+def atleast_3d(*arrays: Any) -> ndarray:
+    """Each array with new axes on both sides until it has three; a list of several."""
+
+def bincount(x: Any, weights: Any = None, /, minlength: int = 0) -> ndarray:
+    """How often each number from 0 on occurs, or the sum of its weights. Waits for them."""
 
 def bitwise_and(a: Any, b: Any, /) -> ndarray:
     """Bits set in both."""
@@ -66,14 +103,32 @@ def bitwise_xor(a: Any, b: Any, /) -> ndarray:
 bool: DType
 bool_: DType
 
+def broadcast_arrays(*args: Any) -> list[Any]:
+    """The arrays, repeated until all have the shape they broadcast to; views."""
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape arrays of these shapes broadcast to. Raises `ShapeError`."""
+
 def broadcast_to(x: Any, /, shape: Any) -> ndarray:
     """Repeated along new axes and axes of length 1, until it has the given shape."""
 
 def ceil(x: Any, /) -> ndarray:
     """Smallest whole number not below x."""
 
+def choose(a: Any, choices: Any, mode: str = "raise") -> ndarray:
+    """At each place the element of the choice that `a` numbers there; all broadcast."""
+
 def clip(x: Any, a_min: Any = None, a_max: Any = None) -> ndarray:
     """x limited to [a_min, a_max]; None leaves that side open."""
+
+def column_stack(arrays: Any) -> ndarray:
+    """The arrays beside one another, 1-d ones as columns."""
+
+def compress(condition: Any, a: Any, axis: int | None = None) -> ndarray:
+    """The slices along an axis where the 1-d condition holds, which may be shorter."""
+
+def concat(arrays: Any, axis: int | None = 0) -> ndarray:
+    """The arrays one after another along an axis; None flattens them first."""
 
 def concatenate(arrays: Any, axis: int | None = 0) -> ndarray:
     """The arrays one after another along an axis; None flattens them first."""
@@ -84,6 +139,29 @@ def copy(x: Any, /) -> ndarray:
 def cos(x: Any, /) -> ndarray:
     """Cosine of x in radians."""
 
+def cross(
+    a: Any, b: Any, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
+) -> ndarray:
+    """The cross product of vectors of three elements along an axis (or of two, as if with a 0)."""
+
+def delete(arr: Any, obj: Any, axis: int | None = None) -> ndarray:
+    """Without the positions (or slice, or mask) `obj` along an axis, or of the flattened array."""
+
+def diag(v: Any, k: int = 0) -> ndarray:
+    """The diagonal of a matrix, or the matrix with this diagonal and zeros elsewhere."""
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+    """The positions of the main diagonal of an array with `ndim` axes of n."""
+
+def diagflat(v: Any, k: int = 0) -> ndarray:
+    """The matrix with all elements of an array on diagonal k."""
+
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray:
+    """The diagonal over two axes, as a last axis; `offset` counts to the right of the main one."""
+
+def digitize(x: Any, bins: Any, /, right: builtins.bool = False) -> ndarray:
+    """The number of the bin each element lies in, between edges that rise or fall."""
+
 def divide(a: Any, b: Any, /) -> ndarray:
     """Quotient; integers become float32."""
 
@@ -93,7 +171,16 @@ def divmod(a: Any, b: Any, /) -> tuple[ndarray, ...]:
 def dot(a: Any, b: Any) -> ndarray:
     """`np.dot`: the product of a's last axis with b's second last (or only) one."""
 
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """Parts along axis 2, as views. Raises `ShapeError` below three dimensions."""
+
+def dstack(arrays: Any) -> ndarray:
+    """The arrays behind one another: along axis 2."""
+
 e: float
+
+def einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> ndarray:
+    """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
 
 def empty(shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> ndarray:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
@@ -110,10 +197,28 @@ def expand_dims(x: Any, axis: Any) -> ndarray:
 def expm1(x: Any, /) -> ndarray:
     """exp(x) - 1, accurate near zero."""
 
+def extract(condition: Any, arr: Any) -> ndarray:
+    """The elements where the condition holds, in one row. Waits for the condition."""
+
 def eye(
     n: int, m: int | None = None, dtype: Any = "float32", device: Any = None, ctx: Any = None
 ) -> ndarray:
     """Ones on the diagonal, zeros elsewhere."""
+
+def fill_diagonal(a: Any, val: Any) -> None:
+    """Write into the main diagonal of a matrix, or where all positions are equal."""
+
+def flatnonzero(a: Any) -> ndarray:
+    """The positions in the flattened array of elements that are not zero. Waits for it."""
+
+def flip(m: Any, axis: Any = None) -> ndarray:
+    """Backwards along the given axes, or all, as a view."""
+
+def fliplr(m: Any) -> ndarray:
+    """Backwards along axis 1, as a view."""
+
+def flipud(m: Any) -> ndarray:
+    """Backwards along axis 0, as a view."""
 
 float16: DType
 float32: DType
@@ -145,16 +250,61 @@ def greater(a: Any, b: Any, /) -> ndarray:
 def greater_equal(a: Any, b: Any, /) -> ndarray:
     """a >= b."""
 
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: builtins.bool = False, weights: Any = None
+) -> tuple[Any, Any]:
+    """How many elements lie in each bin (or their weights, or a density), and the bins' edges."""
+
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> ndarray:
+    """The edges of bins: `bins` itself, or so many of one width over a range or all elements."""
+
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """Parts along axis 1 (of a 1-d array, axis 0), as views."""
+
+def hstack(arrays: Any) -> ndarray:
+    """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
+
+def indices(dimensions: Sequence[int], dtype: Any = "int64", sparse: builtins.bool = False) -> Any:
+    """Each element's position along each axis, in one array; sparse ones in a tuple."""
+
 inf: float
+
+def inner(a: Any, b: Any) -> ndarray:
+    """The product over the last axes; numbers multiply."""
+
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> ndarray:
+    """With `values` before the positions (or slice, or mask) `obj` along an axis."""
+
 int32: DType
 int64: DType
 int8: DType
 
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None
+) -> ndarray:
+    """Values between the points (xp, fp), on straight lines; xp must rise."""
+
+def intersect1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
+    """What is in both arrays, in order. Waits for them."""
+
 def invert(x: Any, /) -> ndarray:
     """Every bit reversed; for bools, not."""
 
+def isin(
+    element: Any,
+    test_elements: Any,
+    assume_unique: builtins.bool = False,
+    invert: builtins.bool = False,
+    *,
+    kind: Any = None,
+) -> ndarray:
+    """Whether each element is one of `test_elements`, or with `invert` none of them."""
+
 def isnan(x: Any, /) -> ndarray:
     """Where x is not a number."""
+
+def kron(a: Any, b: Any) -> ndarray:
+    """Kronecker's product: a, with each element replaced by its product with b."""
 
 def less(a: Any, b: Any, /) -> ndarray:
     """a < b."""
@@ -194,6 +344,9 @@ def logical_xor(a: Any, b: Any, /) -> ndarray:
 def matmul(a: Any, b: Any, /) -> ndarray:
     """Matrix product of the last two axes; the axes before them broadcast."""
 
+def matrix_transpose(x: Any) -> ndarray:
+    """The last two axes exchanged; a view. Raises `ShapeError` for fewer than two."""
+
 def max(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Largest element over the given axes, or all; NaN wins."""
 
@@ -203,6 +356,11 @@ def maximum(a: Any, b: Any, /) -> ndarray:
 def mean(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
 
+def meshgrid(
+    *xi: Any, indexing: str = "xy", sparse: builtins.bool = False, copy: builtins.bool = True
+) -> list[Any]:
+    """Coordinates of a grid: one array per axis, which 1-d arrays give."""
+
 def min(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Smallest element over the given axes, or all; NaN wins."""
 
@@ -211,6 +369,9 @@ def minimum(a: Any, b: Any, /) -> ndarray:
 
 def mod(a: Any, b: Any, /) -> ndarray:
     """Remainder with the sign of b; integers modulo zero give 0."""
+
+def moveaxis(a: Any, source: Any, destination: Any) -> ndarray:
+    """Axes at other places, the others in their order; a view."""
 
 def multiply(a: Any, b: Any, /) -> ndarray:
     """Product."""
@@ -239,6 +400,18 @@ def ones(
 def ones_like(x: Any, dtype: Any = None) -> ndarray:
     """Ones of the shape, dtype and device of another array."""
 
+def outer(a: Any, b: Any) -> ndarray:
+    """Each element of one array with each of another, both flattened: a matrix."""
+
+def pad(x: Any, pad_width: Any = 0, mode: str = "constant", *, constant_values: Any = 0) -> ndarray:
+    """The array with elements before and after it along each axis."""
+
+def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> ndarray:
+    """Each row along an axis with its kth element in place, smaller ones before, others behind."""
+
+def permute_dims(x: Any, /, axes: Any = None) -> ndarray:
+    """The axes in another order, reversed by default."""
+
 pi: float
 
 def power(a: Any, b: Any, /) -> ndarray:
@@ -248,17 +421,62 @@ def power(a: Any, b: Any, /) -> ndarray:
 def prod(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
 
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
+    """Write `values` into each row along an axis at that row's positions."""
+
+def ravel_multi_index(
+    multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C"
+) -> ndarray:
+    """Positions in the flattened array of what stands at positions along each axis."""
+
 def reciprocal(x: Any, /) -> ndarray:
     """1 / x; integers become float32."""
 
 def remainder(a: Any, b: Any, /) -> ndarray:
     """Remainder with the sign of b; integers modulo zero give 0."""
 
-def reshape(x: Any, newshape: Any, order: str = "C") -> ndarray:
-    """The same elements in another shape; one extent may be -1."""
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> ndarray:
+    """Each element several times along an axis, or of the flattened array."""
+
+def reshape(
+    a: Any,
+    shape: Any = None,
+    order: str = "C",
+    *,
+    newshape: Any = None,
+    copy: builtins.bool | None = None,
+) -> ndarray:
+    """The same elements in another shape, of which one extent may be -1; a view where possible."""
+
+def resize(a: Any, new_shape: Any) -> ndarray:
+    """As many elements as another shape has: the flattened array again and again, or its start."""
 
 def rint(x: Any, /) -> ndarray:
     """Nearest whole number, ties to even."""
+
+def roll(a: Any, shift: Any, axis: Any = None) -> ndarray:
+    """Shifted along axes, or as one row; what leaves at one end comes in at the other."""
+
+def rollaxis(a: Any, axis: int, start: int = 0) -> ndarray:
+    """An axis in front of the one at `start`; a view. `moveaxis` is easier to read."""
+
+def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> ndarray:
+    """Turned k times by 90 degrees, from the first of two axes towards the second; a view."""
+
+def row_stack(arrays: Any) -> ndarray:
+    """The arrays below one another: along axis 0, 1-d ones as rows."""
+
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> ndarray:
+    """Where elements would be put into a sorted row: before ("left") or behind equal ones."""
+
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> ndarray:
+    """At each place the element of the first choice whose condition holds, else `default`."""
+
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
+    """What is in the first array and not in the second, in order. Waits for them."""
+
+def setxor1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
+    """What is in one of two arrays but not in both, in order. Waits for them."""
 
 def shape(x: Any) -> tuple[int, ...]:
     """The shape of an array or of anything that can be one."""
@@ -271,6 +489,16 @@ def sin(x: Any, /) -> ndarray:
 
 def size(x: Any) -> int:
     """The number of elements."""
+
+def sort(
+    a: Any,
+    axis: int | None = -1,
+    kind: Any = None,
+    *,
+    descending: builtins.bool = False,
+    stable: Any = None,
+) -> ndarray:
+    """Each row along an axis in order, or the flattened array; NaN is largest."""
 
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts of an array along an axis, as views: equal ones, or between positions."""
@@ -302,19 +530,98 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> ndarray:
 def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> ndarray:
     """The elements at these positions along an axis, or of the flattened array."""
 
+def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> ndarray:
+    """From each row along an axis the elements at that row's positions, as `argsort` gives them."""
+
 def tanh(x: Any, /) -> ndarray:
     """Hyperbolic tangent."""
 
+def tensordot(a: Any, b: Any, axes: Any = 2) -> ndarray:
+    """The product over several axes: so many last ones of a and first ones of b, or those named."""
+
+def tile(A: Any, reps: Any) -> ndarray:
+    """The whole array several times along each axis."""
+
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> ndarray:
+    """The sum of a diagonal over two axes."""
+
 def transpose(x: Any, /, axes: Any = None) -> ndarray:
     """The axes in another order, reversed by default."""
+
+def tri(
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: Any = "float32",
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """Ones on and below diagonal k, zeros above."""
+
+def tril(x: Any, /, k: int = 0) -> ndarray:
+    """The matrices without what lies above diagonal k: zeros there."""
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and below diagonal k of a matrix."""
+
+def triu(x: Any, /, k: int = 0) -> ndarray:
+    """The matrices without what lies below diagonal k: zeros there."""
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and above diagonal k of a matrix."""
 
 def true_divide(a: Any, b: Any, /) -> ndarray:
     """Quotient; integers become float32."""
 
 uint8: DType
 
+def union1d(ar1: Any, ar2: Any) -> ndarray:
+    """What is in any of two arrays, in order. Waits for them."""
+
+def unique(
+    ar: Any,
+    return_index: builtins.bool = False,
+    return_inverse: builtins.bool = False,
+    return_counts: builtins.bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: builtins.bool = True,
+    sorted: builtins.bool = True,
+) -> Any:
+    """The distinct elements (slices along an axis) in order. Waits for them."""
+
+def unique_all(x: Any) -> UniqueAll:
+    """The distinct elements, where each is first, where they stand in x, how many there are."""
+
+def unique_counts(x: Any) -> UniqueCounts:
+    """The distinct elements and how many of each there are. NaNs are distinct. Waits for x."""
+
+def unique_inverse(x: Any) -> UniqueInverse:
+    """The distinct elements and where they stand in x. NaNs are distinct. Waits for x."""
+
+def unique_values(x: Any) -> ndarray:
+    """The distinct elements in order. NaNs are distinct. Waits for x."""
+
+def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
+    """Positions along each axis of what stands at positions in the flattened array."""
+
+def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The slices at each position of an axis, without it, as views: what `stack` puts together."""
+
 def var(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Variance (mean squared distance from the mean) over the given axes, or all."""
+
+def vdot(a: Any, b: Any) -> ndarray:
+    """The product of two arrays as rows of one length: a number."""
+
+def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> ndarray:
+    """The sum of products along an axis; the other axes broadcast."""
+
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """Parts along axis 0, as views. Raises `ShapeError` below two dimensions."""
+
+def vstack(arrays: Any) -> ndarray:
+    """The arrays below one another: along axis 0, 1-d ones as rows."""
 
 def where(condition: Any, x: Any = None, y: Any = None) -> ndarray:
     """x where the condition holds, else y; with one argument, `nonzero(condition)`."""
@@ -335,33 +642,64 @@ __all__ = [
     "all",
     "allclose",
     "any",
+    "append",
     "arange",
     "argmax",
     "argmin",
+    "argpartition",
+    "argsort",
+    "argwhere",
     "array",
     "array_equal",
+    "array_split",
     "asarray",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "bincount",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
     "bool",
     "bool_",
+    "broadcast_arrays",
+    "broadcast_shapes",
     "broadcast_to",
     "ceil",
+    "choose",
     "clip",
+    "column_stack",
+    "compress",
+    "concat",
     "concatenate",
     "copy",
     "cos",
+    "cross",
+    "delete",
+    "diag",
+    "diag_indices",
+    "diagflat",
+    "diagonal",
+    "digitize",
     "divide",
     "divmod",
     "dot",
+    "dsplit",
+    "dstack",
     "e",
+    "einsum",
     "empty",
     "equal",
     "exp",
     "expand_dims",
     "expm1",
+    "extract",
     "eye",
+    "fill_diagonal",
+    "flatnonzero",
+    "flip",
+    "fliplr",
+    "flipud",
     "float16",
     "float32",
     "float64",
@@ -373,14 +711,26 @@ __all__ = [
     "full_like",
     "greater",
     "greater_equal",
+    "histogram",
+    "histogram_bin_edges",
+    "hsplit",
+    "hstack",
+    "indices",
     "inf",
+    "inner",
+    "insert",
     "int32",
     "int64",
     "int8",
+    "interp",
+    "intersect1d",
     "invert",
+    "isin",
     "isnan",
+    "kron",
     "less",
     "less_equal",
+    "linalg",
     "linspace",
     "log",
     "log1p",
@@ -389,12 +739,15 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "matmul",
+    "matrix_transpose",
     "max",
     "maximum",
     "mean",
+    "meshgrid",
     "min",
     "minimum",
     "mod",
+    "moveaxis",
     "multiply",
     "nan",
     "ndarray",
@@ -405,18 +758,35 @@ __all__ = [
     "not_equal",
     "ones",
     "ones_like",
+    "outer",
+    "pad",
+    "partition",
+    "permute_dims",
     "pi",
     "power",
     "prod",
+    "put_along_axis",
     "random",
+    "ravel_multi_index",
     "reciprocal",
     "remainder",
+    "repeat",
     "reshape",
+    "resize",
     "rint",
+    "roll",
+    "rollaxis",
+    "rot90",
+    "row_stack",
+    "searchsorted",
+    "select",
+    "setdiff1d",
+    "setxor1d",
     "shape",
     "sign",
     "sin",
     "size",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -427,11 +797,32 @@ __all__ = [
     "sum",
     "swapaxes",
     "take",
+    "take_along_axis",
     "tanh",
+    "tensordot",
+    "tile",
+    "trace",
     "transpose",
+    "tri",
+    "tril",
+    "tril_indices",
+    "triu",
+    "triu_indices",
     "true_divide",
     "uint8",
+    "union1d",
+    "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+    "unravel_index",
+    "unstack",
     "var",
+    "vdot",
+    "vecdot",
+    "vsplit",
+    "vstack",
     "where",
     "zeros",
     "zeros_like",

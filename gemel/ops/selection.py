@@ -58,7 +58,7 @@ def _in_rows(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, Any]:
     if same_shape(sides[0], sides[1]):
         return x, indices
     widened = ((*rows[:axis], v.shape[axis], *rows[axis + 1 :]) for v in (x, indices))
-    return tuple(  # type: ignore[return-value]
+    return tuple(
         broadcast_to(v, shape=shape) for v, shape in zip((x, indices), widened, strict=True)
     )
 

@@ -20,7 +20,7 @@ from gemel.spec import Spec, normalize_axis, promote_specs, same_shape
 # --- sorting --------------------------------------------------------------------------------
 
 
-@op(public="np", mxnet="_npi_argsort")
+@op(public="np", method=True, mxnet="_npi_argsort")
 def argsort(x: Any, *, axis: int = -1, descending: bool = False) -> Any:
     """The positions that sort each row along an axis, equal elements in order; NaN is largest."""
     np = numpy()
@@ -168,7 +168,7 @@ def topk(
 # --- searching ------------------------------------------------------------------------------
 
 
-@op(public="np")
+@op(public="np", method=True)
 def searchsorted(a: Any, v: Any, *, side: str) -> Any:
     """Where elements would be put into a sorted row."""
     return numpy().searchsorted(a, v, side)
@@ -324,12 +324,12 @@ class UniqueInverse(NamedTuple):
 
 
 @op(dynamic=True, public="np", mxnet="_npi_unique")
-def unique(x: Any, *, axis: Any = None, equal_nan: bool = True) -> Any:
-    """Distinct elements in order, where each is first, where they stand in x, how many there are.
+def unique(x: Any, *, more: bool = True, axis: Any = None, equal_nan: bool = True) -> Any:
+    """Distinct elements in order; with `more` where each is first, where they stand, how many.
 
     Its shape depends on values: the call waits for x, and it cannot be part of a trace.
     """
-    return numpy().unique(x, True, True, True, axis, equal_nan=equal_nan)
+    return numpy().unique(x, more, more, more, axis, equal_nan=equal_nan)
 
 
 @unique.facade
@@ -348,10 +348,11 @@ def _(
     Asked for more, a tuple: where each is first, where they stand in the array, how many of each
     there are.
     """
-    values, *more = unique(operand(ar), axis=axis, equal_nan=equal_nan)
     asked = (return_index, return_inverse, return_counts)
-    chosen = [found for found, wanted in zip(more, asked, strict=True) if wanted]
-    return (values, *chosen) if chosen else values
+    if not any(asked):
+        return unique(operand(ar), more=False, axis=axis, equal_nan=equal_nan)
+    values, *more = unique(operand(ar), axis=axis, equal_nan=equal_nan)
+    return (values, *(found for found, wanted in zip(more, asked, strict=True) if wanted))
 
 
 @function(public="np")
@@ -380,7 +381,7 @@ def unique_inverse(x: Any) -> UniqueInverse:
 @function(public="np")
 def unique_values(x: Any) -> Array:
     """The distinct elements in order. NaNs are distinct. Waits for x."""
-    return unique_all(x).values
+    return unique(operand(x), more=False, equal_nan=False)
 
 
 @op(public="np")
@@ -413,7 +414,7 @@ def _as_sets(a: Any, b: Any, unique_already: bool) -> tuple[Any, Any]:
     rows = [reshape(operand(x), shape=(-1,)) for x in (a, b)]
     dtype = promote_specs(*(Spec(x.shape, x.dtype) for x in rows))
     rows = [cast(x, dtype=dtype) for x in rows]
-    return tuple(x if unique_already else unique(x)[0] for x in rows)  # type: ignore[return-value]
+    return tuple(x if unique_already else unique(x, more=False) for x in rows)
 
 
 @function(public="np")
@@ -427,7 +428,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
 def union1d(ar1: Any, ar2: Any) -> Array:
     """What is in any of two arrays, in order. Waits for them."""
     a, b = _as_sets(ar1, ar2, True)
-    return unique(concatenate(a, b, axis=0))[0]
+    return unique(concatenate(a, b, axis=0), more=False)
 
 
 @function(public="np")
