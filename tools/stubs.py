@@ -27,6 +27,8 @@ TYPES = (
     ("gemel.device", "Device"),
     ("gemel.dtype", "DType"),
     ("gemel.ndarray", "ndarray"),
+    ("gemel.np.types", "FloatInfo"),
+    ("gemel.np.types", "IntegerInfo"),
     ("gemel.ops.solving", "EighResult"),
     ("gemel.ops.solving", "SlogdetResult"),
     ("gemel.ops.sorting", "UniqueAll"),

@@ -4,7 +4,7 @@ Written by `make stubs`: change what is declared instead.
 """
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gemel.device import Device
@@ -12,6 +12,7 @@ from gemel.dtype import DType as DType
 from gemel.ndarray import ndarray as ndarray
 from gemel.np import linalg as linalg
 from gemel.np import random as random
+from gemel.np.types import FloatInfo, IntegerInfo
 from gemel.ops.sorting import UniqueAll, UniqueCounts, UniqueInverse
 
 def abs(x: Any, /) -> ndarray:
@@ -67,7 +68,15 @@ def argsort(
 def argwhere(a: Any) -> ndarray:
     """The positions of elements that are not zero, one row each. Waits for it."""
 
-def array(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
+def array(
+    value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    *,
+    copy: builtins.bool | None = True,
+    ndmin: int = 0,
+) -> ndarray:
     """An array with a copy of the elements: of an array, a NumPy array, a number or nested lists."""
 
 def array_equal(a: Any, b: Any) -> builtins.bool:
@@ -76,8 +85,30 @@ def array_equal(a: Any, b: Any) -> builtins.bool:
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts along an axis, as views: as equal as the count allows, or between positions."""
 
-def asarray(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
+def asanyarray(
+    value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    *,
+    copy: builtins.bool | None = None,
+    order: str | None = None,
+) -> ndarray:
     """The array itself when it is one of that dtype and on that device, else `array(value)`."""
+
+def asarray(
+    value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    *,
+    copy: builtins.bool | None = None,
+    order: str | None = None,
+) -> ndarray:
+    """The array itself when it is one of that dtype and on that device, else `array(value)`."""
+
+def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
+    """The array with its elements in C order in memory, itself where they are; never 0-d."""
 
 def atleast_1d(*arrays: Any) -> ndarray:
     """Each array, a 0-d one with an axis; a list of several."""
@@ -111,6 +142,9 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 def broadcast_to(x: Any, /, shape: Any) -> ndarray:
     """Repeated along new axes and axes of length 1, until it has the given shape."""
+
+def can_cast(from_: Any, to: Any, casting: str = "safe") -> builtins.bool:
+    """Whether a dtype (or that of an array) may be converted to another."""
 
 def ceil(x: Any, /) -> ndarray:
     """Smallest whole number not below x."""
@@ -182,8 +216,21 @@ e: float
 def einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> ndarray:
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
 
-def empty(shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> ndarray:
+def empty(
+    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+) -> ndarray:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
+
+def empty_like(
+    x: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """Zeros of the shape, dtype and device of another array, where no others are given."""
 
 def equal(a: Any, b: Any, /) -> ndarray:
     """a == b."""
@@ -201,12 +248,21 @@ def extract(condition: Any, arr: Any) -> ndarray:
     """The elements where the condition holds, in one row. Waits for the condition."""
 
 def eye(
-    n: int, m: int | None = None, dtype: Any = "float32", device: Any = None, ctx: Any = None
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    dtype: Any = "float32",
+    device: Any = None,
+    ctx: Any = None,
+    order: str = "C",
 ) -> ndarray:
-    """Ones on the diagonal, zeros elsewhere."""
+    """Ones on diagonal k of a matrix, zeros elsewhere."""
 
 def fill_diagonal(a: Any, val: Any) -> None:
     """Write into the main diagonal of a matrix, or where all positions are equal."""
+
+def finfo(type: Any) -> FloatInfo:
+    """What a floating dtype, or that of an array, holds. Raises `DTypeError` for others."""
 
 def flatnonzero(a: Any) -> ndarray:
     """The positions in the flattened array of elements that are not zero. Waits for it."""
@@ -236,13 +292,43 @@ def from_dlpack(value: Any, device: Device | None = None) -> Any:
 def from_numpy(value: Any, device: Device | None = None) -> Any:
     """An array with a copy of a NumPy array's elements; dtypes gemel lacks are converted."""
 
+def frombuffer(
+    buffer: Any, dtype: Any = "float32", count: int = -1, offset: int = 0, ctx: Any = None
+) -> ndarray:
+    """A 1-d array with a copy of the elements in a buffer of bytes."""
+
+def fromfunction(
+    function: Callable[..., Any], shape: Any, *, dtype: Any = "float32", **keywords: Any
+) -> Any:
+    """What a function gives for the positions along each axis, one array per axis."""
+
 def full(
     shape: Any, fill_value: Any, dtype: Any = None, device: Any = None, ctx: Any = None
 ) -> ndarray:
     """An array filled with one number; its dtype decides where none is given."""
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> ndarray:
-    """One number in the shape, dtype and device of another array."""
+def full_like(
+    x: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """One number in the shape, dtype and device of another array, where no others are given."""
+
+def geomspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """Numbers from start to stop, each the same number of times the one before."""
 
 def greater(a: Any, b: Any, /) -> ndarray:
     """a > b."""
@@ -263,6 +349,12 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 
 def hstack(arrays: Any) -> ndarray:
     """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
+
+def identity(n: int, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> ndarray:
+    """Ones on the diagonal of a square matrix, zeros elsewhere."""
+
+def iinfo(type: Any) -> IntegerInfo:
+    """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
 
 def indices(dimensions: Sequence[int], dtype: Any = "int64", sparse: builtins.bool = False) -> Any:
     """Each element's position along each axis, in one array; sparse ones in a tuple."""
@@ -290,6 +382,9 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> nda
 def invert(x: Any, /) -> ndarray:
     """Every bit reversed; for bools, not."""
 
+def isdtype(dtype: Any, kind: Any) -> builtins.bool:
+    """Whether a dtype is another, or of a kind ("integral", ...), or any of a tuple of those."""
+
 def isin(
     element: Any,
     test_elements: Any,
@@ -302,6 +397,12 @@ def isin(
 
 def isnan(x: Any, /) -> ndarray:
     """Where x is not a number."""
+
+def isscalar(element: Any) -> builtins.bool:
+    """Whether something is a number (or a text), and no array."""
+
+def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
+    """Whether a dtype is another, or belongs to a family of NumPy's (``numpy.floating``)."""
 
 def kron(a: Any, b: Any) -> ndarray:
     """Kronecker's product: a, with each element replaced by its product with b."""
@@ -316,12 +417,13 @@ def linspace(
     start: float,
     stop: float,
     num: int = 50,
-    endpoint: Any = True,
+    endpoint: builtins.bool = True,
+    retstep: builtins.bool = False,
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
-) -> ndarray:
-    """Evenly spaced numbers from start to stop."""
+) -> Any:
+    """Evenly spaced numbers from start to stop, which is the last with `endpoint`."""
 
 def log(x: Any, /) -> ndarray:
     """Natural logarithm; -inf at zero, NaN below."""
@@ -341,6 +443,18 @@ def logical_or(a: Any, b: Any, /) -> ndarray:
 def logical_xor(a: Any, b: Any, /) -> ndarray:
     """Whether exactly one is true (not zero)."""
 
+def logspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    base: float = 10.0,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """Numbers from base**start to base**stop, each the same number of times the one before."""
+
 def matmul(a: Any, b: Any, /) -> ndarray:
     """Matrix product of the last two axes; the axes before them broadcast."""
 
@@ -352,6 +466,9 @@ def max(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray
 
 def maximum(a: Any, b: Any, /) -> ndarray:
     """The larger; NaN wins."""
+
+def may_share_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
+    """Whether two arrays lie in one stretch of memory; where they do they may share elements."""
 
 def mean(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
@@ -397,8 +514,16 @@ def ones(
 ) -> ndarray:
     """An array of ones."""
 
-def ones_like(x: Any, dtype: Any = None) -> ndarray:
-    """Ones of the shape, dtype and device of another array."""
+def ones_like(
+    x: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """Ones of the shape, dtype and device of another array, where no others are given."""
 
 def outer(a: Any, b: Any) -> ndarray:
     """Each element of one array with each of another, both flattened: a matrix."""
@@ -420,6 +545,9 @@ def power(a: Any, b: Any, /) -> ndarray:
 
 def prod(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
+
+def promote_types(type1: Any, type2: Any) -> DType:
+    """The dtype that holds numbers of both; a floating one wins over integers."""
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
     """Write `values` into each row along an axis at that row's positions."""
@@ -451,6 +579,9 @@ def reshape(
 def resize(a: Any, new_shape: Any) -> ndarray:
     """As many elements as another shape has: the flattened array again and again, or its start."""
 
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype arrays, dtypes and Python numbers give together; numbers give way to the others."""
+
 def rint(x: Any, /) -> ndarray:
     """Nearest whole number, ties to even."""
 
@@ -480,6 +611,9 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarra
 
 def shape(x: Any) -> tuple[int, ...]:
     """The shape of an array or of anything that can be one."""
+
+def shares_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
+    """Whether two arrays have an element in common: one is a view of the other, or both of one."""
 
 def sign(x: Any, /) -> ndarray:
     """-1, 0 or 1; NaN stays NaN."""
@@ -608,6 +742,9 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     """The slices at each position of an axis, without it, as views: what `stack` puts together."""
 
+def vander(x: Any, N: int | None = None, increasing: builtins.bool = False) -> ndarray:
+    """The powers of a row's elements in columns, the highest first or with `increasing` last."""
+
 def var(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Variance (mean squared distance from the mean) over the given axes, or all."""
 
@@ -631,8 +768,16 @@ def zeros(
 ) -> ndarray:
     """An array of zeros."""
 
-def zeros_like(x: Any, dtype: Any = None) -> ndarray:
-    """Zeros of the shape, dtype and device of another array."""
+def zeros_like(
+    x: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """Zeros of the shape, dtype and device of another array, where no others are given."""
 
 __all__ = [
     "DType",
@@ -652,7 +797,9 @@ __all__ = [
     "array",
     "array_equal",
     "array_split",
+    "asanyarray",
     "asarray",
+    "ascontiguousarray",
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
@@ -665,6 +812,7 @@ __all__ = [
     "broadcast_arrays",
     "broadcast_shapes",
     "broadcast_to",
+    "can_cast",
     "ceil",
     "choose",
     "clip",
@@ -689,6 +837,7 @@ __all__ = [
     "e",
     "einsum",
     "empty",
+    "empty_like",
     "equal",
     "exp",
     "expand_dims",
@@ -696,6 +845,7 @@ __all__ = [
     "extract",
     "eye",
     "fill_diagonal",
+    "finfo",
     "flatnonzero",
     "flip",
     "fliplr",
@@ -707,14 +857,19 @@ __all__ = [
     "floor_divide",
     "from_dlpack",
     "from_numpy",
+    "frombuffer",
+    "fromfunction",
     "full",
     "full_like",
+    "geomspace",
     "greater",
     "greater_equal",
     "histogram",
     "histogram_bin_edges",
     "hsplit",
     "hstack",
+    "identity",
+    "iinfo",
     "indices",
     "inf",
     "inner",
@@ -725,8 +880,11 @@ __all__ = [
     "interp",
     "intersect1d",
     "invert",
+    "isdtype",
     "isin",
     "isnan",
+    "isscalar",
+    "issubdtype",
     "kron",
     "less",
     "less_equal",
@@ -738,10 +896,12 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logspace",
     "matmul",
     "matrix_transpose",
     "max",
     "maximum",
+    "may_share_memory",
     "mean",
     "meshgrid",
     "min",
@@ -765,6 +925,7 @@ __all__ = [
     "pi",
     "power",
     "prod",
+    "promote_types",
     "put_along_axis",
     "random",
     "ravel_multi_index",
@@ -773,6 +934,7 @@ __all__ = [
     "repeat",
     "reshape",
     "resize",
+    "result_type",
     "rint",
     "roll",
     "rollaxis",
@@ -783,6 +945,7 @@ __all__ = [
     "setdiff1d",
     "setxor1d",
     "shape",
+    "shares_memory",
     "sign",
     "sin",
     "size",
@@ -818,6 +981,7 @@ __all__ = [
     "unique_values",
     "unravel_index",
     "unstack",
+    "vander",
     "var",
     "vdot",
     "vecdot",

@@ -6,7 +6,8 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
-from gemel.errors import ShapeError
+from gemel.dtype import bool_
+from gemel.errors import DTypeError, ShapeError
 from gemel.extent import WHOLE
 from gemel.ir.declare import composite
 from gemel.ir.op import numpy
@@ -110,6 +111,8 @@ def cross(
     """The cross product of vectors of three elements along an axis (or of two, as if with a 0)."""
     if axis is not None:
         axisa = axisb = axisc = axis
+    if promote_specs(a.spec, b.spec) is bool_:
+        raise DTypeError(f"cross: {a.spec} and {b.spec}: bools have no differences")
     a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
     lengths = (a.shape[-1], b.shape[-1])
     if not builtins.all(n == 2 or n == 3 for n in lengths):

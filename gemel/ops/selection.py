@@ -9,7 +9,7 @@ from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import broadcast_arrays
-from gemel.ops.elementwise import cast, extents, full, limit, where
+from gemel.ops.elementwise import cast, extents, full, iota, limit, where
 from gemel.ops.indexing import gather, nonzero, out_of_range, summed_in
 from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape, stack
 from gemel.spec import Spec, broadcast, normalize_axis, promote_specs, same_shape
@@ -93,7 +93,7 @@ def add_along_axis(g: Any, indices: Any, *, axis: int, extent: int) -> Any:
     np = numpy()
     shape = (*g.shape[:axis], extent, *g.shape[axis + 1 :])
     result = np.zeros(shape, np.float32 if g.dtype == np.float16 else g.dtype)
-    places = np.meshgrid(*map(np.arange, g.shape), indexing="ij", sparse=True)
+    places = list(np.meshgrid(*map(np.arange, g.shape), indexing="ij", sparse=True))
     places[axis] = indices.astype("int64")
     np.add.at(result, tuple(places), g)
     return result.astype(g.dtype)
@@ -149,7 +149,11 @@ def _(x: Spec, indices: Spec, values: Spec, *, axis: int) -> Spec:
 @with_rows_put.gradient
 def _(g: Any, y: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     zero = full(0, shape=indices.shape, dtype=g.dtype)
-    taken = take_along_axis(g, indices, axis=axis)
+    # Of several values put in one place the last stays, and has the gradient.
+    order = iota(shape=indices.shape, axis=axis, dtype="int64")
+    nobody = full(-1, shape=x.shape, dtype="int64")
+    last = take_along_axis(with_rows_put(nobody, indices, order, axis=axis), indices, axis=axis)
+    taken = where(last == order, take_along_axis(g, indices, axis=axis), zero)
     return with_rows_put(g, indices, zero, axis=axis), None, taken
 
 

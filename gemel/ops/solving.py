@@ -6,6 +6,7 @@ float16. What fails (a singular matrix) raises `numpy.linalg.LinAlgError` when i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gemel.dtype import DType, float32
@@ -21,10 +22,14 @@ from gemel.ops.triangles import tril
 from gemel.spec import Spec, broadcast, product, promote_specs
 
 
-def precise(x: Any) -> Any:
-    """A NumPy array in a dtype LAPACK has."""
-    np = numpy()
-    return x.astype(x.dtype if x.dtype in (np.float32, np.float64) else np.float32)
+def by_lapack(function: Callable[..., Any], *arrays: Any) -> Any:
+    """What a function of NumPy's gives for arrays in a dtype LAPACK has; in their own dtype."""
+    name = computed(*(Spec(x.shape, x.dtype) for x in arrays)).name
+    wide = name if name in ("float32", "float64") else "float32"
+    found = function(*(x.astype(wide) for x in arrays))
+    if isinstance(found, tuple):
+        return tuple(numpy().asarray(each).astype(name) for each in found)
+    return numpy().asarray(found).astype(name)
 
 
 def computed(*specs: Spec) -> DType:
@@ -49,7 +54,7 @@ def matrices(name: str, x: Spec, square: bool = False) -> tuple[Any, Any, Any]:
 @op(fails=True, public="np.linalg", mxnet="_npi_inv")
 def inv(x: Any) -> Any:
     """The inverse of each matrix."""
-    return numpy().linalg.inv(precise(x))
+    return by_lapack(numpy().linalg.inv, x)
 
 
 @inv.spec
@@ -67,7 +72,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 @op(fails=True, public="np.linalg", mxnet="_npi_solve")
 def solve(a: Any, b: Any) -> Any:
     """The x for which a @ x is b; a 1-d b is one column."""
-    return numpy().linalg.solve(precise(a), precise(b))
+    return by_lapack(numpy().linalg.solve, a, b)
 
 
 @solve.spec
@@ -93,7 +98,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
 @op(public="np.linalg", mxnet="_npi_det")
 def det(x: Any) -> Any:
     """The determinant of each matrix."""
-    return numpy().linalg.det(precise(x))
+    return by_lapack(numpy().linalg.det, x)
 
 
 @det.spec
@@ -114,7 +119,7 @@ def _as_matrices(x: Any) -> Any:
 @op(outputs=2, public="np.linalg", mxnet="_npi_slogdet")
 def slogdet(x: Any) -> Any:
     """The sign of each matrix's determinant, and the logarithm of its size."""
-    return tuple(numpy().linalg.slogdet(precise(x)))
+    return by_lapack(numpy().linalg.slogdet, x)
 
 
 @slogdet.spec
@@ -131,8 +136,8 @@ def _(g: Any, y: Any, x: Any) -> Any:
 @op(fails=True, public="np.linalg", mxnet="_npi_cholesky")
 def cholesky(x: Any) -> Any:
     """The lower triangle whose product with its transpose is x, of which (x + x.T) / 2 is taken."""
-    np, x = numpy(), precise(x)
-    return np.linalg.cholesky((x + np.swapaxes(x, -1, -2)) / 2)
+    np = numpy()
+    return by_lapack(lambda x: np.linalg.cholesky((x + np.swapaxes(x, -1, -2)) / 2), x)
 
 
 @cholesky.spec
@@ -202,7 +207,8 @@ def _(a: Any, /) -> SlogdetResult:
 @op(outputs=2, public="np.linalg", mxnet="_npi_qr")
 def qr(x: Any, *, complete: bool) -> Any:
     """An orthogonal matrix and an upper triangle whose product is x."""
-    return tuple(numpy().linalg.qr(precise(x), "complete" if complete else "reduced"))
+    mode = "complete" if complete else "reduced"
+    return by_lapack(lambda x: numpy().linalg.qr(x, mode), x)
 
 
 @qr.spec
@@ -225,7 +231,7 @@ def _(a: Any, mode: str = "reduced") -> Any:
 @op(fails=True, outputs=3, public="np.linalg", mxnet="_npi_svd")
 def svd(x: Any, *, full_matrices: bool) -> Any:
     """Orthogonal U and Vh and falling numbers S, for which U * S @ Vh is x."""
-    return tuple(numpy().linalg.svd(precise(x), full_matrices))
+    return by_lapack(lambda x: numpy().linalg.svd(x, full_matrices), x)
 
 
 @svd.spec
@@ -248,7 +254,7 @@ def _(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
 @op(fails=True, public="np.linalg")
 def svdvals(x: Any) -> Any:
     """The singular values of each matrix, falling."""
-    return numpy().linalg.svd(precise(x), compute_uv=False)
+    return by_lapack(lambda x: numpy().linalg.svd(x, compute_uv=False), x)
 
 
 @svdvals.spec
@@ -260,7 +266,7 @@ def _(x: Spec) -> Spec:
 @op(fails=True, outputs=2, public="np.linalg", mxnet="_npi_eigh")
 def eigh(x: Any, *, upper: bool) -> Any:
     """Rising eigenvalues of symmetric matrices, and eigenvectors in columns."""
-    return tuple(numpy().linalg.eigh(precise(x), "U" if upper else "L"))
+    return by_lapack(lambda x: numpy().linalg.eigh(x, "U" if upper else "L"), x)
 
 
 @eigh.spec
@@ -287,7 +293,7 @@ def _upper(name: str, part: str) -> bool:
 @op(fails=True, public="np.linalg", mxnet="_npi_eigvalsh")
 def eigvalsh(x: Any, *, upper: bool) -> Any:
     """Rising eigenvalues of symmetric matrices."""
-    return numpy().linalg.eigvalsh(precise(x), "U" if upper else "L")
+    return by_lapack(lambda x: numpy().linalg.eigvalsh(x, "U" if upper else "L"), x)
 
 
 @eigvalsh.spec
@@ -305,10 +311,13 @@ def _(a: Any, UPLO: str = "L") -> Array:  # noqa: N803
 @op(fails=True, public="np.linalg", mxnet="_npi_pinv")
 def pinv(x: Any, rtol: Any, *, hermitian: bool) -> Any:
     """The pseudo-inverse of each matrix: singular values below `rtol` of the largest are zero."""
-    np, x = numpy(), precise(x)
-    if np.all(rtol < 0):
-        rtol = max(x.shape[-2:]) * np.finfo(x.dtype).eps
-    return np.linalg.pinv(x, rtol, hermitian)
+    np = numpy()
+
+    def inverse(x: Any) -> Any:
+        least = max(x.shape[-2:]) * np.finfo(x.dtype).eps
+        return np.linalg.pinv(x, least if np.all(rtol < 0) else rtol, hermitian)
+
+    return by_lapack(inverse, x)
 
 
 @pinv.spec
@@ -330,11 +339,10 @@ def _(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -
 @op(fails=True, public="np.linalg")
 def matrix_rank(x: Any, tol: Any, *, relative: bool, hermitian: bool) -> Any:
     """How many singular values of each matrix are larger than a bound."""
-    np, x = numpy(), precise(x)
-    if np.all(tol < 0):
-        return np.linalg.matrix_rank(x, hermitian=hermitian)
-    bound = {"rtol": tol} if relative else {"tol": tol}
-    return np.linalg.matrix_rank(x, hermitian=hermitian, **bound)
+    np = numpy()
+    bound = {} if np.all(tol < 0) else {"rtol" if relative else "tol": tol}
+    wide = x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
+    return np.asarray(np.linalg.matrix_rank(wide, hermitian=hermitian, **bound)).astype(np.int64)
 
 
 @matrix_rank.spec
@@ -354,7 +362,7 @@ def _(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> 
 @op(dynamic=True, public="np.linalg")
 def lstsq(a: Any, b: Any, *, rcond: Any) -> Any:
     """The x for which the squares of b - a @ x are least, their sums, a's rank, singular values."""
-    return tuple(map(numpy().asarray, numpy().linalg.lstsq(precise(a), precise(b), rcond)))
+    return by_lapack(lambda a, b: numpy().linalg.lstsq(a, b, rcond), a, b)
 
 
 @lstsq.facade
@@ -363,7 +371,8 @@ def _(a: Any, b: Any, rcond: Any = None) -> tuple[Any, ...]:
 
     The sums are empty where a has not full rank: the call waits.
     """
-    return tuple(lstsq(operand(a), operand(b), rcond=rcond))
+    x, residuals, rank, values = lstsq(operand(a), operand(b), rcond=rcond)
+    return x, residuals, rank.astype("int64"), values
 
 
 @function(public="np.linalg")

@@ -251,7 +251,8 @@ def bincount(x: Any, weights: Any = None, *, minlength: int = 0) -> Any:
 @op()
 def histogram_edges(x: Any, *, bins: int, limits: Any) -> Any:
     """The edges of so many bins of one width, from the smallest element to the largest."""
-    return numpy().histogram_bin_edges(x, bins, limits)
+    edges = numpy().histogram_bin_edges(x.astype("float64"), bins, limits)
+    return edges.astype(x.dtype if x.dtype.kind == "f" else "float32")
 
 
 @histogram_edges.spec
@@ -264,7 +265,9 @@ def _(x: Spec, *, bins: int, limits: Any) -> Spec:
 @op()
 def histogram_counts(x: Any, edges: Any, weights: Any = None, *, density: bool) -> Any:
     """How many elements lie between edges (or their weights), the last edge included."""
-    return numpy().histogram(x, edges, None, density, weights)[0]
+    x = x.astype("uint8") if x.dtype == bool else x
+    found = numpy().histogram(x, edges, None, density, weights)[0]
+    return found.astype("float64") if density else found
 
 
 @histogram_counts.spec
