@@ -552,6 +552,9 @@ def promote_types(type1: Any, type2: Any) -> DType:
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
     """Write `values` into each row along an axis at that row's positions."""
 
+def ravel(a: Any, order: str = "C") -> ndarray:
+    """All elements in one dimension, as a view where possible; "F" counts the first axis first."""
+
 def ravel_multi_index(
     multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C"
 ) -> ndarray:
@@ -928,6 +931,7 @@ __all__ = [
     "promote_types",
     "put_along_axis",
     "random",
+    "ravel",
     "ravel_multi_index",
     "reciprocal",
     "remainder",

@@ -36,7 +36,8 @@ def array(
     """
     if ndmin > 0 or not copy:
         found = (array if copy else asarray)(value, dtype, device, ctx, copy=copy)
-        return reshape(found, shape=(*[1] * (ndmin - found.ndim), *found.shape))
+        lead = (1,) * (ndmin - found.ndim)
+        return reshape(found, shape=(*lead, *found.shape)) if lead else found
     place = as_device(device or ctx)
     if isinstance(value, ndarray):
         moved = value.to_device(place) if device or ctx else value

@@ -27,6 +27,13 @@ from gemel.ops.shape import (
 )
 from gemel.spec import Spec, broadcast, normalize_axes, normalize_axis, product
 
+
+@function(public="np")
+def ravel(a: Any, order: str = "C") -> Array:
+    """All elements in one dimension, as a view where possible; "F" counts the first axis first."""
+    return operand(a).reshape(-1, order=order)
+
+
 # --- other orders ---------------------------------------------------------------------------
 
 
@@ -269,7 +276,8 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     """Without the positions (or slice, or mask) `obj` along an axis, or of the flattened array."""
     arr, axis = _one_axis("delete", arr, axis)
     np = numpy()
-    kept = np.delete(np.arange(arr.shape[axis]), obj if isinstance(obj, slice) else np.asarray(obj))
+    where_ = obj if isinstance(obj, (*WHOLE, slice, list)) else np.asarray(obj)
+    kept = np.delete(np.arange(arr.shape[axis]), where_)
     return gather(arr, kept, axis=axis)
 
 
