@@ -392,6 +392,8 @@ def _sorting() -> list[Case]:
 
 def _selection() -> list[Case]:
     return [
+        _case("repeat", (2, 3, 4), repeats=3, axis=1),
+        _case("repeat", (5,), repeats=2, axis=0),
         _case("tril", (2, 3, 4)),
         _case("tril", (3, 4), k=-1),
         _case("triu", (2, 3, 4)),

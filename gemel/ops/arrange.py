@@ -7,6 +7,7 @@ from typing import Any
 
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE
+from gemel.ir.declare import composite
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, full, iota
@@ -37,13 +38,15 @@ def ravel(a: Any, order: str = "C") -> Array:
 # --- other orders ---------------------------------------------------------------------------
 
 
+FORWARDS, BACKWARDS = slice(None), slice(None, None, -1)
+
+
 @function(public="np")
 def flip(m: Any, axis: Any = None) -> Array:
     """Backwards along the given axes, or all, as a view."""
     m = operand(m)
     axes = normalize_axes("flip", axis, m.ndim)
-    back = tuple(slice(None, None, -1 if a in axes else None) for a in range(m.ndim))
-    return basic_index(m, key=canonical(m.shape, back))
+    return m[tuple(BACKWARDS if a in axes else FORWARDS for a in range(m.ndim))]
 
 
 @function(public="np")
@@ -141,8 +144,16 @@ def matrix_transpose(x: Any) -> Array:
 # --- repetition -----------------------------------------------------------------------------
 
 
-@function(public="np", method=True)
-def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
+@composite(public="np", method=True, mxnet="_np_repeat")
+def repeat(x: Any, *, repeats: int, axis: int) -> Any:
+    """Each element several times along an axis."""
+    inner = (*x.shape[: axis + 1], repeats, *x.shape[axis + 1 :])
+    wide = broadcast_to(expand_dims(x, axis + 1), shape=inner)
+    return reshape(wide, shape=(*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1 :]))
+
+
+@repeat.facade
+def _(a: Any, repeats: Any, axis: int | None = None) -> Array:
     """Each element several times along an axis, or of the flattened array.
 
     `repeats` is a number, or one for each position (which are waited for: they are its shape).
@@ -158,10 +169,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
         repeats = counts[0]
     if repeats < 0:
         raise ShapeError(f"repeat: {repeats} is no number of times")
-    inner = (*a.shape[: axis + 1], repeats, *a.shape[axis + 1 :])
-    wide = broadcast_to(expand_dims(a, axis + 1), shape=inner)
-    total = a.shape[axis] * repeats
-    return reshape(wide, shape=(*a.shape[:axis], total, *a.shape[axis + 1 :]))
+    return repeat(a, repeats=repeats, axis=axis)
 
 
 def _repeated_unevenly(a: Any, counts: list[int], axis: int) -> Any:

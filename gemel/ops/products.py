@@ -300,9 +300,10 @@ def _(subscripts: Any, *operands: Any, optimize: Any = False) -> Array:
     if not isinstance(subscripts, str):
         subscripts, operands = _lettered((subscripts, *operands))
     found = [operand(x, operands) for x in operands]
+    if not optimize or len(found) < 3:
+        return einsum(*found, equation=subscripts)
     parsed(subscripts, [x.ndim for x in found])
-    path = _cheapest(subscripts, found, optimize) if optimize and len(found) > 2 else ()
-    return einsum(*found, equation=subscripts, path=path)
+    return einsum(*found, equation=subscripts, path=_cheapest(subscripts, found, optimize))
 
 
 def _cheapest(equation: str, operands: Sequence[Any], optimize: Any) -> tuple[tuple[int, int], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel import _core
 from gemel.dtype import weak
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
@@ -24,6 +25,8 @@ def listed(shape: Any) -> tuple[int, ...]:
 
 def operand(value: Any, beside: Any = ()) -> Any:
     """What functions take for an array, as one (or as a symbol): a number is one of no axes."""
+    if isinstance(value, _core.Array):
+        return value
     found = above.as_array(value, beside)
     if isinstance(found, NUMBER):
         return full(found, shape=(), dtype=weak(found))
@@ -281,10 +284,9 @@ def concatenate(*arrays: Any, axis: int = 0) -> Any:
 @concatenate.facade
 def _(arrays: Any, axis: int | None = 0) -> Array:
     """The arrays one after another along an axis; None flattens them first."""
-    parts = [operand(array) for array in arrays]
     if axis is None:
-        return concatenate(*(reshape(part, shape=(-1,)) for part in parts), axis=0)
-    return concatenate(*parts, axis=axis)
+        return concatenate(*(reshape(operand(part), shape=(-1,)) for part in arrays), axis=0)
+    return concatenate(*arrays, axis=axis)
 
 
 @concatenate.spec
@@ -434,7 +436,10 @@ def _(g: Any, y: Any, x: Any, *, axis: int, start: int, length: int) -> Any:
 @function(public="np")
 def stack(arrays: Any, axis: int = 0) -> Array:
     """The arrays side by side along a new axis."""
-    parts = [expand_dims(array, axis) for array in arrays]
+    parts = [operand(array) for array in arrays]
     if not parts:
         raise ShapeError("stack: needs at least one array")
-    return concatenate(*parts, axis=axis)
+    place = normalize_axis("stack", axis, parts[0].ndim + 1)
+    shapes = ((*x.shape[:place], 1, *x.shape[place:]) for x in parts)
+    lifted = (reshape(x, shape=shape) for x, shape in zip(parts, shapes, strict=True))
+    return concatenate(*lifted, axis=place)
