@@ -69,6 +69,7 @@ def test_on_a_device() -> None:
         np.geomspace(1, 2, ctx=place), np.empty_like(x, device=place),
         np.zeros_like(x, ctx=place), np.ones_like(x, device=place),
         np.full_like(x, 2, device=place), np.frombuffer(bytes(4), ctx=place),
+        np.indices((2, 2), device=place), np.eye(2, ctx=place), np.linspace(0, 1, ctx=place),
     ):  # fmt: skip
         assert found.device == place
     assert np.zeros_like(np.ones(2, device=place)).device == place

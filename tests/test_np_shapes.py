@@ -175,6 +175,7 @@ DYNAMIC: Cases = {
     "bincount": (lambda np, x: np.bincount(x, minlength=6), (WHOLE[0],)),
     "bincount weights": (lambda np, x, w: np.bincount(x, w), (WHOLE[0], X[0])),
     "argwhere": (lambda np, x: np.argwhere(x), (WHOLE,)),
+    "nonzero": (lambda np, x: x.nonzero(), (WHOLE,)),
     "flatnonzero": (lambda np, x: np.flatnonzero(x), (WHOLE,)),
     "compress": (lambda np, x: np.compress([True, False, True], x, axis=1), (X,)),
     "extract": (lambda np, x: np.extract(x > 0, x), (X,)),
@@ -254,6 +255,11 @@ def test_triangle_indices() -> None:
         same(np.tril_indices(n, k, m), numpy.tril_indices(n, k, m))
         same(np.triu_indices(n, k, m), numpy.triu_indices(n, k, m))
     same(np.diag_indices(3, 3), numpy.diag_indices(3, 3))
+    same(np.tril_indices_from(np.array(X), 1), numpy.tril_indices_from(X, 1))
+    same(np.triu_indices_from(np.array(X)), numpy.triu_indices_from(X))
+    same(np.diag_indices_from(np.ones((2, 2))), numpy.diag_indices_from(numpy.ones((2, 2))))
+    with pytest.raises(ShapeError, match="diag_indices_from"):
+        np.diag_indices_from(np.ones((2, 3)))
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -216,6 +216,9 @@ class ArrayMethods(WrittenMethods):
     def min(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
         """Smallest element over the given axes, or all; NaN wins."""
 
+    def nonzero(self) -> tuple[Any, ...]:
+        """The positions of elements that are not zero, one int64 array per axis. Waits for x."""
+
     def prod(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
         """Product over the given axes, or all. Integers and bools are multiplied in int64."""
 

@@ -187,6 +187,9 @@ def diag(v: Any, k: int = 0) -> ndarray:
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The positions of the main diagonal of an array with `ndim` axes of n."""
 
+def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+    """The positions of the main diagonal of this array, whose axes are all alike."""
+
 def diagflat(v: Any, k: int = 0) -> ndarray:
     """The matrix with all elements of an array on diagonal k."""
 
@@ -293,7 +296,12 @@ def from_numpy(value: Any, device: Device | None = None) -> Any:
     """An array with a copy of a NumPy array's elements; dtypes gemel lacks are converted."""
 
 def frombuffer(
-    buffer: Any, dtype: Any = "float32", count: int = -1, offset: int = 0, ctx: Any = None
+    buffer: Any,
+    dtype: Any = "float32",
+    count: int = -1,
+    offset: int = 0,
+    device: Any = None,
+    ctx: Any = None,
 ) -> ndarray:
     """A 1-d array with a copy of the elements in a buffer of bytes."""
 
@@ -356,7 +364,13 @@ def identity(n: int, dtype: Any = "float32", device: Any = None, ctx: Any = None
 def iinfo(type: Any) -> IntegerInfo:
     """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
 
-def indices(dimensions: Sequence[int], dtype: Any = "int64", sparse: builtins.bool = False) -> Any:
+def indices(
+    dimensions: Sequence[int],
+    dtype: Any = "int64",
+    sparse: builtins.bool = False,
+    device: Any = None,
+    ctx: Any = None,
+) -> Any:
     """Each element's position along each axis, in one array; sparse ones in a tuple."""
 
 inf: float
@@ -701,11 +715,17 @@ def tril(x: Any, /, k: int = 0) -> ndarray:
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
     """The rows and columns of what lies on and below diagonal k of a matrix."""
 
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and below diagonal k of this matrix."""
+
 def triu(x: Any, /, k: int = 0) -> ndarray:
     """The matrices without what lies below diagonal k: zeros there."""
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
     """The rows and columns of what lies on and above diagonal k of a matrix."""
+
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and above diagonal k of this matrix."""
 
 def true_divide(a: Any, b: Any, /) -> ndarray:
     """Quotient; integers become float32."""
@@ -829,6 +849,7 @@ __all__ = [
     "delete",
     "diag",
     "diag_indices",
+    "diag_indices_from",
     "diagflat",
     "diagonal",
     "digitize",
@@ -973,8 +994,10 @@ __all__ = [
     "tri",
     "tril",
     "tril_indices",
+    "tril_indices_from",
     "triu",
     "triu_indices",
+    "triu_indices_from",
     "true_divide",
     "uint8",
     "union1d",

@@ -83,11 +83,16 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
 
 @function(public="np")
 def frombuffer(
-    buffer: Any, dtype: Any = "float32", count: int = -1, offset: int = 0, ctx: Any = None
+    buffer: Any,
+    dtype: Any = "float32",
+    count: int = -1,
+    offset: int = 0,
+    device: Any = None,
+    ctx: Any = None,
 ) -> Array:
     """A 1-d array with a copy of the elements in a buffer of bytes."""
     found = numpy().frombuffer(buffer, as_dtype(dtype).name, count, offset)
-    return array(found, dtype, ctx)
+    return array(found, dtype, device, ctx)
 
 
 @function(public="np")
@@ -302,7 +307,10 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
 def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: Any = "float32", **keywords: Any
 ) -> Any:
-    """What a function gives for the positions along each axis, one array per axis."""
+    """What a function gives for the positions along each axis, one array per axis.
+
+    >>> np.fromfunction(lambda i, j: i + j, (2, 3))
+    """
     extents = listed(shape)
     along = (iota(shape=extents, axis=i, dtype=as_dtype(dtype)) for i in range(len(extents)))
     return function(*along, **keywords)

@@ -101,7 +101,10 @@ KINDS = {
 
 @function(public="np")
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is another, or of a kind ("integral", ...), or any of a tuple of those."""
+    """Whether a dtype is another, or of a kind ("integral", ...), or any of a tuple of those.
+
+    >>> np.isdtype("int32", "integral")
+    """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, each) for each in kind)
     found = as_dtype(dtype)
@@ -112,14 +115,20 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 @function(public="np")
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Whether a dtype is another, or belongs to a family of NumPy's (``numpy.floating``)."""
+    """Whether a dtype is another, or belongs to a family of NumPy's (``numpy.floating``).
+
+    >>> np.issubdtype("int32", "int32")
+    """
     plain = (getattr(a, "dtype", a) if isinstance(a, DType) else a for a in (arg1, arg2))
     return bool(numpy().issubdtype(*plain))
 
 
 @function(public="np")
 def promote_types(type1: Any, type2: Any) -> DType:
-    """The dtype that holds numbers of both; a floating one wins over integers."""
+    """The dtype that holds numbers of both; a floating one wins over integers.
+
+    >>> np.promote_types("int32", "float32")
+    """
     return promote(as_dtype(type1), as_dtype(type2))
 
 
@@ -145,6 +154,8 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 
     "safe" where no number is lost, "same_kind" also to fewer bits, "equiv" and "no" where both
     are one, "unsafe" always.
+
+    >>> np.can_cast("int32", "int64")
     """
     if casting not in ("safe", "same_kind", "equiv", "no", "unsafe"):
         raise unknown_name("casting", casting, ("safe", "same_kind", "equiv", "no", "unsafe"))

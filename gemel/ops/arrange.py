@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gemel.device import as_device
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.declare import composite
@@ -84,7 +85,10 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
 
 @function(public="np")
 def roll(a: Any, shift: Any, axis: Any = None) -> Array:
-    """Shifted along axes, or as one row; what leaves at one end comes in at the other."""
+    """Shifted along axes, or as one row; what leaves at one end comes in at the other.
+
+    >>> np.roll(np.array([1, 2, 3]), 1)
+    """
     a = operand(a)
     if axis is None:
         return reshape(roll(reshape(a, shape=(-1,)), sum(listed(shift)), 0), shape=a.shape)
@@ -118,7 +122,10 @@ def moved(name: str, ndim: int, source: Any, destination: Any) -> tuple[int, ...
 
 @function(public="np")
 def moveaxis(a: Any, source: Any, destination: Any) -> Array:
-    """Axes at other places, the others in their order; a view."""
+    """Axes at other places, the others in their order; a view.
+
+    >>> np.moveaxis(np.ones((2, 3, 4)), 0, -1).shape
+    """
     a = operand(a)
     return transpose(a, axes=moved("moveaxis", a.ndim, source, destination))
 
@@ -281,7 +288,10 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
 
 @function(public="np")
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
-    """Without the positions (or slice, or mask) `obj` along an axis, or of the flattened array."""
+    """Without the positions (or slice, or mask) `obj` along an axis, or of the flattened array.
+
+    >>> np.delete(np.array([3, 1, 2]), 1)
+    """
     arr, axis = _one_axis("delete", arr, axis)
     np = numpy()
     where_ = obj if isinstance(obj, (*WHOLE, slice, list)) else np.asarray(obj)
@@ -291,7 +301,10 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
 
 @function(public="np")
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
-    """With `values` before the positions (or slice, or mask) `obj` along an axis."""
+    """With `values` before the positions (or slice, or mask) `obj` along an axis.
+
+    >>> np.insert(np.array([3, 1, 2]), 1, 7)
+    """
     arr, axis = _one_axis("insert", arr, axis)
     np, extent = numpy(), arr.shape[axis]
     values = cast(operand(values, (arr,)), dtype=arr.dtype)
@@ -355,7 +368,10 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 
 @function(public="np")
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Parts along axis 2, as views. Raises `ShapeError` below three dimensions."""
+    """Parts along axis 2, as views. Raises `ShapeError` below three dimensions.
+
+    >>> np.dsplit(np.ones((1, 2, 4)), 2)
+    """
     return _split_along("dsplit", ary, indices_or_sections, 2, 3)
 
 
@@ -410,12 +426,19 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
 
 
 @function(public="np")
-def indices(dimensions: Sequence[int], dtype: Any = "int64", sparse: bool = False) -> Any:
+def indices(
+    dimensions: Sequence[int],
+    dtype: Any = "int64",
+    sparse: bool = False,
+    device: Any = None,
+    ctx: Any = None,
+) -> Any:
     """Each element's position along each axis, in one array; sparse ones in a tuple."""
     shape = tuple(dimensions)
-    ndim = len(shape)
-    if not sparse:
-        along = [iota(shape=shape, axis=axis, dtype=dtype) for axis in range(ndim)]
-        return stack(along) if ndim else full(0, shape=(0,), dtype=dtype)
-    lined = [[n if i == axis else 1 for i in range(ndim)] for axis, n in enumerate(shape)]
-    return tuple(iota(shape=tuple(one), axis=axis, dtype=dtype) for axis, one in enumerate(lined))
+    axes = range(len(shape))
+    lined = [shape if not sparse else [shape[i] if i == a else 1 for i in axes] for a in axes]
+    with as_device(device or ctx):
+        found = [iota(shape=tuple(s), axis=a, dtype=dtype) for a, s in enumerate(lined)]
+        if sparse:
+            return tuple(found)
+        return stack(found) if found else full(0, shape=(0,), dtype=dtype)

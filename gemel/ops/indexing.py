@@ -366,7 +366,7 @@ def _(x: Spec, *, depth: int, on_value: float, off_value: float, dtype: Any) -> 
     return Spec((*x.shape, depth), dtype)
 
 
-@op(dynamic=True, public="np", mxnet="_npx_nonzero")
+@op(dynamic=True, public="np", method=True, mxnet="_npx_nonzero")
 def nonzero(x: Any) -> Any:
     """The positions of elements that are not zero, one int64 array per axis.
 

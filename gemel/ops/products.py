@@ -296,6 +296,8 @@ def _(subscripts: Any, *operands: Any, optimize: Any = False) -> Array:
     Also as ``einsum(a, [0, 1], b, [1, 2], [0, 2])``. Without ``->`` the result has the labels that
     occur once, in alphabetical order; "..." stands for axes that broadcast. Operands are taken
     from left to right; `optimize` takes them in the order that computes least.
+
+    >>> np.einsum("ij,jk->ik", np.array([[1, 2]]), np.array([[3], [4]]))
     """
     if not isinstance(subscripts, str):
         subscripts, operands = _lettered((subscripts, *operands))

@@ -159,7 +159,12 @@ def _(g: Any, y: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
 
 @function(public="np")
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
-    """Write `values` into each row along an axis at that row's positions."""
+    """Write `values` into each row along an axis at that row's positions.
+
+    >>> x = np.zeros((2, 3))
+    >>> np.put_along_axis(x, np.array([[2], [0]]), 1, 1)
+    >>> x
+    """
     indices = operand(indices)
     if axis is None:
         flat = reshape(arr, shape=(-1,))
@@ -179,6 +184,8 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> Array:
     """At each place the element of the choice that `a` numbers there; all broadcast.
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for numbers there is no choice for.
+
+    >>> np.choose(np.array([0, 1, 0]), [np.array([1, 2, 3]), np.array([4, 5, 6])])
     """
     index, *found = broadcast_arrays(a, *choices)
     if mode not in ("raise", "clip", "wrap"):
@@ -193,7 +200,10 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> Array:
 
 @function(public="np")
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
-    """At each place the element of the first choice whose condition holds, else `default`."""
+    """At each place the element of the first choice whose condition holds, else `default`.
+
+    >>> np.select([np.array([True, False])], [np.array([1, 2])], 0)
+    """
     if len(condlist) != len(choicelist) or not condlist:
         raise ShapeError(
             f"select: {len(condlist)} conditions and {len(choicelist)} choices; it needs as many "
@@ -287,6 +297,8 @@ def _(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Arr
 
     A position out of range is a `ValueError`, raised when the result is waited for, or what
     `mode` says: "clip" or "wrap", one for all or for each axis.
+
+    >>> np.ravel_multi_index((np.array([1, 0]), np.array([2, 1])), (2, 3))
     """
     positions = (operand(p) for p in multi_index)
     mode = mode if isinstance(mode, str) else tuple(mode)

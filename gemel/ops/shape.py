@@ -74,6 +74,8 @@ def _(
     `order` "F" counts the first axis fastest, in the array and in the result. With `copy` the
     elements are copied; with False they never are. Raises `ShapeError` where the sizes differ,
     or where a view was asked for and there is none.
+
+    >>> np.reshape(np.array([1, 2, 3, 4]), (2, 2))
     """
     a, extents = operand(a), newshape if shape is None else shape
     if extents is None:

@@ -161,6 +161,8 @@ def _(a: Any, /, *, upper: bool = False) -> Array:
     """The lower triangle whose product with its transpose is a, or the `upper` one.
 
     a must be symmetric (of other arrays (a + a.T) / 2 is taken) and positive definite.
+
+    >>> np.linalg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
     """
     found = cholesky(operand(a))
     return matrix_transpose(found) if upper else found
@@ -377,7 +379,10 @@ def _(a: Any, b: Any, rcond: Any = None) -> tuple[Any, ...]:
 
 @function(public="np.linalg")
 def tensorinv(a: Any, ind: int = 2) -> Array:
-    """The inverse under `tensordot` of an array whose first `ind` axes are as many as the rest."""
+    """The inverse under `tensordot` of an array whose first `ind` axes are as many as the rest.
+
+    >>> np.linalg.tensorinv(np.eye(4).reshape(4, 2, 2), 1).shape
+    """
     a = operand(a)
     if not 0 < ind < a.ndim:
         raise ShapeError(f"tensorinv: {list(a.shape)} has no axes before and behind {ind}")
@@ -387,7 +392,10 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
 
 @function(public="np.linalg")
 def tensorsolve(a: Any, b: Any) -> Array:
-    """The x for which ``tensordot(a, x, x.ndim)`` is b."""
+    """The x for which ``tensordot(a, x, x.ndim)`` is b.
+
+    >>> np.linalg.tensorsolve(np.eye(4).reshape(2, 2, 4), np.ones((2, 2)))
+    """
     a, b = operand(a), operand(b)
     shape = a.shape[b.ndim :]
     flat = reshape(a, shape=(product(a.shape[: b.ndim]), product(shape)))

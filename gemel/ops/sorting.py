@@ -120,14 +120,20 @@ def _(x: Spec, *, kth: Any, axis: int) -> Spec:
 
 @argpartition.facade
 def _(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Array:
-    """Positions along an axis, those of elements below the kth before its own, others behind."""
+    """Positions along an axis, those of elements below the kth before its own, others behind.
+
+    >>> np.argpartition(np.array([3, 1, 2]), 1)
+    """
     a, axis = _rows("argpartition", a, axis, None)
     return argpartition(a, kth=kth, axis=axis)
 
 
 @function(public="np")
 def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Array:
-    """Each row along an axis with its kth element in place, smaller ones before, others behind."""
+    """Each row along an axis with its kth element in place, smaller ones before, others behind.
+
+    >>> np.partition(np.array([3, 1, 2]), 1)
+    """
     a, axis = _rows("partition", a, axis, None)
     return take_along_axis(a, argpartition(a, kth=kth, axis=axis), axis=axis)
 

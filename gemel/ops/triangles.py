@@ -63,7 +63,10 @@ def tri(
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """Ones on and below diagonal k, zeros above."""
+    """Ones on and below diagonal k, zeros above.
+
+    >>> np.tri(3)
+    """
     with as_device(device or ctx):
         return cast(distance(N, N if M is None else M) <= k, dtype=as_dtype(dtype or "float32"))
 
@@ -121,7 +124,12 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 
 @function(public="np")
 def fill_diagonal(a: Any, val: Any) -> None:
-    """Write into the main diagonal of a matrix, or where all positions are equal."""
+    """Write into the main diagonal of a matrix, or where all positions are equal.
+
+    >>> x = np.zeros((2, 2))
+    >>> np.fill_diagonal(x, 5)
+    >>> x
+    """
     if a.ndim < 2 or a.ndim > 2 and len(set(a.shape)) > 1:
         raise ShapeError(f"fill_diagonal: {list(a.shape)} is no matrix, nor are all axes alike")
     count = min(a.shape)
@@ -145,6 +153,28 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The positions of the main diagonal of an array with `ndim` axes of n."""
     return (iota(shape=(n,), axis=0, dtype="int64"),) * ndim
+
+
+@function(public="np")
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and below diagonal k of this matrix."""
+    rows, columns = arr.shape
+    return tril_indices(rows, k, columns)
+
+
+@function(public="np")
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and above diagonal k of this matrix."""
+    rows, columns = arr.shape
+    return triu_indices(rows, k, columns)
+
+
+@function(public="np")
+def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+    """The positions of the main diagonal of this array, whose axes are all alike."""
+    if len(set(arr.shape)) != 1 or len(arr.shape) < 2:
+        raise ShapeError(f"diag_indices_from: the axes of {list(arr.shape)} are not all alike")
+    return diag_indices(arr.shape[0], len(arr.shape))
 
 
 def _positions(chosen: Any) -> tuple[Any, ...]:
