@@ -14,7 +14,7 @@ from numpy_twins import Cases, alike, check_gradients, listed, same
 
 import gemel
 from gemel import autograd, np, npx
-from gemel.errors import DTypeError, ShapeError, TraceError, UnknownNameError
+from gemel.errors import AxisError, DTypeError, ShapeError, TraceError, UnknownNameError
 
 
 def numbers(*shape: int) -> Any:
@@ -472,6 +472,13 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 def test_errors_at_the_call(call: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         call(np.array(X))
+
+
+def test_an_axis_that_is_not_there_is_an_index_error_too() -> None:
+    for call in (np.flip, np.sort, np.expand_dims, np.squeeze, np.unstack):
+        for kind in (IndexError, ValueError, AxisError):
+            with pytest.raises(kind, match="axis 5 is out of range"):
+                call(np.array(X), axis=5)
 
 
 def test_errors_at_the_wait() -> None:

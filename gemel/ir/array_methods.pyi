@@ -192,7 +192,7 @@ class ArrayMethods(WrittenMethods):
     def exp(self, /) -> Self:
         """Exponential."""
 
-    def expand_dims(self, axis: Any) -> Self:
+    def expand_dims(self, axis: Any = 0) -> Self:
         """A new axis (or several) of length 1."""
 
     def expm1(self, /) -> Self:

@@ -241,7 +241,7 @@ def equal(a: Any, b: Any, /) -> ndarray:
 def exp(x: Any, /) -> ndarray:
     """Exponential."""
 
-def expand_dims(x: Any, axis: Any) -> ndarray:
+def expand_dims(x: Any, axis: Any = 0) -> ndarray:
     """A new axis (or several) of length 1."""
 
 def expm1(x: Any, /) -> ndarray:

@@ -218,7 +218,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Array:
 
 
 @function(public="np", method=True)
-def expand_dims(x: Any, axis: Any) -> Array:
+def expand_dims(x: Any, axis: Any = 0) -> Array:
     """A new axis (or several) of length 1."""
     x = operand(x)
     added = (axis,) if isinstance(axis, WHOLE) else tuple(axis)
