@@ -428,6 +428,18 @@ def test_python_and_numpy_values_are_taken() -> None:
     assert np.atleast_1d(3).tolist() == [3]
 
 
+def test_numbers_in_lists_are_as_exact_as_what_is_beside_them() -> None:
+    x = np.array([-0.7, 0.4], dtype="float64")
+    for found in (
+        np.stack([x, [0.1, 0.1]]), np.vstack([[0.1, 0.1], x]), np.hstack([x, [0.1]]),
+        np.append(x, [0.1]), np.concatenate([x, [0.1]], axis=None), np.insert(x, 0, [0.1]),
+        np.column_stack([x, [0.1, 0.1]]), np.interp([0.0], [-1.0, 1.0], x * 0 + [0.1, 0.1]),
+        np.union1d(x, [0.1]), np.broadcast_arrays(x, [0.1])[1],
+    ):  # fmt: skip
+        assert found.dtype == "float64" and 0.1 in found
+    assert np.isin(x * 0 + 0.1, [0.1]).all()
+
+
 BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: np.flip(x, 2), ShapeError, "flip: axis 2"),
     (lambda x: np.flip(x, (0, 0)), ShapeError, "names an axis twice"),

@@ -22,6 +22,7 @@ from gemel.ops.shape import (
     listed,
     narrow,
     operand,
+    operands,
     reshape,
     split,
     stack,
@@ -220,7 +221,6 @@ def resize(a: Any, new_shape: Any) -> Array:
 
 def _at_least(x: Any, ndim: int) -> Any:
     """x with new axes, where NumPy puts them, until it has so many."""
-    x = operand(x)
     if x.ndim >= ndim:
         return x
     if ndim < 3:
@@ -229,7 +229,7 @@ def _at_least(x: Any, ndim: int) -> Any:
 
 
 def _each_at_least(arrays: tuple[Any, ...], ndim: int) -> Any:
-    found = [_at_least(x, ndim) for x in arrays]
+    found = [_at_least(x, ndim) for x in operands(arrays)]
     return found[0] if len(found) == 1 else found
 
 
@@ -254,33 +254,33 @@ def atleast_3d(*arrays: Any) -> Array:
 @function(public="np", aliases=("row_stack",))
 def vstack(arrays: Any) -> Array:
     """The arrays below one another: along axis 0, 1-d ones as rows."""
-    return concatenate(*(_at_least(x, 2) for x in arrays), axis=0)
+    return concatenate(*(_at_least(x, 2) for x in operands(arrays)), axis=0)
 
 
 @function(public="np")
 def hstack(arrays: Any) -> Array:
     """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
-    parts = [_at_least(x, 1) for x in arrays]
+    parts = [_at_least(x, 1) for x in operands(arrays)]
     return concatenate(*parts, axis=0 if parts and parts[0].ndim == 1 else 1)
 
 
 @function(public="np")
 def dstack(arrays: Any) -> Array:
     """The arrays behind one another: along axis 2."""
-    return concatenate(*(_at_least(x, 3) for x in arrays), axis=2)
+    return concatenate(*(_at_least(x, 3) for x in operands(arrays)), axis=2)
 
 
 @function(public="np")
 def column_stack(arrays: Any) -> Array:
     """The arrays beside one another, 1-d ones as columns."""
-    parts = [_at_least(x, 1) for x in arrays]
+    parts = [_at_least(x, 1) for x in operands(arrays)]
     return concatenate(*(expand_dims(x, 1) if x.ndim == 1 else x for x in parts), axis=1)
 
 
 @function(public="np")
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     """Two arrays one after the other along an axis, or both flattened."""
-    parts = (operand(arr), operand(values))
+    parts = operands((arr, values))
     if axis is not None:
         return concatenate(*parts, axis=axis)
     return concatenate(*(reshape(x, shape=(-1,)) for x in parts), axis=0)
@@ -397,7 +397,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 @function(public="np")
 def broadcast_arrays(*args: Any) -> list[Any]:
     """The arrays, repeated until all have the shape they broadcast to; views."""
-    arrays = [operand(x) for x in args]
+    arrays = operands(args)
     shape = broadcast("broadcast_arrays", *(Spec(x.shape, x.dtype) for x in arrays))
     return [broadcast_to(x, shape=shape) for x in arrays]
 

@@ -31,7 +31,7 @@ from gemel.ops.keys import (
     numpy_key,
     placed,
 )
-from gemel.ops.shape import check_axis, expand_dims, reshape, transpose
+from gemel.ops.shape import check_axis, expand_dims, operand, reshape, transpose
 from gemel.spec import Spec, normalize_axis, same_shape
 
 # --- basic keys -----------------------------------------------------------------------------
@@ -277,6 +277,7 @@ def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Array:
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range.
     """
+    x = operand(x)
     if axis is None:
         x, axis = reshape(x, shape=(-1,)), 0
     axis = normalize_axis("take", axis, len(x.shape))

@@ -33,6 +33,12 @@ def operand(value: Any, beside: Any = ()) -> Any:
     return found
 
 
+def operands(values: Any) -> list[Any]:
+    """Several of them: numbers in lists are as exact as the arrays beside them."""
+    given = tuple(values)
+    return [operand(value, given) for value in given]
+
+
 # --- reshape --------------------------------------------------------------------------------
 
 
@@ -287,7 +293,7 @@ def concatenate(*arrays: Any, axis: int = 0) -> Any:
 def _(arrays: Any, axis: int | None = 0) -> Array:
     """The arrays one after another along an axis; None flattens them first."""
     if axis is None:
-        return concatenate(*(reshape(operand(part), shape=(-1,)) for part in arrays), axis=0)
+        return concatenate(*(reshape(x, shape=(-1,)) for x in operands(arrays)), axis=0)
     return concatenate(*arrays, axis=axis)
 
 
@@ -438,7 +444,7 @@ def _(g: Any, y: Any, x: Any, *, axis: int, start: int, length: int) -> Any:
 @function(public="np")
 def stack(arrays: Any, axis: int = 0) -> Array:
     """The arrays side by side along a new axis."""
-    parts = [operand(array) for array in arrays]
+    parts = operands(arrays)
     if not parts:
         raise ShapeError("stack: needs at least one array")
     place = normalize_axis("stack", axis, parts[0].ndim + 1)

@@ -14,7 +14,7 @@ from gemel.ops.elementwise import cast, full, limit, where
 from gemel.ops.indexing import boolean_index, gather
 from gemel.ops.logic import logical_not
 from gemel.ops.selection import add_along_axis, take_along_axis
-from gemel.ops.shape import concatenate, narrow, operand, reshape
+from gemel.ops.shape import concatenate, narrow, operand, operands, reshape
 from gemel.spec import Spec, normalize_axis, promote_specs, same_shape
 
 # --- sorting --------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def interp(
     Beside them `left` and `right`, by default the first and last of fp; with a `period` xp need
     not rise, and what lies beside is one of its repetitions.
     """
-    x, xp, fp = operand(x), operand(xp), operand(fp)
+    x, xp, fp = operands((x, xp, fp))
     if xp.ndim != 1 or not same_shape(xp.shape, fp.shape) or xp.shape[0] == 0:
         raise ShapeError(f"interp: {list(xp.shape)} and {list(fp.shape)} must be one row of points")
     if period is not None:
@@ -414,13 +414,13 @@ def _(
     kind: Any = None,
 ) -> Array:
     """Whether each element is one of `test_elements`, or with `invert` none of them."""
-    found = isin(operand(element), operand(test_elements))
+    found = isin(*operands((element, test_elements)))
     return logical_not(found) if invert else found
 
 
 def _as_sets(a: Any, b: Any, unique_already: bool) -> tuple[Any, Any]:
     """Two arrays in one row and one dtype each, without repetition."""
-    rows = [reshape(operand(x), shape=(-1,)) for x in (a, b)]
+    rows = [reshape(x, shape=(-1,)) for x in operands((a, b))]
     dtype = promote_specs(*(Spec(x.shape, x.dtype) for x in rows))
     rows = [cast(x, dtype=dtype) for x in rows]
     return tuple(x if unique_already else unique(x, more=False) for x in rows)
