@@ -187,6 +187,34 @@ def test_gradients(name: str) -> None:
     check_gradients(*DIFFERENTIABLE[name])
 
 
+TWICE = ("inv", "det", "slogdet", "solve", "cholesky", "norm", "norm 3 of rows", "multi_dot")
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_gradients_of_gradients(name: str) -> None:
+    """The slope of a gradient's product with a direction, against differences of gradients."""
+    program, arrays = DIFFERENTIABLE[name]
+    rest = list(map(np.array, arrays[1:]))
+    direction = numpy.random.default_rng(1).standard_normal(arrays[0].shape)
+
+    def slope(values: Any) -> tuple[Any, Any]:
+        x = np.array(values)
+        x.attach_grad()
+        with gemel.autograd.record():
+            found = program(np, x, *rest)
+            y = sum((one * one).sum() for one in (found if isinstance(found, tuple) else (found,)))
+            (g,) = gemel.autograd.grad([y], [x], create_graph=True)
+            total = (g * np.array(direction)).sum()
+        total.backward()
+        return g.asnumpy(), x.grad.asnumpy()
+
+    first, second = slope(arrays[0])
+    step = 1e-5 * direction
+    ends = [slope(arrays[0] + sign * step)[0] for sign in (1, -1)]
+    numpy.testing.assert_allclose(second, (ends[0] - ends[1]) / 2e-5, rtol=1e-4, atol=1e-5)
+    assert abs(first).max() > 0
+
+
 def test_lstsq() -> None:
     found, wanted = np.linalg.lstsq(A.T, V), numpy.linalg.lstsq(A.T, V)
     for a, b in zip(found, wanted, strict=True):
