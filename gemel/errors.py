@@ -21,6 +21,10 @@ class ShapeError(GemelError, ValueError):
     """The shapes given to an operation do not fit together."""
 
 
+class AxisError(ShapeError, IndexError):
+    """An axis an array does not have."""
+
+
 class DTypeError(GemelError, TypeError):
     """The dtype given to an operation is not one it works on, or not one gemel knows."""
 

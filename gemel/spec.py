@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gemel.dtype import DType, as_dtype, promote, promote_weak
-from gemel.errors import ShapeError
+from gemel.errors import AxisError, ShapeError
 from gemel.extent import WHOLE, seen
 
 Shape = tuple[int, ...]
@@ -109,9 +109,9 @@ def promote_specs(*specs: Spec) -> DType:
 
 
 def normalize_axis(name: str, axis: int, ndim: int) -> int:
-    """A possibly negative axis as 0 <= axis < ndim. Raises `ShapeError`."""
+    """A possibly negative axis as 0 <= axis < ndim. Raises `AxisError`."""
     if not isinstance(axis, WHOLE) or isinstance(axis, bool) or not -ndim <= axis < ndim:
-        raise ShapeError(f"{name}: axis {axis!r} is out of range for an array of {ndim} dimensions")
+        raise AxisError(f"{name}: axis {axis!r} is out of range for an array of {ndim} dimensions")
     return axis % ndim if axis < 0 else axis
 
 

@@ -48,8 +48,8 @@ class Draw(NamedTuple):
     """How an input is made: its shape, the values it may take, and a dtype if it has only one.
 
     `kind` is "any", "positive", "nonzero", "unit" (from -1 to 1), "above one", "smooth" (away from
-    kinks, no ties), "mask", "index" (from -limit to limit - 1), "place" (0 to limit - 1), or
-    "number" (a Python number).
+    kinks, no ties), "mask", "index" (from -limit to limit - 1), "place" (0 to limit - 1),
+    "definite" (symmetric matrices one can invert), "sorted" (each row), or "number" (Python's).
     """
 
     shape: tuple[int, ...]
@@ -85,6 +85,10 @@ def draw(how: Draw, dtype: str, seed: int = 0) -> Any:
     # Not hash(): strings hash differently in every process.
     text = f"{how}{seed}".encode()
     generator = numpy.random.default_rng(zlib.crc32(text))
+    if how.kind == "definite":
+        return _definite(generator, how.shape, name)
+    if how.kind == "sorted":
+        return numpy.sort(draw(how._replace(kind="any"), dtype, seed), axis=-1)
     if how.kind == "mask" or (name == "bool" and how.kind not in ("index", "place")):
         return (generator.random(how.shape) < 0.5).astype(name)
     if how.kind in ("index", "place"):
@@ -93,6 +97,14 @@ def draw(how: Draw, dtype: str, seed: int = 0) -> Any:
     if name not in FLOATING:
         return _integers(generator, how, name)
     return _numbers(generator, how, seed).astype(name)
+
+
+def _definite(generator: Any, shape: tuple[int, ...], name: str) -> Array:
+    unit = numpy.eye(shape[-1])
+    if name == "bool":
+        return numpy.broadcast_to(unit, shape).astype(name)
+    base = generator.integers(0, 3, shape)
+    return numpy.asarray(base @ numpy.swapaxes(base, -1, -2) + shape[-1] * unit).astype(name)
 
 
 def _integers(generator: Any, how: Draw, name: str) -> Array:
@@ -184,6 +196,7 @@ def close(found: Array, expected: Array, name: str, scale: float = 1.0) -> None:
     rounded = not isinstance(OPS[name], (Reduction, Composite)) and name not in (
         "matmul",
         "scatter",
+        "add_along_axis",
     )
     if found.dtype.kind != "f" or exact or (rounded and name not in FUNCTIONS):
         numpy.testing.assert_array_equal(found, expected)
@@ -390,8 +403,86 @@ def _indexing() -> list[Case]:
               dtype="float64"),
         _case("nonzero", SMALL),
         _case("boolean_index", SMALL, Draw(SMALL, "mask", "bool")),
-        _case("argsort", (9,)),
     ]  # fmt: skip
+
+
+def _sorting() -> list[Case]:
+    rows = Draw((3, 4), "smooth")
+    return [
+        _case("argsort", (3, 4), axis=0),
+        _case("argsort", (2, 3, 4), axis=1, descending=True),
+        _case("sort", (3, 4), smooth=(rows,), axis=-1),
+        _case("sort", (3, 4), smooth=(rows,), axis=0, descending=True),
+        _case("argpartition", (3, 4), kth=2, axis=1),
+        _case("searchsorted", Draw((6,), "sorted"), (2, 3), side="left"),
+        _case("searchsorted", Draw((6,), "sorted"), (), side="right"),
+        _case("digitize", (2, 3), Draw((4,), "sorted")),
+        _case("bincount", Draw((7,), "place", "int64", 5), minlength=3),
+        _case("bincount", Draw((7,), "place", "int64", 5), Draw((7,), "any", "float64")),
+        _case("histogram_edges", (3, 4), bins=3, limits=None),
+        _case("histogram_edges", (3, 4), bins=4, limits=(-1.0, 2.0)),
+        _case("histogram_counts", (3, 4), Draw((5,), "sorted", "float32"), density=False),
+        _case("histogram_counts", (3, 4), Draw((5,), "sorted", "float32"),
+              Draw((3, 4), "positive", "float64"), density=True),
+        _case("unique", (3, 4)),
+        _case("unique", (3, 4), more=False, axis=1),
+        _case("isin", (3, 4), (2,)),
+    ]  # fmt: skip
+
+
+def _selection() -> list[Case]:
+    return [
+        _case("repeat", (2, 3, 4), repeats=3, axis=1),
+        _case("repeat", (5,), repeats=2, axis=0),
+        _case("tril", (2, 3, 4)),
+        _case("tril", (3, 4), k=-1),
+        _case("triu", (2, 3, 4)),
+        _case("triu", (3, 4), k=2),
+        _case("take_along_axis", (3, 5), Draw((3, 2), "index", "int64", 5), axis=1),
+        _case("take_along_axis", (5, 2, 3), Draw((4, 2, 3), "place", "int32", 5), axis=0),
+        _case("add_along_axis", (3, 4), Draw((3, 4), "index", "int64", 5), axis=1, extent=5),
+        _case("add_along_axis", (4, 2), Draw((4, 2), "place", "uint8", 2), axis=0, extent=2),
+        _case("with_rows_put", (3, 5), Draw((3, 4), "index", "int64", 5), (3, 1), axis=1),
+        _case("unravel_index", Draw((2, 3), "place", "int64", 12), shape=(3, 4), order="C"),
+        _case("ravel_multi_index", Draw((4,), "place", "int64", 3), Draw((4,), "place", "int64", 4),
+              dims=(3, 4), mode="raise", order="F"),
+    ]  # fmt: skip
+
+
+def _algebra() -> list[Case]:
+    square, many = Draw((3, 3), "definite"), Draw((2, 3, 3), "definite")
+    return [
+        _case("vecdot", (3, 4), (3, 4)),
+        _case("vecdot", (3, 4, 2), (3, 1, 2), axis=0),
+        _case("cross", (4, 3), (4, 3)),
+        _case("cross", (2, 3, 4), (2, 3, 4), axis=1),
+        _case("einsum", (2, 3, 4), (2, 4, 5), equation="bij,bjk->bik"),
+        _case("einsum", (3, 4), (3, 4), equation="ij,ij->i"),
+        _case("einsum", (2, 3, 4), (4,), equation="...j,j->..."),
+        _case("vector_norm", (3, 4), smooth=(Draw((3, 4), "smooth"),), axis=1),
+        *(_case("vector_norm", (3, 4), axis=0, ord=p) for p in (1, 3, 0, numpy.inf, -numpy.inf)),
+        _case("vector_norm", (3, 4), keepdims=True, ord=2.5),
+        _case("inv", square),
+        _case("inv", many),
+        _case("solve", square, (3,)),
+        _case("solve", many, (3, 2)),
+        _case("det", square),
+        _case("det", many),
+        _case("slogdet", many),
+        _case("cholesky", square),
+        _case("cholesky", many),
+        _case("qr", (3, 4), complete=False),
+        _case("qr", (2, 4, 3), complete=True),
+        _case("svd", (3, 4), full_matrices=False),
+        _case("svd", (2, 4, 3), full_matrices=True),
+        _case("svdvals", (2, 4, 3)),
+        _case("eigh", many, upper=False),
+        _case("eigvalsh", square, upper=True),
+        _case("pinv", (3, 4), Draw((), "number", number=-1.0), hermitian=False),
+        _case("pinv", square, Draw((), "number", number=1e-3), hermitian=True),
+        _case("matrix_rank", many, Draw((), "number", number=-1.0), relative=True, hermitian=False),
+        _case("lstsq", (5, 3), (5,), rcond=None),
+    ]
 
 
 def _networks() -> list[Case]:
@@ -425,6 +516,9 @@ CASES: tuple[Case, ...] = (
     *_reductions(),
     *_shapes(),
     *_indexing(),
+    *_sorting(),
+    *_selection(),
+    *_algebra(),
     *_networks(),
 )
 

@@ -158,7 +158,7 @@ KERNELS = [
 
 
 #: Operations whose parameters, or whose kernels, are made for few sizes.
-PARTICULAR = {"split", "place", "matmul"}
+PARTICULAR = {"split", "place", "matmul", "einsum", "cross"}
 #: Operations whose keys name positions that are there: in no smaller array.
 KEYED = {"basic_index", "narrow", "assign"}
 

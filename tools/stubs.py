@@ -23,9 +23,17 @@ HEAD = '"""{title}\n\nWritten by `make stubs`: change what is declared instead.\
 #: Where the types are from that signatures name.
 TYPES = (
     ("collections.abc", "Callable"),
+    ("collections.abc", "Sequence"),
     ("gemel.device", "Device"),
     ("gemel.dtype", "DType"),
     ("gemel.ndarray", "ndarray"),
+    ("gemel.np.types", "FloatInfo"),
+    ("gemel.np.types", "IntegerInfo"),
+    ("gemel.ops.solving", "EighResult"),
+    ("gemel.ops.solving", "SlogdetResult"),
+    ("gemel.ops.sorting", "UniqueAll"),
+    ("gemel.ops.sorting", "UniqueCounts"),
+    ("gemel.ops.sorting", "UniqueInverse"),
 )
 
 
@@ -112,6 +120,7 @@ def stubs() -> dict[str, str]:
     """The stubs by their paths in the package."""
     return {
         "np/__init__.pyi": namespace(np),
+        "np/linalg.pyi": namespace(np.linalg),
         "npx/__init__.pyi": namespace(npx),
         "ir/array_methods.pyi": methods(),
     }

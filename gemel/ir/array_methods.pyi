@@ -173,11 +173,24 @@ class ArrayMethods(WrittenMethods):
     def argmin(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
         """Position of the smallest element (the first of equals; NaN is smallest), int64."""
 
+    def argsort(
+        self,
+        axis: int | None = -1,
+        kind: Any = None,
+        *,
+        descending: builtins.bool = False,
+        stable: Any = None,
+    ) -> Self:
+        """The positions that sort each row along an axis, or the flattened array; NaN is largest."""
+
     def broadcast_to(self, /, shape: Any) -> Self:
         """Repeated along new axes and axes of length 1, until it has the given shape."""
 
     def ceil(self, /) -> Self:
         """Smallest whole number not below x."""
+
+    def choose(self, choices: Any, mode: str = "raise") -> Self:
+        """At each place the element of the choice that `a` numbers there; all broadcast."""
 
     def clip(
         self, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
@@ -196,13 +209,16 @@ class ArrayMethods(WrittenMethods):
     def cumsum(self, axis: int | None = None, dtype: Any = None) -> Self:
         """The sums of all elements up to each one, along an axis or of the flattened array."""
 
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
+        """The diagonal over two axes, as a last axis; `offset` counts to the right of the main one."""
+
     def dot(self, b: Any) -> Self:
         """`np.dot`: the product of a's last axis with b's second last (or only) one."""
 
     def exp(self, /) -> Self:
         """Exponential."""
 
-    def expand_dims(self, axis: Any) -> Self:
+    def expand_dims(self, axis: Any = 0) -> Self:
         """A new axis (or several) of length 1."""
 
     def expm1(self, /) -> Self:
@@ -228,6 +244,9 @@ class ArrayMethods(WrittenMethods):
     def min(self, /, axis: Any = None, keepdims: builtins.bool = False) -> Self:
         """Smallest element over the given axes, or all; NaN wins."""
 
+    def nonzero(self) -> tuple[Any, ...]:
+        """The positions of elements that are not zero, one int64 array per axis. Waits for x."""
+
     def prod(
         self, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
     ) -> Self:
@@ -236,11 +255,17 @@ class ArrayMethods(WrittenMethods):
     def reciprocal(self, /) -> Self:
         """1 / x; integers become float32."""
 
+    def repeat(self, repeats: Any, axis: int | None = None) -> Self:
+        """Each element several times along an axis, or of the flattened array."""
+
     def rint(self, /) -> Self:
         """Nearest whole number, ties to even."""
 
     def round(self, decimals: int = 0) -> Self:
         """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
+
+    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Self:
+        """Where elements would be put into a sorted row: before ("left") or behind equal ones."""
 
     def sign(self, /) -> Self:
         """-1, 0 or 1; NaN stays NaN."""
@@ -282,6 +307,9 @@ class ArrayMethods(WrittenMethods):
 
     def tanh(self, /) -> Self:
         """Hyperbolic tangent."""
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Self:
+        """The sum of a diagonal over two axes."""
 
     def var(
         self,

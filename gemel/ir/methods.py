@@ -49,9 +49,12 @@ class WrittenMethods:
         """The array with its axes reversed."""
         return call("transpose", self)
 
-    def reshape(self, *shape: Any) -> Any:
-        """The same elements in another shape; one extent may be -1."""
-        return call("reshape", self, shape=_shape(shape))
+    def reshape(self, *shape: Any, order: str = "C", **options: Any) -> Any:
+        """The same elements in another shape; one extent may be -1. As `np.reshape`."""
+        if order == "C" and not options:
+            return call("reshape", self, shape=_shape(shape))
+        chosen = (_shape(shape),) if shape else ()
+        return REGISTRY["reshape"].face(self, *chosen, order=order, **options)
 
     def transpose(self, *axes: Any) -> Any:
         """The axes in another order, reversed by default."""
@@ -62,9 +65,14 @@ class WrittenMethods:
         """All elements in one dimension."""
         return call("copy", self.ravel())
 
-    def ravel(self) -> Any:
+    def ravel(self, order: str = "C") -> Any:
         """All elements in one dimension, as a view where possible."""
-        return call("reshape", self, shape=(-1,))
+        return self.reshape(-1, order=order)
+
+    def sort(self, axis: int = -1, **options: Any) -> None:
+        """Put each row along an axis in order, in place. `np.sort` leaves the array as it is."""
+        whole: Any = self
+        whole[...] = REGISTRY["sort"].face(self, axis, **options)
 
     def astype(self, dtype: Any) -> Any:
         """The elements converted to another dtype."""

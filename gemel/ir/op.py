@@ -99,18 +99,24 @@ class Op(_core.OpBase):
             raise ValueError(f"operation {self.name!r} is declared twice")
         REGISTRY[self.name] = self
         self.public, self.aliases = public, aliases
+        #: What people call: itself, or its facade.
+        self.face: Callable[..., Any] = self
+        self.method = self.name if method is True else method
         if public:
             publish(self, self.name, public, aliases)
-        if method:
-            make_method(self, self.name if method is True else method)
+        if self.method:
+            make_method(self, self.method)
         if operator:
             make_operator(self, operator)
 
     def facade(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Declare the function people call, where its signature is not the operation's own."""
+        self.face = function
         function.__name__ = function.__qualname__ = self.name
         function.__doc__ = function.__doc__ or self.__doc__
         publish(function, self.name, self.public, self.aliases, before=self)
+        if self.method:
+            make_method(function, self.method)
         return function
 
     def extended(self, function: Callable[..., Any]) -> Callable[..., Any]:

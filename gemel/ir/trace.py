@@ -20,13 +20,13 @@ from gemel.spec import Spec
 class Scalar(Entry):
     """A number given at run time. Who asks for its value gets the one seen, and holds it."""
 
-    __slots__ = ("seen", "trace")
+    __slots__ = ("asked", "seen")
 
-    trace: Trace
+    asked: Trace
     seen: float
 
     def _value(self, what: str) -> float:
-        self.trace.held[self] = self.seen
+        self.asked.held[self] = self.seen
         return self.seen
 
 
@@ -68,7 +68,7 @@ class Trace:
         """A number given at run time, now `value`."""
         node = placeholder(Spec((), weak(value), weak=True), name).node
         scalar = Scalar(node, 0)
-        scalar.trace, scalar.seen = self, value
+        scalar.asked, scalar.seen = self, value
         node.entries = (scalar,)
         return scalar
 

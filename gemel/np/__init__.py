@@ -11,7 +11,7 @@ from typing import Any
 from gemel.dtype import DTYPES, DType, bool_
 from gemel.errors import unknown_attribute
 from gemel.ir.public import NAMESPACES
-from gemel.np import creation, queries, random  # noqa: F401 -- they declare what is public here
+from gemel.np import creation, linalg, queries, random, types  # noqa: F401 -- they declare what is public here
 
 _public = {
     **NAMESPACES["np"],
@@ -24,6 +24,7 @@ _public = {
     "nan": float("nan"),
     "newaxis": None,
     "pi": 3.141592653589793,
+    "linalg": linalg,
     "random": random,
 }
 globals().update(_public)

@@ -4,12 +4,16 @@ Written by `make stubs`: change what is declared instead.
 """
 
 import builtins
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gemel.device import Device
 from gemel.dtype import DType as DType
 from gemel.ndarray import ndarray as ndarray
+from gemel.np import linalg as linalg
 from gemel.np import random as random
+from gemel.np.types import FloatInfo, IntegerInfo
+from gemel.ops.sorting import UniqueAll, UniqueCounts, UniqueInverse
 
 def abs(x: Any, /) -> ndarray:
     """Absolute value."""
@@ -42,6 +46,9 @@ def amin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarra
 
 def any(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Whether any element is true (not zero)."""
+
+def append(arr: Any, values: Any, axis: int | None = None) -> ndarray:
+    """Two arrays one after the other along an axis, or both flattened."""
 
 def arange(
     start: Any,
@@ -80,17 +87,66 @@ def argmax(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndar
 def argmin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Position of the smallest element (the first of equals; NaN is smallest), int64."""
 
+def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> ndarray:
+    """Positions along an axis, those of elements below the kth before its own, others behind."""
+
+def argsort(
+    a: Any,
+    axis: int | None = -1,
+    kind: Any = None,
+    *,
+    descending: builtins.bool = False,
+    stable: Any = None,
+) -> ndarray:
+    """The positions that sort each row along an axis, or the flattened array; NaN is largest."""
+
+def argwhere(a: Any) -> ndarray:
+    """The positions of elements that are not zero, one row each. Waits for it."""
+
 def around(x: Any, decimals: int = 0) -> ndarray:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
 
-def array(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
+def array(
+    value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    *,
+    copy: builtins.bool | None = True,
+    ndmin: int = 0,
+) -> ndarray:
     """An array with a copy of the elements: of an array, a NumPy array, a number or nested lists."""
 
 def array_equal(a: Any, b: Any, equal_nan: builtins.bool = False) -> builtins.bool:
     """Whether shapes and all elements are equal. Waits for both."""
 
-def asarray(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """Parts along an axis, as views: as equal as the count allows, or between positions."""
+
+def asanyarray(
+    value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    *,
+    copy: builtins.bool | None = None,
+    order: str | None = None,
+) -> ndarray:
     """The array itself when it is one of that dtype and on that device, else `array(value)`."""
+
+def asarray(
+    value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    *,
+    copy: builtins.bool | None = None,
+    order: str | None = None,
+) -> ndarray:
+    """The array itself when it is one of that dtype and on that device, else `array(value)`."""
+
+def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
+    """The array with its elements in C order in memory, itself where they are; never 0-d."""
 
 def asin(x: Any, /) -> ndarray:
     """The angle from -pi/2 to pi/2 whose sine is x; NaN outside of [-1, 1]."""
@@ -107,6 +163,15 @@ def atan2(a: Any, b: Any, /) -> ndarray:
 def atanh(x: Any, /) -> ndarray:
     """The number whose hyperbolic tangent is x; NaN outside of [-1, 1]."""
 
+def atleast_1d(*arrays: Any) -> ndarray:
+    """Each array, a 0-d one with an axis; a list of several."""
+
+def atleast_2d(*arrays: Any) -> ndarray:
+    """Each array with new leading axes until it has two; a list of several."""
+
+def atleast_3d(*arrays: Any) -> ndarray:
+    """Each array with new axes on both sides until it has three; a list of several."""
+
 def average(
     x: Any,
     axis: Any = None,
@@ -118,6 +183,9 @@ def average(
     """Weighted mean over the given axes, or all; with the sum of the weights, if `returned`."""
 
 bfloat16: DType
+
+def bincount(x: Any, weights: Any = None, /, minlength: int = 0) -> ndarray:
+    """How often each number from 0 on occurs, or the sum of its weights. Waits for them."""
 
 def bitwise_and(a: Any, b: Any, /) -> ndarray:
     """Bits set in both."""
@@ -146,8 +214,17 @@ def bitwise_xor(a: Any, b: Any, /) -> ndarray:
 bool: DType
 bool_: DType
 
+def broadcast_arrays(*args: Any) -> list[Any]:
+    """The arrays, repeated until all have the shape they broadcast to; views."""
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape arrays of these shapes broadcast to. Raises `ShapeError`."""
+
 def broadcast_to(x: Any, /, shape: Any) -> ndarray:
     """Repeated along new axes and axes of length 1, until it has the given shape."""
+
+def can_cast(from_: Any, to: Any, casting: str = "safe") -> builtins.bool:
+    """Whether a dtype (or that of an array) may be converted to another."""
 
 def cbrt(x: Any, /) -> ndarray:
     """Cube root, with the sign of x."""
@@ -155,10 +232,22 @@ def cbrt(x: Any, /) -> ndarray:
 def ceil(x: Any, /) -> ndarray:
     """Smallest whole number not below x."""
 
+def choose(a: Any, choices: Any, mode: str = "raise") -> ndarray:
+    """At each place the element of the choice that `a` numbers there; all broadcast."""
+
 def clip(
     x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
 ) -> ndarray:
     """x limited to [a_min, a_max], also called min and max; None leaves that side open."""
+
+def column_stack(arrays: Any) -> ndarray:
+    """The arrays beside one another, 1-d ones as columns."""
+
+def compress(condition: Any, a: Any, axis: int | None = None) -> ndarray:
+    """The slices along an axis where the 1-d condition holds, which may be shorter."""
+
+def concat(arrays: Any, axis: int | None = 0) -> ndarray:
+    """The arrays one after another along an axis; None flattens them first."""
 
 def concatenate(arrays: Any, axis: int | None = 0) -> ndarray:
     """The arrays one after another along an axis; None flattens them first."""
@@ -194,6 +283,11 @@ def cov(
 ) -> ndarray:
     """The covariances of variables: rows of m (and y), or columns if not `rowvar`."""
 
+def cross(
+    a: Any, b: Any, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
+) -> ndarray:
+    """The cross product of vectors of three elements along an axis (or of two, as if with a 0)."""
+
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> ndarray:
     """The products of all elements up to each one, along an axis or of the flattened array."""
 
@@ -216,8 +310,29 @@ def deg2rad(x: Any, /) -> ndarray:
 def degrees(x: Any, /) -> ndarray:
     """Radians as degrees."""
 
+def delete(arr: Any, obj: Any, axis: int | None = None) -> ndarray:
+    """Without the positions (or slice, or mask) `obj` along an axis, or of the flattened array."""
+
+def diag(v: Any, k: int = 0) -> ndarray:
+    """The diagonal of a matrix, or the matrix with this diagonal and zeros elsewhere."""
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+    """The positions of the main diagonal of an array with `ndim` axes of n."""
+
+def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+    """The positions of the main diagonal of this array, whose axes are all alike."""
+
+def diagflat(v: Any, k: int = 0) -> ndarray:
+    """The matrix with all elements of an array on diagonal k."""
+
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray:
+    """The diagonal over two axes, as a last axis; `offset` counts to the right of the main one."""
+
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> ndarray:
     """The differences of neighbours along an axis, n times. Bools differ or do not."""
+
+def digitize(x: Any, bins: Any, /, right: builtins.bool = False) -> ndarray:
+    """The number of the bin each element lies in, between edges that rise or fall."""
 
 def divide(a: Any, b: Any, /) -> ndarray:
     """Quotient; integers become float32."""
@@ -228,10 +343,32 @@ def divmod(a: Any, b: Any, /) -> tuple[ndarray, ...]:
 def dot(a: Any, b: Any) -> ndarray:
     """`np.dot`: the product of a's last axis with b's second last (or only) one."""
 
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """Parts along axis 2, as views. Raises `ShapeError` below three dimensions."""
+
+def dstack(arrays: Any) -> ndarray:
+    """The arrays behind one another: along axis 2."""
+
 e: float
 
-def empty(shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> ndarray:
+def einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> ndarray:
+    """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
+
+def empty(
+    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+) -> ndarray:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
+
+def empty_like(
+    x: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """Zeros of the shape, dtype and device of another array, where no others are given."""
 
 def equal(a: Any, b: Any, /) -> ndarray:
     """a == b."""
@@ -242,22 +379,49 @@ def exp(x: Any, /) -> ndarray:
 def exp2(x: Any, /) -> ndarray:
     """2 to the power of x."""
 
-def expand_dims(x: Any, axis: Any) -> ndarray:
+def expand_dims(x: Any, axis: Any = 0) -> ndarray:
     """A new axis (or several) of length 1."""
 
 def expm1(x: Any, /) -> ndarray:
     """exp(x) - 1, accurate near zero."""
 
+def extract(condition: Any, arr: Any) -> ndarray:
+    """The elements where the condition holds, in one row. Waits for the condition."""
+
 def eye(
-    n: int, m: int | None = None, dtype: Any = "float32", device: Any = None, ctx: Any = None
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    dtype: Any = "float32",
+    device: Any = None,
+    ctx: Any = None,
+    order: str = "C",
 ) -> ndarray:
-    """Ones on the diagonal, zeros elsewhere."""
+    """Ones on diagonal k of a matrix, zeros elsewhere."""
 
 def fabs(x: Any, /) -> ndarray:
     """Absolute value; integers become float32."""
 
+def fill_diagonal(a: Any, val: Any) -> None:
+    """Write into the main diagonal of a matrix, or where all positions are equal."""
+
+def finfo(type: Any) -> FloatInfo:
+    """What a floating dtype, or that of an array, holds. Raises `DTypeError` for others."""
+
 def fix(x: Any, /) -> ndarray:
     """The nearest whole number towards zero."""
+
+def flatnonzero(a: Any) -> ndarray:
+    """The positions in the flattened array of elements that are not zero. Waits for it."""
+
+def flip(m: Any, axis: Any = None) -> ndarray:
+    """Backwards along the given axes, or all, as a view."""
+
+def fliplr(m: Any) -> ndarray:
+    """Backwards along axis 1, as a view."""
+
+def flipud(m: Any) -> ndarray:
+    """Backwards along axis 0, as a view."""
 
 float16: DType
 float32: DType
@@ -290,16 +454,51 @@ def from_dlpack(value: Any, device: Device | None = None) -> Any:
 def from_numpy(value: Any, device: Device | None = None) -> Any:
     """An array with a copy of a NumPy array's elements; long floats become float64."""
 
+def frombuffer(
+    buffer: Any,
+    dtype: Any = "float32",
+    count: int = -1,
+    offset: int = 0,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """A 1-d array with a copy of the elements in a buffer of bytes."""
+
+def fromfunction(
+    function: Callable[..., Any], shape: Any, *, dtype: Any = "float32", **keywords: Any
+) -> Any:
+    """What a function gives for the positions along each axis, one array per axis."""
+
 def full(
     shape: Any, fill_value: Any, dtype: Any = None, device: Any = None, ctx: Any = None
 ) -> ndarray:
     """An array filled with one number; its dtype decides where none is given."""
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> ndarray:
-    """One number in the shape, dtype and device of another array."""
+def full_like(
+    x: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """One number in the shape, dtype and device of another array, where no others are given."""
 
 def gcd(a: Any, b: Any, /) -> ndarray:
     """Greatest common divisor."""
+
+def geomspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """Numbers from start to stop, each the same number of times the one before."""
 
 def greater(a: Any, b: Any, /) -> ndarray:
     """a > b."""
@@ -310,14 +509,58 @@ def greater_equal(a: Any, b: Any, /) -> ndarray:
 def heaviside(a: Any, b: Any, /) -> ndarray:
     """0 where a is negative, 1 where it is positive, b where it is 0."""
 
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: builtins.bool = False, weights: Any = None
+) -> tuple[Any, Any]:
+    """How many elements lie in each bin (or their weights, or a density), and the bins' edges."""
+
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> ndarray:
+    """The edges of bins: `bins` itself, or so many of one width over a range or all elements."""
+
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """Parts along axis 1 (of a 1-d array, axis 0), as views."""
+
+def hstack(arrays: Any) -> ndarray:
+    """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
+
 def hypot(a: Any, b: Any, /) -> ndarray:
     """sqrt(a * a + b * b), without overflow on the way."""
 
+def identity(n: int, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> ndarray:
+    """Ones on the diagonal of a square matrix, zeros elsewhere."""
+
+def iinfo(type: Any) -> IntegerInfo:
+    """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
+
+def indices(
+    dimensions: Sequence[int],
+    dtype: Any = "int64",
+    sparse: builtins.bool = False,
+    device: Any = None,
+    ctx: Any = None,
+) -> Any:
+    """Each element's position along each axis, in one array; sparse ones in a tuple."""
+
 inf: float
+
+def inner(a: Any, b: Any) -> ndarray:
+    """The product over the last axes; numbers multiply."""
+
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> ndarray:
+    """With `values` before the positions (or slice, or mask) `obj` along an axis."""
+
 int16: DType
 int32: DType
 int64: DType
 int8: DType
+
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None
+) -> ndarray:
+    """Values between the points (xp, fp), on straight lines; xp must rise."""
+
+def intersect1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
+    """What is in both arrays, in order. Waits for them."""
 
 def invert(x: Any, /) -> ndarray:
     """Every bit reversed; for bools, not."""
@@ -327,8 +570,21 @@ def isclose(
 ) -> ndarray:
     """Where |a - b| <= atol + rtol * |b|, or both are the same infinity (or NaN: equal_nan)."""
 
+def isdtype(dtype: Any, kind: Any) -> builtins.bool:
+    """Whether a dtype is another, or of a kind ("integral", ...), or any of a tuple of those."""
+
 def isfinite(x: Any, /) -> ndarray:
     """Where x is neither infinite nor NaN."""
+
+def isin(
+    element: Any,
+    test_elements: Any,
+    assume_unique: builtins.bool = False,
+    invert: builtins.bool = False,
+    *,
+    kind: Any = None,
+) -> ndarray:
+    """Whether each element is one of `test_elements`, or with `invert` none of them."""
 
 def isinf(x: Any, /) -> ndarray:
     """Where x is infinite."""
@@ -341,6 +597,15 @@ def isneginf(x: Any, /) -> ndarray:
 
 def isposinf(x: Any, /) -> ndarray:
     """Where x is inf."""
+
+def isscalar(element: Any) -> builtins.bool:
+    """Whether something is a number (or a text), and no array."""
+
+def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
+    """Whether a dtype is another, or belongs to a family of NumPy's (``numpy.floating``)."""
+
+def kron(a: Any, b: Any) -> ndarray:
+    """Kronecker's product: a, with each element replaced by its product with b."""
 
 def lcm(a: Any, b: Any, /) -> ndarray:
     """Least common multiple."""
@@ -361,12 +626,13 @@ def linspace(
     start: float,
     stop: float,
     num: int = 50,
-    endpoint: Any = True,
+    endpoint: builtins.bool = True,
+    retstep: builtins.bool = False,
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
-) -> ndarray:
-    """Evenly spaced numbers from start to stop."""
+) -> Any:
+    """Evenly spaced numbers from start to stop, which is the last with `endpoint`."""
 
 def log(x: Any, /) -> ndarray:
     """Natural logarithm; -inf at zero, NaN below."""
@@ -398,14 +664,32 @@ def logical_or(a: Any, b: Any, /) -> ndarray:
 def logical_xor(a: Any, b: Any, /) -> ndarray:
     """Whether exactly one is true (not zero)."""
 
+def logspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    base: float = 10.0,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """Numbers from base**start to base**stop, each the same number of times the one before."""
+
 def matmul(a: Any, b: Any, /) -> ndarray:
     """Matrix product of the last two axes; the axes before them broadcast."""
+
+def matrix_transpose(x: Any) -> ndarray:
+    """The last two axes exchanged; a view. Raises `ShapeError` for fewer than two."""
 
 def max(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Largest element over the given axes, or all; NaN wins."""
 
 def maximum(a: Any, b: Any, /) -> ndarray:
     """The larger; NaN wins."""
+
+def may_share_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
+    """Whether two arrays lie in one stretch of memory; where they do they may share elements."""
 
 def mean(
     x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
@@ -414,6 +698,11 @@ def mean(
 
 def median(x: Any, axis: Any = None, *, keepdims: builtins.bool = False) -> ndarray:
     """What half of the elements lie below, over the given axes, or all."""
+
+def meshgrid(
+    *xi: Any, indexing: str = "xy", sparse: builtins.bool = False, copy: builtins.bool = True
+) -> list[Any]:
+    """Coordinates of a grid: one array per axis, which 1-d arrays give."""
 
 def min(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Smallest element over the given axes, or all; NaN wins."""
@@ -426,6 +715,9 @@ def mod(a: Any, b: Any, /) -> ndarray:
 
 def modf(x: Any, /) -> tuple[ndarray, ...]:
     """The fraction and the whole part, both with the sign of x."""
+
+def moveaxis(a: Any, source: Any, destination: Any) -> ndarray:
+    """Axes at other places, the others in their order; a view."""
 
 def multiply(a: Any, b: Any, /) -> ndarray:
     """Product."""
@@ -503,13 +795,33 @@ def ones(
 ) -> ndarray:
     """An array of ones."""
 
-def ones_like(x: Any, dtype: Any = None) -> ndarray:
-    """Ones of the shape, dtype and device of another array."""
+def ones_like(
+    x: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """Ones of the shape, dtype and device of another array, where no others are given."""
+
+def outer(a: Any, b: Any) -> ndarray:
+    """Each element of one array with each of another, both flattened: a matrix."""
+
+def pad(x: Any, pad_width: Any = 0, mode: str = "constant", *, constant_values: Any = 0) -> ndarray:
+    """The array with elements before and after it along each axis."""
+
+def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> ndarray:
+    """Each row along an axis with its kth element in place, smaller ones before, others behind."""
 
 def percentile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", *, keepdims: builtins.bool = False
 ) -> ndarray:
     """What q percent of the elements lie below: see `quantile`."""
+
+def permute_dims(x: Any, /, axes: Any = None) -> ndarray:
+    """The axes in another order, reversed by default."""
 
 pi: float
 
@@ -529,8 +841,14 @@ def prod(
 ) -> ndarray:
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
 
+def promote_types(type1: Any, type2: Any) -> DType:
+    """The dtype that holds numbers of both; a floating one wins over integers."""
+
 def ptp(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """The distance from the smallest to the largest element, over the given axes, or all."""
+
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
+    """Write `values` into each row along an axis at that row's positions."""
 
 def quantile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", *, keepdims: builtins.bool = False
@@ -543,14 +861,38 @@ def rad2deg(x: Any, /) -> ndarray:
 def radians(x: Any, /) -> ndarray:
     """Degrees as radians."""
 
+def ravel(a: Any, order: str = "C") -> ndarray:
+    """All elements in one dimension, as a view where possible; "F" counts the first axis first."""
+
+def ravel_multi_index(
+    multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C"
+) -> ndarray:
+    """Positions in the flattened array of what stands at positions along each axis."""
+
 def reciprocal(x: Any, /) -> ndarray:
     """1 / x; integers become float32."""
 
 def remainder(a: Any, b: Any, /) -> ndarray:
     """Remainder with the sign of b; integers modulo zero give 0."""
 
-def reshape(x: Any, newshape: Any, order: str = "C") -> ndarray:
-    """The same elements in another shape; one extent may be -1."""
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> ndarray:
+    """Each element several times along an axis, or of the flattened array."""
+
+def reshape(
+    a: Any,
+    shape: Any = None,
+    order: str = "C",
+    *,
+    newshape: Any = None,
+    copy: builtins.bool | None = None,
+) -> ndarray:
+    """The same elements in another shape, of which one extent may be -1; a view where possible."""
+
+def resize(a: Any, new_shape: Any) -> ndarray:
+    """As many elements as another shape has: the flattened array again and again, or its start."""
+
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype arrays, dtypes and Python numbers give together; numbers give way to the others."""
 
 def right_shift(a: Any, b: Any, /) -> ndarray:
     """The bits of a moved down by b places, the sign kept; 0 or -1 once all of them have left."""
@@ -558,11 +900,38 @@ def right_shift(a: Any, b: Any, /) -> ndarray:
 def rint(x: Any, /) -> ndarray:
     """Nearest whole number, ties to even."""
 
+def roll(a: Any, shift: Any, axis: Any = None) -> ndarray:
+    """Shifted along axes, or as one row; what leaves at one end comes in at the other."""
+
+def rollaxis(a: Any, axis: int, start: int = 0) -> ndarray:
+    """An axis in front of the one at `start`; a view. `moveaxis` is easier to read."""
+
+def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> ndarray:
+    """Turned k times by 90 degrees, from the first of two axes towards the second; a view."""
+
 def round(x: Any, decimals: int = 0) -> ndarray:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
 
+def row_stack(arrays: Any) -> ndarray:
+    """The arrays below one another: along axis 0, 1-d ones as rows."""
+
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> ndarray:
+    """Where elements would be put into a sorted row: before ("left") or behind equal ones."""
+
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> ndarray:
+    """At each place the element of the first choice whose condition holds, else `default`."""
+
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
+    """What is in the first array and not in the second, in order. Waits for them."""
+
+def setxor1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
+    """What is in one of two arrays but not in both, in order. Waits for them."""
+
 def shape(x: Any) -> tuple[int, ...]:
     """The shape of an array or of anything that can be one."""
+
+def shares_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
+    """Whether two arrays have an element in common: one is a view of the other, or both of one."""
 
 def sign(x: Any, /) -> ndarray:
     """-1, 0 or 1; NaN stays NaN."""
@@ -581,6 +950,16 @@ def sinh(x: Any, /) -> ndarray:
 
 def size(x: Any) -> int:
     """The number of elements."""
+
+def sort(
+    a: Any,
+    axis: int | None = -1,
+    kind: Any = None,
+    *,
+    descending: builtins.bool = False,
+    stable: Any = None,
+) -> ndarray:
+    """Each row along an axis in order, or the flattened array; NaN is largest."""
 
 def spacing(x: Any, /) -> ndarray:
     """The distance from x to the next number away from zero."""
@@ -626,11 +1005,23 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> ndarray:
 def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> ndarray:
     """The elements at these positions along an axis, or of the flattened array."""
 
+def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> ndarray:
+    """From each row along an axis the elements at that row's positions, as `argsort` gives them."""
+
 def tan(x: Any, /) -> ndarray:
     """Tangent of x in radians."""
 
 def tanh(x: Any, /) -> ndarray:
     """Hyperbolic tangent."""
+
+def tensordot(a: Any, b: Any, axes: Any = 2) -> ndarray:
+    """The product over several axes: so many last ones of a and first ones of b, or those named."""
+
+def tile(A: Any, reps: Any) -> ndarray:
+    """The whole array several times along each axis."""
+
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> ndarray:
+    """The sum of a diagonal over two axes."""
 
 def transpose(x: Any, /, axes: Any = None) -> ndarray:
     """The axes in another order, reversed by default."""
@@ -640,6 +1031,34 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> ndarray
 
 def trapz(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> ndarray:
     """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
+
+def tri(
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: Any = "float32",
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """Ones on and below diagonal k, zeros above."""
+
+def tril(x: Any, /, k: int = 0) -> ndarray:
+    """The matrices without what lies above diagonal k: zeros there."""
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and below diagonal k of a matrix."""
+
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and below diagonal k of this matrix."""
+
+def triu(x: Any, /, k: int = 0) -> ndarray:
+    """The matrices without what lies below diagonal k: zeros there."""
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and above diagonal k of a matrix."""
+
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and above diagonal k of this matrix."""
 
 def true_divide(a: Any, b: Any, /) -> ndarray:
     """Quotient; integers become float32."""
@@ -651,6 +1070,42 @@ uint16: DType
 uint32: DType
 uint64: DType
 uint8: DType
+
+def union1d(ar1: Any, ar2: Any) -> ndarray:
+    """What is in any of two arrays, in order. Waits for them."""
+
+def unique(
+    ar: Any,
+    return_index: builtins.bool = False,
+    return_inverse: builtins.bool = False,
+    return_counts: builtins.bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: builtins.bool = True,
+    sorted: builtins.bool = True,
+) -> Any:
+    """The distinct elements (slices along an axis) in order. Waits for them."""
+
+def unique_all(x: Any) -> UniqueAll:
+    """The distinct elements, where each is first, where they stand in x, how many there are."""
+
+def unique_counts(x: Any) -> UniqueCounts:
+    """The distinct elements and how many of each there are. NaNs are distinct. Waits for x."""
+
+def unique_inverse(x: Any) -> UniqueInverse:
+    """The distinct elements and where they stand in x. NaNs are distinct. Waits for x."""
+
+def unique_values(x: Any) -> ndarray:
+    """The distinct elements in order. NaNs are distinct. Waits for x."""
+
+def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
+    """Positions along each axis of what stands at positions in the flattened array."""
+
+def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The slices at each position of an axis, without it, as views: what `stack` puts together."""
+
+def vander(x: Any, N: int | None = None, increasing: builtins.bool = False) -> ndarray:
+    """The powers of a row's elements in columns, the highest first or with `increasing` last."""
 
 def var(
     x: Any,
@@ -664,6 +1119,18 @@ def var(
 ) -> ndarray:
     """Mean squared distance from the mean, over the given axes, or all."""
 
+def vdot(a: Any, b: Any) -> ndarray:
+    """The product of two arrays as rows of one length: a number."""
+
+def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> ndarray:
+    """The sum of products along an axis; the other axes broadcast."""
+
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """Parts along axis 0, as views. Raises `ShapeError` below two dimensions."""
+
+def vstack(arrays: Any) -> ndarray:
+    """The arrays below one another: along axis 0, 1-d ones as rows."""
+
 def where(condition: Any, x: Any = None, y: Any = None) -> ndarray:
     """x where the condition holds, else y; with one argument, `nonzero(condition)`."""
 
@@ -672,8 +1139,16 @@ def zeros(
 ) -> ndarray:
     """An array of zeros."""
 
-def zeros_like(x: Any, dtype: Any = None) -> ndarray:
-    """Zeros of the shape, dtype and device of another array."""
+def zeros_like(
+    x: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
+    """Zeros of the shape, dtype and device of another array, where no others are given."""
 
 __all__ = [
     "DType",
@@ -687,6 +1162,7 @@ __all__ = [
     "amax",
     "amin",
     "any",
+    "append",
     "arange",
     "arccos",
     "arccosh",
@@ -697,17 +1173,27 @@ __all__ = [
     "arctanh",
     "argmax",
     "argmin",
+    "argpartition",
+    "argsort",
+    "argwhere",
     "around",
     "array",
     "array_equal",
+    "array_split",
+    "asanyarray",
     "asarray",
+    "ascontiguousarray",
     "asin",
     "asinh",
     "atan",
     "atan2",
     "atanh",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
     "average",
     "bfloat16",
+    "bincount",
     "bitwise_and",
     "bitwise_count",
     "bitwise_invert",
@@ -718,10 +1204,17 @@ __all__ = [
     "bitwise_xor",
     "bool",
     "bool_",
+    "broadcast_arrays",
+    "broadcast_shapes",
     "broadcast_to",
+    "can_cast",
     "cbrt",
     "ceil",
+    "choose",
     "clip",
+    "column_stack",
+    "compress",
+    "concat",
     "concatenate",
     "copy",
     "copysign",
@@ -730,26 +1223,45 @@ __all__ = [
     "cosh",
     "count_nonzero",
     "cov",
+    "cross",
     "cumprod",
     "cumsum",
     "cumulative_prod",
     "cumulative_sum",
     "deg2rad",
     "degrees",
+    "delete",
+    "diag",
+    "diag_indices",
+    "diag_indices_from",
+    "diagflat",
+    "diagonal",
     "diff",
+    "digitize",
     "divide",
     "divmod",
     "dot",
+    "dsplit",
+    "dstack",
     "e",
+    "einsum",
     "empty",
+    "empty_like",
     "equal",
     "exp",
     "exp2",
     "expand_dims",
     "expm1",
+    "extract",
     "eye",
     "fabs",
+    "fill_diagonal",
+    "finfo",
     "fix",
+    "flatnonzero",
+    "flip",
+    "fliplr",
+    "flipud",
     "float16",
     "float32",
     "float64",
@@ -762,30 +1274,50 @@ __all__ = [
     "frexp",
     "from_dlpack",
     "from_numpy",
+    "frombuffer",
+    "fromfunction",
     "full",
     "full_like",
     "gcd",
+    "geomspace",
     "greater",
     "greater_equal",
     "heaviside",
+    "histogram",
+    "histogram_bin_edges",
+    "hsplit",
+    "hstack",
     "hypot",
+    "identity",
+    "iinfo",
+    "indices",
     "inf",
+    "inner",
+    "insert",
     "int16",
     "int32",
     "int64",
     "int8",
+    "interp",
+    "intersect1d",
     "invert",
     "isclose",
+    "isdtype",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
     "isneginf",
     "isposinf",
+    "isscalar",
+    "issubdtype",
+    "kron",
     "lcm",
     "ldexp",
     "left_shift",
     "less",
     "less_equal",
+    "linalg",
     "linspace",
     "log",
     "log10",
@@ -797,15 +1329,20 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logspace",
     "matmul",
+    "matrix_transpose",
     "max",
     "maximum",
+    "may_share_memory",
     "mean",
     "median",
+    "meshgrid",
     "min",
     "minimum",
     "mod",
     "modf",
+    "moveaxis",
     "multiply",
     "nan",
     "nan_to_num",
@@ -827,30 +1364,51 @@ __all__ = [
     "not_equal",
     "ones",
     "ones_like",
+    "outer",
+    "pad",
+    "partition",
     "percentile",
+    "permute_dims",
     "pi",
     "positive",
     "pow",
     "power",
     "prod",
+    "promote_types",
     "ptp",
+    "put_along_axis",
     "quantile",
     "rad2deg",
     "radians",
     "random",
+    "ravel",
+    "ravel_multi_index",
     "reciprocal",
     "remainder",
+    "repeat",
     "reshape",
+    "resize",
+    "result_type",
     "right_shift",
     "rint",
+    "roll",
+    "rollaxis",
+    "rot90",
     "round",
+    "row_stack",
+    "searchsorted",
+    "select",
+    "setdiff1d",
+    "setxor1d",
     "shape",
+    "shares_memory",
     "sign",
     "signbit",
     "sin",
     "sinc",
     "sinh",
     "size",
+    "sort",
     "spacing",
     "split",
     "sqrt",
@@ -862,18 +1420,42 @@ __all__ = [
     "sum",
     "swapaxes",
     "take",
+    "take_along_axis",
     "tan",
     "tanh",
+    "tensordot",
+    "tile",
+    "trace",
     "transpose",
     "trapezoid",
     "trapz",
+    "tri",
+    "tril",
+    "tril_indices",
+    "tril_indices_from",
+    "triu",
+    "triu_indices",
+    "triu_indices_from",
     "true_divide",
     "trunc",
     "uint16",
     "uint32",
     "uint64",
     "uint8",
+    "union1d",
+    "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+    "unravel_index",
+    "unstack",
+    "vander",
     "var",
+    "vdot",
+    "vecdot",
+    "vsplit",
+    "vstack",
     "where",
     "zeros",
     "zeros_like",

@@ -2,45 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gemel.device import as_device
 from gemel.dtype import as_dtype, as_number, float32, float64, int64
+from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
+from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ndarray import array_like, default_dtype, ndarray
+from gemel.ops.elementwise import cast, floor, iota, where
 from gemel.ops.elementwise import full as filled
-from gemel.ops.elementwise import iota
-from gemel.ops.logic import equal
-from gemel.ops.shape import broadcast_to, listed
+from gemel.ops.shape import broadcast_to, listed, operand, reshape
+from gemel.ops.triangles import distance
 
 
 @function(public="np")
-def array(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> Array:
+def array(
+    value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    *,
+    copy: bool | None = True,
+    ndmin: int = 0,
+) -> Array:
     """An array with a copy of the elements: of an array, a NumPy array, a number or nested lists.
 
     Python floats give float32, integers int64 (float32 after `npx.set_np()`), unless `dtype` says
-    otherwise. Raises `ShapeError` for ragged lists and `DTypeError` for unknown dtypes.
+    otherwise. Raises `ShapeError` for ragged lists and `DTypeError` for unknown dtypes. With `copy`
+    None or False it is `asarray`; `ndmin` axes are in front at least.
     """
+    if ndmin > 0 or not copy:
+        found = (array if copy else asarray)(value, dtype, device, ctx, copy=copy)
+        lead = (1,) * (ndmin - found.ndim)
+        return reshape(found, shape=(*lead, *found.shape)) if lead else found
     place = as_device(device or ctx)
     if isinstance(value, ndarray):
         moved = value.to_device(place) if device or ctx else value
         if dtype is not None and as_dtype(dtype) is not value.dtype:
             return moved.astype(dtype)
         return moved if moved is not value else value.copy()
-    found = array_like(value, dtype, place)
-    return found if dtype is None else found.astype(dtype, copy=False)
+    made = array_like(value, dtype, place)
+    return made if dtype is None else made.astype(dtype, copy=False)
+
+
+@function(public="np", aliases=("asanyarray",))
+def asarray(
+    value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    *,
+    copy: bool | None = None,
+    order: str | None = None,
+) -> ndarray:
+    """The array itself when it is one of that dtype and on that device, else `array(value)`.
+
+    With `copy` always a new one; with False never: what would have to be copied, as all that is
+    not gemel's own, is a `ValueError`.
+    """
+    device = device or ctx
+    same = isinstance(value, ndarray) and (dtype is None or value.dtype is as_dtype(dtype))
+    if not copy and same and (device is None or value.device == device):
+        return value  # type: ignore[no-any-return]
+    if copy is False:
+        raise ValueError("asarray: copy=False, but this array can only be made by a copy")
+    found: ndarray = array(value, dtype, device)
+    return found
 
 
 @function(public="np")
-def asarray(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
-    """The array itself when it is one of that dtype and on that device, else `array(value)`."""
-    device = device or ctx
-    same = isinstance(value, ndarray) and (dtype is None or value.dtype is as_dtype(dtype))
-    if same and (device is None or value.device == device):
-        return value  # type: ignore[no-any-return]
-    found: ndarray = array(value, dtype, device)
-    return found
+def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
+    """The array with its elements in C order in memory, itself where they are; never 0-d."""
+    found = asarray(a, dtype)
+    found = found if found.ndim else reshape(found, shape=(1,))
+    return found if found._is_contiguous else found.copy()
+
+
+@function(public="np")
+def frombuffer(
+    buffer: Any,
+    dtype: Any = "float32",
+    count: int = -1,
+    offset: int = 0,
+    device: Any = None,
+    ctx: Any = None,
+) -> Array:
+    """A 1-d array with a copy of the elements in a buffer of bytes."""
+    found = numpy().frombuffer(buffer, as_dtype(dtype).name, count, offset)
+    return array(found, dtype, device, ctx)
 
 
 @function(public="np")
@@ -76,28 +128,57 @@ def ones(
 
 
 @function(public="np")
-def empty(shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> Array:
+def empty(
+    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+) -> Array:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
     return zeros(shape, dtype, device, ctx)
 
 
-@function(public="np")
-def zeros_like(x: Any, dtype: Any = None) -> Array:
-    """Zeros of the shape, dtype and device of another array."""
-    return full_like(x, 0, dtype)
+@function(public="np", aliases=("empty_like",))
+def zeros_like(
+    x: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> Array:
+    """Zeros of the shape, dtype and device of another array, where no others are given."""
+    return full_like(x, 0, dtype, shape=shape, device=device, ctx=ctx)
 
 
 @function(public="np")
-def ones_like(x: Any, dtype: Any = None) -> Array:
-    """Ones of the shape, dtype and device of another array."""
-    return full_like(x, 1, dtype)
+def ones_like(
+    x: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> Array:
+    """Ones of the shape, dtype and device of another array, where no others are given."""
+    return full_like(x, 1, dtype, shape=shape, device=device, ctx=ctx)
 
 
 @function(public="np")
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Array:
-    """One number in the shape, dtype and device of another array."""
-    with as_device(getattr(x, "device", None)):
-        return filled(fill_value, shape=tuple(x.shape), dtype=as_dtype(dtype or x.dtype))
+def full_like(
+    x: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> Array:
+    """One number in the shape, dtype and device of another array, where no others are given."""
+    x = operand(x)
+    extents = tuple(x.shape) if shape is None else listed(shape)
+    with as_device(device or ctx or getattr(x, "device", None)):
+        return filled(fill_value, shape=extents, dtype=as_dtype(dtype or x.dtype))
 
 
 @function(public="np")
@@ -131,24 +212,105 @@ def linspace(
     start: float,
     stop: float,
     num: int = 50,
-    endpoint: Any = True,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> Any:
+    """Evenly spaced numbers from start to stop, which is the last with `endpoint`.
+
+    With `retstep` also how far apart they are. Integers are rounded down.
+    """
+    if num < 0:
+        raise ShapeError(f"linspace: {num} is no number of elements")
+    gaps = max(num - 1 if endpoint else num, 1)
+    step = (stop - start) / gaps
+    with as_device(device or ctx):
+        at = iota(shape=(num,), axis=0, dtype=float64)
+    found = at * step + start
+    if endpoint and num > 1:
+        found = where(at == num - 1, stop, found)
+    chosen = as_dtype(dtype or float32)
+    found = (found if chosen.is_floating else floor(found)).astype(chosen)
+    return (found, step) if retstep else found
+
+
+@function(public="np")
+def logspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: bool = True,
+    base: float = 10.0,
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """Evenly spaced numbers from start to stop."""
-    gaps = max(num - 1 if endpoint else num, 1)
-    with as_device(device or ctx):
-        found = iota(shape=(num,), axis=0, dtype=float64) * ((stop - start) / gaps) + start
-    return found.astype(dtype or float32)
+    """Numbers from base**start to base**stop, each the same number of times the one before."""
+    exponents = linspace(start, stop, num, endpoint, dtype=float64, device=device, ctx=ctx)
+    return (float(base) ** exponents).astype(dtype or float32)
+
+
+@function(public="np")
+def geomspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> Array:
+    """Numbers from start to stop, each the same number of times the one before."""
+    if start == 0 or stop == 0 or (start < 0) != (stop < 0):
+        raise ValueError(f"geomspace: from {start} to {stop} there is no such row")
+    part = linspace(0.0, 1.0, num, endpoint, dtype=float64, device=device, ctx=ctx)
+    return (float(start) * (stop / start) ** part).astype(dtype or float32)
 
 
 @function(public="np")
 def eye(
-    n: int, m: int | None = None, dtype: Any = "float32", device: Any = None, ctx: Any = None
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    dtype: Any = "float32",
+    device: Any = None,
+    ctx: Any = None,
+    order: str = "C",
 ) -> Array:
-    """Ones on the diagonal, zeros elsewhere."""
+    """Ones on diagonal k of a matrix, zeros elsewhere."""
     with as_device(device or ctx):
-        rows = iota(shape=(n, 1), axis=0, dtype=int64)
-        columns = iota(shape=(1, m or n), axis=1, dtype=int64)
-    return equal(rows, columns).astype(dtype)
+        chosen = distance(n, n if m is None else m) == k
+        return cast(chosen, dtype=as_dtype(dtype or float32))
+
+
+@function(public="np")
+def identity(n: int, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> Array:
+    """Ones on the diagonal of a square matrix, zeros elsewhere."""
+    return eye(n, dtype=dtype, device=device, ctx=ctx)
+
+
+@function(public="np")
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803
+    """The powers of a row's elements in columns, the highest first or with `increasing` last."""
+    x = operand(x)
+    if x.ndim != 1:
+        raise ShapeError(f"vander: an array of {x.ndim} dimensions; it takes one")
+    powers = iota(shape=(x.shape[0] if N is None else N,), axis=0, dtype=int64)
+    powers = powers if increasing else powers[::-1]
+    wide = x if not x.dtype.kind == "b" else x.astype(int64)
+    return (reshape(wide, shape=(-1, 1)) ** powers.astype(wide.dtype)).astype(wide.dtype)
+
+
+@function(public="np")
+def fromfunction(
+    function: Callable[..., Any], shape: Any, *, dtype: Any = "float32", **keywords: Any
+) -> Any:
+    """What a function gives for the positions along each axis, one array per axis.
+
+    >>> np.fromfunction(lambda i, j: i + j, (2, 3))
+    """
+    extents = listed(shape)
+    along = (iota(shape=extents, axis=i, dtype=as_dtype(dtype)) for i in range(len(extents)))
+    return function(*along, **keywords)

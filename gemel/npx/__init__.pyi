@@ -114,6 +114,16 @@ def stop_gradient(x: Any, /) -> ndarray:
 def synchronize(device: Any = None) -> None:
     """Wait until everything issued to a device has been computed, copies to it included."""
 
+def topk(
+    data: Any,
+    k: int = 1,
+    axis: int | None = -1,
+    ret_typ: str = "indices",
+    is_ascend: builtins.bool = False,
+    dtype: Any = "int64",
+) -> Any:
+    """The k largest elements of each row along an axis (smallest with `is_ascend`), in order."""
+
 def waitall() -> None:
     """Wait until everything issued has been computed; raises the first error nobody has seen."""
 
@@ -147,6 +157,7 @@ __all__ = [
     "softsign",
     "stop_gradient",
     "synchronize",
+    "topk",
     "try_all_gpus",
     "try_gpu",
     "waitall",

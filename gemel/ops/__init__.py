@@ -1,6 +1,7 @@
 """The one table of operations: one paragraph each, by family. Nothing else is here."""
 
 from gemel.ops import (
+    arrange,
     assignment,
     choice,
     control,
@@ -11,16 +12,24 @@ from gemel.ops import (
     linalg,
     logic,
     neural,
+    norms,
+    padding,
+    products,
     random,
     reduction,
     rounding,
+    selection,
     shape,
+    solving,
+    sorting,
     statistics,
+    triangles,
     trigonometry,
     without_nan,
 )
 
 __all__ = [
+    "arrange",
     "assignment",
     "choice",
     "control",
@@ -31,11 +40,18 @@ __all__ = [
     "linalg",
     "logic",
     "neural",
+    "norms",
+    "padding",
+    "products",
     "random",
     "reduction",
     "rounding",
+    "selection",
     "shape",
+    "solving",
+    "sorting",
     "statistics",
+    "triangles",
     "trigonometry",
     "without_nan",
 ]

@@ -82,7 +82,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return None, where(a == 0, g, 0)
 
 
-@elementwise()
+@elementwise(dtype="floating")
 def replace_special(xp: Any, x: Any, nan: Any, high: Any, low: Any) -> Any:
     """x with other numbers for NaN, inf and -inf: what nan_to_num does."""
     finite = xp.where(x == xp.inf, high, xp.where(x == -xp.inf, low, x))

@@ -30,9 +30,8 @@ def cumprod(x: Any, *, axis: int) -> Any:
 
 def _running(function: Any, x: Any, axis: int) -> Any:
     """Accumulated as `sum` does, in float32 at least."""
-    dtype = sum.result_dtype(spec_of(x).dtype).name
-    wide = "float32" if dtype == "float16" else dtype
-    return function(x, axis=axis, dtype=wide).astype(dtype)
+    dtype = sum.result_dtype(spec_of(x).dtype)
+    return function(x, axis=axis, dtype=dtype.accumulate.name).astype(dtype.name)
 
 
 @cumsum.spec

@@ -29,7 +29,7 @@ from gemel.ops.keys import (
     numpy_key,
     placed,
 )
-from gemel.ops.shape import check_axis, expand_dims, reshape, transpose
+from gemel.ops.shape import check_axis, expand_dims, operand, reshape, transpose
 from gemel.spec import Spec, normalize_axis, same_shape
 
 # --- basic keys -----------------------------------------------------------------------------
@@ -238,6 +238,7 @@ def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Array:
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range.
     """
+    x = operand(x)
     if axis is None:
         x, axis = reshape(x, shape=(-1,)), 0
     axis = normalize_axis("take", axis, len(x.shape))
@@ -328,7 +329,7 @@ def _(x: Spec, *, depth: int, on_value: float, off_value: float, dtype: Any) -> 
     return Spec((*x.shape, depth), dtype)
 
 
-@op(dynamic=True, public="np", mxnet="_npx_nonzero")
+@op(dynamic=True, public="np", method=True, mxnet="_npx_nonzero")
 def nonzero(x: Any) -> Any:
     """The positions of elements that are not zero, one int64 array per axis.
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, as_dtype, int64
+from gemel.dtype import DType, as_dtype
 from gemel.errors import DTypeError
-from gemel.ir.declare import elementwise, op
-from gemel.ir.op import Op, numpy
+from gemel.ir.declare import elementwise
+from gemel.ir.op import Op
 from gemel.ops.elementwise import extents, filled
 from gemel.spec import Spec
 
@@ -99,14 +99,3 @@ def randint(
 @randint.spec
 def _(low: Spec, high: Spec, *, shape: Any, dtype: Any, call: Any = None) -> Spec:
     return _shaped("randint", low, high, shape, dtype)
-
-
-@op(mxnet="_npi_permutation")
-def argsort(x: Any) -> Any:
-    """The positions that sort a 1-d array, equal elements in order."""
-    return numpy().argsort(x, kind="stable")
-
-
-@argsort.spec
-def _(x: Spec) -> Spec:
-    return Spec(x.shape, int64)

@@ -198,9 +198,8 @@ def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) ->
     squares = square(subtract(x, mean(x, axis=axis, keepdims=True)))
     if ddof == 0:
         return mean(squares, axis=axis, keepdims=keepdims)
-    half = x.dtype.itemsize == 2
-    total = sum(in_dtype(squares, "float32" if half else None), axis=axis, keepdims=keepdims)
-    return in_dtype(divide(total, freedom(x, axis, ddof, "var")), x.dtype if half else None)
+    total = sum(widened(squares), axis=axis, keepdims=keepdims)
+    return in_dtype(divide(total, freedom(x, axis, ddof, "var")), x.dtype)
 
 
 def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:

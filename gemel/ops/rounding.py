@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, float32, int32
+from gemel.dtype import DType, int32
 from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.interpret import spec_of
@@ -19,8 +19,7 @@ Types = tuple[tuple[DType, ...], DType]
 
 def floating_dtype(*specs: Spec) -> DType:
     """What these are computed in as numbers with a fraction: integers as float32."""
-    dtype = promote_specs(*specs)
-    return dtype if dtype.is_floating else float32
+    return promote_specs(*specs).floating
 
 
 def no_gradient(g: Any, y: Any, *inputs: Any, **_: Any) -> Any:

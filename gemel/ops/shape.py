@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.errors import ShapeError
-from gemel.extent import WHOLE
+from gemel import _core
+from gemel.dtype import weak
+from gemel.errors import ShapeError, unknown_name
+from gemel.extent import NUMBER, WHOLE
+from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ops.elementwise import copy as materialized
 from gemel.ops.elementwise import extents, full, whole_numbers
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
 
@@ -17,6 +21,22 @@ from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_sp
 def listed(shape: Any) -> tuple[int, ...]:
     """A shape that may be given as one number."""
     return tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+
+
+def operand(value: Any, beside: Any = ()) -> Any:
+    """What functions take for an array, as one (or as a symbol): a number is one of no axes."""
+    if isinstance(value, _core.Array):
+        return value
+    found = above.as_array(value, beside)
+    if isinstance(found, NUMBER):
+        return full(found, shape=(), dtype=weak(found))
+    return found
+
+
+def operands(values: Any) -> list[Any]:
+    """Several of them: numbers in lists are as exact as the arrays beside them."""
+    given = tuple(values)
+    return [operand(value, given) for value in given]
 
 
 # --- reshape --------------------------------------------------------------------------------
@@ -47,8 +67,36 @@ def reshape(x: Any, *, shape: Any) -> Any:
 
 
 @reshape.facade
-def _(x: Any, newshape: Any, order: str = "C") -> Array:
-    return reshape(x, shape=listed(newshape))
+def _(
+    a: Any,
+    shape: Any = None,
+    order: str = "C",
+    *,
+    newshape: Any = None,
+    copy: bool | None = None,
+) -> Array:
+    """The same elements in another shape, of which one extent may be -1; a view where possible.
+
+    `order` "F" counts the first axis fastest, in the array and in the result. With `copy` the
+    elements are copied; with False they never are. Raises `ShapeError` where the sizes differ,
+    or where a view was asked for and there is none.
+
+    >>> np.reshape(np.array([1, 2, 3, 4]), (2, 2))
+    """
+    a, extents = operand(a), newshape if shape is None else shape
+    if extents is None:
+        raise TypeError("reshape: missing the new shape")
+    if order not in ("C", "F", "A"):
+        raise unknown_name("order of reshape", order, ("C", "F", "A"))
+    if order == "F":
+        turned = reshape(transpose(a), shape=listed(extents)[::-1])
+        return materialized(transpose(turned)) if copy else transpose(turned)
+    target = listed(extents)
+    if copy is False and hasattr(a, "strides"):
+        lies = Layout(a.shape, a.strides, a.offset)
+        if reshaped_strides(lies, target_shape(Spec(a.shape, a.dtype), target)) is None:
+            raise ShapeError(f"reshape: {list(a.shape)} to {list(target)} has to copy elements")
+    return reshape(materialized(a) if copy else a, shape=target)
 
 
 @reshape.spec
@@ -132,7 +180,7 @@ def axis_order(ndim: int, axes: Any) -> tuple[int, ...]:
     return order
 
 
-@op(public="np", onnx="Transpose", mxnet="_npi_transpose")
+@op(public="np", aliases=("permute_dims",), onnx="Transpose", mxnet="_npi_transpose")
 def transpose(x: Any, *, axes: Any = None) -> Any:
     """The axes in another order, reversed by default."""
     return numpy().transpose(x, axes)
@@ -167,6 +215,7 @@ def _turned_back(x: Any, axes: Any) -> Any:
 @function(public="np", method=True)
 def swapaxes(x: Any, axis1: int, axis2: int) -> Array:
     """Exchange two axes."""
+    x = operand(x)
     ndim = len(x.shape)
     order = list(range(ndim))
     first, second = (normalize_axis("swapaxes", axis, ndim) for axis in (axis1, axis2))
@@ -175,8 +224,9 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Array:
 
 
 @function(public="np", method=True)
-def expand_dims(x: Any, axis: Any) -> Array:
+def expand_dims(x: Any, axis: Any = 0) -> Array:
     """A new axis (or several) of length 1."""
+    x = operand(x)
     added = (axis,) if isinstance(axis, WHOLE) else tuple(axis)
     places = normalize_axes("expand_dims", added, len(x.shape) + len(added))
     extents = iter(x.shape)
@@ -187,6 +237,7 @@ def expand_dims(x: Any, axis: Any) -> Array:
 @function(public="np", method=True)
 def squeeze(x: Any, axis: Any = None) -> Array:
     """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
+    x = operand(x)
     shape = x.shape
     if axis is None:
         return reshape(x, shape=tuple(n for n in shape if not n == 1))
@@ -231,7 +282,7 @@ def _(g: Any, y: Any, x: Any, *, shape: Any) -> Any:
 # --- joining and splitting ------------------------------------------------------------------
 
 
-@op(public="np", onnx="Concat", mxnet="_npi_concatenate")
+@op(public="np", aliases=("concat",), onnx="Concat", mxnet="_npi_concatenate")
 def concatenate(*arrays: Any, axis: int = 0) -> Any:
     """The arrays one after another along an axis."""
     dtype = promote_specs(*(Spec(array.shape, array.dtype) for array in arrays))
@@ -241,10 +292,9 @@ def concatenate(*arrays: Any, axis: int = 0) -> Any:
 @concatenate.facade
 def _(arrays: Any, axis: int | None = 0) -> Array:
     """The arrays one after another along an axis; None flattens them first."""
-    parts = list(arrays)
     if axis is None:
-        return concatenate(*(reshape(part, shape=(-1,)) for part in parts), axis=0)
-    return concatenate(*parts, axis=axis)
+        return concatenate(*(reshape(x, shape=(-1,)) for x in operands(arrays)), axis=0)
+    return concatenate(*arrays, axis=axis)
 
 
 @concatenate.spec
@@ -313,7 +363,7 @@ def split(x: Any, *, sections: Any, axis: int = 0) -> Any:
 @split.facade
 def _(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts of an array along an axis, as views: equal ones, or between positions."""
-    parts = indices_or_sections
+    x, parts = operand(x), indices_or_sections
     found = split(x, sections=parts if isinstance(parts, WHOLE) else tuple(parts), axis=axis)
     return list(found) if isinstance(found, tuple) else [found]
 
@@ -394,4 +444,10 @@ def _(g: Any, y: Any, x: Any, *, axis: int, start: int, length: int) -> Any:
 @function(public="np")
 def stack(arrays: Any, axis: int = 0) -> Array:
     """The arrays side by side along a new axis."""
-    return concatenate(*(expand_dims(array, axis) for array in arrays), axis=axis)
+    parts = operands(arrays)
+    if not parts:
+        raise ShapeError("stack: needs at least one array")
+    place = normalize_axis("stack", axis, parts[0].ndim + 1)
+    shapes = ((*x.shape[:place], 1, *x.shape[place:]) for x in parts)
+    lifted = (reshape(x, shape=shape) for x, shape in zip(parts, shapes, strict=True))
+    return concatenate(*lifted, axis=place)

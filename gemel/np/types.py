@@ -1,0 +1,216 @@
+"""What dtypes hold, how they mix, and which arrays share memory."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gemel.dtype import DType, as_dtype, promote, weak
+from gemel.errors import DTypeError, unknown_name
+from gemel.extent import NUMBER
+from gemel.ir.op import numpy
+from gemel.ir.public import function
+from gemel.ndarray import ndarray
+from gemel.runtime.callback import View
+from gemel.spec import Spec, promote_specs
+
+#: Bits of the fraction and of the exponent.
+FLOATS = {"float16": (10, 5), "bfloat16": (7, 8), "float32": (23, 8), "float64": (52, 11)}
+
+
+class FloatInfo(NamedTuple):
+    """What a floating dtype holds: `max` and `min` are its largest and its most negative number,
+    `eps` the distance from 1 to the next larger one."""
+
+    dtype: DType
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    smallest_subnormal: float
+    precision: int
+    resolution: float
+
+    @property
+    def tiny(self) -> float:
+        """The smallest positive number with all bits of its fraction."""
+        return self.smallest_normal
+
+
+class IntegerInfo(NamedTuple):
+    """What an integer dtype holds."""
+
+    dtype: DType
+    bits: int
+    max: int
+    min: int
+
+
+def _dtype(value: Any) -> DType:
+    """The dtype meant by one or by an array."""
+    found = getattr(value, "dtype", None)
+    return found if isinstance(found, DType) else as_dtype(value if found is None else found)
+
+
+@function(public="np")
+def finfo(type: Any) -> FloatInfo:
+    """What a floating dtype, or that of an array, holds. Raises `DTypeError` for others."""
+    dtype = _dtype(type)
+    if dtype.name not in FLOATS:
+        raise DTypeError(f"finfo: {dtype} is not floating; ask iinfo")
+    fraction, exponent = FLOATS[dtype.name]
+    bias = 2 ** (exponent - 1)
+    eps, normal = 2.0**-fraction, 2.0 ** (2 - bias)
+    largest = (2.0 - eps) * 2.0 ** (bias - 1)
+    digits = int(fraction * 0.30103)
+    return FloatInfo(
+        dtype,
+        8 * dtype.itemsize,
+        eps,
+        largest,
+        -largest,
+        normal,
+        normal * eps,
+        digits,
+        10.0**-digits,
+    )
+
+
+@function(public="np")
+def iinfo(type: Any) -> IntegerInfo:
+    """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
+    dtype = _dtype(type)
+    if dtype.kind not in "iu":
+        raise DTypeError(f"iinfo: {dtype} is no integer; ask finfo")
+    bits = 8 * dtype.itemsize
+    low = -(2 ** (bits - 1)) if dtype.kind == "i" else 0
+    return IntegerInfo(dtype, bits, low + 2**bits - 1, low)
+
+
+#: The letters of dtypes a kind has, as the Array API standard names kinds.
+KINDS = {
+    "bool": "b",
+    "signed integer": "i",
+    "unsigned integer": "u",
+    "integral": "iu",
+    "real floating": "f",
+    "complex floating": "c",
+    "numeric": "iufc",
+}
+
+
+@function(public="np")
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is another, or of a kind ("integral", ...), or any of a tuple of those.
+
+    >>> np.isdtype("int32", "integral")
+    """
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, each) for each in kind)
+    found = as_dtype(dtype)
+    if isinstance(kind, str) and kind not in KINDS:
+        raise unknown_name("kind of dtype", kind, KINDS)
+    return found.kind in KINDS[kind] if isinstance(kind, str) else found is as_dtype(kind)
+
+
+@function(public="np")
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """Whether a dtype is another, or belongs to a family of NumPy's (``numpy.floating``).
+
+    >>> np.issubdtype("int32", "int32")
+    """
+    plain = (getattr(a, "dtype", a) if isinstance(a, DType) else a for a in (arg1, arg2))
+    return bool(numpy().issubdtype(*plain))
+
+
+@function(public="np")
+def promote_types(type1: Any, type2: Any) -> DType:
+    """The dtype that holds numbers of both; a floating one wins over integers.
+
+    >>> np.promote_types("int32", "float32")
+    """
+    return promote(as_dtype(type1), as_dtype(type2))
+
+
+@function(public="np")
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype arrays, dtypes and Python numbers give together; numbers give way to the others."""
+    if not arrays_and_dtypes:
+        raise TypeError("result_type: needs at least one array, dtype or number")
+    plain = (bool, int, float)
+    return promote_specs(
+        *(
+            Spec((), weak(value), weak=True)
+            if isinstance(value, NUMBER) and type(value) in plain
+            else Spec((), _dtype(value))
+            for value in arrays_and_dtypes
+        )
+    )
+
+
+@function(public="np")
+def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+    """Whether a dtype (or that of an array) may be converted to another.
+
+    "safe" where no number is lost, "same_kind" also to fewer bits, "equiv" and "no" where both
+    are one, "unsafe" always.
+
+    >>> np.can_cast("int32", "int64")
+    """
+    if casting not in ("safe", "same_kind", "equiv", "no", "unsafe"):
+        raise unknown_name("casting", casting, ("safe", "same_kind", "equiv", "no", "unsafe"))
+    source, target = _dtype(from_), as_dtype(to)
+    if source is target or casting == "unsafe":
+        return True
+    if casting in ("equiv", "no"):
+        return False
+    ranks = "buifc"
+    if casting == "same_kind":
+        return ranks.index(source.kind) <= ranks.index(target.kind)
+    if source.kind in "iu" and target.kind in "fc":
+        size = target.itemsize // (2 if target.kind == "c" else 1)
+        return source.itemsize < size or source.itemsize == size == 8
+    if source.kind == "f" and target.kind == "c":
+        return 2 * source.itemsize <= target.itemsize
+    return promote(source, target) is target
+
+
+@function(public="np")
+def isscalar(element: Any) -> bool:
+    """Whether something is a number (or a text), and no array."""
+    return isinstance(element, (*NUMBER, complex, str, bytes)) or (
+        type(element).__module__ == "numpy"
+        and not hasattr(element, "__len__")
+        and getattr(element, "ndim", 1) == 0
+        and not hasattr(element, "__setitem__")
+    )
+
+
+# --- memory ---------------------------------------------------------------------------------
+
+
+def _over_one_block(a: ndarray, b: ndarray) -> tuple[Any, Any]:
+    """NumPy arrays that lie in a block of memory as these two lie in theirs."""
+
+    def end(x: ndarray) -> int:
+        reach = sum(max(n - 1, 0) * max(s, 0) for n, s in zip(x.shape, x.strides, strict=True))
+        return int((x.offset + reach + 1) * x.dtype.itemsize)
+
+    memory = memoryview(numpy().empty(max(end(a), end(b)), "uint8"))
+    return View(a).over(memory), View(b).over(memory)
+
+
+@function(public="np")
+def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    """Whether two arrays have an element in common: one is a view of the other, or both of one."""
+    if not isinstance(a, ndarray) or not isinstance(b, ndarray) or a._storage != b._storage:
+        return False
+    return bool(numpy().shares_memory(*_over_one_block(a, b), max_work=max_work))
+
+
+@function(public="np")
+def may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    """Whether two arrays lie in one stretch of memory; where they do they may share elements."""
+    if not isinstance(a, ndarray) or not isinstance(b, ndarray) or a._storage != b._storage:
+        return False
+    return bool(numpy().may_share_memory(*_over_one_block(a, b)))

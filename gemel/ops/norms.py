@@ -1,0 +1,101 @@
+"""Norms of vectors and matrices."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from gemel.errors import ShapeError, unknown_name
+from gemel.ir.declare import composite
+from gemel.ir.public import Array, function
+from gemel.ops.arrange import moveaxis
+from gemel.ops.elementwise import absolute, cast, divide, multiply, power, sqrt, where
+from gemel.ops.logic import equal, not_equal
+from gemel.ops.reduction import averaged, floating, max, min, sum, widened
+from gemel.ops.shape import expand_dims, listed, operand, reshape
+from gemel.ops.solving import inv, svdvals
+from gemel.spec import Spec, normalize_axis
+
+
+@composite(public="np.linalg", mxnet="_npi_norm")
+def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """The norm of vectors along the given axes, or all: sum(|x|^ord)^(1/ord), also for +-inf and 0.
+
+    At a vector of zeros the gradient of the 2-norm is 0.
+    """
+    x = floating(x)
+    dtype, where_ = x.dtype, {"axis": axis, "keepdims": keepdims}
+    x = widened(x)
+    if ord == 2:
+        total = sum(multiply(x, x), **where_)
+        none = equal(total, 0)
+        found = where(none, total, sqrt(where(none, 1, total)))
+    elif ord == inf or ord == -inf:
+        found = (max if ord > 0 else min)(absolute(x), **where_)
+    elif ord == 0:
+        found = sum(cast(not_equal(x, 0), dtype=x.dtype), **where_)
+    elif ord == 1:
+        found = sum(absolute(x), **where_)
+    else:
+        found = power(sum(power(absolute(x), ord), **where_), 1 / ord)
+    return cast(found, dtype=dtype)
+
+
+@vector_norm.spec
+def _(x: Spec, *, axis: Any, keepdims: bool, ord: Any) -> Spec:
+    if isinstance(ord, str) or not isinstance(ord, (int, float)):
+        raise unknown_name("order of a vector's norm", ord, ("a number", "inf", "-inf"))
+    return averaged("vector_norm", x, axis, keepdims)
+
+
+@function(public="np.linalg")
+def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Array:
+    """The norm of matrices: Frobenius' ("fro"), of the rows or columns (+-inf, +-1), or of the
+    singular values (+-2, and their sum "nuc")."""
+    x = operand(x)
+    if x.ndim < 2:
+        raise ShapeError(f"matrix_norm: {list(x.shape)} has {x.ndim} dimensions; a matrix has two")
+    if ord == "fro":
+        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+    if ord in (1, -1, inf, -inf):
+        lines = vector_norm(x, axis=-2 if ord in (1, -1) else -1, ord=1)
+        found = (max if ord > 0 else min)(lines, axis=-1)
+    elif ord in (2, -2, "nuc"):
+        values = svdvals(x)
+        found = (sum if ord == "nuc" else max if ord == 2 else min)(values, axis=-1)
+    else:
+        known = ("fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf")
+        raise unknown_name("order of a matrix's norm", ord, known)
+    return reshape(found, shape=(*found.shape, 1, 1)) if keepdims else found
+
+
+@function(public="np.linalg")
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
+    """The norm of vectors (one axis), of matrices (two), or by default of all elements.
+
+    Without an order it is the square root of the sum of squares, of any axes.
+    """
+    x = operand(x)
+    if ord is None:
+        return vector_norm(x, axis=axis, keepdims=keepdims)
+    axes = tuple(range(x.ndim)) if axis is None else listed(axis)
+    if len(axes) == 1:
+        return vector_norm(x, axis=axes[0], keepdims=keepdims, ord=ord)
+    if len(axes) != 2:
+        raise ShapeError(f"norm: {list(x.shape)}: order {ord!r} is one of vectors or matrices")
+    rows, columns = (normalize_axis("norm", a, x.ndim) for a in axes)
+    found = matrix_norm(moveaxis(x, (rows, columns), (-2, -1)), ord=ord)
+    for place in sorted((rows, columns)) if keepdims else ():
+        found = expand_dims(found, place)
+    return found
+
+
+@function(public="np.linalg")
+def cond(x: Any, p: Any = None) -> Array:
+    """How much a matrix magnifies errors: its norm times that of its inverse."""
+    x = operand(x)
+    if p in (None, 2, -2):
+        values = svdvals(x)
+        first, last = (-1, 0) if p == -2 else (0, -1)
+        return divide(values[..., first], values[..., last])
+    return multiply(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))

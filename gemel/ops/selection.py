@@ -1,0 +1,306 @@
+"""Taking elements by positions along an axis, by choices and by conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.dtype import as_dtype
+from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.ir.declare import op
+from gemel.ir.op import numpy
+from gemel.ir.public import Array, function
+from gemel.ops.arrange import broadcast_arrays
+from gemel.ops.elementwise import cast, extents, full, iota, limit, where
+from gemel.ops.indexing import gather, nonzero, out_of_range
+from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape, stack
+from gemel.spec import Spec, broadcast, normalize_axis, promote_specs, same_shape
+
+# --- one position for each row --------------------------------------------------------------
+
+
+def check_rows(name: str, shape: tuple[int, ...], indices: Spec, axis: int) -> None:
+    """Raises unless indices are integers in rows along an axis like those of `shape`."""
+    if indices.dtype.kind not in "iu":
+        raise DTypeError(f"{name}: indices {indices} must be integers; use astype('int64')")
+    rows = (*shape[:axis], *indices.shape[axis : axis + 1], *shape[axis + 1 :])
+    if normalize_axis(name, axis, len(shape)) != axis or not same_shape(rows, indices.shape):
+        raise ShapeError(f"{name}: indices {indices} differ from {list(shape)} not only in {axis}")
+    if type(shape[axis]) is int and shape[axis] == 0 and 0 not in indices.shape:
+        raise IndexError(f"{name}: {indices} are positions in an axis of {list(shape)} with none")
+
+
+@op(fails=True, public="np", onnx="GatherElements")
+def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
+    """From each row along an axis the elements at that row's positions, as `argsort` gives them."""
+    return numpy().take_along_axis(x, indices.astype("int64"), axis)
+
+
+@take_along_axis.facade
+def _(x: Any, indices: Any, axis: int | None = -1) -> Array:
+    """From each row along an axis the elements at that row's positions, as `argsort` gives them.
+
+    The other axes broadcast; without an axis, of the flattened array. Negative positions count
+    from the end; one out of range is an `IndexError`, raised when the result is waited for.
+    """
+    x, indices = operand(x), operand(indices)
+    if axis is None:
+        x, axis = reshape(x, shape=(-1,)), 0
+    axis = normalize_axis("take_along_axis", axis, x.ndim)
+    x, indices = _in_rows("take_along_axis", x, indices, axis)
+    return take_along_axis(x, indices, axis=axis)
+
+
+def _in_rows(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, Any]:
+    """Both repeated where they broadcast, along all axes but one."""
+    if x.ndim != indices.ndim:
+        raise ShapeError(f"{name}: {x.ndim} and {indices.ndim} dimensions; they must be as many")
+    sides = [(*s[:axis], 1, *s[axis + 1 :]) for s in (x.shape, indices.shape)]
+    rows = broadcast(name, *(Spec(side, "bool") for side in sides))
+    if same_shape(sides[0], sides[1]):
+        return x, indices
+    widened = ((*rows[:axis], v.shape[axis], *rows[axis + 1 :]) for v in (x, indices))
+    return tuple(
+        broadcast_to(v, shape=shape) for v, shape in zip((x, indices), widened, strict=True)
+    )
+
+
+@take_along_axis.spec
+def _(x: Spec, indices: Spec, *, axis: int) -> Spec:
+    check_rows("take_along_axis", x.shape, indices, axis)
+    return Spec(indices.shape, x.dtype)
+
+
+@take_along_axis.gradient
+def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
+    return add_along_axis(g, indices, axis=axis, extent=x.shape[axis]), None
+
+
+@take_along_axis.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
+    (result,), (x, indices) = outputs, inputs
+    loop = emit.loop(result.shape, failure=out_of_range("take_along_axis", axis, x.shape))
+    source = loop.operand(x, (*x.strides[:axis], 0, *x.strides[axis + 1 :]))
+    position = loop.checked(loop.load(indices), x.shape[axis])
+    loop.store(result, loop.gather(source, position, x.strides[axis]))
+    loop.finish()
+
+
+@op(fails=True)
+def add_along_axis(g: Any, indices: Any, *, axis: int, extent: int) -> Any:
+    """Zeros with each element of g added at its row's position along an axis of `extent`.
+
+    They are added as sums are: float16 in float32. The sum of bools is whether any is true.
+    """
+    np = numpy()
+    shape = (*g.shape[:axis], extent, *g.shape[axis + 1 :])
+    result = np.zeros(shape, as_dtype(g.dtype).accumulate.name)
+    places = list(np.meshgrid(*map(np.arange, g.shape), indexing="ij", sparse=True))
+    places[axis] = indices.astype("int64")
+    np.add.at(result, tuple(places), g)
+    return result.astype(g.dtype)
+
+
+@add_along_axis.spec
+def _(g: Spec, indices: Spec, *, axis: int, extent: int) -> Spec:
+    shape = (*g.shape[:axis], extent, *g.shape[axis + 1 :])
+    check_rows("add_along_axis", extents("add_along_axis", shape), indices, axis)
+    if not same_shape(g.shape, indices.shape):
+        raise ShapeError(f"add_along_axis: {g} and indices {indices} must have one shape")
+    return Spec(shape, g.dtype)
+
+
+@add_along_axis.gradient
+def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int, extent: int) -> Any:
+    return take_along_axis(g, indices, axis=axis), None
+
+
+@add_along_axis.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, extent: int) -> None:
+    (result,), (g, indices) = outputs, inputs
+    wide = result.dtype.accumulate
+    total = result if wide is result.dtype else emit.temporary(wide, result.shape)
+    emit.fill(total, 0)
+    failure = out_of_range("take_along_axis", axis, result.shape)
+    # One tile, one lane: two elements may meet in the same place.
+    loop = emit.loop(g.shape, failure=failure, parallel=False)
+    target = loop.target(total, (*total.strides[:axis], 0, *total.strides[axis + 1 :]))
+    position = loop.checked(loop.load(indices), extent)
+    loop.scatter_add(target, position, loop.cast(loop.load(g), total.dtype), total.strides[axis])
+    loop.finish()
+    if total is not result:
+        emit.copy(total, result)
+
+
+@op(fails=True)
+def with_rows_put(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+    """x with each row's values at that row's positions along an axis."""
+    found = numpy().array(x)
+    numpy().put_along_axis(found, indices.astype("int64"), values, axis)
+    return found
+
+
+@with_rows_put.spec
+def _(x: Spec, indices: Spec, values: Spec, *, axis: int) -> Spec:
+    check_rows("put_along_axis", x.shape, indices, axis)
+    if not same_shape(broadcast("put_along_axis", values, indices), indices.shape):
+        raise ShapeError(f"put_along_axis: {values} does not broadcast to {indices}")
+    return Spec(x.shape, x.dtype)
+
+
+@with_rows_put.gradient
+def _(g: Any, y: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+    zero = full(0, shape=indices.shape, dtype=g.dtype)
+    # Of several values put in one place the last stays, and has the gradient.
+    order = iota(shape=indices.shape, axis=axis, dtype="int64")
+    nobody = full(-1, shape=x.shape, dtype="int64")
+    last = take_along_axis(with_rows_put(nobody, indices, order, axis=axis), indices, axis=axis)
+    taken = where(last == order, take_along_axis(g, indices, axis=axis), zero)
+    return with_rows_put(g, indices, zero, axis=axis), None, taken
+
+
+@function(public="np")
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
+    """Write `values` into each row along an axis at that row's positions.
+
+    >>> x = np.zeros((2, 3))
+    >>> np.put_along_axis(x, np.array([[2], [0]]), 1, 1)
+    >>> x
+    """
+    indices = operand(indices)
+    if axis is None:
+        flat = reshape(arr, shape=(-1,))
+        found = with_rows_put(flat, indices, cast(operand(values), dtype=arr.dtype), axis=0)
+        arr[...] = reshape(found, shape=arr.shape)
+        return
+    axis = normalize_axis("put_along_axis", axis, arr.ndim)
+    _, indices = _in_rows("put_along_axis", arr, indices, axis)
+    arr[...] = with_rows_put(arr, indices, cast(operand(values), dtype=arr.dtype), axis=axis)
+
+
+# --- choices --------------------------------------------------------------------------------
+
+
+@function(public="np", method=True)
+def choose(a: Any, choices: Any, mode: str = "raise") -> Array:
+    """At each place the element of the choice that `a` numbers there; all broadcast.
+
+    `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for numbers there is no choice for.
+
+    >>> np.choose(np.array([0, 1, 0]), [np.array([1, 2, 3]), np.array([4, 5, 6])])
+    """
+    index, *found = broadcast_arrays(a, *choices)
+    if mode not in ("raise", "clip", "wrap"):
+        raise unknown_name("mode", mode, ("raise", "clip", "wrap"))
+    if mode == "clip":
+        index = limit(index, 0, len(found) - 1)
+    elif mode == "wrap":
+        index = index % len(found)
+    chosen = take_along_axis(stack(found), expand_dims(index, 0), axis=0)
+    return reshape(chosen, shape=index.shape)
+
+
+@function(public="np")
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
+    """At each place the element of the first choice whose condition holds, else `default`.
+
+    >>> np.select([np.array([True, False])], [np.array([1, 2])], 0)
+    """
+    if len(condlist) != len(choicelist) or not condlist:
+        raise ShapeError(
+            f"select: {len(condlist)} conditions and {len(choicelist)} choices; it needs as many "
+            "of one as of the other, and at least one"
+        )
+    found = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        found = where(condition, choice, found)
+    return found
+
+
+# --- conditions -----------------------------------------------------------------------------
+
+
+@function(public="np")
+def flatnonzero(a: Any) -> Array:
+    """The positions in the flattened array of elements that are not zero. Waits for it."""
+    found = nonzero(reshape(operand(a), shape=(-1,)))
+    return found[0] if isinstance(found, tuple) else found
+
+
+@function(public="np")
+def argwhere(a: Any) -> Array:
+    """The positions of elements that are not zero, one row each. Waits for it."""
+    a = operand(a)
+    if a.ndim == 0:
+        return full(0, shape=(int(bool(a)), 0), dtype="int64")
+    found = nonzero(a)
+    return stack(found if isinstance(found, tuple) else (found,), 1)
+
+
+@function(public="np")
+def compress(condition: Any, a: Any, axis: int | None = None) -> Array:
+    """The slices along an axis where the 1-d condition holds, which may be shorter."""
+    a = operand(a)
+    if axis is None:
+        a, axis = reshape(a, shape=(-1,)), 0
+    return gather(a, flatnonzero(condition), axis=normalize_axis("compress", axis, a.ndim))
+
+
+@function(public="np")
+def extract(condition: Any, arr: Any) -> Array:
+    """The elements where the condition holds, in one row. Waits for the condition."""
+    return gather(reshape(operand(arr), shape=(-1,)), flatnonzero(condition), axis=0)
+
+
+# --- positions in flattened arrays ----------------------------------------------------------
+
+
+@op(fails=True, public="np", mxnet="_npi_unravel_index")
+def unravel_index(indices: Any, *, shape: Any, order: str) -> Any:
+    """Positions along each axis of what stands at positions in the flattened array."""
+    return tuple(numpy().unravel_index(indices, shape, order))
+
+
+@unravel_index.spec
+def _(indices: Spec, *, shape: Any, order: str) -> tuple[Spec, ...]:
+    if indices.dtype.kind not in "iu":
+        raise DTypeError(f"unravel_index: indices {indices} must be integers")
+    return tuple(Spec(indices.shape, "int64") for _ in shape)
+
+
+@unravel_index.facade
+def _(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
+    """Positions along each axis of what stands at positions in the flattened array.
+
+    A position out of range is a `ValueError`, raised when the result is waited for.
+    """
+    found = unravel_index(operand(indices), shape=tuple(listed(shape)), order=order)
+    return found if isinstance(found, tuple) else (found,)
+
+
+@op(fails=True, public="np")
+def ravel_multi_index(*positions: Any, dims: Any, mode: Any, order: str) -> Any:
+    """Positions in the flattened array of what stands at positions along each axis."""
+    return numpy().ravel_multi_index(positions, dims, mode, order)
+
+
+@ravel_multi_index.spec
+def _(*positions: Spec, dims: Any, mode: Any, order: str) -> Spec:
+    if len(positions) != len(dims):
+        raise ShapeError(f"ravel_multi_index: {len(positions)} positions for {len(dims)} axes")
+    if any(p.dtype.kind not in "iu" for p in positions):
+        raise DTypeError(f"ravel_multi_index: {promote_specs(*positions)} must be integers")
+    return Spec(broadcast("ravel_multi_index", *positions), "int64")
+
+
+@ravel_multi_index.facade
+def _(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Array:
+    """Positions in the flattened array of what stands at positions along each axis.
+
+    A position out of range is a `ValueError`, raised when the result is waited for, or what
+    `mode` says: "clip" or "wrap", one for all or for each axis.
+
+    >>> np.ravel_multi_index((np.array([1, 0]), np.array([2, 1])), (2, 3))
+    """
+    positions = (operand(p) for p in multi_index)
+    mode = mode if isinstance(mode, str) else tuple(mode)
+    return ravel_multi_index(*positions, dims=tuple(listed(dims)), mode=mode, order=order)

@@ -1,0 +1,402 @@
+"""Inverses, determinants and decompositions of matrices. NumPy, that is LAPACK, does them.
+
+The last two axes are matrices, those before them a batch. Integers are computed in float32, as is
+float16. What fails (a singular matrix) raises `numpy.linalg.LinAlgError` when it is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gemel.dtype import DType, float32
+from gemel.errors import ShapeError, unknown_name
+from gemel.ir.declare import op
+from gemel.ir.op import numpy
+from gemel.ir.public import Array, function
+from gemel.ops.arrange import matrix_transpose
+from gemel.ops.elementwise import multiply
+from gemel.ops.linalg import matmul
+from gemel.ops.shape import expand_dims, operand, reshape
+from gemel.ops.triangles import tril
+from gemel.spec import Spec, broadcast, product, promote_specs
+
+
+def by_lapack(function: Callable[..., Any], *arrays: Any) -> Any:
+    """What a function of NumPy's gives for arrays in a dtype LAPACK has; in their own dtype."""
+    name = computed(*(Spec(x.shape, x.dtype) for x in arrays)).name
+    wide = name if name in ("float32", "float64") else "float32"
+    found = function(*(x.astype(wide) for x in arrays))
+    if isinstance(found, tuple):
+        return tuple(numpy().asarray(each).astype(name) for each in found)
+    return numpy().asarray(found).astype(name)
+
+
+def computed(*specs: Spec) -> DType:
+    """The dtype of a result: a floating one."""
+    dtype = promote_specs(*specs)
+    return dtype if dtype.is_floating else float32
+
+
+def matrices(name: str, x: Spec, square: bool = False) -> tuple[Any, Any, Any]:
+    """(batch, rows, columns) of the matrices in x. Raises `ShapeError`."""
+    if x.ndim < 2:
+        raise ShapeError(f"{name}: {x} has {x.ndim} dimensions; a matrix has two")
+    *batch, rows, columns = x.shape
+    if square and not rows == columns:
+        raise ShapeError(f"{name}: {x} must hold square matrices; they are {rows} x {columns}")
+    return tuple(batch), rows, columns
+
+
+# --- with a gradient ------------------------------------------------------------------------
+
+
+@op(fails=True, public="np.linalg", mxnet="_npi_inv")
+def inv(x: Any) -> Any:
+    """The inverse of each matrix."""
+    return by_lapack(numpy().linalg.inv, x)
+
+
+@inv.spec
+def _(x: Spec) -> Spec:
+    matrices("inv", x, square=True)
+    return Spec(x.shape, computed(x))
+
+
+@inv.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    turned = matrix_transpose(y)
+    return (-matmul(matmul(turned, g), turned),)
+
+
+@op(fails=True, public="np.linalg", mxnet="_npi_solve")
+def solve(a: Any, b: Any) -> Any:
+    """The x for which a @ x is b; a 1-d b is one column."""
+    return by_lapack(numpy().linalg.solve, a, b)
+
+
+@solve.spec
+def _(a: Spec, b: Spec) -> Spec:
+    batch, rows, _ = matrices("solve", a, square=True)
+    if b.ndim == 0 or not b.shape[-1 if b.ndim == 1 else -2] == rows:
+        raise ShapeError(f"solve: b {b} must have the {rows} rows of a {a}")
+    if b.ndim == 1:
+        return Spec((*batch, rows), computed(a, b))
+    lead = broadcast("solve", Spec(batch, a.dtype), Spec(b.shape[:-2], b.dtype))
+    return Spec((*lead, rows, b.shape[-1]), computed(a, b))
+
+
+@solve.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    if b.ndim == 1:
+        g, y = expand_dims(g, -1), expand_dims(y, -1)
+    db = solve(matrix_transpose(a), g)
+    da = -matmul(db, matrix_transpose(y))
+    return da, reshape(db, shape=db.shape[:-1]) if b.ndim == 1 else db
+
+
+@op(public="np.linalg", mxnet="_npi_det")
+def det(x: Any) -> Any:
+    """The determinant of each matrix."""
+    return by_lapack(numpy().linalg.det, x)
+
+
+@det.spec
+def _(x: Spec) -> Spec:
+    return Spec(matrices("det", x, square=True)[0], computed(x))
+
+
+@det.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (multiply(_as_matrices(g * y), matrix_transpose(inv(x))),)
+
+
+def _as_matrices(x: Any) -> Any:
+    """One number for each matrix, beside matrices."""
+    return reshape(x, shape=(*x.shape, 1, 1))
+
+
+@op(outputs=2, public="np.linalg", mxnet="_npi_slogdet")
+def slogdet(x: Any) -> Any:
+    """The sign of each matrix's determinant, and the logarithm of its size."""
+    return by_lapack(numpy().linalg.slogdet, x)
+
+
+@slogdet.spec
+def _(x: Spec) -> tuple[Spec, Spec]:
+    found = Spec(matrices("slogdet", x, square=True)[0], computed(x))
+    return found, found
+
+
+@slogdet.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (None if g[1] is None else multiply(_as_matrices(g[1]), matrix_transpose(inv(x))),)
+
+
+@op(fails=True, public="np.linalg", mxnet="_npi_cholesky")
+def cholesky(x: Any) -> Any:
+    """The lower triangle whose product with its transpose is x, of which (x + x.T) / 2 is taken."""
+    np = numpy()
+    return by_lapack(lambda x: np.linalg.cholesky((x + np.swapaxes(x, -1, -2)) / 2), x)
+
+
+@cholesky.spec
+def _(x: Spec) -> Spec:
+    matrices("cholesky", x, square=True)
+    return Spec(x.shape, computed(x))
+
+
+@cholesky.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    # Murray, Differentiation of the Cholesky decomposition, 2016.
+    turned = matrix_transpose(y)
+    inside = tril(matmul(turned, g))
+    inside = inside - (inside - tril(inside, k=-1)) / 2
+    half = solve(turned, matrix_transpose(solve(turned, matrix_transpose(inside))))
+    return ((half + matrix_transpose(half)) / 2,)
+
+
+@cholesky.facade
+def _(a: Any, /, *, upper: bool = False) -> Array:
+    """The lower triangle whose product with its transpose is a, or the `upper` one.
+
+    a must be symmetric (of other arrays (a + a.T) / 2 is taken) and positive definite.
+
+    >>> np.linalg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
+    """
+    found = cholesky(operand(a))
+    return matrix_transpose(found) if upper else found
+
+
+# --- without --------------------------------------------------------------------------------
+
+
+class SlogdetResult(NamedTuple):
+    """What `slogdet` gives."""
+
+    sign: Any
+    logabsdet: Any
+
+
+class QRResult(NamedTuple):
+    """What `qr` gives."""
+
+    Q: Any
+    R: Any
+
+
+class SVDResult(NamedTuple):
+    """What `svd` gives."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+class EighResult(NamedTuple):
+    """What `eigh` gives."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+@slogdet.facade
+def _(a: Any, /) -> SlogdetResult:
+    """The sign of each matrix's determinant, and the logarithm of its size."""
+    return SlogdetResult(*slogdet(operand(a)))
+
+
+@op(outputs=2, public="np.linalg", mxnet="_npi_qr")
+def qr(x: Any, *, complete: bool) -> Any:
+    """An orthogonal matrix and an upper triangle whose product is x."""
+    mode = "complete" if complete else "reduced"
+    return by_lapack(lambda x: numpy().linalg.qr(x, mode), x)
+
+
+@qr.spec
+def _(x: Spec, *, complete: bool) -> tuple[Spec, Spec]:
+    batch, rows, columns = matrices("qr", x)
+    inner = rows if complete or rows <= columns else columns
+    shapes = ((*batch, rows, inner), (*batch, inner, columns))
+    return Spec(shapes[0], computed(x)), Spec(shapes[1], computed(x))
+
+
+@qr.facade
+def _(a: Any, mode: str = "reduced") -> Any:
+    """An orthogonal matrix Q and an upper triangle R whose product is a; mode "r" gives R only."""
+    if mode not in ("reduced", "complete", "r"):
+        raise unknown_name("mode of qr", mode, ("reduced", "complete", "r"))
+    found = QRResult(*qr(operand(a), complete=mode == "complete"))
+    return found.R if mode == "r" else found
+
+
+@op(fails=True, outputs=3, public="np.linalg", mxnet="_npi_svd")
+def svd(x: Any, *, full_matrices: bool) -> Any:
+    """Orthogonal U and Vh and falling numbers S, for which U * S @ Vh is x."""
+    return by_lapack(lambda x: numpy().linalg.svd(x, full_matrices), x)
+
+
+@svd.spec
+def _(x: Spec, *, full_matrices: bool) -> tuple[Spec, ...]:
+    batch, rows, columns = matrices("svd", x)
+    inner = rows if rows <= columns else columns
+    left, right = (rows, columns) if full_matrices else (inner, inner)
+    shapes = ((*batch, rows, left), (*batch, inner), (*batch, right, columns))
+    return tuple(Spec(shape, computed(x)) for shape in shapes)
+
+
+@svd.facade
+def _(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """Orthogonal U and Vh and falling numbers S, for which U * S @ Vh is a; or S only."""
+    if not compute_uv:
+        return svdvals(a)
+    return SVDResult(*svd(operand(a), full_matrices=full_matrices))
+
+
+@op(fails=True, public="np.linalg")
+def svdvals(x: Any) -> Any:
+    """The singular values of each matrix, falling."""
+    return by_lapack(lambda x: numpy().linalg.svd(x, compute_uv=False), x)
+
+
+@svdvals.spec
+def _(x: Spec) -> Spec:
+    batch, rows, columns = matrices("svdvals", x)
+    return Spec((*batch, rows if rows <= columns else columns), computed(x))
+
+
+@op(fails=True, outputs=2, public="np.linalg", mxnet="_npi_eigh")
+def eigh(x: Any, *, upper: bool) -> Any:
+    """Rising eigenvalues of symmetric matrices, and eigenvectors in columns."""
+    return by_lapack(lambda x: numpy().linalg.eigh(x, "U" if upper else "L"), x)
+
+
+@eigh.spec
+def _(x: Spec, *, upper: bool) -> tuple[Spec, Spec]:
+    batch, rows, _ = matrices("eigh", x, square=True)
+    return Spec((*batch, rows), computed(x)), Spec(x.shape, computed(x))
+
+
+@eigh.facade
+def _(a: Any, UPLO: str = "L") -> EighResult:  # noqa: N803 -- NumPy's name
+    """Rising eigenvalues of symmetric matrices, and eigenvectors in columns.
+
+    Only the lower triangle ("L") or the upper one ("U") is read.
+    """
+    return EighResult(*eigh(operand(a), upper=_upper("eigh", UPLO)))
+
+
+def _upper(name: str, part: str) -> bool:
+    if part.upper() not in ("L", "U"):
+        raise unknown_name(f"UPLO of {name}", part, ("L", "U"))
+    return part.upper() == "U"
+
+
+@op(fails=True, public="np.linalg", mxnet="_npi_eigvalsh")
+def eigvalsh(x: Any, *, upper: bool) -> Any:
+    """Rising eigenvalues of symmetric matrices."""
+    return by_lapack(lambda x: numpy().linalg.eigvalsh(x, "U" if upper else "L"), x)
+
+
+@eigvalsh.spec
+def _(x: Spec, *, upper: bool) -> Spec:
+    batch, rows, _ = matrices("eigvalsh", x, square=True)
+    return Spec((*batch, rows), computed(x))
+
+
+@eigvalsh.facade
+def _(a: Any, UPLO: str = "L") -> Array:  # noqa: N803
+    """Rising eigenvalues of symmetric matrices, of which one triangle is read."""
+    return eigvalsh(operand(a), upper=_upper("eigvalsh", UPLO))
+
+
+@op(fails=True, public="np.linalg", mxnet="_npi_pinv")
+def pinv(x: Any, rtol: Any, *, hermitian: bool) -> Any:
+    """The pseudo-inverse of each matrix: singular values below `rtol` of the largest are zero."""
+    np = numpy()
+
+    def inverse(x: Any) -> Any:
+        least = max(x.shape[-2:]) * np.finfo(x.dtype).eps
+        return np.linalg.pinv(x, least if np.all(rtol < 0) else rtol, hermitian)
+
+    return by_lapack(inverse, x)
+
+
+@pinv.spec
+def _(x: Spec, rtol: Spec, *, hermitian: bool) -> Spec:
+    batch, rows, columns = matrices("pinv", x, square=hermitian)
+    return Spec((*batch, columns, rows), computed(x))
+
+
+@pinv.facade
+def _(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
+    """The pseudo-inverse of each matrix (Moore and Penrose).
+
+    Singular values below `rtol` of the largest count as zero.
+    """
+    bound = rcond if rtol is None else rtol
+    return pinv(operand(a), -1.0 if bound is None else bound, hermitian=hermitian)
+
+
+@op(fails=True, public="np.linalg")
+def matrix_rank(x: Any, tol: Any, *, relative: bool, hermitian: bool) -> Any:
+    """How many singular values of each matrix are larger than a bound."""
+    np = numpy()
+    bound = {} if np.all(tol < 0) else {"rtol" if relative else "tol": tol}
+    wide = x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
+    return np.asarray(np.linalg.matrix_rank(wide, hermitian=hermitian, **bound)).astype(np.int64)
+
+
+@matrix_rank.spec
+def _(x: Spec, tol: Spec, *, relative: bool, hermitian: bool) -> Spec:
+    return Spec(x.shape[:-2], "int64")
+
+
+@matrix_rank.facade
+def _(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:  # noqa: N803
+    """How many singular values of each matrix exceed `tol`, or `rtol` of the largest one."""
+    bound = tol if rtol is None else rtol
+    relative = rtol is not None
+    bound = -1.0 if bound is None else bound
+    return matrix_rank(operand(A), bound, relative=relative, hermitian=hermitian)
+
+
+@op(dynamic=True, public="np.linalg")
+def lstsq(a: Any, b: Any, *, rcond: Any) -> Any:
+    """The x for which the squares of b - a @ x are least, their sums, a's rank, singular values."""
+    return by_lapack(lambda a, b: numpy().linalg.lstsq(a, b, rcond), a, b)
+
+
+@lstsq.facade
+def _(a: Any, b: Any, rcond: Any = None) -> tuple[Any, ...]:
+    """The x for which the squares of b - a @ x are least, their sums, a's rank, singular values.
+
+    The sums are empty where a has not full rank: the call waits.
+    """
+    x, residuals, rank, values = lstsq(operand(a), operand(b), rcond=rcond)
+    return x, residuals, rank.astype("int64"), values
+
+
+@function(public="np.linalg")
+def tensorinv(a: Any, ind: int = 2) -> Array:
+    """The inverse under `tensordot` of an array whose first `ind` axes are as many as the rest.
+
+    >>> np.linalg.tensorinv(np.eye(4).reshape(4, 2, 2), 1).shape
+    """
+    a = operand(a)
+    if not 0 < ind < a.ndim:
+        raise ShapeError(f"tensorinv: {list(a.shape)} has no axes before and behind {ind}")
+    rows, columns = a.shape[:ind], a.shape[ind:]
+    return reshape(inv(reshape(a, shape=(product(rows), -1))), shape=(*columns, *rows))
+
+
+@function(public="np.linalg")
+def tensorsolve(a: Any, b: Any) -> Array:
+    """The x for which ``tensordot(a, x, x.ndim)`` is b.
+
+    >>> np.linalg.tensorsolve(np.eye(4).reshape(2, 2, 4), np.ones((2, 2)))
+    """
+    a, b = operand(a), operand(b)
+    shape = a.shape[b.ndim :]
+    flat = reshape(a, shape=(product(a.shape[: b.ndim]), product(shape)))
+    return reshape(solve(flat, reshape(b, shape=(-1,))), shape=shape)

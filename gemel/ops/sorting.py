@@ -1,0 +1,455 @@
+"""Sorting and searching, and arrays as sets. NumPy does most of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gemel.dtype import as_dtype, bool_, float64, int64
+from gemel.errors import ShapeError, unknown_name
+from gemel.extent import WHOLE
+from gemel.ir.declare import op
+from gemel.ir.op import numpy
+from gemel.ir.public import Array, function
+from gemel.ops.elementwise import cast, full, limit, where
+from gemel.ops.indexing import boolean_index, gather
+from gemel.ops.logic import logical_not
+from gemel.ops.selection import add_along_axis, take_along_axis
+from gemel.ops.shape import concatenate, narrow, operand, operands, reshape
+from gemel.spec import Spec, normalize_axis, promote_specs, same_shape
+
+# --- sorting --------------------------------------------------------------------------------
+
+
+@op(public="np", method=True, mxnet="_npi_argsort")
+def argsort(x: Any, *, axis: int = -1, descending: bool = False) -> Any:
+    """The positions that sort each row along an axis, equal elements in order; NaN is largest."""
+    np = numpy()
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable")
+    # Backwards twice: equal elements keep their order.
+    back = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    return x.shape[axis] - 1 - np.flip(back, axis)
+
+
+@argsort.spec
+def _(x: Spec, *, axis: int, descending: bool) -> Spec:
+    normalize_axis("argsort", axis, x.ndim)
+    return Spec(x.shape, int64)
+
+
+@op(public="np", mxnet="_npi_sort")
+def sort(x: Any, *, axis: int = -1, descending: bool = False) -> Any:
+    """Each row along an axis in order; NaN is largest."""
+    found = numpy().sort(x, axis=axis)
+    return numpy().flip(found, axis) if descending else found
+
+
+@sort.spec
+def _(x: Spec, *, axis: int, descending: bool) -> Spec:
+    normalize_axis("sort", axis, x.ndim)
+    return Spec(x.shape, x.dtype)
+
+
+@sort.gradient
+def _(g: Any, y: Any, x: Any, *, axis: int, descending: bool) -> Any:
+    places = argsort(argsort(x, axis=axis, descending=descending), axis=axis)
+    return (take_along_axis(g, places, axis=axis % x.ndim),)
+
+
+KINDS = (None, "quicksort", "mergesort", "heapsort", "stable")
+
+
+def _rows(name: str, x: Any, axis: int | None, kind: Any) -> tuple[Any, int]:
+    """The array and the axis to sort along; without one, flattened. Raises `UnknownNameError`."""
+    if kind not in KINDS:
+        raise unknown_name(f"kind of {name}", kind, KINDS[1:])
+    x = operand(x)
+    if axis is None:
+        return reshape(x, shape=(-1,)), 0
+    return x, normalize_axis(name, axis, x.ndim)
+
+
+@sort.facade
+def _(
+    a: Any,
+    axis: int | None = -1,
+    kind: Any = None,
+    *,
+    descending: bool = False,
+    stable: Any = None,
+) -> Array:
+    """Each row along an axis in order, or the flattened array; NaN is largest.
+
+    Sorting is stable whatever `kind` and `stable` say.
+    """
+    a, axis = _rows("sort", a, axis, kind)
+    return sort(a, axis=axis, descending=descending)
+
+
+@argsort.facade
+def _(
+    a: Any,
+    axis: int | None = -1,
+    kind: Any = None,
+    *,
+    descending: bool = False,
+    stable: Any = None,
+) -> Array:
+    """The positions that sort each row along an axis, or the flattened array; NaN is largest.
+
+    Equal elements keep their order, whatever `kind` and `stable` say.
+    """
+    a, axis = _rows("argsort", a, axis, kind)
+    return argsort(a, axis=axis, descending=descending)
+
+
+@op(public="np")
+def argpartition(x: Any, *, kth: Any, axis: int) -> Any:
+    """Positions along an axis, those of the smallest elements first, of the kth in its place."""
+    return numpy().argpartition(x, kth, axis)
+
+
+@argpartition.spec
+def _(x: Spec, *, kth: Any, axis: int) -> Spec:
+    extent = x.shape[normalize_axis("argpartition", axis, x.ndim)]
+    for k in kth if isinstance(kth, tuple) else (kth,):
+        if not -extent <= k < extent:
+            raise ShapeError(f"argpartition: {x} has no element {k} along axis {axis}")
+    return Spec(x.shape, int64)
+
+
+@argpartition.facade
+def _(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Array:
+    """Positions along an axis, those of elements below the kth before its own, others behind.
+
+    >>> np.argpartition(np.array([3, 1, 2]), 1)
+    """
+    a, axis = _rows("argpartition", a, axis, None)
+    return argpartition(a, kth=kth, axis=axis)
+
+
+@function(public="np")
+def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Array:
+    """Each row along an axis with its kth element in place, smaller ones before, others behind.
+
+    >>> np.partition(np.array([3, 1, 2]), 1)
+    """
+    a, axis = _rows("partition", a, axis, None)
+    return take_along_axis(a, argpartition(a, kth=kth, axis=axis), axis=axis)
+
+
+@function(public="npx")
+def topk(
+    data: Any,
+    k: int = 1,
+    axis: int | None = -1,
+    ret_typ: str = "indices",
+    is_ascend: bool = False,
+    dtype: Any = "int64",
+) -> Any:
+    """The k largest elements of each row along an axis (smallest with `is_ascend`), in order.
+
+    `ret_typ`: their "indices" in `dtype`, their "value", "both" (values, then indices), or a
+    "mask" that is one where they are. k of 0 means all.
+    """
+    data, axis = _rows("topk", data, axis, None)
+    extent = data.shape[axis]
+    if not 0 <= k <= extent:
+        raise ShapeError(f"topk: axis {axis} of {list(data.shape)} has no {k} elements")
+    order = argsort(data, axis=axis, descending=not is_ascend)
+    first = narrow(order, axis=axis, start=0, length=k or extent)
+    if ret_typ == "indices":
+        return cast(first, dtype=as_dtype(dtype))
+    if ret_typ == "mask":
+        ones = full(1, shape=first.shape, dtype=data.dtype)
+        return add_along_axis(ones, first, axis=axis, extent=extent)
+    values = take_along_axis(data, first, axis=axis)
+    if ret_typ == "value":
+        return values
+    if ret_typ == "both":
+        return [values, cast(first, dtype=as_dtype(dtype))]
+    raise unknown_name("ret_typ of topk", ret_typ, ("indices", "value", "both", "mask"))
+
+
+# --- searching ------------------------------------------------------------------------------
+
+
+@op(public="np", method=True)
+def searchsorted(a: Any, v: Any, *, side: str) -> Any:
+    """Where elements would be put into a sorted row."""
+    return numpy().searchsorted(a, v, side)
+
+
+@searchsorted.spec
+def _(a: Spec, v: Spec, *, side: str) -> Spec:
+    if a.ndim != 1:
+        raise ShapeError(f"searchsorted: {a} must have one dimension")
+    if side not in ("left", "right"):
+        raise unknown_name("side", side, ("left", "right"))
+    return Spec(v.shape, int64)
+
+
+@searchsorted.facade
+def _(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Array:
+    """Where elements would be put into a sorted row: before ("left") or behind equal ones.
+
+    `sorter` are the positions that sort the row, if it is not sorted itself.
+    """
+    a = operand(a)
+    a = a if sorter is None else gather(a, sorter, axis=0)
+    return searchsorted(a, operand(v, (a,)), side=side)
+
+
+@op(public="np")
+def digitize(x: Any, bins: Any, *, right: bool = False) -> Any:
+    """The number of the bin each element lies in, between edges that rise or fall.
+
+    `right` says whether a bin holds its right edge instead of its left one.
+    """
+    return numpy().digitize(x, bins, right)
+
+
+@digitize.spec
+def _(x: Spec, bins: Spec, *, right: bool) -> Spec:
+    if bins.ndim != 1:
+        raise ShapeError(f"digitize: bins {bins} must have one dimension")
+    return Spec(x.shape, int64)
+
+
+@function(public="np")
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None
+) -> Array:
+    """Values between the points (xp, fp), on straight lines; xp must rise.
+
+    Beside them `left` and `right`, by default the first and last of fp; with a `period` xp need
+    not rise, and what lies beside is one of its repetitions.
+    """
+    x, xp, fp = operands((x, xp, fp))
+    if xp.ndim != 1 or not same_shape(xp.shape, fp.shape) or xp.shape[0] == 0:
+        raise ShapeError(f"interp: {list(xp.shape)} and {list(fp.shape)} must be one row of points")
+    if period is not None:
+        x, xp = x % abs(period), xp % abs(period)
+        order = argsort(xp, axis=0)
+        xp, fp = gather(xp, order, axis=0), gather(fp, order, axis=0)
+        xp = concatenate(xp[-1:] - abs(period), xp, xp[:1] + abs(period), axis=0)
+        fp = concatenate(fp[-1:], fp, fp[:1], axis=0)
+    last = xp.shape[0] - 1
+    upper = limit(searchsorted(xp, x, side="right"), 1 if last else 0, last)
+    lower = limit(upper - 1, 0, last)
+    x0, x1, y0, y1 = (gather(v, at, axis=0) for v in (xp, fp) for at in (lower, upper))
+    width = where(x1 == x0, 1, x1 - x0)
+    found = where(x == x1, y1, y0 + (y1 - y0) * ((x - x0) / width))
+    found = where(x < xp[0], fp[0] if left is None else left, found)
+    found = where(x > xp[-1], fp[-1] if right is None else right, found)
+    return where(x != x, x, found)
+
+
+# --- counting -------------------------------------------------------------------------------
+
+
+@op(dynamic=True, public="np", mxnet="_npi_bincount")
+def bincount(x: Any, weights: Any = None, *, minlength: int = 0) -> Any:
+    """How often each number from 0 on occurs, or the sum of its weights. Waits for them."""
+    return numpy().bincount(x, weights, minlength)
+
+
+@op()
+def histogram_edges(x: Any, *, bins: int, limits: Any) -> Any:
+    """The edges of so many bins of one width, from the smallest element to the largest."""
+    edges = numpy().histogram_bin_edges(x.astype("float64"), bins, limits)
+    return edges.astype(x.dtype if x.dtype.kind == "f" else "float32")
+
+
+@histogram_edges.spec
+def _(x: Spec, *, bins: int, limits: Any) -> Spec:
+    if bins < 1:
+        raise ShapeError(f"histogram: {bins} is no number of bins")
+    return Spec((bins + 1,), x.dtype if x.dtype.is_floating else "float32")
+
+
+@op()
+def histogram_counts(x: Any, edges: Any, weights: Any = None, *, density: bool) -> Any:
+    """How many elements lie between edges (or their weights), the last edge included."""
+    x = x.astype("uint8") if x.dtype == bool else x
+    found = numpy().histogram(x, edges, None, density, weights)[0]
+    return found.astype("float64") if density else found
+
+
+@histogram_counts.spec
+def _(x: Spec, edges: Spec, weights: Spec | None = None, *, density: bool) -> Spec:
+    if edges.ndim != 1 or edges.shape[0] < 2:
+        raise ShapeError(f"histogram: edges {edges} must be one row of two or more")
+    if weights is not None and not same_shape(x.shape, weights.shape):
+        raise ShapeError(f"histogram: weights {weights} must have the shape of {x}")
+    plain = weights.dtype if weights is not None else int64
+    return Spec((edges.shape[0] - 1,), float64 if density else plain)
+
+
+@function(public="np")
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> Array:
+    """The edges of bins: `bins` itself, or so many of one width over a range or all elements."""
+    if not isinstance(bins, WHOLE):
+        return operand(bins)
+    limits = None if range is None else tuple(float(end) for end in range)
+    return histogram_edges(operand(a), bins=bins, limits=limits)
+
+
+@function(public="np")
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
+) -> tuple[Any, Any]:
+    """How many elements lie in each bin (or their weights, or a density), and the bins' edges."""
+    a = operand(a)
+    edges = histogram_bin_edges(a, bins, range)
+    extra = () if weights is None else (operand(weights),)
+    return histogram_counts(a, edges, *extra, density=density), edges
+
+
+# --- sets -----------------------------------------------------------------------------------
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` gives."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` gives."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` gives."""
+
+    values: Any
+    inverse_indices: Any
+
+
+@op(dynamic=True, public="np", mxnet="_npi_unique")
+def unique(x: Any, *, more: bool = True, axis: Any = None, equal_nan: bool = True) -> Any:
+    """Distinct elements in order; with `more` where each is first, where they stand, how many.
+
+    Its shape depends on values: the call waits for x, and it cannot be part of a trace.
+    """
+    return numpy().unique(x, more, more, more, axis, equal_nan=equal_nan)
+
+
+@unique.facade
+def _(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+) -> Any:
+    """The distinct elements (slices along an axis) in order. Waits for them.
+
+    Asked for more, a tuple: where each is first, where they stand in the array, how many of each
+    there are.
+    """
+    asked = (return_index, return_inverse, return_counts)
+    if not any(asked):
+        return unique(operand(ar), more=False, axis=axis, equal_nan=equal_nan)
+    values, *more = unique(operand(ar), axis=axis, equal_nan=equal_nan)
+    return (values, *(found for found, wanted in zip(more, asked, strict=True) if wanted))
+
+
+@function(public="np")
+def unique_all(x: Any) -> UniqueAll:
+    """The distinct elements, where each is first, where they stand in x, how many there are.
+
+    NaNs are distinct. Waits for x.
+    """
+    return UniqueAll(*unique(operand(x), equal_nan=False))
+
+
+@function(public="np")
+def unique_counts(x: Any) -> UniqueCounts:
+    """The distinct elements and how many of each there are. NaNs are distinct. Waits for x."""
+    found = unique_all(x)
+    return UniqueCounts(found.values, found.counts)
+
+
+@function(public="np")
+def unique_inverse(x: Any) -> UniqueInverse:
+    """The distinct elements and where they stand in x. NaNs are distinct. Waits for x."""
+    found = unique_all(x)
+    return UniqueInverse(found.values, found.inverse_indices)
+
+
+@function(public="np")
+def unique_values(x: Any) -> Array:
+    """The distinct elements in order. NaNs are distinct. Waits for x."""
+    return unique(operand(x), more=False, equal_nan=False)
+
+
+@op(public="np")
+def isin(element: Any, test_elements: Any) -> Any:
+    """Whether each element is one of `test_elements`."""
+    return numpy().isin(element, test_elements)
+
+
+@isin.spec
+def _(element: Spec, test_elements: Spec) -> Spec:
+    return Spec(element.shape, bool_)
+
+
+@isin.facade
+def _(
+    element: Any,
+    test_elements: Any,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    kind: Any = None,
+) -> Array:
+    """Whether each element is one of `test_elements`, or with `invert` none of them."""
+    found = isin(*operands((element, test_elements)))
+    return logical_not(found) if invert else found
+
+
+def _as_sets(a: Any, b: Any, unique_already: bool) -> tuple[Any, Any]:
+    """Two arrays in one row and one dtype each, without repetition."""
+    rows = [reshape(x, shape=(-1,)) for x in operands((a, b))]
+    dtype = promote_specs(*(Spec(x.shape, x.dtype) for x in rows))
+    rows = [cast(x, dtype=dtype) for x in rows]
+    return tuple(x if unique_already else unique(x, more=False) for x in rows)
+
+
+@function(public="np")
+def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
+    """What is in both arrays, in order. Waits for them."""
+    a, b = _as_sets(ar1, ar2, assume_unique)
+    return sort(boolean_index(a, isin(a, b)))
+
+
+@function(public="np")
+def union1d(ar1: Any, ar2: Any) -> Array:
+    """What is in any of two arrays, in order. Waits for them."""
+    a, b = _as_sets(ar1, ar2, True)
+    return unique(concatenate(a, b, axis=0), more=False)
+
+
+@function(public="np")
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
+    """What is in the first array and not in the second, in order. Waits for them."""
+    a, b = _as_sets(ar1, ar2, assume_unique)
+    return boolean_index(a, logical_not(isin(a, b)))
+
+
+@function(public="np")
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
+    """What is in one of two arrays but not in both, in order. Waits for them."""
+    a, b = _as_sets(ar1, ar2, assume_unique)
+    alone = [boolean_index(x, logical_not(isin(x, y))) for x, y in ((a, b), (b, a))]
+    return sort(concatenate(*alone, axis=0))

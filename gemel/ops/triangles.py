@@ -1,0 +1,181 @@
+"""Diagonals, and what lies below or above them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.device import as_device
+from gemel.dtype import as_dtype
+from gemel.errors import ShapeError
+from gemel.ir.above import above
+from gemel.ir.declare import composite
+from gemel.ir.op import numpy
+from gemel.ir.public import Array, function
+from gemel.ops.arrange import moved
+from gemel.ops.elementwise import cast, full, iota, where
+from gemel.ops.indexing import basic_index, place
+from gemel.ops.reduction import sum
+from gemel.ops.shape import operand, reshape, transpose
+from gemel.spec import Spec
+
+
+def distance(rows: int, columns: int) -> Any:
+    """How far to the right of the diagonal each element of a matrix lies."""
+    across = iota(shape=(1, columns), axis=1, dtype="int64")
+    return across - iota(shape=(rows, 1), axis=0, dtype="int64")
+
+
+def matrices(name: str, x: Spec) -> Spec:
+    """The spec of an array whose last two axes are matrices. Raises `ShapeError`."""
+    if x.ndim < 2:
+        raise ShapeError(f"{name}: {x} has {x.ndim} dimensions; a matrix has two")
+    return Spec(x.shape, x.dtype)
+
+
+@composite(public="np", onnx="Trilu", mxnet="_npi_tril")
+def tril(x: Any, *, k: int = 0) -> Any:
+    """The matrices without what lies above diagonal k: zeros there."""
+    return where(distance(*x.shape[-2:]) <= k, x, full(0, shape=(), dtype=x.dtype))
+
+
+@composite(public="np", onnx="Trilu", mxnet="_npi_triu")
+def triu(x: Any, *, k: int = 0) -> Any:
+    """The matrices without what lies below diagonal k: zeros there."""
+    return where(distance(*x.shape[-2:]) >= k, x, full(0, shape=(), dtype=x.dtype))
+
+
+@tril.spec
+def _(x: Spec, *, k: int) -> Spec:
+    return matrices("tril", x)
+
+
+@triu.spec
+def _(x: Spec, *, k: int) -> Spec:
+    return matrices("triu", x)
+
+
+@function(public="np")
+def tri(
+    N: int,  # noqa: N803 -- NumPy's name
+    M: int | None = None,  # noqa: N803
+    k: int = 0,
+    dtype: Any = "float32",
+    device: Any = None,
+    ctx: Any = None,
+) -> Array:
+    """Ones on and below diagonal k, zeros above.
+
+    >>> np.tri(3)
+    """
+    with as_device(device or ctx):
+        return cast(distance(N, N if M is None else M) <= k, dtype=as_dtype(dtype or "float32"))
+
+
+# --- diagonals ------------------------------------------------------------------------------
+
+
+def diagonal_key(rows: int, columns: int, offset: int) -> tuple[Any, ...]:
+    """Where a diagonal lies in a matrix whose rows follow one another, as a canonical key."""
+    start = offset if offset >= 0 else -offset * columns
+    count = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
+    return ("slice", start if count > 0 else 0, max(count, 0), columns + 1)
+
+
+@function(public="np", method=True)
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """The diagonal over two axes, as a last axis; `offset` counts to the right of the main one.
+
+    A view where the two axes are the last and lie densely.
+    """
+    a = operand(a)
+    matrices("diagonal", Spec(a.shape, a.dtype))
+    a = transpose(a, axes=moved("diagonal", a.ndim, (axis1, axis2), (a.ndim - 2, a.ndim - 1)))
+    *lead, rows, columns = a.shape
+    flat = reshape(a, shape=(*lead, rows * columns))
+    whole = (("slice", 0, n, 1) for n in lead)
+    return basic_index(flat, key=(*whole, diagonal_key(rows, columns, offset)))
+
+
+@function(public="np")
+def diag(v: Any, k: int = 0) -> Array:
+    """The diagonal of a matrix, or the matrix with this diagonal and zeros elsewhere."""
+    v = operand(v)
+    if v.ndim == 2:
+        return diagonal(v, k)
+    if v.ndim != 1:
+        raise ShapeError(f"diag: an array of {v.ndim} dimensions; it takes one or two")
+    extent = v.shape[0] + abs(k)
+    flat = place(v, key=(diagonal_key(extent, extent, k),), shape=(extent * extent,))
+    return reshape(flat, shape=(extent, extent))
+
+
+@function(public="np")
+def diagflat(v: Any, k: int = 0) -> Array:
+    """The matrix with all elements of an array on diagonal k."""
+    return diag(reshape(operand(v), shape=(-1,)), k)
+
+
+@function(public="np", method=True)
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Array:
+    """The sum of a diagonal over two axes."""
+    found = diagonal(a, offset, axis1, axis2)
+    return sum(found if dtype is None else cast(found, dtype=as_dtype(dtype)), axis=-1)
+
+
+@function(public="np")
+def fill_diagonal(a: Any, val: Any) -> None:
+    """Write into the main diagonal of a matrix, or where all positions are equal.
+
+    >>> x = np.zeros((2, 2))
+    >>> np.fill_diagonal(x, 5)
+    >>> x
+    """
+    if a.ndim < 2 or a.ndim > 2 and len(set(a.shape)) > 1:
+        raise ShapeError(f"fill_diagonal: {list(a.shape)} is no matrix, nor are all axes alike")
+    count = min(a.shape)
+    at = iota(shape=(count,), axis=0, dtype="int64")
+    a[(at,) * a.ndim] = val
+
+
+@function(public="np")
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and below diagonal k of a matrix."""
+    return _positions(numpy().tri(n, m, k, bool))
+
+
+@function(public="np")
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and above diagonal k of a matrix."""
+    return _positions(~numpy().tri(n, m, k - 1, bool))
+
+
+@function(public="np")
+def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+    """The positions of the main diagonal of an array with `ndim` axes of n."""
+    return (iota(shape=(n,), axis=0, dtype="int64"),) * ndim
+
+
+@function(public="np")
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and below diagonal k of this matrix."""
+    rows, columns = arr.shape
+    return tril_indices(rows, k, columns)
+
+
+@function(public="np")
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
+    """The rows and columns of what lies on and above diagonal k of this matrix."""
+    rows, columns = arr.shape
+    return triu_indices(rows, k, columns)
+
+
+@function(public="np")
+def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+    """The positions of the main diagonal of this array, whose axes are all alike."""
+    if len(set(arr.shape)) != 1 or len(arr.shape) < 2:
+        raise ShapeError(f"diag_indices_from: the axes of {list(arr.shape)} are not all alike")
+    return diag_indices(arr.shape[0], len(arr.shape))
+
+
+def _positions(chosen: Any) -> tuple[Any, ...]:
+    return tuple(above.from_numpy(found) for found in chosen.nonzero())
