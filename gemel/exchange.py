@@ -55,8 +55,10 @@ class Exchange:
         if method == "reduce":
             name = REDUCTIONS.get(ufunc.__name__)
             keywords.setdefault("axis", 0)
-        if any(not isinstance(target, _core.Array) for target in out):
-            found = getattr(ufunc, method)(*map(as_numpy, inputs), **keywords)
+        if out and ("where" in keywords or any(not isinstance(a, _core.Array) for a in out)):
+            # What they hold where nothing is computed stays.
+            kept = tuple(map(as_numpy, out))
+            found = getattr(ufunc, method)(*map(as_numpy, inputs), out=kept, **as_numpy(keywords))
         else:
             found = _called("np", name, getattr(ufunc, method), inputs, keywords)
         return _written(out, found) if out else found

@@ -309,6 +309,8 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     Python floats in a list are as exact as the floating arrays `beside` them.
     """
     if isinstance(value, (ndarray, *NUMBER, Entry)):
+        if _beyond(value) and any(getattr(a, "dtype", bool_).is_floating for a in beside):
+            return float(value)
         return _plain_number(value)
     if (
         hasattr(value, "dtype")

@@ -262,6 +262,8 @@ def concerns(target: Any, *values: Any) -> bool:
 
 def overwrite(target: Any, value: Any) -> None:
     """Overwrite an array, or a part of one, with an array or number that fits it."""
+    if not target.size:
+        return
     if concerns(target, value):
         write(target, value)
     else:

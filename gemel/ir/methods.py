@@ -41,6 +41,9 @@ class WrittenMethods:
     def __pos__(self) -> Any:
         return self
 
+    def __rdivmod__(self, other: Any) -> Any:
+        return call("divmod", other, self)
+
     def __getitem__(self, key: Any) -> Any:
         return call("getitem", self, key)
 

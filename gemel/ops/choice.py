@@ -8,7 +8,8 @@ from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import elementwise
 from gemel.ir.public import Array, function
-from gemel.ops.elementwise import copy, limit, maximum, minimum, sign, where
+from gemel.ops.elementwise import copy as copied
+from gemel.ops.elementwise import limit, maximum, minimum, sign, where
 from gemel.ops.logic import isfinite, isnan, isneginf, isposinf
 
 
@@ -113,7 +114,7 @@ def nan_to_num(
     if isinstance(x, NUMBER):
         x = positive(x)
     if not x.dtype.is_floating:
-        return positive(x)
+        return copied(x)
     largest = LARGEST[x.dtype.name]
     high = largest if posinf is None else posinf
     return replace_special(x, nan, high, -largest if neginf is None else neginf)

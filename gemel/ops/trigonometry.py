@@ -206,7 +206,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 @elementwise(dtype="floating", public="np", aliases=("acosh",), onnx="Acosh", mxnet="_npi_arccosh")
 def arccosh(xp: Any, x: Any) -> Any:
     """The number from 0 on whose hyperbolic cosine is x; NaN below 1."""
-    return xp.arccosh(x)
+    return xp.where(x < 1, xp.nan, xp.arccosh(x))
 
 
 @arccosh.gradient
