@@ -163,7 +163,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -
     """Write `values` into each row along an axis at that row's positions.
 
     >>> x = np.zeros((2, 3))
-    >>> np.put_along_axis(x, np.array([[2], [0]]), 1, 1)
+    >>> np.put_along_axis(x, np.array([[2], [0]], "int64"), 1, 1)
     >>> x
     """
     indices = operand(indices)
@@ -186,7 +186,7 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> Array:
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for numbers there is no choice for.
 
-    >>> np.choose(np.array([0, 1, 0]), [np.array([1, 2, 3]), np.array([4, 5, 6])])
+    >>> np.choose(np.array([0, 1, 0], "int64"), [np.array([1, 2, 3]), np.array([4, 5, 6])])
     """
     index, *found = broadcast_arrays(a, *choices)
     if mode not in ("raise", "clip", "wrap"):
@@ -299,7 +299,7 @@ def _(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Arr
     A position out of range is a `ValueError`, raised when the result is waited for, or what
     `mode` says: "clip" or "wrap", one for all or for each axis.
 
-    >>> np.ravel_multi_index((np.array([1, 0]), np.array([2, 1])), (2, 3))
+    >>> np.ravel_multi_index(np.array([[1, 0], [2, 1]], "int64"), (2, 3))
     """
     positions = (operand(p) for p in multi_index)
     mode = mode if isinstance(mode, str) else tuple(mode)
