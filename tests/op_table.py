@@ -304,7 +304,7 @@ def _other_elementwise() -> list[Case]:
         _case("ldexp", SMALL, Draw(SMALL, "index", "int32", 20)),
         _case("isclose", SMALL, SMALL, Draw((), "number", number=0.1), high, equal_nan=True),
         _case("isclose", SMALL, Draw((2, 1, 4)), low, high, equal_nan=False),
-        _case("replace_special", SMALL, Draw((4,)), low, high),
+        _case("replace_special", SMALL, Draw((4,)), high, Draw((), "number", number=1)),
         _case("full", Draw((), "number", number=3), shape=(2, 3), dtype="float32"),
         _case("full", Draw((), "number", number=True), shape=(), dtype="int8"),
         _case("full", Draw((3,)), shape=(2, 3), dtype="float64"),
