@@ -117,7 +117,7 @@ class Call(_core.Call):
         (array,) = self.arrays((place,))
         side, index = place
         source = (self, index) if side == "output" else self.sources[index]
-        if source is not None:
+        if source is not None and array.dtype.is_floating:
             array = array._detached()
             array._track(source)
         return array

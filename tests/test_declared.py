@@ -133,6 +133,14 @@ def test_divmod(dtype: str) -> None:
         np.divmod(np.array([True]), np.array([True]))
 
 
+def test_divmod_from_the_left() -> None:
+    for found in (
+        divmod(7, np.array([2, 4])),
+        gemel.compile(lambda x: divmod(7, x))(np.array([2, 4])),
+    ):
+        assert [part.tolist() for part in found] == [[3, 1], [1, 3]]
+
+
 # --- inputs that may be left out ------------------------------------------------------------
 
 

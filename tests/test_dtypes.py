@@ -435,3 +435,25 @@ def test_a_network_in_bfloat16() -> None:
         losses.append(value.item())
     assert y.dtype == "bfloat16"
     assert losses[-1] < losses[0] / 2
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1])
+def test_numbers_only_uint64_holds(number: int) -> None:
+    """Beside narrower integers they are errors of arithmetic; comparisons are exact."""
+    x = np.array([1, 255], dtype="uint8")
+    for call in (lambda: x + number, lambda: np.maximum(x, number), lambda: x.__iadd__(number)):
+        with pytest.raises(OverflowError, match="out of bounds for uint8"):
+            call()
+    assert x.tolist() == [1, 255]
+    assert (x < number).tolist() == [True, True]
+    assert (np.array([1.0]) + number).tolist() == [float(number)]
+    assert (np.array([0], dtype="uint64") + number).tolist() == [number]
+
+
+def test_bounds_that_leave_nothing_a_dtype_can_hold() -> None:
+    x = np.array([1, 5], dtype="uint8")
+    for bounds in ((0, 300), (-5, 2**40), (-5, None), (None, 256)):
+        assert np.clip(x, *bounds).tolist() == [1, 5]
+    for bounds in ((0, -1), (300, None), (256, 400)):
+        with pytest.raises(OverflowError, match=r"clip: .* is out of bounds"):
+            np.clip(x, *bounds)

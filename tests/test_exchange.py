@@ -11,7 +11,9 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import autograd, cpu, np
+import gemel
+from gemel import autograd, cpu, np, npx
+from gemel.errors import GradientError, TraceError
 
 VALUES = numpy.array([[1.5, -2.0, 0.25], [4.0, 0.5, -1.0]], "float32")
 
@@ -104,6 +106,59 @@ def test_results_into_arrays_that_are_given() -> None:
     numpy.testing.assert_allclose(theirs, numpy.exp(VALUES), rtol=1e-6)
 
 
+def test_elements_where_nothing_is_computed_stay() -> None:
+    mask = numpy.array([[True, False, True], [False, True, False]])
+    target, theirs = np.full((2, 3), 9.0), numpy.full((2, 3), 9.0, "float32")
+    numpy.add(np.array(VALUES), 1, where=mask, out=target)
+    numpy.add(VALUES, 1, where=mask, out=theirs)
+    same(target, theirs)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda a: numpy.add.at(a, [0, 0], 2),
+        lambda a: numpy.copyto(a, 5),
+        lambda a: numpy.put(a, [1, 4], [7, 8]),
+        lambda a: numpy.putmask(a, VALUES > 0, 3),
+        lambda a: numpy.fill_diagonal(a, 6),
+    ],
+)
+def test_functions_that_write_into_their_argument(write: Any) -> None:
+    ours, theirs = np.array(VALUES), VALUES.copy()
+    write(ours)
+    write(theirs)
+    same(ours, theirs)
+
+
+def test_no_gradient_is_lost_in_numpy() -> None:
+    x = np.array(VALUES)
+    x.attach_grad()
+    with autograd.record(), pytest.raises(GradientError, match="done by NumPy here"):
+        numpy.apply_over_axes(numpy.sum, x, [0])
+    with autograd.record():
+        numpy.apply_over_axes(numpy.sum, x.detach(), [0])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: numpy.float64(2) * x,
+        lambda x: numpy.sqrt(numpy.float32(3.0)) * x,
+        lambda x: VALUES + x,
+        lambda x: numpy.exp(x),
+        lambda x: numpy.concatenate([x, x]),
+    ],
+)
+def test_numpy_inside_compiled_functions(call: Any) -> None:
+    same(gemel.compile(call)(np.array(VALUES)), call(VALUES))
+
+
+def test_what_numpy_alone_does_cannot_be_traced() -> None:
+    with pytest.raises(TraceError, match="conversion to NumPy"):
+        gemel.compile(lambda x: numpy.apply_over_axes(numpy.sum, x, [0]))(np.array(VALUES))
+
+
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "pow", "lt", "eq"])
 def test_numpy_arrays_and_numbers_on_either_side(name: str) -> None:
     theirs, ours = abs(VALUES), np.array(VALUES)
@@ -114,6 +169,12 @@ def test_numpy_arrays_and_numbers_on_either_side(name: str) -> None:
     found = method(numpy.float64(2.0), ours)
     assert is_gemel(found) and found.dtype in ("float32", "bool"), "numbers are weak"
     same(numpy.ones((2, 2), "float32") @ ours, numpy.ones((2, 2), "float32") @ VALUES)
+
+
+@pytest.mark.parametrize("function", [np.exp, np.sum, np.where, npx.softmax, np.divmod])
+def test_functions_are_copied_and_pickled_as_what_they_are(function: Any) -> None:
+    assert copy.copy(function) is copy.deepcopy([function])[0] is function
+    assert pickle.loads(pickle.dumps(function)) is function
 
 
 # --- Python's modules -----------------------------------------------------------------------

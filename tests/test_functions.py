@@ -402,3 +402,31 @@ def test_of_other_sizes_in_one_program(name: str) -> None:
         x = RANDOM.normal(size=size)
         found = program(np.array(x, dtype="float64")).asnumpy()
         numpy.testing.assert_allclose(found, calls[name](numpy, x), rtol=1e-12, atol=1e-12)
+
+
+def test_arccosh_below_one() -> None:
+    for dtype in ("float32", "float64"):
+        x = np.array([-1e30, -1.0, 0.0, 0.999, 1.0, numpy.nan, numpy.inf], dtype=dtype)
+        numpy.testing.assert_array_equal(
+            np.arccosh(x).asnumpy(), [numpy.nan] * 4 + [0, numpy.nan, numpy.inf]
+        )
+
+
+def test_numbers_between_arrays() -> None:
+    start, stop = numpy.array([0.0, 1.0]), numpy.array([[1.0], [3.0]])
+    for axis in (0, -1):
+        found = np.linspace(np.array(start), np.array(stop), 5, axis=axis)
+        numpy.testing.assert_allclose(found.asnumpy(), numpy.linspace(start, stop, 5, axis=axis))
+    assert np.cumulative_sum([1, 2, 3]).tolist() == [1, 3, 6]
+    assert np.nan_to_num(np.array([True, False])).tolist() == [True, False]
+
+
+def test_a_position_fused_behind_a_product() -> None:
+    a, b = numpy.ones((3, 4), "float32"), numpy.ones((4, 5), "float32")
+
+    @gemel.compile
+    def function(x: Any, y: Any) -> Any:
+        return np.where(np.arange(5) == 1, x @ y, 0)
+
+    expected = numpy.where(numpy.arange(5) == 1, a @ b, 0)
+    numpy.testing.assert_array_equal(function(np.array(a), np.array(b)).asnumpy(), expected)

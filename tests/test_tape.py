@@ -570,3 +570,25 @@ def test_views_belong_to_no_step() -> None:
     first.backward()
     second.backward()
     assert x.grad.tolist() == [5, 0]
+
+
+def test_writes_to_nothing_are_recorded_as_nothing() -> None:
+    w = np.ones((1, 1))
+    w.attach_grad()
+    with autograd.record():
+        b = w * 1
+        b[1::2, 0] = np.zeros((0,))
+        b[1::2] = np.zeros((0, 1))
+        b[np.zeros((0,), dtype="int64")] = np.zeros((0, 1))
+        (b * b).sum().backward()
+    assert w.grad.tolist() == [[2]]
+
+
+def test_integers_among_what_is_kept_have_no_gradient() -> None:
+    x = np.array([1.5, 3.0])
+    x.attach_grad()
+    with autograd.record():
+        mantissa, _ = np.frexp(x)
+        first = autograd.grad((mantissa**3).sum(), [x], create_graph=True)[0]
+        first.sum().backward()
+    assert x.grad.tolist() == [6 * 0.75 / 4, 6 * 0.75 / 16]

@@ -62,6 +62,12 @@ def masks(x: Any) -> Any:
     return y, z
 
 
+def numbers_are_cut_to_the_dtype(x: Any) -> Any:
+    y = (x * 10).astype("int32")
+    y[0], y[y > 25], y[np.array([1])] = 1.5, 2.5, 3.5
+    return y
+
+
 def positions(x: Any) -> Any:
     y = np.stack([x, x * 2, x + 1])
     rows = np.array([2, 0, 2])
@@ -129,6 +135,7 @@ PROGRAMS = [
     views_of_views,
     parts,
     masks,
+    numbers_are_cut_to_the_dtype,
     positions,
     masks_that_take_arrays,
     the_argument_and_a_view_of_it,
@@ -203,6 +210,8 @@ def one_branch_writes(x: Any) -> Any:
         (lambda x: x.__iadd__(np.ones((2, 3))), ShapeError, r"in place, float32\[3\]"),
         (lambda x: x.astype("int32").__iadd__(0.5), DTypeError, "int32 cannot hold float32"),
         (lambda x: x.__setitem__(np.array([0, 1]), x), ShapeError, "does not broadcast"),
+        (lambda x: x.astype("int8").__setitem__(0, 300), OverflowError, "assign: 300 is out of"),
+        (lambda x: x.astype("uint8").__setitem__(x > 1, -1), OverflowError, "assign: -1 is out"),
         (lambda x: x.__setitem__(np.array([0.5, 1]), 0), DTypeError, "must be integers"),
         (lambda x: x.__setitem__(np.array([True]), 0), IndexError, "mask"),
         (lambda x: np.broadcast_to(x, (2, 3)).__setitem__(0, x), TraceError, "repeats elements"),

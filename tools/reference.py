@@ -109,10 +109,13 @@ def run(code: str) -> str:
     scope = {"np": np, "npx": npx}
     *before, last = code.splitlines()
     output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        for line in before:
-            exec(line, scope)
-        found = eval(last, scope)
+    try:
+        with contextlib.redirect_stdout(output):
+            for line in before:
+                exec(line, scope)
+            found = eval(last, scope)
+    finally:
+        npx.reset_np()  # some set it
     if found is not None:
         print(repr(found), file=output)
     return output.getvalue().rstrip()

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gemel.ir.protocols import NumpyProtocols
+
 #: The operations by name; `gemel.ir.op` fills it as `gemel.ops` declares them.
 REGISTRY: dict[str, Any] = {}
 
@@ -30,7 +32,7 @@ def _shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
     return arguments
 
 
-class WrittenMethods:
+class WrittenMethods(NumpyProtocols):
     """Methods that call operations by name, with the arguments NumPy's methods take."""
 
     __slots__ = ()

@@ -114,6 +114,7 @@ class Op(_core.OpBase):
         self.face = function
         function.__name__ = function.__qualname__ = self.name
         function.__doc__ = function.__doc__ or self.__doc__
+        function.__module__ = f"gemel.{self.public}"  # where pickling finds it
         publish(function, self.name, self.public, self.aliases, before=self)
         if self.method:
             make_method(function, self.method)
@@ -315,6 +316,15 @@ class Op(_core.OpBase):
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return find, (self.name,)
+
+    def __copy__(self) -> Op:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Op:
+        return self
 
 
 def static(value: Any) -> Any:

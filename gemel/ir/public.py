@@ -12,12 +12,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.methods import call
+from gemel.ir.protocols import NAMESPACES
 
 Declared = TypeVar("Declared", bound=Callable[..., Any])
 #: What public functions of arrays give: an array, or a symbol in a trace. Stubs say `ndarray`.
 Array: TypeAlias = Any
-#: What each namespace holds, by name.
-NAMESPACES: dict[str, dict[str, Any]] = {"np": {}, "np.linalg": {}, "npx": {}}
 #: The operations behind Python's operators, by the names of their special methods: add, truediv.
 OPERATORS: dict[str, Any] = {}
 #: Those without a swapped and an in-place form: one operand, and comparisons.

@@ -623,14 +623,15 @@ def less_equal(a: Any, b: Any, /) -> ndarray:
     """a <= b."""
 
 def linspace(
-    start: float,
-    stop: float,
+    start: Any,
+    stop: Any,
     num: int = 50,
     endpoint: builtins.bool = True,
     retstep: builtins.bool = False,
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
+    axis: int = 0,
 ) -> Any:
     """Evenly spaced numbers from start to stop, which is the last with `endpoint`."""
 

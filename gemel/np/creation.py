@@ -12,6 +12,7 @@ from gemel.extent import NUMBER, WHOLE
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ndarray import array_like, default_dtype, ndarray
+from gemel.ops.arrange import moveaxis
 from gemel.ops.elementwise import cast, floor, iota, where
 from gemel.ops.elementwise import full as filled
 from gemel.ops.shape import broadcast_to, listed, operand, reshape
@@ -209,30 +210,34 @@ def arange(
 
 @function(public="np")
 def linspace(
-    start: float,
-    stop: float,
+    start: Any,
+    stop: Any,
     num: int = 50,
     endpoint: bool = True,
     retstep: bool = False,
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
+    axis: int = 0,
 ) -> Any:
     """Evenly spaced numbers from start to stop, which is the last with `endpoint`.
 
-    With `retstep` also how far apart they are. Integers are rounded down.
+    With `retstep` also how far apart they are. Integers are rounded down. Between arrays there is
+    one such row for each pair of elements, along `axis` of the result.
     """
     if num < 0:
         raise ShapeError(f"linspace: {num} is no number of elements")
     gaps = max(num - 1 if endpoint else num, 1)
     step = (stop - start) / gaps
     with as_device(device or ctx):
-        at = iota(shape=(num,), axis=0, dtype=float64)
+        at = iota(shape=(num, *[1] * len(getattr(step, "shape", ()))), axis=0, dtype=float64)
     found = at * step + start
     if endpoint and num > 1:
         found = where(at == num - 1, stop, found)
     chosen = as_dtype(dtype or float32)
     found = (found if chosen.is_floating else floor(found)).astype(chosen)
+    if axis:
+        found = moveaxis(found, 0, axis)
     return (found, step) if retstep else found
 
 

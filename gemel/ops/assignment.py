@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gemel.dtype import check_held
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import op
@@ -38,10 +39,14 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     items = key if isinstance(key, tuple) else (key,)
     if not is_basic(key):
         items = tuple(map(above.index_item, items))
+    value = above.as_entry(value)
+    if value.node.is_number:
+        check_held("assign", value.node.value, x.dtype)
+    if value.dtype is not x.dtype:
+        value = cast(value, dtype=x.dtype)
     if is_basic(items):
         overwrite(x, assign(x, value, key=canonical(x.shape, items)))
         return
-    value = above.as_entry(value)
     if len(items) == 1 and is_mask(items[0]) and not value.ndim:
         check_masks(x.shape, items)
         mask = reshape(items[0], shape=(*items[0].shape, *[1] * (x.ndim - items[0].ndim)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.dtype import DType, bool_, check_held
 from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import elementwise
@@ -21,9 +22,28 @@ def clip(
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
         raise TypeError("clip: a bound is given twice: a_min and min, a_max and max are the same")
     low, high = a_min if min is None else min, a_max if max is None else max
+    low, high = _bounds(getattr(x, "dtype", bool_), low, high)
     if low is None:
-        return copy(x) if high is None else minimum(x, high)
+        return copied(x) if high is None else minimum(x, high)
     return maximum(x, low) if high is None else limit(x, low, high)
+
+
+def _bounds(dtype: DType, low: Any, high: Any) -> tuple[Any, Any]:
+    """The bounds that say something; beyond what an integer dtype holds they do not.
+
+    Raises `OverflowError` for those that leave nothing the dtype can hold.
+    """
+    if dtype.kind not in "iu":
+        return low, high
+    least, most = (-(2**dtype.digits) if dtype.kind == "i" else 0), 2**dtype.digits - 1
+    if type(low) is int and low > most:
+        check_held("clip", low, dtype)
+    if type(high) is int and high < least:
+        check_held("clip", high, dtype)
+    return (
+        None if type(low) is int and low <= least else low,
+        None if type(high) is int and high >= most else high,
+    )
 
 
 @elementwise(dtype="arithmetic", public="np")

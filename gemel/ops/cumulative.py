@@ -12,7 +12,7 @@ from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, full, multiply, where
 from gemel.ops.logic import equal, logical_and
 from gemel.ops.reduction import in_dtype, sum
-from gemel.ops.shape import concatenate, reshape
+from gemel.ops.shape import concatenate, operand, reshape
 from gemel.spec import Spec, normalize_axis
 
 
@@ -68,7 +68,7 @@ def _(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
 
 def along(operation: Any, x: Any, axis: int | None, dtype: Any) -> Any:
     """A running operation along an axis or the flattened array, in a dtype."""
-    x = in_dtype(x, dtype)
+    x = in_dtype(operand(x), dtype)
     if axis is None:
         x, axis = reshape(x, shape=(-1,)), 0
     return in_dtype(operation(x, axis=axis), dtype)
@@ -104,6 +104,7 @@ def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
 
 
 def _cumulative(name: str, start: int, x: Any, axis: Any, dtype: Any, initial: bool) -> Any:
+    x = operand(x)
     if axis is None:
         if x.ndim != 1:
             raise ShapeError(f"{name}: {x.ndim} dimensions: only a 1-d array needs no axis")

@@ -160,7 +160,7 @@ def check_span(name: str, axis: int, extent: int, start: int, length: int, step:
     """Raises `ShapeError` unless these positions lie in an axis. Free extents answer nothing here:
     who computes with them has asked."""
     whole_numbers(name, "positions", (start, length, step))
-    if any(type(n) is not int for n in (extent, start, length, step)):
+    if any(type(n) is not int for n in (start, length, step)):
         return
     ends = (start, start + (length - 1) * step) if length else ()
     if length < 0 or step == 0 or not all(0 <= end < extent for end in ends):

@@ -1,0 +1,151 @@
+"""NumPy's functions called with arrays or symbols: gemel's own of the same name, else NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gemel import _core
+from gemel.dtype import as_dtype
+from gemel.errors import DTypeError, GradientError
+
+#: What NumPy's universal functions are called that reduce.
+REDUCTIONS = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
+}
+
+#: What each namespace holds: `gemel.ir.public` fills it.
+NAMESPACES: dict[str, dict[str, Any]] = {"np": {}, "np.linalg": {}, "npx": {}}
+
+
+class NumpyProtocols:
+    """The methods NumPy's functions look for in what they are given."""
+
+    __slots__ = ()
+    __array_priority__ = 1000.0
+
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, out: tuple[Any, ...] = (), **keywords: Any
+    ) -> Any:
+        """`numpy.exp(x)`, `a += x` for a NumPy array a: gemel's function of that name.
+
+        NumPy computes what gemel has no function for, or not with these keywords; the result is a
+        gemel array all the same, unless `out` is NumPy's.
+        """
+        name: str | None = ufunc.__name__ if method == "__call__" else None
+        if method == "reduce":
+            name = REDUCTIONS.get(ufunc.__name__)
+            keywords.setdefault("axis", 0)
+        if out and ("where" in keywords or any(not isinstance(a, _core.Array) for a in out)):
+            # What they hold where nothing is computed stays.
+            kept = tuple(map(as_numpy, out))
+            found = by_numpy(getattr(ufunc, method), inputs, {**keywords, "out": kept})
+        else:
+            found = _called("np", name, getattr(ufunc, method), inputs, keywords)
+        return _written(out, found) if out else found
+
+    def __array_function__(
+        self, function: Any, types: Any, inputs: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        """`numpy.concatenate([x, y])` and the like: gemel's function of that name.
+
+        NumPy computes what gemel has no function for, or not with these arguments; arrays in its
+        results are gemel's all the same.
+        """
+        home = function.__module__.replace("numpy", "np", 1)
+        out = keywords.pop("out", None)
+        found = _called(home, function.__name__, function, inputs, keywords)
+        return found if out is None else _written(out if type(out) is tuple else (out,), found)
+
+
+def as_numpy(value: Any) -> Any:
+    """A value with NumPy arrays for gemel's, in lists, tuples and dictionaries too."""
+    if isinstance(value, NumpyProtocols):  # a symbol says that it has no values yet
+        return value.asnumpy()  # type: ignore[attr-defined]
+    if type(value) in (list, tuple):
+        return type(value)(map(as_numpy, value))
+    return {k: as_numpy(v) for k, v in value.items()} if type(value) is dict else value
+
+
+def _as_gemel(value: Any) -> Any:
+    """What NumPy has computed, with gemel arrays in it where gemel has the dtype."""
+    if isinstance(value, tuple):
+        found = tuple(map(_as_gemel, value))
+        return type(value)(*found) if hasattr(value, "_fields") else found
+    if isinstance(value, list):
+        return list(map(_as_gemel, value))
+    if type(value).__module__ != "numpy" or not hasattr(value, "strides"):
+        return value
+    try:
+        as_dtype(value.dtype)
+    except DTypeError:
+        return value
+    return NAMESPACES["np"]["from_numpy"](value)
+
+
+def _called(
+    home: str,
+    name: str | None,
+    numpys: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> Any:
+    """A function of gemel's called as NumPy's of that name, or NumPy's on copies."""
+    own = NAMESPACES.get(home, {}).get(name or "")
+    if own is not None and _takes(own, inputs, keywords):
+        return own(*inputs, **keywords)
+    return by_numpy(numpys, inputs, keywords)
+
+
+def by_numpy(
+    function: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]
+) -> Any:
+    """NumPy's function on copies. What it writes into the first of them is written back.
+
+    Raises `GradientError` where a gradient would be lost.
+    """
+    given = (*inputs, *keywords.values())
+    if _core.recording() and any(getattr(value, "_is_tracked", False) for value in _leaves(given)):
+        raise GradientError(
+            f"numpy.{function.__name__} is done by NumPy here, which has no gradient; use a "
+            "function of gemel.np, or detach() its arguments"
+        )
+    copies = as_numpy(inputs)
+    found = function(*copies, **as_numpy(keywords))
+    if found is None and inputs and isinstance(inputs[0], _core.Array):
+        inputs[0][...] = copies[0]
+    return _as_gemel(found)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What is in lists and tuples."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _takes(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    from inspect import signature
+
+    try:
+        signature(function).bind(*inputs, **keywords)
+    except TypeError:
+        return False
+    return True
+
+
+def _written(out: tuple[Any, ...], found: Any) -> Any:
+    """`found` put into arrays that were given, which are the result."""
+    for target, value in zip(out, found if isinstance(found, tuple) else (found,), strict=True):
+        target[...] = value
+    return out if len(out) > 1 else out[0]
+
+
+__all__ = ["NAMESPACES", "NumpyProtocols", "as_numpy"]
