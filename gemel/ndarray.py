@@ -13,6 +13,7 @@ from gemel.dtype import (
     _constructor,
     as_dtype,
     bool_,
+    check_held,
     float32,
     float64,
     int64,
@@ -29,6 +30,7 @@ from gemel.ir.layout import Layout
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
 from gemel.ops import assignment, elementwise, indexing, keys
+from gemel.ops.shape import stack
 from gemel.passes.gradient import gradient
 from gemel.runtime import callback, prepare
 from gemel.runtime.prepare import as_entry, elementwise_kernel
@@ -66,7 +68,8 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
 
     def _setitem(self, key: Any, value: Any) -> None:
         if not keys.is_basic(key):
-            key = tuple(map(index_item, key if isinstance(key, tuple) else (key,)))
+            items = key if isinstance(key, tuple) else (key,)
+            key = tuple(index_item(item, self) for item in items)
         if not keys.is_basic(key):
             self._scattered(key, value)
             return
@@ -81,6 +84,9 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         return view
 
     def _write(self, target: Any, value: Any) -> None:
+        if type(value) is int and not -(2**63) <= value < 2**63:
+            check_held("assign", value, target.dtype)
+            value = float(value) if target.dtype.is_floating else value
         if not isinstance(value, NUMBER) or _beyond(value):
             value = array_like(value, target.dtype)
             lead = target.ndim - value.ndim
@@ -111,7 +117,8 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         arrays = [item for item in items if isinstance(item, ndarray)]
 
         def assign(*found: Any) -> None:
-            indices, new, target = iter(found[:-2]), found[-2], found[-1]
+            indices = map(assignment.as_positions, found[:-2])
+            new, target = found[-2:]
             target[tuple(next(indices) if isinstance(i, ndarray) else i for i in items)] = new
 
         callback.issue("assign", assign, [*arrays, value], (), (self,))
@@ -279,9 +286,15 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
             return from_list(
                 value, as_dtype(dtype) if dtype is not None else _list_dtype(leaves), device
             )
-        if any(isinstance(leaf, ndarray) for leaf in leaves):
-            value = [v.asnumpy() if isinstance(v, ndarray) else v for v in value]
+        if any(isinstance(leaf, (ndarray, Entry)) for leaf in leaves):
+            found = _stacked(value)
+            return found if dtype is None else found.astype(dtype)
     return from_numpy(value, device)
+
+
+def _stacked(value: Any) -> Any:
+    """Nested lists of arrays, symbols and numbers as one array, without waiting for them."""
+    return stack([_stacked(v) if isinstance(v, (list, tuple)) else v for v in value])
 
 
 #: After `npx.set_np()`, creation follows MXNet: integers become float32 as well.
@@ -306,7 +319,8 @@ def _list_dtype(leaves: list[Any]) -> DType:
 def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     """What an operation takes for this argument: an array, or a Python number as it is.
 
-    Python floats in a list are as exact as the floating arrays `beside` them.
+    Lists and NumPy arrays go where the arrays `beside` them are; Python floats in a list are as
+    exact as those.
     """
     if isinstance(value, (ndarray, *NUMBER, Entry)):
         if _beyond(value) and any(getattr(a, "dtype", bool_).is_floating for a in beside):
@@ -318,12 +332,13 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         and not hasattr(value, "__dlpack__")
     ):
         return value.item()  # a NumPy scalar: as weak as a Python number
+    device = next((other.device for other in beside if isinstance(other, ndarray)), None)
     if isinstance(value, (list, tuple)):
         exact = any(getattr(other, "dtype", None) is float64 for other in beside)
         real = any(isinstance(leaf, float) for leaf in lists.leaves(value))
-        return array_like(value, float64 if exact and real else None)
+        return array_like(value, float64 if exact and real else None, device)
     if hasattr(value, "__array__"):
-        return array_like(value)
+        return array_like(value, None, device)
     raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
 
 
@@ -341,17 +356,18 @@ def _plain_number(value: Any) -> Any:
     return int(value) if type(value).__module__ == "numpy" and isinstance(value, int) else value
 
 
-def index_item(item: Any) -> Any:
-    """One item of an index: lists and bools become arrays, NumPy integers Python ones."""
+def index_item(item: Any, x: Any) -> Any:
+    """One item of an index of x: lists and bools become arrays beside it, NumPy's ints Python's."""
     if item is None or item is Ellipsis or isinstance(item, (slice, ndarray, Entry)):
         return item
+    device = getattr(x, "device", None)
     if isinstance(item, bool) or getattr(item, "dtype", None) == "bool":
-        return array_like(item)
+        return array_like(item, None, device)
     if isinstance(item, WHOLE):
         return item
     if hasattr(item, "__index__") and not hasattr(item, "__len__"):
         return item.__index__()
-    found = array_like(item)
+    found = array_like(item, None, device)
     return found.astype(int64) if found.dtype.is_floating and not found.size else found
 
 

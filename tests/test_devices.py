@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import numpy
 import pytest
@@ -256,3 +257,21 @@ def test_failures_travel(two_gpus):
     bad = np.arange(3)[np.array([5])].as_in_ctx(two_gpus[0])
     with pytest.raises(IndexError, match="out of bounds"):
         (bad + 1).asnumpy()
+
+
+@pytest.mark.parametrize("place", [cpu(1), "gpu"])
+def test_lists_and_numpy_arrays_go_where_the_array_is(place: Any) -> None:
+    device.simulate(1)
+    x = np.array([1.0, 2.0, 4.0], device=gpu(0) if place == "gpu" else place)
+    calls: list[Any] = [
+        lambda: x + [1, 2, 3],
+        lambda: numpy.ones(3) + x,
+        lambda: x[[0, 2]],
+        lambda: x[numpy.array([True, False, True])],
+        lambda: np.median(x),
+        lambda: np.percentile(x, 30),
+        lambda: np.divmod(x, 2)[1],
+    ]
+    assert [call().device for call in calls] == [x.device] * len(calls)
+    x[[0, 1]] = [7, 8]
+    assert x.tolist() == [7, 8, 4]

@@ -450,6 +450,24 @@ def test_numbers_only_uint64_holds(number: int) -> None:
     assert (np.array([0], dtype="uint64") + number).tolist() == [number]
 
 
+def test_large_numbers_fill_what_can_hold_them() -> None:
+    for make in (
+        lambda n: np.full((2,), n, dtype="uint8"),
+        lambda n: np.full_like(np.ones(2, "int8"), n),
+    ):
+        with pytest.raises(OverflowError, match=r"full.*: .* is out of bounds"):
+            make(2**63)
+    x = np.array([1.0, 2.0])
+    x[0], x[1] = 2**70, -(2**63) - 1
+    assert x.tolist() == [2.0**70, -(2.0**63)]
+    with pytest.raises(OverflowError, match=r"assign: .* out of bounds for int64"):
+        np.array([1])[0] = 2**63
+    y = np.array([1, 2, 3])
+    y[np.array([2**64 - 1], dtype="uint64")] = 9
+    with pytest.raises(IndexError, match="18446744073709551615 is out of bounds"):
+        y.wait_to_read()
+
+
 def test_bounds_that_leave_nothing_a_dtype_can_hold() -> None:
     x = np.array([1, 5], dtype="uint8")
     for bounds in ((0, 300), (-5, 2**40), (-5, None), (None, 256)):

@@ -430,3 +430,18 @@ def test_a_position_fused_behind_a_product() -> None:
 
     expected = numpy.where(numpy.arange(5) == 1, a @ b, 0)
     numpy.testing.assert_array_equal(function(np.array(a), np.array(b)).asnumpy(), expected)
+
+
+def test_weighted_means_of_integers() -> None:
+    x, weights = numpy.array([200, 100, 250], "uint8"), numpy.array([100, 50, 200], "uint8")
+    found = np.average(np.array(x), weights=np.array(weights))
+    assert found.item() == pytest.approx(numpy.average(x, weights=weights), rel=1e-6)
+
+
+def test_a_power_of_zero_has_no_second_gradient() -> None:
+    x = np.array([0.0, 2.0])
+    x.attach_grad()
+    with autograd.record():
+        first = autograd.grad((x**0 + x**2).sum(), [x], create_graph=True)[0]
+        first.sum().backward()
+    assert x.grad.tolist() == [2, 2]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import gemel
-from gemel import np
+from gemel import autograd, cpu, np
+from gemel.errors import TraceError
 from gemel.ir.verify import verify
 
 
@@ -97,3 +98,29 @@ def test_a_graph_is_called_like_its_function() -> None:
     function = gemel.compile(named)
     assert function.plan_summary(np.ones(3)).startswith("named:")
     assert function.graph(np.ones(3)).name == "named"
+
+
+def test_what_a_symbol_says_of_itself() -> None:
+    said: dict[str, Any] = {}
+
+    @gemel.compile
+    def function(x: Any) -> Any:
+        said.update(ctx=x.ctx, device=x.device, bytes=int(x.nbytes), same=x.as_in_ctx(x.ctx) is x)
+        said.update(none=x == None, other=x != None, text=x == "a")  # noqa: E711
+        return np.zeros(3, ctx=x.ctx) + np.sum([x, x * 2], axis=0)
+
+    assert function(np.array([1.0, 2.0, 3.0])).tolist() == [3, 6, 9]
+    known = {"ctx": cpu(0), "device": cpu(0), "bytes": 12, "same": True}
+    assert said == {**known, "none": False, "other": True, "text": False}
+    with pytest.raises(TraceError, match="runs on one device"):
+        gemel.compile(lambda x: x.as_in_ctx(cpu(1)))(np.ones(3))
+
+
+def test_lists_of_arrays_are_arrays_without_waiting() -> None:
+    x = np.array([1.0, 2.0])
+    x.attach_grad()
+    with autograd.record():
+        np.sum([[x, x * 3], [x, [0, 1]]]).backward()
+    assert x.grad.tolist() == [5, 5]
+    assert np.array([np.array(1.0), 2, x[1]]).dtype == "float32"
+    assert np.array([x, x], dtype="int8").tolist() == [[1, 2], [1, 2]]

@@ -55,8 +55,8 @@ class Above(Protocol):
     def from_numpy(self, value: Any, device: Device | None = None, /) -> Any:
         """An array with a copy of a NumPy array's elements."""
 
-    def index_item(self, item: Any, /) -> Any:
-        """One item of an index: lists become arrays, NumPy's integers Python's."""
+    def index_item(self, item: Any, x: Any, /) -> Any:
+        """One item of an index of x: lists become arrays, NumPy's integers Python's."""
 
     def gradient(
         self, outputs: Sequence[Entry], heads: Sequence[Entry], inputs: Sequence[Entry], /

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from gemel.device import Device, as_device, current_device
 from gemel.dtype import weak
 from gemel.errors import TraceError
 from gemel.extent import NUMBER
@@ -115,6 +116,35 @@ class Entry(ArrayMethods):
 
     __hash__ = object.__hash__
 
+    def __eq__(self, other: object) -> Any:
+        return NotImplemented if is_foreign(other) else call("equal", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return NotImplemented if is_foreign(other) else call("not_equal", self, other)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes its elements take."""
+        return self.spec.nbytes
+
+    @property
+    def device(self) -> Device:
+        """Where the program is traced for; it runs wherever its arrays are."""
+        return current_device()
+
+    ctx = context = device
+
+    def to_device(self, device: Any) -> Entry:
+        """Itself: a program runs on one device. Raises `TraceError` for another one."""
+        if as_device(device) == self.device:
+            return self
+        raise TraceError(
+            f"to_device: a hybridized function runs on one device, here {self.device}, and cannot "
+            f"move {self.spec} to {device}; move it outside"
+        )
+
+    as_in_ctx = as_in_context = to_device
+
     def __repr__(self) -> str:
         name = self.node.name or (self.node.op.name if self.node.op else "constant")
         return f"<_Symbol {name}>"
@@ -179,6 +209,11 @@ class Entry(ArrayMethods):
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise self._unknown("conversion to NumPy")
+
+
+def is_foreign(other: object) -> bool:
+    """Whether nothing is elementwise equal to it: None and text, as for arrays."""
+    return other is None or isinstance(other, (str, bytes))
 
 
 def constant(value: Any) -> Entry:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype, as_number, float32, float64, int64
+from gemel.dtype import as_dtype, as_number, check_held, float32, float64, int64
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.op import numpy
@@ -106,6 +106,7 @@ def full(
         fill_value = asarray(fill_value, dtype)
         return broadcast_to(fill_value, shape=extents).copy()
     chosen = as_dtype(dtype) if dtype is not None else default_dtype(fill_value)
+    check_held("full", fill_value, chosen)
     with as_device(device or ctx):
         return filled(fill_value, shape=extents, dtype=chosen)
 
@@ -178,8 +179,10 @@ def full_like(
     """One number in the shape, dtype and device of another array, where no others are given."""
     x = operand(x)
     extents = tuple(x.shape) if shape is None else listed(shape)
+    chosen = as_dtype(dtype or x.dtype)
+    check_held("full_like", fill_value, chosen)
     with as_device(device or ctx or getattr(x, "device", None)):
-        return filled(fill_value, shape=extents, dtype=as_dtype(dtype or x.dtype))
+        return filled(fill_value, shape=extents, dtype=chosen)
 
 
 @function(public="np")

@@ -38,7 +38,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     """x[key] = value in a trace: x holds the result from now on."""
     items = key if isinstance(key, tuple) else (key,)
     if not is_basic(key):
-        items = tuple(map(above.index_item, items))
+        items = tuple(above.index_item(item, x) for item in items)
     value = above.as_entry(value)
     if value.node.is_number:
         check_held("assign", value.node.value, x.dtype)
@@ -95,13 +95,20 @@ ITEMS: dict[str, Any] = {
 }
 
 
+def as_positions(indices: Any) -> Any:
+    """NumPy's array of positions, or a mask. NumPy would take large unsigned ones as negative."""
+    if indices.dtype == "uint64" and indices.size and indices.max() >= 2**63:
+        raise IndexError(f"index {indices.max()} is out of bounds")
+    return indices
+
+
 @op(fails=True)
 def choice(*indices: Any, shape: Any, given: Any, key: Any) -> Any:
     """For each element of x which one of `value` x[key] = value puts there, or -1.
 
     `shape` and `given` are the shapes of x and value; the arrays of the key are inputs.
     """
-    np, arrays = numpy(), iter(indices)
+    np, arrays = numpy(), map(as_positions, indices)
     chosen = np.full(shape, -1, "int64")
     numbers = np.arange(product(given)).reshape(given)
     chosen[tuple(ITEMS[kind](arrays, *rest) for kind, *rest in key)] = numbers

@@ -171,7 +171,7 @@ def power(xp: Any, a: Any, b: Any) -> Any:
 
 @power.gradient
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
-    slope = where(b == 0, 0, b * power(a, b - 1))
+    slope = b * power(where(b == 0, 1, a), b - 1)  # x ** 0 has none, at 0 as elsewhere
     positive = a > 0
     logarithm = where(positive, log(where(positive, a, 1)), 0)
     return g * slope, g * y * logarithm

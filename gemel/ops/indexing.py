@@ -369,7 +369,7 @@ def getitem(x: Any, key: Any) -> Any:
     if is_basic(key):
         return basic_index(x, key=canonical(x.shape, key))
     items = list(key) if isinstance(key, tuple) else [key]
-    items = [above.index_item(item) for item in items]
+    items = [above.index_item(item, x) for item in items]
     if is_basic(tuple(items)):  # NumPy's integers were among them
         return basic_index(x, key=canonical(x.shape, tuple(items)))
     if any(is_mask(item) for item in items):

@@ -21,7 +21,6 @@ from gemel.ops.elementwise import (
     divide,
     exp,
     full,
-    iota,
     limit,
     log,
     maximum,
@@ -32,10 +31,10 @@ from gemel.ops.elementwise import (
     subtract,
     where,
 )
-from gemel.ops.indexing import gather
 from gemel.ops.linalg import matmul
 from gemel.ops.logic import equal, isfinite, isnan, not_equal
 from gemel.ops.reduction import count, floating, in_dtype, max, mean, min, sum
+from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, concatenate, reshape, stack, transpose
 from gemel.spec import Spec, normalize_axes, normalize_axis, product
 
@@ -87,7 +86,8 @@ def average(
         found = mean(x, axis=axis, keepdims=keepdims)
         total = full(count(x, axis, "average"), shape=found.shape, dtype=found.dtype)
     else:
-        weights = broadcast_to(_lined_up("average", _array(weights), x, axis), shape=x.shape)
+        x, weights = floating(x), floating(_array(weights))
+        weights = broadcast_to(_lined_up("average", weights, x, axis), shape=x.shape)
         total = sum(weights, axis=axis, keepdims=keepdims)
         found = divide(sum(multiply(x, weights), axis=axis, keepdims=keepdims), total)
     return (found, total) if returned else found
@@ -219,11 +219,7 @@ def _between(rows: Any, shares: Sequence[float], method: str) -> list[Any]:
 def _of_rank(rows: Any, ranks: tuple[int, ...]) -> Any:
     """Each row's elements of these ranks."""
     places = ranked(rows, ranks=ranks)
-    lines = product(rows.shape[:-1])
-    flat = reshape(places, shape=(lines, builtins.len(ranks)))
-    starts = multiply(iota(shape=(lines, 1), axis=0, dtype="int64"), rows.shape[-1])
-    found = gather(reshape(rows, shape=(-1,)), add(flat, starts), axis=0) if lines else None
-    return places * 0.0 if found is None else reshape(found, shape=places.shape)
+    return take_along_axis(rows, places, axis=rows.ndim - 1)
 
 
 # --- covariance -----------------------------------------------------------------------------

@@ -213,6 +213,8 @@ def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
         trace = current_trace()
         return value if trace is None else trace.current(value)
     array = above.as_array(value, beside)
+    if isinstance(array, Entry):  # of a list with symbols in it
+        return array
     return constant(array) if isinstance(array, NUMBER) else captured(array)
 
 
