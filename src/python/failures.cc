@@ -1,6 +1,7 @@
 #include "python/failures.h"
 
 #include <cstring>
+#include <utility>
 
 #include "python/origins.h"
 
@@ -20,10 +21,12 @@ PyObject* exception_type(const std::string& name) {
   return found != nullptr && PyExceptionClass_Check(found) ? found : PyExc_RuntimeError;
 }
 
-// An exception, and the traceback it was caught with.
+// An exception, and the traceback it was caught with, until that has been shown: its frames may
+// lead to whoever waited and ran the callback, who holds arrays, which hold the failure.
 struct Caught {
   PyObject* value;
   PyObject* traceback;
+  std::string shown = {};  // the traceback as text, from then on
   ~Caught() {
     drop_later(value);
     drop_later(traceback);
@@ -45,11 +48,57 @@ void add_note(PyObject* exception, const std::string& note) {
 #endif
 }
 
-void raise_caught(const Caught& caught, const Failure& failure) {
-  add_note(caught.value, failure_text(failure));
-  // With the traceback it was caught with: it must not grow from wait to wait.
-  PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(caught.value))),
-                Py_NewRef(caught.value), Py_XNewRef(caught.traceback));
+// A function of one of Python's own modules, called; null, without an error, where it fails.
+Reference called(const char* module, const char* function, PyObject* argument) {
+  Reference home(PyImport_ImportModule(module));
+  Reference found(home ? PyObject_CallMethod(home.get(), function, "O", argument) : nullptr);
+  PyErr_Clear();
+  return found;
+}
+
+// A traceback as Python prints it.
+std::string text_of(PyObject* traceback) {
+  Reference lines = called("traceback", "format_tb", traceback);
+  Reference nothing(PyUnicode_FromString(""));
+  Reference text(lines && nothing ? PyUnicode_Join(nothing.get(), lines.get()) : nullptr);
+  const char* found = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  PyErr_Clear();
+  return found == nullptr ? "" : std::string("raised at\n") + found;
+}
+
+// What is raised gets frames of the program, too: who waits is given a copy, and what is kept leads
+// nowhere. An exception that cannot be copied is given itself.
+void raise_caught(Caught& caught, const Failure& failure) {
+  Reference raised = called("copy", "copy", caught.value);
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(caught.value));
+  if (!raised || reinterpret_cast<PyObject*>(Py_TYPE(raised.get())) != type) {
+    raised = borrowed(caught.value);
+  } else {
+    PyException_SetContext(raised.get(), PyException_GetContext(caught.value));
+    PyObject* cause = PyException_GetCause(caught.value);
+    if (cause != nullptr) PyException_SetCause(raised.get(), cause);
+  }
+  add_note(raised.get(), failure_text(failure));
+  if (caught.traceback == nullptr) {
+    add_note(raised.get(), caught.shown);
+  } else {
+    caught.shown = text_of(caught.traceback);
+  }
+  PyErr_Restore(Py_NewRef(type), raised.take(), std::exchange(caught.traceback, nullptr));
+}
+
+// The frames an exception and those before it went through give back what they held.
+void clear_frames(PyObject* value, PyObject* traceback) {
+  if (traceback != nullptr) called("traceback", "clear_frames", traceback);
+  PyException_SetTraceback(value, Py_None);
+  Reference before(PyException_GetCause(value));
+  if (!before) before = Reference(PyException_GetContext(value));
+  for (int links = 0; before && links < 100; ++links) {
+    Reference its(PyException_GetTraceback(before.get()));
+    if (its) called("traceback", "clear_frames", its.get());
+    Reference next(PyException_GetCause(before.get()));
+    before = next ? std::move(next) : Reference(PyException_GetContext(before.get()));
+  }
 }
 
 }  // namespace
@@ -66,7 +115,7 @@ std::string failure_text(const Failure& failure) {
 void raise_failure(const FailurePointer& failure) {
   failure->seen.store(true);
   if (failure->payload != nullptr) {
-    raise_caught(*static_cast<const Caught*>(failure->payload.get()), *failure);
+    raise_caught(*static_cast<Caught*>(failure->payload.get()), *failure);
     return;
   }
   std::string text = failure_text(*failure);
@@ -94,6 +143,7 @@ FailurePointer failure_from_error(const std::string& who) {
   const char* dot = std::strrchr(full, '.');
   std::shared_ptr<void> caught;
   if (value != nullptr) {
+    clear_frames(value, traceback);
     caught = std::shared_ptr<Caught>(new Caught{kept_value.take(), kept_traceback.take()});
   }
   return std::make_shared<Failure>(dot == nullptr ? full : dot + 1, who + ": " + message, Origin(),
