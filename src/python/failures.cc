@@ -66,14 +66,39 @@ std::string text_of(PyObject* traceback) {
   return found == nullptr ? "" : std::string("raised at\n") + found;
 }
 
+bool is_like(PyObject* copy, PyObject* value) {
+  if (copy == nullptr || Py_TYPE(copy) != Py_TYPE(value)) return false;
+  Reference first(PyObject_GetAttrString(copy, "args"));
+  Reference second(PyObject_GetAttrString(value, "args"));
+  const bool same =
+      first && second && PyObject_RichCompareBool(first.get(), second.get(), Py_EQ) == 1;
+  PyErr_Clear();
+  return same;
+}
+
+// Another exception like it; itself where none can be made.
+Reference another(PyObject* value) {
+  Reference copy = called("copy", "copy", value);
+  if (is_like(copy.get(), value)) return copy;
+  // Its class takes other arguments than it keeps: made without calling the class.
+  Reference arguments(PyObject_GetAttrString(value, "args"));
+  Reference state(PyObject_GetAttrString(value, "__dict__"));
+  if (arguments && state) {
+    copy = Reference(Py_TYPE(value)->tp_new(Py_TYPE(value), arguments.get(), nullptr));
+    Reference own(copy ? PyObject_GetAttrString(copy.get(), "__dict__") : nullptr);
+    if (own && PyDict_Update(own.get(), state.get()) == 0 && is_like(copy.get(), value))
+      return copy;
+  }
+  PyErr_Clear();
+  return borrowed(value);
+}
+
 // What is raised gets frames of the program, too: who waits is given a copy, and what is kept leads
 // nowhere. An exception that cannot be copied is given itself.
 void raise_caught(Caught& caught, const Failure& failure) {
-  Reference raised = called("copy", "copy", caught.value);
+  Reference raised = another(caught.value);
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(caught.value));
-  if (!raised || reinterpret_cast<PyObject*>(Py_TYPE(raised.get())) != type) {
-    raised = borrowed(caught.value);
-  } else {
+  if (raised.get() != caught.value) {
     PyException_SetContext(raised.get(), PyException_GetContext(caught.value));
     PyObject* cause = PyException_GetCause(caught.value);
     if (cause != nullptr) PyException_SetCause(raised.get(), cause);
