@@ -248,3 +248,33 @@ def test_bad_probabilities_are_refused() -> None:
     for p in (-0.1, 1.0, 1.5):
         with pytest.raises(ValueError, match="dropout: p"):
             npx.dropout(np.ones(3), p=p)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"),
+    [
+        (0, 2**63 - 1, "int64"),
+        (-(2**63), 2**63 - 1, "int64"),
+        (0, 2**64 - 1, "uint64"),
+        (0, 2**62, "uint64"),
+        (-(2**31), 2**31, "int32"),
+        (0, 2**32, "uint32"),
+        (-5, 2**33, "int64"),
+    ],
+)
+def test_wide_ranges_are_filled_evenly(low: int, high: int, dtype: str) -> None:
+    np.random.seed(5)
+    found = np.random.randint(low, high, 4000, dtype=dtype).asnumpy()
+    assert found.dtype == dtype and low <= int(found.min()) and int(found.max()) < high
+    shares = [(int(value) - low) / (high - low) for value in found]
+    counts, _ = numpy.histogram(shares, bins=8, range=(0, 1))
+    assert counts.min() > 400 and counts.max() < 600
+    assert len(set(found.tolist())) > 3990
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"), [(0, 70000, "uint16"), (-200, 100, "int8"), (-5, 5, "uint8")]
+)
+def test_bounds_the_dtype_cannot_hold(low: int, high: int, dtype: str) -> None:
+    with pytest.raises(ValueError, match=f"out of bounds for {dtype}"):
+        np.random.randint(low, high, dtype=dtype)

@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import as_device
-from gemel.dtype import as_dtype, float32, float64
+from gemel.dtype import as_dtype, check_held, float32, float64
 from gemel.extent import WHOLE
 from gemel.ops import random as _ops
 from gemel.ops.sorting import argsort
@@ -89,13 +89,22 @@ def randint(
     device: Any = None,
     ctx: Any = None,
 ) -> Any:
-    """Whole numbers from low (0 when only one bound is given) up to and without high."""
+    """Whole numbers from low (0 when only one bound is given) up to and without high.
+
+    Raises `ValueError` for bounds that enclose nothing, or that the dtype cannot hold.
+    """
     if high is None:
         low, high = 0, low
     if not isinstance(low, WHOLE) or not isinstance(high, WHOLE) or high <= low:
         raise ValueError(f"randint: low {low} must be a whole number below high {high}")
+    chosen = as_dtype(dtype)
+    try:
+        for bound in (low, high - 1):
+            check_held("randint", bound, chosen)
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
     with as_device(device or ctx):
-        return _randint(low, high, shape=_shape(size), dtype=as_dtype(dtype))
+        return _randint(low, high, shape=_shape(size), dtype=chosen)
 
 
 def rand(*shape: int) -> Any:

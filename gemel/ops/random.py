@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, as_dtype
+from gemel.dtype import DType, as_dtype, uint64
 from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise
 from gemel.ir.op import Op
@@ -91,9 +91,19 @@ def randint(
     xp: Any, low: Any, high: Any, *, shape: Any, dtype: Any = "int64", call: Any = None
 ) -> Any:
     """Whole numbers from low up to and without high."""
-    first, _ = xp.random_bits()
-    # Scaling 31 bits keeps the product within int64 for ranges below 2**32.
-    return low + (((high - low) * xp.cast(first >> 1, low.dtype)) >> 31)
+    first, second = (xp.cast(bits, uint64) for bits in xp.random_bits())
+    width = xp.cast(high - low, uint64)
+    narrow = (width * (first >> 1)) >> 31  # for widths below 2**32
+    wide = _upper_half(width, (first << 32) | second)
+    return xp.cast(low, uint64) + xp.where(width < 2**32, narrow, wide)
+
+
+def _upper_half(a: Any, b: Any) -> Any:
+    """The upper 64 bits of a product of two uint64, from products of 32 bits."""
+    low = 2**32 - 1
+    middle = (a >> 32) * (b & low) + (((a & low) * (b & low)) >> 32)
+    other = (middle & low) + (a & low) * (b >> 32)
+    return (a >> 32) * (b >> 32) + (middle >> 32) + (other >> 32)
 
 
 @randint.spec

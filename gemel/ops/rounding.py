@@ -163,9 +163,18 @@ def nextafter(a: Any, b: Any) -> Any:
     return np.nextafter(np.asarray(a, dtype), np.asarray(b, dtype))
 
 
+def neighbours(name: str, *specs: Spec) -> DType:
+    """The floating dtype whose numbers are counted. Raises `DTypeError` where NumPy has it not."""
+    dtype = floating_dtype(*specs)
+    if dtype.twin is not dtype:
+        given = " and ".join(map(str, specs))
+        raise DTypeError(f"{name}: {given}: NumPy has no {dtype}; use astype('float32')")
+    return dtype
+
+
 @nextafter.spec
 def _(a: Spec, b: Spec) -> Spec:
-    return Spec(broadcast("nextafter", a, b), floating_dtype(a, b))
+    return Spec(broadcast("nextafter", a, b), neighbours("nextafter", a, b))
 
 
 @nextafter.gradient
@@ -182,7 +191,7 @@ def spacing(x: Any) -> Any:
 
 @spacing.spec
 def _(x: Spec) -> Spec:
-    return Spec(x.shape, floating_dtype(x))
+    return Spec(x.shape, neighbours("spacing", x))
 
 
 spacing.gradient(no_gradient)
