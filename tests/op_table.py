@@ -184,6 +184,7 @@ def close(found: Array, expected: Array, name: str, scale: float = 1.0) -> None:
     rounded = not isinstance(OPS[name], (Reduction, Composite)) and name not in (
         "matmul",
         "scatter",
+        "fold",
     )
     if found.dtype.kind != "f" or exact or (rounded and name not in FUNCTIONS):
         numpy.testing.assert_array_equal(found, expected)
@@ -418,6 +419,27 @@ def _networks() -> list[Case]:
     ]
 
 
+def _windows() -> list[Case]:
+    flat = {"kernel": (2,), "stride": (1,), "dilate": (2,)}
+    wide = {"kernel": (3, 2), "stride": (2, 2), "dilate": (1, 1)}
+    pools = {"stride": (2,), "pad": (1,), "p": 2}
+    return [
+        _case("windows", (3, 7), **flat),
+        _case("windows", (2, 7, 5), **wide),
+        _case("fold", (3, 2, 5), **flat, shape=(7,)),
+        _case("fold", (2, 3, 2, 3, 2), **wide, shape=(8, 5)),
+        _case("border", SMALL, before=(2,), after=(0,)),
+        _case("border", Draw(SMALL, dtype="int32"), before=(0, 1), after=(1, 2), lowest=True),
+        _case("convolution", (2, 4, 7), (6, 2, 2), (6,), **flat, pad=(1,), groups=2),
+        _case("convolution", (2, 4, 7, 5), (3, 4, 3, 2), **wide, pad=(1, 0), groups=1),
+        _case("deconvolution", (2, 4, 5), (4, 3, 2), (6,), **flat, pad=(1,), adjust=(0,), groups=2),
+        _case("deconvolution", (2, 4, 3, 2), (4, 3, 3, 2), **wide, pad=(1, 0), adjust=(0, 1),
+              groups=1),
+        *(_case("pooling", (2, 3, 8), smooth=(Draw((2, 3, 8), "smooth"),), kernel=(3,), **pools,
+                kind=kind, convention="full", padded=False) for kind in ("max", "avg", "lp")),
+    ]  # fmt: skip
+
+
 CASES: tuple[Case, ...] = (
     *_unary(),
     *_binary(),
@@ -426,6 +448,7 @@ CASES: tuple[Case, ...] = (
     *_shapes(),
     *_indexing(),
     *_networks(),
+    *_windows(),
 )
 
 #: Operations without a case here, and why.

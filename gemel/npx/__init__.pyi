@@ -41,6 +41,48 @@ def cond(
 ) -> Any:
     """then_func(*inputs) if the condition holds, else else_func(*inputs)."""
 
+def convolution(
+    data: Any,
+    weight: Any,
+    bias: Any = None,
+    kernel: Any = None,
+    stride: Any = None,
+    dilate: Any = None,
+    pad: Any = None,
+    num_filter: int | None = None,
+    num_group: int = 1,
+    workspace: int = 1024,
+    no_bias: builtins.bool = False,
+    cudnn_tune: Any = None,
+    cudnn_off: builtins.bool = False,
+    layout: str | None = None,
+) -> ndarray:
+    """Convolution over one to three axes: data (N, C, *space), weight (filters, C / groups,
+    *kernel), result (N, filters, *places), where there are
+    (size + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1 places along an axis."""
+
+def deconvolution(
+    data: Any,
+    weight: Any,
+    bias: Any = None,
+    kernel: Any = None,
+    stride: Any = None,
+    dilate: Any = None,
+    pad: Any = None,
+    adj: Any = None,
+    target_shape: Any = None,
+    num_filter: int | None = None,
+    num_group: int = 1,
+    workspace: int = 512,
+    no_bias: builtins.bool = True,
+    cudnn_tune: Any = None,
+    cudnn_off: builtins.bool = False,
+    layout: str | None = None,
+) -> ndarray:
+    """The transpose of `convolution`: data (N, C, *places), weight (C, filters / groups, *kernel),
+    result (N, filters, *space), with
+    (places - 1) * stride - 2 * pad + dilate * (kernel - 1) + 1 + adj elements along an axis."""
+
 def dropout(data: Any, p: float = 0.5, mode: str = "training", axes: Any = ()) -> ndarray:
     """While training, elements set to 0 with probability p and the others scaled by 1 / (1 - p)."""
 
@@ -82,6 +124,22 @@ def pick(
 ) -> ndarray:
     """From each row along an axis, the element at that row's index; out of range is clipped."""
 
+def pooling(
+    data: Any,
+    kernel: Any = None,
+    pool_type: str = "max",
+    global_pool: builtins.bool = False,
+    cudnn_off: builtins.bool = False,
+    pooling_convention: str = "valid",
+    stride: Any = None,
+    pad: Any = None,
+    p_value: int = 2,
+    count_include_pad: builtins.bool = True,
+    layout: str | None = None,
+) -> ndarray:
+    """One number for each window of data (N, C, *space): the largest, the average, the sum or the
+    p-norm of its elements."""
+
 def relu(x: Any, /) -> ndarray:
     """max(x, 0); NaN stays NaN."""
 
@@ -122,8 +180,10 @@ __all__ = [
     "batch_norm",
     "callback",
     "cond",
+    "convolution",
     "cpu",
     "current_device",
+    "deconvolution",
     "dropout",
     "erf",
     "fully_connected",
@@ -136,6 +196,7 @@ __all__ = [
     "num_gpus",
     "one_hot",
     "pick",
+    "pooling",
     "priority",
     "relu",
     "reset_np",
