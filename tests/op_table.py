@@ -34,7 +34,7 @@ FUNCTIONS = frozenset((
     "softplus", "normal",
     "tan", "arcsin", "arccos", "arctan", "arctan2", "hypot", "sinc", "sinh", "cosh", "arcsinh",
     "arccosh", "arctanh", "degrees", "radians", "exp2", "log2", "log10", "logaddexp", "logaddexp2",
-    "cbrt", "ldexp",
+    "cbrt", "ldexp", "elu",
 ))  # fmt: skip
 
 #: The seed of random operations.
@@ -440,6 +440,24 @@ def _windows() -> list[Case]:
     ]  # fmt: skip
 
 
+def _norms() -> list[Case]:
+    ends = Draw((3,), "place", "int64", 5)
+    mask = Draw((4,), "mask", "bool")
+    vectors = [Draw((4,), "positive"), Draw((4,))]
+    return [
+        _case("standardized", (2, 3, 4), axes=(1, 2), eps=1e-3),
+        _case("layer_norm", (3, 4), *vectors, axis=-1),
+        _case("group_norm", (2, 4, 3), *vectors, num_groups=2),
+        _case("instance_norm", (2, 4, 5), *vectors),
+        _case("masked_softmax", SMALL, mask),
+        _case("masked_softmax", SMALL, Draw(SMALL, "mask", "bool"), axis=0),
+        _case("masked_log_softmax", SMALL, Draw((4,), "number", number=True)),
+        _case("sequence_mask", (5, 3, 2), ends, value=2.0),
+        _case("smooth_l1", SMALL, Draw((), "number", number=1.5)),
+        _case("elu", SMALL, Draw((), "number", number=0.7)),
+    ]
+
+
 CASES: tuple[Case, ...] = (
     *_unary(),
     *_binary(),
@@ -449,6 +467,7 @@ CASES: tuple[Case, ...] = (
     *_indexing(),
     *_networks(),
     *_windows(),
+    *_norms(),
 )
 
 #: Operations without a case here, and why.

@@ -12,7 +12,17 @@ from gemel.device import cpu, current_device, gpu, num_gpus, try_all_gpus, try_g
 from gemel.errors import unknown_attribute
 from gemel.ir.public import NAMESPACES
 from gemel.npx import engine, serialize  # noqa: F401 -- they declare what is public here
-from gemel.ops import control, convolution, neural, pooling  # noqa: F401
+from gemel.ops import (  # noqa: F401
+    attention,
+    control,
+    convolution,
+    lookup,
+    loops,
+    neural,
+    normalization,
+    pooling,
+    sequences,
+)
 
 _devices = (cpu, current_device, gpu, num_gpus, try_all_gpus, try_gpu)
 _public = {**NAMESPACES["npx"], **{function.__name__: function for function in _devices}}

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from gemel.gluon.block import Block, HybridBlock
-from gemel.gluon.nn.activations import Activation, LeakyReLU
+from gemel.gluon.nn.activations import (
+    ELU,
+    GELU,
+    SELU,
+    Activation,
+    LeakyReLU,
+    PReLU,
+    SiLU,
+    Swish,
+)
 from gemel.gluon.nn.basic import (
     BatchNorm,
     Dense,
@@ -29,6 +38,7 @@ from gemel.gluon.nn.convolution import (
     Conv3D,
     Conv3DTranspose,
 )
+from gemel.gluon.nn.normalization import Embedding, GroupNorm, InstanceNorm, LayerNorm
 from gemel.gluon.nn.pooling import (
     AvgPool1D,
     AvgPool2D,
@@ -45,6 +55,9 @@ from gemel.gluon.nn.pooling import (
 )
 
 __all__ = [
+    "ELU",
+    "GELU",
+    "SELU",
     "Activation",
     "AvgPool1D",
     "AvgPool2D",
@@ -61,6 +74,7 @@ __all__ = [
     "Conv3DTranspose",
     "Dense",
     "Dropout",
+    "Embedding",
     "Flatten",
     "GlobalAvgPool1D",
     "GlobalAvgPool2D",
@@ -68,16 +82,22 @@ __all__ = [
     "GlobalMaxPool1D",
     "GlobalMaxPool2D",
     "GlobalMaxPool3D",
+    "GroupNorm",
     "HybridBlock",
     "HybridConcatenate",
     "HybridConcurrent",
     "HybridLambda",
     "HybridSequential",
     "Identity",
+    "InstanceNorm",
     "Lambda",
+    "LayerNorm",
     "LeakyReLU",
     "MaxPool1D",
     "MaxPool2D",
     "MaxPool3D",
+    "PReLU",
     "Sequential",
+    "SiLU",
+    "Swish",
 ]
