@@ -71,9 +71,12 @@ class Movement(NamedTuple):
     def weights(self, x: Any, y: Any, shape: tuple[int, ...]) -> Any:
         """The gradient of weights of this shape: from the image and from the places.
 
-        Images of the batch lie side by side, so that it is one product.
+        One product an image, added up; but images side by side in one product where the results
+        would be larger than the columns.
         """
         columns, rows = self.columns(x), self.rows(y)
+        if rows.shape[-2] <= rows.shape[-1]:
+            return reshape(sum(matmul(rows, swapaxes(columns, -1, -2)), axis=0), shape=shape)
         last = len(columns.shape) - 1
         front = tuple(range(1, last))
         columns = transpose(columns, axes=(*front[:-1], 0, last, last - 1))
