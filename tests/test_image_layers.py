@@ -161,3 +161,16 @@ def test_the_book_s_way_to_write_it() -> None:
     conv = npx.convolution(data=x, weight=weight, bias=bias, kernel=(3, 3), num_filter=20)
     pool = npx.pooling(data=npx.relu(conv), pool_type="avg", kernel=(2, 2), stride=(2, 2))
     assert pool.tolist() == np.full((2, 20, 2, 2), 9.0).tolist()
+
+
+def test_old_names_in_hybrid_forward() -> None:
+    class Old(nn.HybridBlock):
+        def hybrid_forward(self, F: Any, x: Any) -> Any:
+            weight = F.np.ones((2, 1, 3, 3))
+            y = F.Convolution(x, weight, no_bias=True, kernel=(3, 3), num_filter=2)
+            return F.Pooling(y, global_pool=True, pool_type="avg")
+
+    net = Old()
+    for _ in range(2):
+        assert net(np.ones((1, 1, 4, 4))).tolist() == [[[[9]], [[9]]]]
+        net.hybridize()

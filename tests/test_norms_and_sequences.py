@@ -199,6 +199,20 @@ def test_masks_are_left_out_on_request() -> None:
     assert not numpy.isnan(logits).any()
 
 
+def test_what_is_masked_sends_no_gradient_back() -> None:
+    x, mask = np.array(drawn(3, 4)), np.array(MASK)
+    x.attach_grad()
+    found = []
+    for keep in (lambda y: y, lambda y: np.where(mask, y, 0)):
+        with autograd.record():
+            y = keep(npx.masked_log_softmax(x, mask))
+        y.backward()
+        found.append(x.grad.asnumpy())
+    numpy.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    assert (found[0][~MASK] == 0).all()
+    assert (found[0][MASK] != 0).any()
+
+
 # --- loops ----------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from slow import check, drawn
 import gemel
 from gemel import autograd, np, npx
 from gemel.errors import GemelError, ShapeError, UnknownNameError
+from gemel.ops.windows import fold
 
 Array = numpy.ndarray[Any, Any]
 
@@ -153,6 +154,17 @@ def test_halves_are_added_in_float32(dtype: str) -> None:
     assert y.dtype == x.grad.dtype == dtype
     assert abs(float(y[0, 0, 19]) - 160 * float(x[0, 0, 0]) ** 2) < 0.02
     assert abs(float(x.grad[0, 0, 0]) - 20 * float(weight[0, 0, 0])) < 0.02
+
+
+@pytest.mark.parametrize(("stride", "dilate"), [(1, 1), (2, 2), (2, 1)])
+def test_what_is_added_by_several_workers(stride: int, dilate: int) -> None:
+    """Sizes that are cut into tiles: no addition is lost where windows overlap."""
+    how = {"kernel": (3, 3), "stride": (stride, stride), "dilate": (dilate, dilate)}
+    size = 2 * dilate + 39 * stride + 1
+    x = numpy.random.default_rng(0).standard_normal((60, 3, 3, 40, 40))
+    expected = fold.function(x, **how, shape=(size, size))
+    found = fold(np.array(x, dtype="float64"), **how, shape=(size, size))
+    numpy.testing.assert_allclose(found.asnumpy(), expected, rtol=1e-10, atol=1e-10)
 
 
 def test_of_views() -> None:
