@@ -174,3 +174,31 @@ def test_old_names_in_hybrid_forward() -> None:
     for _ in range(2):
         assert net(np.ones((1, 1, 4, 4))).tolist() == [[[[9]], [[9]]]]
         net.hybridize()
+
+
+@pytest.mark.parametrize(
+    ("make", "factors"),
+    [
+        (lambda: nn.PixelShuffle1D(3), (3,)),
+        (lambda: nn.PixelShuffle2D((2, 3)), (2, 3)),
+        (lambda: nn.PixelShuffle3D(2), (2, 2, 2)),
+    ],
+    ids=lambda v: "",
+)
+def test_pixel_shuffles(make: Any, factors: Any) -> None:
+    """Each place of the result, and the channel it comes from."""
+    space = (2, 3, 2)[: len(factors)]
+    x = numpy.arange(2 * 2 * numpy.prod(factors) * numpy.prod(space), dtype="float32")
+    x = x.reshape(2, -1, *space)
+    wide = [n * f for n, f in zip(space, factors, strict=True)]
+    expected = numpy.zeros((2, 2, *wide), "float32")
+    for channel, *place in numpy.ndindex(2, *wide):
+        pairs = [divmod(i, f) for i, f in zip(place, factors, strict=True)]
+        inside = numpy.ravel_multi_index([rest for _, rest in pairs], factors)
+        source = channel * int(numpy.prod(factors)) + int(inside)
+        outside = (whole for whole, _ in pairs)
+        expected[(slice(None), channel, *place)] = x[(slice(None), source, *outside)]
+    net = make()
+    for _ in range(2):
+        assert net(np.array(x)).tolist() == expected.tolist()
+        net.hybridize()

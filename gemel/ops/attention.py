@@ -68,7 +68,8 @@ def _(
 ) -> Array:
     """softmax(data / temperature) of the elements whose mask is true; the others are 0.
 
-    The mask broadcasts to data. Where none of a row counts, all of it is 0.
+    The mask broadcasts to data. Where none of a row counts, all of it is 0. The largest element
+    is always subtracted first, whatever `normalize` says.
 
     >>> npx.masked_softmax(np.array([1.0, 2.0, 3.0]), np.array([True, True, False]))
     """

@@ -111,7 +111,7 @@ def _(
     stride: Any = None,
     pad: Any = None,
     p_value: int = 2,
-    count_include_pad: bool = True,
+    count_include_pad: bool | None = True,
     layout: str | None = None,
 ) -> Array:
     """One number for each window of data (N, C, *space): the largest, the average, the sum or the
@@ -142,7 +142,7 @@ def _(
         pad=() if global_pool else per_axis("pooling", "pad", pad, axes, 0),
         kind=pool_type,
         convention=pooling_convention,
-        padded=bool(count_include_pad),
+        padded=count_include_pad is None or bool(count_include_pad),
         p=p_value,
     )
 

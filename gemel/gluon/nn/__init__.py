@@ -53,6 +53,7 @@ from gemel.gluon.nn.pooling import (
     MaxPool2D,
     MaxPool3D,
 )
+from gemel.gluon.nn.shuffle import PixelShuffle1D, PixelShuffle2D, PixelShuffle3D
 
 __all__ = [
     "ELU",
@@ -97,6 +98,9 @@ __all__ = [
     "MaxPool2D",
     "MaxPool3D",
     "PReLU",
+    "PixelShuffle1D",
+    "PixelShuffle2D",
+    "PixelShuffle3D",
     "Sequential",
     "SiLU",
     "Swish",
