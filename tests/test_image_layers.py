@@ -35,6 +35,7 @@ LAYERS: list[tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...], str]]
 @pytest.mark.parametrize(("make", "given", "weight", "result", "shown"), LAYERS, ids=lambda v: "")
 def test_convolutions(make: Any, given: Any, weight: Any, result: Any, shown: str) -> None:
     net = make()
+    assert "(-1 -> " in repr(net)
     net.initialize()
     x = np.random.normal(size=given)
     y = net(x)

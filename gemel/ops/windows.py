@@ -51,8 +51,8 @@ class Moves(NamedTuple):
         for axis, (extent, span) in enumerate(zip(shape, self.reach(self.ones), strict=True)):
             if not extent >= span:
                 raise ShapeError(
-                    f"{name}: {given}: a window reaches over {span} elements, but its axis {axis} "
-                    f"has {extent}, with its padding"
+                    f"{name}: {given}: a window reaches over {span} elements, but axis {axis} of "
+                    f"the space has {extent}, with its padding"
                 )
 
     @property

@@ -77,10 +77,9 @@ class _Convolution(HybridBlock):
         return y if self.act is None else self.act(y)
 
     def __repr__(self) -> str:
-        shape = self.weight.shape
-        inputs = None if shape is None or 0 in shape else shape[1] * self._groups
-        if self._transposed:
-            inputs = None if shape is None or not shape[0] else shape[0]
+        shape = self.weight.shape or (-1, -1)
+        found = shape[0] if self._transposed else shape[1] * self._groups
+        inputs = max(found, -1)  # -1: not known yet
         said = [f"kernel_size={self._kernel}", f"stride={self._how['stride']}"]
         names = {"pad": "padding", "dilate": "dilation", "adj": "output_padding"}
         for key, name in names.items():

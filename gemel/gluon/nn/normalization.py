@@ -48,9 +48,9 @@ class _Norm(HybridBlock):
         return f"eps={self._epsilon}, axis={self._axis}"
 
     def __repr__(self) -> str:
-        channels = self.gamma.shape[0] if self.gamma.shape else None
+        channels = None if self.gamma.shape is None else self.gamma.shape[0]
         said = f"center={self.beta.grad_req != 'null'}, scale={self.gamma.grad_req != 'null'}"
-        return f"{type(self).__name__}({self._settings()}, {said}, in_channels={channels or None})"
+        return f"{type(self).__name__}({self._settings()}, {said}, in_channels={channels})"
 
 
 class LayerNorm(_Norm):
