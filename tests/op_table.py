@@ -17,10 +17,12 @@ from gemel import np
 from gemel.dtype import DTYPES
 from gemel.errors import DTypeError
 from gemel.ir.interpret import reference, spec_of
+from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY
 from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite, Elementwise, Reduction
 
+load()
 Array = numpy.ndarray[Any, Any]
 
 OPS: dict[str, Op] = {name: op for name, op in REGISTRY.items() if isinstance(op, Op)}
@@ -34,7 +36,7 @@ FUNCTIONS = frozenset((
     "softplus", "normal",
     "tan", "arcsin", "arccos", "arctan", "arctan2", "hypot", "sinc", "sinh", "cosh", "arcsinh",
     "arccosh", "arctanh", "degrees", "radians", "exp2", "log2", "log10", "logaddexp", "logaddexp2",
-    "cbrt", "ldexp",
+    "cbrt", "ldexp", "elu",
 ))  # fmt: skip
 
 #: The seed of random operations.
@@ -197,6 +199,7 @@ def close(found: Array, expected: Array, name: str, scale: float = 1.0) -> None:
         "matmul",
         "scatter",
         "add_along_axis",
+        "fold",
     )
     if found.dtype.kind != "f" or exact or (rounded and name not in FUNCTIONS):
         numpy.testing.assert_array_equal(found, expected)
@@ -509,6 +512,45 @@ def _networks() -> list[Case]:
     ]
 
 
+def _windows() -> list[Case]:
+    flat = {"kernel": (2,), "stride": (1,), "dilate": (2,)}
+    wide = {"kernel": (3, 2), "stride": (2, 2), "dilate": (1, 1)}
+    pools = {"stride": (2,), "pad": (1,), "p": 2}
+    return [
+        _case("windows", (3, 7), **flat),
+        _case("windows", (2, 7, 5), **wide),
+        _case("fold", (3, 2, 5), **flat, shape=(7,)),
+        _case("fold", (2, 3, 2, 3, 2), **wide, shape=(8, 5)),
+        _case("border", SMALL, before=(2,), after=(0,)),
+        _case("border", Draw(SMALL, dtype="int32"), before=(0, 1), after=(1, 2), lowest=True),
+        _case("convolution", (2, 4, 7), (6, 2, 2), (6,), **flat, pad=(1,), groups=2),
+        _case("convolution", (2, 4, 7, 5), (3, 4, 3, 2), **wide, pad=(1, 0), groups=1),
+        _case("deconvolution", (2, 4, 5), (4, 3, 2), (6,), **flat, pad=(1,), adjust=(0,), groups=2),
+        _case("deconvolution", (2, 4, 3, 2), (4, 3, 3, 2), **wide, pad=(1, 0), adjust=(0, 1),
+              groups=1),
+        *(_case("pooling", (2, 3, 8), smooth=(Draw((2, 3, 8), "smooth"),), kernel=(3,), **pools,
+                kind=kind, convention="full", padded=False) for kind in ("max", "avg", "lp")),
+    ]  # fmt: skip
+
+
+def _norms() -> list[Case]:
+    ends = Draw((3,), "place", "int64", 5)
+    mask = Draw((4,), "mask", "bool")
+    vectors = [Draw((4,), "positive"), Draw((4,))]
+    return [
+        _case("standardized", (2, 3, 4), axes=(1, 2), eps=1e-3),
+        _case("layer_norm", (3, 4), *vectors, axis=-1),
+        _case("group_norm", (2, 4, 3), *vectors, num_groups=2),
+        _case("instance_norm", (2, 4, 5), *vectors),
+        _case("masked_softmax", SMALL, mask),
+        _case("masked_softmax", SMALL, Draw(SMALL, "mask", "bool"), axis=0),
+        _case("masked_log_softmax", SMALL, Draw((4,), "number", number=True)),
+        _case("sequence_mask", (5, 3, 2), ends, value=2.0),
+        _case("smooth_l1", SMALL, Draw((), "number", number=1.5)),
+        _case("elu", SMALL, Draw((), "number", number=0.7)),
+    ]
+
+
 CASES: tuple[Case, ...] = (
     *_unary(),
     *_binary(),
@@ -520,6 +562,8 @@ CASES: tuple[Case, ...] = (
     *_selection(),
     *_algebra(),
     *_networks(),
+    *_windows(),
+    *_norms(),
 )
 
 #: Operations without a case here, and why.

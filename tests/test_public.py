@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+from programs import run
 
 import gemel
 from gemel import np, npx
@@ -104,3 +105,42 @@ def test_a_name_is_public_once() -> None:
     with pytest.raises(ValueError, match=r"np\.tanh is declared twice"):
         publish(np.exp, "exponential", "np", aliases=("tanh",))
     assert "exponential" not in NAMESPACES["np"]
+
+
+def test_families_most_programs_do_not_use_are_imported_when_asked_for() -> None:
+    found = run(
+        """
+        import gemel
+        from gemel import gluon, np, npx
+        from gemel.ir.array_methods import ArrayMethods
+        from gemel.ir.late import load
+        from gemel.ir.public import LateMethod
+
+        def late():
+            names = ("sorting", "solving", "convolution", "statistics")
+            return [name for name in names if "gemel.ops." + name in sys.modules]
+
+        net = gluon.nn.Dense(3)
+        net.initialize()
+        net(np.ones((2, 4))).sum().item()
+        before, methods = late(), set(vars(ArrayMethods))
+        x = np.array([[3.0, 1.0]])
+        right = x.cumsum(1).tolist() == [[3, 4]] and np.sort(x).tolist() == [[1, 3]]
+        load()
+        left = [n for n, value in vars(ArrayMethods).items() if isinstance(value, LateMethod)]
+        same = set(vars(ArrayMethods)) == methods
+        tell(before=before, after=len(late()), right=right, left=left, same=same)
+        """
+    )
+    expected = {"before": [], "after": 4, "right": True, "left": [], "same": True}
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "asks",
+    ["np.linalg.norm(x)", "npx.topk(x)", "gluon.nn.Conv2D(1, 3)", "x.clip(0, 1)", "dir(np)",
+     "gemel.compile(lambda v: v.cumsum())(x)", "numpy.sort(x)", "pickle.loads(pickle.dumps(np.sort))"],
+)  # fmt: skip
+def test_whoever_asks_first_is_answered(asks: str) -> None:
+    head = "import pickle, numpy, gemel\nfrom gemel import gluon, np, npx\nx = np.ones((4,))\n"
+    assert run(f"{head}{asks}\ntell(done=True)")["done"]

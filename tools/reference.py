@@ -20,11 +20,14 @@ from typing import Any, NamedTuple
 
 from gemel import np, npx
 from gemel.dtype import DTYPES
+from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY
 from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.public import NAMESPACES
 from gemel.spec import Spec
+
+load()  # what is imported only when it is asked for, too
 
 #: Arrays an example may be made of, in the order they are tried: tables, numbers, counts, masks.
 OPERANDS = (

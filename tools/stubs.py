@@ -17,7 +17,10 @@ from typing import Any
 from gemel import np, npx
 from gemel.dtype import DType
 from gemel.ir.array_methods import ArrayMethods
+from gemel.ir.late import load
 from gemel.ir.public import NAMESPACES
+
+load()  # what is imported only when it is asked for, too
 
 HEAD = '"""{title}\n\nWritten by `make stubs`: change what is declared instead.\n"""\n\n'
 #: Where the types are from that signatures name.

@@ -14,9 +14,20 @@ from gemel import np, npx
 _OLD_NAMES = {
     "Activation": "activation",
     "BatchNorm": "batch_norm",
+    "Convolution": "convolution",
+    "Deconvolution": "deconvolution",
     "Dropout": "dropout",
+    "Embedding": "embedding",
     "FullyConnected": "fully_connected",
+    "GroupNorm": "group_norm",
+    "InstanceNorm": "instance_norm",
+    "L2Normalization": "l2_normalization",
+    "LayerNorm": "layer_norm",
     "LeakyReLU": "leaky_relu",
+    "Pooling": "pooling",
+    "SequenceLast": "sequence_last",
+    "SequenceMask": "sequence_mask",
+    "SequenceReverse": "sequence_reverse",
     "concat": "concatenate",
 }
 

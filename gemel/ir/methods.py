@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gemel.ir.late import load
 from gemel.ir.protocols import NumpyProtocols
 
 #: The operations by name; `gemel.ir.op` fills it as `gemel.ops` declares them.
@@ -22,6 +23,8 @@ def named(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def call(name: str, *inputs: Any, **parameters: Any) -> Any:
     """Apply the operation called `name`."""
+    if name not in REGISTRY:
+        load()
     return REGISTRY[name](*inputs, **parameters)
 
 

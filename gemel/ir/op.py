@@ -19,6 +19,7 @@ from gemel.errors import (
 )
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
+from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY
 from gemel.ir.public import make_method, make_operator, publish
 from gemel.ir.trace import current_trace
@@ -338,6 +339,8 @@ def static(value: Any) -> Any:
 
 def find(name: str) -> Op:
     """The operation called `name`. Raises `UnknownNameError`, suggesting the nearest."""
+    if name not in REGISTRY:
+        load()
     found = REGISTRY.get(name)
     if isinstance(found, Op):
         return found

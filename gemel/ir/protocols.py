@@ -8,6 +8,7 @@ from typing import Any
 from gemel import _core
 from gemel.dtype import as_dtype
 from gemel.errors import DTypeError, GradientError
+from gemel.ir.late import load
 
 #: What NumPy's universal functions are called that reduce.
 REDUCTIONS = {
@@ -96,7 +97,7 @@ def _called(
     keywords: dict[str, Any],
 ) -> Any:
     """A function of gemel's called as NumPy's of that name, or NumPy's on copies."""
-    own = NAMESPACES.get(home, {}).get(name or "")
+    own = _own(home, name)
     if own is not None and _takes(own, inputs, keywords):
         return own(*inputs, **keywords)
     return by_numpy(numpys, inputs, keywords)
@@ -129,6 +130,14 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(item)
     else:
         yield value
+
+
+def _own(home: str, name: str | None) -> Any:
+    """gemel's function of a name, from families that have not been asked for, too."""
+    held = NAMESPACES.get(home, {})
+    if name is not None and name not in held:
+        load()
+    return held.get(name or "")
 
 
 def _takes(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]) -> bool:

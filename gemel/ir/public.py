@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
+from gemel.errors import unknown_attribute
 from gemel.ir.array_methods import ArrayMethods
+from gemel.ir.late import load
 from gemel.ir.methods import call
 from gemel.ir.protocols import NAMESPACES
 
@@ -36,9 +38,55 @@ def publish(
     held.update(dict.fromkeys(names, value))
 
 
+def asked(
+    name: str,
+    module: str,
+    scope: dict[str, Any],
+    others: dict[str, Any],
+    modules: tuple[str, ...] = (),
+) -> Any:
+    """What a namespace has under a name that has not been asked for before.
+
+    `scope` is where the module keeps its names, `others` what it holds besides what is declared,
+    `modules` those of its modules that are imported late. Raises `AttributeError`, suggesting the
+    nearest name.
+    """
+    if name.startswith("__") and name != "__all__":  # what Python asks of modules
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    load()
+    inner = {name: scope[name] for name in modules}
+    held = {**others, **inner, **NAMESPACES[module.removeprefix("gemel.")]}
+    if name == "__all__":
+        return sorted(held)
+    if name not in held:
+        raise unknown_attribute(module, name, held)
+    return scope.setdefault(name, held[name])
+
+
 def make_method(value: Any, name: str) -> None:
     """Make a function of arrays a method of arrays and symbols."""
     setattr(ArrayMethods, name, value)
+
+
+class LateMethod:
+    """A method of arrays whose operation is imported when it is asked for."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        load()
+        if vars(ArrayMethods)[self.name] is self:
+            raise AttributeError(f"no family of operations has the method {self.name!r}")
+        return getattr(owner if instance is None else instance, self.name)
+
+
+def late_methods(*names: str) -> None:
+    """Methods that families of operations have which are imported later."""
+    for name in names:
+        make_method(LateMethod(name), name)
 
 
 def make_operator(op: Any, name: str) -> None:
@@ -92,7 +140,9 @@ __all__ = [
     "NAMESPACES",
     "OPERATORS",
     "Array",
+    "asked",
     "function",
+    "late_methods",
     "make_method",
     "make_operator",
     "publish",

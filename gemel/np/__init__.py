@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.dtype import DTYPES, DType, bool_
-from gemel.errors import unknown_attribute
-from gemel.ir.public import NAMESPACES
-from gemel.np import creation, linalg, queries, random, types  # noqa: F401 -- they declare what is public here
+from gemel.ir.late import later
+from gemel.ir.public import NAMESPACES, asked
+from gemel.np import creation, queries, random  # noqa: F401 -- they declare what is public here
 
-_public = {
-    **NAMESPACES["np"],
+later("gemel.np.types", "gemel.np.linalg")
+
+_others = {
     **{dtype.name: dtype for dtype in DTYPES},
     "DType": DType,
     "bool": bool_,
@@ -24,16 +25,14 @@ _public = {
     "nan": float("nan"),
     "newaxis": None,
     "pi": 3.141592653589793,
-    "linalg": linalg,
     "random": random,
 }
-globals().update(_public)
-__all__ = sorted(_public)
+globals().update(_others, **NAMESPACES["np"])
 
 
 def __getattr__(name: str) -> Any:
-    raise unknown_attribute(__name__, name, __all__)
+    return asked(name, __name__, globals(), _others, ("linalg",))
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return __getattr__("__all__")  # type: ignore[no-any-return]

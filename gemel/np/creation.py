@@ -12,11 +12,10 @@ from gemel.extent import NUMBER, WHOLE
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ndarray import array_like, default_dtype, ndarray
-from gemel.ops.arrange import moveaxis
 from gemel.ops.elementwise import cast, floor, iota, where
 from gemel.ops.elementwise import full as filled
-from gemel.ops.shape import broadcast_to, listed, operand, reshape
-from gemel.ops.triangles import distance
+from gemel.ops.shape import broadcast_to, distance, listed, operand, reshape, transpose
+from gemel.spec import normalize_axis
 
 
 @function(public="np")
@@ -240,7 +239,8 @@ def linspace(
     chosen = as_dtype(dtype or float32)
     found = (found if chosen.is_floating else floor(found)).astype(chosen)
     if axis:
-        found = moveaxis(found, 0, axis)
+        place = normalize_axis("linspace", axis, found.ndim)
+        found = transpose(found, axes=(*range(1, place + 1), 0, *range(place + 1, found.ndim)))
     return (found, step) if retstep else found
 
 

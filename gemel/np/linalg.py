@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from gemel.errors import ShapeError, unknown_attribute
-from gemel.ir.public import NAMESPACES, Array, function, publish
+from gemel.errors import ShapeError
+from gemel.ir.public import NAMESPACES, Array, asked, function, publish
 from gemel.ops import arrange, linalg, products, triangles
 from gemel.ops.shape import operand, reshape
 
@@ -93,12 +93,11 @@ def multi_dot(arrays: Sequence[Any]) -> Array:
 
 
 globals().update(NAMESPACES["np.linalg"])
-__all__ = sorted(NAMESPACES["np.linalg"])
 
 
 def __getattr__(name: str) -> Any:
-    raise unknown_attribute(__name__, name, __all__)
+    return asked(name, __name__, globals(), {})
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return __getattr__("__all__")  # type: ignore[no-any-return]

@@ -8,8 +8,8 @@ from gemel import _core
 from gemel.device import as_device
 from gemel.dtype import as_dtype, check_held, float32, float64
 from gemel.extent import WHOLE
+from gemel.ir.methods import call
 from gemel.ops import random as _ops
-from gemel.ops.sorting import argsort
 
 _normal = _ops.normal
 _randint = _ops.randint
@@ -120,7 +120,7 @@ def randn(*shape: int) -> Any:
 def permutation(x: Any) -> Any:
     """The numbers 0 to x - 1 in random order, or an array's rows in random order."""
     count = x if isinstance(x, WHOLE) else x.shape[0]
-    order = argsort(_uniform(0.0, 1.0, shape=(count,), dtype=float64))
+    order = call("argsort", _uniform(0.0, 1.0, shape=(count,), dtype=float64))
     return order if isinstance(x, WHOLE) else x.take(order, axis=0)
 
 

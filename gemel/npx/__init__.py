@@ -9,20 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.device import cpu, current_device, gpu, num_gpus, try_all_gpus, try_gpu
-from gemel.errors import unknown_attribute
-from gemel.ir.public import NAMESPACES
+from gemel.ir.public import NAMESPACES, asked
 from gemel.npx import engine, serialize  # noqa: F401 -- they declare what is public here
-from gemel.ops import control, neural  # noqa: F401
 
 _devices = (cpu, current_device, gpu, num_gpus, try_all_gpus, try_gpu)
-_public = {**NAMESPACES["npx"], **{function.__name__: function for function in _devices}}
-globals().update(_public)
-__all__ = sorted(_public)
+_others = {function.__name__: function for function in _devices}
+globals().update(_others, **NAMESPACES["npx"])
 
 
 def __getattr__(name: str) -> Any:
-    raise unknown_attribute(__name__, name, __all__)
+    return asked(name, __name__, globals(), _others)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return __getattr__("__all__")  # type: ignore[no-any-return]

@@ -17,6 +17,7 @@ from gemel.ops.elementwise import (
     multiply,
     relu,
     sigmoid,
+    sign,
     square,
     subtract,
     tanh,
@@ -140,15 +141,78 @@ def leaky_relu(xp: Any, x: Any, slope: Any) -> Any:
 
 
 @leaky_relu.facade
-def _(data: Any, act_type: str = "leaky", slope: float = 0.25) -> Array:
-    """data where positive, slope * data elsewhere."""
-    if act_type != "leaky":
-        raise unknown_name("kind of leaky_relu", act_type, ("leaky",))
-    return leaky_relu(data, slope)
+def _(data: Any, gamma: Any = None, act_type: str = "leaky", slope: float = 0.25) -> Array:
+    """data where positive; elsewhere, by act_type: "leaky": slope * data, "prelu": gamma * data
+    (a gamma for each channel, or one), "elu": slope * (exp(data) - 1). "selu" and "gelu" are those.
+    """
+    if act_type == "prelu" and gamma is not None:
+        wide = len(gamma.shape) == 1 and len(data.shape) > 1
+        lined = (-1, *[1] * (len(data.shape) - 2)) if wide else tuple(gamma.shape)
+        return leaky_relu(data, reshape(gamma, shape=lined))
+    kinds: dict[str, Any] = {"leaky": leaky_relu, "elu": elu}
+    if act_type in kinds:
+        return kinds[act_type](data, slope)
+    alone: dict[str, Any] = {"selu": selu, "gelu": gelu}
+    if act_type not in alone:
+        raise unknown_name("kind of leaky_relu", act_type, (*kinds, *alone, "prelu (with gamma)"))
+    return alone[act_type](data)
+
+
+@elementwise(dtype="floating", public="npx", onnx="Elu")
+def elu(xp: Any, x: Any, alpha: Any) -> Any:
+    """x where positive, alpha * (exp(x) - 1) elsewhere (Clevert et al., ICLR 2016)."""
+    return xp.where(x > 0, x, alpha * xp.expm1(xp.minimum(x, 0)))
+
+
+@elu.facade
+def _(data: Any, alpha: float = 1.0) -> Array:
+    """data where positive, alpha * (exp(data) - 1) elsewhere (Clevert et al., ICLR 2016)."""
+    return elu(data, alpha)
+
+
+@elu.gradient
+def _(g: Any, y: Any, x: Any, alpha: Any) -> Any:
+    raised = exp(where(x > 0, 0, x))
+    return where(x > 0, g, g * raised * alpha), where(x > 0, 0, g * (raised - 1))
+
+
+@function(public="npx")
+def selu(data: Any) -> Array:
+    """`elu` scaled so that mean 0 and variance 1 stay (Klambauer et al., NeurIPS 2017)."""
+    return multiply(elu(data, 1.6732632423543772), 1.0507009873554805)
+
+
+@function(public="npx")
+def silu(data: Any, beta: float = 1.0) -> Array:
+    """data * sigmoid(beta * data), also called swish (Ramachandran et al., 2017)."""
+    return multiply(data, sigmoid(multiply(data, beta) if beta != 1 else data))
+
+
+@elementwise(dtype="floating", public="npx", mxnet="_npx_smooth_l1")
+def smooth_l1(xp: Any, x: Any, scalar: Any) -> Any:
+    """abs(x) - 0.5 / scalar**2, but 0.5 * (scalar * x)**2 where abs(x) < 1 / scalar**2."""
+    near, scaled = 1 / (scalar * scalar), scalar * x
+    size = xp.absolute(x)
+    return xp.where(size < near, 0.5 * scaled * scaled, size - 0.5 * near)
+
+
+@smooth_l1.facade
+def _(data: Any, scalar: float = 1.0) -> Array:
+    """abs(data) - 0.5 / scalar**2, but 0.5 * (scalar * data)**2 where abs(data) < 1 / scalar**2.
+
+    Girshick, Fast R-CNN, ICCV 2015.
+    """
+    return smooth_l1(data, scalar)
+
+
+@smooth_l1.gradient
+def _(g: Any, y: Any, x: Any, scalar: Any) -> Any:
+    square_of = scalar * scalar
+    return g * where(absolute(x) * square_of < 1, x * square_of, sign(x)), None
 
 
 #: Activations by the names layers know them by.
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Any] = {
     "relu": relu,
     "sigmoid": sigmoid,
     "tanh": tanh,
@@ -156,6 +220,10 @@ ACTIVATIONS = {
     "softrelu": softplus,
     "softplus": softplus,
     "softsign": softsign,
+    "elu": lambda x: elu(x, 1.0),
+    "selu": selu,
+    "silu": silu,
+    "swish": silu,
 }
 
 

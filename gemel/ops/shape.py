@@ -14,7 +14,7 @@ from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import copy as materialized
-from gemel.ops.elementwise import extents, full, whole_numbers
+from gemel.ops.elementwise import extents, full, iota, whole_numbers
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
 
 
@@ -37,6 +37,12 @@ def operands(values: Any) -> list[Any]:
     """Several of them: numbers in lists are as exact as the arrays beside them."""
     given = tuple(values)
     return [operand(value, given) for value in given]
+
+
+def distance(rows: int, columns: int) -> Any:
+    """How far to the right of the diagonal each element of a matrix lies."""
+    across = iota(shape=(1, columns), axis=1, dtype="int64")
+    return across - iota(shape=(rows, 1), axis=0, dtype="int64")
 
 
 # --- reshape --------------------------------------------------------------------------------

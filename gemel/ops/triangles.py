@@ -15,14 +15,8 @@ from gemel.ops.arrange import moved
 from gemel.ops.elementwise import cast, full, iota, where
 from gemel.ops.indexing import basic_index, place
 from gemel.ops.reduction import sum
-from gemel.ops.shape import operand, reshape, transpose
+from gemel.ops.shape import distance, operand, reshape, transpose
 from gemel.spec import Spec
-
-
-def distance(rows: int, columns: int) -> Any:
-    """How far to the right of the diagonal each element of a matrix lies."""
-    across = iota(shape=(1, columns), axis=1, dtype="int64")
-    return across - iota(shape=(rows, 1), axis=0, dtype="int64")
 
 
 def matrices(name: str, x: Spec) -> Spec:

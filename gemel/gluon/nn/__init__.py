@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gemel.errors import unknown_attribute
 from gemel.gluon.block import Block, HybridBlock
-from gemel.gluon.nn.activations import Activation, LeakyReLU
+from gemel.gluon.nn.activations import (
+    ELU,
+    GELU,
+    SELU,
+    Activation,
+    LeakyReLU,
+    PReLU,
+    SiLU,
+    Swish,
+)
 from gemel.gluon.nn.basic import (
     BatchNorm,
     Dense,
@@ -22,22 +35,92 @@ from gemel.gluon.nn.containers import (
     Sequential,
 )
 
+if TYPE_CHECKING:
+    from gemel.gluon.nn.convolution import (
+        Conv1D,
+        Conv1DTranspose,
+        Conv2D,
+        Conv2DTranspose,
+        Conv3D,
+        Conv3DTranspose,
+    )
+    from gemel.gluon.nn.normalization import Embedding, GroupNorm, InstanceNorm, LayerNorm
+    from gemel.gluon.nn.pooling import (
+        AvgPool1D,
+        AvgPool2D,
+        AvgPool3D,
+        GlobalAvgPool1D,
+        GlobalAvgPool2D,
+        GlobalAvgPool3D,
+        GlobalMaxPool1D,
+        GlobalMaxPool2D,
+        GlobalMaxPool3D,
+        MaxPool1D,
+        MaxPool2D,
+        MaxPool3D,
+    )
+    from gemel.gluon.nn.shuffle import PixelShuffle1D, PixelShuffle2D, PixelShuffle3D
+
+#: Layers that most programs do not use: their modules are imported when they are asked for.
+LATE = ("convolution", "normalization", "pooling", "shuffle")
+
 __all__ = [
+    "ELU",
+    "GELU",
+    "SELU",
     "Activation",
+    "AvgPool1D",
+    "AvgPool2D",
+    "AvgPool3D",
     "BatchNorm",
     "Block",
     "Concatenate",
     "Concurrent",
+    "Conv1D",
+    "Conv1DTranspose",
+    "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
+    "Conv3DTranspose",
     "Dense",
     "Dropout",
+    "Embedding",
     "Flatten",
+    "GlobalAvgPool1D",
+    "GlobalAvgPool2D",
+    "GlobalAvgPool3D",
+    "GlobalMaxPool1D",
+    "GlobalMaxPool2D",
+    "GlobalMaxPool3D",
+    "GroupNorm",
     "HybridBlock",
     "HybridConcatenate",
     "HybridConcurrent",
     "HybridLambda",
     "HybridSequential",
     "Identity",
+    "InstanceNorm",
     "Lambda",
+    "LayerNorm",
     "LeakyReLU",
+    "MaxPool1D",
+    "MaxPool2D",
+    "MaxPool3D",
+    "PReLU",
+    "PixelShuffle1D",
+    "PixelShuffle2D",
+    "PixelShuffle3D",
     "Sequential",
+    "SiLU",
+    "Swish",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise unknown_attribute(__name__, name, __all__)
+    for module in LATE:
+        found = getattr(import_module(f"{__name__}.{module}"), name, None)
+        if found is not None:
+            return globals().setdefault(name, found)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,172 @@
+"""Convolutions over one to three axes of space, and their transposes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gemel import npx
+from gemel.gluon.block import HybridBlock, Tensor
+from gemel.gluon.nn.activations import Activation
+from gemel.ops.convolution import check_layout, per_axis
+
+if TYPE_CHECKING:
+    from gemel.gluon.parameter import Parameter
+
+
+class _Convolution(HybridBlock):
+    """What convolutions share: weight, bias, and how the kernel moves."""
+
+    _axes: ClassVar[int]
+    _transposed: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        layout: str | None = None,
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        in_channels: int = 0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        name = type(self).__name__
+        check_layout(name, layout, self._axes)
+        self._channels = channels
+        self._kernel = per_axis(name, "kernel_size", kernel_size, self._axes, 1)
+        self._how: dict[str, Any] = {
+            "stride": per_axis(name, "strides", strides, self._axes, 1),
+            "pad": per_axis(name, "padding", padding, self._axes, 0),
+            "dilate": per_axis(name, "dilation", dilation, self._axes, 1),
+        }
+        self._groups = groups
+        if self._transposed:
+            self._how["adj"] = per_axis(name, "output_padding", output_padding, self._axes, 0)
+        self.weight: Parameter = self.params.get(
+            "weight", shape=self._weight_shape(in_channels), init=weight_initializer
+        )
+        self.bias: Parameter | None = None
+        if use_bias:
+            self.bias = self.params.get("bias", shape=(channels,), init=bias_initializer)
+        self.act: Activation | None = None
+        if activation is not None:
+            self.act = Activation(activation, prefix=f"{self.prefix}{activation}_")
+
+    def _weight_shape(self, inputs: int) -> tuple[int, ...]:
+        if self._transposed:
+            return (inputs, self._channels // self._groups, *self._kernel)
+        return (self._channels, inputs // self._groups, *self._kernel)
+
+    def infer_shape(self, x: Tensor) -> None:
+        """The weight has a kernel for each channel of the input."""
+        self.weight.shape = self._weight_shape(int(x.shape[1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, in_channels, *space) -> (batch, channels, *places)."""
+        bias = None if self.bias is None else self.bias.data()
+        function = npx.deconvolution if self._transposed else npx.convolution
+        how = {**self._how, "num_group": self._groups, "no_bias": bias is None}
+        y = function(x, self.weight.data(), bias, kernel=self._kernel, **how)
+        return y if self.act is None else self.act(y)
+
+    def __repr__(self) -> str:
+        shape = self.weight.shape or (-1, -1)
+        found = shape[0] if self._transposed else shape[1] * self._groups
+        inputs = max(found, -1)  # -1: not known yet
+        said = [f"kernel_size={self._kernel}", f"stride={self._how['stride']}"]
+        names = {"pad": "padding", "dilate": "dilation", "adj": "output_padding"}
+        for key, name in names.items():
+            usual = 1 if key == "dilate" else 0
+            if any(n != usual for n in self._how.get(key, ())):
+                said.append(f"{name}={self._how[key]}")
+        said += [f"groups={self._groups}"] if self._groups != 1 else []
+        said += ["bias=False"] if self.bias is None else []
+        said += [repr(self.act)] if self.act is not None else []
+        return f"{type(self).__name__}({inputs} -> {self._channels}, {', '.join(said)})"
+
+
+class _Forward(_Convolution):
+    """A convolution as people make it: `channels` filters of `kernel_size`.
+
+    `weight` is (channels, in_channels / groups, *kernel_size), `bias` (channels,). `in_channels` 0
+    means that the first input says it.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        layout: str | None = None,
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        in_channels: int = 0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            channels,
+            kernel_size,
+            strides,
+            padding,
+            0,
+            dilation,
+            groups,
+            layout,
+            activation,
+            use_bias,
+            weight_initializer,
+            bias_initializer,
+            in_channels,
+            **settings,
+        )
+
+
+class Conv1D(_Forward):
+    """Convolution over one axis: (batch, in_channels, width) -> (batch, channels, places)."""
+
+    _axes = 1
+
+
+class Conv2D(_Forward):
+    """Convolution over images: (batch, in_channels, height, width) -> (batch, channels, ...)."""
+
+    _axes = 2
+
+
+class Conv3D(_Forward):
+    """Convolution over volumes: (batch, in_channels, depth, height, width) -> (batch, ...)."""
+
+    _axes = 3
+
+
+class Conv1DTranspose(_Convolution):
+    """The transpose of `Conv1D`; `weight` is (in_channels, channels / groups, kernel_size)."""
+
+    _axes, _transposed = 1, True
+
+
+class Conv2DTranspose(_Convolution):
+    """The transpose of `Conv2D`; `weight` is (in_channels, channels / groups, *kernel_size)."""
+
+    _axes, _transposed = 2, True
+
+
+class Conv3DTranspose(_Convolution):
+    """The transpose of `Conv3D`; `weight` is (in_channels, channels / groups, *kernel_size)."""
+
+    _axes, _transposed = 3, True
+
+
+__all__ = ["Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose"]

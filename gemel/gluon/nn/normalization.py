@@ -1,0 +1,170 @@
+"""Layers that normalise each example by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel import npx
+from gemel.gluon.block import HybridBlock, Tensor
+
+if TYPE_CHECKING:
+    from gemel.gluon.parameter import Parameter
+
+
+class _Norm(HybridBlock):
+    """What they share: `gamma` and `beta`, one element for each position along an axis."""
+
+    def __init__(
+        self,
+        axis: int,
+        epsilon: float,
+        center: bool,
+        scale: bool,
+        beta_initializer: Any,
+        gamma_initializer: Any,
+        in_channels: int,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self._axis = axis
+        self._epsilon = epsilon
+        self.gamma = self._vector("gamma", in_channels, gamma_initializer, trained=scale)
+        self.beta = self._vector("beta", in_channels, beta_initializer, trained=center)
+
+    def _vector(self, name: str, channels: int, initializer: Any, trained: bool) -> Parameter:
+        return self.params.get(
+            name,
+            shape=(channels,),
+            init=initializer,
+            grad_req="write" if trained else "null",
+            differentiable=trained,
+        )
+
+    def infer_shape(self, x: Tensor) -> None:
+        """One element for each position along the axis."""
+        self.gamma.shape = self.beta.shape = (int(x.shape[self._axis]),)
+
+    def _settings(self) -> str:
+        return f"eps={self._epsilon}, axis={self._axis}"
+
+    def __repr__(self) -> str:
+        channels = None if self.gamma.shape is None else self.gamma.shape[0]
+        said = f"center={self.beta.grad_req != 'null'}, scale={self.gamma.grad_req != 'null'}"
+        return f"{type(self).__name__}({self._settings()}, {said}, in_channels={channels})"
+
+
+class LayerNorm(_Norm):
+    """Normalises along one axis, the last one usually, then scales by gamma and shifts by beta.
+
+    With `scale` or `center` off, gamma stays 1 or beta 0. Ba et al., Layer normalization, 2016.
+    """
+
+    def __init__(
+        self,
+        axis: int = -1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        in_channels: int = 0,
+        **settings: Any,
+    ) -> None:
+        started = beta_initializer, gamma_initializer
+        super().__init__(axis, epsilon, center, scale, *started, in_channels, **settings)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The shape of `x`."""
+        vectors = self.gamma.data(), self.beta.data()
+        return npx.layer_norm(x, *vectors, axis=self._axis, eps=self._epsilon)
+
+
+class GroupNorm(_Norm):
+    """Normalises groups of channels (axis 1) of each example, then scales and shifts each channel.
+
+    Wu and He, Group normalization, ECCV 2018.
+    """
+
+    def __init__(
+        self,
+        num_groups: int = 1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        in_channels: int = 0,
+        **settings: Any,
+    ) -> None:
+        started = beta_initializer, gamma_initializer
+        super().__init__(1, epsilon, center, scale, *started, in_channels, **settings)
+        self._groups = num_groups
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The shape of `x`."""
+        vectors = self.gamma.data(), self.beta.data()
+        return npx.group_norm(x, *vectors, num_groups=self._groups, eps=self._epsilon)
+
+    def _settings(self) -> str:
+        return f"eps={self._epsilon}, num_groups={self._groups}"
+
+
+class InstanceNorm(_Norm):
+    """Normalises each channel (`axis`) of each example, then shifts and, if asked to, scales it.
+
+    Ulyanov et al., Instance normalization: the missing ingredient for fast stylization, 2016.
+    """
+
+    def __init__(
+        self,
+        axis: int = 1,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = False,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        in_channels: int = 0,
+        **settings: Any,
+    ) -> None:
+        started = beta_initializer, gamma_initializer
+        super().__init__(axis, epsilon, center, scale, *started, in_channels, **settings)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The shape of `x`."""
+        vectors = self.gamma.data(), self.beta.data()
+        if self._axis == 1:
+            return npx.instance_norm(x, *vectors, eps=self._epsilon)
+        turned = x.swapaxes(1, self._axis)
+        return npx.instance_norm(turned, *vectors, eps=self._epsilon).swapaxes(1, self._axis)
+
+
+class Embedding(HybridBlock):
+    """A row of `weight` (input_dim, output_dim) for each whole number of the input.
+
+    Gradients are dense, whatever `sparse_grad` says.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        dtype: Any = "float32",
+        weight_initializer: Any = None,
+        sparse_grad: bool = False,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self._shape = (input_dim, output_dim)
+        self.weight: Parameter = self.params.get(
+            "weight", shape=self._shape, dtype=dtype, init=weight_initializer
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(...) -> (..., output_dim)."""
+        return npx.embedding(x, self.weight.data(), *self._shape)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._shape[0]} -> {self._shape[1]}, {self.weight.dtype})"
+
+
+__all__ = ["Embedding", "GroupNorm", "InstanceNorm", "LayerNorm"]

@@ -1,0 +1,59 @@
+"""Channels become space: what a convolution has computed for each place, laid out as an image."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from gemel.gluon.block import HybridBlock, Tensor
+from gemel.ops.convolution import per_axis
+
+
+class _PixelShuffle(HybridBlock):
+    """(N, product of factors * C, *space) -> (N, C, *space * factors).
+
+    Shi et al., Real-time single image and video super-resolution using an efficient sub-pixel
+    convolutional neural network, CVPR 2016.
+    """
+
+    _axes: ClassVar[int]
+
+    def __init__(self, factor: Any, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._factors = per_axis(type(self).__name__, "factor", factor, self._axes, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each place becomes as many as there are factors."""
+        factors, space = self._factors, x.shape[2:]
+        count = 1
+        for factor in factors:
+            count *= factor
+        parts = x.reshape((x.shape[0], x.shape[1] // count, *factors, *space))
+        axes = range(2, 2 + self._axes)
+        pairs = [place for axis in axes for place in (axis + self._axes, axis)]
+        wide = (n * f for n, f in zip(space, factors, strict=True))
+        return parts.transpose((0, 1, *pairs)).reshape((x.shape[0], x.shape[1] // count, *wide))
+
+    def __repr__(self) -> str:
+        shown = self._factors[0] if self._axes == 1 else self._factors
+        return f"{type(self).__name__}({shown})"
+
+
+class PixelShuffle1D(_PixelShuffle):
+    """(N, factor * C, W) -> (N, C, W * factor)."""
+
+    _axes = 1
+
+
+class PixelShuffle2D(_PixelShuffle):
+    """(N, f1 * f2 * C, H, W) -> (N, C, H * f1, W * f2)."""
+
+    _axes = 2
+
+
+class PixelShuffle3D(_PixelShuffle):
+    """(N, f1 * f2 * f3 * C, D, H, W) -> (N, C, D * f1, H * f2, W * f3)."""
+
+    _axes = 3
+
+
+__all__ = ["PixelShuffle1D", "PixelShuffle2D", "PixelShuffle3D"]

@@ -1,0 +1,145 @@
+"""Products of batches, softmax over a part, and attention, which is made of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.errors import ShapeError
+from gemel.ir.declare import composite
+from gemel.ir.public import Array, function
+from gemel.ops.elementwise import (
+    cast,
+    divide,
+    exp,
+    iota,
+    log,
+    multiply,
+    subtract,
+    where,
+)
+from gemel.ops.linalg import matmul
+from gemel.ops.logic import logical_and
+from gemel.ops.neural import cooled, same, softmax
+from gemel.ops.reduction import max, sum
+from gemel.ops.shape import swapaxes
+from gemel.spec import Spec, broadcast, normalize_axis, same_shape
+
+INFINITY = float("inf")
+
+
+@function(public="npx")
+def batch_dot(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False) -> Array:
+    """The matrix products of two batches: (N, n, k) and (N, k, m) give (N, n, m).
+
+    With `transpose_a` a is (N, k, n), with `transpose_b` b is (N, m, k).
+
+    >>> npx.batch_dot(np.ones((2, 1, 3)), np.ones((2, 3, 2)))
+    """
+    if len(a.shape) != 3 or len(b.shape) != 3 or not a.shape[0] == b.shape[0]:
+        raise ShapeError(
+            f"batch_dot: {list(a.shape)} and {list(b.shape)} must have 3 axes, the first the same"
+        )
+    a = swapaxes(a, 1, 2) if transpose_a else a
+    return matmul(a, swapaxes(b, 1, 2) if transpose_b else b)
+
+
+def shifted(x: Any, mask: Any, axis: int) -> Any:
+    """x less its largest element that counts; 0 where none does."""
+    top = max(where(mask, x, -INFINITY), axis=axis, keepdims=True)
+    return where(mask, subtract(x, where(top > -INFINITY, top, 0.0)), 0.0)
+
+
+@composite(public="npx", mxnet="_npx_masked_softmax")
+def masked_softmax(x: Any, mask: Any, *, axis: int = -1) -> Any:
+    """`softmax` of the elements whose mask is true; the others are 0, all where none counts."""
+    x, mask = cast(x, dtype=same(x.spec).dtype), cast(mask, dtype="bool")
+    raised = where(mask, exp(shifted(x, mask, axis)), 0.0)
+    total = sum(raised, axis=axis, keepdims=True)
+    return multiply(raised, divide(1, where(total > 0, total, 1.0)))
+
+
+@masked_softmax.facade
+def _(
+    data: Any,
+    mask: Any,
+    axis: int = -1,
+    temperature: float | None = None,
+    normalize: bool = True,
+) -> Array:
+    """softmax(data / temperature) of the elements whose mask is true; the others are 0.
+
+    The mask broadcasts to data. Where none of a row counts, all of it is 0. The largest element
+    is always subtracted first, whatever `normalize` says.
+
+    >>> npx.masked_softmax(np.array([1.0, 2.0, 3.0]), np.array([True, True, False]))
+    """
+    return masked_softmax(cooled(data, temperature), mask, axis=axis)
+
+
+@masked_softmax.gradient
+def _(g: Any, y: Any, x: Any, mask: Any, *, axis: int) -> Any:
+    weighted = multiply(g, y)
+    return subtract(weighted, multiply(y, sum(weighted, axis=axis, keepdims=True))), None
+
+
+@composite(public="npx", mxnet="_npx_masked_log_softmax")
+def masked_log_softmax(x: Any, mask: Any, *, axis: int = -1) -> Any:
+    """`log_softmax` of the elements whose mask is true; the others are -inf."""
+    x, mask = cast(x, dtype=same(x.spec).dtype), cast(mask, dtype="bool")
+    moved = shifted(x, mask, axis)
+    total = sum(where(mask, exp(moved), 0.0), axis=axis, keepdims=True)
+    return where(mask, subtract(moved, log(total)), -INFINITY)
+
+
+@masked_log_softmax.facade
+def _(data: Any, mask: Any, axis: int = -1, temperature: float | None = None) -> Array:
+    """log_softmax(data / temperature) of the elements whose mask is true; the others are -inf.
+
+    >>> npx.masked_log_softmax(np.array([1.0, 2.0, 3.0]), np.array([True, True, False]))
+    """
+    return masked_log_softmax(cooled(data, temperature), mask, axis=axis)
+
+
+@masked_log_softmax.gradient
+def _(g: Any, y: Any, x: Any, mask: Any, *, axis: int) -> Any:
+    mask = cast(mask, dtype="bool")
+    g = where(mask, g, 0.0)
+    return subtract(g, multiply(exp(y), sum(g, axis=axis, keepdims=True))), None
+
+
+@masked_softmax.spec
+@masked_log_softmax.spec
+def _(x: Spec, mask: Spec, *, axis: int) -> Spec:
+    normalize_axis("masked_softmax", axis, x.ndim)
+    if not same_shape(broadcast("masked_softmax", x, mask), x.shape):
+        raise ShapeError(f"masked_softmax: mask {mask} does not broadcast to {x}")
+    return same(x)
+
+
+@function(public="npx")
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    scale: float | None = None,
+    causal: bool = False,
+) -> Array:
+    """softmax(query @ key.T * scale) @ value: (..., n, d), (..., m, d), (..., m, v) to (..., n, v).
+
+    `scale` is 1 / sqrt(d) unless given. A mask that broadcasts to (..., n, m) says what each query
+    sees; with `causal`, each sees no key behind its own place. Vaswani et al., Attention is all
+    you need, NeurIPS 2017.
+
+    >>> x = np.eye(2)
+    >>> npx.attention(x, x, x, causal=True)
+    """
+    factor = int(query.shape[-1]) ** -0.5 if scale is None else scale
+    scores = matmul(multiply(query, factor), swapaxes(key, -1, -2))
+    if causal:
+        shape = (query.shape[-2], key.shape[-2])
+        places, seen = (iota(shape=shape, axis=axis, dtype="int64") for axis in (0, 1))
+        before = seen <= places
+        mask = before if mask is None else logical_and(mask, before)
+    weights = softmax(scores) if mask is None else masked_softmax(scores, mask)
+    return matmul(weights, value)

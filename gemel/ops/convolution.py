@@ -1,0 +1,390 @@
+"""Convolution and its transpose, over one to three axes of space.
+
+Convolution is a product of weights with windows. What it does to images, its transpose undoes in
+shape: each is the other's gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.extent import WHOLE, minimum
+from gemel.ir.declare import composite
+from gemel.ir.public import Array
+from gemel.ops.linalg import matmul
+from gemel.ops.reduction import sum
+from gemel.ops.shape import reshape, swapaxes, transpose
+from gemel.ops.windows import Moves, bordered, fold, windows, within
+from gemel.spec import Spec, product, promote_specs, same_shape
+
+#: The layouts there are, by axes of space.
+LAYOUTS = ("NCW", "NCHW", "NCDHW")
+
+
+class Movement(NamedTuple):
+    """How a kernel moves over an image: the windows, the padding on either side, the groups."""
+
+    moves: Moves
+    pad: tuple[int, ...]
+    groups: int
+
+    @property
+    def split(self) -> tuple[int, ...]:
+        """The axis of groups, where there are several."""
+        return (self.groups,) if self.groups > 1 else ()
+
+    def columns(self, x: Any) -> Any:
+        """(N, C, *S) -> the windows: (N, [groups], C / groups * kernel, places)."""
+        seen = windows(bordered(x, self.pad, self.pad), **self.moves._asdict())
+        lead = (x.shape[0], *self.split, x.shape[1] // self.groups * product(self.moves.kernel))
+        return reshape(seen, shape=(*lead, product(seen.shape[2 + len(self.pad) :])))
+
+    def rows(self, x: Any) -> Any:
+        """(N, C, *S) -> (N, [groups], C / groups, places)."""
+        lead = (x.shape[0], *self.split, x.shape[1] // self.groups)
+        return reshape(x, shape=(*lead, product(x.shape[2:])))
+
+    def matrix(self, weight: Any) -> Any:
+        """The weights as ([groups], channels out / groups, channels in / groups * kernel)."""
+        lead = (*self.split, weight.shape[0] // self.groups)
+        return reshape(weight, shape=(*lead, product(weight.shape[1:])))
+
+    def counts(self, space: Any) -> tuple[int, ...]:
+        """How many places a kernel has in an image of this size."""
+        return self.moves.counts(n + 2 * p for n, p in zip(space, self.pad, strict=True))
+
+    def shrunk(self, x: Any, weight: Any) -> Any:
+        """Convolution: each place of the kernel becomes one element."""
+        found = matmul(self.matrix(weight), self.columns(x))
+        return reshape(found, shape=(x.shape[0], weight.shape[0], *self.counts(x.shape[2:])))
+
+    def grown(self, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
+        """Its transpose: each element becomes a window of an image of the size `space`."""
+        columns = matmul(swapaxes(self.matrix(weight), -1, -2), self.rows(y))
+        kernel = self.moves.kernel
+        lead = (y.shape[0], weight.shape[1] * self.groups)
+        columns = reshape(columns, shape=(*lead, *kernel, *y.shape[2:]))
+        whole = tuple(n + 2 * p for n, p in zip(space, self.pad, strict=True))
+        return within(fold(columns, **self.moves._asdict(), shape=whole), self.pad, space)
+
+    def weights(self, x: Any, y: Any, shape: tuple[int, ...]) -> Any:
+        """The gradient of weights of this shape: from the image and from the places.
+
+        One product an image, added up; but images side by side in one product where the results
+        would be larger than the columns.
+        """
+        columns, rows = self.columns(x), self.rows(y)
+        if rows.shape[-2] <= rows.shape[-1]:
+            return reshape(sum(matmul(rows, swapaxes(columns, -1, -2)), axis=0), shape=shape)
+        last = len(columns.shape) - 1
+        front = tuple(range(1, last))
+        columns = transpose(columns, axes=(*front[:-1], 0, last, last - 1))
+        rows = transpose(rows, axes=(*front, 0, last))
+        every = rows.shape[-2] * rows.shape[-1]
+        rows = reshape(rows, shape=(*rows.shape[:-2], every))
+        columns = reshape(columns, shape=(*columns.shape[:-3], every, columns.shape[-1]))
+        return reshape(matmul(rows, columns), shape=shape)
+
+
+def per_axis(name: str, what: str, value: Any, axes: int, default: int) -> tuple[int, ...]:
+    """A setting for each axis: one for all, or one each. Raises `ShapeError`."""
+    if value is None or value == ():
+        return (default,) * axes
+    found = (value,) * axes if isinstance(value, WHOLE) else tuple(value)
+    if len(found) != axes:
+        raise ShapeError(f"{name}: {what} {value!r} must have {axes} numbers, one for each axis")
+    return found
+
+
+def check_layout(name: str, layout: Any, axes: int) -> None:
+    """Raises `UnknownNameError` for a layout there is not."""
+    if layout not in (None, LAYOUTS[axes - 1]):
+        raise unknown_name(f"layout of {name}", layout, (LAYOUTS[axes - 1],))
+
+
+def kernel_of(name: str, kernel: Any, weight: Any) -> tuple[int, ...]:
+    """The kernel, whose sizes are never free. Raises `ShapeError`."""
+    axes = len(weight.shape) - 2
+    if axes not in (1, 2, 3):
+        raise ShapeError(
+            f"{name}: weight {list(weight.shape)} must have 3 to 5 axes: channels, and those of "
+            "the kernel"
+        )
+    found = tuple(map(int, weight.shape[2:]))
+    if kernel is not None and per_axis(name, "kernel", kernel, axes, 1) != found:
+        raise ShapeError(f"{name}: kernel {kernel} is not that of weight {list(weight.shape)}")
+    return found
+
+
+def check_operands(
+    name: str, x: Spec, weight: Spec, bias: Any, how: Movement, channels: tuple[int, int]
+) -> None:
+    """Raises unless x, weight and bias fit; `channels` are those the weight takes and gives."""
+    groups, kernel = how.groups, how.moves.kernel
+    if not same_shape(weight.shape[2:], kernel):
+        raise ShapeError(f"{name}: kernel {kernel} is not that of weight {weight}")
+    if x.ndim != weight.ndim:
+        raise ShapeError(f"{name}: {x} and weight {weight} must have as many axes")
+    if not promote_specs(x, weight).is_floating:
+        raise DTypeError(f"{name}: {x} and weight {weight} must be floating; use astype('float32')")
+    taken, given = channels
+    if groups < 1 or not x.shape[1] == taken or weight.shape[0] % groups:
+        raise ShapeError(
+            f"{name}: {x} has {x.shape[1]} channels (axis 1); weight {weight} in {groups} groups "
+            f"takes {taken}, and its first axis must divide into the groups"
+        )
+    if bias is not None and (bias.ndim != 1 or not bias.shape[0] == given):
+        raise ShapeError(f"{name}: bias {bias} must have one element for each channel of {given}")
+
+
+def shifted(y: Any, bias: Any) -> Any:
+    """y plus a bias for each channel."""
+    return y if bias is None else y + reshape(bias, shape=(-1, *[1] * (len(y.shape) - 2)))
+
+
+def bias_gradient(g: Any) -> Any:
+    """The sum over all places and images."""
+    return sum(g, axis=(0, *range(2, len(g.shape))))
+
+
+# --- convolution ----------------------------------------------------------------------------
+
+
+@composite(public="npx", contracts=True, onnx="Conv", mxnet="_npx_convolution")
+def convolution(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    pad: Any,
+    groups: int,
+) -> Any:
+    """Convolution of images (N, C, *space) with weights (channels, C / groups, *kernel)."""
+    return shifted(Movement(Moves(kernel, stride, dilate), pad, groups).shrunk(x, weight), bias)
+
+
+@convolution.facade
+def _(
+    data: Any,
+    weight: Any,
+    bias: Any = None,
+    kernel: Any = None,
+    stride: Any = None,
+    dilate: Any = None,
+    pad: Any = None,
+    num_filter: int | None = None,
+    num_group: int = 1,
+    workspace: int = 1024,
+    no_bias: bool = False,
+    cudnn_tune: Any = None,
+    cudnn_off: bool = False,
+    layout: str | None = None,
+) -> Array:
+    """Convolution over one to three axes: data (N, C, *space), weight (filters, C / groups,
+    *kernel), result (N, filters, *places), where there are
+    (size + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1 places along an axis.
+
+    As in MXNet (and unlike the definition) the kernel is not turned round. `workspace`,
+    `cudnn_tune` and `cudnn_off` change nothing here.
+
+    >>> image = np.arange(9.0).reshape(1, 1, 3, 3)
+    >>> npx.convolution(image, np.ones((1, 1, 2, 2)), no_bias=True, kernel=(2, 2), num_filter=1)
+    """
+    kernel = kernel_of("convolution", kernel, weight)
+    axes = len(kernel)
+    check_layout("convolution", layout, axes)
+    if num_filter is not None and not num_filter == weight.shape[0]:
+        raise ShapeError(f"convolution: num_filter {num_filter}, weight {list(weight.shape)}")
+    inputs = (data, weight) if bias is None or no_bias else (data, weight, bias)
+    return convolution(
+        *inputs,
+        kernel=kernel,
+        stride=per_axis("convolution", "stride", stride, axes, 1),
+        dilate=per_axis("convolution", "dilate", dilate, axes, 1),
+        pad=per_axis("convolution", "pad", pad, axes, 0),
+        groups=num_group,
+    )
+
+
+@convolution.spec
+def _(
+    x: Spec,
+    weight: Spec,
+    bias: Any = None,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    pad: Any,
+    groups: int,
+) -> Spec:
+    channels = (weight.shape[1] * groups, weight.shape[0])
+    how = Movement(Moves(kernel, stride, dilate), pad, groups)
+    check_operands("convolution", x, weight, bias, how, channels)
+    wide = [n + 2 * p for n, p in zip(x.shape[2:], pad, strict=True)]
+    how.moves.check("convolution", x, wide)
+    given = (x, weight) if bias is None else (x, weight, bias)
+    return Spec((x.shape[0], weight.shape[0], *how.counts(x.shape[2:])), promote_specs(*given))
+
+
+@convolution.gradient
+def _(
+    g: Any,
+    y: Any,
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    pad: Any,
+    groups: int,
+) -> Any:
+    how = Movement(Moves(kernel, stride, dilate), pad, groups)
+    dx = how.grown(g, weight, tuple(x.shape[2:]))
+    dw = how.weights(x, g, weight.shape)
+    return dx, dw, None if bias is None else bias_gradient(g)
+
+
+# --- its transpose --------------------------------------------------------------------------
+
+
+@composite(public="npx", contracts=True, onnx="ConvTranspose", mxnet="_npx_deconvolution")
+def deconvolution(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    pad: Any,
+    adjust: Any,
+    groups: int,
+) -> Any:
+    """The transpose of a convolution with weights (C, channels / groups, *kernel)."""
+    how = Movement(Moves(kernel, stride, dilate), pad, groups)
+    return shifted(how.grown(x, weight, grown_space(how, x.shape[2:], adjust)), bias)
+
+
+def grown_space(how: Movement, places: Any, adjust: Any) -> tuple[int, ...]:
+    """The size of the image that has so many places, and `adjust` more."""
+    spans = zip(how.moves.reach(places), how.pad, adjust, strict=True)
+    return tuple(n - 2 * p + a for n, p, a in spans)
+
+
+@deconvolution.facade
+def _(
+    data: Any,
+    weight: Any,
+    bias: Any = None,
+    kernel: Any = None,
+    stride: Any = None,
+    dilate: Any = None,
+    pad: Any = None,
+    adj: Any = None,
+    target_shape: Any = None,
+    num_filter: int | None = None,
+    num_group: int = 1,
+    workspace: int = 512,
+    no_bias: bool = True,
+    cudnn_tune: Any = None,
+    cudnn_off: bool = False,
+    layout: str | None = None,
+) -> Array:
+    """The transpose of `convolution`: data (N, C, *places), weight (C, filters / groups, *kernel),
+    result (N, filters, *space), with
+    (places - 1) * stride - 2 * pad + dilate * (kernel - 1) + 1 + adj elements along an axis.
+
+    `target_shape` says the size instead of `pad` and `adj`. `workspace`, `cudnn_tune` and
+    `cudnn_off` change nothing here. Zeiler et al., Deconvolutional networks, CVPR 2010.
+
+    >>> image = np.arange(4.0).reshape(1, 1, 2, 2)
+    >>> npx.deconvolution(image, np.ones((1, 1, 2, 2)), stride=2)
+    """
+    kernel = kernel_of("deconvolution", kernel, weight)
+    axes = len(kernel)
+    check_layout("deconvolution", layout, axes)
+    if num_filter is not None and not num_filter == weight.shape[1] * num_group:
+        raise ShapeError(f"deconvolution: num_filter {num_filter}, weight {list(weight.shape)}")
+    step = per_axis("deconvolution", "stride", stride, axes, 1)
+    gaps = per_axis("deconvolution", "dilate", dilate, axes, 1)
+    around = per_axis("deconvolution", "pad", pad, axes, 0)
+    adjust = per_axis("deconvolution", "adj", adj, axes, 0)
+    if target_shape not in (None, ()):
+        wanted = per_axis("deconvolution", "target_shape", target_shape, axes, 0)
+        full = Moves(kernel, step, gaps).reach(data.shape[2:])
+        # As much is cut off on both sides; where that is too much, one more is added.
+        around = tuple((n - m + 1) // 2 for n, m in zip(full, wanted, strict=True))
+        adjust = tuple((n - m) % 2 for n, m in zip(full, wanted, strict=True))
+    inputs = (data, weight) if bias is None or no_bias else (data, weight, bias)
+    return deconvolution(
+        *inputs,
+        kernel=kernel,
+        stride=step,
+        dilate=gaps,
+        pad=around,
+        adjust=adjust,
+        groups=num_group,
+    )
+
+
+@deconvolution.spec
+def _(
+    x: Spec,
+    weight: Spec,
+    bias: Any = None,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    pad: Any,
+    adjust: Any,
+    groups: int,
+) -> Spec:
+    channels = (weight.shape[0], weight.shape[1] * groups)
+    how = Movement(Moves(kernel, stride, dilate), pad, groups)
+    check_operands("deconvolution", x, weight, bias, how, channels)
+    space = grown_space(how, x.shape[2:], adjust)
+    wide = [n + 2 * p for n, p in zip(space, pad, strict=True)]
+    how.moves.check("deconvolution", x, wide)
+    if any(not 0 <= a < s for a, s in zip(adjust, stride, strict=True)) or not min_of(space) > 0:
+        raise ShapeError(
+            f"deconvolution: {x}: adj {adjust} must be less than stride {stride}, and pad {pad} "
+            f"must leave something of {wide}"
+        )
+    given = (x, weight) if bias is None else (x, weight, bias)
+    return Spec((x.shape[0], channels[1], *space), promote_specs(*given))
+
+
+def min_of(extents: tuple[int, ...]) -> int:
+    """The smallest of some extents."""
+    least = extents[0]
+    for extent in extents[1:]:
+        least = minimum(least, extent)
+    return least
+
+
+@deconvolution.gradient
+def _(
+    g: Any,
+    y: Any,
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    pad: Any,
+    adjust: Any,
+    groups: int,
+) -> Any:
+    how = Movement(Moves(kernel, stride, dilate), pad, groups)
+    dx, dw = how.shrunk(g, weight), how.weights(g, x, weight.shape)
+    return dx, dw, None if bias is None else bias_gradient(g)

@@ -1,0 +1,149 @@
+"""Rows by their numbers, elements by several positions at once, and shapes like another's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.errors import DTypeError, ShapeError
+from gemel.ir.above import above
+from gemel.ir.public import Array, function
+from gemel.ops.assignment import written
+from gemel.ops.elementwise import add, cast, floor_divide, iota, multiply
+from gemel.ops.indexing import checked_position, gather, scatter
+from gemel.ops.shape import broadcast_to, reshape
+from gemel.spec import normalize_axis, product
+
+
+@function(public="npx")
+def embedding(
+    data: Any,
+    weight: Any,
+    input_dim: int | None = None,
+    output_dim: int | None = None,
+    dtype: Any = None,
+    sparse_grad: bool = False,
+) -> Array:
+    """The rows of weight (input_dim, output_dim) that data names: (...) to (..., output_dim).
+
+    data may be floating, as MXNet's often is. A number without a row is an `IndexError`, raised
+    when the result is waited for. Gradients are dense, whatever `sparse_grad` says.
+
+    >>> npx.embedding(np.array([1, 0, 1]), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    """
+    shape = tuple(weight.shape)
+    given = (input_dim, output_dim)
+    if len(shape) != 2 or any(
+        m is not None and not m == n for m, n in zip(given, shape, strict=False)
+    ):
+        raise ShapeError(f"embedding: weight {list(shape)} must be ({input_dim}, {output_dim})")
+    if dtype is not None:
+        weight = cast(weight, dtype=dtype)
+    numbers = cast(data, dtype="int64") if data.dtype.is_floating else data
+    return gather(weight, numbers, axis=0)
+
+
+def flat_positions(name: str, x: Any, indices: Any) -> tuple[Any, int]:
+    """indices (m, ...), one row for each of the first m axes, as positions in all of these.
+
+    They may be floating, as MXNet's often are.
+    """
+    count = int(indices.shape[0]) if len(indices.shape) else 0
+    if not 0 < count <= len(x.shape):
+        raise ShapeError(
+            f"{name}: indices {list(indices.shape)} must have a row for each of the first axes of "
+            f"{list(x.shape)}"
+        )
+    if indices.dtype.kind == "b":
+        raise DTypeError(f"{name}: indices must be whole numbers, not bools; use data[mask]")
+    flat: Any = 0
+    for axis in range(count):
+        flat = flat * x.shape[axis] + checked_position(indices[axis], x.shape[axis])
+    return flat, count
+
+
+@function(public="npx")
+def gather_nd(data: Any, indices: Any) -> Array:
+    """data[indices[0], indices[1], ...]: indices (m, ...) say where along each of the first m axes.
+
+    A position out of range is an `IndexError`, raised when the result is waited for.
+
+    >>> npx.gather_nd(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0, 1], [1, 0]]))
+    """
+    flat, count = flat_positions("gather_nd", data, indices)
+    rows = reshape(data, shape=(product(data.shape[:count]), *data.shape[count:]))
+    return gather(rows, flat, axis=0)
+
+
+@function(public="npx")
+def index_add(data: Any, indices: Any, val: Any) -> Array:
+    """data with val added at `indices` (m, n), as `gather_nd` has them; what meets is added up.
+
+    >>> npx.index_add(np.zeros((2, 2)), np.array([[0, 0], [1, 1]]), np.array([1.0, 2.0]))
+    """
+    flat, count = flat_positions("index_add", data, indices)
+    rows = (product(data.shape[:count]), *data.shape[count:])
+    val = cast(above.as_array(val, (data,)), dtype=data.dtype)
+    val = broadcast_to(val, shape=(*indices.shape[1:], *rows[1:]))
+    return add(data, reshape(scatter(val, flat, axis=0, shape=rows), shape=data.shape))
+
+
+@function(public="npx")
+def index_update(data: Any, indices: Any, val: Any) -> Array:
+    """data with val at `indices` (m, n), as `gather_nd` has them; of what meets the last stays.
+
+    >>> npx.index_update(np.zeros((2, 2)), np.array([[0, 1], [1, 1]]), np.array([1.0, 2.0]))
+    """
+    flat_positions("index_update", data, indices)
+    items = [cast(indices[axis], dtype="int64") for axis in range(int(indices.shape[0]))]
+    return written(data, items, above.as_array(val, (data,)))
+
+
+@function(public="npx")
+def arange_like(
+    data: Any, start: float = 0.0, step: float = 1.0, repeat: int = 1, axis: int | None = None
+) -> Array:
+    """start, start + step, ..., each `repeat` times: in the shape of data, or along one axis of it.
+
+    >>> npx.arange_like(np.zeros((2, 3)), axis=1)
+    """
+    place = None if axis is None else normalize_axis("arange_like", axis, len(data.shape))
+    size = product(data.shape) if place is None else data.shape[place]
+    number = iota(shape=(size,), axis=0, dtype="int64")
+    number = floor_divide(number, repeat) if repeat != 1 else number
+    found = add(multiply(cast(number, dtype=data.dtype.floating), step), start)
+    return found if place is not None else reshape(found, shape=data.shape)
+
+
+@function(public="npx")
+def reshape_like(
+    lhs: Any,
+    rhs: Any,
+    lhs_begin: int | None = None,
+    lhs_end: int | None = None,
+    rhs_begin: int | None = None,
+    rhs_end: int | None = None,
+) -> Array:
+    """lhs in the shape of rhs; or some axes of lhs (from begin to before end) in those of rhs.
+
+    >>> npx.reshape_like(np.arange(4), np.zeros((2, 2)))
+    """
+    first, last, _ = slice(lhs_begin, lhs_end).indices(len(lhs.shape))
+    middle = tuple(rhs.shape)[rhs_begin:rhs_end]
+    return reshape(lhs, shape=(*lhs.shape[:first], *middle, *lhs.shape[max(first, last) :]))
+
+
+@function(public="npx")
+def batch_flatten(data: Any) -> Array:
+    """(batch, ...) to (batch, all elements of an example)."""
+    return reshape(data, shape=(data.shape[0], product(data.shape[1:])))
+
+
+__all__ = [
+    "arange_like",
+    "batch_flatten",
+    "embedding",
+    "gather_nd",
+    "index_add",
+    "index_update",
+    "reshape_like",
+]

@@ -1,0 +1,172 @@
+"""Pooling: one number for each window of an image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.errors import ShapeError, unknown_name
+from gemel.extent import maximum
+from gemel.ir.declare import composite
+from gemel.ir.public import Array
+from gemel.ops import elementwise
+from gemel.ops.convolution import check_layout, per_axis
+from gemel.ops.elementwise import absolute, cast, divide, iota, multiply, power, where
+from gemel.ops.reduction import floating, max, sum, widened
+from gemel.ops.shape import reshape
+from gemel.ops.windows import Moves, bordered, windows
+from gemel.spec import Spec, product
+
+KINDS = ("max", "avg", "sum", "lp")
+#: What becomes of the elements at the end that fill no window: left out, or a window cut short.
+CONVENTIONS = ("valid", "full")
+
+
+def places(x: Any, moves: Moves, pad: Any, convention: str) -> tuple[int, ...]:
+    """How many windows there are along each axis of space."""
+    wide = [n + 2 * p for n, p in zip(x.shape[2:], pad, strict=True)]
+    if convention == "valid":
+        return moves.counts(wide)
+    found = []
+    for n, before, k, s in zip(wide, pad, moves.kernel, moves.stride, strict=True):
+        count = (n - k + s - 1) // s + 1
+        # None begins behind the image, where it would see nothing.
+        found.append(count if (count - 1) * s < n - before else count - 1)
+    return tuple(found)
+
+
+def seen_by(x: Any, moves: Moves, pad: Any, counts: Any, lowest: bool) -> Any:
+    """The windows of an image and its padding, which is wide enough for the last of them."""
+    spans = zip(moves.reach(counts), x.shape[2:], pad, strict=True)
+    after = tuple(maximum(reach - n - p, 0) for reach, n, p in spans)
+    return windows(bordered(x, pad, after, lowest), **moves._asdict())
+
+
+def sizes(x: Any, moves: Moves, pad: Any, counts: Any, padded: bool) -> Any:
+    """How many elements each window has: a number, or an array that broadcasts to the places."""
+    spans = zip(moves.reach(counts), x.shape[2:], pad, strict=True)
+    inside = all(reach <= n + (2 * p if padded else 0) for reach, n, p in spans)
+    if inside and (padded or all(p == 0 for p in pad)):
+        return product(moves.kernel)
+    found: Any = 1
+    rest = len(pad)
+    for n, p, k, s, count in zip(x.shape[2:], pad, moves.kernel, moves.stride, counts, strict=True):
+        rest -= 1
+        begin = iota(shape=(count,), axis=0, dtype="int64") * s
+        end = elementwise.minimum(begin + k, n + (2 * p if padded else p))
+        length = end - (begin if padded else elementwise.maximum(begin, p))
+        found = multiply(found, reshape(length, shape=(count, *[1] * rest)))
+    return found
+
+
+@composite(public="npx", mxnet="_npx_pooling")
+def pooling(
+    x: Any,
+    *,
+    kernel: Any,
+    stride: Any,
+    pad: Any,
+    kind: str,
+    convention: str,
+    padded: bool,
+    p: int,
+) -> Any:
+    """One number for each window: `kind` of its elements; `padded` counts padding in averages.
+
+    Without a kernel the window is the image.
+    """
+    if kind != "max":
+        x = floating(x)
+    moves, seen = Moves(kernel, stride, (1,) * len(kernel)), x
+    counts: tuple[int, ...] = ()
+    if kernel:
+        counts = places(x, moves, pad, convention)
+        seen = seen_by(x, moves, pad, counts, lowest=kind == "max")
+    axes = tuple(range(2, len(x.shape)))
+    if kind == "max":
+        return max(seen, axis=axes, keepdims=not kernel)
+    if kind == "lp":
+        return cast(norm(widened(seen), axes, not kernel, p), dtype=x.dtype)
+    total = sum(widened(seen), axis=axes, keepdims=not kernel)
+    if kind == "avg":
+        size = sizes(x, moves, pad, counts, padded) if kernel else product(x.shape[2:])
+        total = divide(total, size)
+    return cast(total, dtype=x.dtype)
+
+
+def norm(x: Any, axes: tuple[int, ...], keepdims: bool, p: int) -> Any:
+    """The p-norm over axes. Where all is 0 its gradient is 0."""
+    total = sum(power(absolute(x), p), axis=axes, keepdims=keepdims)
+    positive = total > 0
+    return where(positive, power(where(positive, total, 1.0), 1.0 / p), 0.0)
+
+
+@pooling.facade
+def _(
+    data: Any,
+    kernel: Any = None,
+    pool_type: str = "max",
+    global_pool: bool = False,
+    cudnn_off: bool = False,
+    pooling_convention: str = "valid",
+    stride: Any = None,
+    pad: Any = None,
+    p_value: int = 2,
+    count_include_pad: bool | None = True,
+    layout: str | None = None,
+) -> Array:
+    """One number for each window of data (N, C, *space): the largest, the average, the sum or the
+    p-norm of its elements.
+
+    With `global_pool` there is one window, all of an image. Otherwise the number of places along
+    an axis is (size + 2 * pad - kernel) / stride + 1, rounded down ("valid") or up ("full").
+    Averages count the padding unless `count_include_pad` is off. `cudnn_off` changes nothing.
+
+    >>> npx.pooling(np.arange(16.0).reshape(1, 1, 4, 4), kernel=(2, 2), stride=(2, 2))
+    """
+    axes = len(data.shape) - 2
+    if axes not in (1, 2, 3):
+        raise ShapeError(f"pooling: {list(data.shape)} must have 3 to 5 axes: N, C, and space")
+    check_layout("pooling", layout, axes)
+    for what, value, known in (
+        ("pool_type", pool_type, KINDS),
+        ("pooling_convention", pooling_convention, CONVENTIONS),
+    ):
+        if value not in known:
+            raise unknown_name(f"{what} of pooling", value, known)
+    if not global_pool and kernel in (None, ()):
+        raise ShapeError("pooling: needs a kernel, or global_pool=True")
+    return pooling(
+        data,
+        kernel=() if global_pool else per_axis("pooling", "kernel", kernel, axes, 1),
+        stride=() if global_pool else per_axis("pooling", "stride", stride, axes, 1),
+        pad=() if global_pool else per_axis("pooling", "pad", pad, axes, 0),
+        kind=pool_type,
+        convention=pooling_convention,
+        padded=count_include_pad is None or bool(count_include_pad),
+        p=p_value,
+    )
+
+
+@pooling.spec
+def _(
+    x: Spec,
+    *,
+    kernel: Any,
+    stride: Any,
+    pad: Any,
+    kind: str,
+    convention: str,
+    padded: bool,
+    p: int,
+) -> Spec:
+    dtype = x.dtype if kind == "max" else x.dtype.floating
+    if not kernel:
+        if kind == "max" and any(n == 0 for n in x.shape[2:]):
+            raise ShapeError(f"pooling: {x}: an image is empty, so it has no largest element")
+        return Spec((*x.shape[:2], *[1] * (x.ndim - 2)), dtype)
+    moves = Moves(kernel, stride, (1,) * len(kernel))
+    moves.check("pooling", x, [n + 2 * m for n, m in zip(x.shape[2:], pad, strict=True)])
+    if any(m >= k for m, k in zip(pad, kernel, strict=True)):
+        raise ShapeError(f"pooling: {x}: pad {pad} must be less than kernel {kernel}")
+    counts = places(x, moves, pad, convention)
+    return Spec((*x.shape[:2], *counts), dtype)

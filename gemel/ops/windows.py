@@ -1,0 +1,227 @@
+"""Windows that move over the last axes of an array, as views; what is added back where they lie.
+
+A window has `kernel` elements along each axis, `dilate` apart; the next begins `stride` further.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+from gemel.dtype import DType, as_dtype
+from gemel.errors import DTypeError, ShapeError
+from gemel.extent import Dim
+from gemel.ir.declare import op
+from gemel.ir.layout import Layout
+from gemel.ir.op import numpy
+from gemel.ops.elementwise import extents
+from gemel.ops.indexing import basic_index
+from gemel.spec import Spec, same_shape
+
+
+class Moves(NamedTuple):
+    """How windows move along each of some axes."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilate: tuple[int, ...]
+
+    def counts(self, shape: Any) -> tuple[int, ...]:
+        """How many windows fit along each axis."""
+        spans = zip(shape, self.kernel, self.stride, self.dilate, strict=True)
+        return tuple((n - (k - 1) * d - 1) // s + 1 for n, k, s, d in spans)
+
+    def reach(self, counts: Any) -> tuple[int, ...]:
+        """How far so many windows reach along each axis."""
+        spans = zip(counts, self.kernel, self.stride, self.dilate, strict=True)
+        return tuple((n - 1) * s + (k - 1) * d + 1 for n, k, s, d in spans)
+
+    def spread(self, strides: Any) -> tuple[int, ...]:
+        """The strides of the axes inside a window, then of the axes that count them."""
+        inside = (d * t for d, t in zip(self.dilate, strides, strict=True))
+        return (*inside, *(s * t for s, t in zip(self.stride, strides, strict=True)))
+
+    def check(self, name: str, given: Any, shape: Any) -> None:
+        """Raises `ShapeError` unless there is a window; sizes must be positive."""
+        if any(type(n) is not int or n < 1 for part in self for n in part):
+            raise ShapeError(
+                f"{name}: {given}: kernel {self.kernel}, stride {self.stride} and dilate "
+                f"{self.dilate} must be positive whole numbers"
+            )
+        for axis, (extent, span) in enumerate(zip(shape, self.reach(self.ones), strict=True)):
+            if not extent >= span:
+                raise ShapeError(
+                    f"{name}: {given}: a window reaches over {span} elements, but axis {axis} of "
+                    f"the space has {extent}, with its padding"
+                )
+
+    @property
+    def ones(self) -> tuple[int, ...]:
+        """One window along each axis."""
+        return (1,) * len(self.kernel)
+
+
+# --- seeing windows -------------------------------------------------------------------------
+
+
+@op()
+def windows(x: Any, *, kernel: Any, stride: Any, dilate: Any) -> Any:
+    """All windows over the last axes: (..., *kernel, *counts), as a view."""
+    np, moves = numpy(), Moves(kernel, stride, dilate)
+    lead = x.ndim - len(kernel)
+    shape = (*x.shape[:lead], *kernel, *moves.counts(x.shape[lead:]))
+    strides = (*x.strides[:lead], *moves.spread(x.strides[lead:]))
+    return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
+
+
+@windows.spec
+def _(x: Spec, *, kernel: Any, stride: Any, dilate: Any) -> Spec:
+    moves, lead = Moves(kernel, stride, dilate), x.ndim - len(kernel)
+    moves.check("windows", x, x.shape[lead:])
+    return Spec((*x.shape[:lead], *kernel, *moves.counts(x.shape[lead:])), x.dtype)
+
+
+@windows.view
+def _(layout: Layout, result: Spec, *, kernel: Any, stride: Any, dilate: Any) -> Layout:
+    lead = len(layout.shape) - len(kernel)
+    strides = Moves(kernel, stride, dilate).spread(layout.strides[lead:])
+    return Layout(result.shape, (*layout.strides[:lead], *strides), layout.offset)
+
+
+@windows.gradient
+def _(g: Any, y: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any) -> Any:
+    shape = x.shape[x.ndim - len(kernel) :]
+    return (fold(g, kernel=kernel, stride=stride, dilate=dilate, shape=shape),)
+
+
+# --- adding them up -------------------------------------------------------------------------
+
+
+@op()
+def fold(x: Any, *, kernel: Any, stride: Any, dilate: Any, shape: Any) -> Any:
+    """The elements of windows added where they lie, in last axes of the given shape.
+
+    They are added as sums are: float16 in float32.
+    """
+    np, moves, axes = numpy(), Moves(kernel, stride, dilate), len(kernel)
+    lead = x.shape[: x.ndim - 2 * axes]
+    total = np.zeros((*lead, *shape), as_dtype(x.dtype).accumulate.name)
+    counts = x.shape[x.ndim - axes :]
+    for place in itertools.product(*map(range, kernel)):
+        spans = zip(place, moves.stride, moves.dilate, counts, strict=True)
+        target = (..., *(slice(k * d, k * d + (n - 1) * s + 1, s) for k, s, d, n in spans))
+        source = (..., *place, *[slice(None)] * axes)
+        total[target] += x[source]
+    return total.astype(x.dtype)
+
+
+@fold.spec
+def _(x: Spec, *, kernel: Any, stride: Any, dilate: Any, shape: Any) -> Spec:
+    moves, axes = Moves(kernel, stride, dilate), len(kernel)
+    lead = x.ndim - 2 * axes
+    found = moves.counts(extents("fold", shape))
+    if not x.dtype.is_floating:
+        raise DTypeError(f"fold: {x} must be floating; use astype('float32')")
+    if not same_shape(x.shape[lead:], (*kernel, *found)):
+        raise ShapeError(f"fold: {x} does not end in the windows {[*kernel, *found]} of {shape}")
+    return Spec((*x.shape[:lead], *shape), x.dtype)
+
+
+@fold.gradient
+def _(g: Any, y: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any, shape: Any) -> Any:
+    return (windows(g, kernel=kernel, stride=stride, dilate=dilate),)
+
+
+@fold.lower
+def _(
+    emit: Any, outputs: Any, inputs: Any, *, kernel: Any, stride: Any, dilate: Any, shape: Any
+) -> None:
+    """One loop adds, of all windows, the same elements: those that lie in different places."""
+    (result,), (x,) = outputs, inputs
+    axes = len(kernel)
+    lead = len(x.shape) - 2 * axes
+    wide: DType = result.dtype.accumulate
+    total = result if wide is result.dtype else emit.temporary(wide, result.shape)
+    emit.fill(total, 0)
+    moves = Moves(kernel, stride, dilate)
+    spread = moves.spread(total.strides[lead:])
+    for starts in itertools.product(*map(_parts, kernel, stride, dilate)):
+        source, offset = x, total.layout.offset
+        for axis, (start, length) in enumerate(starts):
+            source = source.narrow(lead + axis, start, length)
+            offset = offset + start * spread[axis]
+        target = total.at(Layout(source.shape, (*total.strides[:lead], *spread), offset))
+        loop = emit.loop(source.shape)
+        added = loop.load(target) + loop.cast(loop.load(source), wide)
+        loop.store(target, added)
+        loop.finish()
+    if total is not result:
+        emit.copy(total, result)
+
+
+def _parts(kernel: int, stride: int, dilate: int) -> list[tuple[int, int]]:
+    """(start, length) of the parts of a window that lie apart from those of all others."""
+    step = stride if dilate == 1 else 1
+    return [(start, min(step, kernel - start)) for start in range(0, kernel, step)]
+
+
+# --- padding --------------------------------------------------------------------------------
+
+
+@op()
+def border(x: Any, *, before: Any, after: Any, lowest: bool = False) -> Any:
+    """Last axes made longer on both sides by zeros, or by the lowest number of the dtype."""
+    np = numpy()
+    widths = [(0, 0)] * (x.ndim - len(before)) + list(zip(before, after, strict=True))
+    return np.pad(x, widths, constant_values=_number(as_dtype(x.dtype), lowest))
+
+
+def _number(dtype: DType, lowest: bool) -> float:
+    """What a border consists of."""
+    if not lowest or dtype.kind in "ub":
+        return 0
+    return -(2 ** (8 * dtype.itemsize - 1)) if dtype.kind == "i" else float("-inf")
+
+
+@border.spec
+def _(x: Spec, *, before: Any, after: Any, lowest: bool) -> Spec:
+    lead = x.ndim - len(before)
+    if any(not isinstance(n, Dim) and n < 0 for n in (*before, *after)):
+        raise ShapeError(f"border: {x}: padding {before}, {after} must not be negative")
+    spans = zip(before, x.shape[lead:], after, strict=True)
+    return Spec((*x.shape[:lead], *(a + n + b for a, n, b in spans)), x.dtype)
+
+
+@border.gradient
+def _(g: Any, y: Any, x: Any, *, before: Any, after: Any, lowest: bool) -> Any:
+    return (within(g, before, x.shape[x.ndim - len(before) :]),)
+
+
+@border.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, before: Any, after: Any, lowest: bool) -> None:
+    (result,), (x,) = outputs, inputs
+    emit.fill(result, _number(result.dtype, lowest))
+    lead, inner = len(x.shape) - len(before), result
+    for axis, start in enumerate(before, start=lead):
+        inner = inner.narrow(axis, start, x.shape[axis])
+    emit.copy(x, inner)
+
+
+def bordered(x: Any, before: Any, after: Any, lowest: bool = False) -> Any:
+    """x with a border around its last axes, where there is one."""
+    if all(type(n) is int and n == 0 for n in (*before, *after)):
+        return x
+    return border(x, before=tuple(before), after=tuple(after), lowest=lowest)
+
+
+def within(x: Any, start: Any, shape: Any) -> Any:
+    """The part of the last axes that begins at `start` and has this shape, as a view."""
+    lead = x.ndim - len(start)
+    key = [("slice", 0, n, 1) for n in x.shape[:lead]]
+    key += [("slice", a, n, 1) for a, n in zip(start, shape, strict=True)]
+    if all(s[1] == 0 for s in key) and same_shape(x.shape[lead:], tuple(shape)):
+        return x
+    return basic_index(x, key=tuple(key))
+
+
+__all__ = ["Moves", "bordered", "windows", "within"]

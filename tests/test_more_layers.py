@@ -1,0 +1,144 @@
+"""Norms, embedding and activations as layers, against the functions they are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+from gemel import autograd, gluon, np, npx
+from gemel.errors import ShapeError, UnknownNameError
+from gemel.gluon import nn
+
+
+def standardized(x: Any, axes: Any) -> Any:
+    centred = x - x.mean(axes, keepdims=True)
+    return centred / numpy.sqrt(x.var(axes, keepdims=True) + 1e-5)
+
+
+def grouped(x: Any) -> Any:
+    return standardized(x.reshape(2, 2, -1), 2).reshape(x.shape)
+
+
+#: Layer, input, the length of gamma and beta, what it gives, how it is shown.
+NORMS: list[tuple[Any, tuple[int, ...], int, Any, str]] = [
+    (nn.LayerNorm, (2, 4, 3), 3, lambda x: standardized(x, 2),
+     "LayerNorm(eps=1e-05, axis=-1, center=True, scale=True, in_channels=3)"),
+    (lambda: nn.LayerNorm(axis=1, center=False), (2, 4, 3), 4, lambda x: standardized(x, 1),
+     "LayerNorm(eps=1e-05, axis=1, center=False, scale=True, in_channels=4)"),
+    (lambda: nn.GroupNorm(2), (2, 4, 3), 4, grouped,
+     "GroupNorm(eps=1e-05, num_groups=2, center=True, scale=True, in_channels=4)"),
+    (nn.InstanceNorm, (2, 4, 3, 2), 4, lambda x: standardized(x, (2, 3)),
+     "InstanceNorm(eps=1e-05, axis=1, center=True, scale=False, in_channels=4)"),
+    (lambda: nn.InstanceNorm(axis=-1), (2, 4, 3, 2), 2, lambda x: standardized(x, (1, 2)),
+     "InstanceNorm(eps=1e-05, axis=-1, center=True, scale=False, in_channels=2)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "given", "count", "slow", "shown"), NORMS, ids=lambda v: "")
+def test_norms(make: Any, given: Any, count: int, slow: Any, shown: str) -> None:
+    net = make()
+    net.initialize()
+    x = numpy.random.default_rng(0).standard_normal(given).astype("float32")
+    with autograd.record():
+        found = net(np.array(x))
+    assert net.gamma.shape == net.beta.shape == (count,)
+    assert repr(net) == shown
+    numpy.testing.assert_allclose(found.asnumpy(), slow(x), rtol=1e-4, atol=1e-5)
+    found.backward()
+    trained = [p for p in net.collect_params().values() if p.grad_req != "null"]
+    assert len(trained) == shown.count("=True")
+    net.hybridize()
+    numpy.testing.assert_allclose(net(np.array(x)).asnumpy(), slow(x), rtol=1e-4, atol=1e-5)
+
+
+def test_embedding_trains_the_rows_it_gives() -> None:
+    net = nn.Embedding(5, 3)
+    net.initialize()
+    before = net.weight.data().asnumpy()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1.0})
+    x = np.array([[1, 3], [3, 4]], dtype="float32")
+    with autograd.record():
+        y = net(x)
+    y.backward()
+    trainer.step(1)
+    assert y.shape == (2, 2, 3)
+    numpy.testing.assert_array_equal(y.asnumpy(), before[[[1, 3], [3, 4]]])
+    moved = (before - net.weight.data().asnumpy()).round(5).mean(1)
+    assert moved.tolist() == [0, 1, 0, 2, 1]
+    assert repr(net) == "Embedding(5 -> 3, float32)"
+    with pytest.raises(IndexError, match="out of bounds"):
+        net(np.array([5])).asnumpy()
+
+
+VALUES = numpy.array([[-2.0, -0.5], [0.5, 3.0]], "float32")
+TANH = 0.7978845608028654 * (VALUES + 0.044715 * VALUES**3)
+ACTIVATIONS: list[tuple[Any, Any]] = [
+    (nn.PReLU, numpy.where(VALUES > 0, VALUES, 0.25 * VALUES)),
+    (lambda: nn.PReLU(in_channels=2), numpy.where(VALUES > 0, VALUES, 0.25 * VALUES)),
+    (lambda: nn.ELU(0.5), numpy.where(VALUES > 0, VALUES, 0.5 * numpy.expm1(VALUES))),
+    (nn.SELU, 1.0507009873554805 * numpy.where(
+        VALUES > 0, VALUES, 1.6732632423543772 * numpy.expm1(VALUES))),
+    (nn.GELU, npx.gelu(np.array(VALUES)).asnumpy()),
+    (lambda: nn.GELU("tanh"), 0.5 * VALUES * (1 + numpy.tanh(TANH))),
+    (nn.SiLU, VALUES / (1 + numpy.exp(-VALUES))),
+    (lambda: nn.Swish(2.0), VALUES / (1 + numpy.exp(-2 * VALUES))),
+    (lambda: nn.Activation("silu"), VALUES / (1 + numpy.exp(-VALUES))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "expected"), ACTIVATIONS, ids=lambda v: "")
+def test_activations(make: Any, expected: Any) -> None:
+    net = make()
+    net.initialize()
+    for _ in range(2):
+        found = net(np.array(VALUES)).asnumpy()
+        numpy.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        net.hybridize()
+
+
+def test_prelu_learns_its_slope() -> None:
+    net = nn.PReLU(in_channels=2)
+    net.initialize()
+    with autograd.record():
+        y = net(np.array(VALUES))
+    y.backward()
+    assert net.alpha.grad().tolist() == [-2, -0.5]
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="tanh"):
+        nn.GELU("tan")
+    net = nn.LayerNorm(in_channels=3)
+    net.initialize()
+    with pytest.raises(ShapeError, match="gamma"):
+        net(np.ones((2, 4)))
+
+
+class Attention(nn.HybridBlock):
+    """A block of self-attention, as a transformer has it."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm()
+        self.query, self.key, self.value = (nn.Dense(units, flatten=False) for _ in range(3))
+
+    def forward(self, x: Any, lengths: Any) -> Any:
+        """(batch, time, units) -> the same, each step having seen those of its sequence."""
+        y = self.norm(x)
+        found = npx.attention(self.query(y), self.key(y), self.value(y), causal=True)
+        return npx.sequence_mask(x + found, lengths, True, axis=1)
+
+
+def test_attention_of_several_sizes_through_one_program() -> None:
+    net = Attention(4)
+    net.initialize()
+    inputs = [
+        (np.random.normal(size=(batch, time, 4)), np.array(range(1, batch + 1)))
+        for batch, time in ((2, 5), (3, 5), (3, 7))
+    ]
+    expected = [net(*given).asnumpy() for given in inputs]
+    net.hybridize()
+    for given, wanted in zip(inputs, expected, strict=True):
+        numpy.testing.assert_allclose(net(*given).asnumpy(), wanted, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,246 @@
+"""Convolution, its transpose and pooling, at every option, against loops in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+import windows_reference as reference
+from slow import check, drawn
+
+import gemel
+from gemel import autograd, np, npx
+from gemel.errors import GemelError, ShapeError, UnknownNameError
+from gemel.ops.windows import fold
+
+Array = numpy.ndarray[Any, Any]
+
+
+# --- convolution ----------------------------------------------------------------------------
+
+#: Space, kernel, stride, dilate, pad, groups, bias.
+CONVOLUTIONS = [
+    ((7,), (3,), (1,), (1,), (0,), 1, True),
+    ((8,), (3,), (2,), (2,), (2,), 2, False),
+    ((5,), (1,), (3,), (1,), (0,), 1, True),
+    ((5, 6), (3, 3), (1, 1), (1, 1), (1, 1), 1, True),
+    ((6, 5), (1, 1), (1, 1), (1, 1), (0, 0), 1, False),
+    ((7, 6), (3, 2), (2, 1), (1, 2), (0, 1), 2, True),
+    ((5, 5), (2, 3), (2, 3), (2, 1), (3, 0), 4, True),
+    ((4, 4), (4, 4), (1, 1), (1, 1), (0, 0), 1, True),
+    ((3, 4, 3), (2, 2, 2), (1, 2, 1), (1, 1, 2), (0, 1, 1), 2, True),
+    ((3, 3, 3), (3, 1, 2), (1, 1, 1), (1, 1, 1), (1, 0, 0), 1, False),
+]
+
+
+@pytest.mark.parametrize("options", CONVOLUTIONS, ids=str)
+def test_convolution(options: Any) -> None:
+    space, kernel, stride, dilate, pad, groups, biased = options
+    x, weight = drawn(2, 4, *space), drawn(4, 4 // groups, *kernel, seed=1)
+    inputs = [x, weight, *([drawn(4, seed=2)] if biased else [])]
+
+    def call(*arrays: Any) -> Any:
+        how = {"kernel": kernel, "stride": stride, "dilate": dilate, "pad": pad}
+        return npx.convolution(*arrays, num_filter=4, num_group=groups, **how)
+
+    def slow(x: Array, weight: Array, bias: Any = None) -> Array:
+        return reference.convolution(x, weight, bias, stride, dilate, pad, groups)
+
+    check(call, slow, inputs, "float64" if len(space) == 2 else "float32")
+
+
+#: Places, kernel, stride, dilate, pad, adj, groups, bias.
+DECONVOLUTIONS = [
+    ((4,), (3,), (2,), (1,), (1,), (1,), 1, True),
+    ((3,), (2,), (1,), (2,), (0,), (0,), 2, False),
+    ((3, 4), (4, 4), (2, 2), (1, 1), (1, 1), (0, 0), 1, True),
+    ((3, 2), (5, 2), (2, 3), (1, 1), (0, 0), (1, 2), 2, True),
+    ((2, 3), (2, 3), (3, 1), (2, 2), (1, 2), (2, 0), 1, False),
+    ((2, 2, 3), (2, 3, 2), (2, 1, 2), (1, 1, 1), (0, 1, 0), (1, 0, 0), 2, True),
+]
+
+
+@pytest.mark.parametrize("options", DECONVOLUTIONS, ids=str)
+def test_deconvolution(options: Any) -> None:
+    space, kernel, stride, dilate, pad, adj, groups, biased = options
+    x, weight = drawn(2, 4, *space), drawn(4, 3, *kernel, seed=1)
+    inputs = [x, weight, *([drawn(3 * groups, seed=2)] if biased else [])]
+
+    def call(*arrays: Any) -> Any:
+        how = {"kernel": kernel, "stride": stride, "dilate": dilate, "pad": pad, "adj": adj}
+        return npx.deconvolution(*arrays, no_bias=False, num_group=groups, **how)
+
+    def slow(x: Array, weight: Array, bias: Any = None) -> Array:
+        return reference.deconvolution(x, weight, bias, stride, dilate, pad, adj, groups)
+
+    check(call, slow, inputs, "float64" if len(space) == 2 else "float32")
+
+
+def test_deconvolution_to_a_target_shape() -> None:
+    x, weight = np.array(drawn(1, 1, 4, 4)), np.array(drawn(1, 1, 3, 3))
+    for target in (7, 8, 9):
+        how = {"kernel": (3, 3), "stride": 2, "target_shape": (target, target)}
+        assert npx.deconvolution(x, weight, **how).shape == (1, 1, target, target)
+
+
+# --- pooling --------------------------------------------------------------------------------
+
+#: Space, kernel, stride, pad.
+POOLINGS = [
+    ((7,), (2,), (2,), (0,)),
+    ((7,), (3,), (1,), (1,)),
+    ((6, 7), (2, 2), (2, 2), (0, 0)),
+    ((7, 5), (3, 2), (2, 2), (1, 1)),
+    ((5, 5), (2, 3), (3, 3), (0, 2)),
+    ((5, 3, 4), (2, 2, 3), (2, 1, 2), (1, 0, 1)),
+]
+
+
+@pytest.mark.parametrize("kind", ["max", "avg", "sum", "lp"])
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("options", POOLINGS, ids=str)
+def test_pooling(options: Any, full: bool, kind: str) -> None:
+    space, kernel, stride, pad = options
+    for padded in (True, False) if kind == "avg" else (True,):
+
+        def call(x: Any, padded: bool = padded) -> Any:
+            how = {"kernel": kernel, "stride": stride, "pad": pad, "pool_type": kind}
+            convention = "full" if full else "valid"
+            return npx.pooling(x, pooling_convention=convention, count_include_pad=padded, **how)
+
+        def slow(x: Array, padded: bool = padded) -> Array:
+            return reference.pooling(x, kernel, stride, pad, kind, full, padded)
+
+        check(call, slow, [drawn(2, 2, *space)], "float64")
+
+
+@pytest.mark.parametrize("kind", ["max", "avg", "sum", "lp"])
+@pytest.mark.parametrize("space", [(5,), (3, 4), (2, 3, 2)], ids=str)
+def test_global_pooling(space: Any, kind: str) -> None:
+    ones, none = (1,) * len(space), (0,) * len(space)
+    check(
+        lambda x: npx.pooling(x, global_pool=True, pool_type=kind),
+        lambda x: reference.pooling(x, space, ones, none, kind, False, True),
+        [drawn(2, 3, *space)],
+        "float64",
+    )
+
+
+def test_pooling_of_integers_and_of_nothing_positive() -> None:
+    x = np.array([[[-3, -1, -2]]], dtype="int8")
+    found = npx.pooling(x, kernel=2, stride=2, pad=1)
+    assert found.dtype == "int8"
+    assert found.tolist() == [[[-3, -1]]]
+    zeros = np.zeros((1, 1, 4))
+    zeros.attach_grad()
+    with autograd.record():
+        y = npx.pooling(zeros, kernel=2, stride=2, pool_type="lp")
+    y.backward()
+    assert zeros.grad.tolist() == [[[0, 0, 0, 0]]]
+
+
+# --- dtypes, views, sizes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_are_added_in_float32(dtype: str) -> None:
+    x = np.ones((1, 8, 20), dtype=dtype) * 0.1
+    weight = np.ones((1, 8, 20), dtype=dtype) * 0.1
+    x.attach_grad()
+    with autograd.record():
+        y = npx.convolution(x, weight, pad=19, no_bias=True)
+    y.backward()
+    assert y.dtype == x.grad.dtype == dtype
+    assert abs(float(y[0, 0, 19]) - 160 * float(x[0, 0, 0]) ** 2) < 0.02
+    assert abs(float(x.grad[0, 0, 0]) - 20 * float(weight[0, 0, 0])) < 0.02
+
+
+@pytest.mark.parametrize(("stride", "dilate"), [(1, 1), (2, 2), (2, 1)])
+def test_what_is_added_by_several_workers(stride: int, dilate: int) -> None:
+    """Sizes that are cut into tiles: no addition is lost where windows overlap."""
+    how = {"kernel": (3, 3), "stride": (stride, stride), "dilate": (dilate, dilate)}
+    size = 2 * dilate + 39 * stride + 1
+    x = numpy.random.default_rng(0).standard_normal((60, 3, 3, 40, 40))
+    expected = fold.function(x, **how, shape=(size, size))
+    found = fold(np.array(x, dtype="float64"), **how, shape=(size, size))
+    numpy.testing.assert_allclose(found.asnumpy(), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_of_views() -> None:
+    base = drawn(5, 7, 3, 2)
+    image = np.array(base).transpose(3, 2, 1, 0)[:, :, ::-1, 1:]
+    weight = np.array(drawn(3, 3, 4, 4)).transpose(1, 0, 3, 2)[:, :, 1:, ::2]
+    found = npx.convolution(image, weight, no_bias=True, pad=1)
+    expected = reference.convolution(
+        image.asnumpy().astype("float64"), weight.asnumpy(), None, (1, 1), (1, 1), (1, 1), 1
+    )
+    numpy.testing.assert_allclose(found.asnumpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_other_sizes_through_one_program() -> None:
+    """Batch and image sizes are free."""
+    weight = np.array(drawn(3, 2, 3, 3))
+
+    def both(x: Any) -> Any:
+        return npx.pooling(npx.convolution(x, weight, no_bias=True, pad=1), kernel=2, stride=2)
+
+    program = gemel.compile(both)
+    for shape in ((2, 2, 8, 10), (3, 2, 8, 10), (5, 2, 12, 14), (4, 2, 9, 7)):
+        x = np.array(drawn(*shape))
+        numpy.testing.assert_allclose(program(x).asnumpy(), both(x).asnumpy(), rtol=1e-5, atol=1e-5)
+    assert program.traces == 1
+
+
+def test_second_gradients() -> None:
+    """The gradient of a sum of squares of a gradient, by differences of first gradients."""
+    x, weight = drawn(1, 2, 4, 5), drawn(2, 2, 2, 2, seed=1)
+
+    def slopes(weights: Array) -> Any:
+        image, kernel = np.array(x, dtype="float64"), np.array(weights, dtype="float64")
+        image.attach_grad()
+        kernel.attach_grad()
+        with autograd.record():
+            y = npx.pooling(npx.convolution(image, kernel, no_bias=True, pad=1) ** 3, kernel=2)
+            (first,) = autograd.grad([y.sum()], [image], create_graph=True)
+            square = (first * first).sum()
+        square.backward()
+        return float(square), kernel.grad.asnumpy()
+
+    direction = numpy.random.default_rng(3).standard_normal(weight.shape)
+    step = 1e-6
+    slope = (slopes(weight + step * direction)[0] - slopes(weight - step * direction)[0]) / 2 / step
+    found = (slopes(weight)[1] * direction).sum()
+    assert abs(slope - found) < 1e-4 * abs(slope)
+
+
+# --- bad input ------------------------------------------------------------------------------
+
+IMAGE, WEIGHT = (2, 4, 5, 5), (6, 4, 3, 3)
+WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], type[GemelError], str]] = [
+    ("convolution", (IMAGE, (6, 3, 3, 3)), {}, ShapeError, "4 channels.*takes 3"),
+    ("convolution", (IMAGE, (6, 2, 3, 3)), {"num_group": 4}, ShapeError, "4 channels.*takes 8"),
+    ("convolution", (IMAGE, WEIGHT), {"kernel": (2, 2)}, ShapeError, "kernel"),
+    ("convolution", (IMAGE, WEIGHT), {"stride": (0, 1)}, ShapeError, "must be positive"),
+    ("convolution", (IMAGE, WEIGHT), {"stride": (1,)}, ShapeError, "2 numbers"),
+    ("convolution", (IMAGE, WEIGHT), {"dilate": 3}, ShapeError, "reaches over 7"),
+    ("convolution", (IMAGE, WEIGHT), {"layout": "NHWC"}, UnknownNameError, "NCHW"),
+    ("convolution", (IMAGE, WEIGHT), {"num_filter": 5}, ShapeError, "num_filter 5"),
+    ("convolution", ((2, 4, 5), WEIGHT), {}, ShapeError, "as many axes"),
+    ("convolution", (IMAGE, WEIGHT, (5,)), {}, ShapeError, "bias"),
+    ("convolution", (IMAGE, (6, 4)), {}, ShapeError, "3 to 5 axes"),
+    ("deconvolution", (IMAGE, WEIGHT), {}, ShapeError, "4 channels.*takes 6"),
+    ("deconvolution", (IMAGE, (4, 2, 3, 3)), {"adj": 1}, ShapeError, "adj"),
+    ("deconvolution", (IMAGE, (4, 2, 3, 3)), {"pad": 4}, ShapeError, "must leave something"),
+    ("pooling", (IMAGE,), {}, ShapeError, "needs a kernel"),
+    ("pooling", (IMAGE,), {"kernel": 6}, ShapeError, "reaches over 6"),
+    ("pooling", (IMAGE,), {"kernel": 2, "pad": 2}, ShapeError, "less than kernel"),
+    ("pooling", (IMAGE,), {"kernel": 2, "pool_type": "mex"}, UnknownNameError, "max"),
+    ("pooling", ((2, 3),), {"kernel": 2}, ShapeError, "3 to 5 axes"),
+]
+
+
+@pytest.mark.parametrize(("name", "shapes", "options", "error", "match"), WRONG, ids=str)
+def test_what_is_refused(name: str, shapes: Any, options: Any, error: Any, match: str) -> None:
+    with pytest.raises(error, match=match):
+        getattr(npx, name)(*(np.ones(shape) for shape in shapes), **options)
