@@ -85,8 +85,8 @@ def test_operators_mean_the_same_for_arrays_and_symbols(name: str) -> None:
         return getattr(x, f"__i{name}__")(y)
 
     for way in (forwards, swapped, in_place):
-        for run in (way, gemel.compile(way)):
-            numpy.testing.assert_allclose(run(a, b).asnumpy(), expected, err_msg=way.__name__)
+        for call in (way, gemel.compile(way)):
+            numpy.testing.assert_allclose(call(a, b).asnumpy(), expected, err_msg=way.__name__)
 
 
 def test_signatures_are_those_people_call() -> None:
@@ -139,7 +139,8 @@ def test_families_most_programs_do_not_use_are_imported_when_asked_for() -> None
 @pytest.mark.parametrize(
     "asks",
     ["np.linalg.norm(x)", "npx.topk(x)", "gluon.nn.Conv2D(1, 3)", "x.clip(0, 1)", "dir(np)",
-     "gemel.compile(lambda v: v.cumsum())(x)", "numpy.sort(x)", "pickle.loads(pickle.dumps(np.sort))"],
+     "gemel.compile(lambda v: v.cumsum())(x)", "numpy.sort(x)",
+     "pickle.loads(pickle.dumps(np.sort))"],
 )  # fmt: skip
 def test_whoever_asks_first_is_answered(asks: str) -> None:
     head = "import pickle, numpy, gemel\nfrom gemel import gluon, np, npx\nx = np.ones((4,))\n"
