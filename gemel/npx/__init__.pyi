@@ -222,7 +222,7 @@ def pooling(
     stride: Any = None,
     pad: Any = None,
     p_value: int = 2,
-    count_include_pad: builtins.bool = True,
+    count_include_pad: builtins.bool | None = True,
     layout: str | None = None,
 ) -> ndarray:
     """One number for each window of data (N, C, *space): the largest, the average, the sum or the
