@@ -515,7 +515,7 @@ def _networks() -> list[Case]:
 def _windows() -> list[Case]:
     flat = {"kernel": (2,), "stride": (1,), "dilate": (2,)}
     wide = {"kernel": (3, 2), "stride": (2, 2), "dilate": (1, 1)}
-    pools = {"stride": (2,), "pad": (1,), "p": 2}
+    pools = {"kernel": (3,), "stride": (2,), "pad": (1,), "p": 2}
     return [
         _case("windows", (3, 7), **flat),
         _case("windows", (2, 7, 5), **wide),
@@ -528,8 +528,10 @@ def _windows() -> list[Case]:
         _case("deconvolution", (2, 4, 5), (4, 3, 2), (6,), **flat, pad=(1,), adjust=(0,), groups=2),
         _case("deconvolution", (2, 4, 3, 2), (4, 3, 3, 2), **wide, pad=(1, 0), adjust=(0, 1),
               groups=1),
-        *(_case("pooling", (2, 3, 8), smooth=(Draw((2, 3, 8), "smooth"),), kernel=(3,), **pools,
-                kind=kind, convention="full", padded=False) for kind in ("max", "avg", "lp")),
+        *(_case("pooling", (2, 3, 8), smooth=(Draw((2, 3, 8), "smooth"),), **pools, kind=kind,
+                convention="full", padded=True) for kind in ("max", "lp")),
+        _case("pooling", (2, 3, 8), kernel=(), stride=(), pad=(), p=2, kind="avg",
+              convention="valid", padded=True),
     ]  # fmt: skip
 
 

@@ -161,6 +161,8 @@ KERNELS = [
 PARTICULAR = {"split", "place", "matmul", "einsum", "cross"}
 #: Operations whose keys name positions that are there: in no smaller array.
 KEYED = {"basic_index", "narrow", "assign"}
+#: Those that are made of products, of groups of channels, or whose parameter is a size.
+PARTICULAR |= {"convolution", "deconvolution", "fold", "group_norm"}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

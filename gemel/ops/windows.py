@@ -67,11 +67,12 @@ class Moves(NamedTuple):
 @op()
 def windows(x: Any, *, kernel: Any, stride: Any, dilate: Any) -> Any:
     """All windows over the last axes: (..., *kernel, *counts), as a view."""
-    np, moves = numpy(), Moves(kernel, stride, dilate)
-    lead = x.ndim - len(kernel)
-    shape = (*x.shape[:lead], *kernel, *moves.counts(x.shape[lead:]))
-    strides = (*x.strides[:lead], *moves.spread(x.strides[lead:]))
-    return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
+    np, axes = numpy(), len(kernel)
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilate, strict=True)]
+    seen = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(range(-axes, 0)))
+    steps = (..., *(slice(None, None, step) for step in (*stride, *dilate)))
+    inside = range(x.ndim, x.ndim + axes)
+    return np.moveaxis(seen[steps], inside, [n - axes for n in inside])
 
 
 @windows.spec
