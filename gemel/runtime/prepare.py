@@ -148,10 +148,10 @@ def _check_large(
     Such a number is an array by now; comparisons take it as it is.
     """
     large = [value for value in inputs if type(value) is int and value >= 2**63]
-    others = [s for value, s in zip(inputs, specs, strict=True) if type(value) is not int]
-    if not large or not others or op.random or not isinstance(op, Elementwise):
+    if not large or op.random or not isinstance(op, Elementwise):
         return
-    if op.infer(*specs, **parameters)[0].dtype is not bool_:
+    others = [s for value, s in zip(inputs, specs, strict=True) if type(value) is not int]
+    if others and op.infer(*specs, **parameters)[0].dtype is not bool_:
         check_held(op.name, large[0], promote_specs(*others))
 
 
@@ -179,7 +179,8 @@ def _create(
     op: Op, numbers: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
 ) -> tuple[Any, ...]:
     """A call with numbers only: its plan is remembered under the parameters."""
-    if isinstance(op, Elementwise):
+    # Every integer dtype holds 0 to 127.
+    if isinstance(op, Elementwise) and any(type(n) is int and not 0 <= n < 128 for n in numbers):
         for number, dtype in zip(numbers, op.types(specs, parameters)[0], strict=True):
             check_held(op.name, number, dtype)
     device = current_device()
