@@ -17,15 +17,16 @@ thread_local bool drained = false;
 
 }  // namespace
 
-void Engine::drain_for_fork() {
+void Engine::close_for_fork() {
   EngineState& state = *state_;
   drained = true;
-  {
-    // Nothing new comes in: who issues finds the queue full until the forks are over.
-    Guard guard(state.lock);
-    ++state.forks;
-    state.queue_operations.store(0);
-  }
+  // Nothing new comes in: who issues finds the queue full until the forks are over.
+  Guard guard(state.lock);
+  ++state.forks;
+  state.queue_operations.store(0);
+}
+
+void Engine::drain_for_fork() {
   if (operation_depth == 0) wait_all_quietly();
 }
 

@@ -295,11 +295,13 @@ class Engine {
   bool serial() const noexcept;
   Counters counters() const;
 
-  // Around a fork. Where the front end knows of it beforehand: drain_for_fork (without the GIL)
-  // waits until nothing is pending and lets nothing new in until reopen; this may overlap with
-  // others' forks. Around every fork, known or not, the other three, on the thread that forks: they
+  // Around a fork. Where the front end knows of it beforehand: close_for_fork lets nothing new in
+  // until reopen (with the GIL: a thread that holds it has found room, and is not to wait), and
+  // drain_for_fork waits until nothing is pending (without it); this may overlap with others'
+  // forks. Around every fork, known or not, the other three, on the thread that forks: they
   // only hold the locks. What is still pending then fails in the child, which starts its threads
   // when it needs them.
+  void close_for_fork();
   void drain_for_fork();
   void reopen();
   void before_fork();

@@ -351,6 +351,8 @@ void define_engine(nb::module_& module) {
   module.def("trace_take", [] { return checked(take_trace()); });
   module.def("trace_thread", &trace::this_thread);
   module.def("drain_for_fork", [] {
+    // Closed with the GIL held: who has found room, and issues without dropping the GIL, is done.
+    Engine::get().close_for_fork();
     WithoutGil released;
     Engine::get().drain_for_fork();
   });

@@ -605,6 +605,7 @@ void a_child_starts_afresh() {
   Engine::get().configure(2, false, 0, 0);
   Handle storage(4096);
   issue({}, {storage}, sleeping(20));
+  Engine::get().close_for_fork();
   Engine::get().drain_for_fork();
   check(Engine::ready(storage), "drain_for_fork drains");
   Engine::get().before_fork();
