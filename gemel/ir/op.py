@@ -1,4 +1,4 @@
-"""Op: one operation, declared once; its kinds; the decorators that declare it.
+"""Op: one operation, declared once. Its kinds are in `op_kinds`, its decorators in `declare`.
 
 Everything else -- public function, imperative call, tracing, gradient, kernel, tests -- reads the
 declaration. Positional arguments are arrays (or Python numbers, which are weak run-time operands);
@@ -11,12 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel import _core
-from gemel.errors import (
-    GradientError,
-    TraceError,
-    suggestion,
-    unknown_name,
-)
+from gemel.errors import GradientError, TraceError, suggestion, unknown_name
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
 from gemel.ir.late import load

@@ -54,7 +54,7 @@ def asked(
     if name.startswith("__") and name != "__all__":  # what Python asks of modules
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     load()
-    inner = {name: scope[name] for name in modules}
+    inner = {each: scope[each] for each in modules}
     held = {**others, **inner, **NAMESPACES[module.removeprefix("gemel.")]}
     if name == "__all__":
         return sorted(held)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gemel.dtype import DType, float32
+from gemel.dtype import DType
 from gemel.errors import ShapeError, unknown_name
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
@@ -35,7 +35,7 @@ def by_lapack(function: Callable[..., Any], *arrays: Any) -> Any:
 def computed(*specs: Spec) -> DType:
     """The dtype of a result: a floating one."""
     dtype = promote_specs(*specs)
-    return dtype if dtype.is_floating else float32
+    return dtype.floating
 
 
 def matrices(name: str, x: Spec, square: bool = False) -> tuple[Any, Any, Any]:

@@ -265,7 +265,7 @@ def histogram_edges(x: Any, *, bins: int, limits: Any) -> Any:
 def _(x: Spec, *, bins: int, limits: Any) -> Spec:
     if bins < 1:
         raise ShapeError(f"histogram: {bins} is no number of bins")
-    return Spec((bins + 1,), x.dtype if x.dtype.is_floating else "float32")
+    return Spec((bins + 1,), x.dtype.floating)
 
 
 @op()

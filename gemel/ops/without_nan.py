@@ -18,6 +18,7 @@ from gemel.ops.reduction import (
     min,
     prod,
     sum,
+    widened,
 )
 
 
@@ -37,7 +38,7 @@ def nanprod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Mean of what is not NaN over the given axes, or all; NaN where nothing is left."""
     x = floating(x)
-    wide = cast(x, dtype="float32") if x.dtype.itemsize == 2 else x
+    wide = widened(x)
     total = sum(where(isnan(wide), 0, wide), axis=axis, keepdims=keepdims)
     return cast(divide(total, _left(wide, axis, keepdims)), dtype=x.dtype)
 
@@ -51,7 +52,7 @@ def _left(x: Any, axis: Any, keepdims: bool) -> Any:
 def nanvar(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Variance of what is not NaN over the given axes, or all."""
     x = floating(x)
-    wide = cast(x, dtype="float32") if x.dtype.itemsize == 2 else x
+    wide = widened(x)
     distance = where(isnan(wide), 0, subtract(wide, nanmean(wide, axis=axis, keepdims=True)))
     total = sum(square(distance), axis=axis, keepdims=keepdims)
     freedom = subtract(_left(wide, axis, keepdims), ddof)
