@@ -59,6 +59,10 @@ class Exchange:
 
     # --- Python -----------------------------------------------------------------------------
 
+    def __complex__(self: Any) -> complex:
+        """The element of an array of one. Waits for it."""
+        return complex(self.item())
+
     def __deepcopy__(self: Any, memo: Any) -> Any:
         return self.copy()
 

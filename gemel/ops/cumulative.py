@@ -16,13 +16,13 @@ from gemel.ops.shape import concatenate, operand, reshape
 from gemel.spec import Spec, normalize_axis
 
 
-@op(public="np", onnx="CumSum", mxnet="_npi_cumsum")
+@op(public="np", onnx="CumSum", mxnet="_npi_cumsum", complex="holomorphic")
 def cumsum(x: Any, *, axis: int) -> Any:
     """The sums of all elements up to each one."""
     return _running(numpy().cumsum, x, axis)
 
 
-@op(public="np")
+@op(public="np", complex="holomorphic")
 def cumprod(x: Any, *, axis: int) -> Any:
     """The products of all elements up to each one."""
     return _running(numpy().cumprod, x, axis)

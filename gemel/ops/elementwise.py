@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.dtype import DType, as_dtype, bool_, int64, uint8, uint64
-from gemel.errors import ShapeError
+from gemel.errors import DTypeError, ShapeError
 from gemel.ir.declare import elementwise
+from gemel.ir.methods import call
 from gemel.ir.op import Op
 from gemel.spec import Spec, broadcast, normalize_axis, product, promote_specs, same_shape
 
 # --- arithmetic -----------------------------------------------------------------------------
 
 
-@elementwise(public="np", operator="add", onnx="Add", mxnet="_npi_add")
+@elementwise(public="np", operator="add", onnx="Add", mxnet="_npi_add", complex="holomorphic")
 def add(xp: Any, a: Any, b: Any) -> Any:
     """Sum."""
     return a + b
@@ -24,7 +25,14 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, g
 
 
-@elementwise(dtype="arithmetic", public="np", operator="sub", onnx="Sub", mxnet="_npi_subtract")
+@elementwise(
+    dtype="arithmetic",
+    public="np",
+    operator="sub",
+    onnx="Sub",
+    mxnet="_npi_subtract",
+    complex="holomorphic",
+)
 def subtract(xp: Any, a: Any, b: Any) -> Any:
     """Difference."""
     return a - b
@@ -35,7 +43,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, -g
 
 
-@elementwise(public="np", operator="mul", onnx="Mul", mxnet="_npi_multiply")
+@elementwise(public="np", operator="mul", onnx="Mul", mxnet="_npi_multiply", complex="holomorphic")
 def multiply(xp: Any, a: Any, b: Any) -> Any:
     """Product."""
     return a * b
@@ -53,6 +61,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     operator="truediv",
     onnx="Div",
     mxnet="_npi_true_divide",
+    complex="holomorphic",
 )
 def divide(xp: Any, a: Any, b: Any) -> Any:
     """Quotient; integers become float32."""
@@ -92,7 +101,14 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return (None, None) if g[1] is None else (g[1], -(g[1] * y[0]))
 
 
-@elementwise(dtype="arithmetic", public="np", operator="neg", onnx="Neg", mxnet="_npi_negative")
+@elementwise(
+    dtype="arithmetic",
+    public="np",
+    operator="neg",
+    onnx="Neg",
+    mxnet="_npi_negative",
+    complex="holomorphic",
+)
 def negative(xp: Any, x: Any) -> Any:
     """Sign reversed."""
     return -x
@@ -103,8 +119,20 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (-g,)
 
 
+def _size_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    return (dtype,), dtype.real
+
+
 @elementwise(
-    public="np", aliases=("abs",), method="abs", operator="abs", onnx="Abs", mxnet="_npi_absolute"
+    dtype=_size_types,
+    public="np",
+    aliases=("abs",),
+    method="abs",
+    operator="abs",
+    onnx="Abs",
+    mxnet="_npi_absolute",
+    complex="any",
 )
 def absolute(xp: Any, x: Any) -> Any:
     """Absolute value."""
@@ -113,10 +141,12 @@ def absolute(xp: Any, x: Any) -> Any:
 
 @absolute.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
-    return (g * sign(x),)
+    return (g * sign(x),)  # of complex numbers, too
 
 
-@elementwise(dtype="arithmetic", public="np", method=True, onnx="Sign", mxnet="_npi_sign")
+@elementwise(
+    dtype="arithmetic", public="np", method=True, onnx="Sign", mxnet="_npi_sign", complex="any"
+)
 def sign(xp: Any, x: Any) -> Any:
     """-1, 0 or 1; NaN stays NaN."""
     return xp.sign(x)
@@ -124,10 +154,15 @@ def sign(xp: Any, x: Any) -> Any:
 
 @sign.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
-    return (None,)
+    if not x.dtype.is_complex:
+        return (None,)
+    # Only across its direction does x / |x| change.
+    along = call("real", g * call("conj", y))
+    size = absolute(x)
+    return (where(size == 0, 0, (g - y * along) / where(size == 0, 1, size)),)
 
 
-@elementwise(public="np", method=True, mxnet="_npi_square")
+@elementwise(public="np", method=True, mxnet="_npi_square", complex="holomorphic")
 def square(xp: Any, x: Any) -> Any:
     """Product with itself."""
     return x * x
@@ -138,7 +173,14 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (x * 2),)
 
 
-@elementwise(dtype="floating", public="np", method=True, onnx="Reciprocal", mxnet="_npi_reciprocal")
+@elementwise(
+    dtype="floating",
+    public="np",
+    method=True,
+    onnx="Reciprocal",
+    mxnet="_npi_reciprocal",
+    complex="holomorphic",
+)
 def reciprocal(xp: Any, x: Any) -> Any:
     """1 / x; integers become float32."""
     return 1 / x
@@ -162,6 +204,7 @@ def _power_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, 
     operator="pow",
     onnx="Pow",
     mxnet="_npi_power",
+    complex="holomorphic",
 )
 def power(xp: Any, a: Any, b: Any) -> Any:
     """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
@@ -172,7 +215,8 @@ def power(xp: Any, a: Any, b: Any) -> Any:
 @power.gradient
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     slope = b * power(where(b == 0, 1, a), b - 1)  # x ** 0 has none, at 0 as elsewhere
-    positive = a > 0
+    a = cast(a, dtype=y.dtype) if y.dtype.is_complex else a
+    positive = a != 0 if y.dtype.is_complex else a > 0
     logarithm = where(positive, log(where(positive, a, 1)), 0)
     return g * slope, g * y * logarithm
 
@@ -226,7 +270,14 @@ def _(g: Any, y: Any, x: Any, low: Any, high: Any) -> Any:
 # --- functions ------------------------------------------------------------------------------
 
 
-@elementwise(dtype="floating", public="np", method=True, onnx="Sqrt", mxnet="_npi_sqrt")
+@elementwise(
+    dtype="floating",
+    public="np",
+    method=True,
+    onnx="Sqrt",
+    mxnet="_npi_sqrt",
+    complex="holomorphic",
+)
 def sqrt(xp: Any, x: Any) -> Any:
     """Square root; NaN for negative elements."""
     return xp.sqrt(x)
@@ -237,7 +288,9 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * 0.5 / y,)
 
 
-@elementwise(dtype="floating", public="np", method=True, onnx="Exp", mxnet="_npi_exp")
+@elementwise(
+    dtype="floating", public="np", method=True, onnx="Exp", mxnet="_npi_exp", complex="holomorphic"
+)
 def exp(xp: Any, x: Any) -> Any:
     """Exponential."""
     return xp.exp(x)
@@ -248,7 +301,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * y,)
 
 
-@elementwise(dtype="floating", public="np", method=True, mxnet="_npi_expm1")
+@elementwise(dtype="floating", public="np", method=True, mxnet="_npi_expm1", complex="holomorphic")
 def expm1(xp: Any, x: Any) -> Any:
     """exp(x) - 1, accurate near zero."""
     return xp.expm1(x)
@@ -259,7 +312,9 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (y + 1),)
 
 
-@elementwise(dtype="floating", public="np", method=True, onnx="Log", mxnet="_npi_log")
+@elementwise(
+    dtype="floating", public="np", method=True, onnx="Log", mxnet="_npi_log", complex="holomorphic"
+)
 def log(xp: Any, x: Any) -> Any:
     """Natural logarithm; -inf at zero, NaN below."""
     return xp.log(x)
@@ -270,7 +325,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g / x,)
 
 
-@elementwise(dtype="floating", public="np", method=True, mxnet="_npi_log1p")
+@elementwise(dtype="floating", public="np", method=True, mxnet="_npi_log1p", complex="holomorphic")
 def log1p(xp: Any, x: Any) -> Any:
     """log(1 + x), accurate near zero."""
     return xp.log1p(x)
@@ -281,7 +336,14 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g / (x + 1),)
 
 
-@elementwise(dtype="floating", public="np", method=True, onnx="Tanh", mxnet="_npi_tanh")
+@elementwise(
+    dtype="floating",
+    public="np",
+    method=True,
+    onnx="Tanh",
+    mxnet="_npi_tanh",
+    complex="holomorphic",
+)
 def tanh(xp: Any, x: Any) -> Any:
     """Hyperbolic tangent."""
     return xp.tanh(x)
@@ -292,7 +354,9 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (1 - y * y),)
 
 
-@elementwise(dtype="floating", public="np", method=True, onnx="Sin", mxnet="_npi_sin")
+@elementwise(
+    dtype="floating", public="np", method=True, onnx="Sin", mxnet="_npi_sin", complex="holomorphic"
+)
 def sin(xp: Any, x: Any) -> Any:
     """Sine of x in radians."""
     return xp.sin(x)
@@ -303,7 +367,9 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * cos(x),)
 
 
-@elementwise(dtype="floating", public="np", method=True, onnx="Cos", mxnet="_npi_cos")
+@elementwise(
+    dtype="floating", public="np", method=True, onnx="Cos", mxnet="_npi_cos", complex="holomorphic"
+)
 def cos(xp: Any, x: Any) -> Any:
     """Cosine of x in radians."""
     return xp.cos(x)
@@ -326,7 +392,7 @@ def ceil(xp: Any, x: Any) -> Any:
     return xp.ceil(x)
 
 
-@elementwise(public="np", method=True, onnx="Round", mxnet="_npi_rint")
+@elementwise(public="np", method=True, onnx="Round", mxnet="_npi_rint", complex="any")
 def rint(xp: Any, x: Any) -> Any:
     """Nearest whole number, ties to even."""
     return xp.rint(x)
@@ -371,7 +437,7 @@ def _where_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, 
     return (bool_, dtype, dtype), dtype
 
 
-@elementwise(dtype=_where_types, public="np", onnx="Where", mxnet="_npi_where")
+@elementwise(dtype=_where_types, public="np", onnx="Where", mxnet="_npi_where", moves=-1)
 def where(xp: Any, condition: Any, a: Any, b: Any) -> Any:
     """a where the condition holds, else b."""
     return xp.where(condition, a, b)
@@ -385,10 +451,13 @@ def _(g: Any, y: Any, condition: Any, a: Any, b: Any) -> Any:
 def _cast_types(
     op: Op, specs: tuple[Spec, ...], parameters: Any
 ) -> tuple[tuple[DType, ...], DType]:
-    return (specs[0].dtype,), as_dtype(parameters["dtype"])
+    (x,), dtype = specs, as_dtype(parameters["dtype"])
+    if x.dtype.is_complex and not (dtype.is_complex or dtype is bool_):
+        raise DTypeError(f"cast: {x} to {dtype} loses imaginary parts; take real(x) or absolute(x)")
+    return (x.dtype,), dtype
 
 
-@elementwise(dtype=_cast_types, onnx="Cast", mxnet="_npi_cast")
+@elementwise(dtype=_cast_types, onnx="Cast", mxnet="_npi_cast", complex="holomorphic")
 def cast(xp: Any, x: Any, *, dtype: Any) -> Any:
     """The elements in another dtype; floating to integer truncates."""
     return x
@@ -396,15 +465,15 @@ def cast(xp: Any, x: Any, *, dtype: Any) -> Any:
 
 @cast.spec
 def _(x: Spec, *, dtype: Any) -> Spec:
-    return Spec(x.shape, dtype)
+    return Spec(x.shape, cast.types((x,), {"dtype": dtype})[1][0])
 
 
 @cast.gradient
 def _(g: Any, y: Any, x: Any, *, dtype: Any) -> Any:
-    return (g if as_dtype(dtype).is_floating else None,)
+    return (g if as_dtype(dtype).is_inexact else None,)
 
 
-@elementwise(public="np", method=True, operator="copy", onnx="Identity", mxnet="_npi_copy")
+@elementwise(public="np", method=True, operator="copy", onnx="Identity", mxnet="_npi_copy", moves=1)
 def copy(xp: Any, x: Any) -> Any:
     """The same elements in memory of their own."""
     return x
@@ -415,7 +484,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g,)
 
 
-@elementwise(public="npx", mxnet="BlockGrad")
+@elementwise(public="npx", mxnet="BlockGrad", moves=1)
 def stop_gradient(xp: Any, x: Any) -> Any:
     """The same elements; gradients do not pass."""
     return x
@@ -436,7 +505,9 @@ def _dtype_parameter(
     return (dtype,) * len(specs), dtype
 
 
-@elementwise(dtype=_dtype_parameter, onnx="ConstantOfShape", mxnet="_npi_full")
+@elementwise(
+    dtype=_dtype_parameter, onnx="ConstantOfShape", mxnet="_npi_full", complex="holomorphic"
+)
 def full(xp: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
     """An array filled with one number."""
     return value

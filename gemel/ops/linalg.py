@@ -16,7 +16,14 @@ from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes, transp
 from gemel.spec import Spec, broadcast, product, promote_specs
 
 
-@op(contracts=True, public="np", operator="matmul", onnx="MatMul", mxnet="_npi_matmul")
+@op(
+    contracts=True,
+    public="np",
+    operator="matmul",
+    onnx="MatMul",
+    mxnet="_npi_matmul",
+    complex="holomorphic",
+)
 def matmul(a: Any, b: Any) -> Any:
     """Matrix product of the last two axes; the axes before them broadcast.
 
@@ -66,6 +73,8 @@ def decompose(a: Any, b: Any) -> Any:
     """A product of dtypes the contraction has no kernel for, by those it has; else None."""
     dtype = promote_specs(a.spec, b.spec)
     wide = dtype.accumulate
+    if dtype.is_complex:
+        return None
     if not dtype.is_floating:
         return _by_sum(a, b, dtype)
     if a.dtype is wide and b.dtype is wide:

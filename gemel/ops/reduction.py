@@ -30,7 +30,14 @@ def in_dtype(x: Any, dtype: Any) -> Any:
     return x if dtype is None else cast(x, dtype=dtype)
 
 
-@reduction(combine="sum", public="np", method=True, onnx="ReduceSum", mxnet="_npi_sum")
+@reduction(
+    combine="sum",
+    public="np",
+    method=True,
+    onnx="ReduceSum",
+    mxnet="_npi_sum",
+    complex="holomorphic",
+)
 def sum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Sum over the given axes, or all. Integers and bools are summed in int64."""
     dtype = as_dtype(x.dtype)
@@ -53,7 +60,14 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis),)
 
 
-@reduction(combine="prod", public="np", method=True, onnx="ReduceProd", mxnet="_npi_prod")
+@reduction(
+    combine="prod",
+    public="np",
+    method=True,
+    onnx="ReduceProd",
+    mxnet="_npi_prod",
+    complex="holomorphic",
+)
 def prod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
     dtype = as_dtype(x.dtype)
@@ -115,13 +129,13 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis) * tied / sum(tied, axis=axis, keepdims=True),)
 
 
-@reduction(combine="any", public="np", method=True, mxnet="_npi_any")
+@reduction(combine="any", public="np", method=True, mxnet="_npi_any", complex="any")
 def any(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether any element is true (not zero)."""
     return numpy().any(x, axis=axis, keepdims=keepdims)
 
 
-@reduction(combine="all", public="np", method=True, mxnet="_npi_all")
+@reduction(combine="all", public="np", method=True, mxnet="_npi_all", complex="any")
 def all(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether all elements are true (not zero)."""
     return numpy().all(x, axis=axis, keepdims=keepdims)

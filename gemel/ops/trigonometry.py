@@ -58,7 +58,7 @@ def _arctan(xp: Any, x: Any) -> Any:
 # --- angles ---------------------------------------------------------------------------------
 
 
-@elementwise(dtype="floating", public="np", onnx="Tan", mxnet="_npi_tan")
+@elementwise(dtype="floating", public="np", onnx="Tan", mxnet="_npi_tan", complex="holomorphic")
 def tan(xp: Any, x: Any) -> Any:
     """Tangent of x in radians."""
     return xp.tan(x)
@@ -69,7 +69,14 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (y * y + 1),)
 
 
-@elementwise(dtype="floating", public="np", aliases=("asin",), onnx="Asin", mxnet="_npi_arcsin")
+@elementwise(
+    dtype="floating",
+    public="np",
+    aliases=("asin",),
+    onnx="Asin",
+    mxnet="_npi_arcsin",
+    complex="holomorphic",
+)
 def arcsin(xp: Any, x: Any) -> Any:
     """The angle from -pi/2 to pi/2 whose sine is x; NaN outside of [-1, 1]."""
     return _arctan(xp, x / xp.sqrt((1 - x) * (1 + x)))
@@ -80,7 +87,14 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g / sqrt((1 - x) * (x + 1)),)
 
 
-@elementwise(dtype="floating", public="np", aliases=("acos",), onnx="Acos", mxnet="_npi_arccos")
+@elementwise(
+    dtype="floating",
+    public="np",
+    aliases=("acos",),
+    onnx="Acos",
+    mxnet="_npi_arccos",
+    complex="holomorphic",
+)
 def arccos(xp: Any, x: Any) -> Any:
     """The angle from 0 to pi whose cosine is x; NaN outside of [-1, 1]."""
     return 2 * _arctan(xp, xp.sqrt((1 - x) / (1 + x)))
@@ -91,7 +105,14 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (-(g / sqrt((1 - x) * (x + 1))),)
 
 
-@elementwise(dtype="floating", public="np", aliases=("atan",), onnx="Atan", mxnet="_npi_arctan")
+@elementwise(
+    dtype="floating",
+    public="np",
+    aliases=("atan",),
+    onnx="Atan",
+    mxnet="_npi_arctan",
+    complex="holomorphic",
+)
 def arctan(xp: Any, x: Any) -> Any:
     """The angle from -pi/2 to pi/2 whose tangent is x."""
     return _arctan(xp, x)
@@ -154,7 +175,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (_PI / 180),)
 
 
-@elementwise(dtype="floating", public="np")
+@elementwise(dtype="floating", public="np", complex="holomorphic")
 def sinc(xp: Any, x: Any) -> Any:
     """sin(pi x) / (pi x), which is 1 at 0."""
     scaled = xp.where(x == 0, 1, x) * _PI
@@ -170,7 +191,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 # --- hyperbolic -----------------------------------------------------------------------------
 
 
-@elementwise(dtype="floating", public="np", onnx="Sinh", mxnet="_npi_sinh")
+@elementwise(dtype="floating", public="np", onnx="Sinh", mxnet="_npi_sinh", complex="holomorphic")
 def sinh(xp: Any, x: Any) -> Any:
     """Hyperbolic sine."""
     return xp.sinh(x)
@@ -181,7 +202,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * cosh(x),)
 
 
-@elementwise(dtype="floating", public="np", onnx="Cosh", mxnet="_npi_cosh")
+@elementwise(dtype="floating", public="np", onnx="Cosh", mxnet="_npi_cosh", complex="holomorphic")
 def cosh(xp: Any, x: Any) -> Any:
     """Hyperbolic cosine."""
     return xp.cosh(x)
@@ -192,7 +213,14 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * sinh(x),)
 
 
-@elementwise(dtype="floating", public="np", aliases=("asinh",), onnx="Asinh", mxnet="_npi_arcsinh")
+@elementwise(
+    dtype="floating",
+    public="np",
+    aliases=("asinh",),
+    onnx="Asinh",
+    mxnet="_npi_arcsinh",
+    complex="holomorphic",
+)
 def arcsinh(xp: Any, x: Any) -> Any:
     """The number whose hyperbolic sine is x."""
     return xp.arcsinh(x)
@@ -203,7 +231,14 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g / sqrt(x * x + 1),)
 
 
-@elementwise(dtype="floating", public="np", aliases=("acosh",), onnx="Acosh", mxnet="_npi_arccosh")
+@elementwise(
+    dtype="floating",
+    public="np",
+    aliases=("acosh",),
+    onnx="Acosh",
+    mxnet="_npi_arccosh",
+    complex="holomorphic",
+)
 def arccosh(xp: Any, x: Any) -> Any:
     """The number from 0 on whose hyperbolic cosine is x; NaN below 1."""
     return xp.where(x < 1, xp.nan, xp.arccosh(x))
@@ -214,7 +249,14 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g / sqrt((x - 1) * (x + 1)),)
 
 
-@elementwise(dtype="floating", public="np", aliases=("atanh",), onnx="Atanh", mxnet="_npi_arctanh")
+@elementwise(
+    dtype="floating",
+    public="np",
+    aliases=("atanh",),
+    onnx="Atanh",
+    mxnet="_npi_arctanh",
+    complex="holomorphic",
+)
 def arctanh(xp: Any, x: Any) -> Any:
     """The number whose hyperbolic tangent is x; NaN outside of [-1, 1]."""
     return xp.arctanh(x)

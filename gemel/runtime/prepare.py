@@ -15,7 +15,7 @@ from gemel.ir.above import above
 from gemel.ir.graph import Entry, captured, constant
 from gemel.ir.interpret import reference
 from gemel.ir.op import Op, static
-from gemel.ir.op_kinds import Composite, Elementwise
+from gemel.ir.op_kinds import Composite, Elementwise, has_complex
 from gemel.ir.text import call_text
 from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import extents
@@ -70,8 +70,13 @@ def elementwise_kernel(
 def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
     """The plan of a call on arrays and numbers like these, of other sizes too."""
     specs = tuple(spec_of(value) for value in inputs)
-    for spec in op.infer(*specs, **parameters):  # raises when the call is wrong, in numbers
+    if _written_out(op, specs):
+        return None
+    results = op.infer(*specs, **parameters)  # raises when the call is wrong, in numbers
+    for spec in results:
         extents(op.name, spec.shape)
+    if not op.kernel_for(specs, results):
+        return None
     strides = strides_of(inputs)
     backend = backend_for(inputs)
 
@@ -84,6 +89,11 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
         return plan_for(call_text(op, (specs, strides), parameters), backend, make)
     except NoKernelError as error:
         raise NoKernelError(f"{op.name}: {error}; declare it with kernel=False") from None
+
+
+def _written_out(op: Op, specs: tuple[Spec, ...]) -> bool:
+    """Whether a call makes the operations it is written in, one by one."""
+    return isinstance(op, Composite) and (not op.has_kernel or has_complex(specs))
 
 
 def strides_of(inputs: tuple[Any, ...]) -> dict[int, tuple[int, ...]]:
@@ -123,16 +133,14 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     _check_large(op, inputs, specs, parameters)
     if op.dynamic:
         return _waiting(op, arrays, parameters)
-    if not op.has_kernel:
-        _same_device(op, arrays)
-        if isinstance(op, Composite):
-            return op.written_out(arrays, parameters)
-        results = op.infer(*specs, **parameters)
+    _same_device(op, arrays)
+    if _written_out(op, specs):
+        return op.written_out(arrays, parameters)
+    results = op.infer(*specs, **parameters)  # raises when the call is wrong
+    if not op.kernel_for(specs, results):
         return _recorded(op, arrays, parameters, by_numpy(op, parameters, results, *arrays))
     if all(isinstance(value, NUMBER) for value in arrays):
         return _create(op, arrays, specs, parameters)
-    _same_device(op, arrays)
-    op.infer(*specs, **parameters)  # raises when the call is wrong
     if any(a is not b for a, b in zip(arrays, inputs, strict=True)):
         found = op(*arrays, **parameters)
         return found if isinstance(found, tuple) else (found,)
