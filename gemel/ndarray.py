@@ -37,7 +37,7 @@ from gemel.ops.shape import stack
 from gemel.passes.gradient import gradient
 from gemel.runtime import callback, prepare
 from gemel.runtime.prepare import as_entry, elementwise_kernel
-from gemel.spec import product
+from gemel.spec import Spec, product
 
 
 @function(public="np")
@@ -48,6 +48,11 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
     """
 
     __slots__ = ()
+
+    @property
+    def spec(self) -> Spec:
+        """Its shape and dtype."""
+        return Spec(self.shape, self.dtype)
 
     # --- reading ----------------------------------------------------------------------------
 

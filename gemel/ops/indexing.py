@@ -57,7 +57,7 @@ def _(g: Any, y: Any, x: Any, *, key: Any) -> Any:
     return (place(g, key=key, shape=x.shape),)
 
 
-@op()
+@op(complex="holomorphic")
 def place(x: Any, *, key: Any, shape: Any) -> Any:
     """Zeros of the given shape with x where the canonical key selects."""
     result = numpy().zeros(shape, x.dtype)
@@ -85,7 +85,7 @@ def _(emit: Any, outputs: Any, inputs: Any, *, key: Any, shape: Any) -> None:
     emit.copy(part, result.at(key_layout(result.layout, key)))
 
 
-@op()
+@op(moves=-1)
 def assign(x: Any, value: Any, *, key: Any) -> Any:
     """x with `value` where the canonical key selects: an in-place write, as a function."""
     result = numpy().array(x)
@@ -139,7 +139,7 @@ def _some_place(name: str, shape: tuple[int, ...], axis: int, indices: Spec) -> 
         raise IndexError(f"{name}: {indices} are positions in an axis of {list(shape)} with none")
 
 
-@op(fails=True, onnx="Gather", mxnet="_npi_take")
+@op(fails=True, onnx="Gather", mxnet="_npi_take", moves=1)
 def gather(x: Any, indices: Any, *, axis: int) -> Any:
     """The slices of x at these positions along an axis; negative ones count from the end.
 
@@ -180,7 +180,7 @@ def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> tuple[str, str
     return "IndexError", message, shape[axis]
 
 
-@op(fails=True)
+@op(fails=True, complex="holomorphic")
 def scatter(g: Any, indices: Any, *, axis: int, shape: Any) -> Any:
     """Zeros of the given shape with the slices of g added at these positions along an axis.
 
@@ -258,7 +258,7 @@ def _within(indices: Any, extent: int, mode: str) -> Any:
     raise unknown_name("mode", mode, ("raise", "clip", "wrap"))
 
 
-@op(public="npx", mxnet="_npx_pick")
+@op(public="npx", mxnet="_npx_pick", moves=1)
 def pick(x: Any, index: Any, *, axis: int = -1, keepdims: bool = False) -> Any:
     """From each row along an axis, the element at that row's index (clipped to the range)."""
     np = numpy()
@@ -329,7 +329,7 @@ def _(x: Spec, *, depth: int, on_value: float, off_value: float, dtype: Any) -> 
     return Spec((*x.shape, depth), dtype)
 
 
-@op(dynamic=True, public="np", method=True, mxnet="_npx_nonzero")
+@op(dynamic=True, public="np", method=True, mxnet="_npx_nonzero", complex="any")
 def nonzero(x: Any) -> Any:
     """The positions of elements that are not zero, one int64 array per axis.
 
@@ -354,7 +354,7 @@ def _(condition: Any, x: Any = None, y: Any = None) -> Array:
     return found if isinstance(found, tuple) else (found,)
 
 
-@op(dynamic=True, mxnet="_npi_boolean_mask")
+@op(dynamic=True, mxnet="_npi_boolean_mask", moves=1)
 def boolean_index(x: Any, mask: Any) -> Any:
     """The elements of x where the mask is true. Waits for both; it cannot be part of a trace."""
     return x[mask]

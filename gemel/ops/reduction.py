@@ -9,7 +9,8 @@ from gemel.dtype import as_dtype
 from gemel.ir.declare import composite, reduction
 from gemel.ir.op import numpy
 from gemel.ir.public import Array
-from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract, where
+from gemel.ir.methods import call
+from gemel.ops.elementwise import add, cast, divide, multiply, sqrt, square, subtract, where
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec, normalize_axes, product
 
@@ -170,6 +171,13 @@ def widened(x: Any) -> Any:
     return x if wide is x.dtype else cast(x, dtype=wide)
 
 
+def squared_size(x: Any) -> Any:
+    """The square of each element's absolute value."""
+    if not x.dtype.is_complex:
+        return square(x)
+    return add(square(call("real", x)), square(call("imag", x)))
+
+
 @composite(public="np", method=True, onnx="ReduceMean", mxnet="_npi_mean")
 def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
@@ -209,11 +217,11 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Variance over the given axes, or all."""
     x = floating(x)
-    squares = square(subtract(x, mean(x, axis=axis, keepdims=True)))
+    squares = squared_size(subtract(x, mean(x, axis=axis, keepdims=True)))
     if ddof == 0:
         return mean(squares, axis=axis, keepdims=keepdims)
     total = sum(widened(squares), axis=axis, keepdims=keepdims)
-    return in_dtype(divide(total, freedom(x, axis, ddof, "var")), x.dtype)
+    return in_dtype(divide(total, freedom(x, axis, ddof, "var")), x.dtype.real)
 
 
 def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:

@@ -29,7 +29,7 @@ def check_rows(name: str, shape: tuple[int, ...], indices: Spec, axis: int) -> N
         raise IndexError(f"{name}: {indices} are positions in an axis of {list(shape)} with none")
 
 
-@op(fails=True, public="np", onnx="GatherElements")
+@op(fails=True, public="np", onnx="GatherElements", moves=1)
 def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
     """From each row along an axis the elements at that row's positions, as `argsort` gives them."""
     return numpy().take_along_axis(x, indices.astype("int64"), axis)
@@ -85,7 +85,7 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
     loop.finish()
 
 
-@op(fails=True)
+@op(fails=True, complex="holomorphic")
 def add_along_axis(g: Any, indices: Any, *, axis: int, extent: int) -> Any:
     """Zeros with each element of g added at its row's position along an axis of `extent`.
 

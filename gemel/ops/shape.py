@@ -288,7 +288,7 @@ def _(g: Any, y: Any, x: Any, *, shape: Any) -> Any:
 # --- joining and splitting ------------------------------------------------------------------
 
 
-@op(public="np", aliases=("concat",), onnx="Concat", mxnet="_npi_concatenate")
+@op(public="np", aliases=("concat",), onnx="Concat", mxnet="_npi_concatenate", moves=-1)
 def concatenate(*arrays: Any, axis: int = 0) -> Any:
     """The arrays one after another along an axis."""
     dtype = promote_specs(*(Spec(array.shape, array.dtype) for array in arrays))

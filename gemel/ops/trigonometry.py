@@ -246,6 +246,8 @@ def arccosh(xp: Any, x: Any) -> Any:
 
 @arccosh.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
+    if x.dtype.is_complex:  # where the product of both has another root
+        return (g / (sqrt(x - 1) * sqrt(x + 1)),)
     return (g / sqrt((x - 1) * (x + 1)),)
 
 

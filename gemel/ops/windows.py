@@ -98,7 +98,7 @@ def _(g: Any, y: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any) -> Any:
 # --- adding them up -------------------------------------------------------------------------
 
 
-@op()
+@op(complex="holomorphic")
 def fold(x: Any, *, kernel: Any, stride: Any, dilate: Any, shape: Any) -> Any:
     """The elements of windows added where they lie, in last axes of the given shape.
 
@@ -169,7 +169,7 @@ def _parts(kernel: int, stride: int, dilate: int) -> list[tuple[int, int]]:
 # --- padding --------------------------------------------------------------------------------
 
 
-@op()
+@op(complex="holomorphic")
 def border(x: Any, *, before: Any, after: Any, lowest: bool = False) -> Any:
     """Last axes made longer on both sides by zeros, or by the lowest number of the dtype."""
     np = numpy()

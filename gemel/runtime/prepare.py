@@ -132,6 +132,7 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     specs = tuple(spec_of(value) for value in arrays)
     _check_large(op, inputs, specs, parameters)
     if op.dynamic:
+        op.check_complex(specs)
         return _waiting(op, arrays, parameters)
     _same_device(op, arrays)
     if _written_out(op, specs):
