@@ -91,7 +91,7 @@ def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "writ
             raise unknown_name("grad_req", request, ("write", "add", "null"))
         if not array.dtype.is_inexact:
             raise GradientError(
-                f"attach_grad: {spec_of(array)} is neither floating nor complex; use astype('float32')"
+                f"attach_grad: {spec_of(array)} has no floating dtype; use astype('float32')"
             )
         if request == "null":
             array._history, array._grad = None, None
@@ -169,8 +169,8 @@ def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
             )
         if g is None and array.dtype.is_complex:
             raise GradientError(
-                f"backward: the head {spec_of(array)} is complex and no loss; give its gradient, or "
-                "take real(x) or absolute(x)"
+                f"backward: the head {spec_of(array)} is complex, so it is no loss; give its "
+                "gradient, or take real(x) or absolute(x)"
             )
         if g is not None and tuple(g.shape) != tuple(array.shape):
             raise ShapeError(

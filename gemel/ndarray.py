@@ -342,8 +342,9 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     exact as those.
     """
     if isinstance(value, (ndarray, *NUMBER, Entry)):
-        if _beyond(value) and any(getattr(a, "dtype", bool_).is_floating for a in beside):
-            return float(value)
+        large = isinstance(value, int) and _beyond(value)
+        if large and any(getattr(a, "dtype", bool_).kind in "fc" for a in beside):
+            return float(int(value))  # type: ignore[arg-type]
         return _plain_number(value)
     if (
         hasattr(value, "dtype")
@@ -371,8 +372,10 @@ def _plain_number(value: Any) -> Any:
     """Subclasses of Python's numbers (NumPy's float64 among them) as plain numbers."""
     if isinstance(value, bool) or type(value) in (int, float, complex):
         return array_like(value) if _beyond(value) else value
-    if isinstance(value, (float, complex)):
-        return float(value) if isinstance(value, float) else complex(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, complex):
+        return complex(value)
     return int(value) if type(value).__module__ == "numpy" and isinstance(value, int) else value
 
 

@@ -14,14 +14,13 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.dtype import DTYPES, DType, as_number, bool_, check_held, float32, float64, int64
+from gemel.dtype import DTYPES, DType, as_number, check_held, float64, int64
 from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import dense_strides
 from gemel.ir.op_kinds import Elementwise, Reduction, operand_specs
 from gemel.passes.domain import Domain, Placement
 from gemel.passes.fuse import cheap
-from gemel.spec import Spec
 
 
 class BodyWriter:

@@ -45,14 +45,14 @@ class Op(_core.OpBase):
     what time goes into; `fails` ones can fail while they run, depending on values.
 
     `moves` is how many of its inputs it only moves about, from the first (-1 for all), as views do:
-    numbers of any dtype. `complex` says that it takes complex numbers otherwise: as a "holomorphic"
-    function, whose gradient follows from its rule for real ones, or in "any" way, with a rule that
-    is right for complex ones. Kernels only move them; the rest is NumPy's.
+    numbers of any dtype. `complex` says that it computes with complex numbers, too, and that its
+    gradient is right for them. Kernels only move those; the rest is NumPy's.
     """
 
     elementwise = False
     random = False
     dynamic = False
+    is_holomorphic = False
     #: Whether it becomes machine code; NumPy does the others, in the Python lane.
     has_kernel = False
 
@@ -71,7 +71,7 @@ class Op(_core.OpBase):
         contracts: bool = False,
         fails: bool = False,
         moves: int = 0,
-        complex: str = "",
+        complex: bool = False,
         **names: str,
     ) -> None:
         code = function.__code__
@@ -151,6 +151,12 @@ class Op(_core.OpBase):
         """
         return self._declare("gradient", rule)
 
+    def holomorphic(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the gradient of a holomorphic function as that of real numbers: g times the
+        derivative. Of complex numbers it is g times its conjugate (see `passes.gradient`)."""
+        self.complex = self.is_holomorphic = True
+        return self.gradient(rule)
+
     def lower(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Declare the kernels: rule(emit, outputs, inputs, **parameters), see runtime.lower."""
         return self._declare("lower", rule)
@@ -218,7 +224,8 @@ class Op(_core.OpBase):
         """Whether a call with these inputs and results becomes machine code."""
         if not self.has_kernel or all(s.dtype.kind != "c" for s in (*inputs, *results)):
             return self.has_kernel
-        return self.moves != 0 and self._only_moves(inputs, results[0])
+        alike = all(spec.dtype is results[0].dtype for spec in results)
+        return alike and self.moves != 0 and self._only_moves(inputs, results[0])
 
     def _only_moves(self, inputs: Sequence[Spec], result: Spec) -> bool:
         """Whether the inputs that move are of the result's dtype."""

@@ -22,9 +22,10 @@ class Elementwise(Op):
 
     With xp = NumPy the body is the reference, with xp = a lane it is one iteration of a kernel.
     `dtype` is the policy: ``"same"`` (promote), ``"floating"`` (integers become float32),
-    ``"compare"`` (promote, result bool), ``"logical"`` (bool in and out), or a function
-    (input specs, parameters) -> (dtype per input, result dtype). With several results, which a
-    body gives as a tuple, such a function says all their dtypes; the names mean the same for all.
+    ``"size"`` (promote, result real), ``"compare"`` (promote, result bool), ``"logical"`` (bool in
+    and out), or a function (input specs, parameters) -> (dtype per input, result dtype). With
+    several results, which a body gives as a tuple, such a function says all their dtypes; the names
+    mean the same for all.
     """
 
     elementwise = True
@@ -105,6 +106,11 @@ def _floating(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...
     return (dtype,) * len(specs), dtype
 
 
+def _size(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    return (dtype,) * len(specs), dtype.real
+
+
 def _compare(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
     if all(spec.dtype.kind in "iu" for spec in specs):
         return tuple(spec.dtype for spec in specs), bool_  # exactly, whatever each of them holds
@@ -129,6 +135,7 @@ POLICIES = {
     "same": _same,
     "arithmetic": _arithmetic,
     "floating": _floating,
+    "size": _size,
     "compare": _compare,
     "logical": _logical,
     "integral": _integral,
@@ -197,14 +204,18 @@ class Composite(Op):
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """The specs of its body's results."""
-        if "spec" in self.rules and not has_complex(specs):
+        if "spec" in self.rules and not self.of_complex(specs):
             return super().infer(*specs, **parameters)
         return tuple(entry.spec for entry in self.expand(specs, parameters)[1])
+
+    def of_complex(self, specs: Sequence[Spec]) -> bool:
+        """Whether a call on these is what it is written in, for the sake of complex numbers."""
+        return has_complex(specs) and not self.updates
 
     def apply(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
         """A node of it; of complex numbers the operations it is written in."""
         entries = tuple(above.as_entry(value, inputs) for value in inputs)
-        if has_complex([entry.spec for entry in entries]):
+        if self.of_complex([entry.spec for entry in entries]):
             return self.written_out(entries, parameters)
         return super().apply(entries, parameters)
 
@@ -218,8 +229,12 @@ class Composite(Op):
     def written_out(
         self, inputs: tuple[Entry, ...], parameters: dict[str, Any]
     ) -> tuple[Entry, ...]:
-        """The body's results on these entries."""
-        found = self.function(*inputs, **parameters)
+        """The body's results on these entries. A `DTypeError` names the composite, too."""
+        try:
+            found = self.function(*inputs, **parameters)
+        except DTypeError as error:
+            named = str(error).startswith(f"{self.name}:")
+            raise (error if named else DTypeError(f"{self.name}: {error}")) from None
         return found if isinstance(found, tuple) else (found,)
 
 

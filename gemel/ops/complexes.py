@@ -26,7 +26,7 @@ def _part_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, .
     return (x.dtype,), x.dtype if op.name == "conj" else x.dtype.real
 
 
-@elementwise(dtype=_part_types, complex="any", public="np", mxnet="_npi_real")
+@elementwise(dtype=_part_types, complex=True, public="np", mxnet="_npi_real")
 def real(xp: Any, x: Any) -> Any:
     """The real part of each element."""
     return xp.real(x)
@@ -47,7 +47,7 @@ def _(x: Any) -> Array:
     return real(x) if x.dtype.is_complex else x
 
 
-@elementwise(dtype=_part_types, complex="any", public="np", mxnet="_npi_imag")
+@elementwise(dtype=_part_types, complex=True, public="np", mxnet="_npi_imag")
 def imag(xp: Any, x: Any) -> Any:
     """The imaginary part of each element."""
     return xp.imag(x)
@@ -68,7 +68,7 @@ def _(x: Any) -> Array:
     return imag(x) if x.dtype.is_complex else where(False, x, False)
 
 
-@elementwise(dtype=_part_types, complex="any", public="np", method=True, mxnet="_npi_conj")
+@elementwise(dtype=_part_types, complex=True, public="np", method=True, mxnet="_npi_conj")
 def conj(xp: Any, x: Any) -> Any:
     """The sign of each imaginary part reversed."""
     return xp.conj(x)

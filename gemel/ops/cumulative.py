@@ -16,13 +16,13 @@ from gemel.ops.shape import concatenate, operand, reshape
 from gemel.spec import Spec, normalize_axis
 
 
-@op(public="np", onnx="CumSum", mxnet="_npi_cumsum", complex="holomorphic")
+@op(public="np", onnx="CumSum", mxnet="_npi_cumsum")
 def cumsum(x: Any, *, axis: int) -> Any:
     """The sums of all elements up to each one."""
     return _running(numpy().cumsum, x, axis)
 
 
-@op(public="np", complex="holomorphic")
+@op(public="np")
 def cumprod(x: Any, *, axis: int) -> Any:
     """The products of all elements up to each one."""
     return _running(numpy().cumprod, x, axis)
@@ -85,12 +85,12 @@ def _sum_of_later(g: Any, axis: int) -> Any:
     return backwards(cumsum(backwards(g, axis), axis=axis), axis)
 
 
-@cumsum.gradient
+@cumsum.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
     return (_sum_of_later(g, axis),)
 
 
-@cumprod.gradient
+@cumprod.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
     # Each product's slope along x is itself over x, until the first zero. Along that zero it is the
     # product of the others; along what follows it, nothing is left.

@@ -9,47 +9,40 @@ from gemel.errors import DTypeError, ShapeError
 from gemel.ir.declare import elementwise
 from gemel.ir.methods import call
 from gemel.ir.op import Op
-from gemel.spec import Spec, broadcast, normalize_axis, product, promote_specs, same_shape
+from gemel.spec import Spec, broadcast, extents, normalize_axis, promote_specs, same_shape
 
 # --- arithmetic -----------------------------------------------------------------------------
 
 
-@elementwise(public="np", operator="add", onnx="Add", mxnet="_npi_add", complex="holomorphic")
+@elementwise(public="np", operator="add", onnx="Add", mxnet="_npi_add")
 def add(xp: Any, a: Any, b: Any) -> Any:
     """Sum."""
     return a + b
 
 
-@add.gradient
+@add.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, g
 
 
-@elementwise(
-    dtype="arithmetic",
-    public="np",
-    operator="sub",
-    onnx="Sub",
-    mxnet="_npi_subtract",
-    complex="holomorphic",
-)
+@elementwise(dtype="arithmetic", public="np", operator="sub", onnx="Sub", mxnet="_npi_subtract")
 def subtract(xp: Any, a: Any, b: Any) -> Any:
     """Difference."""
     return a - b
 
 
-@subtract.gradient
+@subtract.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, -g
 
 
-@elementwise(public="np", operator="mul", onnx="Mul", mxnet="_npi_multiply", complex="holomorphic")
+@elementwise(public="np", operator="mul", onnx="Mul", mxnet="_npi_multiply")
 def multiply(xp: Any, a: Any, b: Any) -> Any:
     """Product."""
     return a * b
 
 
-@multiply.gradient
+@multiply.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g * b, g * a
 
@@ -61,14 +54,13 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     operator="truediv",
     onnx="Div",
     mxnet="_npi_true_divide",
-    complex="holomorphic",
 )
 def divide(xp: Any, a: Any, b: Any) -> Any:
     """Quotient; integers become float32."""
     return a / b
 
 
-@divide.gradient
+@divide.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g / b, -(g * y / b)
 
@@ -101,38 +93,26 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return (None, None) if g[1] is None else (g[1], -(g[1] * y[0]))
 
 
-@elementwise(
-    dtype="arithmetic",
-    public="np",
-    operator="neg",
-    onnx="Neg",
-    mxnet="_npi_negative",
-    complex="holomorphic",
-)
+@elementwise(dtype="arithmetic", public="np", operator="neg", onnx="Neg", mxnet="_npi_negative")
 def negative(xp: Any, x: Any) -> Any:
     """Sign reversed."""
     return -x
 
 
-@negative.gradient
+@negative.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (-g,)
 
 
-def _size_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
-    dtype = promote_specs(*specs)
-    return (dtype,), dtype.real
-
-
 @elementwise(
-    dtype=_size_types,
+    dtype="size",
     public="np",
     aliases=("abs",),
     method="abs",
     operator="abs",
     onnx="Abs",
     mxnet="_npi_absolute",
-    complex="any",
+    complex=True,
 )
 def absolute(xp: Any, x: Any) -> Any:
     """Absolute value."""
@@ -145,7 +125,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 
 @elementwise(
-    dtype="arithmetic", public="np", method=True, onnx="Sign", mxnet="_npi_sign", complex="any"
+    dtype="arithmetic", public="np", method=True, onnx="Sign", mxnet="_npi_sign", complex=True
 )
 def sign(xp: Any, x: Any) -> Any:
     """-1, 0 or 1; NaN stays NaN."""
@@ -162,31 +142,24 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (where(size == 0, 0, (g - y * along) / where(size == 0, 1, size)),)
 
 
-@elementwise(public="np", method=True, mxnet="_npi_square", complex="holomorphic")
+@elementwise(public="np", method=True, mxnet="_npi_square")
 def square(xp: Any, x: Any) -> Any:
     """Product with itself."""
     return x * x
 
 
-@square.gradient
+@square.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (x * 2),)
 
 
-@elementwise(
-    dtype="floating",
-    public="np",
-    method=True,
-    onnx="Reciprocal",
-    mxnet="_npi_reciprocal",
-    complex="holomorphic",
-)
+@elementwise(dtype="floating", public="np", method=True, onnx="Reciprocal", mxnet="_npi_reciprocal")
 def reciprocal(xp: Any, x: Any) -> Any:
     """1 / x; integers become float32."""
     return 1 / x
 
 
-@reciprocal.gradient
+@reciprocal.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (-(g * y * y),)
 
@@ -204,7 +177,6 @@ def _power_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, 
     operator="pow",
     onnx="Pow",
     mxnet="_npi_power",
-    complex="holomorphic",
 )
 def power(xp: Any, a: Any, b: Any) -> Any:
     """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
@@ -212,7 +184,7 @@ def power(xp: Any, a: Any, b: Any) -> Any:
     return xp.power(a, b)
 
 
-@power.gradient
+@power.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     slope = b * power(where(b == 0, 1, a), b - 1)  # x ** 0 has none, at 0 as elsewhere
     a = cast(a, dtype=y.dtype) if y.dtype.is_complex else a
@@ -270,112 +242,90 @@ def _(g: Any, y: Any, x: Any, low: Any, high: Any) -> Any:
 # --- functions ------------------------------------------------------------------------------
 
 
-@elementwise(
-    dtype="floating",
-    public="np",
-    method=True,
-    onnx="Sqrt",
-    mxnet="_npi_sqrt",
-    complex="holomorphic",
-)
+@elementwise(dtype="floating", public="np", method=True, onnx="Sqrt", mxnet="_npi_sqrt")
 def sqrt(xp: Any, x: Any) -> Any:
     """Square root; NaN for negative elements."""
     return xp.sqrt(x)
 
 
-@sqrt.gradient
+@sqrt.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * 0.5 / y,)
 
 
-@elementwise(
-    dtype="floating", public="np", method=True, onnx="Exp", mxnet="_npi_exp", complex="holomorphic"
-)
+@elementwise(dtype="floating", public="np", method=True, onnx="Exp", mxnet="_npi_exp")
 def exp(xp: Any, x: Any) -> Any:
     """Exponential."""
     return xp.exp(x)
 
 
-@exp.gradient
+@exp.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * y,)
 
 
-@elementwise(dtype="floating", public="np", method=True, mxnet="_npi_expm1", complex="holomorphic")
+@elementwise(dtype="floating", public="np", method=True, mxnet="_npi_expm1")
 def expm1(xp: Any, x: Any) -> Any:
     """exp(x) - 1, accurate near zero."""
     return xp.expm1(x)
 
 
-@expm1.gradient
+@expm1.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (y + 1),)
 
 
-@elementwise(
-    dtype="floating", public="np", method=True, onnx="Log", mxnet="_npi_log", complex="holomorphic"
-)
+@elementwise(dtype="floating", public="np", method=True, onnx="Log", mxnet="_npi_log")
 def log(xp: Any, x: Any) -> Any:
     """Natural logarithm; -inf at zero, NaN below."""
     return xp.log(x)
 
 
-@log.gradient
+@log.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / x,)
 
 
-@elementwise(dtype="floating", public="np", method=True, mxnet="_npi_log1p", complex="holomorphic")
+@elementwise(dtype="floating", public="np", method=True, mxnet="_npi_log1p")
 def log1p(xp: Any, x: Any) -> Any:
     """log(1 + x), accurate near zero."""
     return xp.log1p(x)
 
 
-@log1p.gradient
+@log1p.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / (x + 1),)
 
 
-@elementwise(
-    dtype="floating",
-    public="np",
-    method=True,
-    onnx="Tanh",
-    mxnet="_npi_tanh",
-    complex="holomorphic",
-)
+@elementwise(dtype="floating", public="np", method=True, onnx="Tanh", mxnet="_npi_tanh")
 def tanh(xp: Any, x: Any) -> Any:
     """Hyperbolic tangent."""
     return xp.tanh(x)
 
 
-@tanh.gradient
+@tanh.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (1 - y * y),)
 
 
-@elementwise(
-    dtype="floating", public="np", method=True, onnx="Sin", mxnet="_npi_sin", complex="holomorphic"
-)
+@elementwise(dtype="floating", public="np", method=True, onnx="Sin", mxnet="_npi_sin")
 def sin(xp: Any, x: Any) -> Any:
     """Sine of x in radians."""
     return xp.sin(x)
 
 
-@sin.gradient
+@sin.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * cos(x),)
 
 
-@elementwise(
-    dtype="floating", public="np", method=True, onnx="Cos", mxnet="_npi_cos", complex="holomorphic"
-)
+@elementwise(dtype="floating", public="np", method=True, onnx="Cos", mxnet="_npi_cos")
 def cos(xp: Any, x: Any) -> Any:
     """Cosine of x in radians."""
     return xp.cos(x)
 
 
-@cos.gradient
+@cos.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (-(g * sin(x)),)
 
@@ -392,7 +342,7 @@ def ceil(xp: Any, x: Any) -> Any:
     return xp.ceil(x)
 
 
-@elementwise(public="np", method=True, onnx="Round", mxnet="_npi_rint", complex="any")
+@elementwise(public="np", method=True, onnx="Round", mxnet="_npi_rint", complex=True)
 def rint(xp: Any, x: Any) -> Any:
     """Nearest whole number, ties to even."""
     return xp.rint(x)
@@ -457,7 +407,7 @@ def _cast_types(
     return (x.dtype,), dtype
 
 
-@elementwise(dtype=_cast_types, onnx="Cast", mxnet="_npi_cast", complex="holomorphic")
+@elementwise(dtype=_cast_types, onnx="Cast", mxnet="_npi_cast")
 def cast(xp: Any, x: Any, *, dtype: Any) -> Any:
     """The elements in another dtype; floating to integer truncates."""
     return x
@@ -468,7 +418,7 @@ def _(x: Spec, *, dtype: Any) -> Spec:
     return Spec(x.shape, cast.types((x,), {"dtype": dtype})[1][0])
 
 
-@cast.gradient
+@cast.holomorphic
 def _(g: Any, y: Any, x: Any, *, dtype: Any) -> Any:
     return (g if as_dtype(dtype).is_inexact else None,)
 
@@ -505,33 +455,10 @@ def _dtype_parameter(
     return (dtype,) * len(specs), dtype
 
 
-@elementwise(
-    dtype=_dtype_parameter, onnx="ConstantOfShape", mxnet="_npi_full", complex="holomorphic"
-)
+@elementwise(dtype=_dtype_parameter, onnx="ConstantOfShape", mxnet="_npi_full")
 def full(xp: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
     """An array filled with one number."""
     return value
-
-
-def extents(name: str, shape: Any) -> tuple[int, ...]:
-    """The shape of a result, given by the caller. Raises `ShapeError` for one no array can have."""
-    whole_numbers(name, "shape", shape)
-    known = [n for n in shape if type(n) is int]
-    if any(n < 0 for n in known):
-        raise ShapeError(f"{name}: shape {list(shape)} has a negative extent")
-    if product(n for n in known if n) > MOST_ELEMENTS:
-        raise ShapeError(f"{name}: shape {list(shape)} has more elements than memory has places")
-    return tuple(shape)
-
-
-def whole_numbers(name: str, kind: str, values: Any) -> None:
-    """Raises `ShapeError` for what is no whole number, such as 2.0."""
-    if not all(hasattr(n, "__index__") for n in values):
-        raise ShapeError(f"{name}: {kind} {list(values)} must be whole numbers")
-
-
-#: So many of the widest dtype have addresses: sizes in bytes stay within 63 bits.
-MOST_ELEMENTS = 2**60 - 1
 
 
 @full.spec
@@ -547,7 +474,7 @@ def filled(name: str, result: Spec, *values: Spec) -> Spec:
     return result
 
 
-@full.gradient
+@full.holomorphic
 def _(g: Any, y: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
     return (g,)
 

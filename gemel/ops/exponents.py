@@ -30,7 +30,7 @@ def power_of_two(xp: Any, n: Any) -> Any:
     return xp.reinterpret((xp.cast(n, integer) + bias) << digits, dtype)
 
 
-@elementwise(dtype="floating", public="np", complex="holomorphic")
+@elementwise(dtype="floating", public="np")
 def exp2(xp: Any, x: Any) -> Any:
     """2 to the power of x."""
     low, high = (-152, 129) if x.dtype.itemsize == 4 else (-1080, 1025)
@@ -42,29 +42,29 @@ def exp2(xp: Any, x: Any) -> Any:
     return part * power_of_two(xp, whole - half)
 
 
-@exp2.gradient
+@exp2.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * y * _LN2,)
 
 
-@elementwise(dtype="floating", public="np", mxnet="_npi_log2", complex="holomorphic")
+@elementwise(dtype="floating", public="np", mxnet="_npi_log2")
 def log2(xp: Any, x: Any) -> Any:
     """Logarithm to base 2; -inf at zero, NaN below."""
     return _settled(xp, xp.log(x) * (1 / _LN2))
 
 
-@log2.gradient
+@log2.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / (x * _LN2),)
 
 
-@elementwise(dtype="floating", public="np", mxnet="_npi_log10", complex="holomorphic")
+@elementwise(dtype="floating", public="np", mxnet="_npi_log10")
 def log10(xp: Any, x: Any) -> Any:
     """Logarithm to base 10; -inf at zero, NaN below."""
     return _settled(xp, xp.log(x) * (1 / _LN10))
 
 
-@log10.gradient
+@log10.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / (x * _LN10),)
 

@@ -14,7 +14,7 @@ from gemel.ir.layout import Layout
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ops.elementwise import cast, extents, full, iota, limit, where
+from gemel.ops.elementwise import cast, full, iota, limit, where
 from gemel.ops.keys import (
     adjacent,
     array_axes,
@@ -30,7 +30,7 @@ from gemel.ops.keys import (
     placed,
 )
 from gemel.ops.shape import check_axis, expand_dims, operand, reshape, transpose
-from gemel.spec import Spec, normalize_axis, same_shape
+from gemel.spec import Spec, extents, normalize_axis, same_shape
 
 # --- basic keys -----------------------------------------------------------------------------
 
@@ -57,7 +57,7 @@ def _(g: Any, y: Any, x: Any, *, key: Any) -> Any:
     return (place(g, key=key, shape=x.shape),)
 
 
-@op(complex="holomorphic")
+@op()
 def place(x: Any, *, key: Any, shape: Any) -> Any:
     """Zeros of the given shape with x where the canonical key selects."""
     result = numpy().zeros(shape, x.dtype)
@@ -73,7 +73,7 @@ def _(x: Spec, *, key: Any, shape: Any) -> Spec:
     return Spec(shape, x.dtype)
 
 
-@place.gradient
+@place.holomorphic
 def _(g: Any, y: Any, x: Any, *, key: Any, shape: Any) -> Any:
     return (basic_index(g, key=key),)
 
@@ -180,7 +180,7 @@ def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> tuple[str, str
     return "IndexError", message, shape[axis]
 
 
-@op(fails=True, complex="holomorphic")
+@op(fails=True)
 def scatter(g: Any, indices: Any, *, axis: int, shape: Any) -> Any:
     """Zeros of the given shape with the slices of g added at these positions along an axis.
 
@@ -207,7 +207,7 @@ def _(g: Spec, indices: Spec, *, axis: int, shape: Any) -> Spec:
     return Spec(shape, g.dtype)
 
 
-@scatter.gradient
+@scatter.holomorphic
 def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int, shape: Any) -> Any:
     return gather(g, indices, axis=axis), None
 
@@ -329,7 +329,7 @@ def _(x: Spec, *, depth: int, on_value: float, off_value: float, dtype: Any) -> 
     return Spec((*x.shape, depth), dtype)
 
 
-@op(dynamic=True, public="np", method=True, mxnet="_npx_nonzero", complex="any")
+@op(dynamic=True, public="np", method=True, mxnet="_npx_nonzero", complex=True)
 def nonzero(x: Any) -> Any:
     """The positions of elements that are not zero, one int64 array per axis.
 

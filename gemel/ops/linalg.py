@@ -16,14 +16,7 @@ from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes, transp
 from gemel.spec import Spec, broadcast, product, promote_specs
 
 
-@op(
-    contracts=True,
-    public="np",
-    operator="matmul",
-    onnx="MatMul",
-    mxnet="_npi_matmul",
-    complex="holomorphic",
-)
+@op(contracts=True, public="np", operator="matmul", onnx="MatMul", mxnet="_npi_matmul")
 def matmul(a: Any, b: Any) -> Any:
     """Matrix product of the last two axes; the axes before them broadcast.
 
@@ -50,7 +43,7 @@ def _(a: Spec, b: Spec) -> Spec:
     return Spec(lead + tail, promote_specs(a, b))
 
 
-@matmul.gradient
+@matmul.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     rows = a if a.ndim > 1 else reshape(a, shape=(1, *a.shape))
     columns = b if b.ndim > 1 else reshape(b, shape=(*b.shape, 1))

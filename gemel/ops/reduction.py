@@ -7,9 +7,9 @@ from typing import Any
 
 from gemel.dtype import as_dtype
 from gemel.ir.declare import composite, reduction
+from gemel.ir.methods import call
 from gemel.ir.op import numpy
 from gemel.ir.public import Array
-from gemel.ir.methods import call
 from gemel.ops.elementwise import add, cast, divide, multiply, sqrt, square, subtract, where
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec, normalize_axes, product
@@ -31,14 +31,7 @@ def in_dtype(x: Any, dtype: Any) -> Any:
     return x if dtype is None else cast(x, dtype=dtype)
 
 
-@reduction(
-    combine="sum",
-    public="np",
-    method=True,
-    onnx="ReduceSum",
-    mxnet="_npi_sum",
-    complex="holomorphic",
-)
+@reduction(combine="sum", public="np", method=True, onnx="ReduceSum", mxnet="_npi_sum")
 def sum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Sum over the given axes, or all. Integers and bools are summed in int64."""
     dtype = as_dtype(x.dtype)
@@ -56,19 +49,12 @@ def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
     return in_dtype(found, dtype)
 
 
-@sum.gradient
+@sum.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis),)
 
 
-@reduction(
-    combine="prod",
-    public="np",
-    method=True,
-    onnx="ReduceProd",
-    mxnet="_npi_prod",
-    complex="holomorphic",
-)
+@reduction(combine="prod", public="np", method=True, onnx="ReduceProd", mxnet="_npi_prod")
 def prod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
     dtype = as_dtype(x.dtype)
@@ -86,7 +72,7 @@ def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
     return in_dtype(found, dtype)
 
 
-@prod.gradient
+@prod.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     # y / x, which a zero breaks: then the product of the others, found by leaving zeros out.
     zero = x == 0
@@ -130,13 +116,13 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis) * tied / sum(tied, axis=axis, keepdims=True),)
 
 
-@reduction(combine="any", public="np", method=True, mxnet="_npi_any", complex="any")
+@reduction(combine="any", public="np", method=True, mxnet="_npi_any", complex=True)
 def any(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether any element is true (not zero)."""
     return numpy().any(x, axis=axis, keepdims=keepdims)
 
 
-@reduction(combine="all", public="np", method=True, mxnet="_npi_all", complex="any")
+@reduction(combine="all", public="np", method=True, mxnet="_npi_all", complex=True)
 def all(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether all elements are true (not zero)."""
     return numpy().all(x, axis=axis, keepdims=keepdims)

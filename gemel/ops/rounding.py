@@ -36,7 +36,7 @@ def trunc(xp: Any, x: Any) -> Any:
     return xp.trunc(x)
 
 
-@elementwise(public="np", aliases=("around",), mxnet="_npi_around", complex="any")
+@elementwise(public="np", aliases=("around",), mxnet="_npi_around", complex=True)
 def round(xp: Any, x: Any, *, decimals: int = 0) -> Any:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
     if x.dtype.kind in "fc":

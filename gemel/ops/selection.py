@@ -10,10 +10,10 @@ from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import broadcast_arrays
-from gemel.ops.elementwise import cast, extents, full, iota, limit, where
+from gemel.ops.elementwise import cast, full, iota, limit, where
 from gemel.ops.indexing import gather, nonzero, out_of_range
 from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape, stack
-from gemel.spec import Spec, broadcast, normalize_axis, promote_specs, same_shape
+from gemel.spec import Spec, broadcast, extents, normalize_axis, promote_specs, same_shape
 
 # --- one position for each row --------------------------------------------------------------
 
@@ -85,7 +85,7 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
     loop.finish()
 
 
-@op(fails=True, complex="holomorphic")
+@op(fails=True)
 def add_along_axis(g: Any, indices: Any, *, axis: int, extent: int) -> Any:
     """Zeros with each element of g added at its row's position along an axis of `extent`.
 
@@ -109,7 +109,7 @@ def _(g: Spec, indices: Spec, *, axis: int, extent: int) -> Spec:
     return Spec(shape, g.dtype)
 
 
-@add_along_axis.gradient
+@add_along_axis.holomorphic
 def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int, extent: int) -> Any:
     return take_along_axis(g, indices, axis=axis), None
 

@@ -14,8 +14,16 @@ from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import copy as materialized
-from gemel.ops.elementwise import extents, full, iota, whole_numbers
-from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
+from gemel.ops.elementwise import full, iota
+from gemel.spec import (
+    Spec,
+    extents,
+    normalize_axes,
+    normalize_axis,
+    product,
+    promote_specs,
+    whole_numbers,
+)
 
 
 def listed(shape: Any) -> tuple[int, ...]:

@@ -55,7 +55,7 @@ def matrices(name: str, x: Spec, square: bool = False) -> tuple[Any, Any, Any]:
 # --- with a gradient ------------------------------------------------------------------------
 
 
-@op(fails=True, public="np.linalg", mxnet="_npi_inv", complex="holomorphic")
+@op(fails=True, public="np.linalg", mxnet="_npi_inv")
 def inv(x: Any) -> Any:
     """The inverse of each matrix."""
     return by_lapack(numpy().linalg.inv, x)
@@ -67,13 +67,13 @@ def _(x: Spec) -> Spec:
     return Spec(x.shape, computed(x))
 
 
-@inv.gradient
+@inv.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     turned = matrix_transpose(y)
     return (-matmul(matmul(turned, g), turned),)
 
 
-@op(fails=True, public="np.linalg", mxnet="_npi_solve", complex="holomorphic")
+@op(fails=True, public="np.linalg", mxnet="_npi_solve")
 def solve(a: Any, b: Any) -> Any:
     """The x for which a @ x is b; a 1-d b is one column."""
     return by_lapack(numpy().linalg.solve, a, b)
@@ -90,7 +90,7 @@ def _(a: Spec, b: Spec) -> Spec:
     return Spec((*lead, rows, b.shape[-1]), computed(a, b))
 
 
-@solve.gradient
+@solve.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     if b.ndim == 1:
         g, y = expand_dims(g, -1), expand_dims(y, -1)
@@ -99,7 +99,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return da, reshape(db, shape=db.shape[:-1]) if b.ndim == 1 else db
 
 
-@op(public="np.linalg", mxnet="_npi_det", complex="holomorphic")
+@op(public="np.linalg", mxnet="_npi_det")
 def det(x: Any) -> Any:
     """The determinant of each matrix."""
     return by_lapack(numpy().linalg.det, x)
@@ -110,7 +110,7 @@ def _(x: Spec) -> Spec:
     return Spec(matrices("det", x, square=True)[0], computed(x))
 
 
-@det.gradient
+@det.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (multiply(_as_matrices(g * y), matrix_transpose(inv(x))),)
 
@@ -125,7 +125,7 @@ def _as_matrices(x: Any) -> Any:
     return reshape(x, shape=(*x.shape, 1, 1))
 
 
-@op(outputs=2, public="np.linalg", mxnet="_npi_slogdet", complex="any")
+@op(outputs=2, public="np.linalg", mxnet="_npi_slogdet", complex=True)
 def slogdet(x: Any) -> Any:
     """The sign of each matrix's determinant, and the logarithm of its size."""
     return by_lapack(numpy().linalg.slogdet, x)
@@ -146,7 +146,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (None if slope is None else multiply(_as_matrices(slope), adjoint(inv(x))),)
 
 
-@op(fails=True, public="np.linalg", mxnet="_npi_cholesky", complex="any")
+@op(fails=True, public="np.linalg", mxnet="_npi_cholesky", complex=True)
 def cholesky(x: Any) -> Any:
     """The lower triangle whose product with its transpose is x, of which (x + x.T) / 2 is taken."""
     np = numpy()
@@ -227,7 +227,7 @@ def _(a: Any, /) -> SlogdetResult:
     return SlogdetResult(*slogdet(operand(a)))
 
 
-@op(outputs=2, public="np.linalg", mxnet="_npi_qr", complex="any")
+@op(outputs=2, public="np.linalg", mxnet="_npi_qr", complex=True)
 def qr(x: Any, *, complete: bool) -> Any:
     """An orthogonal matrix and an upper triangle whose product is x."""
     mode = "complete" if complete else "reduced"
@@ -251,7 +251,7 @@ def _(a: Any, mode: str = "reduced") -> Any:
     return found.R if mode == "r" else found
 
 
-@op(fails=True, outputs=3, public="np.linalg", mxnet="_npi_svd", complex="any")
+@op(fails=True, outputs=3, public="np.linalg", mxnet="_npi_svd", complex=True)
 def svd(x: Any, *, full_matrices: bool) -> Any:
     """Orthogonal U and Vh and falling numbers S, for which U * S @ Vh is x."""
     return by_lapack(lambda x: numpy().linalg.svd(x, full_matrices), x)
@@ -278,7 +278,7 @@ def _(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     return SVDResult(*svd(operand(a), full_matrices=full_matrices))
 
 
-@op(fails=True, public="np.linalg", complex="any")
+@op(fails=True, public="np.linalg", complex=True)
 def svdvals(x: Any) -> Any:
     """The singular values of each matrix, falling."""
     return by_lapack(lambda x: numpy().linalg.svd(x, compute_uv=False), x)
@@ -290,7 +290,7 @@ def _(x: Spec) -> Spec:
     return Spec((*batch, rows if rows <= columns else columns), computed(x).real)
 
 
-@op(fails=True, outputs=2, public="np.linalg", mxnet="_npi_eigh", complex="any")
+@op(fails=True, outputs=2, public="np.linalg", mxnet="_npi_eigh", complex=True)
 def eigh(x: Any, *, upper: bool) -> Any:
     """Rising eigenvalues of symmetric matrices, and eigenvectors in columns."""
     return by_lapack(lambda x: numpy().linalg.eigh(x, "U" if upper else "L"), x)
@@ -318,7 +318,7 @@ def _eigen(function: Callable[..., Any], x: Any) -> Any:
     return tuple(e.astype(kind) for e in found) if isinstance(found, tuple) else found.astype(kind)
 
 
-@op(fails=True, outputs=2, public="np.linalg", mxnet="_npi_eig", complex="any")
+@op(fails=True, outputs=2, public="np.linalg", mxnet="_npi_eig", complex=True)
 def eig(x: Any) -> Any:
     """The eigenvalues of square matrices, and eigenvectors in columns: both complex."""
     return by_lapack(lambda x: _eigen(numpy().linalg.eig, x), x)
@@ -342,7 +342,7 @@ def _(a: Any, /) -> EigResult:
     return EigResult(*eig(operand(a)))
 
 
-@op(fails=True, public="np.linalg", mxnet="_npi_eigvals", complex="any")
+@op(fails=True, public="np.linalg", mxnet="_npi_eigvals", complex=True)
 def eigvals(x: Any) -> Any:
     """The eigenvalues of square matrices, complex and in no order."""
     return by_lapack(lambda x: _eigen(numpy().linalg.eigvals, x), x)
@@ -360,7 +360,7 @@ def _upper(name: str, part: str) -> bool:
     return part.upper() == "U"
 
 
-@op(fails=True, public="np.linalg", mxnet="_npi_eigvalsh", complex="any")
+@op(fails=True, public="np.linalg", mxnet="_npi_eigvalsh", complex=True)
 def eigvalsh(x: Any, *, upper: bool) -> Any:
     """Rising eigenvalues of symmetric matrices."""
     return by_lapack(lambda x: numpy().linalg.eigvalsh(x, "U" if upper else "L"), x)
@@ -378,7 +378,7 @@ def _(a: Any, UPLO: str = "L") -> Array:  # noqa: N803
     return eigvalsh(operand(a), upper=_upper("eigvalsh", UPLO))
 
 
-@op(fails=True, public="np.linalg", mxnet="_npi_pinv", complex="any")
+@op(fails=True, public="np.linalg", mxnet="_npi_pinv", complex=True)
 def pinv(x: Any, rtol: Any, *, hermitian: bool) -> Any:
     """The pseudo-inverse of each matrix: singular values below `rtol` of the largest are zero."""
     np = numpy()
@@ -406,7 +406,7 @@ def _(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -
     return pinv(operand(a), -1.0 if bound is None else bound, hermitian=hermitian)
 
 
-@op(fails=True, public="np.linalg", complex="any")
+@op(fails=True, public="np.linalg", complex=True)
 def matrix_rank(x: Any, tol: Any, *, relative: bool, hermitian: bool) -> Any:
     """How many singular values of each matrix are larger than a bound."""
     np = numpy()
@@ -429,7 +429,7 @@ def _(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> 
     return matrix_rank(operand(A), bound, relative=relative, hermitian=hermitian)
 
 
-@op(dynamic=True, public="np.linalg", complex="any")
+@op(dynamic=True, public="np.linalg", complex=True)
 def lstsq(a: Any, b: Any, *, rcond: Any) -> Any:
     """The x for which the squares of b - a @ x are least, their sums, a's rank, singular values."""
     return by_lapack(lambda a, b: numpy().linalg.lstsq(a, b, rcond), a, b)

@@ -58,67 +58,46 @@ def _arctan(xp: Any, x: Any) -> Any:
 # --- angles ---------------------------------------------------------------------------------
 
 
-@elementwise(dtype="floating", public="np", onnx="Tan", mxnet="_npi_tan", complex="holomorphic")
+@elementwise(dtype="floating", public="np", onnx="Tan", mxnet="_npi_tan")
 def tan(xp: Any, x: Any) -> Any:
     """Tangent of x in radians."""
     return xp.tan(x)
 
 
-@tan.gradient
+@tan.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (y * y + 1),)
 
 
-@elementwise(
-    dtype="floating",
-    public="np",
-    aliases=("asin",),
-    onnx="Asin",
-    mxnet="_npi_arcsin",
-    complex="holomorphic",
-)
+@elementwise(dtype="floating", public="np", aliases=("asin",), onnx="Asin", mxnet="_npi_arcsin")
 def arcsin(xp: Any, x: Any) -> Any:
     """The angle from -pi/2 to pi/2 whose sine is x; NaN outside of [-1, 1]."""
     return _arctan(xp, x / xp.sqrt((1 - x) * (1 + x)))
 
 
-@arcsin.gradient
+@arcsin.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / sqrt((1 - x) * (x + 1)),)
 
 
-@elementwise(
-    dtype="floating",
-    public="np",
-    aliases=("acos",),
-    onnx="Acos",
-    mxnet="_npi_arccos",
-    complex="holomorphic",
-)
+@elementwise(dtype="floating", public="np", aliases=("acos",), onnx="Acos", mxnet="_npi_arccos")
 def arccos(xp: Any, x: Any) -> Any:
     """The angle from 0 to pi whose cosine is x; NaN outside of [-1, 1]."""
     return 2 * _arctan(xp, xp.sqrt((1 - x) / (1 + x)))
 
 
-@arccos.gradient
+@arccos.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (-(g / sqrt((1 - x) * (x + 1))),)
 
 
-@elementwise(
-    dtype="floating",
-    public="np",
-    aliases=("atan",),
-    onnx="Atan",
-    mxnet="_npi_arctan",
-    complex="holomorphic",
-)
+@elementwise(dtype="floating", public="np", aliases=("atan",), onnx="Atan", mxnet="_npi_arctan")
 def arctan(xp: Any, x: Any) -> Any:
     """The angle from -pi/2 to pi/2 whose tangent is x."""
     return _arctan(xp, x)
 
 
-@arctan.gradient
+@arctan.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / (x * x + 1),)
 
@@ -175,14 +154,14 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (_PI / 180),)
 
 
-@elementwise(dtype="floating", public="np", complex="holomorphic")
+@elementwise(dtype="floating", public="np")
 def sinc(xp: Any, x: Any) -> Any:
     """sin(pi x) / (pi x), which is 1 at 0."""
     scaled = xp.where(x == 0, 1, x) * _PI
     return xp.where(x == 0, 1, xp.sin(scaled) / scaled)
 
 
-@sinc.gradient
+@sinc.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     slope = divide(subtract(cos(x * _PI), y), where(x == 0, 1, x))
     return (g * where(x == 0, 0, slope),)
@@ -191,79 +170,58 @@ def _(g: Any, y: Any, x: Any) -> Any:
 # --- hyperbolic -----------------------------------------------------------------------------
 
 
-@elementwise(dtype="floating", public="np", onnx="Sinh", mxnet="_npi_sinh", complex="holomorphic")
+@elementwise(dtype="floating", public="np", onnx="Sinh", mxnet="_npi_sinh")
 def sinh(xp: Any, x: Any) -> Any:
     """Hyperbolic sine."""
     return xp.sinh(x)
 
 
-@sinh.gradient
+@sinh.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * cosh(x),)
 
 
-@elementwise(dtype="floating", public="np", onnx="Cosh", mxnet="_npi_cosh", complex="holomorphic")
+@elementwise(dtype="floating", public="np", onnx="Cosh", mxnet="_npi_cosh")
 def cosh(xp: Any, x: Any) -> Any:
     """Hyperbolic cosine."""
     return xp.cosh(x)
 
 
-@cosh.gradient
+@cosh.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * sinh(x),)
 
 
-@elementwise(
-    dtype="floating",
-    public="np",
-    aliases=("asinh",),
-    onnx="Asinh",
-    mxnet="_npi_arcsinh",
-    complex="holomorphic",
-)
+@elementwise(dtype="floating", public="np", aliases=("asinh",), onnx="Asinh", mxnet="_npi_arcsinh")
 def arcsinh(xp: Any, x: Any) -> Any:
     """The number whose hyperbolic sine is x."""
     return xp.arcsinh(x)
 
 
-@arcsinh.gradient
+@arcsinh.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / sqrt(x * x + 1),)
 
 
-@elementwise(
-    dtype="floating",
-    public="np",
-    aliases=("acosh",),
-    onnx="Acosh",
-    mxnet="_npi_arccosh",
-    complex="holomorphic",
-)
+@elementwise(dtype="floating", public="np", aliases=("acosh",), onnx="Acosh", mxnet="_npi_arccosh")
 def arccosh(xp: Any, x: Any) -> Any:
     """The number from 0 on whose hyperbolic cosine is x; NaN below 1."""
     return xp.where(x < 1, xp.nan, xp.arccosh(x))
 
 
-@arccosh.gradient
+@arccosh.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     if x.dtype.is_complex:  # where the product of both has another root
         return (g / (sqrt(x - 1) * sqrt(x + 1)),)
     return (g / sqrt((x - 1) * (x + 1)),)
 
 
-@elementwise(
-    dtype="floating",
-    public="np",
-    aliases=("atanh",),
-    onnx="Atanh",
-    mxnet="_npi_arctanh",
-    complex="holomorphic",
-)
+@elementwise(dtype="floating", public="np", aliases=("atanh",), onnx="Atanh", mxnet="_npi_arctanh")
 def arctanh(xp: Any, x: Any) -> Any:
     """The number whose hyperbolic tangent is x; NaN outside of [-1, 1]."""
     return xp.arctanh(x)
 
 
-@arctanh.gradient
+@arctanh.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / ((1 - x) * (x + 1)),)

@@ -20,7 +20,7 @@ from gemel.passes.risk import exposures
 from gemel.spec import Spec
 
 
-@op(complex="any")
+@op(complex=True)
 def fused(*inputs: Any, body: Any) -> Any:
     """The outputs of a small graph, computed by one kernel."""
     return tuple(interpret(body, *inputs))

@@ -60,17 +60,16 @@ def rule(node: Node, gs: tuple[Entry | None, ...]) -> Sequence[Any]:
     assert op is not None
     declared = op.rules.get("gradient")
     if declared is not None:
-        # A holomorphic function's gradient is g times the conjugate of its derivative: the rule says
-        # g times the derivative.
-        turned = op.complex == "holomorphic"
-        gs = tuple(map(conjugate, gs)) if turned else gs
+        # The gradient of a holomorphic function is g times the conjugate of its derivative; its
+        # rule says g times the derivative.
+        gs = tuple(map(conjugate, gs)) if op.is_holomorphic else gs
         several = len(node.entries) > 1
         g: Any = gs if several else gs[0]
         y: Any = node.entries if several else node.entries[0]
         parameters = {k: v for k, v in node.params.items() if k not in ("call",)}
         found: Sequence[Any] = declared(g, y, *node.inputs, **parameters)
         found = found[: len(node.inputs)]  # optional inputs that are not given have none
-        return [conjugate(each) for each in found] if turned else found
+        return [conjugate(each) for each in found] if op.is_holomorphic else found
     if isinstance(op, Composite):
         body = op.written_out(node.inputs, node.params)
         pairs = [(y, g) for y, g in zip(body, gs, strict=True) if g is not None]

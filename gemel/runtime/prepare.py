@@ -15,14 +15,13 @@ from gemel.ir.above import above
 from gemel.ir.graph import Entry, captured, constant
 from gemel.ir.interpret import reference
 from gemel.ir.op import Op, static
-from gemel.ir.op_kinds import Composite, Elementwise, has_complex
+from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.text import call_text
 from gemel.ir.trace import current_trace
-from gemel.ops.elementwise import extents
 from gemel.runtime.backend import Backend, backend_for, backend_of
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, making, plan_for
 from gemel.runtime.relay import by_numpy
-from gemel.spec import Spec, promote_specs
+from gemel.spec import Spec, extents, promote_specs
 
 
 def spec_of(value: Any) -> Spec:
@@ -70,7 +69,7 @@ def elementwise_kernel(
 def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
     """The plan of a call on arrays and numbers like these, of other sizes too."""
     specs = tuple(spec_of(value) for value in inputs)
-    if _written_out(op, specs):
+    if isinstance(op, Composite) and _one_by_one(op, specs):
         return None
     results = op.infer(*specs, **parameters)  # raises when the call is wrong, in numbers
     for spec in results:
@@ -91,9 +90,9 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
         raise NoKernelError(f"{op.name}: {error}; declare it with kernel=False") from None
 
 
-def _written_out(op: Op, specs: tuple[Spec, ...]) -> bool:
+def _one_by_one(op: Composite, specs: tuple[Spec, ...]) -> bool:
     """Whether a call makes the operations it is written in, one by one."""
-    return isinstance(op, Composite) and (not op.has_kernel or has_complex(specs))
+    return not op.has_kernel or op.of_complex(specs)
 
 
 def strides_of(inputs: tuple[Any, ...]) -> dict[int, tuple[int, ...]]:
@@ -135,7 +134,7 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
         op.check_complex(specs)
         return _waiting(op, arrays, parameters)
     _same_device(op, arrays)
-    if _written_out(op, specs):
+    if isinstance(op, Composite) and _one_by_one(op, specs):
         return op.written_out(arrays, parameters)
     results = op.infer(*specs, **parameters)  # raises when the call is wrong
     if not op.kernel_for(specs, results):
