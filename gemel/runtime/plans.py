@@ -1,7 +1,8 @@
 """Plans and prepared calls by what decides them: from disk, else made.
 
 What is kept is the image of a plan and its kernels: one file to read. A plan that is made takes
-those of its kernels that are known from files of their own. What a plan closes over is not kept, so a graph with arrays in it is lowered in every process.
+those of its kernels that are known from files of their own. What a plan closes over is not kept,
+so a graph with arrays in it is lowered in every process.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _written = itertools.count()
 
 
 class Prepared(NamedTuple):
-    """What is kept for a call: names of kernels, and what tells how they are used."""
+    """What is kept for a call: the names of its kernels, and what tells how to use them."""
 
     kernels: tuple[str, ...]
     content: bytes
