@@ -21,7 +21,7 @@ REDUCTIONS = {
 }
 
 #: What each namespace holds: `gemel.ir.public` fills it.
-NAMESPACES: dict[str, dict[str, Any]] = {"np": {}, "np.linalg": {}, "npx": {}}
+NAMESPACES: dict[str, dict[str, Any]] = {"np": {}, "np.fft": {}, "np.linalg": {}, "npx": {}}
 
 
 class NumpyProtocols:

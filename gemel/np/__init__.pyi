@@ -10,6 +10,7 @@ from typing import Any
 from gemel.device import Device
 from gemel.dtype import DType as DType
 from gemel.ndarray import ndarray as ndarray
+from gemel.np import fft as fft
 from gemel.np import linalg as linalg
 from gemel.np import random as random
 from gemel.np.types import FloatInfo, IntegerInfo
@@ -1293,6 +1294,7 @@ __all__ = [
     "extract",
     "eye",
     "fabs",
+    "fft",
     "fill_diagonal",
     "finfo",
     "fix",
