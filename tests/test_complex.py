@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +18,7 @@ from numpy_twins import Cases, alike, check_gradients
 import gemel
 from gemel import autograd, np, npx
 from gemel.dtype import DTYPES, as_dtype
-from gemel.errors import DTypeError, GradientError
+from gemel.errors import DTypeError, GradientError, NoKernelError
 
 RANDOM = numpy.random.default_rng(11)
 
@@ -79,6 +82,8 @@ WHOLE: Cases = {
     "tensordot": (lambda np, a, b: np.tensordot(a, b, 1), (MATRIX, SQUARE)),
     "einsum": (lambda np, a, b: np.einsum("ij,jk->ik", a, b), (MATRIX, SQUARE)),
     "einsum diagonal": (lambda np, a: np.einsum("ii->i", a), (SQUARE,)),
+    "cov": (lambda np, a: np.cov(a), (MATRIX,)),
+    "nanmean": (lambda np, a: [np.nanmean(a), np.nanvar(a)], (MATRIX,)),
     "trace": (lambda np, a: np.trace(a), (SQUARE,)),
     "cross": (lambda np, a, b: np.cross(a, b), (Z, MATRIX)),
     "kron": (lambda np, a, b: np.kron(a, b), (Z, R)),
@@ -291,6 +296,29 @@ def test_recorded_and_traced_writes() -> None:
         found.append((y.item(), z.grad.tolist()))
     assert found[0] == found[1]
     numpy.testing.assert_allclose(found[0][1], [8 * Z[0], 0, 2 * Z[2]])
+
+
+def test_on_a_simulated_gpu() -> None:
+    """In a process of its own, since devices are made when the first is asked for."""
+    program = (
+        "from gemel import np, gpu\n"
+        "z = np.array([1j, 2]).as_in_ctx(gpu(0))\n"
+        "z += 1j; z[1] = 5; w = (z * 2j).T + np.zeros((2,), dtype='complex64', ctx=gpu(0))\n"
+        "print(w.device == gpu(0), w.tolist())"
+    )
+    environment = {**os.environ, "GEMEL_SIMULATED_GPUS": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "True [(-4+0j), 10j]\n"
+
+
+def test_a_program_with_complex_numbers_has_no_image() -> None:
+    x = np.ones((2,))
+    with pytest.raises(NoKernelError, match="add is done by NumPy"):
+        gemel.compile(lambda a: a + 1j).image(x)
+    assert gemel.compile(lambda a: (a, 2j * 1j))(x)[1].item() == -2
+    assert gemel.compile(lambda a, s: a * s)(x, 2j).tolist() == [2j, 2j]
 
 
 def test_what_real_arrays_cannot_hold() -> None:
