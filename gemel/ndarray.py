@@ -148,8 +148,8 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
 
     context = ctx
 
-    def to_device(self, device: Any) -> Any:
-        """The array on a device; itself when it is there already."""
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """The array on a device; itself when it is there already. The engine orders the copy."""
         device = as_device(device)
         return self if device == self.device else self.copyto(device)
 
@@ -230,21 +230,27 @@ def from_buffer(
 
 
 @function(public="np")
-def from_dlpack(value: Any, device: Device | None = None) -> Any:
+def from_dlpack(x: Any, /, device: Device | None = None, *, copy: bool | None = None) -> Any:
     """An array with a copy of another library's array, taken over through DLPack.
 
-    Raises `BufferError` for data that is not in the CPU's memory, or of a dtype gemel lacks.
+    An array of gemel's is itself what is asked for, unless with `copy`. Raises `BufferError` for
+    data that is not in the CPU's memory, or of a dtype gemel lacks, and where `copy` is False but
+    the elements have to be copied.
 
     >>> import numpy
     >>> np.from_dlpack(numpy.arange(3.0))
     """
-    kind = value.__dlpack_device__()[0]
+    if isinstance(x, ndarray) and (device is None or device == x.device):
+        return x.copy() if copy else x
+    if copy is False:
+        raise BufferError("from_dlpack: copy=False, but the elements have to be copied")
+    kind = x.__dlpack_device__()[0]
     if kind != DLPACK_CPU[0]:
         raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")
     try:
-        capsule = value.__dlpack__(max_version=(1, 0))
+        capsule = x.__dlpack__(max_version=(1, 0))
     except TypeError:  # from before DLPack 1.0
-        capsule = value.__dlpack__()
+        capsule = x.__dlpack__()
     found = _core.from_dlpack(capsule)
     return found if device is None else found.to_device(device)
 

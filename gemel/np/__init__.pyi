@@ -12,8 +12,11 @@ from gemel.dtype import DType as DType
 from gemel.ndarray import ndarray as ndarray
 from gemel.np import linalg as linalg
 from gemel.np import random as random
+from gemel.np.standard import __array_namespace_info__ as __array_namespace_info__
 from gemel.np.types import FloatInfo, IntegerInfo
 from gemel.ops.sorting import UniqueAll, UniqueCounts, UniqueInverse
+
+__array_api_version__: str
 
 def abs(x: Any, /) -> ndarray:
     """Absolute value."""
@@ -448,7 +451,9 @@ def fmod(a: Any, b: Any, /) -> ndarray:
 def frexp(x: Any, /) -> tuple[ndarray, ...]:
     """Mantissas from 0.5 to 1 and exponents (int32) with x = mantissa * 2 ** exponent."""
 
-def from_dlpack(value: Any, device: Device | None = None) -> Any:
+def from_dlpack(
+    x: Any, /, device: Device | None = None, *, copy: builtins.bool | None = None
+) -> Any:
     """An array with a copy of another library's array, taken over through DLPack."""
 
 def from_numpy(value: Any, device: Device | None = None) -> Any:
@@ -1153,6 +1158,8 @@ def zeros_like(
 
 __all__ = [
     "DType",
+    "__array_api_version__",
+    "__array_namespace_info__",
     "abs",
     "absolute",
     "acos",
