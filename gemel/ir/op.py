@@ -329,7 +329,8 @@ def static(value: Any) -> Any:
         return value
     if isinstance(value, (list, tuple)):
         return tuple([static(item) for item in value])
-    return value.item() if getattr(value, "shape", None) == () else value
+    number = getattr(value, "shape", None) == () and hasattr(value, "item")
+    return value.item() if number else value
 
 
 def find(name: str) -> Op:

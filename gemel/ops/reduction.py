@@ -27,7 +27,7 @@ def spread(g: Any, x: Any, axis: Any) -> Any:
 
 def in_dtype(x: Any, dtype: Any) -> Any:
     """x converted to a dtype, unless that is None."""
-    return x if dtype is None else cast(x, dtype=dtype)
+    return x if dtype is None else cast(x, dtype=as_dtype(dtype))
 
 
 @reduction(combine="sum", public="np", method=True, onnx="ReduceSum", mxnet="_npi_sum")
@@ -215,8 +215,8 @@ def _(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: bool = False,
 ) -> Array:
     """Mean squared distance from the mean, over the given axes, or all.
@@ -228,13 +228,13 @@ def _(
     return var(in_dtype(x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
 
 
-def degrees_lost(name: str, ddof: float, correction: float | None) -> float:
+def degrees_lost(name: str, ddof: float | None, correction: float) -> float:
     """NumPy's `ddof` and the standard's `correction` are the same. Raises `TypeError`."""
-    if correction is None:
-        return ddof
-    if ddof != 0:
+    if ddof is None:
+        return correction
+    if correction != 0:
         raise TypeError(f"{name}: ddof and correction are the same; only one can be given")
-    return correction
+    return ddof
 
 
 @var.spec
@@ -262,8 +262,8 @@ def _(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: bool = False,
 ) -> Array:
     """Square root of the variance, over the given axes, or all: see `var`."""

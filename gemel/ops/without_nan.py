@@ -67,8 +67,8 @@ def _(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: bool = False,
 ) -> Array:
     """Variance of what is not NaN over the given axes, or all; NaN where too little is left."""
@@ -82,8 +82,8 @@ def nanstd(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: bool = False,
 ) -> Array:
     """Square root of `nanvar`."""
