@@ -167,6 +167,11 @@ def as_number(dtype: DType) -> DType:
     return float64 if dtype.is_floating else dtype
 
 
+def is_large(number: Any) -> bool:
+    """Whether a number is a whole one int64 cannot hold."""
+    return type(number) is int and not -(2**63) <= number < 2**63
+
+
 def check_held(name: str, number: Any, dtype: DType) -> None:
     """Raises `OverflowError` for a whole number that an integer dtype cannot hold."""
     if type(number) is int and dtype.kind in "iu":

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype, as_number, check_held, float32, float64, int64
+from gemel.dtype import as_dtype, as_number, check_held, float32, float64, int64, is_large
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.op import numpy
@@ -116,6 +116,7 @@ def full(
         return broadcast_to(fill_value, shape=extents).copy()
     chosen = as_dtype(dtype) if dtype is not None else default_dtype(fill_value)
     check_held("full", fill_value, chosen)
+    fill_value = float(fill_value) if is_large(fill_value) and chosen.is_floating else fill_value
     with as_device(device or ctx):
         return filled(fill_value, shape=extents, dtype=chosen)
 
