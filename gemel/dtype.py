@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sys import byteorder
-from typing import Any
+from typing import Any, TypeGuard
 
 from gemel.errors import DTypeError
 
@@ -167,7 +167,7 @@ def as_number(dtype: DType) -> DType:
     return float64 if dtype.is_floating else dtype
 
 
-def is_large(number: Any) -> bool:
+def is_large(number: Any) -> TypeGuard[int]:
     """Whether a number is a whole one int64 cannot hold."""
     return type(number) is int and not -(2**63) <= number < 2**63
 
