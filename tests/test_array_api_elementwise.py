@@ -114,8 +114,9 @@ def test_of_one_array(name: str, data: Any) -> None:
 
 def comparable(name: str, *operands: Any) -> bool:
     """What NumPy gives as the standard says it; the rest is in the tables below."""
-    if name == "pow":  # integers to negative powers have no rule
-        return not any(numpy.any(numpy.asarray(x) < 0) for x in operands[1:] if integral(x))
+    if name == "pow":  # integers to negative powers have no rule; NumPy's ** 0.5 is sqrt
+        negative = integral(operands[1]) and numpy.any(numpy.asarray(operands[1]) < 0)
+        return not negative and not (type(operands[1]) is float and operands[1] == 0.5)
     if name in ("floor_divide", "remainder"):  # nor has division of integers by zero
         return not (all(map(integral, operands)) and numpy.any(numpy.asarray(operands[1]) == 0))
     return True
