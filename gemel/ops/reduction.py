@@ -230,7 +230,7 @@ def _(
 
 
 def in_floating(name: str, x: Any, dtype: Any) -> Any:
-    """x converted to a dtype, unless that is None. Raises `DTypeError` for whole numbers' dtypes."""
+    """x converted to a dtype, unless that is None. Raises `DTypeError` for one of integers."""
     if dtype is not None and as_dtype(dtype).kind in "biu":
         raise DTypeError(
             f"{name}: of {as_dtype(dtype)} there is none: a mean of squares is no whole number; "
