@@ -32,6 +32,7 @@ TYPES = (
     ("gemel.ndarray", "ndarray"),
     ("gemel.np.types", "FloatInfo"),
     ("gemel.np.types", "IntegerInfo"),
+    ("gemel.ops.solving", "EigResult"),
     ("gemel.ops.solving", "EighResult"),
     ("gemel.ops.solving", "SlogdetResult"),
     ("gemel.ops.sorting", "UniqueAll"),
