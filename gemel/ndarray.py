@@ -19,6 +19,7 @@ from gemel.dtype import (
     float32,
     float64,
     int64,
+    is_large,
     uint64,
     weak,
 )
@@ -92,7 +93,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         return view
 
     def _write(self, target: Any, value: Any) -> None:
-        if type(value) is int and not -(2**63) <= value < 2**63:
+        if is_large(value):
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
         plain = isinstance(value, NUMBER) and not isinstance(value, complex)
@@ -159,8 +160,8 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
 
     context = ctx
 
-    def to_device(self, device: Any) -> Any:
-        """The array on a device; itself when it is there already."""
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """The array on a device; itself when it is there already. The engine orders the copy."""
         device = as_device(device)
         return self if device == self.device else self.copyto(device)
 
@@ -241,21 +242,27 @@ def from_buffer(
 
 
 @function(public="np")
-def from_dlpack(value: Any, device: Device | None = None) -> Any:
+def from_dlpack(x: Any, /, device: Device | None = None, *, copy: bool | None = None) -> Any:
     """An array with a copy of another library's array, taken over through DLPack.
 
-    Raises `BufferError` for data that is not in the CPU's memory, or of a dtype gemel lacks.
+    An array of gemel's is itself what is asked for, unless with `copy`. Raises `BufferError` for
+    data that is not in the CPU's memory, or of a dtype gemel lacks, and where `copy` is False but
+    the elements have to be copied.
 
     >>> import numpy
     >>> np.from_dlpack(numpy.arange(3.0))
     """
-    kind = value.__dlpack_device__()[0]
+    if isinstance(x, ndarray) and (device is None or device == x.device):
+        return x.copy() if copy else x
+    if copy is False:
+        raise BufferError("from_dlpack: copy=False, but the elements have to be copied")
+    kind = x.__dlpack_device__()[0]
     if kind != DLPACK_CPU[0]:
         raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")
     try:
-        capsule = value.__dlpack__(max_version=(1, 0))
+        capsule = x.__dlpack__(max_version=(1, 0))
     except TypeError:  # from before DLPack 1.0
-        capsule = value.__dlpack__()
+        capsule = x.__dlpack__()
     found = _core.from_dlpack(capsule)
     return found if device is None else found.to_device(device)
 
@@ -299,9 +306,9 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
     if isinstance(value, (list, tuple)):
         leaves = list(lists.leaves(value))
         if all(isinstance(leaf, NUMBER) for leaf in leaves):
-            return from_list(
-                value, as_dtype(dtype) if dtype is not None else _list_dtype(leaves), device
-            )
+            if dtype is not None:
+                return from_list(value, as_dtype(dtype), device)
+            return _from_numbers(value, _list_dtype(leaves), device)
         if any(isinstance(leaf, (ndarray, Entry)) for leaf in leaves):
             found = _stacked(value)
             return found if dtype is None else found.astype(dtype)
@@ -335,6 +342,14 @@ def _list_dtype(leaves: list[Any]) -> DType:
     return bool_ if all(isinstance(leaf, bool) for leaf in leaves) else default_dtype(0)
 
 
+def _from_numbers(value: Any, dtype: DType, device: Any) -> Any:
+    """An array of nested lists; of uint64 where only that holds the whole numbers."""
+    try:
+        return from_list(value, dtype, device)
+    except OverflowError:
+        return from_list(value, uint64, device)
+
+
 def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     """What an operation takes for this argument: an array, or a Python number as it is.
 
@@ -342,9 +357,8 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     exact as those.
     """
     if isinstance(value, (ndarray, *NUMBER, Entry)):
-        large = isinstance(value, int) and _beyond(value)
-        if large and any(getattr(a, "dtype", bool_).kind in "fc" for a in beside):
-            return float(int(value))  # type: ignore[arg-type]
+        if is_large(value):
+            return _large_number(value, beside)
         return _plain_number(value)
     if (
         hasattr(value, "dtype")
@@ -363,6 +377,19 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
 
 
+def _large_number(value: int, beside: Iterable[Any]) -> Any:
+    """A whole number int64 cannot hold: a float beside floats, else an array of uint64.
+
+    One no integer dtype holds is larger or smaller than all they hold, as infinity is: so it is
+    compared. `Elementwise.check_numbers` refuses the rest.
+    """
+    if any(getattr(other, "dtype", bool_).kind in "fc" for other in beside):
+        return float(value)
+    if 0 < value < 2**64:
+        return array_like(value)
+    return float("inf") if value > 0 else -float("inf")
+
+
 def _beyond(value: Any) -> bool:
     """Whether a number is a whole one only uint64 holds: it is an array of that, as for NumPy."""
     return type(value) is int and value >= 2**63
@@ -371,7 +398,7 @@ def _beyond(value: Any) -> bool:
 def _plain_number(value: Any) -> Any:
     """Subclasses of Python's numbers (NumPy's float64 among them) as plain numbers."""
     if isinstance(value, bool) or type(value) in (int, float, complex):
-        return array_like(value) if _beyond(value) else value
+        return value
     if isinstance(value, float):
         return float(value)
     if isinstance(value, complex):

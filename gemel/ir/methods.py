@@ -58,6 +58,12 @@ class WrittenMethods(NumpyProtocols):
         return call("transpose", self)
 
     @property
+    def mT(self) -> Any:  # noqa: N802 -- the Array API's name
+        """The array with its last two axes exchanged. Raises `AxisError` for fewer than two."""
+        whole: Any = self
+        return whole.swapaxes(-1, -2)
+
+    @property
     def real(self) -> Any:
         """The real parts; of real numbers the array itself."""
         load()
@@ -106,9 +112,10 @@ class WrittenMethods(NumpyProtocols):
         whole: Any = self
         whole[...] = REGISTRY["sort"].face(self, axis, **options)
 
-    def astype(self, dtype: Any) -> Any:
-        """The elements converted to another dtype."""
-        return call("cast", self, dtype=dtype)
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        """The elements in another dtype; without `copy`, the array itself when it has it."""
+        whole: Any = self
+        return self if not copy and whole.dtype == dtype else call("cast", self, dtype=dtype)
 
     def detach(self) -> Any:
         """The same elements; gradients do not pass."""

@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gemel.dtype import DTYPES, DType, bool_, float32, float64, int64
+from gemel.dtype import (
+    DTYPES,
+    DType,
+    bool_,
+    check_held,
+    float32,
+    float64,
+    int64,
+    is_large,
+    uint64,
+)
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
@@ -52,6 +62,24 @@ class Elementwise(Op):
         self.check_complex(specs)
         inputs, found = self.policy(self, specs, parameters)
         return inputs, found if isinstance(found, tuple) else (found,) * self.outputs
+
+    def check_numbers(
+        self, inputs: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
+    ) -> None:
+        """Raises `OverflowError` for whole numbers int64 cannot hold, nor the integers beside them.
+
+        They are arrays of uint64 by now, or infinite; comparisons take them as they are.
+        """
+        large = [n for n in inputs if is_large(n)]
+        if not large or self.random:
+            return
+        others = [s for n, s in zip(inputs, specs, strict=True) if type(n) is not int]
+        small = Spec((), int64, weak=True)
+        plain = (small if is_large(n) else s for n, s in zip(inputs, specs, strict=True))
+        if self.infer(*plain, **parameters)[0].dtype is not bool_:
+            dtype = promote_specs(*others) if others else bool_
+            for number in large:
+                check_held(self.name, number, uint64 if dtype is bool_ else dtype)
 
     def _kernel(
         self, rank: int, operands: Any, parameters: dict[str, Any], device: int, *target: int

@@ -13,8 +13,11 @@ from gemel.ndarray import ndarray as ndarray
 from gemel.np import fft as fft
 from gemel.np import linalg as linalg
 from gemel.np import random as random
+from gemel.np.standard import __array_namespace_info__ as __array_namespace_info__
 from gemel.np.types import FloatInfo, IntegerInfo
 from gemel.ops.sorting import UniqueAll, UniqueCounts, UniqueInverse
+
+__array_api_version__: str
 
 def abs(x: Any, /) -> ndarray:
     """Absolute value."""
@@ -100,7 +103,7 @@ def argsort(
     kind: Any = None,
     *,
     descending: builtins.bool = False,
-    stable: Any = None,
+    stable: builtins.bool = True,
 ) -> ndarray:
     """The positions that sort each row along an axis, or the flattened array; NaN is largest."""
 
@@ -157,6 +160,9 @@ def asin(x: Any, /) -> ndarray:
 
 def asinh(x: Any, /) -> ndarray:
     """The number whose hyperbolic sine is x."""
+
+def astype(x: Any, dtype: Any, *, copy: builtins.bool = True, device: Any = None) -> ndarray:
+    """The elements in another dtype; without `copy`, the array itself where it has it."""
 
 def atan(x: Any, /) -> ndarray:
     """The angle from -pi/2 to pi/2 whose tangent is x."""
@@ -240,9 +246,9 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> ndarray:
     """At each place the element of the choice that `a` numbers there; all broadcast."""
 
 def clip(
-    x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+    x: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None
 ) -> ndarray:
-    """x limited to [a_min, a_max], also called min and max; None leaves that side open."""
+    """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
 
 def column_stack(arrays: Any) -> ndarray:
     """The arrays beside one another, 1-d ones as columns."""
@@ -368,7 +374,7 @@ def einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> ndarray:
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
 
 def empty(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> ndarray:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
 
@@ -405,7 +411,7 @@ def eye(
     n: int,
     m: int | None = None,
     k: int = 0,
-    dtype: Any = "float32",
+    dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
     order: str = "C",
@@ -461,7 +467,9 @@ def fmod(a: Any, b: Any, /) -> ndarray:
 def frexp(x: Any, /) -> tuple[ndarray, ...]:
     """Mantissas from 0.5 to 1 and exponents (int32) with x = mantissa * 2 ** exponent."""
 
-def from_dlpack(value: Any, device: Device | None = None) -> Any:
+def from_dlpack(
+    x: Any, /, device: Device | None = None, *, copy: builtins.bool | None = None
+) -> Any:
     """An array with a copy of another library's array, taken over through DLPack."""
 
 def from_numpy(value: Any, device: Device | None = None) -> Any:
@@ -539,7 +547,7 @@ def hstack(arrays: Any) -> ndarray:
 def hypot(a: Any, b: Any, /) -> ndarray:
     """sqrt(a * a + b * b), without overflow on the way."""
 
-def identity(n: int, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> ndarray:
+def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
     """Ones on the diagonal of a square matrix, zeros elsewhere."""
 
 def iinfo(type: Any) -> IntegerInfo:
@@ -781,8 +789,8 @@ def nanstd(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """Square root of `nanvar`."""
@@ -796,8 +804,8 @@ def nanvar(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """Variance of what is not NaN over the given axes, or all; NaN where too little is left."""
@@ -820,7 +828,7 @@ def not_equal(a: Any, b: Any, /) -> ndarray:
     """a != b; NaN differs from everything."""
 
 def ones(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> ndarray:
     """An array of ones."""
 
@@ -989,7 +997,7 @@ def sort(
     kind: Any = None,
     *,
     descending: builtins.bool = False,
-    stable: Any = None,
+    stable: builtins.bool = True,
 ) -> ndarray:
     """Each row along an axis in order, or the flattened array; NaN is largest."""
 
@@ -1017,8 +1025,8 @@ def std(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """Square root of the variance, over the given axes, or all: see `var`."""
@@ -1145,8 +1153,8 @@ def var(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """Mean squared distance from the mean, over the given axes, or all."""
@@ -1169,7 +1177,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> ndarray:
     """x where the condition holds, else y; with one argument, `nonzero(condition)`."""
 
 def zeros(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> ndarray:
     """An array of zeros."""
 
@@ -1186,6 +1194,8 @@ def zeros_like(
 
 __all__ = [
     "DType",
+    "__array_api_version__",
+    "__array_namespace_info__",
     "abs",
     "absolute",
     "acos",
@@ -1220,6 +1230,7 @@ __all__ = [
     "ascontiguousarray",
     "asin",
     "asinh",
+    "astype",
     "atan",
     "atan2",
     "atanh",
