@@ -284,6 +284,24 @@ def test_writes(dtype: str) -> None:
     numpy.testing.assert_allclose(x.asnumpy(), wanted)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_parts_are_views(dtype: str) -> None:
+    x, wanted = np.array(MATRIX, dtype=dtype), MATRIX.astype(dtype)
+    for target in (x, wanted):
+        target.real[0] = 5
+        target[1:].imag[:, ::2] += 2
+        target.T.real[...] *= target.T.imag
+        target[0].imag[:] = target[1].real
+    numpy.testing.assert_array_equal(x.asnumpy(), wanted)
+    part = x[:, 1:].imag
+    assert part.dtype == wanted.real.dtype and part.sum().item() == pytest.approx(
+        wanted[:, 1:].imag.sum(), rel=1e-6
+    )
+    assert np.shares_memory(x, x) and np.real(x[:0]).shape == (0, 3)
+    assert np.imag(np.array([1.0, numpy.inf])).tolist() == [0, 0]
+    assert np.real(np.ones((2,), dtype="int32")).dtype == "int32"
+
+
 def test_recorded_and_traced_writes() -> None:
     def program(x: Any) -> Any:
         y = x * 1j
