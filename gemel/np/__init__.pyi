@@ -10,6 +10,7 @@ from typing import Any
 from gemel.device import Device
 from gemel.dtype import DType as DType
 from gemel.ndarray import ndarray as ndarray
+from gemel.np import fft as fft
 from gemel.np import linalg as linalg
 from gemel.np import random as random
 from gemel.np.standard import __array_namespace_info__ as __array_namespace_info__
@@ -1304,6 +1305,7 @@ __all__ = [
     "extract",
     "eye",
     "fabs",
+    "fft",
     "fill_diagonal",
     "finfo",
     "fix",

@@ -26,6 +26,7 @@ later(
     "gemel.ops.convolution",
     "gemel.ops.cumulative",
     "gemel.ops.exponents",
+    "gemel.ops.fourier",
     "gemel.ops.lookup",
     "gemel.ops.loops",
     "gemel.ops.normalization",
