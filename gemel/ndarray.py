@@ -230,33 +230,51 @@ def from_buffer(
 
 
 @function(public="np")
-def from_dlpack(value: Any, device: Device | None = None) -> Any:
-    """An array with a copy of another library's array, taken over through DLPack.
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """Another library's array as one of gemel's, over the same memory: writes of one are the
+    other's, too. Operations on it finish before their call returns.
 
-    Raises `BufferError` for data that is not in the CPU's memory, or of a dtype gemel lacks.
+    What is read-only, not aligned, or goes to a GPU is copied, and anything with ``copy=True``. `x`
+    may be a DLPack capsule. Raises `BufferError` for data that is not in the CPU's memory, of a
+    dtype gemel lacks, or that ``copy=False`` keeps from being copied.
 
     >>> import numpy
     >>> np.from_dlpack(numpy.arange(3.0))
     """
-    kind = value.__dlpack_device__()[0]
+    own: Device = x.device if isinstance(x, ndarray) else CPUS[0]
+    place = own if device is None else as_device(device)
+    if place.linked and copy is False:
+        raise BufferError(f"from_dlpack: what goes to {place} is copied; leave out copy=False")
+    found = _core.from_dlpack(_capsule(x), 0 if place.linked else place.code, copy)
+    return found.to_device(place) if place.linked else found
+
+
+def _capsule(x: Any) -> Any:
+    """What another library says of its array."""
+    if type(x).__name__ == "PyCapsule":
+        return x
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack: {type(x).__name__} is no array other libraries can share")
+    kind = x.__dlpack_device__()[0]
     if kind != DLPACK_CPU[0]:
         raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")
     try:
-        capsule = value.__dlpack__(max_version=(1, 0))
+        return x.__dlpack__(max_version=(1, 0))
     except TypeError:  # from before DLPack 1.0
-        capsule = value.__dlpack__()
-    found = _core.from_dlpack(capsule)
-    return found if device is None else found.to_device(device)
+        return x.__dlpack__()
 
 
 @function(public="np")
-def from_numpy(value: Any, device: Device | None = None) -> Any:
+def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False) -> Any:
     """An array with a copy of a NumPy array's elements; long floats become float64.
 
-    Raises `DTypeError` for dtypes gemel has no arrays of.
+    With `zero_copy` it is over the same memory, see `npx.from_numpy`. Raises `DTypeError` for
+    dtypes gemel has no arrays of.
     """
     import numpy
 
+    if zero_copy:
+        return from_dlpack(value, device=device)
     value = numpy.asarray(value)
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
     dtype = float64 if long else as_dtype(value.dtype)

@@ -13,7 +13,7 @@ from gemel.ir.late import later
 from gemel.ir.public import NAMESPACES, asked
 from gemel.np import creation, queries, random  # noqa: F401 -- they declare what is public here
 
-later("gemel.np.types", "gemel.np.linalg")
+later("gemel.np.types", "gemel.np.linalg", "gemel.np.printing", "gemel.npx.sharing")
 
 _others = {
     **{dtype.name: dtype for dtype in DTYPES},
