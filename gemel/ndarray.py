@@ -148,8 +148,8 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
 
     context = ctx
 
-    def to_device(self, device: Any) -> Any:
-        """The array on a device; itself when it is there already."""
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """The array on a device; itself when it is there already. The engine orders the copy."""
         device = as_device(device)
         return self if device == self.device else self.copyto(device)
 
@@ -241,12 +241,16 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     >>> import numpy
     >>> np.from_dlpack(numpy.arange(3.0))
     """
-    own: Device = x.device if isinstance(x, ndarray) else CPUS[0]
+    ours = isinstance(x, ndarray)
+    own: Device = x.device if ours else CPUS[0]
     place = own if device is None else as_device(device)
-    if place.linked and copy is False:
+    moved = place.linked or ours
+    if copy is False and place != own and moved:
         raise BufferError(f"from_dlpack: what goes to {place} is copied; leave out copy=False")
-    found = _core.from_dlpack(_capsule(x), 0 if place.linked else place.code, copy)
-    return found.to_device(place) if place.linked else found
+    if ours:
+        return x.copy() if copy and place == own else x.to_device(place)
+    found = _core.from_dlpack(_capsule(x), 0 if moved else place.code, copy)
+    return found.to_device(place) if moved else found
 
 
 def _capsule(x: Any) -> Any:

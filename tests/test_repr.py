@@ -140,7 +140,7 @@ def test_formats_of_more() -> None:
         with pytest.raises(TypeError, match="says how a number looks"):
             format(array, ".2f")
     assert f"{np.array(2.5):.2f} {np.array([2.5])[0]:g}" == "2.50 2.5"
-    assert "%.2f %d" % (np.array(2.5), np.array(3)) == "2.50 3"
+    assert f"{np.array(2.5):.2f} {np.array(3):d}" == "2.50 3"
 
 
 def test_recorded_arrays_and_traces() -> None:

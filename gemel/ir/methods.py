@@ -66,6 +66,12 @@ class WrittenMethods(NumpyProtocols):
         """The array with its axes reversed."""
         return call("transpose", self)
 
+    @property
+    def mT(self) -> Any:  # noqa: N802 -- the Array API's name
+        """The array with its last two axes exchanged. Raises `AxisError` for fewer than two."""
+        whole: Any = self
+        return whole.swapaxes(-1, -2)
+
     def reshape(self, *shape: Any, order: str = "C", **options: Any) -> Any:
         """The same elements in another shape; one extent may be -1. As `np.reshape`."""
         if order == "C" and not options:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from gemel import _core
 from gemel.dtype import as_dtype
-from gemel.errors import DTypeError, GradientError
+from gemel.errors import DTypeError, GradientError, TraceError
 from gemel.ir.late import load
 
 #: What NumPy's universal functions are called that reduce.
@@ -20,6 +21,9 @@ REDUCTIONS = {
     "logical_or": "any",
 }
 
+#: The versions of the Array API standard whose programs run.
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+
 #: What each namespace holds: `gemel.ir.public` fills it.
 NAMESPACES: dict[str, dict[str, Any]] = {"np": {}, "np.linalg": {}, "npx": {}}
 
@@ -29,6 +33,17 @@ class NumpyProtocols:
 
     __slots__ = ()
     __array_priority__ = 1000.0
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """`gemel.np`, which keeps the Array API standard. Raises `ValueError` for later versions.
+
+        https://data-apis.org/array-api/2024.12/
+        """
+        namespace: Any = sys.modules["gemel.np"]
+        if api_version not in (None, *VERSIONS):
+            newest = namespace.__array_api_version__
+            raise ValueError(f"gemel.np keeps version {newest} of the standard, not {api_version}")
+        return namespace
 
     def __array_ufunc__(
         self, ufunc: Any, method: str, *inputs: Any, out: tuple[Any, ...] = (), **keywords: Any
@@ -100,11 +115,21 @@ def _called(
     inputs: tuple[Any, ...],
     keywords: dict[str, Any],
 ) -> Any:
-    """A function of gemel's called as NumPy's of that name, or NumPy's on copies."""
+    """A function of gemel's called as NumPy's of that name, or NumPy's on copies.
+
+    NumPy's, too, where gemel's refuses something of a type it has no arrays of: texts, dates, None.
+    """
     own = _own(home, name)
-    if own is not None and _takes(own, inputs, keywords):
+    if own is None or not _takes(own, inputs, keywords):
+        return by_numpy(numpys, inputs, keywords)
+    try:
         return own(*inputs, **keywords)
-    return by_numpy(numpys, inputs, keywords)
+    except TypeError as error:
+        refused = error
+    try:
+        return by_numpy(numpys, inputs, keywords)
+    except (TraceError, TypeError):
+        raise refused from None
 
 
 def by_numpy(
@@ -154,7 +179,7 @@ def _takes(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict
     return True
 
 
-def _written(name: str, out: tuple[Any, ...], found: Any, casting: str) -> Any:
+def _written(name: str, out: tuple[Any, ...], found: Any, casting: Any) -> Any:
     """`found` put into the arrays that were given, which are the result then.
 
     Raises `DTypeError`, as NumPy does, where that would change what kind of numbers they are.

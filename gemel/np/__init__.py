@@ -13,10 +13,12 @@ from gemel.ir.late import later
 from gemel.ir.public import NAMESPACES, asked
 from gemel.np import creation, queries, random  # noqa: F401 -- they declare what is public here
 
-later("gemel.np.types", "gemel.np.linalg", "gemel.np.printing", "gemel.npx.sharing")
+later("gemel.np.types", "gemel.np.standard", "gemel.np.linalg", "gemel.np.printing")
+later("gemel.npx.sharing")
 
 _others = {
     **{dtype.name: dtype for dtype in DTYPES},
+    "__array_api_version__": "2024.12",
     "DType": DType,
     "bool": bool_,
     "bool_": bool_,

@@ -12,8 +12,11 @@ from gemel.dtype import DType as DType
 from gemel.ndarray import ndarray as ndarray
 from gemel.np import linalg as linalg
 from gemel.np import random as random
+from gemel.np.standard import __array_namespace_info__ as __array_namespace_info__
 from gemel.np.types import FloatInfo, IntegerInfo
 from gemel.ops.sorting import UniqueAll, UniqueCounts, UniqueInverse
+
+__array_api_version__: str
 
 def abs(x: Any, /) -> ndarray:
     """Absolute value."""
@@ -861,7 +864,7 @@ def power(a: Any, b: Any, /) -> ndarray:
     """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
     -1 or 0: what is left of the inverse without its fraction."""
 
-def printoptions(*values: Any, **options: Any) -> AbstractContextManager[dict[str, Any]]:
+def printoptions(*values: Any, **options: Any) -> Any:
     """Prints arrays in another way inside a ``with`` block; options as of `set_printoptions`."""
 
 def prod(
@@ -1184,6 +1187,8 @@ def zeros_like(
 
 __all__ = [
     "DType",
+    "__array_api_version__",
+    "__array_namespace_info__",
     "abs",
     "absolute",
     "acos",

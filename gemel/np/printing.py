@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import Any
 
 from gemel.exchange import shown
@@ -32,13 +31,12 @@ def get_printoptions() -> dict[str, Any]:
 
 
 @function(public="np")
-def printoptions(*values: Any, **options: Any) -> AbstractContextManager[dict[str, Any]]:
+def printoptions(*values: Any, **options: Any) -> Any:
     """Prints arrays in another way inside a ``with`` block; options as of `set_printoptions`.
 
     >>> with np.printoptions(precision=2): str(np.array([1.23456]))
     """
-    found: AbstractContextManager[dict[str, Any]] = numpy().printoptions(*values, **options)
-    return found
+    return numpy().printoptions(*values, **options)
 
 
 @function(public="np")

@@ -28,8 +28,7 @@ void check_layout(const Tensor& tensor, int flags) {
                                    "; convert it first: x.astype('float32')");
   }
   const bool either = (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS;
-  const bool needs_contiguous = either ||
-                                (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
+  const bool needs_contiguous = either || (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
                                 (flags & PyBUF_STRIDES) != PyBUF_STRIDES;
   if (needs_contiguous && !tensor.contiguous && !(either && fortran(tensor))) {
     throw Error("BufferError", "the array is not C-contiguous; copy it first");
@@ -62,8 +61,9 @@ int array_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   // A write from outside would change what gradients read, unseen by the tape.
   const bool computed = is_computed(self);
   if (computed && (flags & PyBUF_WRITABLE) == PyBUF_WRITABLE) {
-    throw Error("BufferError", "the array was computed inside autograd.record(), so others may "
-                               "only read it; x.detach() or x.copy() can be written");
+    throw Error("BufferError",
+                "the array was computed inside autograd.record(), so others may "
+                "only read it; x.detach() or x.copy() can be written");
   }
   wait_until_shareable(tensor);
   auto export_ = std::make_unique<Export>();

@@ -209,8 +209,8 @@ Reference lent(const Source& source, int device, Reference owner) {
       Storage::adopt(source.first + low * size, static_cast<size_t>((high - low) * size), device,
                      {give_up, owner.get()});
   owner.take();
-  const std::unique_ptr<Storage, void (*)(Storage*)> held(
-      storage, [](Storage* ended) { ended->release(); });
+  const std::unique_ptr<Storage, void (*)(Storage*)> held(storage,
+                                                          [](Storage* ended) { ended->release(); });
   tensor_of(array).view(storage, source.code, source.layout.shape, source.strides,
                         source.layout.ndim, -low);
   return array;

@@ -172,8 +172,8 @@ PyObject* to_float(PyObject* self) { return PyNumber_Float(number(self).get()); 
 PyObject* to_index(PyObject* self) {
   const Tensor& tensor = tensor_of(self);
   if (kind_rank(tensor.dtype) == 1 && tensor.ndim == 0) return array_item(self);
-  throw Error("TypeError", "only an integer array without dimensions can be an index, not " +
-                               describe(tensor));
+  throw Error("TypeError",
+              "only an integer array without dimensions can be an index, not " + describe(tensor));
 }
 
 OperatorSlot slot_of(const char* name) {
