@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sys import byteorder
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from gemel.errors import DTypeError
 
@@ -179,6 +179,11 @@ def promote(a: DType, b: DType) -> DType:
 def as_number(dtype: DType) -> DType:
     """What Python's numbers of a dtype are computed in among themselves: floats have 64 bits."""
     return float64 if dtype.is_floating else dtype
+
+
+def is_large(number: Any) -> TypeGuard[int]:
+    """Whether a number is a whole one int64 cannot hold."""
+    return type(number) is int and not -(2**63) <= number < 2**63
 
 
 def check_held(name: str, number: Any, dtype: DType) -> None:

@@ -17,6 +17,7 @@ from gemel.dtype import (
     float32,
     float64,
     int64,
+    is_large,
     uint64,
 )
 from gemel.errors import DTypeError, ShapeError
@@ -84,7 +85,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         return view
 
     def _write(self, target: Any, value: Any) -> None:
-        if type(value) is int and not -(2**63) <= value < 2**63:
+        if is_large(value):
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
         if not isinstance(value, NUMBER) or _beyond(value):
@@ -305,9 +306,9 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
     if isinstance(value, (list, tuple)):
         leaves = list(lists.leaves(value))
         if all(isinstance(leaf, NUMBER) for leaf in leaves):
-            return from_list(
-                value, as_dtype(dtype) if dtype is not None else _list_dtype(leaves), device
-            )
+            if dtype is not None:
+                return from_list(value, as_dtype(dtype), device)
+            return _from_numbers(value, _list_dtype(leaves), device)
         if any(isinstance(leaf, (ndarray, Entry)) for leaf in leaves):
             found = _stacked(value)
             return found if dtype is None else found.astype(dtype)
@@ -338,6 +339,14 @@ def _list_dtype(leaves: list[Any]) -> DType:
     return bool_ if all(isinstance(leaf, bool) for leaf in leaves) else default_dtype(0)
 
 
+def _from_numbers(value: Any, dtype: DType, device: Any) -> Any:
+    """An array of nested lists; of uint64 where only that holds the whole numbers."""
+    try:
+        return from_list(value, dtype, device)
+    except OverflowError:
+        return from_list(value, uint64, device)
+
+
 def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     """What an operation takes for this argument: an array, or a Python number as it is.
 
@@ -345,8 +354,8 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     exact as those.
     """
     if isinstance(value, (ndarray, *NUMBER, Entry)):
-        if _beyond(value) and any(getattr(a, "dtype", bool_).is_floating for a in beside):
-            return float(value)
+        if is_large(value):
+            return _large_number(value, beside)
         return _plain_number(value)
     if (
         hasattr(value, "dtype")
@@ -364,6 +373,19 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
 
 
+def _large_number(value: int, beside: Iterable[Any]) -> Any:
+    """A whole number int64 cannot hold: a float beside floats, else an array of uint64.
+
+    One no integer dtype holds is larger or smaller than all they hold, as infinity is: so it is
+    compared. `Elementwise.check_numbers` refuses the rest.
+    """
+    if any(getattr(other, "dtype", bool_).is_floating for other in beside):
+        return float(value)
+    if 0 < value < 2**64:
+        return array_like(value)
+    return float("inf") if value > 0 else -float("inf")
+
+
 def _beyond(value: Any) -> bool:
     """Whether a number is a whole one only uint64 holds: it is an array of that, as for NumPy."""
     return type(value) is int and value >= 2**63
@@ -372,7 +394,7 @@ def _beyond(value: Any) -> bool:
 def _plain_number(value: Any) -> Any:
     """Subclasses of float and int (NumPy's float64 among them) as plain numbers."""
     if isinstance(value, bool) or type(value) in (int, float):
-        return array_like(value) if _beyond(value) else value
+        return value
     if isinstance(value, float):
         return float(value)
     return int(value) if type(value).__module__ == "numpy" and isinstance(value, int) else value

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from gemel.dtype import is_large
 from gemel.errors import NoKernelError
 from gemel.extent import NUMBER, Dim, Guard, evaluate
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, placeholder, walk
@@ -68,7 +69,10 @@ class Program:
         with self.trace:
             arguments = unflatten(given.structure, iter(entries), iter(self.numbers))
             if compiled.symbolic:
-                arguments = [constant(a) if isinstance(a, NUMBER) else a for a in arguments]
+                arguments = [
+                    constant(a) if isinstance(a, NUMBER) and not is_large(a) else a
+                    for a in arguments
+                ]
             found = compiled.function(*arguments)
             self.structure = flatten_results(found, results)
             outputs = [as_entry(value) for value in results]

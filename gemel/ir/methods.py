@@ -97,9 +97,10 @@ class WrittenMethods(NumpyProtocols):
         whole: Any = self
         whole[...] = REGISTRY["sort"].face(self, axis, **options)
 
-    def astype(self, dtype: Any) -> Any:
-        """The elements converted to another dtype."""
-        return call("cast", self, dtype=dtype)
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        """The elements in another dtype; without `copy`, the array itself when it has it."""
+        whole: Any = self
+        return self if not copy and whole.dtype == dtype else call("cast", self, dtype=dtype)
 
     def detach(self) -> Any:
         """The same elements; gradients do not pass."""

@@ -218,6 +218,11 @@ class Op(_core.OpBase):
             least = f"{self.required} to " if self.required < self.arity else ""
             raise TypeError(f"{self.name}: takes {least}{self.arity} inputs ({names}), got {count}")
 
+    def check_numbers(
+        self, inputs: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
+    ) -> None:
+        """Raises `OverflowError` for whole numbers the other inputs' dtypes cannot hold."""
+
     # --- calls ------------------------------------------------------------------------------
 
     def apply(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
@@ -228,6 +233,7 @@ class Op(_core.OpBase):
                 "when the program runs; call it outside the hybridized function, or use np.where"
             )
         entries = tuple(above.as_entry(value, inputs) for value in inputs)
+        self.check_numbers(inputs, tuple(entry.spec for entry in entries), parameters)
         node = self.node(entries, parameters)
         found = node.entries
         trace = current_trace()
@@ -329,7 +335,8 @@ def static(value: Any) -> Any:
         return value
     if isinstance(value, (list, tuple)):
         return tuple([static(item) for item in value])
-    return value.item() if getattr(value, "shape", None) == () else value
+    number = getattr(value, "shape", None) == () and hasattr(value, "item")
+    return value.item() if number else value
 
 
 def find(name: str) -> Op:

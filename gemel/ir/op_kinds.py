@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gemel.dtype import DType, bool_, int64
+from gemel.dtype import DType, bool_, check_held, int64, is_large, uint64
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
@@ -49,6 +49,24 @@ class Elementwise(Op):
         """The dtype each input is computed in, and those of the results. Raises `DTypeError`."""
         inputs, found = self.policy(self, specs, parameters)
         return inputs, found if isinstance(found, tuple) else (found,) * self.outputs
+
+    def check_numbers(
+        self, inputs: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
+    ) -> None:
+        """Raises `OverflowError` for whole numbers int64 cannot hold, nor the integers beside them.
+
+        They are arrays of uint64 by now, or infinite; comparisons take them as they are.
+        """
+        large = [n for n in inputs if is_large(n)]
+        if not large or self.random:
+            return
+        others = [s for n, s in zip(inputs, specs, strict=True) if type(n) is not int]
+        small = Spec((), int64, weak=True)
+        plain = (small if is_large(n) else s for n, s in zip(inputs, specs, strict=True))
+        if self.infer(*plain, **parameters)[0].dtype is not bool_:
+            dtype = promote_specs(*others) if others else bool_
+            for number in large:
+                check_held(self.name, number, uint64 if dtype is bool_ else dtype)
 
     def _kernel(self, rank: int, operands: Any, *description: Any, **target: Any) -> Any:
         """The machine code for one combination of dtypes and strides (a miss)."""

@@ -99,7 +99,7 @@ def argsort(
     kind: Any = None,
     *,
     descending: builtins.bool = False,
-    stable: Any = None,
+    stable: builtins.bool = True,
 ) -> ndarray:
     """The positions that sort each row along an axis, or the flattened array; NaN is largest."""
 
@@ -176,6 +176,9 @@ def asin(x: Any, /) -> ndarray:
 
 def asinh(x: Any, /) -> ndarray:
     """The number whose hyperbolic sine is x."""
+
+def astype(x: Any, dtype: Any, *, copy: builtins.bool = True, device: Any = None) -> ndarray:
+    """The elements in another dtype; without `copy`, the array itself where it has it."""
 
 def atan(x: Any, /) -> ndarray:
     """The angle from -pi/2 to pi/2 whose tangent is x."""
@@ -259,9 +262,9 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> ndarray:
     """At each place the element of the choice that `a` numbers there; all broadcast."""
 
 def clip(
-    x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+    x: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None
 ) -> ndarray:
-    """x limited to [a_min, a_max], also called min and max; None leaves that side open."""
+    """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
 
 def column_stack(arrays: Any) -> ndarray:
     """The arrays beside one another, 1-d ones as columns."""
@@ -378,7 +381,7 @@ def einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> ndarray:
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
 
 def empty(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> ndarray:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
 
@@ -415,7 +418,7 @@ def eye(
     n: int,
     m: int | None = None,
     k: int = 0,
-    dtype: Any = "float32",
+    dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
     order: str = "C",
@@ -553,7 +556,7 @@ def hstack(arrays: Any) -> ndarray:
 def hypot(a: Any, b: Any, /) -> ndarray:
     """sqrt(a * a + b * b), without overflow on the way."""
 
-def identity(n: int, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> ndarray:
+def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
     """Ones on the diagonal of a square matrix, zeros elsewhere."""
 
 def iinfo(type: Any) -> IntegerInfo:
@@ -780,8 +783,8 @@ def nanstd(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """Square root of `nanvar`."""
@@ -795,8 +798,8 @@ def nanvar(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """Variance of what is not NaN over the given axes, or all; NaN where too little is left."""
@@ -819,7 +822,7 @@ def not_equal(a: Any, b: Any, /) -> ndarray:
     """a != b; NaN differs from everything."""
 
 def ones(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> ndarray:
     """An array of ones."""
 
@@ -992,7 +995,7 @@ def sort(
     kind: Any = None,
     *,
     descending: builtins.bool = False,
-    stable: Any = None,
+    stable: builtins.bool = True,
 ) -> ndarray:
     """Each row along an axis in order, or the flattened array; NaN is largest."""
 
@@ -1020,8 +1023,8 @@ def std(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """Square root of the variance, over the given axes, or all: see `var`."""
@@ -1148,8 +1151,8 @@ def var(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """Mean squared distance from the mean, over the given axes, or all."""
@@ -1170,7 +1173,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> ndarray:
     """x where the condition holds, else y; with one argument, `nonzero(condition)`."""
 
 def zeros(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> ndarray:
     """An array of zeros."""
 
@@ -1225,6 +1228,7 @@ __all__ = [
     "ascontiguousarray",
     "asin",
     "asinh",
+    "astype",
     "atan",
     "atan2",
     "atanh",

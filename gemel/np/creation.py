@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype, as_number, check_held, float32, float64, int64
+from gemel.dtype import as_dtype, as_number, check_held, float32, float64, int64, is_large
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.op import numpy
@@ -74,6 +74,16 @@ def asarray(
 
 
 @function(public="np")
+def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Array:
+    """The elements in another dtype; without `copy`, the array itself where it has it.
+
+    >>> np.astype(np.array([1.5, -1.5]), np.int64)
+    """
+    x = operand(x)
+    return (x if device is None else x.to_device(device)).astype(dtype, copy=copy)
+
+
+@function(public="np")
 def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
     """The array with its elements in C order in memory, itself where they are; never 0-d."""
     found = asarray(a, dtype)
@@ -106,13 +116,14 @@ def full(
         return broadcast_to(fill_value, shape=extents).copy()
     chosen = as_dtype(dtype) if dtype is not None else default_dtype(fill_value)
     check_held("full", fill_value, chosen)
+    fill_value = float(fill_value) if is_large(fill_value) and chosen.is_floating else fill_value
     with as_device(device or ctx):
         return filled(fill_value, shape=extents, dtype=chosen)
 
 
 @function(public="np")
 def zeros(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> Array:
     """An array of zeros."""
     with as_device(device or ctx):
@@ -121,7 +132,7 @@ def zeros(
 
 @function(public="np")
 def ones(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> Array:
     """An array of ones."""
     with as_device(device or ctx):
@@ -130,7 +141,7 @@ def ones(
 
 @function(public="np")
 def empty(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> Array:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
     return zeros(shape, dtype, device, ctx)
@@ -282,7 +293,7 @@ def eye(
     n: int,
     m: int | None = None,
     k: int = 0,
-    dtype: Any = "float32",
+    dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
     order: str = "C",
@@ -294,7 +305,7 @@ def eye(
 
 
 @function(public="np")
-def identity(n: int, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> Array:
+def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> Array:
     """Ones on the diagonal of a square matrix, zeros elsewhere."""
     return eye(n, dtype=dtype, device=device, ctx=ctx)
 

@@ -6,6 +6,7 @@ import builtins
 from typing import Any
 
 from gemel.dtype import as_dtype
+from gemel.errors import DTypeError
 from gemel.ir.declare import composite, reduction
 from gemel.ir.op import numpy
 from gemel.ir.public import Array
@@ -27,7 +28,7 @@ def spread(g: Any, x: Any, axis: Any) -> Any:
 
 def in_dtype(x: Any, dtype: Any) -> Any:
     """x converted to a dtype, unless that is None."""
-    return x if dtype is None else cast(x, dtype=dtype)
+    return x if dtype is None else cast(x, dtype=as_dtype(dtype))
 
 
 @reduction(combine="sum", public="np", method=True, onnx="ReduceSum", mxnet="_npi_sum")
@@ -169,9 +170,9 @@ def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32.
 
-    With `dtype` the elements are converted first.
+    With `dtype` the elements are converted first, and the result has that dtype.
     """
-    return mean(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
+    return in_dtype(mean(in_dtype(x, dtype), axis=axis, keepdims=keepdims), dtype)
 
 
 @mean.spec
@@ -215,8 +216,8 @@ def _(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: bool = False,
 ) -> Array:
     """Mean squared distance from the mean, over the given axes, or all.
@@ -225,16 +226,26 @@ def _(
     `correction`. With `dtype` the elements are converted first.
     """
     ddof = degrees_lost("var", ddof, correction)
-    return var(in_dtype(x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
+    return var(in_floating("var", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
 
 
-def degrees_lost(name: str, ddof: float, correction: float | None) -> float:
+def in_floating(name: str, x: Any, dtype: Any) -> Any:
+    """x converted to a dtype, unless that is None. Raises `DTypeError` for whole numbers' dtypes."""
+    if dtype is not None and as_dtype(dtype).kind in "biu":
+        raise DTypeError(
+            f"{name}: of {as_dtype(dtype)} there is none: a mean of squares is no whole number; "
+            "leave dtype out and convert the result with astype"
+        )
+    return in_dtype(x, dtype)
+
+
+def degrees_lost(name: str, ddof: float | None, correction: float) -> float:
     """NumPy's `ddof` and the standard's `correction` are the same. Raises `TypeError`."""
-    if correction is None:
-        return ddof
-    if ddof != 0:
+    if ddof is None:
+        return correction
+    if correction != 0:
         raise TypeError(f"{name}: ddof and correction are the same; only one can be given")
-    return correction
+    return ddof
 
 
 @var.spec
@@ -262,13 +273,13 @@ def _(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: bool = False,
 ) -> Array:
     """Square root of the variance, over the given axes, or all: see `var`."""
     ddof = degrees_lost("std", ddof, correction)
-    return std(in_dtype(x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
+    return std(in_floating("std", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
 
 
 @std.spec

@@ -76,7 +76,7 @@ def _(
     kind: Any = None,
     *,
     descending: bool = False,
-    stable: Any = None,
+    stable: bool = True,
 ) -> Array:
     """Each row along an axis in order, or the flattened array; NaN is largest.
 
@@ -93,7 +93,7 @@ def _(
     kind: Any = None,
     *,
     descending: bool = False,
-    stable: Any = None,
+    stable: bool = True,
 ) -> Array:
     """The positions that sort each row along an axis, or the flattened array; NaN is largest.
 

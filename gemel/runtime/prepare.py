@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import current_device, from_code
-from gemel.dtype import bool_, check_held, weak
+from gemel.dtype import check_held, weak
 from gemel.errors import DeviceError, NoKernelError
 from gemel.extent import NUMBER
 from gemel.ir.above import above
@@ -22,7 +22,7 @@ from gemel.ops.elementwise import extents
 from gemel.runtime.backend import Backend, backend_for, backend_of
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, making, plan_for
 from gemel.runtime.relay import by_numpy
-from gemel.spec import Spec, promote_specs
+from gemel.spec import Spec
 
 
 def spec_of(value: Any) -> Spec:
@@ -120,7 +120,7 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     op.check_count(len(inputs))
     arrays = tuple(above.as_array(value, inputs) for value in inputs)
     specs = tuple(spec_of(value) for value in arrays)
-    _check_large(op, inputs, specs, parameters)
+    op.check_numbers(inputs, specs, parameters)
     if op.dynamic:
         return _waiting(op, arrays, parameters)
     if not op.has_kernel:
@@ -138,21 +138,6 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
         return found if isinstance(found, tuple) else (found,)
     plan = single_plan(op, specs, parameters, backend_for(arrays))
     return _recorded(op, arrays, parameters, tuple(plan(*arrays)))
-
-
-def _check_large(
-    op: Op, inputs: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
-) -> None:
-    """Raises `OverflowError` for whole numbers that only uint64 holds, beside narrower integers.
-
-    Such a number is an array by now; comparisons take it as it is.
-    """
-    large = [value for value in inputs if type(value) is int and value >= 2**63]
-    if not large or op.random or not isinstance(op, Elementwise):
-        return
-    others = [s for value, s in zip(inputs, specs, strict=True) if type(value) is not int]
-    if others and op.infer(*specs, **parameters)[0].dtype is not bool_:
-        check_held(op.name, large[0], promote_specs(*others))
 
 
 def _recorded(
