@@ -36,9 +36,11 @@ class Exchange:
         if copy is not False:
             found = self.asnumpy()
             return found if dtype is None else found.astype(dtype, copy=False)
-        twin = self.dtype.twin
-        if twin is not self.dtype or dtype is not None and dtype != twin:
-            raise ValueError(f"__array__: {self.dtype} becomes {dtype or twin} only in a copy")
+        wanted = self.dtype.twin if dtype is None else dtype
+        if wanted != self.dtype or self.device.linked:
+            raise ValueError(
+                f"__array__: {self.dtype} on {self.device} becomes NumPy's {wanted} only in a copy"
+            )
         return numpy().asarray(memoryview(self))
 
     # --- DLPack -----------------------------------------------------------------------------
@@ -83,7 +85,8 @@ class Exchange:
 
     def __contains__(self: Any, value: Any) -> bool:
         """Whether any element equals `value`. Waits for them."""
-        return bool((self == value).any())
+        equal = self == value
+        return equal if isinstance(equal, bool) else bool(equal.any())
 
     # --- shown ------------------------------------------------------------------------------
 

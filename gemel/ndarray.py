@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gemel import _core, autograd, lists, tape
-from gemel.device import CPUS, GPUS, Device, as_device, current_device
+from gemel.device import CPUS, GPUS, Device, as_device, current_device, try_gpu
 from gemel.dtype import (
     DTYPES,
     DType,
@@ -56,7 +56,8 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             from pickle import PickleBuffer
 
             data = PickleBuffer(data)
-        return _restored, (data, self.dtype.name, self.shape, self.device)
+        place = self.device.device_type, self.device.device_id
+        return _restored, (data, self.dtype.name, self.shape, place)
 
     def asscalar(self) -> Any:
         """The element of an array of one, as a Python number. Waits for it."""
@@ -214,7 +215,10 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             self._grad[...] = 0
 
 
-def _restored(data: Any, dtype: str, shape: tuple[int, ...], device: Device) -> Any:
+def _restored(data: Any, dtype: str, shape: tuple[int, ...], place: tuple[str, int]) -> Any:
+    """What was pickled, where it was; on the CPU when that GPU is not there."""
+    kind, number = place
+    device = try_gpu(number) if kind == "gpu" else CPUS[number]
     return from_buffer(data, as_dtype(dtype), shape, device)
 
 
