@@ -90,7 +90,7 @@ def test_numpy_takes_the_memory_itself() -> None:
     for dtype in ("float64", "int32"):
         with pytest.raises(ValueError, match="only in a copy"):
             x.__array__(dtype, copy=False)
-    with pytest.raises(ValueError, match="bfloat16 on .* becomes NumPy.s float32"):
+    with pytest.raises(ValueError, match=r"bfloat16 on .* becomes NumPy.s float32"):
         x.astype("bfloat16").__array__(copy=False)
 
 
@@ -233,6 +233,19 @@ def test_exports_while_another_thread_computes() -> None:
     for thread in threads:
         thread.join()
     assert not wrong and _core.exports() == 0
+
+
+def test_a_callback_uses_an_array_that_is_shared_and_that_it_reads() -> None:
+    program = """
+x = np.ones((200, 200))
+held = memoryview(x)
+lent = np.from_dlpack(numpy.ones((200, 200), "float32"))
+for y in (x, lent):
+    busy = np.dot(np.dot(y, y), y)
+    z = npx.callback(lambda a: a + (y * 2).asnumpy(), y, outputs=((200, 200), "float32"))
+    print(z[3, 3].item())
+"""
+    assert ends_well(program) == "3.0\n3.0\n"
 
 
 def ends_well(program: str) -> str:

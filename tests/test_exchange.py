@@ -235,7 +235,7 @@ def test_nothing_is_converted_unsafely_into_out() -> None:
         lambda: numpy.spacing(x, out=counts),
     ]
     for call in refused:
-        with pytest.raises(TypeError, match="(?i)cast|does not go into an out of"):
+        with pytest.raises(TypeError, match=r"(?i)cast|does not go into an out of"):
             call()
     assert counts.tolist() == [[0, 0, 0], [0, 0, 0]]
     numpy.add(x, 0, out=counts, casting="unsafe")

@@ -34,7 +34,8 @@ def get_printoptions() -> dict[str, Any]:
 def printoptions(*values: Any, **options: Any) -> Any:
     """Prints arrays in another way inside a ``with`` block; options as of `set_printoptions`.
 
-    >>> with np.printoptions(precision=2): str(np.array([1.23456]))
+    >>> with np.printoptions(precision=2): print(np.array([1.23456]))
+    >>> np.get_printoptions()["precision"]
     """
     return numpy().printoptions(*values, **options)
 
