@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import bool_, float32, int64
+from gemel.dtype import bool_, complex64, float32, int64
 from gemel.ir.op import numpy
 
 #: DLPack's number of the CPU.
 DLPACK_CPU = (1, 0)
 #: The dtypes creation gives by itself, which are not named where elements show them.
-IMPLIED = (float32, int64, bool_)
+IMPLIED = (float32, int64, bool_, complex64)
 
 
 class Exchange:
@@ -76,6 +76,14 @@ class Exchange:
         return DLPACK_CPU
 
     # --- Python -----------------------------------------------------------------------------
+
+    def __complex__(self: Any) -> complex:
+        """The element of an array of one. Waits for it."""
+        if self.size != 1:
+            raise TypeError(
+                f"only an array with one element becomes a number; this one has {self.size}"
+            )
+        return complex(self.item())
 
     def __copy__(self: Any) -> Any:
         return self.copy()

@@ -12,13 +12,16 @@ from gemel.dtype import (
     DType,
     _constructor,
     as_dtype,
+    as_number,
     bool_,
     check_held,
+    complex128,
     float32,
     float64,
     int64,
     is_large,
     uint64,
+    weak,
 )
 from gemel.errors import DTypeError, ShapeError
 from gemel.exchange import DLPACK_CPU, Exchange
@@ -35,7 +38,7 @@ from gemel.ops.shape import stack
 from gemel.passes.gradient import gradient
 from gemel.runtime import callback, prepare
 from gemel.runtime.prepare import as_entry, elementwise_kernel
-from gemel.spec import product
+from gemel.spec import Spec, product
 
 
 @function(public="np")
@@ -46,6 +49,11 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
     """
 
     __slots__ = ()
+
+    @property
+    def spec(self) -> Spec:
+        """Its shape and dtype."""
+        return Spec(self.shape, self.dtype)
 
     # --- reading ----------------------------------------------------------------------------
 
@@ -89,8 +97,10 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         if is_large(value):
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
-        if not isinstance(value, NUMBER) or _beyond(value):
-            value = array_like(value, target.dtype)
+        plain = isinstance(value, NUMBER) and not isinstance(value, complex)
+        if not plain or _beyond(value) or target.dtype.is_complex:
+            value = array_like(value, target.dtype if plain else None)
+            assignment.check_assigned(prepare.spec_of(value), target.dtype)
             lead = target.ndim - value.ndim
             pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
             if lead < 0 or not all(m in (1, n) for m, n in pairs):
@@ -105,7 +115,8 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
     def _scattered(self, key: Any, value: Any) -> None:
         """x[mask or positions] = value: done by NumPy when its turn has come."""
         items = key if isinstance(key, tuple) else (key,)
-        value = array_like(value, self.dtype, self.device)
+        value = array_like(value, None if _has_complex(value) else self.dtype, self.device)
+        assignment.check_assigned(prepare.spec_of(value), self.dtype)
         if tape.concerns(self, value):
             placed = [i.to_device(self.device) if isinstance(i, ndarray) else i for i in items]
             tape.write(self, assignment.written(self, placed, value.to_device(self.device)))
@@ -133,7 +144,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             raise ShapeError(
                 f"{op.name}: in place, {prepare.spec_of(self)} cannot hold {prepare.spec_of(new)}"
             )
-        if new.dtype.is_floating and not self.dtype.is_floating:
+        if not assignment.fits(new.dtype, self.dtype):
             raise DTypeError(
                 f"{op.name}: in place, {self.dtype} cannot hold {new.dtype}; use x = x + y"
             )
@@ -292,9 +303,14 @@ def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False
     return from_buffer(value, dtype, value.shape, device)
 
 
+def _has_complex(value: Any) -> bool:
+    """Whether nested lists, or a number, have Python's complex numbers in them."""
+    return any(isinstance(leaf, complex) for leaf in lists.leaves(value))
+
+
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
     """An array of nested lists of numbers, without NumPy."""
-    if dtype.name not in lists.LETTERS:  # no array of Python's holds it
+    if dtype.real.name not in lists.LETTERS:  # no array of Python's holds it
         return from_list(value, float64, device).astype(dtype)
     data, shape = lists.packed(value, dtype)
     return from_buffer(data, dtype, shape, device)
@@ -334,12 +350,15 @@ def default_dtype(value: Any) -> DType:
         return bool_
     if _beyond(value):
         return uint64
-    return float32 if isinstance(value, float) else as_dtype(CREATION["integers"])
+    if isinstance(value, (float, complex)):
+        return weak(value)
+    return as_dtype(CREATION["integers"])
 
 
 def _list_dtype(leaves: list[Any]) -> DType:
-    if not leaves or any(isinstance(leaf, float) for leaf in leaves):
-        return float32
+    inexact = [leaf for leaf in leaves if isinstance(leaf, (float, complex))]
+    if inexact or not leaves:
+        return max(map(weak, inexact), key=lambda dtype: dtype.itemsize, default=float32)
     return bool_ if all(isinstance(leaf, bool) for leaf in leaves) else default_dtype(0)
 
 
@@ -369,9 +388,10 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         return value.item()  # a NumPy scalar: as weak as a Python number
     device = next((other.device for other in beside if isinstance(other, ndarray)), None)
     if isinstance(value, (list, tuple)):
-        exact = any(getattr(other, "dtype", None) is float64 for other in beside)
-        real = any(isinstance(leaf, float) for leaf in lists.leaves(value))
-        return array_like(value, float64 if exact and real else None, device)
+        exact = any(getattr(other, "dtype", None) in (float64, complex128) for other in beside)
+        leaves = [n for n in lists.leaves(value) if isinstance(n, (float, complex))]
+        wide = as_number(_list_dtype(leaves)) if exact and leaves else None
+        return array_like(value, wide, device)
     if hasattr(value, "__array__"):
         return array_like(value, None, device)
     raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
@@ -383,7 +403,7 @@ def _large_number(value: int, beside: Iterable[Any]) -> Any:
     One no integer dtype holds is larger or smaller than all they hold, as infinity is: so it is
     compared. `Elementwise.check_numbers` refuses the rest.
     """
-    if any(getattr(other, "dtype", bool_).is_floating for other in beside):
+    if any(getattr(other, "dtype", bool_).kind in "fc" for other in beside):
         return float(value)
     if 0 < value < 2**64:
         return array_like(value)
@@ -396,11 +416,13 @@ def _beyond(value: Any) -> bool:
 
 
 def _plain_number(value: Any) -> Any:
-    """Subclasses of float and int (NumPy's float64 among them) as plain numbers."""
-    if isinstance(value, bool) or type(value) in (int, float):
+    """Subclasses of Python's numbers (NumPy's float64 among them) as plain numbers."""
+    if isinstance(value, bool) or type(value) in (int, float, complex):
         return value
     if isinstance(value, float):
         return float(value)
+    if isinstance(value, complex):
+        return complex(value)
     return int(value) if type(value).__module__ == "numpy" and isinstance(value, int) else value
 
 

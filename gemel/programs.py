@@ -167,7 +167,7 @@ class Halves:
         self.wanted = [entry for entry, want in zip(graph.inputs, wanted, strict=True) if want]
         with Trace():
             self.heads = [
-                placeholder(e.spec) if e.dtype.is_floating else None for e in graph.outputs
+                placeholder(e.spec) if e.dtype.is_inexact else None for e in graph.outputs
             ]
             pairs = [
                 (y, h) for y, h in zip(graph.outputs, self.heads, strict=True) if h is not None

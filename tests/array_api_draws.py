@@ -148,8 +148,18 @@ def gemels(value: Any) -> Any:
 TOLERANCES = {4: 2e-5, 8: 1e-12}
 
 
-def check(found: Any, expected: Any, about: Any = "", tolerance: float | None = None) -> None:
-    """The same dtype, shape and elements (floating ones nearly), zeros with the same sign."""
+def check(
+    found: Any,
+    expected: Any,
+    about: Any = "",
+    tolerance: float | None = None,
+    slack: float | None = None,
+) -> None:
+    """The same dtype, shape and elements, zeros with the same sign.
+
+    Floating ones may be a `tolerance` of themselves away, or `slack`, where signs of zero say
+    nothing.
+    """
     expected = numpy.asarray(expected)
     assert isinstance(found, np.ndarray), about
     assert found.dtype == expected.dtype, f"{about}: {found.dtype}, not {expected.dtype}"
@@ -157,23 +167,31 @@ def check(found: Any, expected: Any, about: Any = "", tolerance: float | None = 
     own = found.asnumpy()
     for part in ("real", "imag") if expected.dtype.kind == "c" else ("",):
         a, b = (getattr(x, part) if part else x for x in (own, expected))
-        assert equal(a, b, tolerance), f"{about}\nfound {own!r}\nexpected {expected!r}"
+        assert equal(a, b, tolerance, slack), f"{about}\nfound {own!r}\nexpected {expected!r}"
 
 
-def equal(a: Array, b: Array, tolerance: float | None) -> bool:
+def equal(a: Array, b: Array, tolerance: float | None, slack: float | None) -> bool:
     """Whether all elements are equal, floating ones nearly."""
     if b.dtype.kind != "f":
         return bool(numpy.array_equal(a, b))
     limit = TOLERANCES[b.dtype.itemsize] if tolerance is None else tolerance
     tiny = float(numpy.finfo(b.dtype).tiny) * 4
     with numpy.errstate(all="ignore"):
-        close = numpy.isclose(a, b, limit, tiny, equal_nan=True)
+        close = numpy.isclose(a, b, limit, tiny if slack is None else slack, equal_nan=True)
+    if slack is not None:
+        return bool(numpy.all(close))
     zeros = (a == 0) & (b == 0)
     signs = numpy.signbit(a) == numpy.signbit(b)
     return bool(numpy.all(close & (signs | ~zeros)))
 
 
-def same(function: str, *given: Any, tolerance: float | None = None, **keywords: Any) -> None:
+def same(
+    function: str,
+    *given: Any,
+    tolerance: float | None = None,
+    slack: float | None = None,
+    **keywords: Any,
+) -> None:
     """A function of `np` (or "linalg.det") gives what NumPy's of that name gives."""
     ours, theirs = attribute(np, function), attribute(numpy, function)
     with numpy.errstate(all="ignore"):
@@ -183,9 +201,9 @@ def same(function: str, *given: Any, tolerance: float | None = None, **keywords:
     if isinstance(expected, (tuple, list)):
         assert len(found) == len(expected), about
         for a, b in zip(found, expected, strict=True):
-            check(a, b, about, tolerance)
+            check(a, b, about, tolerance, slack)
     else:
-        check(found, expected, about, tolerance)
+        check(found, expected, about, tolerance, slack)
 
 
 def gemels_of(keywords: dict[str, Any]) -> dict[str, Any]:

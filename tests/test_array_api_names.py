@@ -12,7 +12,6 @@ from array_api_signatures import INSPECTION, METHODS, NAMESPACES, signatures
 from gemel import np
 
 CASES = [(space, name, form) for space, held in NAMESPACES.items() for name, form in held.items()]
-COMPLEX = hasattr(np, "complex64")
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 NAMED = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -44,8 +43,8 @@ def check_takes(ours: Signature, standard: Signature) -> None:
     ("space", "name", "form"), CASES, ids=lambda v: v if type(v) is str else ""
 )
 def test_signature(space: str, name: str, form: Signature) -> None:
-    if not COMPLEX and (space == "np.fft" or name in ("conj", "imag", "real")):
-        pytest.skip("there are no complex dtypes yet")
+    if space == "np.fft" and not hasattr(np, "fft"):
+        pytest.skip("there are no Fourier transforms yet")
     module: Any = np
     for part in space.split(".")[1:]:
         module = getattr(module, part)
@@ -55,8 +54,6 @@ def test_signature(space: str, name: str, form: Signature) -> None:
 
 @pytest.mark.parametrize(("name", "form"), signatures(METHODS).items())
 def test_method(name: str, form: Signature) -> None:
-    if not COMPLEX and name == "__complex__":
-        pytest.skip("there are no complex dtypes yet")
     method = getattr(np.ndarray, name)
     try:
         ours = signature(method)

@@ -96,6 +96,15 @@ def test_a_number_takes_the_arrays_dtype(dtype: str) -> None:
             assert np.where(np.asarray([True, False]), own, number).dtype is own.dtype
 
 
+@pytest.mark.parametrize("dtype", KINDS["any floating"])
+def test_a_complex_number_makes_real_arrays_complex(dtype: str) -> None:
+    x = numpy.asarray([1.5, -2.0], dtype)
+    for call in (operator.add, operator.sub, operator.mul, operator.truediv, operator.pow):
+        check(call(np.asarray(x), 1 - 2j), call(x, 1 - 2j), call)
+        check(call(1 - 2j, np.asarray(x)), call(1 - 2j, x), call)
+    assert (np.asarray(x) == 1.5 + 0j).tolist() == [True, False]
+
+
 @pytest.mark.parametrize("dtype", KINDS["integer"])
 def test_numbers_a_dtype_cannot_hold(dtype: str) -> None:
     own, info = np.ones(2, dtype=getattr(np, dtype)), np.iinfo(getattr(np, dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import threading
 import time
@@ -223,9 +224,43 @@ def test_copies_and_other_devices():
         device.simulate(0)
 
 
-def test_dtypes_gemel_lacks():
-    with pytest.raises(BufferError, match="no dtype here has type code"):
-        np.from_dlpack(numpy.ones(3, dtype=numpy.complex64))
+class Lent(ctypes.Structure):
+    """The part of DLPack's struct that is looked at here."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32),
+        ("number", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("device", 2, "the data is on a device of type 2"),
+        ("code", 9, "no dtype here has type code 9"),
+        ("bits", 128, "code 2, 128 bits"),
+        ("lanes", 4, "4 lanes; convert first"),
+        ("ndim", 40, "40 dimensions; at most 32"),
+        ("data", None, "there are elements, but no memory"),
+    ],
+)
+def test_what_gemel_has_no_arrays_of(field, value, message):
+    """Such a capsule is refused, and stays usable."""
+    capsule = numpy.ones(3, "float32").__dlpack__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    lent = Lent.from_address(pointer(capsule, b"dltensor"))
+    before = getattr(lent, field)
+    setattr(lent, field, value)
+    with pytest.raises(BufferError, match=message):
+        np.from_dlpack(capsule)
+    setattr(lent, field, before)
+    assert np.from_dlpack(capsule).tolist() == [1, 1, 1]
 
 
 def test_the_last_holder_may_let_go_on_another_thread():

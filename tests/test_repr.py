@@ -16,9 +16,9 @@ from gemel import autograd, cpu, np
 from gemel.dtype import DTYPES
 from gemel.errors import TraceError
 
-NAMES = tuple(dtype.name for dtype in DTYPES if dtype.twin is dtype and dtype.kind in "buif")
+NAMES = tuple(dtype.name for dtype in DTYPES if dtype.twin is dtype and dtype.kind in "buifc")
 #: The dtypes NumPy would not name then.
-IMPLIED = [numpy.int64, numpy.float32, numpy.bool_]
+IMPLIED = [numpy.int64, numpy.float32, numpy.bool_, numpy.complex64]
 
 
 def expected(theirs: Any) -> str:
@@ -48,7 +48,7 @@ def test_as_numpy_prints(name: str) -> None:
             check(numpy.asarray(abs(values).round(1)).astype(name))
 
 
-@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["float16", "float32", "float64", "complex64"])
 def test_numbers_that_are_none(name: str) -> None:
     odd = [numpy.nan, numpy.inf, -numpy.inf, -0.0, 1e-7, 1e7, 0.1, 1.0]
     with numpy.errstate(over="ignore"):

@@ -197,6 +197,12 @@ class ArrayMethods(WrittenMethods):
     ) -> Self:
         """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
 
+    def conj(self) -> Self:
+        """The sign of each imaginary part reversed; real numbers stay as they are."""
+
+    def conjugate(self) -> Self:
+        """The same as `conj`."""
+
     def copy(self, /) -> Self:
         """The same elements in memory of their own."""
 

@@ -13,8 +13,8 @@ from gemel.ir.late import later
 from gemel.ir.public import NAMESPACES, asked
 from gemel.np import creation, queries, random  # noqa: F401 -- they declare what is public here
 
-later("gemel.np.types", "gemel.np.standard", "gemel.np.linalg", "gemel.np.printing")
-later("gemel.npx.sharing")
+later("gemel.np.types", "gemel.np.standard", "gemel.np.linalg", "gemel.np.fft")
+later("gemel.np.printing", "gemel.npx.sharing")
 
 _others = {
     **{dtype.name: dtype for dtype in DTYPES},
@@ -33,7 +33,7 @@ globals().update(_others, **NAMESPACES["np"])
 
 
 def __getattr__(name: str) -> Any:
-    return asked(name, __name__, globals(), _others, ("linalg",))
+    return asked(name, __name__, globals(), _others, ("fft", "linalg"))
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from gemel.device import Device
 from gemel.dtype import DType as DType
 from gemel.ndarray import ndarray as ndarray
+from gemel.np import fft as fft
 from gemel.np import linalg as linalg
 from gemel.np import random as random
 from gemel.np.standard import __array_namespace_info__ as __array_namespace_info__
@@ -46,6 +47,9 @@ def amax(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarra
 
 def amin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Smallest element over the given axes, or all; NaN wins."""
+
+def angle(z: Any, deg: builtins.bool = False) -> ndarray:
+    """The angle of each element from the positive real axis, in radians or degrees."""
 
 def any(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Whether any element is true (not zero)."""
@@ -269,6 +273,9 @@ def clip(
 def column_stack(arrays: Any) -> ndarray:
     """The arrays beside one another, 1-d ones as columns."""
 
+complex128: DType
+complex64: DType
+
 def compress(condition: Any, a: Any, axis: int | None = None) -> ndarray:
     """The slices along an axis where the 1-d condition holds, which may be shorter."""
 
@@ -277,6 +284,12 @@ def concat(arrays: Any, axis: int | None = 0) -> ndarray:
 
 def concatenate(arrays: Any, axis: int | None = 0) -> ndarray:
     """The arrays one after another along an axis; None flattens them first."""
+
+def conj(x: Any) -> ndarray:
+    """The sign of each imaginary part reversed; real numbers stay as they are."""
+
+def conjugate(x: Any) -> ndarray:
+    """The same as `conj`."""
 
 def copy(x: Any, /) -> ndarray:
     """The same elements in memory of their own."""
@@ -432,7 +445,7 @@ def fill_diagonal(a: Any, val: Any) -> None:
     """Write into the main diagonal of a matrix, or where all positions are equal."""
 
 def finfo(type: Any) -> FloatInfo:
-    """What a floating dtype, or that of an array, holds. Raises `DTypeError` for others."""
+    """What a floating dtype, or that of an array, holds; of a complex one what each part holds."""
 
 def fix(x: Any, /) -> ndarray:
     """The nearest whole number towards zero."""
@@ -562,6 +575,9 @@ def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> 
 def iinfo(type: Any) -> IntegerInfo:
     """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
 
+def imag(x: Any) -> ndarray:
+    """The imaginary part of each element; zeros for real numbers."""
+
 def indices(
     dimensions: Sequence[int],
     dtype: Any = "int64",
@@ -600,6 +616,12 @@ def isclose(
 ) -> ndarray:
     """Where |a - b| <= atol + rtol * |b|, or both are the same infinity (or NaN: equal_nan)."""
 
+def iscomplex(x: Any) -> ndarray:
+    """Where the imaginary part is not zero."""
+
+def iscomplexobj(x: Any) -> builtins.bool:
+    """Whether an array has a complex dtype, or a number is complex."""
+
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     """Whether a dtype is another, or of a kind ("integral", ...), or any of a tuple of those."""
 
@@ -627,6 +649,12 @@ def isneginf(x: Any, /) -> ndarray:
 
 def isposinf(x: Any, /) -> ndarray:
     """Where x is inf."""
+
+def isreal(x: Any) -> ndarray:
+    """Where the imaginary part is zero."""
+
+def isrealobj(x: Any) -> builtins.bool:
+    """Whether an array has no complex dtype."""
 
 def isscalar(element: Any) -> builtins.bool:
     """Whether something is a number (or a text), and no array."""
@@ -903,6 +931,9 @@ def ravel_multi_index(
 ) -> ndarray:
     """Positions in the flattened array of what stands at positions along each axis."""
 
+def real(x: Any) -> ndarray:
+    """The real part of each element; of real numbers the array itself."""
+
 def reciprocal(x: Any, /) -> ndarray:
     """1 / x; integers become float32."""
 
@@ -1158,10 +1189,12 @@ def var(
     """Mean squared distance from the mean, over the given axes, or all."""
 
 def vdot(a: Any, b: Any) -> ndarray:
-    """The product of two arrays as rows of one length: a number."""
+    """The product of two arrays as rows of one length: a number. Of complex ones the first is
+    conjugated."""
 
 def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> ndarray:
-    """The sum of products along an axis; the other axes broadcast."""
+    """The sum of products along an axis; the other axes broadcast. Complex numbers of the first
+    are conjugated."""
 
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 0, as views. Raises `ShapeError` below two dimensions."""
@@ -1201,6 +1234,7 @@ __all__ = [
     "allclose",
     "amax",
     "amin",
+    "angle",
     "any",
     "append",
     "arange",
@@ -1257,9 +1291,13 @@ __all__ = [
     "choose",
     "clip",
     "column_stack",
+    "complex128",
+    "complex64",
     "compress",
     "concat",
     "concatenate",
+    "conj",
+    "conjugate",
     "copy",
     "copysign",
     "corrcoef",
@@ -1299,6 +1337,7 @@ __all__ = [
     "extract",
     "eye",
     "fabs",
+    "fft",
     "fill_diagonal",
     "finfo",
     "fix",
@@ -1335,6 +1374,7 @@ __all__ = [
     "hypot",
     "identity",
     "iinfo",
+    "imag",
     "indices",
     "inf",
     "inner",
@@ -1347,6 +1387,8 @@ __all__ = [
     "intersect1d",
     "invert",
     "isclose",
+    "iscomplex",
+    "iscomplexobj",
     "isdtype",
     "isfinite",
     "isin",
@@ -1354,6 +1396,8 @@ __all__ = [
     "isnan",
     "isneginf",
     "isposinf",
+    "isreal",
+    "isrealobj",
     "isscalar",
     "issubdtype",
     "kron",
@@ -1429,6 +1473,7 @@ __all__ = [
     "random",
     "ravel",
     "ravel_multi_index",
+    "real",
     "reciprocal",
     "remainder",
     "repeat",

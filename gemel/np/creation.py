@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype, as_number, check_held, float32, float64, int64, is_large
+from gemel.dtype import (
+    as_dtype,
+    as_number,
+    check_held,
+    complex64,
+    float32,
+    float64,
+    int64,
+    is_large,
+)
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.op import numpy
@@ -247,8 +256,8 @@ def linspace(
     found = at * step + start
     if endpoint and num > 1:
         found = where(at == num - 1, stop, found)
-    chosen = as_dtype(dtype or float32)
-    found = (found if chosen.is_floating else floor(found)).astype(chosen)
+    chosen = as_dtype(dtype) if dtype else complex64 if found.dtype.is_complex else float32
+    found = (found if chosen.is_inexact else floor(found)).astype(chosen)
     if axis:
         place = normalize_axis("linspace", axis, found.ndim)
         found = transpose(found, axes=(*range(1, place + 1), 0, *range(place + 1, found.ndim)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.device import CPUS, GPUS, Device, as_device, current_device, num_gpus
-from gemel.dtype import DTYPES, DType, float32, int64
+from gemel.dtype import DTYPES, DType, complex64, float32, int64
 from gemel.ir.public import function
 from gemel.np.types import isdtype
 
@@ -40,10 +40,9 @@ class __array_namespace_info__:  # noqa: N801 -- the standard's name
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """The dtypes of arrays made of Python numbers, and of positions."""
         as_device(device)
-        complexes = [dtype for dtype in DTYPES if dtype.name == "complex64"]
         return {
             "real floating": float32,
-            **dict.fromkeys(["complex floating"] * len(complexes), *complexes),
+            "complex floating": complex64,
             "integral": int64,
             "indexing": int64,
         }

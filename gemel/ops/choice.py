@@ -47,7 +47,7 @@ def _bounds(dtype: DType, low: Any, high: Any) -> tuple[Any, Any]:
     )
 
 
-@elementwise(dtype="arithmetic", public="np")
+@elementwise(dtype="arithmetic", public="np", moves=1)
 def positive(xp: Any, x: Any) -> Any:
     """The same numbers in memory of their own."""
     return x

@@ -8,9 +8,10 @@ from typing import Any
 from gemel.dtype import as_dtype
 from gemel.errors import DTypeError
 from gemel.ir.declare import composite, reduction
+from gemel.ir.methods import call
 from gemel.ir.op import numpy
 from gemel.ir.public import Array
-from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract, where
+from gemel.ops.elementwise import add, cast, divide, multiply, sqrt, square, subtract, where
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec, normalize_axes, product
 
@@ -49,7 +50,7 @@ def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
     return in_dtype(found, dtype)
 
 
-@sum.gradient
+@sum.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis),)
 
@@ -72,7 +73,7 @@ def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
     return in_dtype(found, dtype)
 
 
-@prod.gradient
+@prod.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     # y / x, which a zero breaks: then the product of the others, found by leaving zeros out.
     zero = x == 0
@@ -116,13 +117,13 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis) * tied / sum(tied, axis=axis, keepdims=True),)
 
 
-@reduction(combine="any", public="np", method=True, mxnet="_npi_any")
+@reduction(combine="any", public="np", method=True, mxnet="_npi_any", complex=True)
 def any(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether any element is true (not zero)."""
     return numpy().any(x, axis=axis, keepdims=keepdims)
 
 
-@reduction(combine="all", public="np", method=True, mxnet="_npi_all")
+@reduction(combine="all", public="np", method=True, mxnet="_npi_all", complex=True)
 def all(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether all elements are true (not zero)."""
     return numpy().all(x, axis=axis, keepdims=keepdims)
@@ -155,6 +156,13 @@ def widened(x: Any) -> Any:
     """x in the dtype its sums are kept in."""
     wide = x.dtype.accumulate
     return x if wide is x.dtype else cast(x, dtype=wide)
+
+
+def squared_size(x: Any) -> Any:
+    """The square of each element's absolute value."""
+    if not x.dtype.is_complex:
+        return square(x)
+    return add(square(call("real", x)), square(call("imag", x)))
 
 
 @composite(public="np", method=True, onnx="ReduceMean", mxnet="_npi_mean")
@@ -196,11 +204,11 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Variance over the given axes, or all."""
     x = floating(x)
-    squares = square(subtract(x, mean(x, axis=axis, keepdims=True)))
+    squares = squared_size(subtract(x, mean(x, axis=axis, keepdims=True)))
     if ddof == 0:
         return mean(squares, axis=axis, keepdims=keepdims)
     total = sum(widened(squares), axis=axis, keepdims=keepdims)
-    return in_dtype(divide(total, freedom(x, axis, ddof, "var")), x.dtype)
+    return in_dtype(divide(total, freedom(x, axis, ddof, "var")), x.dtype.real)
 
 
 def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:
@@ -230,7 +238,7 @@ def _(
 
 
 def in_floating(name: str, x: Any, dtype: Any) -> Any:
-    """x converted to a dtype, unless that is None. Raises `DTypeError` for whole numbers' dtypes."""
+    """x converted to a dtype, unless that is None. Raises `DTypeError` for one of integers."""
     if dtype is not None and as_dtype(dtype).kind in "biu":
         raise DTypeError(
             f"{name}: of {as_dtype(dtype)} there is none: a mean of squares is no whole number; "
