@@ -99,8 +99,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             value = float(value) if target.dtype.is_floating else value
         plain = isinstance(value, NUMBER) and not isinstance(value, complex)
         if not plain or _beyond(value) or target.dtype.is_complex:
-            held = plain or (isinstance(value, complex) and target.dtype.is_complex)
-            value = array_like(value, target.dtype if held else None)
+            value = array_like(value, target.dtype)
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
             lead = target.ndim - value.ndim
             pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
@@ -116,7 +115,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
     def _scattered(self, key: Any, value: Any) -> None:
         """x[mask or positions] = value: done by NumPy when its turn has come."""
         items = key if isinstance(key, tuple) else (key,)
-        value = array_like(value, None if _has_complex(value) else self.dtype, self.device)
+        value = array_like(value, self.dtype, self.device)
         assignment.check_assigned(prepare.spec_of(value), self.dtype)
         if tape.concerns(self, value):
             placed = [i.to_device(self.device) if isinstance(i, ndarray) else i for i in items]
@@ -302,11 +301,6 @@ def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False
     native = dtype.name if long else value.dtype.newbyteorder("=")
     value = numpy.ascontiguousarray(value, native).reshape(value.shape)
     return from_buffer(value, dtype, value.shape, device)
-
-
-def _has_complex(value: Any) -> bool:
-    """Whether nested lists, or a number, have Python's complex numbers in them."""
-    return any(isinstance(leaf, complex) for leaf in lists.leaves(value))
 
 
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
