@@ -162,6 +162,15 @@ def promote(a: DType, b: DType) -> DType:
     return a if a.digits > b.digits else b
 
 
+def keeps_kind(result: DType, target: DType) -> bool:
+    """Whether results of one dtype are written in place into arrays of another: kinds only widen.
+
+    From bools to integers without a sign, with one, and floats: NumPy's casting "same_kind".
+    """
+    kinds = "buif"
+    return kinds.index(result.kind) <= kinds.index(target.kind)
+
+
 def as_number(dtype: DType) -> DType:
     """What Python's numbers of a dtype are computed in among themselves: floats have 64 bits."""
     return float64 if dtype.is_floating else dtype

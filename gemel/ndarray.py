@@ -17,6 +17,7 @@ from gemel.dtype import (
     float32,
     float64,
     int64,
+    keeps_kind,
     uint64,
 )
 from gemel.errors import DTypeError, ShapeError
@@ -88,7 +89,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
         if not isinstance(value, NUMBER) or _beyond(value):
-            value = array_like(value, target.dtype)
+            value = assignment.without_lead(array_like(value, target.dtype), target.ndim)
             lead = target.ndim - value.ndim
             pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
             if lead < 0 or not all(m in (1, n) for m, n in pairs):
@@ -131,7 +132,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             raise ShapeError(
                 f"{op.name}: in place, {prepare.spec_of(self)} cannot hold {prepare.spec_of(new)}"
             )
-        if new.dtype.is_floating and not self.dtype.is_floating:
+        if not keeps_kind(new.dtype, self.dtype):
             raise DTypeError(
                 f"{op.name}: in place, {self.dtype} cannot hold {new.dtype}; use x = x + y"
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gemel.dtype import DType, bool_, int64
+from gemel.dtype import DType, bool_, int8, int64
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
@@ -21,7 +21,8 @@ class Elementwise(Op):
 
     With xp = NumPy the body is the reference, with xp = a lane it is one iteration of a kernel.
     `dtype` is the policy: ``"same"`` (promote), ``"floating"`` (integers become float32),
-    ``"compare"`` (promote, result bool), ``"logical"`` (bool in and out), or a function
+    ``"numeric"`` (bools become int8), ``"arithmetic"`` (bools are refused), ``"integral"`` (floats
+    are), ``"compare"`` (promote, result bool), ``"logical"`` (bool in and out), or a function
     (input specs, parameters) -> (dtype per input, result dtype). With several results, which a
     body gives as a tuple, such a function says all their dtypes; the names mean the same for all.
     """
@@ -69,6 +70,12 @@ def _arithmetic(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, .
     return (dtype,) * len(specs), dtype
 
 
+def _numeric(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    dtype = int8 if dtype is bool_ else dtype  # as NumPy counts with truths
+    return (dtype,) * len(specs), dtype
+
+
 def _floating(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
     dtype = promote_specs(*specs).floating
     return (dtype,) * len(specs), dtype
@@ -98,6 +105,7 @@ POLICIES = {
     "same": _same,
     "arithmetic": _arithmetic,
     "floating": _floating,
+    "numeric": _numeric,
     "compare": _compare,
     "logical": _logical,
     "integral": _integral,

@@ -68,7 +68,7 @@ trunc.gradient(no_gradient)
 round.gradient(no_gradient)
 
 
-@elementwise(dtype="arithmetic", public="np", mxnet="_npi_fmod")
+@elementwise(dtype="numeric", public="np", mxnet="_npi_fmod")
 def fmod(xp: Any, a: Any, b: Any) -> Any:
     """Remainder with the sign of a; integers modulo zero give 0."""
     if a.dtype.kind == "f":
