@@ -36,7 +36,8 @@ def values(draw: Any, shape: tuple[int, ...]) -> Any:
     if kind == 0:
         return draw(st.sampled_from([7, True, 2.5, numpy.float32(1.5), numpy.int8(3), 0]))
     kept = [n if draw(st.integers(0, 3)) else 1 for n in shape[draw(st.integers(0, len(shape))) :]]
-    if shape and not draw(st.integers(0, 14)):  # one element takes what holds one, unlike NumPy's
+    # One element takes what holds one, unlike NumPy's; where there is none NumPy takes anything.
+    if shape and 0 not in shape and not draw(st.integers(0, 14)):
         kept.insert(0, draw(st.sampled_from([1, 2, 3])))
     found = numbered(tuple(kept), draw(DTYPES), 50)
     return found.tolist() if kind == 1 and found.size and len(kept) <= len(shape) else found

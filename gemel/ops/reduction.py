@@ -169,9 +169,9 @@ def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32.
 
-    With `dtype` the elements are converted first.
+    With `dtype` the elements are converted first, and the result has that dtype.
     """
-    return mean(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
+    return in_dtype(mean(in_dtype(x, dtype), axis=axis, keepdims=keepdims), dtype)
 
 
 @mean.spec

@@ -160,7 +160,10 @@ def percentile(
 
 @function(public="np")
 def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """What half of the elements lie below, over the given axes, or all."""
+    """What half of the elements lie below, over the given axes, or all; NaN of nothing."""
+    x = floating(_array(x))
+    if not count(x, axis, "median"):
+        return mean(x, axis=axis, keepdims=keepdims)
     return _quantile("median", x, 0.5, axis, "linear", keepdims)
 
 
