@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gemel.dtype import check_held, keeps_kind
+from gemel.dtype import DType, check_held, keeps_kind
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import op
@@ -50,6 +50,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     value = above.as_entry(value)
     if value.node.is_number:
         check_held("assign", value.node.value, x.dtype)
+    check_assigned(value.spec, x.dtype)
     if value.dtype is not x.dtype:
         value = cast(value, dtype=x.dtype)
     if is_basic(items):
@@ -66,12 +67,19 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     overwrite(x, written(x, items, value))
 
 
+def check_assigned(value: Spec, dtype: DType) -> None:
+    """Raises `DTypeError` for complex numbers that are to be put among real ones."""
+    if value.dtype.is_complex and not dtype.is_complex:
+        raise DTypeError(f"assign: {dtype} cannot hold {value}; take its real part: real(value)")
+
+
 def written(x: Any, items: Sequence[Any], value: Any) -> Any:
     """x after x[items] = value, with masks or positions among the items: as a function of both.
 
     Raises `ShapeError` unless the value broadcasts to what is selected.
     """
     check_assignment(x.shape, items, Spec(value.shape, value.dtype))
+    check_assigned(Spec(value.shape, value.dtype), x.dtype)
     value = value if value.dtype is x.dtype else cast(value, dtype=x.dtype)
     arrays = [item for item in items if is_array(item)]
     key = tuple(map(plain, items))
@@ -154,6 +162,7 @@ def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) 
 
 
 __all__ = [
+    "check_assigned",
     "check_assignment",
     "choice",
     "overwrite",
