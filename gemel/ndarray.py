@@ -97,9 +97,9 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         if is_large(value):
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
-        plain = isinstance(value, NUMBER) and not isinstance(value, complex)
-        if not plain or _beyond(value) or target.dtype.is_complex:
-            value = array_like(value, target.dtype if plain else None)
+        number = isinstance(value, NUMBER) and not isinstance(value, complex)
+        if not number or _beyond(value) or target.dtype.is_complex:
+            value = array_like(value, None if _has_complex(value) else target.dtype)
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
             value = assignment.without_lead(value, target.ndim)
             lead = target.ndim - value.ndim

@@ -12,6 +12,7 @@ from gemel.ir.declare import op
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.trace import current_trace
+from gemel.lists import leaves
 from gemel.ops.elementwise import cast, full, maximum, where
 from gemel.ops.indexing import assign, gather, integer_indices
 from gemel.ops.keys import canonical, check_masks, is_array, is_basic, is_mask, key_shape
@@ -47,9 +48,9 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     items = key if isinstance(key, tuple) else (key,)
     if not is_basic(key):
         items = tuple(above.index_item(item, x) for item in items)
-    value = above.as_entry(value)
-    if value.node.is_number:
-        check_held("assign", value.node.value, x.dtype)
+    for number in leaves(value):
+        check_held("assign", number, x.dtype)
+    value = above.as_entry(value, (x,))
     check_assigned(value.spec, x.dtype)
     if value.dtype is not x.dtype:
         value = cast(value, dtype=x.dtype)
