@@ -367,7 +367,9 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         and getattr(value, "ndim", 1) == 0
         and not hasattr(value, "__dlpack__")
     ):
-        return value.item()  # a NumPy scalar: as weak as a Python number
+        number = value.item()  # a NumPy scalar: as weak as a Python number
+        if isinstance(number, NUMBER):
+            return number
     device = next((other.device for other in beside if isinstance(other, ndarray)), None)
     if isinstance(value, (list, tuple)):
         exact = any(getattr(other, "dtype", None) in (float64, complex128) for other in beside)
