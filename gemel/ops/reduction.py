@@ -11,7 +11,17 @@ from gemel.ir.declare import composite, reduction
 from gemel.ir.methods import call
 from gemel.ir.op import numpy
 from gemel.ir.public import Array
-from gemel.ops.elementwise import add, cast, divide, multiply, sqrt, square, subtract, where
+from gemel.ops.elementwise import (
+    add,
+    cast,
+    divide,
+    maximum,
+    multiply,
+    sqrt,
+    square,
+    subtract,
+    where,
+)
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec, normalize_axes, product
 
@@ -214,7 +224,7 @@ def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) ->
 def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:
     """The degrees of freedom: how many elements there are, less ddof, and never below 0."""
     left = count(x, axis, name) - ddof
-    return builtins.max(left, 0) if type(left) in (int, float) else left
+    return builtins.max(left, 0) if type(left) in (int, float) else maximum(left, 0)
 
 
 @var.extended
