@@ -17,7 +17,6 @@ from gemel.ops.elementwise import (
     add,
     cast,
     divide,
-    maximum,
     multiply,
     sqrt,
     square,
