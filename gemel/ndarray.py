@@ -98,9 +98,9 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         if is_large(value):
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
-        number = isinstance(value, NUMBER) and not isinstance(value, complex)
-        if not number or _beyond(value) or target.dtype.is_complex:
-            value = array_like(value, _own_dtype(value, target.dtype))
+        plain = isinstance(value, NUMBER) and not isinstance(value, complex)
+        if not plain or _beyond(value) or target.dtype.is_complex:
+            value = array_like(value, target.dtype)
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
             value = assignment.without_lead(value, target.ndim)
             lead = target.ndim - value.ndim
@@ -117,7 +117,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
     def _scattered(self, key: Any, value: Any) -> None:
         """x[mask or positions] = value: done by NumPy when its turn has come."""
         items = key if isinstance(key, tuple) else (key,)
-        value = array_like(value, _own_dtype(value, self.dtype), self.device)
+        value = array_like(value, self.dtype, self.device)
         assignment.check_assigned(prepare.spec_of(value), self.dtype)
         if tape.concerns(self, value):
             placed = [i.to_device(self.device) if isinstance(i, ndarray) else i for i in items]
@@ -303,14 +303,6 @@ def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False
     native = dtype.name if long else value.dtype.newbyteorder("=")
     value = numpy.ascontiguousarray(value, native).reshape(value.shape)
     return from_buffer(value, dtype, value.shape, device)
-
-
-def _own_dtype(value: Any, dtype: DType) -> DType | None:
-    """The dtype that numbers are made arrays of to be written where `dtype` is: this one, unless
-    they are complex and it is not."""
-    if dtype.is_complex or not any(isinstance(leaf, complex) for leaf in lists.leaves(value)):
-        return dtype
-    return None
 
 
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
