@@ -99,7 +99,8 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             value = float(value) if target.dtype.is_floating else value
         plain = isinstance(value, NUMBER) and not isinstance(value, complex)
         if not plain or _beyond(value) or target.dtype.is_complex:
-            value = array_like(value, target.dtype if plain else None)
+            held = plain or (isinstance(value, complex) and target.dtype.is_complex)
+            value = array_like(value, target.dtype if held else None)
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
             lead = target.ndim - value.ndim
             pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)

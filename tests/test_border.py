@@ -224,6 +224,11 @@ def test_copies_and_other_devices():
         device.simulate(0)
 
 
+def test_complex_numbers_come_too():
+    x = np.from_dlpack(numpy.array([1 + 2j], dtype=numpy.complex64))
+    assert (x.dtype, x.tolist()) == (np.complex64, [1 + 2j])
+
+
 class Lent(ctypes.Structure):
     """The part of DLPack's struct that is looked at here."""
 

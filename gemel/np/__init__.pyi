@@ -467,7 +467,7 @@ float32: DType
 float64: DType
 
 def float_power(a: Any, b: Any) -> ndarray:
-    """a to the power of b, in float64."""
+    """a to the power of b, in float64 or complex128."""
 
 def floor(x: Any, /) -> ndarray:
     """Largest whole number not above x."""
