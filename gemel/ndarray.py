@@ -318,7 +318,7 @@ def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
 
 
 def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
-    """An array of anything that can be one: arrays, other libraries' arrays, numbers, nested lists."""
+    """An array of anything that can be one: arrays, also of others, numbers, nested lists."""
     if isinstance(value, ndarray):
         return value
     if isinstance(value, NUMBER):

@@ -359,3 +359,15 @@ def test_torch_tensors_come_in_as_they_are():
     assert z.dtype == "bfloat16" and half.tolist() == [2, 2, 2]
     for found in (x * tensor, tensor * x, np.array(half) * 2, half + z):
         assert isinstance(found, np.ndarray)
+
+
+def test_jax_arrays_both_ways():
+    jax = pytest.importorskip("jax")
+    theirs, x = jax.numpy.arange(6.0).reshape(2, 3), np.ones((2, 3))
+    for found in (x + theirs, theirs + x, np.from_dlpack(theirs) + 1, np.array(theirs) + x):
+        assert isinstance(found, np.ndarray) and found.tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert jax.numpy.from_dlpack(x.T).shape == (3, 2)
+    half = jax.numpy.from_dlpack(x.astype("bfloat16"))
+    assert np.from_dlpack(half).dtype == "bfloat16"
+    with pytest.raises(BufferError, match="convert first"):
+        np.from_dlpack(theirs.astype(jax.numpy.float8_e4m3fn))
