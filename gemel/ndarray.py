@@ -20,6 +20,7 @@ from gemel.dtype import (
     float64,
     int64,
     is_large,
+    keeps_kind,
     uint64,
     weak,
 )
@@ -97,11 +98,11 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         if is_large(value):
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
-        plain = isinstance(value, NUMBER) and not isinstance(value, complex)
-        if not plain or _beyond(value) or target.dtype.is_complex:
-            held = plain or (isinstance(value, complex) and target.dtype.is_complex)
-            value = array_like(value, target.dtype if held else None)
+        number = isinstance(value, NUMBER) and not isinstance(value, complex)
+        if not number or _beyond(value) or target.dtype.is_complex:
+            value = array_like(value, _own_dtype(value, target.dtype))
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
+            value = assignment.without_lead(value, target.ndim)
             lead = target.ndim - value.ndim
             pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
             if lead < 0 or not all(m in (1, n) for m, n in pairs):
@@ -116,7 +117,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
     def _scattered(self, key: Any, value: Any) -> None:
         """x[mask or positions] = value: done by NumPy when its turn has come."""
         items = key if isinstance(key, tuple) else (key,)
-        value = array_like(value, None if _has_complex(value) else self.dtype, self.device)
+        value = array_like(value, _own_dtype(value, self.dtype), self.device)
         assignment.check_assigned(prepare.spec_of(value), self.dtype)
         if tape.concerns(self, value):
             placed = [i.to_device(self.device) if isinstance(i, ndarray) else i for i in items]
@@ -145,7 +146,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             raise ShapeError(
                 f"{op.name}: in place, {prepare.spec_of(self)} cannot hold {prepare.spec_of(new)}"
             )
-        if not assignment.fits(new.dtype, self.dtype):
+        if not keeps_kind(new.dtype, self.dtype):
             raise DTypeError(
                 f"{op.name}: in place, {self.dtype} cannot hold {new.dtype}; use x = x + y"
             )
@@ -304,9 +305,12 @@ def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False
     return from_buffer(value, dtype, value.shape, device)
 
 
-def _has_complex(value: Any) -> bool:
-    """Whether nested lists, or a number, have Python's complex numbers in them."""
-    return any(isinstance(leaf, complex) for leaf in lists.leaves(value))
+def _own_dtype(value: Any, dtype: DType) -> DType | None:
+    """The dtype that numbers are made arrays of to be written where `dtype` is: this one, unless
+    they are complex and it is not."""
+    if dtype.is_complex or not any(isinstance(leaf, complex) for leaf in lists.leaves(value)):
+        return dtype
+    return None
 
 
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
@@ -388,7 +392,9 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         and getattr(value, "ndim", 1) == 0
         and not hasattr(value, "__dlpack__")
     ):
-        return value.item()  # a NumPy scalar: as weak as a Python number
+        number = value.item()  # a NumPy scalar: as weak as a Python number
+        if isinstance(number, NUMBER):
+            return number
     device = next((other.device for other in beside if isinstance(other, ndarray)), None)
     if isinstance(value, (list, tuple)):
         exact = any(getattr(other, "dtype", None) in (float64, complex128) for other in beside)
