@@ -314,7 +314,7 @@ def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
 
 
 def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
-    """An array of anything that can be one: arrays, NumPy arrays, numbers, nested lists."""
+    """An array of anything that can be one: arrays, also of others, numbers, nested lists."""
     if isinstance(value, ndarray):
         return value
     if isinstance(value, NUMBER):
@@ -329,6 +329,8 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
         if any(isinstance(leaf, (ndarray, Entry)) for leaf in leaves):
             found = _stacked(value)
             return found if dtype is None else found.astype(dtype)
+    if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
+        return from_dlpack(value, device=device, copy=True)  # it may have dtypes NumPy lacks
     return from_numpy(value, device)
 
 
@@ -370,7 +372,7 @@ def _from_numbers(value: Any, dtype: DType, device: Any) -> Any:
 def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     """What an operation takes for this argument: an array, or a Python number as it is.
 
-    Lists and NumPy arrays go where the arrays `beside` them are; Python floats in a list are as
+    Lists and others' arrays go where the arrays `beside` them are; Python floats in a list are as
     exact as those.
     """
     if isinstance(value, (ndarray, *NUMBER, Entry)):
@@ -391,7 +393,7 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         leaves = [n for n in lists.leaves(value) if isinstance(n, (float, complex))]
         wide = as_number(_list_dtype(leaves)) if exact and leaves else None
         return array_like(value, wide, device)
-    if hasattr(value, "__array__"):
+    if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         return array_like(value, None, device)
     raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
 
