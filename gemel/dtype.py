@@ -203,6 +203,16 @@ def promote(a: DType, b: DType) -> DType:
     return a if a.digits > b.digits else b
 
 
+def keeps_kind(result: DType, target: DType) -> bool:
+    """Whether results of one dtype are written in place into arrays of another: kinds only widen.
+
+    From bools to integers without a sign, with one, floats and complex numbers: NumPy's casting
+    "same_kind".
+    """
+    kinds = "buifc"
+    return kinds.index(result.kind) <= kinds.index(target.kind)
+
+
 def as_number(dtype: DType) -> DType:
     """What Python's numbers of a dtype are computed in among themselves: floats have 64 bits."""
     return float64 if dtype.is_floating else complex128 if dtype.is_complex else dtype

@@ -20,6 +20,7 @@ from gemel.dtype import (
     float64,
     int64,
     is_large,
+    keeps_kind,
     uint64,
     weak,
 )
@@ -101,6 +102,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         if not plain or _beyond(value) or target.dtype.is_complex:
             value = array_like(value, target.dtype)
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
+            value = assignment.without_lead(value, target.ndim)
             lead = target.ndim - value.ndim
             pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
             if lead < 0 or not all(m in (1, n) for m, n in pairs):
@@ -144,7 +146,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             raise ShapeError(
                 f"{op.name}: in place, {prepare.spec_of(self)} cannot hold {prepare.spec_of(new)}"
             )
-        if not assignment.fits(new.dtype, self.dtype):
+        if not keeps_kind(new.dtype, self.dtype):
             raise DTypeError(
                 f"{op.name}: in place, {self.dtype} cannot hold {new.dtype}; use x = x + y"
             )
@@ -312,7 +314,7 @@ def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
 
 
 def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
-    """An array of anything that can be one: arrays, NumPy arrays, numbers, nested lists."""
+    """An array of anything that can be one: arrays, also of others, numbers, nested lists."""
     if isinstance(value, ndarray):
         return value
     if isinstance(value, NUMBER):
@@ -327,6 +329,8 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
         if any(isinstance(leaf, (ndarray, Entry)) for leaf in leaves):
             found = _stacked(value)
             return found if dtype is None else found.astype(dtype)
+    if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
+        return from_dlpack(value, device=device, copy=True)  # it may have dtypes NumPy lacks
     return from_numpy(value, device)
 
 
@@ -368,7 +372,7 @@ def _from_numbers(value: Any, dtype: DType, device: Any) -> Any:
 def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     """What an operation takes for this argument: an array, or a Python number as it is.
 
-    Lists and NumPy arrays go where the arrays `beside` them are; Python floats in a list are as
+    Lists and others' arrays go where the arrays `beside` them are; Python floats in a list are as
     exact as those.
     """
     if isinstance(value, (ndarray, *NUMBER, Entry)):
@@ -380,14 +384,16 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         and getattr(value, "ndim", 1) == 0
         and not hasattr(value, "__dlpack__")
     ):
-        return value.item()  # a NumPy scalar: as weak as a Python number
+        number = value.item()  # a NumPy scalar: as weak as a Python number
+        if isinstance(number, NUMBER):
+            return number
     device = next((other.device for other in beside if isinstance(other, ndarray)), None)
     if isinstance(value, (list, tuple)):
         exact = any(getattr(other, "dtype", None) in (float64, complex128) for other in beside)
         leaves = [n for n in lists.leaves(value) if isinstance(n, (float, complex))]
         wide = as_number(_list_dtype(leaves)) if exact and leaves else None
         return array_like(value, wide, device)
-    if hasattr(value, "__array__"):
+    if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         return array_like(value, None, device)
     raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
 

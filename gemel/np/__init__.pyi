@@ -756,7 +756,7 @@ def mean(
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
 
 def median(x: Any, axis: Any = None, *, keepdims: builtins.bool = False) -> ndarray:
-    """What half of the elements lie below, over the given axes, or all."""
+    """What half of the elements lie below, over the given axes, or all; NaN of nothing."""
 
 def meshgrid(
     *xi: Any, indexing: str = "xy", sparse: builtins.bool = False, copy: builtins.bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,13 +19,14 @@ from gemel.dtype import (
 )
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
+from gemel.ir.above import above
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ndarray import array_like, default_dtype, ndarray
 from gemel.ops.elementwise import cast, floor, iota, where
 from gemel.ops.elementwise import full as filled
 from gemel.ops.shape import broadcast_to, distance, listed, operand, reshape, transpose
-from gemel.spec import normalize_axis
+from gemel.spec import normalize_axis, whole
 
 
 @function(public="np")
@@ -216,16 +218,20 @@ def arange(
     """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`."""
     if stop is None:
         start, stop = 0, start
-    steps = (start - stop) // step
-    count = max(0, -(steps if isinstance(steps, WHOLE) else int(steps)))
+    given = map(above.as_array, (start, stop, step))
+    start, stop, step = (n.item() if hasattr(n, "item") else n for n in given)
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
+    steps = -((start - stop) // step) if whole else (stop - start) / step
+    if not whole and not math.isfinite(steps):
+        raise ValueError(f"arange: from {start} to {stop} by {step} there is no row")
+    count = max(0, steps if whole else math.ceil(steps))
     chosen = as_dtype(dtype) if dtype is not None else default_dtype(0) if whole else float32
     wide = as_number(chosen)
     with as_device(device or ctx):
         found = iota(shape=(count,), axis=0, dtype=wide)
     if step != 1:
         found = found * step
-    if start != 0:
+    if start != 0 or step < 0:  # where 0 times the step is -0.0
         found = found + start
     return found.astype(chosen) if wide is not chosen else found
 
@@ -247,7 +253,8 @@ def linspace(
     With `retstep` also how far apart they are. Integers are rounded down. Between arrays there is
     one such row for each pair of elements, along `axis` of the result.
     """
-    if num < 0:
+    start, stop = above.as_array(start), above.as_array(stop)
+    if whole("linspace", "num", num) < 0:
         raise ShapeError(f"linspace: {num} is no number of elements")
     gaps = max(num - 1 if endpoint else num, 1)
     step = (stop - start) / gaps

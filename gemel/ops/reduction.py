@@ -7,11 +7,22 @@ from typing import Any
 
 from gemel.dtype import as_dtype
 from gemel.errors import DTypeError
+from gemel.extent import WHOLE
+from gemel.extent import maximum as larger
 from gemel.ir.declare import composite, reduction
 from gemel.ir.methods import call
 from gemel.ir.op import numpy
 from gemel.ir.public import Array
-from gemel.ops.elementwise import add, cast, divide, multiply, sqrt, square, subtract, where
+from gemel.ops.elementwise import (
+    add,
+    cast,
+    divide,
+    multiply,
+    sqrt,
+    square,
+    subtract,
+    where,
+)
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec, normalize_axes, product
 
@@ -213,8 +224,8 @@ def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) ->
 
 def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:
     """The degrees of freedom: how many elements there are, less ddof, and never below 0."""
-    left = count(x, axis, name) - ddof
-    return builtins.max(left, 0) if type(left) in (int, float) else left
+    left = count(x, axis, name) - (int(ddof) if ddof == int(ddof) else ddof)
+    return larger(left, 0) if isinstance(left, WHOLE) else builtins.max(left, 0)
 
 
 @var.extended
