@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from sys import byteorder
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from gemel.errors import DTypeError
+
+#: What a dtype says by its NumPy twin.
+NUMPYS = frozenset(
+    ("alignment", "byteorder", "char", "descr", "fields", "hasobject", "isnative", "names")
+    + ("newbyteorder", "num", "str", "subdtype", "type")
+)
 
 
 class DType:
@@ -84,6 +90,14 @@ class DType:
         import numpy
 
         return numpy.dtype(self.twin.name)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What other libraries ask of NumPy's dtypes, of its twin."""
+            if name not in NUMPYS:
+                raise AttributeError(f"a dtype has no attribute {name!r}")
+            return getattr(self.dtype, name)
 
     @property
     def is_floating(self) -> bool:
@@ -187,6 +201,16 @@ def promote(a: DType, b: DType) -> DType:
     if a.itemsize == b.itemsize:  # float16 has more digits, bfloat16 goes further
         return a.compute
     return a if a.digits > b.digits else b
+
+
+def keeps_kind(result: DType, target: DType) -> bool:
+    """Whether results of one dtype are written in place into arrays of another: kinds only widen.
+
+    From bools to integers without a sign, with one, floats and complex numbers: NumPy's casting
+    "same_kind".
+    """
+    kinds = "buifc"
+    return kinds.index(result.kind) <= kinds.index(target.kind)
 
 
 def as_number(dtype: DType) -> DType:

@@ -19,13 +19,14 @@ from gemel.dtype import (
 )
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
+from gemel.ir.above import above
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ndarray import array_like, default_dtype, ndarray
 from gemel.ops.elementwise import cast, floor, iota, where
 from gemel.ops.elementwise import full as filled
 from gemel.ops.shape import broadcast_to, distance, listed, operand, reshape, transpose
-from gemel.spec import normalize_axis
+from gemel.spec import normalize_axis, whole
 
 
 @function(public="np")
@@ -217,7 +218,8 @@ def arange(
     """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`."""
     if stop is None:
         start, stop = 0, start
-    start, stop, step = (n.item() if hasattr(n, "item") else n for n in (start, stop, step))
+    ends = (n if isinstance(n, NUMBER) else above.as_array(n) for n in (start, stop, step))
+    start, stop, step = (n.item() if hasattr(n, "item") else n for n in ends)
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
     steps = -((start - stop) // step) if whole else (stop - start) / step
     if not whole and not math.isfinite(steps):
@@ -251,7 +253,8 @@ def linspace(
     With `retstep` also how far apart they are. Integers are rounded down. Between arrays there is
     one such row for each pair of elements, along `axis` of the result.
     """
-    if num < 0:
+    start, stop = above.as_array(start), above.as_array(stop)
+    if whole("linspace", "num", num) < 0:
         raise ShapeError(f"linspace: {num} is no number of elements")
     gaps = max(num - 1 if endpoint else num, 1)
     step = (stop - start) / gaps
