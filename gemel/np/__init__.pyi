@@ -15,22 +15,81 @@ from gemel.np import random as random
 from gemel.np.types import FloatInfo, IntegerInfo
 from gemel.ops.sorting import UniqueAll, UniqueCounts, UniqueInverse
 
-def abs(x: Any, /) -> ndarray:
+def abs(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Absolute value."""
 
-def absolute(x: Any, /) -> ndarray:
+def absolute(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Absolute value."""
 
-def acos(x: Any, /) -> ndarray:
+def acos(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from 0 to pi whose cosine is x; NaN outside of [-1, 1]."""
 
-def acosh(x: Any, /) -> ndarray:
+def acosh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number from 0 on whose hyperbolic cosine is x; NaN below 1."""
 
-def add(a: Any, b: Any, /) -> ndarray:
+def add(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Sum."""
 
-def all(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+def all(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Whether all elements are true (not zero)."""
 
 def allclose(
@@ -38,13 +97,39 @@ def allclose(
 ) -> builtins.bool:
     """Whether all elements are close, as `isclose` says. Waits for both."""
 
-def amax(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+def amax(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Largest element over the given axes, or all; NaN wins."""
 
-def amin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+def amin(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Smallest element over the given axes, or all; NaN wins."""
 
-def any(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+def any(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Whether any element is true (not zero)."""
 
 def append(arr: Any, values: Any, axis: int | None = None) -> ndarray:
@@ -60,31 +145,106 @@ def arange(
 ) -> ndarray:
     """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`."""
 
-def arccos(x: Any, /) -> ndarray:
+def arccos(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from 0 to pi whose cosine is x; NaN outside of [-1, 1]."""
 
-def arccosh(x: Any, /) -> ndarray:
+def arccosh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number from 0 on whose hyperbolic cosine is x; NaN below 1."""
 
-def arcsin(x: Any, /) -> ndarray:
+def arcsin(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from -pi/2 to pi/2 whose sine is x; NaN outside of [-1, 1]."""
 
-def arcsinh(x: Any, /) -> ndarray:
+def arcsinh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number whose hyperbolic sine is x."""
 
-def arctan(x: Any, /) -> ndarray:
+def arctan(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from -pi/2 to pi/2 whose tangent is x."""
 
-def arctan2(a: Any, b: Any, /) -> ndarray:
+def arctan2(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from -pi to pi of the point with height a and abscissa b."""
 
-def arctanh(x: Any, /) -> ndarray:
+def arctanh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number whose hyperbolic tangent is x; NaN outside of [-1, 1]."""
 
-def argmax(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+def argmax(
+    x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
+) -> ndarray:
     """Position of the largest element (the first of equals; NaN is largest), int64."""
 
-def argmin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+def argmin(
+    x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
+) -> ndarray:
     """Position of the smallest element (the first of equals; NaN is smallest), int64."""
 
 def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> ndarray:
@@ -103,7 +263,7 @@ def argsort(
 def argwhere(a: Any) -> ndarray:
     """The positions of elements that are not zero, one row each. Waits for it."""
 
-def around(x: Any, decimals: int = 0) -> ndarray:
+def around(x: Any, decimals: int = 0, out: Any = None) -> ndarray:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
 
 def array(
@@ -148,19 +308,70 @@ def asarray(
 def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
     """The array with its elements in C order in memory, itself where they are; never 0-d."""
 
-def asin(x: Any, /) -> ndarray:
+def asin(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from -pi/2 to pi/2 whose sine is x; NaN outside of [-1, 1]."""
 
-def asinh(x: Any, /) -> ndarray:
+def asinh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number whose hyperbolic sine is x."""
 
-def atan(x: Any, /) -> ndarray:
+def atan(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from -pi/2 to pi/2 whose tangent is x."""
 
-def atan2(a: Any, b: Any, /) -> ndarray:
+def atan2(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from -pi to pi of the point with height a and abscissa b."""
 
-def atanh(x: Any, /) -> ndarray:
+def atanh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number whose hyperbolic tangent is x; NaN outside of [-1, 1]."""
 
 def atleast_1d(*arrays: Any) -> ndarray:
@@ -187,28 +398,113 @@ bfloat16: DType
 def bincount(x: Any, weights: Any = None, /, minlength: int = 0) -> ndarray:
     """How often each number from 0 on occurs, or the sum of its weights. Waits for them."""
 
-def bitwise_and(a: Any, b: Any, /) -> ndarray:
+def bitwise_and(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Bits set in both."""
 
-def bitwise_count(x: Any, /) -> ndarray:
+def bitwise_count(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """How many bits are set in the absolute value, uint8."""
 
-def bitwise_invert(x: Any, /) -> ndarray:
+def bitwise_invert(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Every bit reversed; for bools, not."""
 
-def bitwise_left_shift(a: Any, b: Any, /) -> ndarray:
+def bitwise_left_shift(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The bits of a moved up by b places; 0 once all of them have left."""
 
-def bitwise_not(x: Any, /) -> ndarray:
+def bitwise_not(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Every bit reversed; for bools, not."""
 
-def bitwise_or(a: Any, b: Any, /) -> ndarray:
+def bitwise_or(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Bits set in either."""
 
-def bitwise_right_shift(a: Any, b: Any, /) -> ndarray:
+def bitwise_right_shift(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The bits of a moved down by b places, the sign kept; 0 or -1 once all of them have left."""
 
-def bitwise_xor(a: Any, b: Any, /) -> ndarray:
+def bitwise_xor(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Bits set in exactly one."""
 
 bool: DType
@@ -226,45 +522,126 @@ def broadcast_to(x: Any, /, shape: Any) -> ndarray:
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> builtins.bool:
     """Whether a dtype (or that of an array) may be converted to another."""
 
-def cbrt(x: Any, /) -> ndarray:
+def cbrt(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Cube root, with the sign of x."""
 
-def ceil(x: Any, /) -> ndarray:
+def ceil(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Smallest whole number not below x."""
 
-def choose(a: Any, choices: Any, mode: str = "raise") -> ndarray:
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> ndarray:
     """At each place the element of the choice that `a` numbers there; all broadcast."""
 
 def clip(
-    x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+    x: Any,
+    a_min: Any = None,
+    a_max: Any = None,
+    out: Any = None,
+    *,
+    min: Any = None,
+    max: Any = None,
 ) -> ndarray:
     """x limited to [a_min, a_max], also called min and max; None leaves that side open."""
 
 def column_stack(arrays: Any) -> ndarray:
     """The arrays beside one another, 1-d ones as columns."""
 
-def compress(condition: Any, a: Any, axis: int | None = None) -> ndarray:
+def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> ndarray:
     """The slices along an axis where the 1-d condition holds, which may be shorter."""
 
-def concat(arrays: Any, axis: int | None = 0) -> ndarray:
+def concat(
+    arrays: Any,
+    axis: int | None = 0,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    casting: str = "same_kind",
+) -> ndarray:
     """The arrays one after another along an axis; None flattens them first."""
 
-def concatenate(arrays: Any, axis: int | None = 0) -> ndarray:
+def concatenate(
+    arrays: Any,
+    axis: int | None = 0,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    casting: str = "same_kind",
+) -> ndarray:
     """The arrays one after another along an axis; None flattens them first."""
 
-def copy(x: Any, /) -> ndarray:
+def copy(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The same elements in memory of their own."""
 
-def copysign(a: Any, b: Any, /) -> ndarray:
+def copysign(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The size of a with the sign of b."""
 
 def corrcoef(x: Any, y: Any = None, rowvar: builtins.bool = True, *, dtype: Any = None) -> ndarray:
     """The correlations of variables: rows of x (and y), or columns if not `rowvar`."""
 
-def cos(x: Any, /) -> ndarray:
+def cos(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Cosine of x in radians."""
 
-def cosh(x: Any, /) -> ndarray:
+def cosh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Hyperbolic cosine."""
 
 def count_nonzero(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
@@ -288,26 +665,56 @@ def cross(
 ) -> ndarray:
     """The cross product of vectors of three elements along an axis (or of two, as if with a 0)."""
 
-def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> ndarray:
+def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
     """The products of all elements up to each one, along an axis or of the flattened array."""
 
-def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> ndarray:
+def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
     """The sums of all elements up to each one, along an axis or of the flattened array."""
 
 def cumulative_prod(
-    x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: builtins.bool = False
+    x: Any,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    out: Any = None,
+    include_initial: builtins.bool = False,
 ) -> ndarray:
     """`cumprod` along an axis, which only 1-d arrays may leave out; beginning with 1 if asked."""
 
 def cumulative_sum(
-    x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: builtins.bool = False
+    x: Any,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    out: Any = None,
+    include_initial: builtins.bool = False,
 ) -> ndarray:
     """`cumsum` along an axis, which only 1-d arrays may leave out; beginning with 0 if asked."""
 
-def deg2rad(x: Any, /) -> ndarray:
+def deg2rad(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Degrees as radians."""
 
-def degrees(x: Any, /) -> ndarray:
+def degrees(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Radians as degrees."""
 
 def delete(arr: Any, obj: Any, axis: int | None = None) -> ndarray:
@@ -334,13 +741,35 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 def digitize(x: Any, bins: Any, /, right: builtins.bool = False) -> ndarray:
     """The number of the bin each element lies in, between edges that rise or fall."""
 
-def divide(a: Any, b: Any, /) -> ndarray:
+def divide(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Quotient; integers become float32."""
 
-def divmod(a: Any, b: Any, /) -> tuple[ndarray, ...]:
+def divmod(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> tuple[ndarray, ...]:
     """Quotient rounded down, and remainder."""
 
-def dot(a: Any, b: Any) -> ndarray:
+def dot(a: Any, b: Any, out: Any = None) -> ndarray:
     """`np.dot`: the product of a's last axis with b's second last (or only) one."""
 
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
@@ -351,7 +780,7 @@ def dstack(arrays: Any) -> ndarray:
 
 e: float
 
-def einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> ndarray:
+def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False) -> ndarray:
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
 
 def empty(
@@ -370,19 +799,60 @@ def empty_like(
 ) -> ndarray:
     """Zeros of the shape, dtype and device of another array, where no others are given."""
 
-def equal(a: Any, b: Any, /) -> ndarray:
+def equal(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a == b."""
 
-def exp(x: Any, /) -> ndarray:
+def exp(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Exponential."""
 
-def exp2(x: Any, /) -> ndarray:
+def exp2(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """2 to the power of x."""
 
 def expand_dims(x: Any, axis: Any = 0) -> ndarray:
     """A new axis (or several) of length 1."""
 
-def expm1(x: Any, /) -> ndarray:
+def expm1(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """exp(x) - 1, accurate near zero."""
 
 def extract(condition: Any, arr: Any) -> ndarray:
@@ -399,7 +869,17 @@ def eye(
 ) -> ndarray:
     """Ones on diagonal k of a matrix, zeros elsewhere."""
 
-def fabs(x: Any, /) -> ndarray:
+def fabs(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Absolute value; integers become float32."""
 
 def fill_diagonal(a: Any, val: Any) -> None:
@@ -408,7 +888,17 @@ def fill_diagonal(a: Any, val: Any) -> None:
 def finfo(type: Any) -> FloatInfo:
     """What a floating dtype, or that of an array, holds. Raises `DTypeError` for others."""
 
-def fix(x: Any, /) -> ndarray:
+def fix(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The nearest whole number towards zero."""
 
 def flatnonzero(a: Any) -> ndarray:
@@ -427,25 +917,100 @@ float16: DType
 float32: DType
 float64: DType
 
-def float_power(a: Any, b: Any) -> ndarray:
+def float_power(
+    a: Any,
+    b: Any,
+    /,
+    out: Any = None,
+    *,
+    where: Any = True,
+    casting: str = "same_kind",
+    order: str = "K",
+    dtype: Any = None,
+    subok: builtins.bool = True,
+) -> ndarray:
     """a to the power of b, in float64."""
 
-def floor(x: Any, /) -> ndarray:
+def floor(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Largest whole number not above x."""
 
-def floor_divide(a: Any, b: Any, /) -> ndarray:
+def floor_divide(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Quotient rounded down; integers divided by zero give 0."""
 
-def fmax(a: Any, b: Any, /) -> ndarray:
+def fmax(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The larger; a number wins over NaN."""
 
-def fmin(a: Any, b: Any, /) -> ndarray:
+def fmin(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The smaller; a number wins over NaN."""
 
-def fmod(a: Any, b: Any, /) -> ndarray:
+def fmod(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Remainder with the sign of a; integers modulo zero give 0."""
 
-def frexp(x: Any, /) -> tuple[ndarray, ...]:
+def frexp(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> tuple[ndarray, ...]:
     """Mantissas from 0.5 to 1 and exponents (int32) with x = mantissa * 2 ** exponent."""
 
 def from_dlpack(value: Any, device: Device | None = None) -> Any:
@@ -486,7 +1051,18 @@ def full_like(
 ) -> ndarray:
     """One number in the shape, dtype and device of another array, where no others are given."""
 
-def gcd(a: Any, b: Any, /) -> ndarray:
+def gcd(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Greatest common divisor."""
 
 def geomspace(
@@ -500,13 +1076,46 @@ def geomspace(
 ) -> ndarray:
     """Numbers from start to stop, each the same number of times the one before."""
 
-def greater(a: Any, b: Any, /) -> ndarray:
+def greater(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a > b."""
 
-def greater_equal(a: Any, b: Any, /) -> ndarray:
+def greater_equal(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a >= b."""
 
-def heaviside(a: Any, b: Any, /) -> ndarray:
+def heaviside(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """0 where a is negative, 1 where it is positive, b where it is 0."""
 
 def histogram(
@@ -520,10 +1129,21 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> ndarray:
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 1 (of a 1-d array, axis 0), as views."""
 
-def hstack(arrays: Any) -> ndarray:
+def hstack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
     """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
 
-def hypot(a: Any, b: Any, /) -> ndarray:
+def hypot(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """sqrt(a * a + b * b), without overflow on the way."""
 
 def identity(n: int, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> ndarray:
@@ -562,7 +1182,17 @@ def interp(
 def intersect1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
     """What is in both arrays, in order. Waits for them."""
 
-def invert(x: Any, /) -> ndarray:
+def invert(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Every bit reversed; for bools, not."""
 
 def isclose(
@@ -573,7 +1203,17 @@ def isclose(
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     """Whether a dtype is another, or of a kind ("integral", ...), or any of a tuple of those."""
 
-def isfinite(x: Any, /) -> ndarray:
+def isfinite(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Where x is neither infinite nor NaN."""
 
 def isin(
@@ -586,16 +1226,56 @@ def isin(
 ) -> ndarray:
     """Whether each element is one of `test_elements`, or with `invert` none of them."""
 
-def isinf(x: Any, /) -> ndarray:
+def isinf(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Where x is infinite."""
 
-def isnan(x: Any, /) -> ndarray:
+def isnan(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Where x is not a number."""
 
-def isneginf(x: Any, /) -> ndarray:
+def isneginf(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Where x is -inf."""
 
-def isposinf(x: Any, /) -> ndarray:
+def isposinf(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Where x is inf."""
 
 def isscalar(element: Any) -> builtins.bool:
@@ -607,19 +1287,74 @@ def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
 def kron(a: Any, b: Any) -> ndarray:
     """Kronecker's product: a, with each element replaced by its product with b."""
 
-def lcm(a: Any, b: Any, /) -> ndarray:
+def lcm(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Least common multiple."""
 
-def ldexp(x: Any, exponent: Any, /) -> ndarray:
+def ldexp(
+    x: Any,
+    exponent: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """x times 2 ** exponent."""
 
-def left_shift(a: Any, b: Any, /) -> ndarray:
+def left_shift(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The bits of a moved up by b places; 0 once all of them have left."""
 
-def less(a: Any, b: Any, /) -> ndarray:
+def less(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a < b."""
 
-def less_equal(a: Any, b: Any, /) -> ndarray:
+def less_equal(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a <= b."""
 
 def linspace(
@@ -635,34 +1370,139 @@ def linspace(
 ) -> Any:
     """Evenly spaced numbers from start to stop, which is the last with `endpoint`."""
 
-def log(x: Any, /) -> ndarray:
+def log(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Natural logarithm; -inf at zero, NaN below."""
 
-def log10(x: Any, /) -> ndarray:
+def log10(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Logarithm to base 10; -inf at zero, NaN below."""
 
-def log1p(x: Any, /) -> ndarray:
+def log1p(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """log(1 + x), accurate near zero."""
 
-def log2(x: Any, /) -> ndarray:
+def log2(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Logarithm to base 2; -inf at zero, NaN below."""
 
-def logaddexp(a: Any, b: Any, /) -> ndarray:
+def logaddexp(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """log(exp(a) + exp(b)), without overflow."""
 
-def logaddexp2(a: Any, b: Any, /) -> ndarray:
+def logaddexp2(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """log2(2 ** a + 2 ** b), without overflow."""
 
-def logical_and(a: Any, b: Any, /) -> ndarray:
+def logical_and(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Whether both are true (not zero)."""
 
-def logical_not(x: Any, /) -> ndarray:
+def logical_not(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Whether x is false (zero)."""
 
-def logical_or(a: Any, b: Any, /) -> ndarray:
+def logical_or(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Whether either is true (not zero)."""
 
-def logical_xor(a: Any, b: Any, /) -> ndarray:
+def logical_xor(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Whether exactly one is true (not zero)."""
 
 def logspace(
@@ -677,27 +1517,71 @@ def logspace(
 ) -> ndarray:
     """Numbers from base**start to base**stop, each the same number of times the one before."""
 
-def matmul(a: Any, b: Any, /) -> ndarray:
+def matmul(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Matrix product of the last two axes; the axes before them broadcast."""
 
 def matrix_transpose(x: Any) -> ndarray:
     """The last two axes exchanged; a view. Raises `ShapeError` for fewer than two."""
 
-def max(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+def max(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Largest element over the given axes, or all; NaN wins."""
 
-def maximum(a: Any, b: Any, /) -> ndarray:
+def maximum(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The larger; NaN wins."""
 
 def may_share_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
     """Whether two arrays lie in one stretch of memory; where they do they may share elements."""
 
 def mean(
-    x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    where: Any = True,
 ) -> ndarray:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
 
-def median(x: Any, axis: Any = None, *, keepdims: builtins.bool = False) -> ndarray:
+def median(
+    x: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: builtins.bool = False,
+    *,
+    keepdims: builtins.bool = False,
+) -> ndarray:
     """What half of the elements lie below, over the given axes, or all."""
 
 def meshgrid(
@@ -705,22 +1589,74 @@ def meshgrid(
 ) -> list[Any]:
     """Coordinates of a grid: one array per axis, which 1-d arrays give."""
 
-def min(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+def min(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Smallest element over the given axes, or all; NaN wins."""
 
-def minimum(a: Any, b: Any, /) -> ndarray:
+def minimum(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The smaller; NaN wins."""
 
-def mod(a: Any, b: Any, /) -> ndarray:
+def mod(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Remainder with the sign of b; integers modulo zero give 0."""
 
-def modf(x: Any, /) -> tuple[ndarray, ...]:
+def modf(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> tuple[ndarray, ...]:
     """The fraction and the whole part, both with the sign of x."""
 
 def moveaxis(a: Any, source: Any, destination: Any) -> ndarray:
     """Axes at other places, the others in their order; a view."""
 
-def multiply(a: Any, b: Any, /) -> ndarray:
+def multiply(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Product."""
 
 nan: float
@@ -730,37 +1666,86 @@ def nan_to_num(
 ) -> ndarray:
     """Numbers for NaN (0) and infinities (the largest there are). The result is always a copy."""
 
-def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> ndarray:
+def nancumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
     """`cumprod`, where NaN counts as 1."""
 
-def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> ndarray:
+def nancumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
     """`cumsum`, where NaN counts as 0."""
 
-def nanmax(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+def nanmax(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Largest element that is not NaN over the given axes, or all; NaN where nothing is left."""
 
-def nanmean(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+def nanmean(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Mean of what is not NaN over the given axes, or all; NaN where nothing is left."""
 
-def nanmin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+def nanmin(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Smallest element that is not NaN over the given axes, or all; NaN where nothing is left."""
 
-def nanprod(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
-    """Product over the given axes, or all; NaN counts as 1."""
+def nanprod(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
+    """Product over the given axes, or all; NaN counts as 1. `dtype` as for `prod`."""
 
 def nanstd(
     x: Any,
     axis: Any = None,
     dtype: Any = None,
-    *,
+    out: Any = None,
     ddof: float = 0,
+    *,
     correction: float | None = None,
     keepdims: builtins.bool = False,
+    where: Any = True,
 ) -> ndarray:
     """Square root of `nanvar`."""
 
-def nansum(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
-    """Sum over the given axes, or all; NaN counts as 0."""
+def nansum(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
+    """Sum over the given axes, or all; NaN counts as 0. `dtype` as for `sum`."""
 
 def nanvar(
     x: Any,
@@ -771,24 +1756,58 @@ def nanvar(
     ddof: float = 0,
     correction: float | None = None,
     keepdims: builtins.bool = False,
+    out: Any = None,
+    where: Any = True,
 ) -> ndarray:
     """Variance of what is not NaN over the given axes, or all; NaN where too little is left."""
 
 def ndim(x: Any) -> int:
     """The number of dimensions."""
 
-def negative(x: Any, /) -> ndarray:
+def negative(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Sign reversed."""
 
 newaxis: None
 
-def nextafter(a: Any, b: Any, /) -> ndarray:
+def nextafter(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number next to a on the way to b."""
 
 def nonzero(x: Any) -> tuple[Any, ...]:
     """The positions of elements that are not zero, one int64 array per axis. Waits for x."""
 
-def not_equal(a: Any, b: Any, /) -> ndarray:
+def not_equal(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a != b; NaN differs from everything."""
 
 def ones(
@@ -807,7 +1826,7 @@ def ones_like(
 ) -> ndarray:
     """Ones of the shape, dtype and device of another array, where no others are given."""
 
-def outer(a: Any, b: Any) -> ndarray:
+def outer(a: Any, b: Any, out: Any = None) -> ndarray:
     """Each element of one array with each of another, both flattened: a matrix."""
 
 def pad(x: Any, pad_width: Any = 0, mode: str = "constant", *, constant_values: Any = 0) -> ndarray:
@@ -817,7 +1836,14 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect"
     """Each row along an axis with its kth element in place, smaller ones before, others behind."""
 
 def percentile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", *, keepdims: builtins.bool = False
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    *,
+    keepdims: builtins.bool = False,
 ) -> ndarray:
     """What q percent of the elements lie below: see `quantile`."""
 
@@ -826,40 +1852,109 @@ def permute_dims(x: Any, /, axes: Any = None) -> ndarray:
 
 pi: float
 
-def positive(x: Any, /) -> ndarray:
+def positive(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The same numbers in memory of their own."""
 
-def pow(a: Any, b: Any, /) -> ndarray:
+def pow(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
     -1 or 0: what is left of the inverse without its fraction."""
 
-def power(a: Any, b: Any, /) -> ndarray:
+def power(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
     -1 or 0: what is left of the inverse without its fraction."""
 
 def prod(
-    x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
 ) -> ndarray:
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
 
 def promote_types(type1: Any, type2: Any) -> DType:
     """The dtype that holds numbers of both; a floating one wins over integers."""
 
-def ptp(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+def ptp(
+    x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
+) -> ndarray:
     """The distance from the smallest to the largest element, over the given axes, or all."""
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
     """Write `values` into each row along an axis at that row's positions."""
 
 def quantile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", *, keepdims: builtins.bool = False
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    *,
+    keepdims: builtins.bool = False,
 ) -> ndarray:
     """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all."""
 
-def rad2deg(x: Any, /) -> ndarray:
+def rad2deg(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Radians as degrees."""
 
-def radians(x: Any, /) -> ndarray:
+def radians(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Degrees as radians."""
 
 def ravel(a: Any, order: str = "C") -> ndarray:
@@ -870,10 +1965,31 @@ def ravel_multi_index(
 ) -> ndarray:
     """Positions in the flattened array of what stands at positions along each axis."""
 
-def reciprocal(x: Any, /) -> ndarray:
+def reciprocal(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """1 / x; integers become float32."""
 
-def remainder(a: Any, b: Any, /) -> ndarray:
+def remainder(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Remainder with the sign of b; integers modulo zero give 0."""
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> ndarray:
@@ -895,10 +2011,31 @@ def resize(a: Any, new_shape: Any) -> ndarray:
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The dtype arrays, dtypes and Python numbers give together; numbers give way to the others."""
 
-def right_shift(a: Any, b: Any, /) -> ndarray:
+def right_shift(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The bits of a moved down by b places, the sign kept; 0 or -1 once all of them have left."""
 
-def rint(x: Any, /) -> ndarray:
+def rint(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Nearest whole number, ties to even."""
 
 def roll(a: Any, shift: Any, axis: Any = None) -> ndarray:
@@ -910,10 +2047,10 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> ndarray:
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> ndarray:
     """Turned k times by 90 degrees, from the first of two axes towards the second; a view."""
 
-def round(x: Any, decimals: int = 0) -> ndarray:
+def round(x: Any, decimals: int = 0, out: Any = None) -> ndarray:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
 
-def row_stack(arrays: Any) -> ndarray:
+def row_stack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
     """The arrays below one another: along axis 0, 1-d ones as rows."""
 
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> ndarray:
@@ -934,19 +2071,69 @@ def shape(x: Any) -> tuple[int, ...]:
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
     """Whether two arrays have an element in common: one is a view of the other, or both of one."""
 
-def sign(x: Any, /) -> ndarray:
+def sign(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """-1, 0 or 1; NaN stays NaN."""
 
-def signbit(x: Any, /) -> ndarray:
+def signbit(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Whether x is negative, -0.0 and negative NaN included."""
 
-def sin(x: Any, /) -> ndarray:
+def sin(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Sine of x in radians."""
 
-def sinc(x: Any, /) -> ndarray:
+def sinc(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """sin(pi x) / (pi x), which is 1 at 0."""
 
-def sinh(x: Any, /) -> ndarray:
+def sinh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Hyperbolic sine."""
 
 def size(x: Any) -> int:
@@ -962,23 +2149,55 @@ def sort(
 ) -> ndarray:
     """Each row along an axis in order, or the flattened array; NaN is largest."""
 
-def spacing(x: Any, /) -> ndarray:
+def spacing(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The distance from x to the next number away from zero."""
 
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts of an array along an axis, as views: equal ones, or between positions."""
 
-def sqrt(x: Any, /) -> ndarray:
+def sqrt(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Square root; NaN for negative elements."""
 
-def square(x: Any, /) -> ndarray:
+def square(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Product with itself."""
 
 def squeeze(x: Any, axis: Any = None) -> ndarray:
     """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
 
-def stack(arrays: Any, axis: int = 0) -> ndarray:
-    """The arrays side by side along a new axis."""
+def stack(
+    arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> ndarray:
+    """The arrays side by side along a new axis. `dtype` and `casting` as in `concatenate`."""
 
 def std(
     x: Any,
@@ -989,30 +2208,71 @@ def std(
     ddof: float = 0,
     correction: float | None = None,
     keepdims: builtins.bool = False,
+    out: Any = None,
+    where: Any = True,
 ) -> ndarray:
     """Square root of the variance, over the given axes, or all: see `var`."""
 
-def subtract(a: Any, b: Any, /) -> ndarray:
+def subtract(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Difference."""
 
 def sum(
-    x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
 ) -> ndarray:
     """Sum over the given axes, or all. Integers and bools are summed in int64."""
 
 def swapaxes(x: Any, axis1: int, axis2: int) -> ndarray:
     """Exchange two axes."""
 
-def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> ndarray:
+def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> ndarray:
     """The elements at these positions along an axis, or of the flattened array."""
 
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> ndarray:
     """From each row along an axis the elements at that row's positions, as `argsort` gives them."""
 
-def tan(x: Any, /) -> ndarray:
+def tan(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Tangent of x in radians."""
 
-def tanh(x: Any, /) -> ndarray:
+def tanh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Hyperbolic tangent."""
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> ndarray:
@@ -1021,7 +2281,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> ndarray:
 def tile(A: Any, reps: Any) -> ndarray:
     """The whole array several times along each axis."""
 
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> ndarray:
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> ndarray:
     """The sum of a diagonal over two axes."""
 
 def transpose(x: Any, /, axes: Any = None) -> ndarray:
@@ -1061,10 +2323,31 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
     """The rows and columns of what lies on and above diagonal k of this matrix."""
 
-def true_divide(a: Any, b: Any, /) -> ndarray:
+def true_divide(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Quotient; integers become float32."""
 
-def trunc(x: Any, /) -> ndarray:
+def trunc(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The nearest whole number towards zero."""
 
 uint16: DType
@@ -1117,19 +2400,32 @@ def var(
     ddof: float = 0,
     correction: float | None = None,
     keepdims: builtins.bool = False,
+    out: Any = None,
+    where: Any = True,
 ) -> ndarray:
     """Mean squared distance from the mean, over the given axes, or all."""
 
 def vdot(a: Any, b: Any) -> ndarray:
     """The product of two arrays as rows of one length: a number."""
 
-def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> ndarray:
+def vecdot(
+    x1: Any,
+    x2: Any,
+    /,
+    axis: int = -1,
+    *,
+    out: Any = None,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The sum of products along an axis; the other axes broadcast."""
 
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 0, as views. Raises `ShapeError` below two dimensions."""
 
-def vstack(arrays: Any) -> ndarray:
+def vstack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
     """The arrays below one another: along axis 0, 1-d ones as rows."""
 
 def where(condition: Any, x: Any = None, y: Any = None) -> ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gemel.dtype import DType, as_dtype, promote, weak
+from gemel.dtype import DType, as_dtype, castable, promote, weak
 from gemel.errors import DTypeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.op import numpy
@@ -157,22 +157,7 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 
     >>> np.can_cast("int32", "int64")
     """
-    if casting not in ("safe", "same_kind", "equiv", "no", "unsafe"):
-        raise unknown_name("casting", casting, ("safe", "same_kind", "equiv", "no", "unsafe"))
-    source, target = _dtype(from_), as_dtype(to)
-    if source is target or casting == "unsafe":
-        return True
-    if casting in ("equiv", "no"):
-        return False
-    ranks = "buifc"
-    if casting == "same_kind":
-        return ranks.index(source.kind) <= ranks.index(target.kind)
-    if source.kind in "iu" and target.kind in "fc":
-        size = target.itemsize // (2 if target.kind == "c" else 1)
-        return source.itemsize < size or source.itemsize == size == 8
-    if source.kind == "f" and target.kind == "c":
-        return 2 * source.itemsize <= target.itemsize
-    return promote(source, target) is target
+    return castable(_dtype(from_), as_dtype(to), casting)
 
 
 @function(public="np")

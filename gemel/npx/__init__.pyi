@@ -122,7 +122,17 @@ def embedding(
 ) -> ndarray:
     """The rows of weight (input_dim, output_dim) that data names: (...) to (..., output_dim)."""
 
-def erf(x: Any, /) -> ndarray:
+def erf(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Gauss's error function."""
 
 def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
@@ -141,7 +151,17 @@ def fully_connected(
 def gather_nd(data: Any, indices: Any) -> ndarray:
     """data[indices[0], indices[1], ...]: indices (m, ...) say where along each of the first m axes."""
 
-def gelu(x: Any, /) -> ndarray:
+def gelu(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """x times the normal distribution function of x (Hendrycks and Gimpel, 2016)."""
 
 def group_norm(
@@ -228,7 +248,17 @@ def pooling(
     """One number for each window of data (N, C, *space): the largest, the average, the sum or the
     p-norm of its elements."""
 
-def relu(x: Any, /) -> ndarray:
+def relu(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """max(x, 0); NaN stays NaN."""
 
 def reset_np() -> None:
@@ -280,7 +310,17 @@ def set_np(
 ) -> None:
     """MXNet's NumPy mode: Python integers become float32 arrays, unless `dtype` is set."""
 
-def sigmoid(x: Any, /) -> ndarray:
+def sigmoid(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """1 / (1 + exp(-x)), without overflow on either side."""
 
 def silu(data: Any, beta: float = 1.0) -> ndarray:
@@ -292,13 +332,43 @@ def smooth_l1(data: Any, scalar: float = 1.0) -> ndarray:
 def softmax(data: Any, axis: int = -1, temperature: float | None = None) -> ndarray:
     """exp(x / temperature) along an axis, divided by its sum."""
 
-def softplus(x: Any, /) -> ndarray:
+def softplus(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """log(1 + exp(x)), without overflow."""
 
-def softsign(x: Any, /) -> ndarray:
+def softsign(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """x / (1 + abs(x))."""
 
-def stop_gradient(x: Any, /) -> ndarray:
+def stop_gradient(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The same elements; gradients do not pass."""
 
 def synchronize(device: Any = None) -> None:

@@ -25,6 +25,7 @@ later(
     "gemel.ops.convolution",
     "gemel.ops.cumulative",
     "gemel.ops.exponents",
+    "gemel.ops.keywords",
     "gemel.ops.lookup",
     "gemel.ops.loops",
     "gemel.ops.normalization",

@@ -7,9 +7,19 @@ from typing import Any
 
 from gemel.dtype import as_dtype
 from gemel.ir.declare import composite, reduction
+from gemel.ir.keywords import REDUCTION
 from gemel.ir.op import numpy
 from gemel.ir.public import Array
-from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract, where
+from gemel.ops.elementwise import (
+    cast,
+    divide,
+    maximum,
+    multiply,
+    sqrt,
+    square,
+    subtract,
+    where,
+)
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec, normalize_axes, product
 
@@ -156,7 +166,7 @@ def widened(x: Any) -> Any:
     return x if wide is x.dtype else cast(x, dtype=wide)
 
 
-@composite(public="np", method=True, onnx="ReduceMean", mxnet="_npi_mean")
+@composite(public="np", method=True, common=REDUCTION, onnx="ReduceMean", mxnet="_npi_mean")
 def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
     x = floating(x)
@@ -172,6 +182,18 @@ def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
     With `dtype` the elements are converted first.
     """
     return mean(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
+
+
+def selected(mask: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    """The sum of the elements a mask selects, and how many those are."""
+    total = sum(where(mask, x, 0), axis=axis, keepdims=keepdims)
+    return total, sum(cast(mask, dtype=x.dtype), axis=axis, keepdims=keepdims)
+
+
+@mean.masked
+def _(mask: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    x = floating(in_dtype(x, dtype))
+    return in_dtype(divide(*selected(mask, widened(x), axis, keepdims)), x.dtype)
 
 
 @mean.spec
@@ -191,7 +213,7 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (divide(spread(g, x, axis), count(x, axis, "mean")),)
 
 
-@composite(public="np", method=True, mxnet="_npi_var")
+@composite(public="np", method=True, common=REDUCTION, mxnet="_npi_var")
 def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Variance over the given axes, or all."""
     x = floating(x)
@@ -237,6 +259,24 @@ def degrees_lost(name: str, ddof: float, correction: float | None) -> float:
     return correction
 
 
+@var.masked
+def _(
+    mask: Any,
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    ddof: float = 0,
+    correction: float | None = None,
+    keepdims: bool = False,
+) -> Array:
+    x = floating(in_dtype(x, dtype))
+    wide = widened(x)
+    middle = divide(*selected(mask, wide, axis, True))
+    total, left = selected(mask, square(subtract(wide, middle)), axis, keepdims)
+    found = divide(total, maximum(left - degrees_lost("var", ddof, correction), 0))
+    return in_dtype(found, x.dtype)
+
+
 @var.spec
 def _(x: Spec, *, axis: Any, ddof: float, keepdims: bool) -> Spec:
     return averaged("var", x, axis, keepdims)
@@ -249,7 +289,7 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, ddof: float, keepdims: bool) -> Any:
     return (multiply(multiply(spread(g, x, axis), distance), scale),)
 
 
-@composite(public="np", method=True, mxnet="_npi_std")
+@composite(public="np", method=True, common=REDUCTION, mxnet="_npi_std")
 def std(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Standard deviation over the given axes, or all."""
     return sqrt(var(x, axis=axis, ddof=ddof, keepdims=keepdims))
@@ -269,6 +309,11 @@ def _(
     """Square root of the variance, over the given axes, or all: see `var`."""
     ddof = degrees_lost("std", ddof, correction)
     return std(in_dtype(x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
+
+
+@std.masked
+def _(mask: Any, x: Any, *arguments: Any, **parameters: Any) -> Array:
+    return sqrt(var.rules["masked"](mask, x, *arguments, **parameters))
 
 
 @std.spec

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import weak
-from gemel.errors import ShapeError, unknown_name
+from gemel.dtype import as_dtype, castable, weak
+from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import op
+from gemel.ir.keywords import into
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ops.elementwise import cast, extents, full, iota, whole_numbers
 from gemel.ops.elementwise import copy as materialized
-from gemel.ops.elementwise import extents, full, iota, whole_numbers
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
 
 
@@ -37,6 +38,25 @@ def operands(values: Any) -> list[Any]:
     """Several of them: numbers in lists are as exact as the arrays beside them."""
     given = tuple(values)
     return [operand(value, given) for value in given]
+
+
+def sequence(name: str, arrays: Any) -> Any:
+    """Arrays to be joined, of a list, a tuple or the rows of one. Raises `TypeError`."""
+    if isinstance(arrays, (list, tuple)) or (getattr(arrays, "ndim", 0) > 0):
+        return arrays
+    kind = type(arrays).__name__
+    raise TypeError(f"{name}: takes a list or tuple of arrays, got {kind} {arrays!r}")
+
+
+def converted(name: str, x: Any, dtype: Any, casting: str) -> Any:
+    """x in a dtype. Raises `DTypeError` where `casting` does not allow that."""
+    target = as_dtype(dtype)
+    if not castable(x.dtype, target, casting):
+        raise DTypeError(
+            f"{name}: unsafe cast: {x.dtype} to {target} (casting={casting!r}); "
+            "use casting='unsafe'"
+        )
+    return x if x.dtype is target else cast(x, dtype=target)
 
 
 def distance(rows: int, columns: int) -> Any:
@@ -296,11 +316,26 @@ def concatenate(*arrays: Any, axis: int = 0) -> Any:
 
 
 @concatenate.facade
-def _(arrays: Any, axis: int | None = 0) -> Array:
-    """The arrays one after another along an axis; None flattens them first."""
+def _(
+    arrays: Any,
+    axis: int | None = 0,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    casting: str = "same_kind",
+) -> Array:
+    """The arrays one after another along an axis; None flattens them first.
+
+    With `dtype` each is converted to it, as `casting` allows.
+    """
     if axis is None:
-        return concatenate(*(reshape(x, shape=(-1,)) for x in operands(arrays)), axis=0)
-    return concatenate(*arrays, axis=axis)
+        parts: Any = [reshape(x, shape=(-1,)) for x in operands(arrays)]
+    else:
+        parts = sequence("concatenate", arrays)
+    if dtype is not None:
+        parts = [converted("concatenate", operand(x, parts), dtype, casting) for x in parts]
+    found = concatenate(*parts, axis=axis or 0)
+    return found if out is None else into("concatenate", out, found, casting)
 
 
 @concatenate.spec
@@ -448,12 +483,22 @@ def _(g: Any, y: Any, x: Any, *, axis: int, start: int, length: int) -> Any:
 
 
 @function(public="np")
-def stack(arrays: Any, axis: int = 0) -> Array:
-    """The arrays side by side along a new axis."""
-    parts = operands(arrays)
+def stack(
+    arrays: Any,
+    axis: int = 0,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    casting: str = "same_kind",
+) -> Array:
+    """The arrays side by side along a new axis. `dtype` and `casting` as in `concatenate`."""
+    parts = operands(sequence("stack", arrays))
     if not parts:
         raise ShapeError("stack: needs at least one array")
     place = normalize_axis("stack", axis, parts[0].ndim + 1)
     shapes = ((*x.shape[:place], 1, *x.shape[place:]) for x in parts)
-    lifted = (reshape(x, shape=shape) for x, shape in zip(parts, shapes, strict=True))
-    return concatenate(*lifted, axis=place)
+    lifted = [reshape(x, shape=shape) for x, shape in zip(parts, shapes, strict=True)]
+    if dtype is not None:
+        lifted = [converted("stack", x, dtype, casting) for x in lifted]
+    found = concatenate(*lifted, axis=place)
+    return found if out is None else into("stack", out, found, casting)

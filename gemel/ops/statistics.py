@@ -12,6 +12,7 @@ from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import composite, op
+from gemel.ir.keywords import OUT, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import (
@@ -47,7 +48,7 @@ def count_nonzero(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     return sum(not_equal(x, 0), axis=axis, keepdims=keepdims)
 
 
-@composite(public="np")
+@composite(public="np", common=OUT)
 def ptp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The distance from the smallest to the largest element, over the given axes, or all."""
     if x.dtype is bool_:
@@ -140,28 +141,51 @@ METHODS: dict[str, Callable[[float], float]] = {
 
 @function(public="np")
 def quantile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", *, keepdims: bool = False
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    *,
+    keepdims: bool = False,
 ) -> Array:
     """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all.
 
     Several q give a new first axis. `method` says what is between two elements: ``"linear"``,
     ``"lower"``, ``"higher"``, ``"midpoint"`` or ``"nearest"``.
     """
-    return _quantile("quantile", x, _shares("quantile", q, 1.0), axis, method, keepdims)
+    found = _quantile("quantile", x, _shares("quantile", q, 1.0), axis, method, keepdims)
+    return into("quantile", out, found)
 
 
 @function(public="np")
 def percentile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", *, keepdims: bool = False
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    *,
+    keepdims: bool = False,
 ) -> Array:
     """What q percent of the elements lie below: see `quantile`."""
-    return _quantile("percentile", x, _shares("percentile", q, 100.0), axis, method, keepdims)
+    found = _quantile("percentile", x, _shares("percentile", q, 100.0), axis, method, keepdims)
+    return into("percentile", out, found)
 
 
 @function(public="np")
-def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+def median(
+    x: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    *,
+    keepdims: bool = False,
+) -> Array:
     """What half of the elements lie below, over the given axes, or all."""
-    return _quantile("median", x, 0.5, axis, "linear", keepdims)
+    return into("median", out, _quantile("median", x, 0.5, axis, "linear", keepdims))
 
 
 def _shares(name: str, q: Any, whole: float) -> Any:

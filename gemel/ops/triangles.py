@@ -9,6 +9,7 @@ from gemel.dtype import as_dtype
 from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import composite
+from gemel.ir.keywords import into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import moved
@@ -110,10 +111,12 @@ def diagflat(v: Any, k: int = 0) -> Array:
 
 
 @function(public="np", method=True)
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Array:
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> Array:
     """The sum of a diagonal over two axes."""
     found = diagonal(a, offset, axis1, axis2)
-    return sum(found if dtype is None else cast(found, dtype=as_dtype(dtype)), axis=-1)
+    return into("trace", out, sum(found, -1, dtype))
 
 
 @function(public="np")
