@@ -29,6 +29,7 @@ from gemel.ir.graph import Entry
 from gemel.ir.layout import Layout
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
+from gemel.manners import Manners
 from gemel.ops import assignment, elementwise, indexing, keys
 from gemel.ops.shape import stack
 from gemel.passes.gradient import gradient
@@ -38,7 +39,7 @@ from gemel.spec import product
 
 
 @function(public="np")
-class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's name
+class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's name
     """An n-dimensional array. Operations on it return at once; reading its elements waits.
 
     Made by `np.array`, `np.zeros`, ... and by operations, never by its class.
@@ -88,7 +89,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
         if not isinstance(value, NUMBER) or _beyond(value):
-            value = array_like(value, target.dtype)
+            value = assignment.fitted(array_like(value, target.dtype), target.ndim)
             lead = target.ndim - value.ndim
             pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
             if lead < 0 or not all(m in (1, n) for m, n in pairs):
@@ -176,8 +177,10 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
 
     # --- gradients --------------------------------------------------------------------------
 
-    def attach_grad(self, grad_req: str = "write") -> None:
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
         """Make this a variable: `backward` will leave its gradient in `.grad`, zeros until then."""
+        if stype not in (None, "default"):
+            raise ValueError(f"attach_grad: stype {stype!r}: gradients are dense, as arrays are")
         autograd.mark_variables([self], grad_reqs=grad_req)
 
     @property
@@ -257,6 +260,8 @@ def from_numpy(value: Any, device: Device | None = None) -> Any:
     """
     import numpy
 
+    device = None if device is None else as_device(device)
+
     value = numpy.asarray(value)
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
     dtype = float64 if long else as_dtype(value.dtype)
@@ -297,8 +302,15 @@ def _stacked(value: Any) -> Any:
     return stack([_stacked(v) if isinstance(v, (list, tuple)) else v for v in value])
 
 
-#: After `npx.set_np()`, creation follows MXNet: integers become float32 as well.
-CREATION = {"integers": "int64"}
+#: What Python's numbers become, and whether floating arrays are positions. `npx.set_np` follows
+#: MXNet: whole numbers become float32 as well, and so they are positions, too.
+MANNERS: dict[str, Any] = {"integers": int64, "floats": float32, "floating positions": False}
+
+
+def default_float() -> DType:
+    """The dtype of arrays of floating numbers where none is given."""
+    found: DType = MANNERS["floats"]
+    return found
 
 
 def default_dtype(value: Any) -> DType:
@@ -307,12 +319,13 @@ def default_dtype(value: Any) -> DType:
         return bool_
     if _beyond(value):
         return uint64
-    return float32 if isinstance(value, float) else as_dtype(CREATION["integers"])
+    found: DType = MANNERS["floats" if isinstance(value, float) else "integers"]
+    return found
 
 
 def _list_dtype(leaves: list[Any]) -> DType:
     if not leaves or any(isinstance(leaf, float) for leaf in leaves):
-        return float32
+        return default_float()
     return bool_ if all(isinstance(leaf, bool) for leaf in leaves) else default_dtype(0)
 
 
@@ -358,8 +371,11 @@ def _plain_number(value: Any) -> Any:
 
 def index_item(item: Any, x: Any) -> Any:
     """One item of an index of x: lists and bools become arrays beside it, NumPy's ints Python's."""
-    if item is None or item is Ellipsis or isinstance(item, (slice, ndarray, Entry)):
+    if item is None or item is Ellipsis or isinstance(item, slice):
         return item
+    if isinstance(item, (ndarray, Entry)):
+        floating = item.dtype.is_floating and MANNERS["floating positions"]
+        return item.astype(int64) if floating else item
     device = getattr(x, "device", None)
     if isinstance(item, bool) or getattr(item, "dtype", None) == "bool":
         return array_like(item, None, device)
@@ -367,8 +383,17 @@ def index_item(item: Any, x: Any) -> Any:
         return item
     if hasattr(item, "__index__") and not hasattr(item, "__len__"):
         return item.__index__()
-    found = array_like(item, None, device)
-    return found.astype(int64) if found.dtype.is_floating and not found.size else found
+    whole = isinstance(item, (list, tuple)) and all(type(n) is int for n in lists.leaves(item))
+    found = array_like(item, int64 if whole else None, device)
+    floating = found.dtype.is_floating and MANNERS["floating positions"]
+    return found.astype(int64) if floating else found
+
+
+def _constructed(value: Any, dtype: DType) -> Any:
+    """What a dtype called with a value gives: text is read as Python reads numbers."""
+    if isinstance(value, (str, bytes)):
+        value = (float if dtype.is_floating else int)(value)
+    return array_like(value, dtype).astype(dtype)
 
 
 class Layers:
@@ -391,7 +416,15 @@ _core.set_dtypes(list(DTYPES))
 _core.set_devices([*CPUS, *GPUS])
 for _name, _op in OPERATORS.items():
     _core.set_operator(_name, _op)
-_constructor.append(lambda value, dtype: array_like(value, dtype).astype(dtype))
+_constructor.append(_constructed)
 install(Layers())
 
-__all__ = ["array_like", "from_buffer", "from_dlpack", "from_numpy", "ndarray", "product"]
+__all__ = [
+    "array_like",
+    "default_float",
+    "from_buffer",
+    "from_dlpack",
+    "from_numpy",
+    "ndarray",
+    "product",
+]

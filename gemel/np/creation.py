@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype, as_number, check_held, float32, float64, int64
+from gemel.dtype import as_dtype, as_number, check_held, float64, int64
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ndarray import array_like, default_dtype, ndarray
+from gemel.ndarray import array_like, default_dtype, default_float, ndarray
 from gemel.ops.elementwise import cast, floor, iota, where
 from gemel.ops.elementwise import full as filled
 from gemel.ops.shape import broadcast_to, distance, listed, operand, reshape, transpose
@@ -26,13 +26,16 @@ def array(
     ctx: Any = None,
     *,
     copy: bool | None = True,
+    order: str | None = "K",
+    subok: bool = False,
     ndmin: int = 0,
 ) -> Array:
     """An array with a copy of the elements: of an array, a NumPy array, a number or nested lists.
 
     Python floats give float32, integers int64 (float32 after `npx.set_np()`), unless `dtype` says
     otherwise. Raises `ShapeError` for ragged lists and `DTypeError` for unknown dtypes. With `copy`
-    None or False it is `asarray`; `ndmin` axes are in front at least.
+    None or False it is `asarray`; `ndmin` axes are in front at least. Elements lie in C order,
+    whatever `order` says.
     """
     if ndmin > 0 or not copy:
         found = (array if copy else asarray)(value, dtype, device, ctx, copy=copy)
@@ -84,20 +87,25 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
 @function(public="np")
 def frombuffer(
     buffer: Any,
-    dtype: Any = "float32",
+    dtype: Any = None,
     count: int = -1,
     offset: int = 0,
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
     """A 1-d array with a copy of the elements in a buffer of bytes."""
-    found = numpy().frombuffer(buffer, as_dtype(dtype).name, count, offset)
+    found = numpy().frombuffer(buffer, as_dtype(dtype or default_float()).name, count, offset)
     return array(found, dtype, device, ctx)
 
 
 @function(public="np")
 def full(
-    shape: Any, fill_value: Any, dtype: Any = None, device: Any = None, ctx: Any = None
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    order: str = "C",
 ) -> Array:
     """An array filled with one number; its dtype decides where none is given."""
     extents = listed(shape)
@@ -112,25 +120,25 @@ def full(
 
 @function(public="np")
 def zeros(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> Array:
     """An array of zeros."""
     with as_device(device or ctx):
-        return filled(0, shape=listed(shape), dtype=as_dtype(dtype or float32))
+        return filled(0, shape=listed(shape), dtype=as_dtype(dtype or default_float()))
 
 
 @function(public="np")
 def ones(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> Array:
     """An array of ones."""
     with as_device(device or ctx):
-        return filled(1, shape=listed(shape), dtype=as_dtype(dtype or float32))
+        return filled(1, shape=listed(shape), dtype=as_dtype(dtype or default_float()))
 
 
 @function(public="np")
 def empty(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> Array:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
     return zeros(shape, dtype, device, ctx)
@@ -199,7 +207,8 @@ def arange(
     steps = (start - stop) // step
     count = max(0, -(steps if isinstance(steps, WHOLE) else int(steps)))
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
-    chosen = as_dtype(dtype) if dtype is not None else default_dtype(0) if whole else float32
+    plain = default_dtype(0) if whole else default_float()
+    chosen = as_dtype(dtype) if dtype is not None else plain
     wide = as_number(chosen)
     with as_device(device or ctx):
         found = iota(shape=(count,), axis=0, dtype=wide)
@@ -236,7 +245,7 @@ def linspace(
     found = at * step + start
     if endpoint and num > 1:
         found = where(at == num - 1, stop, found)
-    chosen = as_dtype(dtype or float32)
+    chosen = as_dtype(dtype or default_float())
     found = (found if chosen.is_floating else floor(found)).astype(chosen)
     if axis:
         place = normalize_axis("linspace", axis, found.ndim)
@@ -257,7 +266,7 @@ def logspace(
 ) -> Array:
     """Numbers from base**start to base**stop, each the same number of times the one before."""
     exponents = linspace(start, stop, num, endpoint, dtype=float64, device=device, ctx=ctx)
-    return (float(base) ** exponents).astype(dtype or float32)
+    return (float(base) ** exponents).astype(dtype or default_float())
 
 
 @function(public="np")
@@ -274,27 +283,27 @@ def geomspace(
     if start == 0 or stop == 0 or (start < 0) != (stop < 0):
         raise ValueError(f"geomspace: from {start} to {stop} there is no such row")
     part = linspace(0.0, 1.0, num, endpoint, dtype=float64, device=device, ctx=ctx)
-    return (float(start) * (stop / start) ** part).astype(dtype or float32)
+    return (float(start) * (stop / start) ** part).astype(dtype or default_float())
 
 
 @function(public="np")
 def eye(
-    n: int,
-    m: int | None = None,
+    N: int,  # noqa: N803
+    M: int | None = None,  # noqa: N803
     k: int = 0,
-    dtype: Any = "float32",
+    dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
     order: str = "C",
 ) -> Array:
     """Ones on diagonal k of a matrix, zeros elsewhere."""
     with as_device(device or ctx):
-        chosen = distance(n, n if m is None else m) == k
-        return cast(chosen, dtype=as_dtype(dtype or float32))
+        chosen = distance(N, N if M is None else M) == k
+        return cast(chosen, dtype=as_dtype(dtype or default_float()))
 
 
 @function(public="np")
-def identity(n: int, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> Array:
+def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> Array:
     """Ones on the diagonal of a square matrix, zeros elsewhere."""
     return eye(n, dtype=dtype, device=device, ctx=ctx)
 
@@ -313,12 +322,13 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
 
 @function(public="np")
 def fromfunction(
-    function: Callable[..., Any], shape: Any, *, dtype: Any = "float32", **keywords: Any
+    function: Callable[..., Any], shape: Any, *, dtype: Any = None, **keywords: Any
 ) -> Any:
     """What a function gives for the positions along each axis, one array per axis.
 
     >>> np.fromfunction(lambda i, j: i + j, (2, 3))
     """
     extents = listed(shape)
-    along = (iota(shape=extents, axis=i, dtype=as_dtype(dtype)) for i in range(len(extents)))
+    chosen = as_dtype(dtype or default_float())
+    along = (iota(shape=extents, axis=i, dtype=chosen) for i in range(len(extents)))
     return function(*along, **keywords)

@@ -33,6 +33,7 @@ later(
     "gemel.ops.padding",
     "gemel.ops.pooling",
     "gemel.ops.products",
+    "gemel.ops.reshaping",
     "gemel.ops.rounding",
     "gemel.ops.selection",
     "gemel.ops.sequences",

@@ -45,7 +45,9 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     if value.dtype is not x.dtype:
         value = cast(value, dtype=x.dtype)
     if is_basic(items):
-        overwrite(x, assign(x, value, key=canonical(x.shape, items)))
+        key = canonical(x.shape, items)
+        value = fitted(value, sum(kind != "int" for kind, *_ in key))
+        overwrite(x, assign(x, value, key=key))
         return
     if len(items) == 1 and is_mask(items[0]) and not value.ndim:
         check_masks(x.shape, items)
@@ -53,6 +55,19 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         overwrite(x, where(mask, value, x))
         return
     overwrite(x, written(x, items, value))
+
+
+def fitted(value: Any, ndim: int) -> Any:
+    """A value without axes of length 1 in front that what it is assigned to does not have."""
+    shape = leading(value.shape, ndim)
+    return value if len(shape) == len(value.shape) else reshape(value, shape=shape)
+
+
+def leading(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """A shape without so many ones in front that it has more than `ndim` extents."""
+    while len(shape) > ndim and shape[0] == 1:
+        shape = shape[1:]
+    return shape
 
 
 def written(x: Any, items: Sequence[Any], value: Any) -> Any:
@@ -135,9 +150,10 @@ def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) 
     stand = np.broadcast_to(np.int8(0), shape)
     zeros = [np.zeros(i.shape, np.int64) if hasattr(i, "shape") else i for i in items]
     selected = stand[tuple(zeros)].shape
-    pairs = zip(reversed(value.shape), reversed(selected), strict=False)
-    if len(value.shape) > len(selected) or not all(m in (1, n) for m, n in pairs):
+    given = leading(value.shape, len(selected))
+    pairs = zip(reversed(given), reversed(selected), strict=False)
+    if len(given) > len(selected) or not all(m in (1, n) for m, n in pairs):
         raise ShapeError(f"assign: {value} does not broadcast to the selected shape {selected}")
 
 
-__all__ = ["check_assignment", "choice", "overwrite", "setitem", "taken_from", "written"]
+__all__ = ["check_assignment", "choice", "fitted", "overwrite", "setitem", "taken_from", "written"]

@@ -244,6 +244,7 @@ def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any =
 
 
 def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
+    indices = above.index_item(indices, x)
     if axis is None:
         x, axis = reshape(x, shape=(-1,)), 0
     axis = normalize_axis("take", axis, len(x.shape))

@@ -6,8 +6,10 @@ from typing import Any
 
 from gemel.dtype import as_dtype
 from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.keywords import into
+from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import broadcast_arrays
@@ -43,7 +45,8 @@ def _(x: Any, indices: Any, axis: int | None = -1) -> Array:
     The other axes broadcast; without an axis, of the flattened array. Negative positions count
     from the end; one out of range is an `IndexError`, raised when the result is waited for.
     """
-    x, indices = operand(x), operand(indices)
+    x = operand(x)
+    indices = operand(above.index_item(indices, x))
     if axis is None:
         x, axis = reshape(x, shape=(-1,)), 0
     axis = normalize_axis("take_along_axis", axis, x.ndim)
@@ -238,6 +241,7 @@ def argwhere(a: Any) -> Array:
 
 
 @function(public="np")
+@named
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Array:
     """The slices along an axis where the 1-d condition holds, which may be shorter."""
     a = operand(a)

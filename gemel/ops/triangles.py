@@ -155,20 +155,21 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
 @function(public="np")
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
     """The rows and columns of what lies on and below diagonal k of this matrix."""
-    rows, columns = arr.shape
+    rows, columns = operand(arr).shape
     return tril_indices(rows, k, columns)
 
 
 @function(public="np")
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
     """The rows and columns of what lies on and above diagonal k of this matrix."""
-    rows, columns = arr.shape
+    rows, columns = operand(arr).shape
     return triu_indices(rows, k, columns)
 
 
 @function(public="np")
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
     """The positions of the main diagonal of this array, whose axes are all alike."""
+    arr = operand(arr)
     if len(set(arr.shape)) != 1 or len(arr.shape) < 2:
         raise ShapeError(f"diag_indices_from: the axes of {list(arr.shape)} are not all alike")
     return diag_indices(arr.shape[0], len(arr.shape))
