@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel.errors import ShapeError
-from gemel.extent import WHOLE
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import add, full, iota, multiply, where
 from gemel.ops.indexing import getitem
 from gemel.ops.logic import equal
 from gemel.ops.selection import argwhere
-from gemel.ops.shape import broadcast_to, listed, operand
+from gemel.ops.shape import listed, operand
 from gemel.ops.shape import reshape as plain_reshape
-from gemel.spec import normalize_axis, product
+from gemel.spec import product
 
 
 @function(public="npx")
@@ -24,7 +23,8 @@ def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> A
 
     -1 is what is left over; -2 copies the extent at this place; -3 drops one, which must be 1; -4
     copies all extents that remain; -5 is the product of two; -6, followed by two numbers, divides
-    an extent into two, one of which may be -1. With `reverse` both shapes are read from the right.
+    an extent into two, one of which may be -1. With `reverse` both shapes are read from the right,
+    a -6 too, which then stands behind its numbers.
     Raises `ShapeError`.
 
     >>> npx.reshape(np.ones((2, 3, 8)), (-2, -2, 2, -1)).shape
@@ -35,22 +35,10 @@ def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> A
     wanted = list(listed(newshape))
     shape = list(a.shape)
     if reverse:
-        found = _decoded(shape[::-1], _mirrored(wanted), a)[::-1]
+        found = _decoded(shape[::-1], wanted[::-1], a)[::-1]
     else:
         found = _decoded(shape, wanted, a)
     return plain_reshape(a, shape=tuple(found))
-
-
-def _mirrored(codes: Sequence[int]) -> list[int]:
-    """The codes from the right: a -6 stays before its two numbers."""
-    found: list[int] = []
-    at = 0
-    while at < len(codes):
-        width = 3 if codes[at] == -6 else 1
-        part = list(codes[at : at + width])
-        found = ([-6, *part[:0:-1]] if width == 3 else part) + found
-        at += width
-    return found
 
 
 def _decoded(shape: list[Any], codes: Sequence[int], a: Any) -> list[Any]:
@@ -128,56 +116,6 @@ def slice(data: Any, begin: Any, end: Any, step: Any = None) -> Array:
         )
     bounds = zip(begins, ends, steps, strict=True)
     return getitem(operand(data), tuple(builtins.slice(*each) for each in bounds))
-
-
-@function(public="npx")
-def slice_axis(data: Any, axis: int, begin: int, end: int | None) -> Array:
-    """The elements from `begin` to `end` along one axis.
-
-    >>> npx.slice_axis(np.arange(6).reshape(2, 3), 1, 0, -1)
-    """
-    data = operand(data)
-    lead = normalize_axis("slice_axis", axis, data.ndim)
-    return getitem(data, (builtins.slice(None),) * lead + (builtins.slice(begin, end),))
-
-
-@function(public="npx")
-def slice_like(data: Any, shape_like: Any, axes: Any = None) -> Array:
-    """As many elements along all or some axes as another array has, from the beginning.
-
-    >>> npx.slice_like(np.arange(6).reshape(2, 3), np.ones((2, 2)))
-    """
-    data, like = operand(data), operand(shape_like)
-    every = range(like.ndim) if axes is None or axes == () else listed(axes)
-    chosen = [normalize_axis("slice_like", axis, data.ndim) for axis in every]
-    for axis in chosen:
-        if axis >= like.ndim or like.shape[axis] > data.shape[axis]:
-            raise ShapeError(
-                f"slice_like: axis {axis}: {list(data.shape)} has no part like {list(like.shape)}"
-            )
-    ends = (like.shape[axis] if axis in chosen else None for axis in range(data.ndim))
-    return getitem(data, tuple(builtins.slice(0, end) for end in ends))
-
-
-@function(public="npx")
-def broadcast_like(lhs: Any, rhs: Any, lhs_axes: Any = None, rhs_axes: Any = None) -> Array:
-    """The first array repeated to the shape of the second, or along some axes of both.
-
-    >>> npx.broadcast_like(np.ones((1, 2)), np.zeros((3, 2))).shape
-    """
-    lhs, rhs = operand(lhs), operand(rhs)
-    if lhs_axes is None and rhs_axes is None:
-        return broadcast_to(lhs, shape=tuple(rhs.shape))
-    pairs = zip(_axes(lhs, lhs_axes), _axes(rhs, rhs_axes), strict=True)
-    shape = list(lhs.shape)
-    for mine, theirs in pairs:
-        shape[mine] = rhs.shape[theirs]
-    return broadcast_to(lhs, shape=tuple(shape))
-
-
-def _axes(x: Any, axes: Any) -> list[int]:
-    given = (axes,) if isinstance(axes, WHOLE) else axes or ()
-    return [normalize_axis("broadcast_like", axis, x.ndim) for axis in given]
 
 
 @function(public="npx")
