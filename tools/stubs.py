@@ -26,6 +26,8 @@ HEAD = '"""{title}\n\nWritten by `make stubs`: change what is declared instead.\
 #: Where the types are from that signatures name.
 TYPES = (
     ("collections.abc", "Callable"),
+    ("collections.abc", "Iterable"),
+    ("collections.abc", "Iterator"),
     ("collections.abc", "Sequence"),
     ("gemel.device", "Device"),
     ("gemel.dtype", "DType"),

@@ -83,4 +83,12 @@ def fits(name: str, target: Any, shape: Any, dtype: Any, casting: str) -> None:
         )
 
 
-__all__ = ["OUT", "REDUCTION", "REDUCTIONS", "ROWS", "STARTED", "UFUNC", "fits", "into"]
+def sequence(name: str, arrays: Any) -> Any:
+    """Arrays to be joined, of a list, a tuple or the rows of one. Raises `TypeError`."""
+    if isinstance(arrays, (list, tuple)) or (getattr(arrays, "ndim", 0) > 0):
+        return arrays
+    kind = type(arrays).__name__
+    raise TypeError(f"{name}: takes a list or tuple of arrays, got {kind} {arrays!r}")
+
+
+__all__ = ["OUT", "REDUCTION", "REDUCTIONS", "ROWS", "STARTED", "UFUNC", "fits", "into", "sequence"]

@@ -4,7 +4,7 @@ Written by `make stubs`: change what is declared instead.
 """
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gemel.device import Device
@@ -12,8 +12,19 @@ from gemel.dtype import DType as DType
 from gemel.ndarray import ndarray as ndarray
 from gemel.np import linalg as linalg
 from gemel.np import random as random
+from gemel.np.grids import broadcast as broadcast
+from gemel.np.grids import c_ as c_
+from gemel.np.grids import index_exp as index_exp
+from gemel.np.grids import mgrid as mgrid
+from gemel.np.grids import ogrid as ogrid
+from gemel.np.grids import r_ as r_
+from gemel.np.grids import s_ as s_
 from gemel.np.types import FloatInfo, IntegerInfo
+from gemel.ops.applied import vectorize as vectorize
 from gemel.ops.sorting import UniqueAll, UniqueCounts, UniqueInverse
+
+False_: bool
+True_: bool
 
 def abs(
     x: Any,
@@ -134,6 +145,14 @@ def any(
 
 def append(arr: Any, values: Any, axis: int | None = None) -> ndarray:
     """Two arrays one after the other along an axis, or both flattened."""
+
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
+) -> ndarray:
+    """What a function gives for each row along an axis, in place of the row."""
+
+def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> ndarray:
+    """A function of (array, axis) applied over several axes in turn, each of which is kept."""
 
 def arange(
     start: Any,
@@ -273,12 +292,17 @@ def array(
     ctx: Any = None,
     *,
     copy: builtins.bool | None = True,
+    order: str | None = "K",
+    subok: builtins.bool = False,
     ndmin: int = 0,
 ) -> ndarray:
     """An array with a copy of the elements: of an array, a NumPy array, a number or nested lists."""
 
 def array_equal(a: Any, b: Any, equal_nan: builtins.bool = False) -> builtins.bool:
     """Whether shapes and all elements are equal. Waits for both."""
+
+def array_equiv(a1: Any, a2: Any) -> builtins.bool:
+    """Whether two arrays are equal after broadcasting. Waits for both."""
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts along an axis, as views: as equal as the count allows, or between positions."""
@@ -392,6 +416,9 @@ def average(
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """Weighted mean over the given axes, or all; with the sum of the weights, if `returned`."""
+
+def bartlett(M: Any, dtype: Any = None) -> ndarray:
+    """The Bartlett window: a triangle that is 0 at both ends."""
 
 bfloat16: DType
 
@@ -507,6 +534,12 @@ def bitwise_xor(
 ) -> ndarray:
     """Bits set in exactly one."""
 
+def blackman(M: Any, dtype: Any = None) -> ndarray:
+    """The Blackman window: 0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1))."""
+
+def block(arrays: Any) -> ndarray:
+    """Arrays in nested lists, joined along the last axis inside, the one before that around."""
+
 bool: DType
 bool_: DType
 
@@ -588,6 +621,9 @@ def concatenate(
 ) -> ndarray:
     """The arrays one after another along an axis; None flattens them first."""
 
+def convolve(a: Any, v: Any, mode: str = "full") -> ndarray:
+    """The convolution of two rows: sums of products of one with the other, reversed and shifted."""
+
 def copy(
     x: Any,
     /,
@@ -615,8 +651,14 @@ def copysign(
 ) -> ndarray:
     """The size of a with the sign of b."""
 
+def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """Write one array into another, which it broadcasts to; only where `where` holds."""
+
 def corrcoef(x: Any, y: Any = None, rowvar: builtins.bool = True, *, dtype: Any = None) -> ndarray:
     """The correlations of variables: rows of x (and y), or columns if not `rowvar`."""
+
+def correlate(a: Any, v: Any, mode: str = "valid") -> ndarray:
+    """The cross-correlation of two rows: `convolve` with the second as it is, not reversed."""
 
 def cos(
     x: Any,
@@ -778,13 +820,19 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 def dstack(arrays: Any) -> ndarray:
     """The arrays behind one another: along axis 2."""
 
+def dtype(value: Any) -> DType:
+    """The dtype meant by a name, a Python type, a dtype of NumPy's: see `DType`."""
+
 e: float
+
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> ndarray:
+    """The differences of neighbours in the flattened array, between `to_begin` and `to_end`."""
 
 def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False) -> ndarray:
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
 
 def empty(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> ndarray:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
 
@@ -812,6 +860,8 @@ def equal(
     subok: Any = True,
 ) -> ndarray:
     """a == b."""
+
+euler_gamma: float
 
 def exp(
     x: Any,
@@ -859,10 +909,10 @@ def extract(condition: Any, arr: Any) -> ndarray:
     """The elements where the condition holds, in one row. Waits for the condition."""
 
 def eye(
-    n: int,
-    m: int | None = None,
+    N: int,
+    M: int | None = None,
     k: int = 0,
-    dtype: Any = "float32",
+    dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
     order: str = "C",
@@ -1021,7 +1071,7 @@ def from_numpy(value: Any, device: Device | None = None) -> Any:
 
 def frombuffer(
     buffer: Any,
-    dtype: Any = "float32",
+    dtype: Any = None,
     count: int = -1,
     offset: int = 0,
     device: Any = None,
@@ -1029,13 +1079,36 @@ def frombuffer(
 ) -> ndarray:
     """A 1-d array with a copy of the elements in a buffer of bytes."""
 
+def fromfile(
+    file: Any,
+    dtype: Any = None,
+    count: int = -1,
+    sep: str = "",
+    offset: int = 0,
+    device: Any = None,
+) -> ndarray:
+    """The numbers in a file of bytes, or of text with `sep` between them."""
+
 def fromfunction(
-    function: Callable[..., Any], shape: Any, *, dtype: Any = "float32", **keywords: Any
+    function: Callable[..., Any], shape: Any, *, dtype: Any = None, **keywords: Any
 ) -> Any:
     """What a function gives for the positions along each axis, one array per axis."""
 
+def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1, device: Any = None) -> ndarray:
+    """An array of what an iterable gives, `count` numbers or all."""
+
+def fromstring(
+    string: str, dtype: Any = None, count: int = -1, *, sep: str, device: Any = None
+) -> ndarray:
+    """The numbers in a text, with `sep` between them."""
+
 def full(
-    shape: Any, fill_value: Any, dtype: Any = None, device: Any = None, ctx: Any = None
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    order: str = "C",
 ) -> ndarray:
     """An array filled with one number; its dtype decides where none is given."""
 
@@ -1065,6 +1138,11 @@ def gcd(
 ) -> ndarray:
     """Greatest common divisor."""
 
+def genfromtxt(
+    fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwargs: Any
+) -> ndarray:
+    """`loadtxt` that has a number, NaN by default, for what is missing."""
+
 def geomspace(
     start: float,
     stop: float,
@@ -1075,6 +1153,9 @@ def geomspace(
     ctx: Any = None,
 ) -> ndarray:
     """Numbers from start to stop, each the same number of times the one before."""
+
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """The slopes along one or more axes, by central differences, one-sided ones at the ends."""
 
 def greater(
     a: Any,
@@ -1104,6 +1185,12 @@ def greater_equal(
 ) -> ndarray:
     """a >= b."""
 
+def hamming(M: Any, dtype: Any = None) -> ndarray:
+    """The Hamming window: 0.54 - 0.46 cos(2 pi n / (M - 1))."""
+
+def hanning(M: Any, dtype: Any = None) -> ndarray:
+    """The Hann window: 0.5 - 0.5 cos(2 pi n / (M - 1))."""
+
 def heaviside(
     a: Any,
     b: Any,
@@ -1123,8 +1210,18 @@ def histogram(
 ) -> tuple[Any, Any]:
     """How many elements lie in each bin (or their weights, or a density), and the bins' edges."""
 
+def histogram2d(
+    x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Any, ...]:
+    """How many points (x, y) fall into each cell of a grid, and its edges. Waits for them."""
+
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> ndarray:
     """The edges of bins: `bins` itself, or so many of one width over a range or all elements."""
+
+def histogramdd(
+    sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Any, ...]:
+    """How many points, one a row, fall into each cell of a grid, and its edges. Waits for them."""
 
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 1 (of a 1-d array, axis 0), as views."""
@@ -1146,7 +1243,10 @@ def hypot(
 ) -> ndarray:
     """sqrt(a * a + b * b), without overflow on the way."""
 
-def identity(n: int, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> ndarray:
+def i0(x: Any, /) -> ndarray:
+    """The modified Bessel function of the first kind and order 0; integers become float32."""
+
+def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
     """Ones on the diagonal of a square matrix, zeros elsewhere."""
 
 def iinfo(type: Any) -> IntegerInfo:
@@ -1173,6 +1273,7 @@ int16: DType
 int32: DType
 int64: DType
 int8: DType
+int_: DType
 
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None
@@ -1181,6 +1282,8 @@ def interp(
 
 def intersect1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
     """What is in both arrays, in order. Waits for them."""
+
+intp: DType
 
 def invert(
     x: Any,
@@ -1284,6 +1387,15 @@ def isscalar(element: Any) -> builtins.bool:
 def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
     """Whether a dtype is another, or belongs to a family of NumPy's (``numpy.floating``)."""
 
+def iterable(y: Any) -> builtins.bool:
+    """Whether something can be iterated over; a 0-d array cannot."""
+
+def ix_(*args: Any) -> tuple[Any, ...]:
+    """Rows of positions that select their crossings: `x[np.ix_([0, 1], [2, 3])]`."""
+
+def kaiser(M: Any, beta: float, dtype: Any = None) -> ndarray:
+    """The Kaiser window: i0(beta sqrt(1 - (2 n / (M - 1) - 1)^2)) / i0(beta)."""
+
 def kron(a: Any, b: Any) -> ndarray:
     """Kronecker's product: a, with each element replaced by its product with b."""
 
@@ -1357,6 +1469,9 @@ def less_equal(
 ) -> ndarray:
     """a <= b."""
 
+def lexsort(keys: Any, axis: int = -1) -> ndarray:
+    """The positions that sort by the last key, equal ones by the key before it, and so on."""
+
 def linspace(
     start: Any,
     stop: Any,
@@ -1369,6 +1484,14 @@ def linspace(
     axis: int = 0,
 ) -> Any:
     """Evenly spaced numbers from start to stop, which is the last with `endpoint`."""
+
+def load(file: Any, device: Any = None) -> Any:
+    """The array in a `.npy` file, or a dictionary of those in a `.npz` file; a path or open file."""
+
+def loadtxt(
+    fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwargs: Any
+) -> ndarray:
+    """The numbers in a text file, a row a line; the other arguments are those of NumPy's."""
 
 def log(
     x: Any,
@@ -1516,6 +1639,9 @@ def logspace(
     ctx: Any = None,
 ) -> ndarray:
     """Numbers from base**start to base**stop, each the same number of times the one before."""
+
+def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Any, ...]:
+    """The positions in a square matrix that a function like `triu` leaves."""
 
 def matmul(
     a: Any,
@@ -1666,6 +1792,16 @@ def nan_to_num(
 ) -> ndarray:
     """Numbers for NaN (0) and infinities (the largest there are). The result is always a copy."""
 
+def nanargmax(
+    x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
+) -> ndarray:
+    """Position of the largest element that is not NaN; `ValueError`, at the wait, where all are."""
+
+def nanargmin(
+    x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
+) -> ndarray:
+    """Position of the smallest element that is not NaN; `ValueError`, at the wait, where all are."""
+
 def nancumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
     """`cumprod`, where NaN counts as 1."""
 
@@ -1696,6 +1832,15 @@ def nanmean(
 ) -> ndarray:
     """Mean of what is not NaN over the given axes, or all; NaN where nothing is left."""
 
+def nanmedian(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: builtins.bool = False,
+    keepdims: builtins.bool = False,
+) -> ndarray:
+    """What half of the elements that are not NaN lie below; NaN where nothing is left."""
+
 def nanmin(
     x: Any,
     /,
@@ -1707,6 +1852,17 @@ def nanmin(
     where: Any = True,
 ) -> ndarray:
     """Smallest element that is not NaN over the given axes, or all; NaN where nothing is left."""
+
+def nanpercentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> ndarray:
+    """What q percent of the elements that are not NaN lie below: see `nanquantile`."""
 
 def nanprod(
     x: Any,
@@ -1720,6 +1876,17 @@ def nanprod(
     where: Any = True,
 ) -> ndarray:
     """Product over the given axes, or all; NaN counts as 1. `dtype` as for `prod`."""
+
+def nanquantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> ndarray:
+    """What a share q of the elements that are not NaN lies below: see `quantile`; NaN of none."""
 
 def nanstd(
     x: Any,
@@ -1761,8 +1928,14 @@ def nanvar(
 ) -> ndarray:
     """Variance of what is not NaN over the given axes, or all; NaN where too little is left."""
 
+def ndenumerate(arr: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """All positions of an array with the numbers there. Waits for the array."""
+
 def ndim(x: Any) -> int:
     """The number of dimensions."""
+
+def ndindex(*shape: Any) -> Iterator[tuple[int, ...]]:
+    """All positions of an array of this shape, in order."""
 
 def negative(
     x: Any,
@@ -1811,7 +1984,7 @@ def not_equal(
     """a != b; NaN differs from everything."""
 
 def ones(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> ndarray:
     """An array of ones."""
 
@@ -1828,6 +2001,9 @@ def ones_like(
 
 def outer(a: Any, b: Any, out: Any = None) -> ndarray:
     """Each element of one array with each of another, both flattened: a matrix."""
+
+def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> ndarray:
+    """Eight bools (or whole numbers that are not 0) as the bits of a byte. Waits for them."""
 
 def pad(x: Any, pad_width: Any = 0, mode: str = "constant", *, constant_values: Any = 0) -> ndarray:
     """The array with elements before and after it along each axis."""
@@ -1851,6 +2027,47 @@ def permute_dims(x: Any, /, axes: Any = None) -> ndarray:
     """The axes in another order, reversed by default."""
 
 pi: float
+
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> ndarray:
+    """At each place what the function of the last condition that holds gives, else 0."""
+
+def place(arr: Any, mask: Any, vals: Any) -> None:
+    """Where the mask holds, write the values one after another, from the first again at the end."""
+
+def poly(seq_of_zeros: Any) -> ndarray:
+    """The polynomial with these zeros and 1 before the highest power."""
+
+def polyadd(a1: Any, a2: Any) -> ndarray:
+    """The sum of two polynomials."""
+
+def polyder(p: Any, m: int = 1) -> ndarray:
+    """The derivative of a polynomial, m times."""
+
+def polydiv(u: Any, v: Any) -> tuple[Any, ...]:
+    """The quotient of two polynomials, and what remains. Waits for them."""
+
+def polyfit(
+    x: Any,
+    y: Any,
+    deg: int,
+    rcond: Any = None,
+    full: builtins.bool = False,
+    w: Any = None,
+    cov: Any = False,
+) -> Any:
+    """The polynomial of degree `deg` nearest to the points in least squares. Waits for them."""
+
+def polyint(p: Any, m: int = 1, k: Any = None) -> ndarray:
+    """The integral of a polynomial, m times; `k` are the constants, one or one for each time."""
+
+def polymul(a1: Any, a2: Any) -> ndarray:
+    """The product of two polynomials."""
+
+def polysub(a1: Any, a2: Any) -> ndarray:
+    """The difference of two polynomials."""
+
+def polyval(p: Any, x: Any) -> ndarray:
+    """The polynomial's values at x, by Horner's rule."""
 
 def positive(
     x: Any,
@@ -1916,8 +2133,14 @@ def ptp(
 ) -> ndarray:
     """The distance from the smallest to the largest element, over the given axes, or all."""
 
+def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    """Write values at positions of the flattened array, from the first again when they are used up."""
+
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
     """Write `values` into each row along an axis at that row's positions."""
+
+def putmask(a: Any, mask: Any, values: Any) -> None:
+    """Where the mask holds, write the values that stand there; they are repeated to a's size."""
 
 def quantile(
     x: Any,
@@ -1995,6 +2218,9 @@ def remainder(
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> ndarray:
     """Each element several times along an axis, or of the flattened array."""
 
+def require(a: Any, dtype: Any = None, requirements: str | Sequence[str] | None = None) -> ndarray:
+    """The array in a dtype and, if "C" is among the requirements, with its elements in C order."""
+
 def reshape(
     a: Any,
     shape: Any = None,
@@ -2044,6 +2270,9 @@ def roll(a: Any, shift: Any, axis: Any = None) -> ndarray:
 def rollaxis(a: Any, axis: int, start: int = 0) -> ndarray:
     """An axis in front of the one at `start`; a view. `moveaxis` is easier to read."""
 
+def roots(p: Any) -> ndarray:
+    """The zeros of a polynomial: eigenvalues of its companion matrix. Waits for it."""
+
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> ndarray:
     """Turned k times by 90 degrees, from the first of two axes towards the second; a view."""
 
@@ -2052,6 +2281,18 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> ndarray:
 
 def row_stack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
     """The arrays below one another: along axis 0, 1-d ones as rows."""
+
+def save(file: Any, arr: Any) -> None:
+    """Write an array into a `.npy` file, a path (to which the ending is added) or an open file."""
+
+def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:
+    """Write an array of one or two dimensions as text; the other arguments are those of NumPy's."""
+
+def savez(file: Any, *args: Any, **kwds: Any) -> None:
+    """Write arrays into a `.npz` file: named by keywords, others arr_0, arr_1, ..."""
+
+def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
+    """`savez` into a compressed file."""
 
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> ndarray:
     """Where elements would be put into a sorted row: before ("left") or behind equal ones."""
@@ -2136,8 +2377,8 @@ def sinh(
 ) -> ndarray:
     """Hyperbolic sine."""
 
-def size(x: Any) -> int:
-    """The number of elements."""
+def size(x: Any, axis: Any = None) -> int:
+    """The number of elements, or of positions along one or more axes."""
 
 def sort(
     a: Any,
@@ -2314,6 +2555,9 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
     """The rows and columns of what lies on and below diagonal k of this matrix."""
 
+def trim_zeros(filt: Any, trim: str = "fb") -> ndarray:
+    """A row without the zeros at its front ("f") and its back ("b"). Waits for it."""
+
 def triu(x: Any, /, k: int = 0) -> ndarray:
     """The matrices without what lies below diagonal k: zeros there."""
 
@@ -2350,10 +2594,12 @@ def trunc(
 ) -> ndarray:
     """The nearest whole number towards zero."""
 
+uint: DType
 uint16: DType
 uint32: DType
 uint64: DType
 uint8: DType
+uintp: DType
 
 def union1d(ar1: Any, ar2: Any) -> ndarray:
     """What is in any of two arrays, in order. Waits for them."""
@@ -2382,11 +2628,22 @@ def unique_inverse(x: Any) -> UniqueInverse:
 def unique_values(x: Any) -> ndarray:
     """The distinct elements in order. NaNs are distinct. Waits for x."""
 
+def unpackbits(
+    a: Any, /, axis: int | None = None, count: int | None = None, bitorder: str = "big"
+) -> ndarray:
+    """The bits of bytes, each a number 0 or 1. Waits for them."""
+
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
     """Positions along each axis of what stands at positions in the flattened array."""
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     """The slices at each position of an axis, without it, as views: what `stack` puts together."""
+
+def unwrap(
+    p: Any, discont: Any = None, axis: int = -1, *, period: Any = 6.283185307179586
+) -> ndarray:
+    """Angles along an axis without jumps: multiples of `period` are added where neighbours differ
+    by more than half of it (or than `discont`)."""
 
 def vander(x: Any, N: int | None = None, increasing: builtins.bool = False) -> ndarray:
     """The powers of a row's elements in columns, the highest first or with `increasing` last."""
@@ -2432,7 +2689,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> ndarray:
     """x where the condition holds, else y; with one argument, `nonzero(condition)`."""
 
 def zeros(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> ndarray:
     """An array of zeros."""
 
@@ -2449,6 +2706,8 @@ def zeros_like(
 
 __all__ = [
     "DType",
+    "False_",
+    "True_",
     "abs",
     "absolute",
     "acos",
@@ -2460,6 +2719,8 @@ __all__ = [
     "amin",
     "any",
     "append",
+    "apply_along_axis",
+    "apply_over_axes",
     "arange",
     "arccos",
     "arccosh",
@@ -2476,6 +2737,7 @@ __all__ = [
     "around",
     "array",
     "array_equal",
+    "array_equiv",
     "array_split",
     "asanyarray",
     "asarray",
@@ -2489,6 +2751,7 @@ __all__ = [
     "atleast_2d",
     "atleast_3d",
     "average",
+    "bartlett",
     "bfloat16",
     "bincount",
     "bitwise_and",
@@ -2499,11 +2762,15 @@ __all__ = [
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
+    "blackman",
+    "block",
     "bool",
     "bool_",
+    "broadcast",
     "broadcast_arrays",
     "broadcast_shapes",
     "broadcast_to",
+    "c_",
     "can_cast",
     "cbrt",
     "ceil",
@@ -2513,9 +2780,12 @@ __all__ = [
     "compress",
     "concat",
     "concatenate",
+    "convolve",
     "copy",
     "copysign",
+    "copyto",
     "corrcoef",
+    "correlate",
     "cos",
     "cosh",
     "count_nonzero",
@@ -2540,11 +2810,14 @@ __all__ = [
     "dot",
     "dsplit",
     "dstack",
+    "dtype",
     "e",
+    "ediff1d",
     "einsum",
     "empty",
     "empty_like",
     "equal",
+    "euler_gamma",
     "exp",
     "exp2",
     "expand_dims",
@@ -2572,21 +2845,32 @@ __all__ = [
     "from_dlpack",
     "from_numpy",
     "frombuffer",
+    "fromfile",
     "fromfunction",
+    "fromiter",
+    "fromstring",
     "full",
     "full_like",
     "gcd",
+    "genfromtxt",
     "geomspace",
+    "gradient",
     "greater",
     "greater_equal",
+    "hamming",
+    "hanning",
     "heaviside",
     "histogram",
+    "histogram2d",
     "histogram_bin_edges",
+    "histogramdd",
     "hsplit",
     "hstack",
     "hypot",
+    "i0",
     "identity",
     "iinfo",
+    "index_exp",
     "indices",
     "inf",
     "inner",
@@ -2595,8 +2879,10 @@ __all__ = [
     "int32",
     "int64",
     "int8",
+    "int_",
     "interp",
     "intersect1d",
+    "intp",
     "invert",
     "isclose",
     "isdtype",
@@ -2608,14 +2894,20 @@ __all__ = [
     "isposinf",
     "isscalar",
     "issubdtype",
+    "iterable",
+    "ix_",
+    "kaiser",
     "kron",
     "lcm",
     "ldexp",
     "left_shift",
     "less",
     "less_equal",
+    "lexsort",
     "linalg",
     "linspace",
+    "load",
+    "loadtxt",
     "log",
     "log10",
     "log1p",
@@ -2627,6 +2919,7 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logspace",
+    "mask_indices",
     "matmul",
     "matrix_transpose",
     "max",
@@ -2635,6 +2928,7 @@ __all__ = [
     "mean",
     "median",
     "meshgrid",
+    "mgrid",
     "min",
     "minimum",
     "mod",
@@ -2643,38 +2937,61 @@ __all__ = [
     "multiply",
     "nan",
     "nan_to_num",
+    "nanargmax",
+    "nanargmin",
     "nancumprod",
     "nancumsum",
     "nanmax",
     "nanmean",
+    "nanmedian",
     "nanmin",
+    "nanpercentile",
     "nanprod",
+    "nanquantile",
     "nanstd",
     "nansum",
     "nanvar",
     "ndarray",
+    "ndenumerate",
     "ndim",
+    "ndindex",
     "negative",
     "newaxis",
     "nextafter",
     "nonzero",
     "not_equal",
+    "ogrid",
     "ones",
     "ones_like",
     "outer",
+    "packbits",
     "pad",
     "partition",
     "percentile",
     "permute_dims",
     "pi",
+    "piecewise",
+    "place",
+    "poly",
+    "polyadd",
+    "polyder",
+    "polydiv",
+    "polyfit",
+    "polyint",
+    "polymul",
+    "polysub",
+    "polyval",
     "positive",
     "pow",
     "power",
     "prod",
     "promote_types",
     "ptp",
+    "put",
     "put_along_axis",
+    "putmask",
     "quantile",
+    "r_",
     "rad2deg",
     "radians",
     "random",
@@ -2683,6 +3000,7 @@ __all__ = [
     "reciprocal",
     "remainder",
     "repeat",
+    "require",
     "reshape",
     "resize",
     "result_type",
@@ -2690,9 +3008,15 @@ __all__ = [
     "rint",
     "roll",
     "rollaxis",
+    "roots",
     "rot90",
     "round",
     "row_stack",
+    "s_",
+    "save",
+    "savetxt",
+    "savez",
+    "savez_compressed",
     "searchsorted",
     "select",
     "setdiff1d",
@@ -2730,27 +3054,33 @@ __all__ = [
     "tril",
     "tril_indices",
     "tril_indices_from",
+    "trim_zeros",
     "triu",
     "triu_indices",
     "triu_indices_from",
     "true_divide",
     "trunc",
+    "uint",
     "uint16",
     "uint32",
     "uint64",
     "uint8",
+    "uintp",
     "union1d",
     "unique",
     "unique_all",
     "unique_counts",
     "unique_inverse",
     "unique_values",
+    "unpackbits",
     "unravel_index",
     "unstack",
+    "unwrap",
     "vander",
     "var",
     "vdot",
     "vecdot",
+    "vectorize",
     "vsplit",
     "vstack",
     "where",

@@ -296,7 +296,10 @@ def eye(
     ctx: Any = None,
     order: str = "C",
 ) -> Array:
-    """Ones on diagonal k of a matrix, zeros elsewhere."""
+    """Ones on diagonal k of a matrix, zeros elsewhere.
+
+    >>> np.eye(2, 3, k=1)
+    """
     with as_device(device or ctx):
         chosen = distance(N, N if M is None else M) == k
         return cast(chosen, dtype=as_dtype(dtype or default_float()))

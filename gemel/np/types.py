@@ -53,6 +53,15 @@ def _dtype(value: Any) -> DType:
 
 
 @function(public="np")
+def dtype(value: Any) -> DType:
+    """The dtype meant by a name, a Python type, a dtype of NumPy's: see `DType`.
+
+    >>> np.dtype("int32")
+    """
+    return as_dtype(value)
+
+
+@function(public="np")
 def finfo(type: Any) -> FloatInfo:
     """What a floating dtype, or that of an array, holds. Raises `DTypeError` for others."""
     dtype = _dtype(type)

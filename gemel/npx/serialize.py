@@ -69,7 +69,7 @@ def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
     if isinstance(arr, dict):
         values = list(arr.values())
     else:  # to iterate over one array would give its rows
-        values = [arr] if mark == _ALONE else list(arr)
+        values = [arr] if isinstance(arr, _core.Array) else list(arr)
     parts = [pack("<Q", len(values))]
     for value in values:
         parts += _array_parts(array_like(value))
@@ -106,7 +106,8 @@ def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | 
     path = os.fspath(file)
     with open(path, "rb") as opened:
         content = opened.read()
-    return read(path, content, device)
+    found: dict[str, ndarray] | list[ndarray] | ndarray = read(path, content, device)
+    return found
 
 
 def _from_file(file: Any, device: Any = None) -> Any:

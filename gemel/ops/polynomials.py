@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.errors import ShapeError
-from gemel.ir.above import above
 from gemel.ir.op import numpy
+from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import add, cast, divide, full, iota, multiply, subtract
 from gemel.ops.reduction import floating
@@ -156,20 +156,17 @@ def polyfit(
 
     >>> np.polyfit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 1).round(4)
     """
-    given = [None if v is None else above.as_array(v).asnumpy() for v in (x, y, w)]
-    found = numpy().polyfit(given[0], given[1], deg, rcond, full, given[2], cov)
-    if not isinstance(found, tuple):
-        return above.from_numpy(found)
-    return tuple(above.from_numpy(v) if hasattr(v, "strides") and v.ndim else v for v in found)
+    options = {"w": None if w is None else operand(w), "full": full, "cov": cov, "rcond": rcond}
+    return by_numpy(numpy().polyfit, (operand(x), operand(y), deg), options)
 
 
 def _by_numpy(name: str, *arrays: Any) -> tuple[Any, ...]:
     """What NumPy's function gives, in the dtype of the arrays where it is real."""
-    found = getattr(numpy(), name)(*(x.asnumpy() for x in arrays))
+    found = by_numpy(getattr(numpy(), name), arrays, {})
     many = found if isinstance(found, tuple) else (found,)
     dtype = arrays[0].dtype
-    made = (above.from_numpy(numpy().atleast_1d(value)) for value in many)
-    return tuple(x.astype(dtype) if x.dtype.is_floating else x for x in made)
+    made = (reshape(operand(value), shape=(-1,)) for value in many)
+    return tuple(cast(x, dtype=dtype) if x.dtype.is_floating else x for x in made)
 
 
 __all__ = [

@@ -10,7 +10,7 @@ from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import op
-from gemel.ir.keywords import into
+from gemel.ir.keywords import into, sequence
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
@@ -38,14 +38,6 @@ def operands(values: Any) -> list[Any]:
     """Several of them: numbers in lists are as exact as the arrays beside them."""
     given = tuple(values)
     return [operand(value, given) for value in given]
-
-
-def sequence(name: str, arrays: Any) -> Any:
-    """Arrays to be joined, of a list, a tuple or the rows of one. Raises `TypeError`."""
-    if isinstance(arrays, (list, tuple)) or (getattr(arrays, "ndim", 0) > 0):
-        return arrays
-    kind = type(arrays).__name__
-    raise TypeError(f"{name}: takes a list or tuple of arrays, got {kind} {arrays!r}")
 
 
 def converted(name: str, x: Any, dtype: Any, casting: str) -> Any:

@@ -155,7 +155,7 @@ def quantile(
     Several q give a new first axis. `method` says what is between two elements: ``"linear"``,
     ``"lower"``, ``"higher"``, ``"midpoint"`` or ``"nearest"``.
     """
-    found = _quantile("quantile", x, _shares("quantile", q, 1.0), axis, method, keepdims)
+    found = _quantile("quantile", x, shares("quantile", q, 1.0), axis, method, keepdims)
     return into("quantile", out, found)
 
 
@@ -171,7 +171,7 @@ def percentile(
     keepdims: bool = False,
 ) -> Array:
     """What q percent of the elements lie below: see `quantile`."""
-    found = _quantile("percentile", x, _shares("percentile", q, 100.0), axis, method, keepdims)
+    found = _quantile("percentile", x, shares("percentile", q, 100.0), axis, method, keepdims)
     return into("percentile", out, found)
 
 
@@ -188,14 +188,14 @@ def median(
     return into("median", out, _quantile("median", x, 0.5, axis, "linear", keepdims))
 
 
-def _shares(name: str, q: Any, whole: float) -> Any:
+def shares(name: str, q: Any, whole: float) -> Any:
     """One share from 0 to 1, or a list of them. Raises `ValueError`."""
     found = q.tolist() if hasattr(q, "tolist") else q
     several = isinstance(found, (list, tuple))
-    shares = [float(each) / whole for each in (found if several else [found])]
-    if not builtins.all(0 <= share <= 1 for share in shares):
+    parts = [float(each) / whole for each in (found if several else [found])]
+    if not builtins.all(0 <= part <= 1 for part in parts):
         raise ValueError(f"{name}: q {found} must lie between 0 and {whole:g}")
-    return shares if several else shares[0]
+    return parts if several else parts[0]
 
 
 def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) -> Any:
@@ -203,7 +203,7 @@ def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool)
         raise unknown_name("method", method, tuple(METHODS))
     x = floating(_array(x))
     axes = normalize_axes(name, axis, x.ndim)
-    rows, kept = _as_rows(x, axes)
+    rows, kept = as_rows(x, axes)
     if not rows.shape[-1]:
         raise ShapeError(f"{name}: {list(x.shape)}: nothing lies along axis {axis}")
     found = _between(rows, q if isinstance(q, list) else [q], method)
@@ -212,7 +212,7 @@ def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool)
     return stack(shaped) if isinstance(q, list) else shaped[0]
 
 
-def _as_rows(x: Any, axes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
+def as_rows(x: Any, axes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
     """x with these axes as one, the last; and the shape of the others."""
     others = tuple(i for i in range(x.ndim) if i not in axes)
     kept = tuple(x.shape[i] for i in others)
