@@ -342,24 +342,48 @@ def _power_64(xp: Lane, a: Value, y: Value) -> Value:
     return _scale(p + 1, n)
 
 
+#: log2((1 + s) / (1 - s)) / s by s**2 but for its first term, and (2**r - 1) / r: fitted at
+#: Chebyshev's points.
+_LOG2_ODD = (0.340727322770281, 0.4116728828331939, 0.5770835819540971, 0.9617966733594836)
+_TWICE_LOG2E = 2.8853900817900717
+_EXP2_32 = (1.5461447e-4, 1.3390867e-3, 9.618057e-3, 5.550357e-2, 2.4022651e-1, 6.9314718e-1)
+
+
+def _power_32(xp: Lane, a: Value, y: Value) -> Value:
+    """2**(y log2 a) for a >= 0; NaN for what needs a closer look: 0 * inf and NaN.
+
+    The exponent is a float64: up to eight of its digits stand before the point. Of its logarithm
+    the small part is a float32.
+    """
+    single, double = dtypes.float32, dtypes.float64
+    n, m = _split_log(xp, a)
+    n = xp.where(a == 0, -_INFINITY, xp.where(a < _INFINITY, n, a))
+    f = (m - 1).cast(double)
+    s = f / (f + 2)
+    z = s.cast(single) * s.cast(single)
+    small = polynomial(z, _LOG2_ODD) * z
+    exponent = (s * (small.cast(double) + _TWICE_LOG2E) + n.cast(double)) * y.cast(double)
+    whole, n = _nearest(_clamp(xp, exponent.cast(single), -160.0, 160.0))
+    r = _clamp(xp, (exponent - whole.cast(double)).cast(single), -1.0, 1.0)
+    return _scale(polynomial(r, _EXP2_32) * r + 1, n)
+
+
 def power(xp: Lane, x: Value, y: Value) -> Value:
     """x**y with the special cases of C (and NumPy)."""
     a = abs(x)
     if x.dtype is dtypes.float32:
-        result = exp(xp, log(xp, a.cast(dtypes.float64)) * y.cast(dtypes.float64)).cast(x.dtype)
+        result = _power_32(xp, a, y)
     else:
-        result = _power_64(xp, a, y)
-    grows = xp.where(a > 1, y > 0, y < 0)
-    ends = (a == 0) | (a == _INFINITY) | (abs(y) == _INFINITY)
-    result = xp.where(ends, xp.where(grows, xp.full_like(x, _INFINITY), 0), result)
-    result = xp.where(a == 1, 1, result)
+        grows = xp.where(a > 1, y > 0, y < 0)
+        ends = (a == 0) | (a == _INFINITY) | (abs(y) == _INFINITY)
+        result = xp.where(ends, xp.where(grows, xp.full_like(x, _INFINITY), 0), _power_64(xp, a, y))
+        result = xp.where(xp.isnan(x) | xp.isnan(y), xp.nan, result)
+    result = xp.where((a == 1) | (y == 0), 1, result)
     whole = xp.trunc(y) == y
     half = y * 0.5
     odd = whole & (xp.trunc(half) != half)
     result = xp.where(xp.signbit(x) & odd, -result, result)
-    result = xp.where((x < 0) & ~whole & (a != _INFINITY), xp.nan, result)
-    result = xp.where(xp.isnan(x) | xp.isnan(y), xp.nan, result)
-    return xp.where((y == 0) | (x == 1), 1, result)
+    return xp.where((x < 0) & ~whole & (a != _INFINITY), xp.nan, result)
 
 
 # -- rounding and remainders -----------------------------------------------------------------
