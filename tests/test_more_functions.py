@@ -290,3 +290,47 @@ def test_errors() -> None:
     row.attach_grad()
     with autograd.record(), pytest.raises(GradientError, match="no gradient"):
         np.roots(row)
+
+
+# --- forms of other functions ---------------------------------------------------------------
+
+FORMS: dict[str, Call] = {
+    "linspace rows": lambda n, a: n.linspace([0.0, 1.0], [1.0, 5.0], 4, dtype="float64"),
+    "linspace axis": lambda n, a: n.linspace(a(ROW[:3]), 2.0, 4, axis=-1, dtype="float64"),
+    "linspace step": lambda n, a: n.linspace(0.0, 1.0, 5, retstep=True)[1] * n.ones(1),
+    "logspace rows": lambda n, a: n.logspace([0.0, 1.0], [1.0, 2.0], 3, axis=1, dtype="float64"),
+    "logspace base": lambda n, a: n.logspace(0, 3, 4, base=2, dtype="float64"),
+    "geomspace rows": lambda n, a: n.geomspace([1.0, -2.0], [8.0, -16.0], 4, dtype="float64"),
+    "geomspace open": lambda n, a: n.geomspace(1, 256, 8, endpoint=False, dtype="float64"),
+    **{
+        f"pad {mode} {kind}": lambda n, a, m=mode, k=kind: n.pad(
+            a(GRID if k == "float" else numpy.round(GRID * 9).astype("int32")), ((2, 1), (0, 3)), m
+        )
+        for mode in ("linear_ramp", "median", "mean", "maximum") for kind in ("float", "whole")
+    },
+    "pad ramp ends": lambda n, a: n.pad(a(ROW), (3, 2), "linear_ramp", end_values=(1, -2)),
+    "pad stat": lambda n, a: n.pad(a(GRID), 2, "mean", stat_length=((1, 2), (3, 9))),
+    "pad function": lambda n, a: n.pad(a(ROW), 2, ends_of_seven),
+    "eye": lambda n, a: n.eye(N=2, M=4, k=1),
+    "clip out": lambda n, a: n.clip(a(GRID), 0, None),
+}  # fmt: skip
+CALLS.update(FORMS)
+
+
+def ends_of_seven(row: Any, widths: Any, axis: int, options: Any) -> None:
+    row[: widths[0]], row[-widths[1] :] = 7, 7
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms_as_numpys(name: str) -> None:
+    test_as_numpy(name, "float64")
+
+
+def test_what_pad_refuses() -> None:
+    x = np.array(ROW)
+    with pytest.raises(ValueError, match="mode of pad"):
+        np.pad(x, 1, "sideways")
+    with pytest.raises(TypeError, match="reflect_type"):
+        np.pad(x, 1, "reflect", reflect_type="odd")
+    with pytest.raises(ShapeError, match="stat_length of 0"):
+        np.pad(x, 1, "mean", stat_length=0)

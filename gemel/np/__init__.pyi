@@ -1144,11 +1144,12 @@ def genfromtxt(
     """`loadtxt` that has a number, NaN by default, for what is missing."""
 
 def geomspace(
-    start: float,
-    stop: float,
+    start: Any,
+    stop: Any,
     num: int = 50,
     endpoint: builtins.bool = True,
     dtype: Any = None,
+    axis: int = 0,
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
@@ -1629,12 +1630,13 @@ def logical_xor(
     """Whether exactly one is true (not zero)."""
 
 def logspace(
-    start: float,
-    stop: float,
+    start: Any,
+    stop: Any,
     num: int = 50,
     endpoint: builtins.bool = True,
-    base: float = 10.0,
+    base: Any = 10.0,
     dtype: Any = None,
+    axis: int = 0,
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
@@ -2005,7 +2007,17 @@ def outer(a: Any, b: Any, out: Any = None) -> ndarray:
 def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> ndarray:
     """Eight bools (or whole numbers that are not 0) as the bits of a byte. Waits for them."""
 
-def pad(x: Any, pad_width: Any = 0, mode: str = "constant", *, constant_values: Any = 0) -> ndarray:
+def pad(
+    x: Any,
+    pad_width: Any = 0,
+    mode: Any = "constant",
+    *,
+    constant_values: Any = 0,
+    end_values: Any = 0,
+    stat_length: Any = None,
+    reflect_type: str = "even",
+    **options: Any,
+) -> ndarray:
     """The array with elements before and after it along each axis."""
 
 def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> ndarray:

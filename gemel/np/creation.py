@@ -238,6 +238,7 @@ def linspace(
     """
     if num < 0:
         raise ShapeError(f"linspace: {num} is no number of elements")
+    start, stop = _end(start), _end(stop)
     gaps = max(num - 1 if endpoint else num, 1)
     step = (stop - start) / gaps
     with as_device(device or ctx):
@@ -247,43 +248,72 @@ def linspace(
         found = where(at == num - 1, stop, found)
     chosen = as_dtype(dtype or default_float())
     found = (found if chosen.is_floating else floor(found)).astype(chosen)
-    if axis:
-        place = normalize_axis("linspace", axis, found.ndim)
-        found = transpose(found, axes=(*range(1, place + 1), 0, *range(place + 1, found.ndim)))
+    found = _first_at("linspace", found, axis)
     return (found, step) if retstep else found
+
+
+def _end(value: Any) -> Any:
+    """Where a row of numbers begins or ends: a number, or an array of them in float64."""
+    return value if isinstance(value, NUMBER) else cast(operand(value), dtype=float64)
+
+
+def _first_at(name: str, x: Any, axis: int) -> Any:
+    """x with its first axis in the place `axis`."""
+    place = normalize_axis(name, axis, x.ndim)
+    order = (*range(1, place + 1), 0, *range(place + 1, x.ndim))
+    return transpose(x, axes=order) if place else x
 
 
 @function(public="np")
 def logspace(
-    start: float,
-    stop: float,
+    start: Any,
+    stop: Any,
     num: int = 50,
     endpoint: bool = True,
-    base: float = 10.0,
+    base: Any = 10.0,
     dtype: Any = None,
+    axis: int = 0,
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """Numbers from base**start to base**stop, each the same number of times the one before."""
+    """Numbers from base**start to base**stop, each the same number of times the one before.
+
+    Of arrays there is one such row for each element, along `axis` of the result.
+
+    >>> np.logspace(0, 2, 3)
+    """
     exponents = linspace(start, stop, num, endpoint, dtype=float64, device=device, ctx=ctx)
-    return (float(base) ** exponents).astype(dtype or default_float())
+    found = (float(base) if isinstance(base, NUMBER) else _end(base)) ** exponents
+    return _first_at("logspace", found, axis).astype(dtype or default_float())
 
 
 @function(public="np")
 def geomspace(
-    start: float,
-    stop: float,
+    start: Any,
+    stop: Any,
     num: int = 50,
     endpoint: bool = True,
     dtype: Any = None,
+    axis: int = 0,
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """Numbers from start to stop, each the same number of times the one before."""
-    if start == 0 or stop == 0 or (start < 0) != (stop < 0):
-        raise ValueError(f"geomspace: from {start} to {stop} there is no such row")
+    """Numbers from start to stop, each the same number of times the one before.
+
+    Between arrays there is one such row for each pair of elements, along `axis` of the result; it
+    is NaN where there is none.
+
+    >>> np.geomspace(1, 100, 3)
+    """
+    if isinstance(start, NUMBER) and isinstance(stop, NUMBER):
+        if start == 0 or stop == 0 or (start < 0) != (stop < 0):
+            raise ValueError(f"geomspace: from {start} to {stop} there is no such row")
+        start, stop = float(start), float(stop)
+    ratio = _end(stop) / _end(start)
     part = linspace(0.0, 1.0, num, endpoint, dtype=float64, device=device, ctx=ctx)
-    return (float(start) * (stop / start) ** part).astype(dtype or default_float())
+    part = reshape(part, shape=(num, *[1] * len(getattr(ratio, "shape", ()))))
+    found = _end(start) * ratio**part
+    return _first_at("geomspace", found, axis).astype(dtype or default_float())
 
 
 @function(public="np")
