@@ -230,8 +230,8 @@ def test_which_operations_have_no_kernel() -> None:
         "argpartition", "argsort", "bincount", "bitwise_count", "boolean_index",
         "choice", "cholesky", "cumprod", "cumsum", "det", "digitize", "eigh", "eigvalsh",
         "frexp", "gcd",
-        "histogram_counts", "histogram_edges", "inv", "isin", "lcm", "lstsq", "matrix_rank",
-        "nextafter", "nonzero", "pinv", "qr", "ranked", "ravel_multi_index", "searchsorted",
+        "histogram_counts", "histogram_edges", "i0", "inv", "isin", "lcm", "lstsq", "matrix_rank",
+        "nanargmax", "nanargmin", "nextafter", "nonzero", "pinv", "qr", "ranked", "ravel_multi_index", "searchsorted",
         "slogdet", "solve", "sort", "spacing", "svd", "svdvals", "unique", "unravel_index",
         "with_rows_put",
     ]  # fmt: skip

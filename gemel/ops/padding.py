@@ -121,8 +121,8 @@ def _statistics(x: Any, axis: int, statistic: Any, counts: Any) -> list[Any]:
     for side, count in enumerate(counts):
         if count < 1:
             raise ShapeError(f"pad: a stat_length of {count}; it must be 1 at least")
-        within = slice(None, count) if side == 0 else slice(-count, None)
-        number = statistic(x[(*lead, within)], axis=axis, keepdims=True)
+        within = (*lead, slice(None, count) if side == 0 else slice(-count, None))
+        number = statistic(x[within], axis=axis, keepdims=True)
         number = number if x.dtype.is_floating else rint(number)
         found.append(cast(number, dtype=x.dtype))
     return found
@@ -132,7 +132,8 @@ def _ramped(x: Any, axis: int, widths: Any, ends: Any) -> Any:
     """x between rows of numbers that go straight from the ends to its edges."""
     lead, parts = (slice(None),) * axis, [x]
     for side, (width, end) in enumerate(zip(widths, ends, strict=True)):
-        edge = x[(*lead, slice(0, 1) if side == 0 else slice(-1, None))]
+        last = (*lead, slice(0, 1) if side == 0 else slice(-1, None))
+        edge = x[last]
         shape = tuple(width if a == axis else 1 for a in range(x.ndim))
         at = iota(shape=shape, axis=axis, dtype="float64")
         share = at / width if side == 0 else 1 - (at + 1) / width
