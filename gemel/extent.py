@@ -257,7 +257,7 @@ class Dim(Integer):
 
 #: What is a whole number, and what is a Python number; for isinstance.
 WHOLE = (int, Dim)
-NUMBER = (bool, int, float, Dim)
+NUMBER = (bool, int, float, complex, Dim)
 
 
 def name_of(extent: int) -> str:

@@ -209,7 +209,7 @@ class ArrayMethods(WrittenMethods):
         kind: Any = None,
         *,
         descending: builtins.bool = False,
-        stable: Any = None,
+        stable: builtins.bool = True,
     ) -> Self:
         """The positions that sort each row along an axis, or the flattened array; NaN is largest."""
 
@@ -234,14 +234,20 @@ class ArrayMethods(WrittenMethods):
 
     def clip(
         self,
-        a_min: Any = None,
-        a_max: Any = None,
-        out: Any = None,
-        *,
         min: Any = None,
         max: Any = None,
+        out: Any = None,
+        *,
+        a_min: Any = None,
+        a_max: Any = None,
     ) -> Self:
-        """x limited to [a_min, a_max], also called min and max; None leaves that side open."""
+        """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
+
+    def conj(self) -> Self:
+        """The sign of each imaginary part reversed; real numbers stay as they are."""
+
+    def conjugate(self) -> Self:
+        """The same as `conj`."""
 
     def copy(
         self,
@@ -497,8 +503,8 @@ class ArrayMethods(WrittenMethods):
         axis: Any = None,
         dtype: Any = None,
         *,
-        ddof: float = 0,
-        correction: float | None = None,
+        ddof: float | None = None,
+        correction: float = 0.0,
         keepdims: builtins.bool = False,
         out: Any = None,
         where: Any = True,
@@ -548,8 +554,8 @@ class ArrayMethods(WrittenMethods):
         axis: Any = None,
         dtype: Any = None,
         *,
-        ddof: float = 0,
-        correction: float | None = None,
+        ddof: float | None = None,
+        correction: float = 0.0,
         keepdims: builtins.bool = False,
         out: Any = None,
         where: Any = True,

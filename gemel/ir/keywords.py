@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import castable
+from gemel.dtype import as_dtype, castable
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.array_methods import ArrayMethods
+from gemel.ir.methods import call
 
 #: What NumPy's universal functions take, with the defaults.
 UFUNC: dict[str, Any] = {
@@ -91,4 +92,24 @@ def sequence(name: str, arrays: Any) -> Any:
     raise TypeError(f"{name}: takes a list or tuple of arrays, got {kind} {arrays!r}")
 
 
-__all__ = ["OUT", "REDUCTION", "REDUCTIONS", "ROWS", "STARTED", "UFUNC", "fits", "into", "sequence"]
+def converted(name: str, x: Any, dtype: Any, casting: str) -> Any:
+    """x in a dtype. Raises `DTypeError` where `casting` does not allow that."""
+    target = as_dtype(dtype)
+    if not castable(x.dtype, target, casting):
+        hint = f"(casting={casting!r}); use casting='unsafe'"
+        raise DTypeError(f"{name}: unsafe cast: {x.dtype} to {target} {hint}")
+    return x if x.dtype is target else call("cast", x, dtype=target)
+
+
+__all__ = [
+    "OUT",
+    "REDUCTION",
+    "REDUCTIONS",
+    "ROWS",
+    "STARTED",
+    "UFUNC",
+    "converted",
+    "fits",
+    "into",
+    "sequence",
+]

@@ -10,6 +10,7 @@ from typing import Any
 from gemel.device import Device
 from gemel.dtype import DType as DType
 from gemel.ndarray import ndarray as ndarray
+from gemel.np import fft as fft
 from gemel.np import linalg as linalg
 from gemel.np import random as random
 from gemel.np.grids import broadcast as broadcast
@@ -19,12 +20,14 @@ from gemel.np.grids import mgrid as mgrid
 from gemel.np.grids import ogrid as ogrid
 from gemel.np.grids import r_ as r_
 from gemel.np.grids import s_ as s_
+from gemel.np.standard import __array_namespace_info__ as __array_namespace_info__
 from gemel.np.types import FloatInfo, IntegerInfo
 from gemel.ops.applied import vectorize as vectorize
 from gemel.ops.sorting import UniqueAll, UniqueCounts, UniqueInverse
 
 False_: bool
 True_: bool
+__array_api_version__: str
 
 def abs(
     x: Any,
@@ -131,6 +134,9 @@ def amin(
     where: Any = True,
 ) -> ndarray:
     """Smallest element over the given axes, or all; NaN wins."""
+
+def angle(z: Any, deg: builtins.bool = False) -> ndarray:
+    """The angle of each element from the positive real axis, in radians or degrees."""
 
 def any(
     x: Any,
@@ -275,7 +281,7 @@ def argsort(
     kind: Any = None,
     *,
     descending: builtins.bool = False,
-    stable: Any = None,
+    stable: builtins.bool = True,
 ) -> ndarray:
     """The positions that sort each row along an axis, or the flattened array; NaN is largest."""
 
@@ -357,6 +363,9 @@ def asinh(
     subok: Any = True,
 ) -> ndarray:
     """The number whose hyperbolic sine is x."""
+
+def astype(x: Any, dtype: Any, *, copy: builtins.bool = True, device: Any = None) -> ndarray:
+    """The elements in another dtype; without `copy`, the array itself where it has it."""
 
 def atan(
     x: Any,
@@ -586,17 +595,20 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> ndarra
 
 def clip(
     x: Any,
-    a_min: Any = None,
-    a_max: Any = None,
-    out: Any = None,
-    *,
     min: Any = None,
     max: Any = None,
+    out: Any = None,
+    *,
+    a_min: Any = None,
+    a_max: Any = None,
 ) -> ndarray:
-    """x limited to [a_min, a_max], also called min and max; None leaves that side open."""
+    """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
 
 def column_stack(arrays: Any) -> ndarray:
     """The arrays beside one another, 1-d ones as columns."""
+
+complex128: DType
+complex64: DType
 
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> ndarray:
     """The slices along an axis where the 1-d condition holds, which may be shorter."""
@@ -620,6 +632,12 @@ def concatenate(
     casting: str = "same_kind",
 ) -> ndarray:
     """The arrays one after another along an axis; None flattens them first."""
+
+def conj(x: Any) -> ndarray:
+    """The sign of each imaginary part reversed; real numbers stay as they are."""
+
+def conjugate(x: Any) -> ndarray:
+    """The same as `conj`."""
 
 def convolve(a: Any, v: Any, mode: str = "full") -> ndarray:
     """The convolution of two rows: sums of products of one with the other, reversed and shifted."""
@@ -936,7 +954,7 @@ def fill_diagonal(a: Any, val: Any) -> None:
     """Write into the main diagonal of a matrix, or where all positions are equal."""
 
 def finfo(type: Any) -> FloatInfo:
-    """What a floating dtype, or that of an array, holds. Raises `DTypeError` for others."""
+    """What a floating dtype, or that of an array, holds; of a complex one what each part holds."""
 
 def fix(
     x: Any,
@@ -1063,7 +1081,9 @@ def frexp(
 ) -> tuple[ndarray, ...]:
     """Mantissas from 0.5 to 1 and exponents (int32) with x = mantissa * 2 ** exponent."""
 
-def from_dlpack(value: Any, device: Device | None = None) -> Any:
+def from_dlpack(
+    x: Any, /, device: Device | None = None, *, copy: builtins.bool | None = None
+) -> Any:
     """An array with a copy of another library's array, taken over through DLPack."""
 
 def from_numpy(value: Any, device: Device | None = None) -> Any:
@@ -1253,6 +1273,9 @@ def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> 
 def iinfo(type: Any) -> IntegerInfo:
     """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
 
+def imag(x: Any) -> ndarray:
+    """The imaginary part of each element; zeros for real numbers."""
+
 def indices(
     dimensions: Sequence[int],
     dtype: Any = "int64",
@@ -1303,6 +1326,12 @@ def isclose(
     a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: builtins.bool = False
 ) -> ndarray:
     """Where |a - b| <= atol + rtol * |b|, or both are the same infinity (or NaN: equal_nan)."""
+
+def iscomplex(x: Any) -> ndarray:
+    """Where the imaginary part is not zero."""
+
+def iscomplexobj(x: Any) -> builtins.bool:
+    """Whether an array has a complex dtype, or a number is complex."""
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     """Whether a dtype is another, or of a kind ("integral", ...), or any of a tuple of those."""
@@ -1381,6 +1410,12 @@ def isposinf(
     subok: Any = True,
 ) -> ndarray:
     """Where x is inf."""
+
+def isreal(x: Any) -> ndarray:
+    """Where the imaginary part is zero."""
+
+def isrealobj(x: Any) -> builtins.bool:
+    """Whether an array has no complex dtype."""
 
 def isscalar(element: Any) -> builtins.bool:
     """Whether something is a number (or a text), and no array."""
@@ -1895,9 +1930,9 @@ def nanstd(
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    ddof: float = 0,
+    ddof: float | None = None,
     *,
-    correction: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
     where: Any = True,
 ) -> ndarray:
@@ -1922,8 +1957,8 @@ def nanvar(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
     out: Any = None,
     where: Any = True,
@@ -2200,6 +2235,9 @@ def ravel_multi_index(
 ) -> ndarray:
     """Positions in the flattened array of what stands at positions along each axis."""
 
+def real(x: Any) -> ndarray:
+    """The real part of each element; of real numbers the array itself."""
+
 def reciprocal(
     x: Any,
     /,
@@ -2398,7 +2436,7 @@ def sort(
     kind: Any = None,
     *,
     descending: builtins.bool = False,
-    stable: Any = None,
+    stable: builtins.bool = True,
 ) -> ndarray:
     """Each row along an axis in order, or the flattened array; NaN is largest."""
 
@@ -2458,8 +2496,8 @@ def std(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
     out: Any = None,
     where: Any = True,
@@ -2666,8 +2704,8 @@ def var(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
     out: Any = None,
     where: Any = True,
@@ -2675,7 +2713,8 @@ def var(
     """Mean squared distance from the mean, over the given axes, or all."""
 
 def vdot(a: Any, b: Any) -> ndarray:
-    """The product of two arrays as rows of one length: a number."""
+    """The product of two arrays as rows of one length: a number. Of complex ones the first is
+    conjugated."""
 
 def vecdot(
     x1: Any,
@@ -2689,7 +2728,8 @@ def vecdot(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The sum of products along an axis; the other axes broadcast."""
+    """The sum of products along an axis; the other axes broadcast. Complex numbers of the first
+    are conjugated."""
 
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 0, as views. Raises `ShapeError` below two dimensions."""
@@ -2720,6 +2760,8 @@ __all__ = [
     "DType",
     "False_",
     "True_",
+    "__array_api_version__",
+    "__array_namespace_info__",
     "abs",
     "absolute",
     "acos",
@@ -2729,6 +2771,7 @@ __all__ = [
     "allclose",
     "amax",
     "amin",
+    "angle",
     "any",
     "append",
     "apply_along_axis",
@@ -2756,6 +2799,7 @@ __all__ = [
     "ascontiguousarray",
     "asin",
     "asinh",
+    "astype",
     "atan",
     "atan2",
     "atanh",
@@ -2789,9 +2833,13 @@ __all__ = [
     "choose",
     "clip",
     "column_stack",
+    "complex128",
+    "complex64",
     "compress",
     "concat",
     "concatenate",
+    "conj",
+    "conjugate",
     "convolve",
     "copy",
     "copysign",
@@ -2837,6 +2885,7 @@ __all__ = [
     "extract",
     "eye",
     "fabs",
+    "fft",
     "fill_diagonal",
     "finfo",
     "fix",
@@ -2882,6 +2931,7 @@ __all__ = [
     "i0",
     "identity",
     "iinfo",
+    "imag",
     "index_exp",
     "indices",
     "inf",
@@ -2897,6 +2947,8 @@ __all__ = [
     "intp",
     "invert",
     "isclose",
+    "iscomplex",
+    "iscomplexobj",
     "isdtype",
     "isfinite",
     "isin",
@@ -2904,6 +2956,8 @@ __all__ = [
     "isnan",
     "isneginf",
     "isposinf",
+    "isreal",
+    "isrealobj",
     "isscalar",
     "issubdtype",
     "iterable",
@@ -3009,6 +3063,7 @@ __all__ = [
     "random",
     "ravel",
     "ravel_multi_index",
+    "real",
     "reciprocal",
     "remainder",
     "repeat",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype, as_number, check_held, float64, int64
+from gemel.dtype import as_dtype, as_number, check_held, float64, int64, is_large
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.op import numpy
@@ -77,6 +77,16 @@ def asarray(
 
 
 @function(public="np")
+def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Array:
+    """The elements in another dtype; without `copy`, the array itself where it has it.
+
+    >>> np.astype(np.array([1.5, -1.5]), np.int64)
+    """
+    x = operand(x)
+    return (x if device is None else x.to_device(device)).astype(dtype, copy=copy)
+
+
+@function(public="np")
 def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
     """The array with its elements in C order in memory, itself where they are; never 0-d."""
     found = asarray(a, dtype)
@@ -114,6 +124,7 @@ def full(
         return broadcast_to(fill_value, shape=extents).copy()
     chosen = as_dtype(dtype) if dtype is not None else default_dtype(fill_value)
     check_held("full", fill_value, chosen)
+    fill_value = float(fill_value) if is_large(fill_value) and chosen.is_floating else fill_value
     with as_device(device or ctx):
         return filled(fill_value, shape=extents, dtype=chosen)
 
@@ -246,8 +257,9 @@ def linspace(
     found = at * step + start
     if endpoint and num > 1:
         found = where(at == num - 1, stop, found)
-    chosen = as_dtype(dtype or default_float())
-    found = (found if chosen.is_floating else floor(found)).astype(chosen)
+    plain = default_float().complex if found.dtype.is_complex else default_float()
+    chosen = as_dtype(dtype or plain)
+    found = (found if chosen.is_inexact else floor(found)).astype(chosen)
     found = _first_at("linspace", found, axis)
     return (found, step) if retstep else found
 
@@ -283,7 +295,7 @@ def logspace(
     >>> np.logspace(0, 2, 3)
     """
     exponents = linspace(start, stop, num, endpoint, dtype=float64, device=device, ctx=ctx)
-    found = (float(base) if isinstance(base, NUMBER) else _end(base)) ** exponents
+    found = (float(base) if isinstance(base, (int, float)) else _end(base)) ** exponents
     return _first_at("logspace", found, axis).astype(dtype or default_float())
 
 
@@ -305,7 +317,7 @@ def geomspace(
 
     >>> np.geomspace(1, 100, 3)
     """
-    if isinstance(start, NUMBER) and isinstance(stop, NUMBER):
+    if isinstance(start, (int, float)) and isinstance(stop, (int, float)):
         if start == 0 or stop == 0 or (start < 0) != (stop < 0):
             raise ValueError(f"geomspace: from {start} to {stop} there is no such row")
         start, stop = float(start), float(stop)

@@ -36,7 +36,7 @@ _CHECKED = int.from_bytes(b"geme", "big")
 _ALONE = int.from_bytes(b"gem1", "big")
 _MAX_DIMENSIONS = 32
 
-#: MXNet's numbers for dtypes.
+#: MXNet's numbers for dtypes; for complex ones, which it lacks, those that follow.
 _TYPES = {
     0: "float32",
     1: "float64",
@@ -51,6 +51,8 @@ _TYPES = {
     10: "uint32",
     11: "uint64",
     12: "bfloat16",
+    13: "complex64",
+    14: "complex128",
 }
 _FLAGS = {name: flag for flag, name in _TYPES.items()}
 

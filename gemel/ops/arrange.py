@@ -9,7 +9,7 @@ from gemel.device import as_device
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.declare import composite
-from gemel.ir.keywords import sequence
+from gemel.ir.keywords import converted, sequence
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, full, iota
@@ -19,7 +19,6 @@ from gemel.ops.keys import canonical
 from gemel.ops.shape import (
     broadcast_to,
     concatenate,
-    converted,
     expand_dims,
     listed,
     narrow,

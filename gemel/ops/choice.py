@@ -19,18 +19,19 @@ from gemel.ops.shape import operand
 @function(public="np", method=True)
 def clip(
     x: Any,
-    a_min: Any = None,
-    a_max: Any = None,
-    out: Any = None,
-    *,
     min: Any = None,
     max: Any = None,
+    out: Any = None,
+    *,
+    a_min: Any = None,
+    a_max: Any = None,
 ) -> Array:
-    """x limited to [a_min, a_max], also called min and max; None leaves that side open."""
+    """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
         raise TypeError("clip: a bound is given twice: a_min and min, a_max and max are the same")
+    x = operand(x, (a_min, a_max, min, max))
     low, high = a_min if min is None else min, a_max if max is None else max
-    return into("clip", out, _limited(operand(x), low, high))
+    return into("clip", out, _limited(x, low, high))
 
 
 def _limited(x: Any, low: Any, high: Any) -> Any:
@@ -58,7 +59,7 @@ def _bounds(dtype: DType, low: Any, high: Any) -> tuple[Any, Any]:
     )
 
 
-@elementwise(dtype="arithmetic", public="np")
+@elementwise(dtype="arithmetic", public="np", moves=1)
 def positive(xp: Any, x: Any) -> Any:
     """The same numbers in memory of their own."""
     return x

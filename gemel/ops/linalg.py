@@ -44,7 +44,7 @@ def _(a: Spec, b: Spec) -> Spec:
     return Spec(lead + tail, promote_specs(a, b))
 
 
-@matmul.gradient
+@matmul.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     rows = a if a.ndim > 1 else reshape(a, shape=(1, *a.shape))
     columns = b if b.ndim > 1 else reshape(b, shape=(*b.shape, 1))
@@ -70,6 +70,8 @@ def decompose(a: Any, b: Any) -> Any:
     """
     dtype = promote_specs(a.spec, b.spec)
     wide = dtype.accumulate
+    if dtype.is_complex:
+        return None
     if not dtype.is_floating or a.ndim == b.ndim == 1:
         return _by_sum(a, b, dtype)
     if a.dtype is wide and b.dtype is wide:

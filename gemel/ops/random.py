@@ -11,8 +11,8 @@ from gemel.dtype import DType, as_dtype, uint64
 from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise
 from gemel.ir.op import Op
-from gemel.ops.elementwise import extents, filled
-from gemel.spec import Spec
+from gemel.ops.elementwise import filled
+from gemel.spec import Spec, extents
 
 
 def _floating(op: Op, specs: tuple[Spec, ...], parameters: Any) -> tuple[tuple[DType, ...], DType]:

@@ -5,18 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import as_dtype, castable, weak
-from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.dtype import weak
+from gemel.errors import ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import op
-from gemel.ir.keywords import into, sequence
+from gemel.ir.keywords import converted, into, sequence
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ops.elementwise import cast, extents, full, iota, whole_numbers
 from gemel.ops.elementwise import copy as materialized
-from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
+from gemel.ops.elementwise import full, iota
+from gemel.spec import (
+    Spec,
+    extents,
+    normalize_axes,
+    normalize_axis,
+    product,
+    promote_specs,
+    whole_numbers,
+)
 
 
 def listed(shape: Any) -> tuple[int, ...]:
@@ -38,17 +46,6 @@ def operands(values: Any) -> list[Any]:
     """Several of them: numbers in lists are as exact as the arrays beside them."""
     given = tuple(values)
     return [operand(value, given) for value in given]
-
-
-def converted(name: str, x: Any, dtype: Any, casting: str) -> Any:
-    """x in a dtype. Raises `DTypeError` where `casting` does not allow that."""
-    target = as_dtype(dtype)
-    if not castable(x.dtype, target, casting):
-        raise DTypeError(
-            f"{name}: unsafe cast: {x.dtype} to {target} (casting={casting!r}); "
-            "use casting='unsafe'"
-        )
-    return x if x.dtype is target else cast(x, dtype=target)
 
 
 def distance(rows: int, columns: int) -> Any:
@@ -300,7 +297,7 @@ def _(g: Any, y: Any, x: Any, *, shape: Any) -> Any:
 # --- joining and splitting ------------------------------------------------------------------
 
 
-@op(public="np", aliases=("concat",), onnx="Concat", mxnet="_npi_concatenate")
+@op(public="np", aliases=("concat",), onnx="Concat", mxnet="_npi_concatenate", moves=-1)
 def concatenate(*arrays: Any, axis: int = 0) -> Any:
     """The arrays one after another along an axis."""
     dtype = promote_specs(*(Spec(array.shape, array.dtype) for array in arrays))
@@ -324,10 +321,14 @@ def _(
         parts: Any = [reshape(x, shape=(-1,)) for x in operands(arrays)]
     else:
         parts = sequence("concatenate", arrays)
+    return _joined("concatenate", parts, axis or 0, out, dtype, casting)
+
+
+def _joined(name: str, parts: Any, axis: int, out: Any, dtype: Any, casting: str) -> Any:
     if dtype is not None:
-        parts = [converted("concatenate", operand(x, parts), dtype, casting) for x in parts]
-    found = concatenate(*parts, axis=axis or 0)
-    return found if out is None else into("concatenate", out, found, casting)
+        parts = [converted(name, operand(x, parts), dtype, casting) for x in parts]
+    found = concatenate(*parts, axis=axis)
+    return found if out is None else into(name, out, found, casting)
 
 
 @concatenate.spec
@@ -490,7 +491,4 @@ def stack(
     place = normalize_axis("stack", axis, parts[0].ndim + 1)
     shapes = ((*x.shape[:place], 1, *x.shape[place:]) for x in parts)
     lifted = [reshape(x, shape=shape) for x, shape in zip(parts, shapes, strict=True)]
-    if dtype is not None:
-        lifted = [converted("stack", x, dtype, casting) for x in lifted]
-    found = concatenate(*lifted, axis=place)
-    return found if out is None else into("stack", out, found, casting)
+    return _joined("stack", lifted, place, out, dtype, casting)

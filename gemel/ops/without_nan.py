@@ -15,6 +15,7 @@ from gemel.ops.reduction import (
     degrees_lost,
     floating,
     in_dtype,
+    in_floating,
     max,
     min,
     prod,
@@ -92,13 +93,13 @@ def _(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: bool = False,
 ) -> Array:
     """Variance of what is not NaN over the given axes, or all; NaN where too little is left."""
     ddof = degrees_lost("nanvar", ddof, correction)
-    return nanvar(in_dtype(x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
+    return nanvar(in_floating("nanvar", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
 
 
 @nanvar.masked
@@ -112,15 +113,15 @@ def nanstd(
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    ddof: float = 0,
+    ddof: float | None = None,
     *,
-    correction: float | None = None,
+    correction: float = 0.0,
     keepdims: bool = False,
     where: Any = True,
 ) -> Array:
     """Square root of `nanvar`."""
     ddof = degrees_lost("nanstd", ddof, correction)
-    x = in_dtype(operand(x), dtype)
+    x = in_floating("nanstd", operand(x), dtype)
     return into(
         "nanstd", out, sqrt(nanvar(x, axis=axis, ddof=ddof, keepdims=keepdims, where=where))
     )
