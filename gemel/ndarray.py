@@ -98,7 +98,8 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
             value = float(value) if target.dtype.is_floating else value
         plain = isinstance(value, NUMBER) and not isinstance(value, complex)
         if not plain or _beyond(value) or target.dtype.is_complex:
-            value = array_like(value, target.dtype if plain else None)
+            held = plain or (isinstance(value, complex) and target.dtype.is_complex)
+            value = array_like(value, target.dtype if held else None)
             value = assignment.fitted(value, target.ndim)
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
             lead = target.ndim - value.ndim

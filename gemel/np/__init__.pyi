@@ -997,7 +997,7 @@ def float_power(
     dtype: Any = None,
     subok: builtins.bool = True,
 ) -> ndarray:
-    """a to the power of b, in float64."""
+    """a to the power of b, in float64 or complex128."""
 
 def floor(
     x: Any,

@@ -8,6 +8,7 @@ from gemel.dtype import float32, float64, int32, int64
 from gemel.ir.declare import elementwise
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import power, reciprocal, sigmoid, square, subtract
+from gemel.ops.shape import operand
 
 _LN2 = 0.6931471805599453
 _LN10 = 2.302585092994046
@@ -125,6 +126,7 @@ def float_power(
     dtype: Any = None,
     subok: bool = True,
 ) -> Array:
-    """a to the power of b, in float64."""
-    dtype = dtype or "float64"
-    return power(a, b, out=out, where=where, casting=casting, order=order, dtype=dtype)
+    """a to the power of b, in float64 or complex128."""
+    x, y = operand(a), operand(b)
+    wide = "complex128" if x.dtype.is_complex or y.dtype.is_complex else "float64"
+    return power(x, y, out=out, where=where, casting=casting, order=order, dtype=dtype or wide)
