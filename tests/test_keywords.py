@@ -10,7 +10,7 @@ import pytest
 
 import gemel
 from gemel import autograd, np
-from gemel.errors import DTypeError, ShapeError
+from gemel.errors import DTypeError, ShapeError, TraceError
 from gemel.ir.op import Op
 from gemel.ir.public import NAMESPACES
 
@@ -214,6 +214,13 @@ def test_in_programs_they_mean_the_same() -> None:
         for found, expected in zip(compiled(x, mask), steps(x, mask), strict=True):
             assert found.dtype == expected.dtype
             same(found, expected.asnumpy())
+
+
+def test_programs_do_not_write_into_arrays_from_outside() -> None:
+    held = np.zeros(3)
+    with pytest.raises(TraceError, match="from outside"):
+        gemel.compile(lambda x: np.add(x, 1, out=held))(np.ones(3))
+    assert held.tolist() == [0, 0, 0]
 
 
 def test_out_is_an_assignment_on_the_tape() -> None:

@@ -191,6 +191,7 @@ WRITES: dict[str, Callable[[Any, Any, Callable[[Any], Any]], None]] = {
     "put clip": lambda n, x, a: n.put(x, [40, -3], [7, 8], mode="clip"),
     "put nothing": lambda n, x, a: n.put(x, a(numpy.zeros(0, int)), [7]),
     "putmask": lambda n, x, a: n.putmask(x, a(GRID[:3, :4] > 0), a(ROW[:5])),
+    "fill_diagonal": lambda n, x, a: n.fill_diagonal(x, 5),
     "place": lambda n, x, a: n.place(x, a(GRID[:3, :4] > 0), a(ROW[:3])),
 }
 
@@ -212,6 +213,14 @@ def test_functions_that_write(name: str) -> None:
 
     found = gemel.compile(program)(np.array(GRID[:3, :4]))
     numpy.testing.assert_allclose(found.asnumpy(), theirs)
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (7, 3), (3, 3), (2, 4)])
+def test_diagonals_that_wrap(shape: tuple[int, int]) -> None:
+    mine, theirs = np.zeros(shape), numpy.zeros(shape)
+    np.fill_diagonal(mine, 4, wrap=True)
+    numpy.fill_diagonal(theirs, 4, wrap=True)
+    assert mine.tolist() == theirs.tolist()
 
 
 def test_what_was_written_has_a_gradient() -> None:
@@ -312,6 +321,9 @@ FORMS: dict[str, Call] = {
     "pad stat": lambda n, a: n.pad(a(GRID), 2, "mean", stat_length=((1, 2), (3, 9))),
     "pad function": lambda n, a: n.pad(a(ROW), 2, ends_of_seven),
     "eye": lambda n, a: n.eye(N=2, M=4, k=1),
+    "intersect1d places": lambda n, a: n.intersect1d(
+        a(numpy.array([1, 3, 4, 3])), a(numpy.array([3, 1, 2, 1])), return_indices=True
+    ),
     "clip out": lambda n, a: n.clip(a(GRID), 0, None),
 }  # fmt: skip
 CALLS.update(FORMS)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel import _core
 from gemel.dtype import as_dtype, castable
-from gemel.errors import DTypeError, ShapeError
+from gemel.errors import DTypeError, ShapeError, TraceError
 from gemel.ir.array_methods import ArrayMethods
+from gemel.ir.graph import Entry
 from gemel.ir.methods import call
 
 #: What NumPy's universal functions take, with the defaults.
@@ -52,6 +54,11 @@ def into(name: str, out: Any, found: Any, casting: str = "same_kind") -> Any:
     for target, value in zip(targets, values, strict=True):
         if target is not None:
             fits(name, target, value.shape, value.dtype, casting)
+        if isinstance(value, Entry) and isinstance(target, _core.Array):
+            raise TraceError(
+                f"{name}: out is an array from outside of the hybridized function, which would "
+                "change when it is traced only; pass it as an argument, or return the result"
+            )
     written = tuple(map(_written, targets, values))
     return written if isinstance(found, (tuple, list)) else written[0]
 

@@ -950,7 +950,7 @@ def fabs(
 ) -> ndarray:
     """Absolute value; integers become float32."""
 
-def fill_diagonal(a: Any, val: Any) -> None:
+def fill_diagonal(a: Any, val: Any, wrap: builtins.bool = False) -> None:
     """Write into the main diagonal of a matrix, or where all positions are equal."""
 
 def finfo(type: Any) -> FloatInfo:
@@ -1304,7 +1304,9 @@ def interp(
 ) -> ndarray:
     """Values between the points (xp, fp), on straight lines; xp must rise."""
 
-def intersect1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
+def intersect1d(
+    ar1: Any, ar2: Any, assume_unique: builtins.bool = False, return_indices: builtins.bool = False
+) -> Any:
     """What is in both arrays, in order. Waits for them."""
 
 intp: DType

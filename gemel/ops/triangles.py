@@ -120,8 +120,10 @@ def trace(
 
 
 @function(public="np")
-def fill_diagonal(a: Any, val: Any) -> None:
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     """Write into the main diagonal of a matrix, or where all positions are equal.
+
+    With `wrap` the diagonal of a tall matrix begins again below a row that is left out.
 
     >>> x = np.zeros((2, 2))
     >>> np.fill_diagonal(x, 5)
@@ -129,8 +131,12 @@ def fill_diagonal(a: Any, val: Any) -> None:
     """
     if a.ndim < 2 or a.ndim > 2 and len(set(a.shape)) > 1:
         raise ShapeError(f"fill_diagonal: {list(a.shape)} is no matrix, nor are all axes alike")
-    count = min(a.shape)
-    at = iota(shape=(count,), axis=0, dtype="int64")
+    if wrap and a.ndim == 2:
+        step = a.shape[1] + 1
+        at = iota(shape=(-(-a.shape[0] * a.shape[1] // step),), axis=0, dtype="int64") * step
+        a[at // a.shape[1], at % a.shape[1]] = val
+        return
+    at = iota(shape=(min(a.shape),), axis=0, dtype="int64")
     a[(at,) * a.ndim] = val
 
 
