@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any
 
 from gemel import _core
+from gemel.dtype import DType, float32, int64
 from gemel.errors import ShapeError
 from gemel.ir.late import load
 from gemel.ir.layout import dense_strides
@@ -17,6 +18,17 @@ def _np(name: str) -> Any:
     """A function of `gemel.np`."""
     load()
     return NAMESPACES["np"][name]
+
+
+#: What Python's numbers become, and whether floating arrays are positions. `npx.set_np` follows
+#: MXNet: whole numbers become float32 as well, and so they are positions, too.
+MANNERS: dict[str, Any] = {"integers": int64, "floats": float32, "floating positions": False}
+
+
+def default_float() -> DType:
+    """The dtype of arrays of floating numbers where none is given."""
+    found: DType = MANNERS["floats"]
+    return found
 
 
 class Flat:
@@ -81,6 +93,10 @@ class Manners:
         """One element as a Python number: the only one, or that at a position. Waits for it."""
         return _core.Array.item(self._one(index) if index else self)
 
+    def asscalar(self: Any) -> Any:
+        """The element of an array of one, as a Python number. Waits for it."""
+        return self.item()
+
     def itemset(self: Any, *arguments: Any) -> None:
         """Write one element: `x.itemset(value)`, `x.itemset(position, value)`."""
         *index, value = arguments
@@ -137,9 +153,15 @@ class Manners:
         """Put each row along an axis in such an order, in place, as `np.partition` gives."""
         self[...] = _np("partition")(self, kth, axis)
 
+    def as_np_ndarray(self: Any) -> Any:
+        """The array itself: there is only one kind."""
+        return self
+
+    as_nd_ndarray = as_np_ndarray
+
     def drop_grad(self: Any) -> None:
         """No gradient is wanted any more: what `attach_grad` made is forgotten."""
         self.attach_grad("null")
 
 
-__all__ = ["Flags", "Flat", "Manners"]
+__all__ = ["MANNERS", "Flags", "Flat", "Manners", "default_float"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gemel import _core, autograd, lists, tape
-from gemel.device import CPUS, GPUS, Device, as_device, current_device
+from gemel.device import CPUS, GPUS, Device, as_device, current_device, try_gpu
 from gemel.dtype import (
     DTYPES,
     DType,
@@ -16,10 +16,10 @@ from gemel.dtype import (
     bool_,
     check_held,
     complex128,
-    float32,
     float64,
     int64,
     is_large,
+    keeps_kind,
     uint64,
 )
 from gemel.errors import DTypeError, ShapeError
@@ -32,7 +32,7 @@ from gemel.ir.graph import Entry
 from gemel.ir.layout import Layout
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
-from gemel.manners import Manners
+from gemel.manners import MANNERS, Manners, default_float
 from gemel.ops import assignment, elementwise, indexing, keys
 from gemel.ops.shape import stack
 from gemel.passes.gradient import gradient
@@ -64,11 +64,8 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
             from pickle import PickleBuffer
 
             data = PickleBuffer(data)
-        return _restored, (data, self.dtype.name, self.shape, self.device)
-
-    def asscalar(self) -> Any:
-        """The element of an array of one, as a Python number. Waits for it."""
-        return self.item()
+        place = self.device.device_type, self.device.device_id
+        return _restored, (data, self.dtype.name, self.shape, place)
 
     # --- writing ----------------------------------------------------------------------------
 
@@ -96,12 +93,11 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         if is_large(value):
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
-        plain = isinstance(value, NUMBER) and not isinstance(value, complex)
-        if not plain or _beyond(value) or target.dtype.is_complex:
-            held = plain or (isinstance(value, complex) and target.dtype.is_complex)
-            value = array_like(value, target.dtype if held else None)
-            value = assignment.fitted(value, target.ndim)
+        number = isinstance(value, NUMBER) and not isinstance(value, complex)
+        if not number or _beyond(value) or target.dtype.is_complex:
+            value = array_like(value, _own_dtype(value, target.dtype))
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
+            value = assignment.without_lead(value, target.ndim)
             lead = target.ndim - value.ndim
             pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
             if lead < 0 or not all(m in (1, n) for m, n in pairs):
@@ -116,7 +112,7 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
     def _scattered(self, key: Any, value: Any) -> None:
         """x[mask or positions] = value: done by NumPy when its turn has come."""
         items = key if isinstance(key, tuple) else (key,)
-        value = array_like(value, None if _has_complex(value) else self.dtype, self.device)
+        value = array_like(value, _own_dtype(value, self.dtype), self.device)
         assignment.check_assigned(prepare.spec_of(value), self.dtype)
         if tape.concerns(self, value):
             placed = [i.to_device(self.device) if isinstance(i, ndarray) else i for i in items]
@@ -145,7 +141,7 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
             raise ShapeError(
                 f"{op.name}: in place, {prepare.spec_of(self)} cannot hold {prepare.spec_of(new)}"
             )
-        if not assignment.fits(new.dtype, self.dtype):
+        if not keeps_kind(new.dtype, self.dtype):
             raise DTypeError(
                 f"{op.name}: in place, {self.dtype} cannot hold {new.dtype}; use x = x + y"
             )
@@ -217,19 +213,16 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         dtype = as_dtype(dtype)
         return self if dtype is self.dtype and not copy else elementwise.cast(self, dtype=dtype)
 
-    def as_np_ndarray(self) -> Any:
-        """The array itself: there is only one kind."""
-        return self
-
-    as_nd_ndarray = as_np_ndarray
-
     def zero_grad(self) -> None:
         """Set the gradient to zeros."""
         if self._grad is not None:
             self._grad[...] = 0
 
 
-def _restored(data: Any, dtype: str, shape: tuple[int, ...], device: Device) -> Any:
+def _restored(data: Any, dtype: str, shape: tuple[int, ...], place: tuple[str, int]) -> Any:
+    """What was pickled, where it was; on the CPU when that GPU is not there."""
+    kind, number = place
+    device = try_gpu(number) if kind == "gpu" else CPUS[number]
     return from_buffer(data, as_dtype(dtype), shape, device)
 
 
@@ -246,41 +239,56 @@ def from_buffer(
 
 
 @function(public="np")
-def from_dlpack(x: Any, /, device: Device | None = None, *, copy: bool | None = None) -> Any:
-    """An array with a copy of another library's array, taken over through DLPack.
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """Another library's array as one of gemel's, over the same memory: writes of one are the
+    other's, too. Operations on it finish before their call returns.
 
-    An array of gemel's is itself what is asked for, unless with `copy`. Raises `BufferError` for
-    data that is not in the CPU's memory, or of a dtype gemel lacks, and where `copy` is False but
-    the elements have to be copied.
+    What is read-only, not aligned, or goes to a GPU is copied, and anything with ``copy=True``. `x`
+    may be a DLPack capsule. Raises `BufferError` for data that is not in the CPU's memory, of a
+    dtype gemel lacks, or that ``copy=False`` keeps from being copied.
 
     >>> import numpy
     >>> np.from_dlpack(numpy.arange(3.0))
     """
-    if isinstance(x, ndarray) and (device is None or device == x.device):
-        return x.copy() if copy else x
-    if copy is False:
-        raise BufferError("from_dlpack: copy=False, but the elements have to be copied")
+    ours = isinstance(x, ndarray)
+    own: Device = x.device if ours else CPUS[0]
+    place = own if device is None else as_device(device)
+    moved = place.linked or ours
+    if copy is False and place != own and moved:
+        raise BufferError(f"from_dlpack: what goes to {place} is copied; leave out copy=False")
+    if ours:
+        return x.copy() if copy and place == own else x.to_device(place)
+    found = _core.from_dlpack(_capsule(x), 0 if moved else place.code, copy)
+    return found.to_device(place) if moved else found
+
+
+def _capsule(x: Any) -> Any:
+    """What another library says of its array."""
+    if type(x).__name__ == "PyCapsule":
+        return x
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack: {type(x).__name__} is no array other libraries can share")
     kind = x.__dlpack_device__()[0]
     if kind != DLPACK_CPU[0]:
         raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")
     try:
-        capsule = x.__dlpack__(max_version=(1, 0))
+        return x.__dlpack__(max_version=(1, 0))
     except TypeError:  # from before DLPack 1.0
-        capsule = x.__dlpack__()
-    found = _core.from_dlpack(capsule)
-    return found if device is None else found.to_device(device)
+        return x.__dlpack__()
 
 
 @function(public="np")
-def from_numpy(value: Any, device: Device | None = None) -> Any:
+def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False) -> Any:
     """An array with a copy of a NumPy array's elements; long floats become float64.
 
-    Raises `DTypeError` for dtypes gemel has no arrays of.
+    With `zero_copy` it is over the same memory, see `npx.from_numpy`. Raises `DTypeError` for
+    dtypes gemel has no arrays of.
     """
     import numpy
 
     device = None if device is None else as_device(device)
-
+    if zero_copy:
+        return from_dlpack(value, device=device)
     value = numpy.asarray(value)
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
     dtype = float64 if long else as_dtype(value.dtype)
@@ -289,9 +297,12 @@ def from_numpy(value: Any, device: Device | None = None) -> Any:
     return from_buffer(value, dtype, value.shape, device)
 
 
-def _has_complex(value: Any) -> bool:
-    """Whether nested lists, or a number, have Python's complex numbers in them."""
-    return any(isinstance(leaf, complex) for leaf in lists.leaves(value))
+def _own_dtype(value: Any, dtype: DType) -> DType | None:
+    """The dtype that numbers are made arrays of to be written where `dtype` is: this one, unless
+    they are complex and it is not."""
+    if dtype.is_complex or not any(isinstance(leaf, complex) for leaf in lists.leaves(value)):
+        return dtype
+    return None
 
 
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
@@ -324,17 +335,6 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
 def _stacked(value: Any) -> Any:
     """Nested lists of arrays, symbols and numbers as one array, without waiting for them."""
     return stack([_stacked(v) if isinstance(v, (list, tuple)) else v for v in value])
-
-
-#: What Python's numbers become, and whether floating arrays are positions. `npx.set_np` follows
-#: MXNet: whole numbers become float32 as well, and so they are positions, too.
-MANNERS: dict[str, Any] = {"integers": int64, "floats": float32, "floating positions": False}
-
-
-def default_float() -> DType:
-    """The dtype of arrays of floating numbers where none is given."""
-    found: DType = MANNERS["floats"]
-    return found
 
 
 def default_dtype(value: Any) -> DType:
@@ -380,7 +380,9 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         and getattr(value, "ndim", 1) == 0
         and not hasattr(value, "__dlpack__")
     ):
-        return value.item()  # a NumPy scalar: as weak as a Python number
+        number = value.item()  # a NumPy scalar: as weak as a Python number
+        if isinstance(number, NUMBER):
+            return number
     device = next((other.device for other in beside if isinstance(other, ndarray)), None)
     if isinstance(value, (list, tuple)):
         exact = any(getattr(other, "dtype", None) in (float64, complex128) for other in beside)
@@ -473,7 +475,6 @@ install(Layers())
 
 __all__ = [
     "array_like",
-    "default_float",
     "from_buffer",
     "from_dlpack",
     "from_numpy",

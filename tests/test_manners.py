@@ -131,7 +131,7 @@ def test_what_is_refused_says_why() -> None:
         np.from_numpy(numpy.ones(2), "x")
     for wrong in (None, 3, "ab"):
         for join in (np.stack, np.concatenate, np.vstack, np.hstack):
-            with pytest.raises(TypeError, match="takes a list or tuple of arrays"):
+            with pytest.raises(TypeError, match=r"must be a list|is no array"):
                 join(wrong)
     for call in (np.squeeze, np.sum, npx.softmax, npx.batch_flatten):
         for value in (None, "text"):

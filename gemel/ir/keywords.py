@@ -91,14 +91,6 @@ def fits(name: str, target: Any, shape: Any, dtype: Any, casting: str) -> None:
         )
 
 
-def sequence(name: str, arrays: Any) -> Any:
-    """Arrays to be joined, of a list, a tuple or the rows of one. Raises `TypeError`."""
-    if isinstance(arrays, (list, tuple)) or (getattr(arrays, "ndim", 0) > 0):
-        return arrays
-    kind = type(arrays).__name__
-    raise TypeError(f"{name}: takes a list or tuple of arrays, got {kind} {arrays!r}")
-
-
 def converted(name: str, x: Any, dtype: Any, casting: str) -> Any:
     """x in a dtype. Raises `DTypeError` where `casting` does not allow that."""
     target = as_dtype(dtype)
@@ -118,5 +110,4 @@ __all__ = [
     "converted",
     "fits",
     "into",
-    "sequence",
 ]

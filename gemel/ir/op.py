@@ -399,6 +399,10 @@ def static(value: Any) -> Any:
         return value
     if isinstance(value, (list, tuple)):
         return tuple([static(item) for item in value])
+    if type(value).__hash__ is None and hasattr(value, "tolist"):
+        return static(value.tolist())
+    if type(value).__hash__ is None:
+        raise TypeError(f"{value!r} is no parameter of an operation; they are numbers and names")
     number = getattr(value, "shape", None) == () and hasattr(value, "item")
     return value.item() if number else value
 

@@ -15,6 +15,7 @@ from gemel.dtype import (
     check_held,
     float32,
     float64,
+    int8,
     int64,
     is_large,
     uint64,
@@ -33,10 +34,11 @@ class Elementwise(Op):
 
     With xp = NumPy the body is the reference, with xp = a lane it is one iteration of a kernel.
     `dtype` is the policy: ``"same"`` (promote), ``"floating"`` (integers become float32),
-    ``"size"`` (promote, result real), ``"compare"`` (promote, result bool), ``"logical"`` (bool in
-    and out), or a function (input specs, parameters) -> (dtype per input, result dtype). With
-    several results, which a body gives as a tuple, such a function says all their dtypes; the names
-    mean the same for all.
+    ``"size"`` (promote, result real), ``"numeric"`` (bools become int8), ``"arithmetic"`` (bools
+    are refused), ``"integral"`` (floats are), ``"compare"`` (promote, result bool), ``"logical"``
+    (bool in and out), or a function (input specs, parameters) -> (dtype per input, result dtype).
+    With several results, which a body gives as a tuple, such a function says all their dtypes; the
+    names mean the same for all.
     """
 
     elementwise = True
@@ -133,6 +135,12 @@ def _arithmetic(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, .
     return (dtype,) * len(specs), dtype
 
 
+def _numeric(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    dtype = int8 if dtype is bool_ else dtype  # as NumPy counts with truths
+    return (dtype,) * len(specs), dtype
+
+
 def _floating(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
     dtype = promote_specs(*specs).floating
     return (dtype,) * len(specs), dtype
@@ -167,6 +175,7 @@ POLICIES = {
     "same": _same,
     "arithmetic": _arithmetic,
     "floating": _floating,
+    "numeric": _numeric,
     "size": _size,
     "compare": _compare,
     "logical": _logical,

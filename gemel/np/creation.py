@@ -9,13 +9,15 @@ from gemel.device import as_device
 from gemel.dtype import as_dtype, as_number, check_held, float64, int64, is_large
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
+from gemel.ir.above import above
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ndarray import array_like, default_dtype, default_float, ndarray
+from gemel.manners import default_float
+from gemel.ndarray import array_like, default_dtype, ndarray
 from gemel.ops.elementwise import cast, floor, iota, where
 from gemel.ops.elementwise import full as filled
 from gemel.ops.shape import broadcast_to, distance, listed, operand, reshape, transpose
-from gemel.spec import normalize_axis
+from gemel.spec import normalize_axis, whole
 
 
 @function(public="np")
@@ -215,6 +217,7 @@ def arange(
     """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`."""
     if stop is None:
         start, stop = 0, start
+    start, stop, step = map(above.as_array, (start, stop, step))
     steps = (start - stop) // step
     count = max(0, -(steps if isinstance(steps, WHOLE) else int(steps)))
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
@@ -247,7 +250,8 @@ def linspace(
     With `retstep` also how far apart they are. Integers are rounded down. Between arrays there is
     one such row for each pair of elements, along `axis` of the result.
     """
-    if num < 0:
+    start, stop = above.as_array(start), above.as_array(stop)
+    if whole("linspace", "num", num) < 0:
         raise ShapeError(f"linspace: {num} is no number of elements")
     start, stop = _end(start), _end(stop)
     gaps = max(num - 1 if endpoint else num, 1)

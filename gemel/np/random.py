@@ -9,7 +9,7 @@ from gemel.device import as_device
 from gemel.dtype import as_dtype, check_held, float64
 from gemel.extent import WHOLE
 from gemel.ir.methods import call
-from gemel.ndarray import default_float
+from gemel.manners import default_float
 from gemel.ops import random as _ops
 
 _normal = _ops.normal

@@ -9,7 +9,7 @@ from gemel.dtype import as_dtype
 from gemel.ir.op import numpy
 from gemel.ir.protocols import as_numpy, by_numpy
 from gemel.ir.public import Array, function
-from gemel.ndarray import default_float
+from gemel.manners import default_float
 from gemel.np.creation import array
 
 

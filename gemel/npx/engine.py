@@ -8,7 +8,8 @@ from gemel import _core
 from gemel.device import as_device
 from gemel.dtype import as_dtype, float32, float64, int64
 from gemel.ir.public import function
-from gemel.ndarray import MANNERS, array_like
+from gemel.manners import MANNERS
+from gemel.ndarray import array_like
 from gemel.runtime import callback as runtime_callback
 from gemel.spec import Spec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, as_dtype, bool_, int64, uint8, uint64
+from gemel.dtype import DType, as_dtype, bool_, int64, uint64
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.declare import elementwise
 from gemel.ir.methods import call
@@ -65,13 +65,13 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g / b, -(g * y / b)
 
 
-@elementwise(dtype="arithmetic", public="np", operator="floordiv")
+@elementwise(dtype="numeric", public="np", operator="floordiv")
 def floor_divide(xp: Any, a: Any, b: Any) -> Any:
     """Quotient rounded down; integers divided by zero give 0."""
     return a // b
 
 
-@elementwise(dtype="arithmetic", public="np", aliases=("mod",), operator="mod", mxnet="_npi_mod")
+@elementwise(dtype="numeric", public="np", aliases=("mod",), operator="mod", mxnet="_npi_mod")
 def remainder(xp: Any, a: Any, b: Any) -> Any:
     """Remainder with the sign of b; integers modulo zero give 0."""
     return a % b
@@ -82,7 +82,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, -(g * floor(a / b))
 
 
-@elementwise(dtype="arithmetic", outputs=2, public="np", method="__divmod__")
+@elementwise(dtype="numeric", outputs=2, public="np", method="__divmod__")
 def divmod(xp: Any, a: Any, b: Any) -> Any:
     """Quotient rounded down, and remainder."""
     return a // b, a % b
@@ -142,7 +142,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (where(size == 0, 0, (g - y * along) / where(size == 0, 1, size)),)
 
 
-@elementwise(public="np", method=True, mxnet="_npi_square")
+@elementwise(dtype="numeric", public="np", method=True, mxnet="_npi_square")
 def square(xp: Any, x: Any) -> Any:
     """Product with itself."""
     return x * x
@@ -164,14 +164,8 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (-(g * y * y),)
 
 
-def _power_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
-    dtype = promote_specs(*specs)
-    compute = uint8 if dtype is bool_ else dtype
-    return (compute, compute), dtype
-
-
 @elementwise(
-    dtype=_power_types,
+    dtype="numeric",
     public="np",
     aliases=("pow",),
     operator="pow",

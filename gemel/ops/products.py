@@ -22,7 +22,15 @@ from gemel.ops.reduction import sum
 from gemel.ops.shape import broadcast_to, operand, reshape, stack, transpose
 from gemel.ops.solving import inv
 from gemel.ops.triangles import diagonal
-from gemel.spec import broadcast, normalize_axis, product, promote_specs, same_shape
+from gemel.spec import (
+    broadcast,
+    normalize_axis,
+    product,
+    promote_specs,
+    same_shape,
+    sequence,
+    whole,
+)
 
 
 def _pair(a: Any, b: Any) -> tuple[Any, Any]:
@@ -307,6 +315,8 @@ def _(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False) -
     """
     if not isinstance(subscripts, str):
         subscripts, operands = _lettered((subscripts, *operands))
+    if not operands:
+        raise ShapeError("einsum: needs at least one array")
     found = [operand(x, operands) for x in operands]
     if not optimize or len(found) < 3:
         return into("einsum", out, einsum(*found, equation=subscripts))
@@ -324,13 +334,20 @@ def _cheapest(equation: str, operands: Sequence[Any], optimize: Any) -> tuple[tu
     return tuple(step for step in steps if len(step) == 2) if steps else ()
 
 
+def _letter(number: Any) -> str:
+    if number is Ellipsis:
+        return "..."
+    number = whole("einsum", "the number of an axis", number)
+    if not 0 <= number < 52:
+        raise ValueError(f"einsum: axes are numbered from 0 to 51, not {number}")
+    return chr(ord("A") + number + 6 * (number > 25))
+
+
 def _lettered(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     """Arrays and lists of numbers in turn, the last list that of the result, as an equation."""
 
     def term(numbers: Any) -> str:
-        return "".join(
-            "..." if n is Ellipsis else chr(ord("A") + n + 6 * (n > 25)) for n in numbers
-        )
+        return "".join(map(_letter, sequence("einsum", "the axes of an array", numbers)))
 
     arrays, names = given[: len(given) // 2 * 2 : 2], given[1::2]
     text = ",".join(map(term, names))

@@ -13,7 +13,7 @@ from gemel.ir.op import Op, numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import negative, where
 from gemel.ops.exponents import power_of_two
-from gemel.spec import Spec, broadcast, promote_specs
+from gemel.spec import Spec, broadcast, promote_specs, whole
 
 Types = tuple[tuple[DType, ...], DType]
 
@@ -55,7 +55,7 @@ def round(xp: Any, x: Any, *, decimals: int = 0) -> Any:
 def _rounded(xp: Any, x: Any, decimals: int) -> Any:
     if decimals == 0:
         return xp.rint(x)
-    scale = 10.0 ** abs(decimals)
+    scale = 10.0 ** abs(whole("round", "decimals", decimals))
     return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
 
 
@@ -69,7 +69,7 @@ trunc.gradient(no_gradient)
 round.gradient(no_gradient)
 
 
-@elementwise(dtype="arithmetic", public="np", mxnet="_npi_fmod")
+@elementwise(dtype="numeric", public="np", mxnet="_npi_fmod")
 def fmod(xp: Any, a: Any, b: Any) -> Any:
     """Remainder with the sign of a; integers modulo zero give 0."""
     if a.dtype.kind == "f":

@@ -16,7 +16,7 @@ from gemel.ops.arrange import broadcast_arrays
 from gemel.ops.elementwise import cast, full, iota, limit, where
 from gemel.ops.indexing import gather, nonzero, out_of_range
 from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape, stack
-from gemel.spec import Spec, broadcast, extents, normalize_axis, promote_specs, same_shape
+from gemel.spec import Spec, broadcast, extents, normalize_axis, promote_specs, same_shape, sequence
 
 # --- one position for each row --------------------------------------------------------------
 
@@ -192,7 +192,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
 
     >>> np.choose(np.array([0, 1, 0], "int64"), [np.array([1, 2, 3]), np.array([4, 5, 6])])
     """
-    index, *found = broadcast_arrays(a, *choices)
+    index, *found = broadcast_arrays(a, *sequence("choose", "the choices", choices))
     if mode not in ("raise", "clip", "wrap"):
         raise unknown_name("mode", mode, ("raise", "clip", "wrap"))
     if mode == "clip":
@@ -209,6 +209,8 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
 
     >>> np.select([np.array([True, False])], [np.array([1, 2])], 0)
     """
+    condlist = sequence("select", "the conditions", condlist)
+    choicelist = sequence("select", "the choices", choicelist)
     if len(condlist) != len(choicelist) or not condlist:
         raise ShapeError(
             f"select: {len(condlist)} conditions and {len(choicelist)} choices; it needs as many "
@@ -307,6 +309,6 @@ def _(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Arr
 
     >>> np.ravel_multi_index(np.array([[1, 0], [2, 1]], "int64"), (2, 3))
     """
-    positions = (operand(p) for p in multi_index)
+    positions = map(operand, sequence("ravel_multi_index", "the positions", multi_index))
     mode = mode if isinstance(mode, str) else tuple(mode)
     return ravel_multi_index(*positions, dims=tuple(listed(dims)), mode=mode, order=order)

@@ -38,7 +38,7 @@ from gemel.ops.logic import equal, isfinite, isnan, not_equal
 from gemel.ops.reduction import count, floating, in_dtype, max, mean, min, sum
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, concatenate, reshape, stack, transpose
-from gemel.spec import Spec, normalize_axes, normalize_axis, product
+from gemel.spec import Spec, normalize_axes, normalize_axis, product, whole
 
 # --- over axes ------------------------------------------------------------------------------
 
@@ -185,7 +185,10 @@ def median(
     *,
     keepdims: bool = False,
 ) -> Array:
-    """What half of the elements lie below, over the given axes, or all."""
+    """What half of the elements lie below, over the given axes, or all; NaN of nothing."""
+    x = floating(_array(x))
+    if not count(x, axis, "median"):
+        return into("median", out, mean(x, axis=axis, keepdims=keepdims))
     return into("median", out, _quantile("median", x, 0.5, axis, "linear", keepdims))
 
 
@@ -193,6 +196,9 @@ def shares(name: str, q: Any, whole: float) -> Any:
     """One share from 0 to 1, or a list of them. Raises `ValueError`."""
     found = q.tolist() if hasattr(q, "tolist") else q
     several = isinstance(found, (list, tuple))
+    for each in found if several else [found]:
+        if not isinstance(each, (int, float)):
+            raise TypeError(f"{name}: q {each!r} must be a number")
     parts = [float(each) / whole for each in (found if several else [found])]
     if not builtins.all(0 <= part <= 1 for part in parts):
         raise ValueError(f"{name}: q {found} must lie between 0 and {whole:g}")
@@ -341,7 +347,7 @@ def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
 @function(public="np")
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
     """The differences of neighbours along an axis, n times. Bools differ or do not."""
-    if n < 0:
+    if whole("diff", "n", n) < 0:
         raise ValueError(f"diff: n is {n}; differences cannot be taken less than 0 times")
     x = _array(x)
     axis = normalize_axis("diff", axis, x.ndim)
@@ -351,7 +357,8 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         x if end is x else _end(end, x, axis) for end in (prepend, x, append) if end is not None
     ]
     x = concatenate(*ends, axis=axis) if len(ends) > 1 else x
-    for _ in range(n):
+    # What has no elements left has no more differences.
+    for _ in range(builtins.min(n, x.shape[axis]) if type(x.shape[axis]) is int else n):
         after, before = _neighbours(x, axis)
         x = not_equal(after, before) if x.dtype == "bool" else subtract(after, before)
     return x
