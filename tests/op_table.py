@@ -263,7 +263,7 @@ def _unary() -> list[Case]:
         "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh",
         "degrees", "radians", "sinc", "exp2", "log2", "log10", "cbrt", "trunc", "round", "signbit",
         "modf", "frexp", "spacing", "positive", "fabs", "isfinite", "isinf", "isposinf", "isneginf",
-        "bitwise_count",
+        "bitwise_count", "i0",
     ]  # fmt: skip
     found = []
     for name in names:
@@ -357,6 +357,8 @@ def _reductions() -> list[Case]:
     for name in ("var", "std"):
         found.append(_case(name, shape, smooth=soft, axis=(0, 2), ddof=1, keepdims=True))
     for name in COMPOSED:
+        found += [_case(name, SMALL, axis=axis, keepdims=bool(axis)) for axis in (None, 0, 1)]
+    for name in ("nanargmax", "nanargmin"):
         found += [_case(name, SMALL, axis=axis, keepdims=bool(axis)) for axis in (None, 0, 1)]
     for name in ("cumsum", "cumprod"):
         found += [_case(name, Draw(shape, "nonzero"), smooth=soft, axis=axis) for axis in (1, -1)]

@@ -229,8 +229,9 @@ def test_which_operations_have_no_kernel() -> None:
     assert found == [
         "argpartition", "argsort", "bincount", "bitwise_count", "boolean_index", "choice",
         "cholesky", "det", "digitize", "eig", "eigh", "eigvals", "eigvalsh",
-        "frexp", "gcd", "half_transform", "histogram_counts", "histogram_edges", "inv", "isin",
-        "lcm", "lstsq", "matrix_rank", "nextafter", "nonzero", "pinv", "qr", "ranked",
+        "frexp", "gcd", "half_transform", "histogram_counts", "histogram_edges", "i0", "inv",
+        "isin", "lcm", "lstsq", "matrix_rank", "nanargmax", "nanargmin", "nextafter", "nonzero",
+        "pinv", "qr", "ranked",
         "ravel_multi_index", "searchsorted", "slogdet", "solve", "sort", "spacing", "svd",
         "svdvals", "transform", "unique", "unravel_index", "whole_transform", "with_rows_put",
     ]  # fmt: skip

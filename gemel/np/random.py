@@ -6,9 +6,10 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import as_device
-from gemel.dtype import as_dtype, check_held, float32, float64
+from gemel.dtype import as_dtype, check_held, float64
 from gemel.extent import WHOLE
 from gemel.ir.methods import call
+from gemel.manners import default_float
 from gemel.ops import random as _ops
 
 _normal = _ops.normal
@@ -64,7 +65,7 @@ def uniform(
     """Numbers spread evenly over [low, high)."""
     shape = _shape(size, low, high)
     with as_device(device or ctx):
-        return _uniform(low, high, shape=shape, dtype=as_dtype(dtype or float32))
+        return _uniform(low, high, shape=shape, dtype=as_dtype(dtype or default_float()))
 
 
 def normal(
@@ -78,7 +79,7 @@ def normal(
     """Normally distributed numbers with mean `loc` and standard deviation `scale`."""
     shape = _shape(size, loc, scale)
     with as_device(device or ctx):
-        return _normal(loc, scale, shape=shape, dtype=as_dtype(dtype or float32))
+        return _normal(loc, scale, shape=shape, dtype=as_dtype(dtype or default_float()))
 
 
 def randint(

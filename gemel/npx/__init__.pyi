@@ -122,7 +122,17 @@ def embedding(
 ) -> ndarray:
     """The rows of weight (input_dim, output_dim) that data names: (...) to (..., output_dim)."""
 
-def erf(x: Any, /) -> ndarray:
+def erf(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Gauss's error function."""
 
 def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
@@ -148,7 +158,17 @@ def fully_connected(
 def gather_nd(data: Any, indices: Any) -> ndarray:
     """data[indices[0], indices[1], ...]: indices (m, ...) say where along each of the first m axes."""
 
-def gelu(x: Any, /) -> ndarray:
+def gelu(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """x times the normal distribution function of x (Hendrycks and Gimpel, 2016)."""
 
 def group_norm(
@@ -165,6 +185,15 @@ def index_update(data: Any, indices: Any, val: Any) -> ndarray:
 
 def instance_norm(x: Any, gamma: Any, beta: Any, /, eps: float = 0.001) -> ndarray:
     """Each channel of each example of x (N, C, ...) normalised, times gamma plus beta."""
+
+def is_np_array() -> builtins.bool:
+    """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
+
+def is_np_default_dtype() -> builtins.bool:
+    """Whether floats become float64 where no dtype is given: after ``npx.set_np(dtype=True)``."""
+
+def is_np_shape() -> builtins.bool:
+    """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
 
 def l2_normalization(data: Any, eps: float = 1e-10, mode: str = "instance") -> ndarray:
     """data / sqrt(sum(data ** 2) + eps): the sum is over an example ("instance"), its channels
@@ -186,8 +215,8 @@ def leaky_relu(
     """data where positive; elsewhere, by act_type: "leaky": slope * data, "prelu": gamma * data
     (a gamma for each channel, or one), "elu": slope * (exp(data) - 1). "selu" and "gelu" are those."""
 
-def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray]:
-    """The arrays in `file`: a dictionary if they are named, else a list."""
+def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | ndarray:
+    """The arrays in `file`: a dictionary if they are named, a list, or the one that was saved."""
 
 def log_softmax(data: Any, axis: int = -1, temperature: float | None = None) -> ndarray:
     """The logarithm of `softmax`, accurate where softmax is nearly 0 or 1."""
@@ -208,6 +237,9 @@ def masked_softmax(
     normalize: builtins.bool = True,
 ) -> ndarray:
     """softmax(data / temperature) of the elements whose mask is true; the others are 0."""
+
+def nonzero(a: Any) -> ndarray:
+    """Where the elements are that are not zero: a row of positions for each. Waits for the array."""
 
 def one_hot(
     x: Any, /, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
@@ -235,11 +267,24 @@ def pooling(
     """One number for each window of data (N, C, *space): the largest, the average, the sum or the
     p-norm of its elements."""
 
-def relu(x: Any, /) -> ndarray:
+def relu(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """max(x, 0); NaN stays NaN."""
 
 def reset_np() -> None:
-    """Back to NumPy's own: Python integers become int64 arrays."""
+    """Back to gemel's own: Python integers become int64 arrays, floats float32."""
+
+def reshape(a: Any, newshape: Any, reverse: builtins.bool = False, order: str = "C") -> ndarray:
+    """The same elements in another shape, of which some extents are codes."""
 
 def reshape_like(
     lhs: Any,
@@ -252,7 +297,10 @@ def reshape_like(
     """lhs in the shape of rhs; or some axes of lhs (from begin to before end) in those of rhs."""
 
 def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
-    """Write arrays (named, a list, or a single one) to `file`."""
+    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format."""
+
+def savez(file: Any, *args: Any, **kwargs: Any) -> None:
+    """Write arrays to `file` as an archive of NumPy's (.npz), as MXNet 2 does."""
 
 def selu(data: Any) -> ndarray:
     """`elu` scaled so that mean 0 and variance 1 stay (Klambauer et al., NeurIPS 2017)."""
@@ -285,13 +333,29 @@ def sequence_reverse(
 def set_np(
     shape: builtins.bool = True, array: builtins.bool = True, dtype: builtins.bool = False
 ) -> None:
-    """MXNet's NumPy mode: Python integers become float32 arrays, unless `dtype` is set."""
+    """MXNet's NumPy mode: Python integers become float32 arrays, which are positions, too."""
 
-def sigmoid(x: Any, /) -> ndarray:
+def shape_array(data: Any) -> ndarray:
+    """The shape of an array, as one of int64."""
+
+def sigmoid(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """1 / (1 + exp(-x)), without overflow on either side."""
 
 def silu(data: Any, beta: float = 1.0) -> ndarray:
     """data * sigmoid(beta * data), also called swish (Ramachandran et al., 2017)."""
+
+def slice(data: Any, begin: Any, end: Any, step: Any = None) -> ndarray:
+    """The elements from `begin` to `end` along the first axes; None is an end of the axis."""
 
 def smooth_l1(data: Any, scalar: float = 1.0) -> ndarray:
     """abs(data) - 0.5 / scalar**2, but 0.5 * (scalar * data)**2 where abs(data) < 1 / scalar**2."""
@@ -299,13 +363,43 @@ def smooth_l1(data: Any, scalar: float = 1.0) -> ndarray:
 def softmax(data: Any, axis: int = -1, temperature: float | None = None) -> ndarray:
     """exp(x / temperature) along an axis, divided by its sum."""
 
-def softplus(x: Any, /) -> ndarray:
+def softplus(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """log(1 + exp(x)), without overflow."""
 
-def softsign(x: Any, /) -> ndarray:
+def softsign(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """x / (1 + abs(x))."""
 
-def stop_gradient(x: Any, /) -> ndarray:
+def stop_gradient(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The same elements; gradients do not pass."""
 
 def synchronize(device: Any = None) -> None:
@@ -328,6 +422,15 @@ def topk(
     dtype: Any = "int64",
 ) -> Any:
     """The k largest elements of each row along an axis (smallest with `is_ascend`), in order."""
+
+def use_np(function: Any) -> Any:
+    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+
+def use_np_array(function: Any) -> Any:
+    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+
+def use_np_shape(function: Any) -> Any:
+    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
 
 def waitall() -> None:
     """Wait until everything issued has been computed; raises the first error nobody has seen."""
@@ -365,6 +468,9 @@ __all__ = [
     "index_add",
     "index_update",
     "instance_norm",
+    "is_np_array",
+    "is_np_default_dtype",
+    "is_np_shape",
     "l2_normalization",
     "layer_norm",
     "leaky_relu",
@@ -373,6 +479,7 @@ __all__ = [
     "logsumexp",
     "masked_log_softmax",
     "masked_softmax",
+    "nonzero",
     "num_gpus",
     "one_hot",
     "pick",
@@ -380,15 +487,19 @@ __all__ = [
     "priority",
     "relu",
     "reset_np",
+    "reshape",
     "reshape_like",
     "save",
+    "savez",
     "selu",
     "sequence_last",
     "sequence_mask",
     "sequence_reverse",
     "set_np",
+    "shape_array",
     "sigmoid",
     "silu",
+    "slice",
     "smooth_l1",
     "softmax",
     "softplus",
@@ -400,6 +511,9 @@ __all__ = [
     "topk",
     "try_all_gpus",
     "try_gpu",
+    "use_np",
+    "use_np_array",
+    "use_np_shape",
     "waitall",
     "while_loop",
 ]

@@ -19,6 +19,7 @@ from gemel.ops import (
 )
 
 later(
+    "gemel.ops.applied",
     "gemel.ops.arrange",
     "gemel.ops.attention",
     "gemel.ops.choice",
@@ -27,16 +28,21 @@ later(
     "gemel.ops.cumulative",
     "gemel.ops.exponents",
     "gemel.ops.fourier",
+    "gemel.ops.keywords",
     "gemel.ops.lookup",
     "gemel.ops.loops",
+    "gemel.ops.nan_ranks",
     "gemel.ops.normalization",
     "gemel.ops.norms",
     "gemel.ops.padding",
     "gemel.ops.pooling",
+    "gemel.ops.polynomials",
     "gemel.ops.products",
+    "gemel.ops.reshaping",
     "gemel.ops.rounding",
     "gemel.ops.selection",
     "gemel.ops.sequences",
+    "gemel.ops.series",
     "gemel.ops.solving",
     "gemel.ops.sorting",
     "gemel.ops.statistics",
@@ -44,6 +50,7 @@ later(
     "gemel.ops.trigonometry",
     "gemel.ops.windows",
     "gemel.ops.without_nan",
+    "gemel.ops.writing",
 )
 late_methods(
     "argsort",

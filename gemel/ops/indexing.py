@@ -10,6 +10,7 @@ from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import composite, op
+from gemel.ir.keywords import into
 from gemel.ir.layout import Layout
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
@@ -235,12 +236,17 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
 
 
 @function(public="np", method=True)
-def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Array:
+def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> Array:
     """The elements at these positions along an axis, or of the flattened array.
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range.
     """
-    x = operand(x)
+    found = _taken(operand(x), indices, axis, mode)
+    return found if out is None else into("take", out, found)
+
+
+def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
+    indices = above.index_item(indices, x)
     if axis is None:
         x, axis = reshape(x, shape=(-1,)), 0
     axis = normalize_axis("take", axis, len(x.shape))

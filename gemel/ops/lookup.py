@@ -10,7 +10,7 @@ from gemel.ir.public import Array, function
 from gemel.ops.assignment import written
 from gemel.ops.elementwise import add, cast, floor_divide, iota, multiply
 from gemel.ops.indexing import checked_position, gather, scatter
-from gemel.ops.shape import broadcast_to, reshape
+from gemel.ops.shape import broadcast_to, operand, reshape
 from gemel.spec import normalize_axis, product
 
 
@@ -30,6 +30,7 @@ def embedding(
 
     >>> npx.embedding(np.array([1, 0, 1]), np.array([[1.0, 2.0], [3.0, 4.0]]))
     """
+    data, weight = operand(data), operand(weight)
     shape = tuple(weight.shape)
     given = (input_dim, output_dim)
     if len(shape) != 2 or any(
@@ -69,6 +70,7 @@ def gather_nd(data: Any, indices: Any) -> Array:
 
     >>> npx.gather_nd(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0, 1], [1, 0]]))
     """
+    data, indices = operand(data), operand(indices)
     flat, count = flat_positions("gather_nd", data, indices)
     rows = reshape(data, shape=(product(data.shape[:count]), *data.shape[count:]))
     return gather(rows, flat, axis=0)
@@ -80,6 +82,7 @@ def index_add(data: Any, indices: Any, val: Any) -> Array:
 
     >>> npx.index_add(np.zeros((2, 2)), np.array([[0, 0], [1, 1]]), np.array([1.0, 2.0]))
     """
+    data, indices = operand(data), operand(indices)
     flat, count = flat_positions("index_add", data, indices)
     rows = (product(data.shape[:count]), *data.shape[count:])
     val = cast(above.as_array(val, (data,)), dtype=data.dtype)
@@ -93,6 +96,7 @@ def index_update(data: Any, indices: Any, val: Any) -> Array:
 
     >>> npx.index_update(np.zeros((2, 2)), np.array([[0, 1], [1, 1]]), np.array([1.0, 2.0]))
     """
+    data, indices = operand(data), operand(indices)
     flat_positions("index_update", data, indices)
     items = [cast(indices[axis], dtype="int64") for axis in range(int(indices.shape[0]))]
     return written(data, items, above.as_array(val, (data,)))
@@ -127,6 +131,7 @@ def reshape_like(
 
     >>> npx.reshape_like(np.arange(4), np.zeros((2, 2)))
     """
+    lhs, rhs = operand(lhs), operand(rhs)
     first, last, _ = slice(lhs_begin, lhs_end).indices(len(lhs.shape))
     middle = tuple(rhs.shape)[rhs_begin:rhs_end]
     return reshape(lhs, shape=(*lhs.shape[:first], *middle, *lhs.shape[max(first, last) :]))
@@ -135,6 +140,7 @@ def reshape_like(
 @function(public="npx")
 def batch_flatten(data: Any) -> Array:
     """(batch, ...) to (batch, all elements of an example)."""
+    data = operand(data)
     return reshape(data, shape=(data.shape[0], product(data.shape[1:])))
 
 
