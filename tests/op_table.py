@@ -33,7 +33,7 @@ FLOATING = ("float16", "float32", "float64")
 #: Operations whose kernels approximate a function; all other elementwise ones are exact.
 FUNCTIONS = frozenset((
     "power", "exp", "expm1", "log", "log1p", "tanh", "sin", "cos", "sigmoid", "gelu", "erf",
-    "softplus", "normal",
+    "softplus", "normal", "log_gamma",
     "tan", "arcsin", "arccos", "arctan", "arctan2", "hypot", "sinc", "sinh", "cosh", "arcsinh",
     "arccosh", "arctanh", "degrees", "radians", "exp2", "log2", "log10", "logaddexp", "logaddexp2",
     "cbrt", "ldexp", "elu",
@@ -325,6 +325,20 @@ def _other_elementwise() -> list[Case]:
               shape=(5, 7), dtype="int64"),
         _case("randint", Draw((), "number", number=0), Draw((), "number", number=250),
               shape=(40,), dtype="uint8"),
+        _case("uniform", Draw((4,), "positive"), Draw((), "number", number=9.0),
+              Draw((), "number", number=3), Draw((), "number", number=5), shape=(3, 4),
+              dtype="float64", call=0),
+        _case("normal", Draw((4,)), Draw((4,), "positive"), Draw((), "place", "int64", 9),
+              Draw((), "place", "int64", 9), shape=(3, 4), dtype="float32", call=0),
+        _case("randint", Draw((), "number", number=0), Draw((), "number", number=250),
+              Draw((), "place", "int64", 9), Draw((), "place", "int64", 9), shape=(40,),
+              dtype="int32", call=0),
+        _case("log_gamma", Draw((5, 1), "positive"), shape=(5, 7), dtype="float32"),
+        _case("log_gamma", Draw((7,), "positive", "float64"), shape=(5, 7), dtype="float64"),
+        _case("gamma_slope", SMALL, Draw(SMALL, "positive")),
+        _case("by_numpy", Draw((2,), "place", "int64", 999), Draw((3,), "positive"),
+              kind="poisson", shape=(3,), dtype="int64"),
+        _case("required", SMALL, Draw((), "number", number=True), message="it must"),
     ]  # fmt: skip
 
 
@@ -571,6 +585,7 @@ CASES: tuple[Case, ...] = (
 #: Operations without a case here, and why.
 ELSEWHERE = {
     "fused": "made by the fusing pass from others, which are all here (test_three_ways)",
+    "outcomes": "the sum of probabilities is 1 at most (test_distributions)",
     "choice": "which element x[key] = value puts where (test_writes_in_traces)",
     "branch": "its operands are programs: npx.cond makes them (test_three_ways)",
 }

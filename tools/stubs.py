@@ -124,7 +124,10 @@ def stubs() -> dict[str, str]:
     return {
         "np/__init__.pyi": namespace(np),
         "np/linalg.pyi": namespace(np.linalg),
+        "np/random.pyi": namespace(np.random),
         "npx/__init__.pyi": namespace(npx),
+        "npx/image.pyi": namespace(npx.image),
+        "npx/random.pyi": namespace(npx.random),
         "ir/array_methods.pyi": methods(),
     }
 

@@ -21,7 +21,9 @@ REDUCTIONS = {
 }
 
 #: What each namespace holds: `gemel.ir.public` fills it.
-NAMESPACES: dict[str, dict[str, Any]] = {"np": {}, "np.linalg": {}, "npx": {}}
+NAMESPACES: dict[str, dict[str, Any]] = {
+    name: {} for name in ("np", "np.linalg", "np.random", "npx", "npx.image", "npx.random")
+}
 
 
 class NumpyProtocols:

@@ -14,6 +14,8 @@ from gemel.device import num_gpus as num_gpus
 from gemel.device import try_all_gpus as try_all_gpus
 from gemel.device import try_gpu as try_gpu
 from gemel.ndarray import ndarray
+from gemel.npx import image as image
+from gemel.npx import random as random
 from gemel.npx.engine import priority as priority
 
 def activation(data: Any, act_type: str = "relu") -> ndarray:
@@ -58,6 +60,11 @@ def batch_norm(
 
 def callback(function: Any, *arrays: Any, outputs: Any, name: str | None = None) -> Any:
     """Issue a Python function of NumPy arrays as an operation of the engine."""
+
+def categorical(
+    prob: Any = None, logit: Any = None, size: Any = None, dtype: Any = None
+) -> ndarray:
+    """Positions along the last axis, drawn with these probabilities or their logarithms."""
 
 def cond(
     predicate: Any, then_func: Callable[..., Any], else_func: Callable[..., Any], inputs: Any = ()
@@ -330,6 +337,7 @@ __all__ = [
     "batch_flatten",
     "batch_norm",
     "callback",
+    "categorical",
     "cond",
     "convolution",
     "cpu",
@@ -345,6 +353,7 @@ __all__ = [
     "gelu",
     "gpu",
     "group_norm",
+    "image",
     "index_add",
     "index_update",
     "instance_norm",
@@ -361,6 +370,7 @@ __all__ = [
     "pick",
     "pooling",
     "priority",
+    "random",
     "relu",
     "reset_np",
     "reshape_like",

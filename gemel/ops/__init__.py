@@ -8,6 +8,7 @@ from gemel.ir.public import late_methods
 from gemel.ops import (
     assignment,
     control,
+    distribution,
     elementwise,
     indexing,
     linalg,
@@ -22,8 +23,10 @@ later(
     "gemel.ops.arrange",
     "gemel.ops.attention",
     "gemel.ops.choice",
+    "gemel.ops.choices",
     "gemel.ops.convolution",
     "gemel.ops.cumulative",
+    "gemel.ops.distributions",
     "gemel.ops.exponents",
     "gemel.ops.lookup",
     "gemel.ops.loops",
@@ -59,6 +62,7 @@ late_methods(
 __all__ = [
     "assignment",
     "control",
+    "distribution",
     "elementwise",
     "indexing",
     "linalg",
