@@ -304,13 +304,14 @@ def gamma_slope(y: Any, alpha: Any) -> Any:
     y, alpha = np.broadcast_arrays(np.asarray(y, "float64"), np.asarray(alpha, "float64"))
     x = np.exp(y)
     slope = -_digamma_of(alpha + 1)
-    term, total = 1 / alpha, np.zeros_like(x)  # terms divided by x**alpha exp(-x) / gamma(alpha)
-    for n in range(1, 100_000):
-        added = term * (y + slope)
-        total = total + added
-        if n > 8 and (abs(added) <= 1e-16 * abs(total)).all() and (alpha + n > x).all():
-            break
-        term, slope = term * x / (alpha + n), slope - 1 / (alpha + n)
+    with np.errstate(all="ignore"):
+        term, total = 1 / alpha, np.zeros_like(x)  # terms over x**alpha exp(-x) / gamma(alpha)
+        for n in range(1, 100_000):
+            added = term * (y + slope)
+            total = total + added
+            if n > 8 and (abs(added) <= 1e-16 * abs(total)).all() and (alpha + n > x).all():
+                break
+            term, slope = term * x / (alpha + n), slope - 1 / (alpha + n)
     return -total
 
 
