@@ -278,7 +278,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: npx.index_add(np.ones(3), np.array([[True]]), 1.0), GemelError, "whole numbers"),
     (lambda: npx.index_update(np.ones(3), np.array([[0, 1]]), np.ones(3)), ShapeError, "assign"),
     (lambda: npx.foreach(lambda a, s: (a, s), [np.ones(2), np.ones(3)], []), ShapeError, "foreach"),
-    (lambda: npx.leaky_relu(np.ones(2), act_type="rrelu"), UnknownNameError, "prelu"),
+    (lambda: npx.leaky_relu(np.ones(2), act_type="relu7"), UnknownNameError, "prelu"),
 ]  # fmt: skip
 
 

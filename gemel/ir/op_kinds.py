@@ -13,6 +13,7 @@ from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
 from gemel.ir.op import Op
+from gemel.ir.trace import Trace
 from gemel.spec import Spec, broadcast, normalize_axes, promote_specs
 
 
@@ -161,7 +162,8 @@ class Composite(Op):
         """The specs of its body's results."""
         if "spec" in self.rules:
             return super().infer(*specs, **parameters)
-        return tuple(entry.spec for entry in self.expand(specs, parameters)[1])
+        with Trace():  # what it creates is to be a part of it, too
+            return tuple(entry.spec for entry in self.expand(specs, parameters)[1])
 
     def expand(
         self, specs: tuple[Spec, ...], parameters: dict[str, Any]

@@ -104,6 +104,7 @@ class Distribution:
         return Signature(listed, return_annotation="Array")
 
     def __call__(self, *values: Any, **named: Any) -> Any:
+        """Numbers of this distribution."""
         given = self._bound(values, named)
         dtype = as_dtype(given["dtype"] or self.dtype)
         if dtype.kind not in self.kinds:

@@ -7,14 +7,18 @@ from typing import Any
 from gemel import _core
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.ir.declare import composite, elementwise
+from gemel.ir.methods import call as called
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import (
     absolute,
     cast,
     divide,
     exp,
+    iota,
+    limit,
     log,
     multiply,
+    negative,
     relu,
     sigmoid,
     sign,
@@ -24,10 +28,10 @@ from gemel.ops.elementwise import (
     where,
 )
 from gemel.ops.linalg import matmul
-from gemel.ops.random import uniform
+from gemel.ops.random import drawn, uniform
 from gemel.ops.reduction import max, sum, widened
-from gemel.ops.shape import reshape, transpose
-from gemel.spec import Spec, normalize_axis, product
+from gemel.ops.shape import expand_dims, reshape, transpose
+from gemel.spec import Spec, normalize_axis, product, same_shape
 
 
 def same(x: Spec, **_: Any) -> Spec:
@@ -45,9 +49,48 @@ def softmax(x: Any, *, axis: int = -1) -> Any:
 
 
 @softmax.facade
-def _(data: Any, axis: int = -1, temperature: float | None = None) -> Array:
-    """exp(x / temperature) along an axis, divided by its sum."""
-    return softmax(cooled(data, temperature), axis=axis)
+def _(
+    data: Any,
+    axis: int = -1,
+    length: Any = None,
+    temperature: float | None = None,
+    use_length: bool = False,
+    dtype: Any = None,
+) -> Array:
+    """exp(data / temperature) along an axis, divided by its sum.
+
+    With `use_length` each row counts up to its `length` only, which has the shape of data without
+    the axis; what is behind it becomes 0.
+    """
+    data = cooled(data if dtype is None else cast(data, dtype=dtype), temperature)
+    if use_length:
+        mask = within_length("softmax", data, length, axis)
+        return called("masked_softmax", data, mask, axis=axis)  # type: ignore[no-any-return]
+    return softmax(data, axis=axis)
+
+
+@function(public="npx")
+def softmin(
+    data: Any,
+    axis: int = -1,
+    length: Any = None,
+    temperature: float | None = None,
+    use_length: bool = False,
+    dtype: Any = None,
+) -> Array:
+    """`softmax` of -data."""
+    return softmax.face(negative(data), axis, length, temperature, use_length, dtype)  # type: ignore[no-any-return]
+
+
+def within_length(name: str, x: Any, length: Any, axis: int) -> Any:
+    """Whether each element of x lies before the length of its row along an axis."""
+    place = normalize_axis(name, axis, len(x.shape))
+    rows = (*x.shape[:place], *x.shape[place + 1 :])
+    if length is None or not same_shape(tuple(length.shape), rows):
+        given = None if length is None else list(length.shape)
+        raise ShapeError(f"{name}: length {given} must be {list(rows)}: one for each row of x")
+    lanes = iota(shape=(x.shape[place], *[1] * (len(x.shape) - place - 1)), axis=0, dtype="int64")
+    return lanes < expand_dims(length, place)
 
 
 def cooled(data: Any, temperature: float | None) -> Any:
@@ -70,9 +113,20 @@ def log_softmax(x: Any, *, axis: int = -1) -> Any:
 
 
 @log_softmax.facade
-def _(data: Any, axis: int = -1, temperature: float | None = None) -> Array:
-    """The logarithm of `softmax`, accurate where softmax is nearly 0 or 1."""
-    return log_softmax(cooled(data, temperature), axis=axis)
+def _(
+    data: Any,
+    axis: int = -1,
+    length: Any = None,
+    temperature: float | None = None,
+    use_length: bool = False,
+    dtype: Any = None,
+) -> Array:
+    """The logarithm of `softmax`, accurate where softmax is nearly 0 or 1; -inf behind a length."""
+    data = cooled(data if dtype is None else cast(data, dtype=dtype), temperature)
+    if use_length:
+        mask = within_length("log_softmax", data, length, axis)
+        return called("masked_log_softmax", data, mask, axis=axis)  # type: ignore[no-any-return]
+    return log_softmax(data, axis=axis)
 
 
 @log_softmax.gradient
@@ -141,10 +195,25 @@ def leaky_relu(xp: Any, x: Any, slope: Any) -> Any:
 
 
 @leaky_relu.facade
-def _(data: Any, gamma: Any = None, act_type: str = "leaky", slope: float = 0.25) -> Array:
+def _(
+    data: Any,
+    gamma: Any = None,
+    act_type: str = "leaky",
+    slope: float = 0.25,
+    lower_bound: float = 0.125,
+    upper_bound: float = 0.334,
+) -> Array:
     """data where positive; elsewhere, by act_type: "leaky": slope * data, "prelu": gamma * data
-    (a gamma for each channel, or one), "elu": slope * (exp(data) - 1). "selu" and "gelu" are those.
+    (a gamma for each channel, or one), "elu": slope * (exp(data) - 1), "rrelu": a slope drawn for
+    each element from [lower_bound, upper_bound) while training, their mean otherwise. "selu" and
+    "gelu" are those.
     """
+    if act_type == "rrelu":
+        slopes: Any = (lower_bound + upper_bound) / 2
+        if _core.training():
+            bounds = float(lower_bound), float(upper_bound)
+            slopes = drawn(uniform, *bounds, shape=tuple(data.shape), dtype=data.dtype.floating)
+        return leaky_relu(data, slopes)
     if act_type == "prelu" and gamma is not None:
         wide = len(gamma.shape) == 1 and len(data.shape) > 1
         lined = (-1, *[1] * (len(data.shape) - 2)) if wide else tuple(gamma.shape)
@@ -154,7 +223,9 @@ def _(data: Any, gamma: Any = None, act_type: str = "leaky", slope: float = 0.25
         return kinds[act_type](data, slope)
     alone: dict[str, Any] = {"selu": selu, "gelu": gelu}
     if act_type not in alone:
-        raise unknown_name("kind of leaky_relu", act_type, (*kinds, *alone, "prelu (with gamma)"))
+        raise unknown_name(
+            "kind of leaky_relu", act_type, (*kinds, *alone, "rrelu", "prelu (with gamma)")
+        )
     return alone[act_type](data)
 
 
@@ -211,12 +282,33 @@ def _(g: Any, y: Any, x: Any, scalar: Any) -> Any:
     return g * where(absolute(x) * square_of < 1, x * square_of, sign(x)), None
 
 
+@function(public="npx")
+def log_sigmoid(data: Any) -> Array:
+    """The logarithm of 1 / (1 + exp(-data)), without overflow."""
+    return negative(softplus(negative(data)))
+
+
+@function(public="npx")
+def mish(data: Any) -> Array:
+    """data * tanh(log(1 + exp(data))) (Misra, BMVC 2020)."""
+    return multiply(data, tanh(softplus(data)))
+
+
+@function(public="npx")
+def hard_sigmoid(data: Any, alpha: float = 0.2, beta: float = 0.5) -> Array:
+    """alpha * data + beta, limited to [0, 1]."""
+    return limit(multiply(data, alpha) + beta, 0.0, 1.0)
+
+
 #: Activations by the names layers know them by.
 ACTIVATIONS: dict[str, Any] = {
     "relu": relu,
     "sigmoid": sigmoid,
     "tanh": tanh,
     "gelu": gelu,
+    "log_sigmoid": log_sigmoid,
+    "mish": mish,
+    "hard_sigmoid": hard_sigmoid,
     "softrelu": softplus,
     "softplus": softplus,
     "softsign": softsign,
@@ -255,14 +347,18 @@ def dropout(x: Any, *, p: float, axes: Any = (), call: Any = None) -> Any:
 
 
 @dropout.facade
-def _(data: Any, p: float = 0.5, mode: str = "training", axes: Any = ()) -> Array:
+def _(
+    data: Any, p: float = 0.5, mode: str = "training", axes: Any = (), cudnn_off: bool = False
+) -> Array:
     """While training, elements set to 0 with probability p and the others scaled by 1 / (1 - p).
 
-    `mode` "always" drops outside training too. Along `axes` one draw serves all elements. Raises
-    `ValueError` unless 0 <= p < 1.
+    `mode` "always" drops outside training too; `cudnn_off` changes nothing. Along `axes` one draw
+    serves all elements. Raises `ValueError` unless 0 <= p < 1.
     """
     if not 0 <= p < 1:
         raise ValueError(f"dropout: p must be at least 0 and below 1, not {p!r}")
+    if mode not in ("training", "always"):
+        raise unknown_name("mode of dropout", mode, ("training", "always"))
     if p == 0 or not (mode == "always" or _core.training()):
         return data
     return dropout(data, p=float(p), axes=tuple(axes))[0]
@@ -359,14 +455,18 @@ def _(
     running_var: Any,
     eps: float = 1e-3,
     momentum: float = 0.9,
-    fix_gamma: bool = False,
+    fix_gamma: bool = True,
     use_global_stats: bool = False,
+    output_mean_var: bool = False,
     axis: int = 1,
-) -> Array:
+    cudnn_off: bool = False,
+) -> Any:
     """x normalised over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015).
 
     While training (and not `use_global_stats`) the batch's own mean and variance are used, and the
-    running ones are overwritten in place: momentum * old + (1 - momentum) * batch's.
+    running ones are overwritten in place: momentum * old + (1 - momentum) * batch's. With
+    `fix_gamma`, as by default, gamma counts as 1. With `output_mean_var` the result is a tuple:
+    also the mean and 1 / sqrt(variance + eps). `cudnn_off` changes nothing here.
 
     >>> ones, zeros = np.ones((2,)), np.zeros((2,))
     >>> npx.batch_norm(np.array([[1.0, 2.0], [3.0, 4.0]]), ones, zeros, zeros, ones)
@@ -376,11 +476,15 @@ def _(
     if _core.training() and not use_global_stats:
         statistics = running_mean, running_var
         settings = {"eps": float(eps), "momentum": float(momentum), "axis": axis}
-        return batch_norm(x, gamma, beta, *statistics, **settings)[0]
+        found = batch_norm(x, gamma, beta, *statistics, **settings)
+        return found[:3] if output_mean_var else found[0]
     lined = channel_shape(x, axis)
-    scale = gamma / (running_var + eps).sqrt()
+    inverse = divide(1.0, (widened(running_var) + eps).sqrt())
+    scale = gamma * inverse
     shift = beta - running_mean * scale
-    return x * reshape(scale, shape=lined) + reshape(shift, shape=lined)
+    y = widened(x) * reshape(scale, shape=lined) + reshape(shift, shape=lined)
+    y = cast(y, dtype=x.dtype)
+    return (y, running_mean, inverse) if output_mean_var else y
 
 
 @batch_norm.spec
