@@ -36,7 +36,7 @@ FUNCTIONS = frozenset((
     "softplus", "normal", "log_gamma",
     "tan", "arcsin", "arccos", "arctan", "arctan2", "hypot", "sinc", "sinh", "cosh", "arcsinh",
     "arccosh", "arctanh", "degrees", "radians", "exp2", "log2", "log10", "logaddexp", "logaddexp2",
-    "cbrt", "ldexp", "elu",
+    "cbrt", "ldexp", "elu", "gamma", "gammaln", "digamma", "trigamma", "erfinv",
 ))  # fmt: skip
 
 #: The seed of random operations.
@@ -248,7 +248,8 @@ def _unary() -> list[Case]:
     kinds = {
         "sqrt": "positive", "log": "positive", "log1p": "positive", "reciprocal": "nonzero",
         "log2": "positive", "log10": "positive", "arcsin": "unit", "arccos": "unit",
-        "arctanh": "unit", "arccosh": "above one",
+        "arctanh": "unit", "arccosh": "above one", "gamma": "positive", "gammaln": "positive",
+        "digamma": "positive", "trigamma": "positive", "erfinv": "unit",
     }  # fmt: skip
     names = [
         "negative", "absolute", "sign", "square", "reciprocal", "sqrt", "exp", "expm1", "log",
@@ -257,7 +258,7 @@ def _unary() -> list[Case]:
         "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh",
         "degrees", "radians", "sinc", "exp2", "log2", "log10", "cbrt", "trunc", "round", "signbit",
         "modf", "frexp", "spacing", "positive", "fabs", "isfinite", "isinf", "isposinf", "isneginf",
-        "bitwise_count",
+        "bitwise_count", "gamma", "gammaln", "digamma", "trigamma", "erfinv",
     ]  # fmt: skip
     found = []
     for name in names:
@@ -519,6 +520,11 @@ def _networks() -> list[Case]:
         _case("log_softmax", SMALL, axis=-1),
         _case("log_softmax", (2, 3, 4), axis=0),
         _case("dropout", (6, 8), p=0.4),
+        _case("rnn_step", (2, 3), (2, 3), (3, 3), (3,), mode="rnn_tanh"),
+        _case("lstm_step", (2, 12), (2, 3), (2, 3), (12, 3), (12,), low=-0.5, high=None),
+        _case("gru_step", (2, 9), (2, 3), (9, 3), (9,)),
+        _case("ctc_step", (2, 5), (2, 5), Draw((2, 5), "mask", "bool")),
+        _case("greedy_pairs", (2, 3, 4), ascending=False, threshold=0.0, topk=-1),
         _case("dropout", (6, 8), p=0.5, axes=(0,)),
         _case("batch_norm", (4, 3), *channels),
         _case("batch_norm", (2, 3, 2, 2), *channels, eps=1e-3, momentum=0.8),
@@ -585,6 +591,11 @@ CASES: tuple[Case, ...] = (
 #: Operations without a case here, and why.
 ELSEWHERE = {
     "fused": "made by the fusing pass from others, which are all here (test_three_ways)",
+    "anchor_targets": "its inputs are boxes (test_boxes)",
+    "detections": "its inputs are boxes (test_boxes)",
+    "region_peaks": "its inputs are regions (test_boxes)",
+    "region_weights": "its inputs are regions (test_boxes)",
+    "surviving": "its inputs are boxes (test_boxes)",
     "outcomes": "the sum of probabilities is 1 at most (test_distributions)",
     "choice": "which element x[key] = value puts where (test_writes_in_traces)",
     "branch": "its operands are programs: npx.cond makes them (test_three_ways)",

@@ -12,7 +12,7 @@ from slow import check, drawn
 
 import gemel
 from gemel import autograd, np, npx
-from gemel.errors import GemelError, ShapeError, TraceError, UnknownNameError
+from gemel.errors import GemelError, ShapeError, UnknownNameError
 
 Array = numpy.ndarray[Any, Any]
 
@@ -251,8 +251,6 @@ def test_while_loop() -> None:
     none, variables = npx.while_loop(lambda v: v > 5, step, np.array(1), 3)
     assert none == []
     assert int(variables) == 1
-    with pytest.raises(TraceError, match=r"npx\.foreach"):
-        gemel.compile(lambda v: npx.while_loop(lambda v: v < 3, step, v, 3))(np.array(1))
 
 
 # --- bad input ------------------------------------------------------------------------------

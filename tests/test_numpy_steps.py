@@ -227,12 +227,15 @@ def test_which_operations_have_no_kernel() -> None:
     own = [found for found in table if found.function.__module__.startswith("gemel.ops")]
     found = sorted(found.name for found in own if not found.has_kernel)
     assert found == [
-        "argpartition", "argsort", "bincount", "bitwise_count", "boolean_index",
-        "choice", "cholesky", "cumprod", "cumsum", "det", "digitize", "eigh", "eigvalsh",
-        "frexp", "gcd",
+        "anchor_targets",
+        "argpartition", "argsort", "bincount", "bitwise_count", "boolean_index", "by_numpy",
+        "choice", "cholesky", "cumprod", "cumsum", "det", "detections", "digitize", "eigh",
+        "eigvalsh", "frexp", "gamma_slope", "gcd", "greedy_pairs",
         "histogram_counts", "histogram_edges", "inv", "isin", "lcm", "lstsq", "matrix_rank",
-        "nextafter", "nonzero", "pinv", "qr", "ranked", "ravel_multi_index", "searchsorted",
-        "slogdet", "solve", "sort", "spacing", "svd", "svdvals", "unique", "unravel_index",
+        "nextafter", "nonzero", "outcomes", "pinv", "qr", "ranked", "ravel_multi_index",
+        "region_peaks", "region_weights", "searchsorted",
+        "slogdet", "solve", "sort", "spacing", "surviving", "svd", "svdvals", "unique",
+        "unravel_index",
         "with_rows_put",
     ]  # fmt: skip
 

@@ -228,7 +228,7 @@ def test_bad_input() -> None:
 
 def slow_ctc(data: Array, labels: Any, lengths: Any, blank: int) -> Array:
     """By all paths there are."""
-    time, batch, classes = data.shape
+    _, batch, classes = data.shape
     chance = numpy.exp(data - data.max(2, keepdims=True))
     chance = chance / chance.sum(2, keepdims=True)
     found = numpy.zeros(batch)

@@ -6,6 +6,7 @@ What every network computes with is imported at once, the other families when th
 from gemel.ir.late import later
 from gemel.ir.public import late_methods
 from gemel.ops import (
+    activations,
     assignment,
     control,
     distribution,
@@ -65,6 +66,7 @@ late_methods(
 )
 
 __all__ = [
+    "activations",
     "assignment",
     "control",
     "distribution",

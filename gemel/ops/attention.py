@@ -182,7 +182,7 @@ def interleaved_matmul_selfatt_qk(queries_keys_values: Any, heads: int) -> Array
     """
     name = "interleaved_matmul_selfatt_qk"
     queries, keys, _ = _parts(name, queries_keys_values, heads, 3)
-    return _scores(queries, keys)  # type: ignore[no-any-return]
+    return _scores(queries, keys)
 
 
 @function(public="npx")
@@ -194,7 +194,7 @@ def interleaved_matmul_selfatt_valatt(
     >>> npx.interleaved_matmul_selfatt_valatt(np.ones((2, 1, 6)), np.ones((2, 2, 2)), heads=2)
     """
     name = "interleaved_matmul_selfatt_valatt"
-    return _weighed(attention, _parts(name, queries_keys_values, heads, 3)[2], heads)  # type: ignore[no-any-return]
+    return _weighed(attention, _parts(name, queries_keys_values, heads, 3)[2], heads)
 
 
 @function(public="npx")
@@ -208,7 +208,7 @@ def interleaved_matmul_encdec_qk(queries: Any, keys_values: Any, heads: int) -> 
     """
     name = "interleaved_matmul_encdec_qk"
     keys, _ = _parts(name, keys_values, heads, 2)
-    return _scores(_parts(name, queries, heads, 1)[0], keys)  # type: ignore[no-any-return]
+    return _scores(_parts(name, queries, heads, 1)[0], keys)
 
 
 @function(public="npx")
@@ -218,4 +218,4 @@ def interleaved_matmul_encdec_valatt(keys_values: Any, attention: Any, heads: in
     >>> npx.interleaved_matmul_encdec_valatt(np.ones((3, 1, 4)), np.ones((2, 2, 3)), heads=2)
     """
     name = "interleaved_matmul_encdec_valatt"
-    return _weighed(attention, _parts(name, keys_values, heads, 2)[1], heads)  # type: ignore[no-any-return]
+    return _weighed(attention, _parts(name, keys_values, heads, 2)[1], heads)

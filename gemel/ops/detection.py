@@ -45,7 +45,7 @@ def greedy_pairs(scores: Any, *, ascending: bool, threshold: float, topk: int) -
     np = numpy()
     rows, columns = (np.full((*scores.shape[:-2], n), -1.0) for n in scores.shape[-2:])
     for batch in np.ndindex(*scores.shape[:-2]):
-        table = scores[batch]
+        table = scores[batch].astype("float64")
         order = np.argsort(table if ascending else -table, axis=None, kind="stable")
         count = 0
         for row, column in zip(*np.unravel_index(order, table.shape), strict=True):
@@ -387,7 +387,8 @@ def multibox_detection(
     cls_prob, anchor, offsets = operand(cls_prob), operand(anchor), operand(loc_pred)
     count = anchor.shape[-2]
     offsets = reshape(offsets, shape=(offsets.shape[0], count, 4))
-    boxes = box_decode(offsets, anchor, *variances, format="corner")
+    first, second, third, last = variances
+    boxes = box_decode(offsets, anchor, first, second, third, last, format="corner")
     return detections(
         cls_prob,
         limit(boxes, 0.0, 1.0) if clip else boxes,
