@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks mlp|issue|train|cold|compile|engine`."""
+"""The command line: `python -m benchmarks mlp|issue|train|cold|compile|engine|ufuncs`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from statistics import median
 
-from benchmarks import compiling, engine, instructions, startup, workloads
+from benchmarks import compiling, engine, instructions, startup, ufuncs, workloads
 from benchmarks.driver import contenders_of, measure
 from benchmarks.machine import Machine, measure_machine, processor
 from benchmarks.table import print_results, print_rows
@@ -158,6 +158,13 @@ def run_compile(session: Session) -> None:
     session.failed |= compiling.run(rounds, options.quick, options.only)
 
 
+def run_ufuncs(session: Session) -> None:
+    """The functions of arrays beside NumPy's."""
+    options = session.options
+    rounds = options.runs or (1 if options.quick else 5)
+    session.failed |= ufuncs.run(rounds, options.quick, options.only)
+
+
 RUNNERS = {
     "mlp": run_mlp,
     "issue": run_issue,
@@ -165,6 +172,7 @@ RUNNERS = {
     "cold": run_cold,
     "compile": run_compile,
     "engine": run_engine,
+    "ufuncs": run_ufuncs,
 }
 
 

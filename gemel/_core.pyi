@@ -300,8 +300,8 @@ def set_devices(objects: Sequence[Any], /) -> None:
 def set_file_namer(function: Callable[[str], str], /) -> None:
     """What files are called where failures say where they come from."""
 
-def shown_file(file: str, /) -> str:
-    """What that file is called there."""
+def program_line() -> str:
+    """Where the innermost frame outside this package is: "file:line", or an empty text."""
 
 def set_exception_types(types: dict[str, type[BaseException]], /) -> None:
     """Classes that failures raise, by name; builtins need no entry."""

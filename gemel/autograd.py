@@ -89,9 +89,9 @@ def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "writ
     for position, (array, request) in enumerate(zip(arrays, requests, strict=True)):
         if request not in ("write", "add", "null"):
             raise unknown_name("grad_req", request, ("write", "add", "null"))
-        if not array.dtype.is_floating:
+        if not array.dtype.is_inexact:
             raise GradientError(
-                f"attach_grad: {spec_of(array)} is not floating; use astype('float32')"
+                f"attach_grad: {spec_of(array)} has no floating dtype; use astype('float32')"
             )
         if request == "null":
             array._history, array._grad = None, None
@@ -166,6 +166,11 @@ def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
             raise GradientError(
                 f"backward: {spec_of(array)} was not computed from a variable while recording; "
                 "call x.attach_grad() first and compute inside `with autograd.record():`"
+            )
+        if g is None and array.dtype.is_complex:
+            raise GradientError(
+                f"backward: the head {spec_of(array)} is complex, so it is no loss; give its "
+                "gradient, or take real(x) or absolute(x)"
             )
         if g is not None and tuple(g.shape) != tuple(array.shape):
             raise ShapeError(

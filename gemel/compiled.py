@@ -76,7 +76,7 @@ class Bound:
         return found[0] if self.structure is None else unflatten(self.structure, iter(found))
 
     def _recorded(self, arrays: tuple[Any, ...], numbers: list[float]) -> tuple[Any, ...]:
-        wanted = tuple(a.dtype.is_floating and a._is_tracked for a in arrays)
+        wanted = tuple(a.dtype.is_inexact and a._is_tracked for a in arrays)
         halves = self.training.get(wanted)
         if halves is None:
             halves = self.training[wanted] = BoundHalves(self.program, wanted, self.values, arrays)
@@ -132,7 +132,7 @@ class BoundHalves(Kind):
         heads = [
             full(0, shape=spec.shape, dtype=spec.dtype) if g is None else g
             for g, spec in pairs
-            if spec.dtype.is_floating
+            if spec.dtype.is_inexact
         ]
         found = iter(inline(self.backward, [*(given[place] for place in self.saved), *heads]))
         return [next(found) if want else None for want in self.wanted]

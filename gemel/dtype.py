@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sys import byteorder
-from typing import Any
+from typing import Any, TypeGuard
 
 from gemel.errors import DTypeError
 
@@ -13,8 +13,8 @@ class DType:
 
     A dtype equals its name, its NumPy twin (``numpy.dtype('float32')`` and ``numpy.float32``) and
     nothing else. In dictionaries it is the same key as ``numpy.dtype('float32')``, and as these
-    another one than the name. ``kind`` is ``b``, ``u``, ``i`` or ``f``; ``itemsize`` is in bytes;
-    ``digits`` is how many binary digits an element holds.
+    another one than the name. ``kind`` is ``b``, ``u``, ``i``, ``f`` or ``c``; ``itemsize`` is in
+    bytes; ``digits`` is how many binary digits an element (or each part of it) holds.
 
     ``compute`` is the dtype its elements are computed in, ``accumulate`` the one that sums, means,
     products of many and matrix products add up in. A dtype that is not its own ``compute`` is only
@@ -49,7 +49,8 @@ class DType:
         # What NumPy 2 hashes of its twin: kind, byte order, flags, size and alignment. Asking it
         # would import it wherever a dtype is a key.
         order = "|" if itemsize == 1 else "<" if byteorder == "little" else ">"
-        self._hash = hash((kind, order, 0, itemsize, itemsize))
+        alignment = itemsize // 2 if kind == "c" else itemsize
+        self._hash = hash((kind, order, 0, itemsize, alignment))
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -90,9 +91,30 @@ class DType:
         return self.kind == "f"
 
     @property
+    def is_complex(self) -> bool:
+        """Whether it is one of the complex dtypes."""
+        return self.kind == "c"
+
+    @property
+    def is_inexact(self) -> bool:
+        """Whether its elements can be varied a little, so that there are gradients: floating or
+        complex."""
+        return self.kind in "fc"
+
+    @property
     def floating(self) -> DType:
         """The dtype of quotients, means and functions of its elements."""
-        return self if self.kind == "f" else float32
+        return self if self.kind in "fc" else float32
+
+    @property
+    def real(self) -> DType:
+        """The dtype of real parts and sizes of its elements: itself, unless it is complex."""
+        return self if self.kind != "c" else float32 if self.itemsize == 8 else float64
+
+    @property
+    def complex(self) -> DType:
+        """The complex dtype of this precision."""
+        return self if self.kind == "c" else complex128 if self is float64 else complex64
 
 
 #: How `dtype(value)` makes an array; the array layer, which lies above this one, puts it here.
@@ -111,16 +133,18 @@ float64 = DType("float64", 7, 8, "f", 53)
 float32 = DType("float32", 6, 4, "f", 24)
 float16 = DType("float16", 5, 2, "f", 11, compute=float32)
 bfloat16 = DType("bfloat16", 12, 2, "f", 8, compute=float32, twin=float32)
+complex64 = DType("complex64", 13, 8, "c", 24)
+complex128 = DType("complex128", 14, 16, "c", 53)
 
 #: All of them, by code: the one of the core, which files know too.
 DTYPES = (
     *(bool_, uint8, int8, int32, int64, float16, float32, float64),
-    *(uint32, uint64, int16, uint16, bfloat16),
+    *(uint32, uint64, int16, uint16, bfloat16, complex64, complex128),
 )
 _SIGNED = (int8, int16, int32, int64)
 
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
-_PYTHON = {bool: bool_, int: int64, float: float32}
+_PYTHON = {bool: bool_, int: int64, float: float32, complex: complex64}
 
 
 def as_dtype(value: object) -> DType:
@@ -144,14 +168,17 @@ def as_dtype(value: object) -> DType:
     return found
 
 
-#: Integers with floating give the floating dtype (the one deviation from NumPy).
-_LADDER = {"b": 0, "u": 1, "i": 1, "f": 2}
+#: Integers with floating or complex give that dtype (the one deviation from NumPy).
+_LADDER = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
 def promote(a: DType, b: DType) -> DType:
     """The dtype that holds values of both, as NumPy says; but floating wins over integer."""
     if a is b:
         return a
+    if "c" in (a.kind, b.kind) and a.kind in "fc" and b.kind in "fc":
+        a, b = a.complex, b.complex
+        return a if a.digits > b.digits else b
     if _LADDER[a.kind] != _LADDER[b.kind]:
         return a if _LADDER[a.kind] > _LADDER[b.kind] else b
     if a.kind != b.kind:  # integers with a sign and without: the next signed that holds both
@@ -164,7 +191,12 @@ def promote(a: DType, b: DType) -> DType:
 
 def as_number(dtype: DType) -> DType:
     """What Python's numbers of a dtype are computed in among themselves: floats have 64 bits."""
-    return float64 if dtype.is_floating else dtype
+    return float64 if dtype.is_floating else complex128 if dtype.is_complex else dtype
+
+
+def is_large(number: Any) -> TypeGuard[int]:
+    """Whether a number is a whole one int64 cannot hold."""
+    return type(number) is int and not -(2**63) <= number < 2**63
 
 
 def check_held(name: str, number: Any, dtype: DType) -> None:
@@ -175,11 +207,15 @@ def check_held(name: str, number: Any, dtype: DType) -> None:
             raise OverflowError(f"{name}: {number} is out of bounds for {dtype}")
 
 
-def weak(scalar: bool | int | float) -> DType:
+def weak(scalar: bool | int | complex) -> DType:
     """The dtype a Python scalar has on its own; next to an array it gives way."""
+    if isinstance(scalar, complex):
+        return complex64
     return bool_ if isinstance(scalar, bool) else float32 if isinstance(scalar, float) else int64
 
 
 def promote_weak(array: DType, scalar: DType) -> DType:
     """The dtype of an array mixed with a Python scalar whose own dtype is `scalar`."""
+    if scalar.is_complex:
+        return array.complex
     return array if _LADDER[array.kind] >= _LADDER[scalar.kind] else scalar

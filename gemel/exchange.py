@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import bool_, float32, int64
+from gemel.dtype import bool_, complex64, float32, int64
 from gemel.ir.op import numpy
 
 #: DLPack's number of the CPU.
@@ -59,6 +59,10 @@ class Exchange:
 
     # --- Python -----------------------------------------------------------------------------
 
+    def __complex__(self: Any) -> complex:
+        """The element of an array of one. Waits for it."""
+        return complex(self.item())
+
     def __deepcopy__(self: Any, memo: Any) -> Any:
         return self.copy()
 
@@ -73,7 +77,7 @@ class Exchange:
         parts = [numpy().array2string(self.asnumpy(), separator=", ", prefix="array(")]
         if not self.size and self.shape != (0,):
             parts.append(f"shape={self.shape}")
-        if self.dtype not in ((float32, int64, bool_) if self.size else (float32,)):
+        if self.dtype not in ((float32, int64, bool_, complex64) if self.size else (float32,)):
             parts.append(f"dtype={self.dtype}")
         if self.device.code != 0:
             parts.append(f"device={self.device}")

@@ -257,7 +257,7 @@ class Dim(Integer):
 
 #: What is a whole number, and what is a Python number; for isinstance.
 WHOLE = (int, Dim)
-NUMBER = (bool, int, float, Dim)
+NUMBER = (bool, int, float, complex, Dim)
 
 
 def name_of(extent: int) -> str:
@@ -375,11 +375,17 @@ def _of_atom(atom: Atom, values: Mapping[str, int]) -> int:
 
 
 def concrete(value: Any, values: Mapping[str, int]) -> Any:
-    """`value` (an extent, or a tuple or list with extents in it) with every name replaced."""
+    """`value` (an extent, or a tuple or list with extents in it) with every name replaced.
+
+    A tuple without extents is itself.
+    """
     if isinstance(value, Dim):
         return evaluate(value, values)
     if isinstance(value, tuple):
-        return tuple(concrete(item, values) for item in value)
+        if all(type(item) is int for item in value):
+            return value
+        found = tuple(concrete(item, values) for item in value)
+        return value if all(map(arithmetic.is_, value, found)) else found
     if isinstance(value, list):
         return [concrete(item, values) for item in value]
     return value

@@ -71,7 +71,7 @@ class Function:
         fresh = tuple(output._detached() for output in outputs)
         call = FunctionCall(self, inputs, fresh)
         for index, output in enumerate(fresh):
-            if output.dtype.is_floating:
+            if output.dtype.is_inexact:
                 output._track((call, index))
         return fresh
 
@@ -151,7 +151,7 @@ class FunctionCall:
             return saved
         index = self.storages.index(saved._storage)
         found = saved._detached()
-        if found.dtype.is_floating and tuple(found.shape) == tuple(self.outputs[index].shape):
+        if found.dtype.is_inexact and tuple(found.shape) == tuple(self.outputs[index].shape):
             found._track((self, index))
         return found
 

@@ -75,7 +75,7 @@ class Kind:
         self.used = False
         self.inputs = inputs
         self.outputs = outputs
-        self.floating = tuple(spec.dtype.is_floating for spec in outputs)
+        self.floating = tuple(spec.dtype.is_inexact for spec in outputs)
         self._recipes: dict[Any, Recipe] = {}
 
     def stand_ins(self, again: bool) -> dict[Place, Entry]:
@@ -143,7 +143,7 @@ class OperationKind(Kind):
         )
         found = rule(call, gs)
         pairs = zip(found, inputs, strict=True)
-        return [None if g is None or not x.dtype.is_floating else like(g, x) for g, x in pairs]
+        return [None if g is None or not x.dtype.is_inexact else like(g, x) for g, x in pairs]
 
 
 #: The kinds of calls met lately.

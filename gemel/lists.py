@@ -34,7 +34,9 @@ def packed(value: Any, dtype: DType) -> tuple[Any, tuple[int, ...]]:
     shape = _shape(value)
     flat: list[Any] = []
     _flatten(value, shape, 0, flat)
-    letter = LETTERS[dtype.name]
+    letter = LETTERS[dtype.real.name]
+    if dtype.is_complex:  # the real part of each, then the imaginary one
+        flat = [part for number in map(complex, flat) for part in (number.real, number.imag)]
     try:
         if dtype is bool_:
             return array(letter, map(bool, flat)), shape

@@ -12,12 +12,16 @@ from gemel.dtype import (
     DType,
     _constructor,
     as_dtype,
+    as_number,
     bool_,
     check_held,
+    complex128,
     float32,
     float64,
     int64,
+    is_large,
     uint64,
+    weak,
 )
 from gemel.errors import DTypeError, ShapeError
 from gemel.exchange import DLPACK_CPU, Exchange
@@ -34,7 +38,7 @@ from gemel.ops.shape import stack
 from gemel.passes.gradient import gradient
 from gemel.runtime import callback, prepare
 from gemel.runtime.prepare import as_entry, elementwise_kernel
-from gemel.spec import product
+from gemel.spec import Spec, product
 
 
 @function(public="np")
@@ -45,6 +49,11 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
     """
 
     __slots__ = ()
+
+    @property
+    def spec(self) -> Spec:
+        """Its shape and dtype."""
+        return Spec(self.shape, self.dtype)
 
     # --- reading ----------------------------------------------------------------------------
 
@@ -84,11 +93,13 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         return view
 
     def _write(self, target: Any, value: Any) -> None:
-        if type(value) is int and not -(2**63) <= value < 2**63:
+        if is_large(value):
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
-        if not isinstance(value, NUMBER) or _beyond(value):
-            value = array_like(value, target.dtype)
+        plain = isinstance(value, NUMBER) and not isinstance(value, complex)
+        if not plain or _beyond(value) or target.dtype.is_complex:
+            value = array_like(value, target.dtype if plain else None)
+            assignment.check_assigned(prepare.spec_of(value), target.dtype)
             lead = target.ndim - value.ndim
             pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
             if lead < 0 or not all(m in (1, n) for m, n in pairs):
@@ -103,7 +114,8 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
     def _scattered(self, key: Any, value: Any) -> None:
         """x[mask or positions] = value: done by NumPy when its turn has come."""
         items = key if isinstance(key, tuple) else (key,)
-        value = array_like(value, self.dtype, self.device)
+        value = array_like(value, None if _has_complex(value) else self.dtype, self.device)
+        assignment.check_assigned(prepare.spec_of(value), self.dtype)
         if tape.concerns(self, value):
             placed = [i.to_device(self.device) if isinstance(i, ndarray) else i for i in items]
             tape.write(self, assignment.written(self, placed, value.to_device(self.device)))
@@ -131,7 +143,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             raise ShapeError(
                 f"{op.name}: in place, {prepare.spec_of(self)} cannot hold {prepare.spec_of(new)}"
             )
-        if new.dtype.is_floating and not self.dtype.is_floating:
+        if not assignment.fits(new.dtype, self.dtype):
             raise DTypeError(
                 f"{op.name}: in place, {self.dtype} cannot hold {new.dtype}; use x = x + y"
             )
@@ -148,8 +160,8 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
 
     context = ctx
 
-    def to_device(self, device: Any) -> Any:
-        """The array on a device; itself when it is there already."""
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """The array on a device; itself when it is there already. The engine orders the copy."""
         device = as_device(device)
         return self if device == self.device else self.copyto(device)
 
@@ -230,21 +242,27 @@ def from_buffer(
 
 
 @function(public="np")
-def from_dlpack(value: Any, device: Device | None = None) -> Any:
+def from_dlpack(x: Any, /, device: Device | None = None, *, copy: bool | None = None) -> Any:
     """An array with a copy of another library's array, taken over through DLPack.
 
-    Raises `BufferError` for data that is not in the CPU's memory, or of a dtype gemel lacks.
+    An array of gemel's is itself what is asked for, unless with `copy`. Raises `BufferError` for
+    data that is not in the CPU's memory, or of a dtype gemel lacks, and where `copy` is False but
+    the elements have to be copied.
 
     >>> import numpy
     >>> np.from_dlpack(numpy.arange(3.0))
     """
-    kind = value.__dlpack_device__()[0]
+    if isinstance(x, ndarray) and (device is None or device == x.device):
+        return x.copy() if copy else x
+    if copy is False:
+        raise BufferError("from_dlpack: copy=False, but the elements have to be copied")
+    kind = x.__dlpack_device__()[0]
     if kind != DLPACK_CPU[0]:
         raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")
     try:
-        capsule = value.__dlpack__(max_version=(1, 0))
+        capsule = x.__dlpack__(max_version=(1, 0))
     except TypeError:  # from before DLPack 1.0
-        capsule = value.__dlpack__()
+        capsule = x.__dlpack__()
     found = _core.from_dlpack(capsule)
     return found if device is None else found.to_device(device)
 
@@ -265,9 +283,14 @@ def from_numpy(value: Any, device: Device | None = None) -> Any:
     return from_buffer(value, dtype, value.shape, device)
 
 
+def _has_complex(value: Any) -> bool:
+    """Whether nested lists, or a number, have Python's complex numbers in them."""
+    return any(isinstance(leaf, complex) for leaf in lists.leaves(value))
+
+
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
     """An array of nested lists of numbers, without NumPy."""
-    if dtype.name not in lists.LETTERS:  # no array of Python's holds it
+    if dtype.real.name not in lists.LETTERS:  # no array of Python's holds it
         return from_list(value, float64, device).astype(dtype)
     data, shape = lists.packed(value, dtype)
     return from_buffer(data, dtype, shape, device)
@@ -283,9 +306,9 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
     if isinstance(value, (list, tuple)):
         leaves = list(lists.leaves(value))
         if all(isinstance(leaf, NUMBER) for leaf in leaves):
-            return from_list(
-                value, as_dtype(dtype) if dtype is not None else _list_dtype(leaves), device
-            )
+            if dtype is not None:
+                return from_list(value, as_dtype(dtype), device)
+            return _from_numbers(value, _list_dtype(leaves), device)
         if any(isinstance(leaf, (ndarray, Entry)) for leaf in leaves):
             found = _stacked(value)
             return found if dtype is None else found.astype(dtype)
@@ -307,13 +330,24 @@ def default_dtype(value: Any) -> DType:
         return bool_
     if _beyond(value):
         return uint64
-    return float32 if isinstance(value, float) else as_dtype(CREATION["integers"])
+    if isinstance(value, (float, complex)):
+        return weak(value)
+    return as_dtype(CREATION["integers"])
 
 
 def _list_dtype(leaves: list[Any]) -> DType:
-    if not leaves or any(isinstance(leaf, float) for leaf in leaves):
-        return float32
+    inexact = [leaf for leaf in leaves if isinstance(leaf, (float, complex))]
+    if inexact or not leaves:
+        return max(map(weak, inexact), key=lambda dtype: dtype.itemsize, default=float32)
     return bool_ if all(isinstance(leaf, bool) for leaf in leaves) else default_dtype(0)
+
+
+def _from_numbers(value: Any, dtype: DType, device: Any) -> Any:
+    """An array of nested lists; of uint64 where only that holds the whole numbers."""
+    try:
+        return from_list(value, dtype, device)
+    except OverflowError:
+        return from_list(value, uint64, device)
 
 
 def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
@@ -323,8 +357,8 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     exact as those.
     """
     if isinstance(value, (ndarray, *NUMBER, Entry)):
-        if _beyond(value) and any(getattr(a, "dtype", bool_).is_floating for a in beside):
-            return float(value)
+        if is_large(value):
+            return _large_number(value, beside)
         return _plain_number(value)
     if (
         hasattr(value, "dtype")
@@ -334,12 +368,26 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         return value.item()  # a NumPy scalar: as weak as a Python number
     device = next((other.device for other in beside if isinstance(other, ndarray)), None)
     if isinstance(value, (list, tuple)):
-        exact = any(getattr(other, "dtype", None) is float64 for other in beside)
-        real = any(isinstance(leaf, float) for leaf in lists.leaves(value))
-        return array_like(value, float64 if exact and real else None, device)
+        exact = any(getattr(other, "dtype", None) in (float64, complex128) for other in beside)
+        leaves = [n for n in lists.leaves(value) if isinstance(n, (float, complex))]
+        wide = as_number(_list_dtype(leaves)) if exact and leaves else None
+        return array_like(value, wide, device)
     if hasattr(value, "__array__"):
         return array_like(value, None, device)
     raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
+
+
+def _large_number(value: int, beside: Iterable[Any]) -> Any:
+    """A whole number int64 cannot hold: a float beside floats, else an array of uint64.
+
+    One no integer dtype holds is larger or smaller than all they hold, as infinity is: so it is
+    compared. `Elementwise.check_numbers` refuses the rest.
+    """
+    if any(getattr(other, "dtype", bool_).kind in "fc" for other in beside):
+        return float(value)
+    if 0 < value < 2**64:
+        return array_like(value)
+    return float("inf") if value > 0 else -float("inf")
 
 
 def _beyond(value: Any) -> bool:
@@ -348,11 +396,13 @@ def _beyond(value: Any) -> bool:
 
 
 def _plain_number(value: Any) -> Any:
-    """Subclasses of float and int (NumPy's float64 among them) as plain numbers."""
-    if isinstance(value, bool) or type(value) in (int, float):
-        return array_like(value) if _beyond(value) else value
+    """Subclasses of Python's numbers (NumPy's float64 among them) as plain numbers."""
+    if isinstance(value, bool) or type(value) in (int, float, complex):
+        return value
     if isinstance(value, float):
         return float(value)
+    if isinstance(value, complex):
+        return complex(value)
     return int(value) if type(value).__module__ == "numpy" and isinstance(value, int) else value
 
 

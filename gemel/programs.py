@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from gemel.dtype import is_large
 from gemel.errors import NoKernelError
 from gemel.extent import NUMBER, Dim, Guard, evaluate
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, placeholder, walk
@@ -68,7 +69,10 @@ class Program:
         with self.trace:
             arguments = unflatten(given.structure, iter(entries), iter(self.numbers))
             if compiled.symbolic:
-                arguments = [constant(a) if isinstance(a, NUMBER) else a for a in arguments]
+                arguments = [
+                    constant(a) if isinstance(a, NUMBER) and not is_large(a) else a
+                    for a in arguments
+                ]
             found = compiled.function(*arguments)
             self.structure = flatten_results(found, results)
             outputs = [as_entry(value) for value in results]
@@ -163,7 +167,7 @@ class Halves:
         self.wanted = [entry for entry, want in zip(graph.inputs, wanted, strict=True) if want]
         with Trace():
             self.heads = [
-                placeholder(e.spec) if e.dtype.is_floating else None for e in graph.outputs
+                placeholder(e.spec) if e.dtype.is_inexact else None for e in graph.outputs
             ]
             pairs = [
                 (y, h) for y, h in zip(graph.outputs, self.heads, strict=True) if h is not None

@@ -66,6 +66,27 @@ def product(extents: Iterable[int]) -> int:
     return result
 
 
+def extents(name: str, shape: Any) -> tuple[int, ...]:
+    """The shape of a result, given by the caller. Raises `ShapeError` for one no array can have."""
+    whole_numbers(name, "shape", shape)
+    known = [n for n in shape if type(n) is int]
+    if any(n < 0 for n in known):
+        raise ShapeError(f"{name}: shape {list(shape)} has a negative extent")
+    if product(n for n in known if n) > MOST_ELEMENTS:
+        raise ShapeError(f"{name}: shape {list(shape)} has more elements than memory has places")
+    return tuple(shape)
+
+
+def whole_numbers(name: str, kind: str, values: Any) -> None:
+    """Raises `ShapeError` for what is no whole number, such as 2.0."""
+    if not all(hasattr(n, "__index__") for n in values):
+        raise ShapeError(f"{name}: {kind} {list(values)} must be whole numbers")
+
+
+#: So many of the widest dtype have addresses: sizes in bytes stay within 63 bits.
+MOST_ELEMENTS = 2**60 - 1
+
+
 def same_shape(a: Shape, b: Shape) -> bool:
     """Whether two shapes are equal, for every value of their free extents or by guard."""
     return len(a) == len(b) and all(m == n for m, n in zip(a, b, strict=True))

@@ -117,7 +117,7 @@ class Call(_core.Call):
         (array,) = self.arrays((place,))
         side, index = place
         source = (self, index) if side == "output" else self.sources[index]
-        if source is not None and array.dtype.is_floating:
+        if source is not None and array.dtype.is_inexact:
             array = array._detached()
             array._track(source)
         return array
@@ -254,7 +254,7 @@ def become_variable(array: Any, leaf: Leaf) -> None:
 
 def concerns(target: Any, *values: Any) -> bool:
     """Whether a write into `target` has to be recorded."""
-    if not _core.recording() or not target.dtype.is_floating:
+    if not _core.recording() or not target.dtype.is_inexact:
         return False
     history = target._history
     return tracked(target, *values) or (history is not None and history.is_saved)

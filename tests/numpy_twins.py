@@ -42,14 +42,25 @@ def alike(program: Program, arrays: Sequence[Any], exact: bool = True) -> None:
     same(gemel.compile(traced)(*map(np.array, arrays)), wanted, exact)
 
 
+def direction_like(generator: Any, array: Any) -> Any:
+    """Random numbers in an array's shape; complex for a complex one."""
+    found = generator.standard_normal(numpy.shape(array))
+    if numpy.iscomplexobj(array):
+        return found + 1j * generator.standard_normal(numpy.shape(array))
+    return found
+
+
 def check_gradients(program: Program, arrays: Sequence[Any]) -> None:
-    """Along a random direction, against central differences of NumPy's own function."""
+    """Along a random direction, against central differences of NumPy's own function.
+
+    Of complex numbers the gradient is dL/dRe + i dL/dIm.
+    """
     generator = numpy.random.default_rng(3)
-    heads = [generator.standard_normal(numpy.shape(y)) for y in listed(program(numpy, *arrays))]
+    heads = [direction_like(generator, y).conj() for y in listed(program(numpy, *arrays))]
 
     def objective(values: Any) -> float:
         found = listed(program(numpy, *values))
-        return float(sum((y * h).sum() for y, h in zip(found, heads, strict=True)))
+        return float(sum((y * h).sum().real for y, h in zip(found, heads, strict=True)))
 
     variables = [np.array(array) for array in arrays]
     for variable in variables:
@@ -57,13 +68,15 @@ def check_gradients(program: Program, arrays: Sequence[Any]) -> None:
     with autograd.record():
         found = program(np, *variables)
         several = found if isinstance(found, (tuple, list)) else (found,)
-        total = sum((y * np.array(h)).sum() for y, h in zip(several, heads, strict=True))
+        total = sum((y * np.array(h)).sum().real for y, h in zip(several, heads, strict=True))
     total.backward()
     for at, variable in enumerate(variables):
-        direction = generator.standard_normal(arrays[at].shape)
+        direction = direction_like(generator, arrays[at])
         sides = []
         for step in (1e-6, -1e-6):
             moved = [a + step * direction if i == at else a for i, a in enumerate(arrays)]
             sides.append(objective(moved))
         slope = (sides[0] - sides[1]) / 2e-6
-        assert variable.grad.asnumpy().ravel() @ direction.ravel() == pytest.approx(slope, rel=1e-5)
+        gradient = variable.grad.asnumpy()
+        assert gradient.dtype == arrays[at].dtype
+        assert numpy.vdot(gradient, direction).real == pytest.approx(slope, rel=1e-5, abs=1e-8)

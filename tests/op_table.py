@@ -43,7 +43,10 @@ FUNCTIONS = frozenset((
 SEED = 11
 
 #: Relative error allowed where results are not exact.
-TOLERANCE = {"float16": 1e-3, "float32": 2e-6, "float64": 2e-14}
+TOLERANCE = {
+    "float16": 1e-3,
+    **{"float32": 2e-6, "float64": 2e-14, "complex64": 2e-6, "complex128": 2e-14},
+}
 
 
 class Draw(NamedTuple):
@@ -96,6 +99,9 @@ def draw(how: Draw, dtype: str, seed: int = 0) -> Any:
     if how.kind in ("index", "place"):
         low = -how.limit if how.kind == "index" else 0
         return generator.integers(low, how.limit, how.shape).astype(name)
+    if name.startswith("complex"):
+        parts = (_numbers(generator, how, seed + part) for part in (0, 1))
+        return (next(parts) + 1j * next(parts)).astype(name)
     if name not in FLOATING:
         return _integers(generator, how, name)
     return _numbers(generator, how, seed).astype(name)
@@ -148,7 +154,7 @@ def inputs_of(case: Case, dtype: str, seed: int = 0, smooth: bool = False) -> li
 
 def on_gemel(values: Any) -> list[Any]:
     """NumPy arrays as gemel's; Python numbers stay."""
-    plain = (bool, int, float)
+    plain = (bool, int, float, complex)
     return [v if isinstance(v, plain) else np.array(v, dtype=v.dtype.name) for v in values]
 
 
@@ -201,7 +207,7 @@ def close(found: Array, expected: Array, name: str, scale: float = 1.0) -> None:
         "add_along_axis",
         "fold",
     )
-    if found.dtype.kind != "f" or exact or (rounded and name not in FUNCTIONS):
+    if found.dtype.kind not in "fc" or exact or (rounded and name not in FUNCTIONS):
         numpy.testing.assert_array_equal(found, expected)
         zero = (expected == 0) & ~numpy.isnan(expected) if found.dtype.kind == "f" else None
         if zero is not None and exact and name not in ("maximum", "minimum", "limit", "relu"):
@@ -598,6 +604,8 @@ ELSEWHERE = {
     "surviving": "its inputs are boxes (test_boxes)",
     "outcomes": "the sum of probabilities is 1 at most (test_distributions)",
     "choice": "which element x[key] = value puts where (test_writes_in_traces)",
+    **dict.fromkeys(("real", "imag", "conj"), "only of complex numbers (test_complex)"),
+    **dict.fromkeys(("eig", "eigvals"), "known up to order and sign (test_complex)"),
     "branch": "its operands are programs: npx.cond makes them (test_three_ways)",
 }
 

@@ -83,8 +83,8 @@ def test_functions_numpy_does(place: int) -> None:
 
 
 def test_results_gemel_has_no_dtype_for_stay_numpys() -> None:
-    found = numpy.fft.fft(np.array([1.0, 2.0]))
-    assert not is_gemel(found) and found.tolist() == [3, -1]
+    found = numpy.array2string(np.array([1.0, 2.0]))
+    assert found == "[1. 2.]"
     assert numpy.shape(np.zeros((2, 3))) == (2, 3)
     assert numpy.array_equal(np.array([1, 2]), [1, 2]) is True
 

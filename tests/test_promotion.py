@@ -12,6 +12,9 @@ from gemel.dtype import as_dtype, promote
 from gemel.errors import DTypeError
 from gemel.ir.op_kinds import Elementwise
 
+COMPLEX = ("complex64", "complex128")
+INEXACT = (*FLOATING, *COMPLEX)
+
 # --- dtypes that meet -----------------------------------------------------------------------
 
 MIXED = [
@@ -35,9 +38,9 @@ BINARY = [
 
 
 def numpy_promotes(a: str, b: str) -> str:
-    """NumPy's promotion, but floating wins unchanged."""
-    if (a in FLOATING) != (b in FLOATING):
-        return a if a in FLOATING else b
+    """NumPy's promotion, but floating and complex ones win unchanged."""
+    if (a in INEXACT) != (b in INEXACT):
+        return a if a in INEXACT else b
     return numpy.result_type(a, b).name
 
 
@@ -54,6 +57,9 @@ def test_all_pairs_of_dtypes(a: str) -> None:
         for b in NAMES:
             x, _ = inputs_of(case, a)
             _, y = inputs_of(case, b)
+            if not accepts(case, [x, y]):
+                assert name == "less" and (a in COMPLEX or b in COMPLEX)
+                continue
             check(case, [x, y])
             if name == "add":
                 assert OPS["add"](*on_gemel([x, y])).dtype.name == numpy_promotes(a, b)
@@ -87,16 +93,19 @@ NUMBERS = (True, 3, 1.5)
 
 
 @pytest.mark.parametrize("dtype", NAMES)
-@pytest.mark.parametrize("name", ["add", "less"])
+@pytest.mark.parametrize("name", ["add", "less", "equal"])
 def test_numbers_give_way(name: str, dtype: str) -> None:
     x = op_table.draw(op_table.Draw((5,), "positive"), dtype, 2)
-    for number in NUMBERS:
+    if not accepts(Case(name, (), {}), [x, x]):
+        return
+    for number in (*NUMBERS, 1.5j) if name != "less" else NUMBERS:
         for inputs in ([x, number], [number, x]):
             check(Case(name, (), {}), inputs)
     if name == "add":
         array = np.array(x, dtype=dtype)
-        floating = dtype if dtype in FLOATING else "float32"
+        floating = dtype if dtype in INEXACT else "float32"
         assert (array + 1.5).dtype == floating
+        assert (array + 1j).dtype == numpy.result_type(floating, "complex64")
         assert (array + 1).dtype == (dtype if dtype != "bool" else "int64")
 
 

@@ -39,7 +39,9 @@ def without_imports(text: str) -> str:
     return ast.unparse(tree)
 
 
-@pytest.mark.parametrize(("name", "module"), [("np", np), ("np.linalg", np.linalg), ("npx", npx)])
+@pytest.mark.parametrize(
+    ("name", "module"), [("np", np), ("np.fft", np.fft), ("np.linalg", np.linalg), ("npx", npx)]
+)
 def test_namespaces_hold_what_is_declared(name: str, module: object) -> None:
     for public, value in NAMESPACES[name].items():
         assert getattr(module, public) is value

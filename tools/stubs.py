@@ -32,6 +32,7 @@ TYPES = (
     ("gemel.ndarray", "ndarray"),
     ("gemel.np.types", "FloatInfo"),
     ("gemel.np.types", "IntegerInfo"),
+    ("gemel.ops.solving", "EigResult"),
     ("gemel.ops.solving", "EighResult"),
     ("gemel.ops.solving", "SlogdetResult"),
     ("gemel.ops.sorting", "UniqueAll"),
@@ -123,6 +124,7 @@ def stubs() -> dict[str, str]:
     """The stubs by their paths in the package."""
     return {
         "np/__init__.pyi": namespace(np),
+        "np/fft.pyi": namespace(np.fft),
         "np/linalg.pyi": namespace(np.linalg),
         "np/random.pyi": namespace(np.random),
         "npx/__init__.pyi": namespace(npx),

@@ -14,14 +14,13 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.dtype import DTYPES, DType, as_number, bool_, check_held, float32, float64, int64
+from gemel.dtype import DTYPES, DType, as_number, check_held, float64, int64
 from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import dense_strides
-from gemel.ir.op_kinds import Elementwise, Reduction
+from gemel.ir.op_kinds import Elementwise, Reduction, operand_specs
 from gemel.passes.domain import Domain, Placement
 from gemel.passes.fuse import cheap
-from gemel.spec import Spec
 
 
 class BodyWriter:
@@ -168,13 +167,8 @@ def write_elementwise(
 
     With it the dtype of the result, and what the core calls the limits of whole numbers.
     """
-    # A number that stands alone has no array to give way to: it keeps its digits.
-    alone = all(code < 0 for code, _ in operands)
-    weak = {-1: bool_, -2: int64, -3: float64 if alone else float32}
-    specs = tuple(
-        Spec((), weak[code], weak=True) if code < 0 else Spec((2,) * rank, DTYPES[code])
-        for code, _ in operands
-    )
+    specs = operand_specs(rank, operands)
+    alone = all(spec.weak for spec in specs)
     types, (dtype,) = op.types(specs, parameters)
     recorder = Recorder()
     described: list[Operand] = []

@@ -9,7 +9,10 @@ cached kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any
+
+from llvmlite import ir
 
 from gemel import dtype as dtypes
 from gemel.codegen import mathlib, powers
@@ -176,12 +179,28 @@ class Printer:
         exponent = self._values[step.arguments[1]]
         if exponent is not b or self.lanes == 1:
             return self._power_to_one(step, a, b, exponent)
-        found = self._expanded(step, [a, b])
-        for condition, name in powers.SHORT:
-            short = self._function(condition, step.dtype, dtypes.bool_, b)
-            value = self._function(name, step.dtype, step.dtype, a, b)
-            found = self.builder.select(short, value, found)
-        return found
+        builder = self.builder
+        general = self._expanded(step, [a, b])
+        shorts = [self._function(name, step.dtype, dtypes.bool_, b) for name, _ in powers.SHORT]
+        chosen, after = builder.append_basic_block(), builder.append_basic_block()
+        before = builder.block
+        builder.cbranch(self._any(reduce(builder.or_, shorts)), chosen, after)
+        builder.position_at_end(chosen)
+        found = general
+        for short, (_, name) in zip(shorts, powers.SHORT, strict=True):
+            found = builder.select(short, self._function(name, step.dtype, step.dtype, a, b), found)
+        chosen = builder.block
+        builder.branch(after)
+        builder.position_at_end(after)
+        result = builder.phi(general.type)
+        result.add_incoming(general, before)
+        result.add_incoming(found, chosen)
+        return result
+
+    def _any(self, condition: Value) -> Value:
+        """Whether a condition holds in some lane."""
+        bits = ir.IntType(self.lanes)
+        return self.builder.icmp_unsigned("!=", self.builder.bitcast(condition, bits), bits(0))
 
     def _power_to_one(self, step: Instruction, a: Value, b: Value, exponent: Value) -> Value:
         """The same where all lanes have one exponent: nothing is computed but what it asks for,

@@ -3,7 +3,7 @@
 A value has one of these LLVM types (a vector of them when there are several lanes)::
 
     bool i1                 float32 float, float64 double
-    integers i8 ... i64     what is only kept (float16): an integer of its bits
+    integers i8 ... i64     what is only kept (float16, complex numbers): an integer of its bits
 
 This module imports llvmlite: import it inside the function that compiles.
 """
@@ -23,11 +23,11 @@ from gemel.dtype import DType
 Value = Any
 Type = Any
 
-I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+I1, I8, I16, I32, I64, I128 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64, 128))
 HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 POINTER = ir.PointerType()
 
-_INTEGERS = {1: I8, 2: I16, 4: I32, 8: I64}
+_INTEGERS = {1: I8, 2: I16, 4: I32, 8: I64, 16: I128}
 _FLOATING = {4: F32, 8: F64}
 _TYPES: dict[tuple[int, int], Type] = {}
 _MASKS: dict[tuple[int, ...], Value] = {}

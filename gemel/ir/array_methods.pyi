@@ -179,7 +179,7 @@ class ArrayMethods(WrittenMethods):
         kind: Any = None,
         *,
         descending: builtins.bool = False,
-        stable: Any = None,
+        stable: builtins.bool = True,
     ) -> Self:
         """The positions that sort each row along an axis, or the flattened array; NaN is largest."""
 
@@ -193,9 +193,15 @@ class ArrayMethods(WrittenMethods):
         """At each place the element of the choice that `a` numbers there; all broadcast."""
 
     def clip(
-        self, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+        self, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None
     ) -> Self:
-        """x limited to [a_min, a_max], also called min and max; None leaves that side open."""
+        """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
+
+    def conj(self) -> Self:
+        """The sign of each imaginary part reversed; real numbers stay as they are."""
+
+    def conjugate(self) -> Self:
+        """The same as `conj`."""
 
     def copy(self, /) -> Self:
         """The same elements in memory of their own."""
@@ -288,8 +294,8 @@ class ArrayMethods(WrittenMethods):
         axis: Any = None,
         dtype: Any = None,
         *,
-        ddof: float = 0,
-        correction: float | None = None,
+        ddof: float | None = None,
+        correction: float = 0.0,
         keepdims: builtins.bool = False,
     ) -> Self:
         """Square root of the variance, over the given axes, or all: see `var`."""
@@ -317,8 +323,8 @@ class ArrayMethods(WrittenMethods):
         axis: Any = None,
         dtype: Any = None,
         *,
-        ddof: float = 0,
-        correction: float | None = None,
+        ddof: float | None = None,
+        correction: float = 0.0,
         keepdims: builtins.bool = False,
     ) -> Self:
         """Mean squared distance from the mean, over the given axes, or all."""

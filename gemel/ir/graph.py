@@ -78,6 +78,12 @@ class Node:
         """Whether it is a constant Python number."""
         return self.op is None and isinstance(self.value, NUMBER)
 
+    @property
+    def has_kernel(self) -> bool:
+        """Whether it becomes machine code; NumPy does the others."""
+        op = self.op
+        return op is not None and op.kernel_for([e.spec for e in self.inputs], self.specs)
+
     def __repr__(self) -> str:
         kind = self.op.name if self.op else "constant" if self.is_constant else "input"
         return f"<{kind} {', '.join(map(str, self.specs))}>"

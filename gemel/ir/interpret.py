@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from gemel.dtype import as_dtype, as_number, weak
+from gemel.dtype import DType, as_dtype, as_number, weak
 from gemel.extent import NUMBER
 from gemel.ir.graph import Graph
 from gemel.ir.op import Op, numpy
@@ -86,11 +87,20 @@ def elementwise(
     values = [np.asarray(a).astype(d.name) for a, d in zip(arrays, wide, strict=True)]
     lane = NumpyLane(tuple(int(n) for n in result.shape), stream)
     with np.errstate(all="ignore"):
-        found = op.body(lane, *values, **parameters)
+        found = _body(op, wide)(lane, *values, **parameters)
         values = [np.asarray(each) for each in (found if op.outputs > 1 else (found,))]
         if not result.weak:
             values = [v.astype(r.dtype.name) for v, r in zip(values, results, strict=True)]
     return tuple(np.array(np.broadcast_to(value, lane.shape)) for value in values)
+
+
+def _body(op: Elementwise, dtypes: list[DType]) -> Callable[..., Any]:
+    """How elements of these dtypes are computed: complex ones by NumPy's function of the name,
+    since a body may know its way for real ones only."""
+    function = getattr(numpy(), op.name, None)
+    if isinstance(function, numpy().ufunc) and any(dtype.is_complex for dtype in dtypes):
+        return lambda lane, *values: function(*values)
+    return op.body
 
 
 def spec_of(value: Any) -> Spec:

@@ -57,6 +57,36 @@ class WrittenMethods(NumpyProtocols):
         """The array with its axes reversed."""
         return call("transpose", self)
 
+    @property
+    def mT(self) -> Any:  # noqa: N802 -- the Array API's name
+        """The array with its last two axes exchanged. Raises `AxisError` for fewer than two."""
+        whole: Any = self
+        return whole.swapaxes(-1, -2)
+
+    @property
+    def real(self) -> Any:
+        """The real parts; of real numbers the array itself."""
+        load()
+        return REGISTRY["real"].face(self)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        whole: Any = self
+        whole[...] = self.imag * 1j + value if whole.dtype.is_complex else value
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary parts; of real numbers zeros."""
+        load()
+        return REGISTRY["imag"].face(self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        whole: Any = self
+        if not whole.dtype.is_complex:
+            raise TypeError(f"imag: numbers of {whole.dtype} have no imaginary part to set")
+        whole[...] = self.real + call("multiply", value, 1j)
+
     def reshape(self, *shape: Any, order: str = "C", **options: Any) -> Any:
         """The same elements in another shape; one extent may be -1. As `np.reshape`."""
         if order == "C" and not options:
@@ -82,9 +112,10 @@ class WrittenMethods(NumpyProtocols):
         whole: Any = self
         whole[...] = REGISTRY["sort"].face(self, axis, **options)
 
-    def astype(self, dtype: Any) -> Any:
-        """The elements converted to another dtype."""
-        return call("cast", self, dtype=dtype)
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        """The elements in another dtype; without `copy`, the array itself when it has it."""
+        whole: Any = self
+        return self if not copy and whole.dtype == dtype else call("cast", self, dtype=dtype)
 
     def detach(self) -> Any:
         """The same elements; gradients do not pass."""

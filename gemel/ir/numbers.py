@@ -47,6 +47,8 @@ def computed(
 
 
 def _number(kind: str, value: Any) -> Any:
+    if kind == "c":
+        return complex(value)
     return bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
 
 

@@ -7,11 +7,11 @@ keyword-only arguments are static parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gemel import _core
-from gemel.errors import GradientError, TraceError, suggestion, unknown_name
+from gemel.errors import DTypeError, GradientError, TraceError, suggestion, unknown_name
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
 from gemel.ir.late import load
@@ -43,11 +43,16 @@ class Op(_core.OpBase):
     take a call number; the shape of what `dynamic` ones give depends on values, so that a call
     waits for them and cannot be traced; `contracts` ones multiply and add over an axis: they are
     what time goes into; `fails` ones can fail while they run, depending on values.
+
+    `moves` is how many of its inputs it only moves about, from the first (-1 for all), as views do:
+    numbers of any dtype. `complex` says that it computes with complex numbers, too, and that its
+    gradient is right for them. Kernels only move those; the rest is NumPy's.
     """
 
     elementwise = False
     random = False
     dynamic = False
+    is_holomorphic = False
     #: Whether it becomes machine code; NumPy does the others, in the Python lane.
     has_kernel = False
 
@@ -65,6 +70,8 @@ class Op(_core.OpBase):
         dynamic: bool = False,
         contracts: bool = False,
         fails: bool = False,
+        moves: int = 0,
+        complex: bool = False,
         **names: str,
     ) -> None:
         code = function.__code__
@@ -87,6 +94,8 @@ class Op(_core.OpBase):
         self.contracts = contracts
         self.has_kernel |= contracts
         self.fails = fails
+        self.moves = moves
+        self.complex = complex
         self.names = names
         self.rules: dict[str, Callable[..., Any]] = {}
         self.__doc__ = function.__doc__
@@ -127,6 +136,8 @@ class Op(_core.OpBase):
     def _declare(self, kind: str, rule: Callable[..., Any]) -> Callable[..., Any]:
         self.rules[kind] = rule
         self.has_kernel |= kind in ("lower", "view")
+        if kind == "view":
+            self.moves = 1
         return rule
 
     def spec(self, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,6 +150,12 @@ class Op(_core.OpBase):
         With several outputs g and y are tuples; an output nobody needs has g None.
         """
         return self._declare("gradient", rule)
+
+    def holomorphic(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the gradient of a holomorphic function as that of real numbers: g times the
+        derivative. Of complex numbers it is g times its conjugate (see `passes.gradient`)."""
+        self.complex = self.is_holomorphic = True
+        return self.gradient(rule)
 
     def lower(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Declare the kernels: rule(emit, outputs, inputs, **parameters), see runtime.lower."""
@@ -188,8 +205,32 @@ class Op(_core.OpBase):
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """The specs of the results. Raises `ShapeError` or `DTypeError`."""
+        self.check_complex(specs)
         found = self.rules["spec"](*specs, **parameters)
         return (found,) if isinstance(found, Spec) else tuple(found)
+
+    def check_complex(self, specs: Sequence[Spec]) -> None:
+        """Raises `DTypeError` for complex inputs of an operation on real numbers."""
+        if self.complex or self.moves:
+            return
+        if any(spec.dtype.kind == "c" for spec in specs):
+            given = " and ".join(map(str, specs))
+            raise DTypeError(
+                f"{self.name}: {given}: there is no {self.name} of complex numbers; take real(x), "
+                "imag(x) or absolute(x)"
+            )
+
+    def kernel_for(self, inputs: Sequence[Spec], results: Sequence[Spec]) -> bool:
+        """Whether a call with these inputs and results becomes machine code."""
+        if not self.has_kernel or all(s.dtype.kind != "c" for s in (*inputs, *results)):
+            return self.has_kernel
+        alike = all(spec.dtype is results[0].dtype for spec in results)
+        return alike and self.moves != 0 and self._only_moves(inputs, results[0])
+
+    def _only_moves(self, inputs: Sequence[Spec], result: Spec) -> bool:
+        """Whether the inputs that move are of the result's dtype."""
+        moved = inputs if self.moves < 0 else inputs[: self.moves]
+        return all(spec.dtype is result.dtype and not spec.weak for spec in moved)
 
     def complete(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """The parameters with defaults filled in and lists made tuples. Raises `TypeError`."""
@@ -218,6 +259,11 @@ class Op(_core.OpBase):
             least = f"{self.required} to " if self.required < self.arity else ""
             raise TypeError(f"{self.name}: takes {least}{self.arity} inputs ({names}), got {count}")
 
+    def check_numbers(
+        self, inputs: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
+    ) -> None:
+        """Raises `OverflowError` for whole numbers the other inputs' dtypes cannot hold."""
+
     # --- calls ------------------------------------------------------------------------------
 
     def apply(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
@@ -228,6 +274,7 @@ class Op(_core.OpBase):
                 "when the program runs; call it outside the hybridized function, or use np.where"
             )
         entries = tuple(above.as_entry(value, inputs) for value in inputs)
+        self.check_numbers(inputs, tuple(entry.spec for entry in entries), parameters)
         node = self.node(entries, parameters)
         found = node.entries
         trace = current_trace()
@@ -329,7 +376,8 @@ def static(value: Any) -> Any:
         return value
     if isinstance(value, (list, tuple)):
         return tuple([static(item) for item in value])
-    return value.item() if getattr(value, "shape", None) == () else value
+    number = getattr(value, "shape", None) == () and hasattr(value, "item")
+    return value.item() if number else value
 
 
 def find(name: str) -> Op:

@@ -5,14 +5,25 @@ An `Op` that is none of these says by a `lower` or `view` rule what becomes of i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from gemel.dtype import DType, bool_, int64
+from gemel.dtype import (
+    DTYPES,
+    DType,
+    bool_,
+    check_held,
+    float32,
+    float64,
+    int64,
+    is_large,
+    uint64,
+)
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
-from gemel.ir.op import Op
+from gemel.ir.methods import call
+from gemel.ir.op import Op, find
 from gemel.ir.trace import Trace
 from gemel.spec import Spec, broadcast, normalize_axes, promote_specs
 
@@ -22,9 +33,10 @@ class Elementwise(Op):
 
     With xp = NumPy the body is the reference, with xp = a lane it is one iteration of a kernel.
     `dtype` is the policy: ``"same"`` (promote), ``"floating"`` (integers become float32),
-    ``"compare"`` (promote, result bool), ``"logical"`` (bool in and out), or a function
-    (input specs, parameters) -> (dtype per input, result dtype). With several results, which a
-    body gives as a tuple, such a function says all their dtypes; the names mean the same for all.
+    ``"size"`` (promote, result real), ``"compare"`` (promote, result bool), ``"logical"`` (bool in
+    and out), or a function (input specs, parameters) -> (dtype per input, result dtype). With
+    several results, which a body gives as a tuple, such a function says all their dtypes; the names
+    mean the same for all.
     """
 
     elementwise = True
@@ -48,13 +60,61 @@ class Elementwise(Op):
         self, specs: tuple[Spec, ...], parameters: dict[str, Any]
     ) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
         """The dtype each input is computed in, and those of the results. Raises `DTypeError`."""
+        self.check_complex(specs)
         inputs, found = self.policy(self, specs, parameters)
         return inputs, found if isinstance(found, tuple) else (found,) * self.outputs
 
-    def _kernel(self, rank: int, operands: Any, *description: Any, **target: Any) -> Any:
-        """The machine code for one combination of dtypes and strides (a miss)."""
+    def check_numbers(
+        self, inputs: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
+    ) -> None:
+        """Raises `OverflowError` for whole numbers int64 cannot hold, nor the integers beside them.
+
+        They are arrays of uint64 by now, or infinite; comparisons take them as they are.
+        """
+        large = [n for n in inputs if is_large(n)]
+        if not large or self.random:
+            return
+        others = [s for n, s in zip(inputs, specs, strict=True) if type(n) is not int]
+        small = Spec((), int64, weak=True)
+        plain = (small if is_large(n) else s for n, s in zip(inputs, specs, strict=True))
+        if self.infer(*plain, **parameters)[0].dtype is not bool_:
+            dtype = promote_specs(*others) if others else bool_
+            for number in large:
+                check_held(self.name, number, uint64 if dtype is bool_ else dtype)
+
+    def _kernel(
+        self, rank: int, operands: Any, parameters: dict[str, Any], device: int, *target: int
+    ) -> Any:
+        """The machine code for one combination of dtypes and strides (a miss); None without."""
         self.check_count(len(operands))
-        return above.elementwise_kernel(self, rank, operands, *description, **target)
+        specs = operand_specs(rank, operands)
+        if has_complex(specs) and not self.moves:
+            return None
+        dtypes = self.types(specs, self.complete(parameters))[1]
+        stored = [DTYPES[code] for code in target[:1]]
+        if not self.kernel_for(specs, [Spec((), dtype) for dtype in (*stored, *dtypes)]):
+            return None
+        return above.elementwise_kernel(self, rank, operands, parameters, device, *target)
+
+    def _only_moves(self, inputs: Sequence[Spec], result: Spec) -> bool:
+        pairs = zip(inputs, self.types(tuple(inputs), {})[0], strict=True)
+        return all(d.kind != "c" or (s.dtype is d and not s.weak) for s, d in pairs)
+
+    def _into(self, target: Any, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> None:
+        """What the core leaves of writing a result into an array: there is no kernel for it."""
+        copy: Any = find("copy")
+        copy.into(target, call("cast", self(*inputs, **parameters), dtype=target.dtype))
+
+
+def operand_specs(rank: int, operands: Any) -> tuple[Spec, ...]:
+    """The specs of operands as the core tells of them: (dtype code or below 0, stride class)."""
+    # A number that stands alone has no array to give way to: it keeps its digits.
+    alone = all(code < 0 for code, _ in operands)
+    weak = {-1: bool_, -2: int64, -3: float64 if alone else float32}
+    return tuple(
+        Spec((), weak[code], weak=True) if code < 0 else Spec((2,) * rank, DTYPES[code])
+        for code, _ in operands
+    )
 
 
 def _same(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
@@ -73,6 +133,11 @@ def _arithmetic(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, .
 def _floating(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
     dtype = promote_specs(*specs).floating
     return (dtype,) * len(specs), dtype
+
+
+def _size(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    return (dtype,) * len(specs), dtype.real
 
 
 def _compare(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
@@ -99,6 +164,7 @@ POLICIES = {
     "same": _same,
     "arithmetic": _arithmetic,
     "floating": _floating,
+    "size": _size,
     "compare": _compare,
     "logical": _logical,
     "integral": _integral,
@@ -122,6 +188,7 @@ class Reduction(Op):
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """Without the reduced axes (or with them as 1, under keepdims)."""
+        self.check_complex(specs)
         (x,) = specs
         if self.combine.startswith("arg") and isinstance(parameters["axis"], tuple):
             raise ShapeError(
@@ -143,12 +210,18 @@ class Reduction(Op):
         if self.combine.startswith("arg"):
             return int64
         combined = self.accumulator(dtype)
-        return dtype if combined.kind == dtype.kind == "f" else combined
+        return dtype if combined.kind == dtype.kind and dtype.is_inexact else combined
+
+
+def has_complex(specs: Sequence[Spec]) -> bool:
+    """Whether there are complex numbers among these."""
+    return any(spec.dtype.kind == "c" for spec in specs)
 
 
 class Composite(Op):
     """An operation written over other operations; expanded into them before kernels are made.
 
+    Its rules are about real numbers. Of complex ones it is what it is written in, from the call on.
     One with `kernel=False` is written over some that NumPy does: a call makes them one by one.
     """
 
@@ -160,10 +233,21 @@ class Composite(Op):
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """The specs of its body's results."""
-        if "spec" in self.rules:
+        if "spec" in self.rules and not self.of_complex(specs):
             return super().infer(*specs, **parameters)
         with Trace():  # what it creates is to be a part of it, too
             return tuple(entry.spec for entry in self.expand(specs, parameters)[1])
+
+    def of_complex(self, specs: Sequence[Spec]) -> bool:
+        """Whether a call on these is what it is written in, for the sake of complex numbers."""
+        return has_complex(specs) and not self.updates
+
+    def apply(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
+        """A node of it; of complex numbers the operations it is written in."""
+        entries = tuple(above.as_entry(value, inputs) for value in inputs)
+        if self.of_complex([entry.spec for entry in entries]):
+            return self.written_out(entries, parameters)
+        return super().apply(entries, parameters)
 
     def expand(
         self, specs: tuple[Spec, ...], parameters: dict[str, Any]
@@ -175,9 +259,13 @@ class Composite(Op):
     def written_out(
         self, inputs: tuple[Entry, ...], parameters: dict[str, Any]
     ) -> tuple[Entry, ...]:
-        """The body's results on these entries."""
-        found = self.function(*inputs, **parameters)
+        """The body's results on these entries. A `DTypeError` names the composite, too."""
+        try:
+            found = self.function(*inputs, **parameters)
+        except DTypeError as error:
+            named = str(error).startswith(f"{self.name}:")
+            raise (error if named else DTypeError(f"{self.name}: {error}")) from None
         return found if isinstance(found, tuple) else (found,)
 
 
-__all__ = ["Composite", "Elementwise", "Reduction"]
+__all__ = ["Composite", "Elementwise", "Reduction", "has_complex", "operand_specs"]

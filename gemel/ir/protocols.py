@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,9 +21,13 @@ REDUCTIONS = {
     "logical_or": "any",
 }
 
+#: The versions of the Array API standard whose programs run.
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+
 #: What each namespace holds: `gemel.ir.public` fills it.
 NAMESPACES: dict[str, dict[str, Any]] = {
-    name: {} for name in ("np", "np.linalg", "np.random", "npx", "npx.image", "npx.random")
+    name: {}
+    for name in ("np", "np.fft", "np.linalg", "np.random", "npx", "npx.image", "npx.random")
 }
 
 
@@ -31,6 +36,17 @@ class NumpyProtocols:
 
     __slots__ = ()
     __array_priority__ = 1000.0
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """`gemel.np`, which keeps the Array API standard. Raises `ValueError` for later versions.
+
+        https://data-apis.org/array-api/2024.12/
+        """
+        namespace: Any = sys.modules["gemel.np"]
+        if api_version not in (None, *VERSIONS):
+            newest = namespace.__array_api_version__
+            raise ValueError(f"gemel.np keeps version {newest} of the standard, not {api_version}")
+        return namespace
 
     def __array_ufunc__(
         self, ufunc: Any, method: str, *inputs: Any, out: tuple[Any, ...] = (), **keywords: Any

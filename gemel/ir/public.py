@@ -24,6 +24,9 @@ OPERATORS: dict[str, Any] = {}
 #: Those without a swapped and an in-place form: one operand, and comparisons.
 ALONE = frozenset(("neg", "abs", "invert", "copy", "eq", "ne", "lt", "le", "gt", "ge"))
 
+#: What is asked of namespaces with the underscores of Python's own names.
+ASKED = ("__all__", "__array_namespace_info__")
+
 
 def publish(
     value: Any, name: str, namespace: str, aliases: tuple[str, ...] = (), before: Any = None
@@ -51,7 +54,7 @@ def asked(
     `modules` those of its modules that are imported late. Raises `AttributeError`, suggesting the
     nearest name.
     """
-    if name.startswith("__") and name != "__all__":  # what Python asks of modules
+    if name.startswith("__") and name not in ASKED:  # what Python asks of modules
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     load()
     inner = {each: scope[each] for each in modules}

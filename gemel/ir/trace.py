@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
-from types import FrameType
 from typing import Any
 
 from gemel import _core
@@ -52,7 +49,7 @@ class Trace:
 
     def origin(self) -> str:
         """Where a node made now comes from."""
-        return program_line() if self.of_program else self.line
+        return _core.program_line() if self.of_program else self.line
 
     def next_call(self) -> int:
         """The number of the next random call, in trace order."""
@@ -177,20 +174,6 @@ class suspended:  # noqa: N801 -- used as a function
     def __exit__(self, *error: object) -> None:
         _stack().extend(self._kept)
         _core.set_tracing(len(self._kept))
-
-
-#: Where frames of this package lie.
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-
-
-def program_line() -> str:
-    """Where the innermost frame outside this package is: "file:line"."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame = frame.f_back
-    if frame is None:
-        return ""
-    return f"{_core.shown_file(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 _local = threading.local()

@@ -13,10 +13,11 @@ from gemel.ir.late import later
 from gemel.ir.public import NAMESPACES, asked
 from gemel.np import creation, queries, random  # noqa: F401 -- they declare what is public here
 
-later("gemel.np.types", "gemel.np.linalg")
+later("gemel.np.types", "gemel.np.standard", "gemel.np.linalg", "gemel.np.fft")
 
 _others = {
     **{dtype.name: dtype for dtype in DTYPES},
+    "__array_api_version__": "2024.12",
     "DType": DType,
     "bool": bool_,
     "bool_": bool_,
@@ -31,7 +32,7 @@ globals().update(_others, **NAMESPACES["np"])
 
 
 def __getattr__(name: str) -> Any:
-    return asked(name, __name__, globals(), _others, ("linalg",))
+    return asked(name, __name__, globals(), _others, ("fft", "linalg"))
 
 
 def __dir__() -> list[str]:

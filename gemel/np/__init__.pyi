@@ -10,10 +10,14 @@ from typing import Any
 from gemel.device import Device
 from gemel.dtype import DType as DType
 from gemel.ndarray import ndarray as ndarray
+from gemel.np import fft as fft
 from gemel.np import linalg as linalg
 from gemel.np import random as random
+from gemel.np.standard import __array_namespace_info__ as __array_namespace_info__
 from gemel.np.types import FloatInfo, IntegerInfo
 from gemel.ops.sorting import UniqueAll, UniqueCounts, UniqueInverse
+
+__array_api_version__: str
 
 def abs(x: Any, /) -> ndarray:
     """Absolute value."""
@@ -43,6 +47,9 @@ def amax(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarra
 
 def amin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Smallest element over the given axes, or all; NaN wins."""
+
+def angle(z: Any, deg: builtins.bool = False) -> ndarray:
+    """The angle of each element from the positive real axis, in radians or degrees."""
 
 def any(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """Whether any element is true (not zero)."""
@@ -96,7 +103,7 @@ def argsort(
     kind: Any = None,
     *,
     descending: builtins.bool = False,
-    stable: Any = None,
+    stable: builtins.bool = True,
 ) -> ndarray:
     """The positions that sort each row along an axis, or the flattened array; NaN is largest."""
 
@@ -153,6 +160,9 @@ def asin(x: Any, /) -> ndarray:
 
 def asinh(x: Any, /) -> ndarray:
     """The number whose hyperbolic sine is x."""
+
+def astype(x: Any, dtype: Any, *, copy: builtins.bool = True, device: Any = None) -> ndarray:
+    """The elements in another dtype; without `copy`, the array itself where it has it."""
 
 def atan(x: Any, /) -> ndarray:
     """The angle from -pi/2 to pi/2 whose tangent is x."""
@@ -236,12 +246,15 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> ndarray:
     """At each place the element of the choice that `a` numbers there; all broadcast."""
 
 def clip(
-    x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+    x: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None
 ) -> ndarray:
-    """x limited to [a_min, a_max], also called min and max; None leaves that side open."""
+    """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
 
 def column_stack(arrays: Any) -> ndarray:
     """The arrays beside one another, 1-d ones as columns."""
+
+complex128: DType
+complex64: DType
 
 def compress(condition: Any, a: Any, axis: int | None = None) -> ndarray:
     """The slices along an axis where the 1-d condition holds, which may be shorter."""
@@ -251,6 +264,12 @@ def concat(arrays: Any, axis: int | None = 0) -> ndarray:
 
 def concatenate(arrays: Any, axis: int | None = 0) -> ndarray:
     """The arrays one after another along an axis; None flattens them first."""
+
+def conj(x: Any) -> ndarray:
+    """The sign of each imaginary part reversed; real numbers stay as they are."""
+
+def conjugate(x: Any) -> ndarray:
+    """The same as `conj`."""
 
 def copy(x: Any, /) -> ndarray:
     """The same elements in memory of their own."""
@@ -355,7 +374,7 @@ def einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> ndarray:
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
 
 def empty(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> ndarray:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
 
@@ -392,7 +411,7 @@ def eye(
     n: int,
     m: int | None = None,
     k: int = 0,
-    dtype: Any = "float32",
+    dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
     order: str = "C",
@@ -406,7 +425,7 @@ def fill_diagonal(a: Any, val: Any) -> None:
     """Write into the main diagonal of a matrix, or where all positions are equal."""
 
 def finfo(type: Any) -> FloatInfo:
-    """What a floating dtype, or that of an array, holds. Raises `DTypeError` for others."""
+    """What a floating dtype, or that of an array, holds; of a complex one what each part holds."""
 
 def fix(x: Any, /) -> ndarray:
     """The nearest whole number towards zero."""
@@ -448,7 +467,9 @@ def fmod(a: Any, b: Any, /) -> ndarray:
 def frexp(x: Any, /) -> tuple[ndarray, ...]:
     """Mantissas from 0.5 to 1 and exponents (int32) with x = mantissa * 2 ** exponent."""
 
-def from_dlpack(value: Any, device: Device | None = None) -> Any:
+def from_dlpack(
+    x: Any, /, device: Device | None = None, *, copy: builtins.bool | None = None
+) -> Any:
     """An array with a copy of another library's array, taken over through DLPack."""
 
 def from_numpy(value: Any, device: Device | None = None) -> Any:
@@ -526,11 +547,14 @@ def hstack(arrays: Any) -> ndarray:
 def hypot(a: Any, b: Any, /) -> ndarray:
     """sqrt(a * a + b * b), without overflow on the way."""
 
-def identity(n: int, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> ndarray:
+def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
     """Ones on the diagonal of a square matrix, zeros elsewhere."""
 
 def iinfo(type: Any) -> IntegerInfo:
     """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
+
+def imag(x: Any) -> ndarray:
+    """The imaginary part of each element; zeros for real numbers."""
 
 def indices(
     dimensions: Sequence[int],
@@ -570,6 +594,12 @@ def isclose(
 ) -> ndarray:
     """Where |a - b| <= atol + rtol * |b|, or both are the same infinity (or NaN: equal_nan)."""
 
+def iscomplex(x: Any) -> ndarray:
+    """Where the imaginary part is not zero."""
+
+def iscomplexobj(x: Any) -> builtins.bool:
+    """Whether an array has a complex dtype, or a number is complex."""
+
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     """Whether a dtype is another, or of a kind ("integral", ...), or any of a tuple of those."""
 
@@ -597,6 +627,12 @@ def isneginf(x: Any, /) -> ndarray:
 
 def isposinf(x: Any, /) -> ndarray:
     """Where x is inf."""
+
+def isreal(x: Any) -> ndarray:
+    """Where the imaginary part is zero."""
+
+def isrealobj(x: Any) -> builtins.bool:
+    """Whether an array has no complex dtype."""
 
 def isscalar(element: Any) -> builtins.bool:
     """Whether something is a number (or a text), and no array."""
@@ -753,8 +789,8 @@ def nanstd(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """Square root of `nanvar`."""
@@ -768,8 +804,8 @@ def nanvar(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """Variance of what is not NaN over the given axes, or all; NaN where too little is left."""
@@ -792,7 +828,7 @@ def not_equal(a: Any, b: Any, /) -> ndarray:
     """a != b; NaN differs from everything."""
 
 def ones(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> ndarray:
     """An array of ones."""
 
@@ -869,6 +905,9 @@ def ravel_multi_index(
     multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C"
 ) -> ndarray:
     """Positions in the flattened array of what stands at positions along each axis."""
+
+def real(x: Any) -> ndarray:
+    """The real part of each element; of real numbers the array itself."""
 
 def reciprocal(x: Any, /) -> ndarray:
     """1 / x; integers become float32."""
@@ -958,7 +997,7 @@ def sort(
     kind: Any = None,
     *,
     descending: builtins.bool = False,
-    stable: Any = None,
+    stable: builtins.bool = True,
 ) -> ndarray:
     """Each row along an axis in order, or the flattened array; NaN is largest."""
 
@@ -986,8 +1025,8 @@ def std(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """Square root of the variance, over the given axes, or all: see `var`."""
@@ -1114,17 +1153,19 @@ def var(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """Mean squared distance from the mean, over the given axes, or all."""
 
 def vdot(a: Any, b: Any) -> ndarray:
-    """The product of two arrays as rows of one length: a number."""
+    """The product of two arrays as rows of one length: a number. Of complex ones the first is
+    conjugated."""
 
 def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> ndarray:
-    """The sum of products along an axis; the other axes broadcast."""
+    """The sum of products along an axis; the other axes broadcast. Complex numbers of the first
+    are conjugated."""
 
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 0, as views. Raises `ShapeError` below two dimensions."""
@@ -1136,7 +1177,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> ndarray:
     """x where the condition holds, else y; with one argument, `nonzero(condition)`."""
 
 def zeros(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> ndarray:
     """An array of zeros."""
 
@@ -1153,6 +1194,8 @@ def zeros_like(
 
 __all__ = [
     "DType",
+    "__array_api_version__",
+    "__array_namespace_info__",
     "abs",
     "absolute",
     "acos",
@@ -1162,6 +1205,7 @@ __all__ = [
     "allclose",
     "amax",
     "amin",
+    "angle",
     "any",
     "append",
     "arange",
@@ -1186,6 +1230,7 @@ __all__ = [
     "ascontiguousarray",
     "asin",
     "asinh",
+    "astype",
     "atan",
     "atan2",
     "atanh",
@@ -1214,9 +1259,13 @@ __all__ = [
     "choose",
     "clip",
     "column_stack",
+    "complex128",
+    "complex64",
     "compress",
     "concat",
     "concatenate",
+    "conj",
+    "conjugate",
     "copy",
     "copysign",
     "corrcoef",
@@ -1256,6 +1305,7 @@ __all__ = [
     "extract",
     "eye",
     "fabs",
+    "fft",
     "fill_diagonal",
     "finfo",
     "fix",
@@ -1291,6 +1341,7 @@ __all__ = [
     "hypot",
     "identity",
     "iinfo",
+    "imag",
     "indices",
     "inf",
     "inner",
@@ -1303,6 +1354,8 @@ __all__ = [
     "intersect1d",
     "invert",
     "isclose",
+    "iscomplex",
+    "iscomplexobj",
     "isdtype",
     "isfinite",
     "isin",
@@ -1310,6 +1363,8 @@ __all__ = [
     "isnan",
     "isneginf",
     "isposinf",
+    "isreal",
+    "isrealobj",
     "isscalar",
     "issubdtype",
     "kron",
@@ -1384,6 +1439,7 @@ __all__ = [
     "random",
     "ravel",
     "ravel_multi_index",
+    "real",
     "reciprocal",
     "remainder",
     "repeat",

@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype, as_number, check_held, float32, float64, int64
+from gemel.dtype import (
+    as_dtype,
+    as_number,
+    check_held,
+    complex64,
+    float32,
+    float64,
+    int64,
+    is_large,
+)
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.op import numpy
@@ -74,6 +83,16 @@ def asarray(
 
 
 @function(public="np")
+def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Array:
+    """The elements in another dtype; without `copy`, the array itself where it has it.
+
+    >>> np.astype(np.array([1.5, -1.5]), np.int64)
+    """
+    x = operand(x)
+    return (x if device is None else x.to_device(device)).astype(dtype, copy=copy)
+
+
+@function(public="np")
 def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
     """The array with its elements in C order in memory, itself where they are; never 0-d."""
     found = asarray(a, dtype)
@@ -106,13 +125,14 @@ def full(
         return broadcast_to(fill_value, shape=extents).copy()
     chosen = as_dtype(dtype) if dtype is not None else default_dtype(fill_value)
     check_held("full", fill_value, chosen)
+    fill_value = float(fill_value) if is_large(fill_value) and chosen.is_floating else fill_value
     with as_device(device or ctx):
         return filled(fill_value, shape=extents, dtype=chosen)
 
 
 @function(public="np")
 def zeros(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> Array:
     """An array of zeros."""
     with as_device(device or ctx):
@@ -121,7 +141,7 @@ def zeros(
 
 @function(public="np")
 def ones(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> Array:
     """An array of ones."""
     with as_device(device or ctx):
@@ -130,7 +150,7 @@ def ones(
 
 @function(public="np")
 def empty(
-    shape: Any, dtype: Any = "float32", device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
 ) -> Array:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
     return zeros(shape, dtype, device, ctx)
@@ -236,8 +256,8 @@ def linspace(
     found = at * step + start
     if endpoint and num > 1:
         found = where(at == num - 1, stop, found)
-    chosen = as_dtype(dtype or float32)
-    found = (found if chosen.is_floating else floor(found)).astype(chosen)
+    chosen = as_dtype(dtype) if dtype else complex64 if found.dtype.is_complex else float32
+    found = (found if chosen.is_inexact else floor(found)).astype(chosen)
     if axis:
         place = normalize_axis("linspace", axis, found.ndim)
         found = transpose(found, axes=(*range(1, place + 1), 0, *range(place + 1, found.ndim)))
@@ -282,7 +302,7 @@ def eye(
     n: int,
     m: int | None = None,
     k: int = 0,
-    dtype: Any = "float32",
+    dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
     order: str = "C",
@@ -294,7 +314,7 @@ def eye(
 
 
 @function(public="np")
-def identity(n: int, dtype: Any = "float32", device: Any = None, ctx: Any = None) -> Array:
+def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> Array:
     """Ones on the diagonal of a square matrix, zeros elsewhere."""
     return eye(n, dtype=dtype, device=device, ctx=ctx)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel.ndarray import ndarray
-from gemel.ops.solving import EighResult, SlogdetResult
+from gemel.ops.solving import EighResult, EigResult, SlogdetResult
 
 def cholesky(a: Any, /, *, upper: builtins.bool = False) -> ndarray:
     """The lower triangle whose product with its transpose is a, or the `upper` one."""
@@ -25,8 +25,14 @@ def det(x: Any, /) -> ndarray:
 def diagonal(x: Any, *, offset: int = 0) -> ndarray:
     """The diagonal of each matrix; `offset` counts to the right of the main one."""
 
+def eig(a: Any, /) -> EigResult:
+    """The eigenvalues of square matrices, and eigenvectors in columns: both complex."""
+
 def eigh(a: Any, UPLO: str = "L") -> EighResult:
     """Rising eigenvalues of symmetric matrices, and eigenvectors in columns."""
+
+def eigvals(x: Any, /) -> ndarray:
+    """The eigenvalues of square matrices, complex and in no order."""
 
 def eigvalsh(a: Any, UPLO: str = "L") -> ndarray:
     """Rising eigenvalues of symmetric matrices, of which one triangle is read."""
@@ -98,7 +104,8 @@ def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> ndarray:
     """The sum of each matrix's diagonal."""
 
 def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> ndarray:
-    """The sum of products along an axis; the other axes broadcast."""
+    """The sum of products along an axis; the other axes broadcast. Complex numbers of the first
+    are conjugated."""
 
 def vector_norm(
     x: Any, /, axis: Any = None, keepdims: builtins.bool = False, ord: Any = 2
@@ -111,7 +118,9 @@ __all__ = [
     "cross",
     "det",
     "diagonal",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "inv",
     "lstsq",

@@ -54,8 +54,11 @@ def _dtype(value: Any) -> DType:
 
 @function(public="np")
 def finfo(type: Any) -> FloatInfo:
-    """What a floating dtype, or that of an array, holds. Raises `DTypeError` for others."""
-    dtype = _dtype(type)
+    """What a floating dtype, or that of an array, holds; of a complex one what each part holds.
+
+    Raises `DTypeError` for others.
+    """
+    dtype = _dtype(type).real
     if dtype.name not in FLOATS:
         raise DTypeError(f"finfo: {dtype} is not floating; ask iinfo")
     fraction, exponent = FLOATS[dtype.name]
@@ -137,7 +140,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     """The dtype arrays, dtypes and Python numbers give together; numbers give way to the others."""
     if not arrays_and_dtypes:
         raise TypeError("result_type: needs at least one array, dtype or number")
-    plain = (bool, int, float)
+    plain = (bool, int, float, complex)
     return promote_specs(
         *(
             Spec((), weak(value), weak=True)
@@ -165,6 +168,8 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     if casting in ("equiv", "no"):
         return False
     ranks = "buifc"
+    if source.kind == "c" and target.kind != "c":
+        return False
     if casting == "same_kind":
         return ranks.index(source.kind) <= ranks.index(target.kind)
     if source.kind in "iu" and target.kind in "fc":
@@ -178,7 +183,7 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 @function(public="np")
 def isscalar(element: Any) -> bool:
     """Whether something is a number (or a text), and no array."""
-    return isinstance(element, (*NUMBER, complex, str, bytes)) or (
+    return isinstance(element, (*NUMBER, str, bytes)) or (
         type(element).__module__ == "numpy"
         and not hasattr(element, "__len__")
         and getattr(element, "ndim", 1) == 0

@@ -33,7 +33,7 @@ _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _CHECKED = int.from_bytes(b"geme", "big") << 32
 _MAX_DIMENSIONS = 32
 
-#: MXNet's numbers for dtypes.
+#: MXNet's numbers for dtypes; for complex ones, which it lacks, those that follow.
 _TYPES = {
     0: "float32",
     1: "float64",
@@ -48,6 +48,8 @@ _TYPES = {
     10: "uint32",
     11: "uint64",
     12: "bfloat16",
+    13: "complex64",
+    14: "complex128",
 }
 _FLAGS = {name: flag for flag, name in _TYPES.items()}
 

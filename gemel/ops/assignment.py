@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gemel.dtype import check_held
+from gemel.dtype import DType, check_held
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import op
@@ -19,6 +19,11 @@ from gemel.ops.shape import reshape
 from gemel.spec import Spec, product, same_shape
 
 
+def fits(new: DType, held: DType) -> bool:
+    """Whether what is computed in a dtype may be put where there is another."""
+    return held.is_complex or (held.is_floating and not new.is_complex) or not new.is_inexact
+
+
 @named
 def overwrite(x: Any, value: Any) -> Any:
     """In a trace: x holds `value` from now on. A number, which nobody shares, is replaced."""
@@ -27,7 +32,7 @@ def overwrite(x: Any, value: Any) -> Any:
         return value
     if not same_shape(value.shape, x.shape):
         raise ShapeError(f"in place, {x.spec} cannot hold {value.spec}")
-    if value.dtype.is_floating and not x.dtype.is_floating:
+    if not fits(value.dtype, x.dtype):
         raise DTypeError(f"in place, {x.dtype} cannot hold {value.dtype}; use x = x + y")
     trace.write(x, value if value.dtype is x.dtype else cast(value, dtype=x.dtype))
     return x
@@ -42,6 +47,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     value = above.as_entry(value)
     if value.node.is_number:
         check_held("assign", value.node.value, x.dtype)
+    check_assigned(value.spec, x.dtype)
     if value.dtype is not x.dtype:
         value = cast(value, dtype=x.dtype)
     if is_basic(items):
@@ -55,12 +61,19 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     overwrite(x, written(x, items, value))
 
 
+def check_assigned(value: Spec, dtype: DType) -> None:
+    """Raises `DTypeError` for complex numbers that are to be put among real ones."""
+    if value.dtype.is_complex and not dtype.is_complex:
+        raise DTypeError(f"assign: {dtype} cannot hold {value}; take its real part: real(value)")
+
+
 def written(x: Any, items: Sequence[Any], value: Any) -> Any:
     """x after x[items] = value, with masks or positions among the items: as a function of both.
 
     Raises `ShapeError` unless the value broadcasts to what is selected.
     """
     check_assignment(x.shape, items, Spec(value.shape, value.dtype))
+    check_assigned(Spec(value.shape, value.dtype), x.dtype)
     value = value if value.dtype is x.dtype else cast(value, dtype=x.dtype)
     if value.ndim and 0 in value.shape:
         return x
@@ -140,4 +153,13 @@ def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) 
         raise ShapeError(f"assign: {value} does not broadcast to the selected shape {selected}")
 
 
-__all__ = ["check_assignment", "choice", "overwrite", "setitem", "taken_from", "written"]
+__all__ = [
+    "check_assigned",
+    "check_assignment",
+    "choice",
+    "fits",
+    "overwrite",
+    "setitem",
+    "taken_from",
+    "written",
+]

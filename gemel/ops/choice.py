@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, bool_, check_held
+from gemel.dtype import DType, check_held
 from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import elementwise
@@ -12,17 +12,18 @@ from gemel.ir.public import Array, function
 from gemel.ops.elementwise import copy as copied
 from gemel.ops.elementwise import limit, maximum, minimum, sign, where
 from gemel.ops.logic import isfinite, isnan, isneginf, isposinf
+from gemel.ops.shape import operand
 
 
 @function(public="np", method=True)
 def clip(
-    x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+    x: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None
 ) -> Array:
-    """x limited to [a_min, a_max], also called min and max; None leaves that side open."""
+    """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
         raise TypeError("clip: a bound is given twice: a_min and min, a_max and max are the same")
-    low, high = a_min if min is None else min, a_max if max is None else max
-    low, high = _bounds(getattr(x, "dtype", bool_), low, high)
+    x = operand(x, (a_min, a_max, min, max))
+    low, high = _bounds(x.dtype, a_min if min is None else min, a_max if max is None else max)
     if low is None:
         return copied(x) if high is None else minimum(x, high)
     return maximum(x, low) if high is None else limit(x, low, high)
@@ -46,7 +47,7 @@ def _bounds(dtype: DType, low: Any, high: Any) -> tuple[Any, Any]:
     )
 
 
-@elementwise(dtype="arithmetic", public="np")
+@elementwise(dtype="arithmetic", public="np", moves=1)
 def positive(xp: Any, x: Any) -> Any:
     """The same numbers in memory of their own."""
     return x

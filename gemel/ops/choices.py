@@ -28,7 +28,6 @@ from gemel.ops.distribution import (
 from gemel.ops.elementwise import (
     cast,
     divide,
-    extents,
     log,
     maximum,
 )
@@ -39,7 +38,7 @@ from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import expand_dims, operand, reshape
 from gemel.ops.solving import cholesky
 from gemel.ops.sorting import argsort, searchsorted
-from gemel.spec import Spec, normalize_axis, product
+from gemel.spec import Spec, extents, normalize_axis, product
 
 # --- by NumPy -------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def _(g: Any, y: Any, predicate: Any, *inputs: Any, then: Any, otherwise: Any) -
     gs = g if isinstance(g, tuple) else (g,)
     used = [index for index, entry in enumerate(gs) if entry is not None]
     heads = [gs[index] for index in used]
-    wanted = [i for i, entry in enumerate(inputs) if entry.dtype.is_floating]
+    wanted = [i for i, entry in enumerate(inputs) if entry.dtype.is_inexact]
     sides = [backward_graph(graph, used, wanted) for graph in (then, otherwise)]
     found = branch.apply((predicate, *inputs, *heads), {"then": sides[0], "otherwise": sides[1]})
     gradients: list[Any] = [None] * len(inputs)

@@ -85,12 +85,12 @@ def _sum_of_later(g: Any, axis: int) -> Any:
     return backwards(cumsum(backwards(g, axis), axis=axis), axis)
 
 
-@cumsum.gradient
+@cumsum.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
     return (_sum_of_later(g, axis),)
 
 
-@cumprod.gradient
+@cumprod.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
     # Each product's slope along x is itself over x, until the first zero. Along that zero it is the
     # product of the others; along what follows it, nothing is left.

@@ -27,7 +27,6 @@ from gemel.ops.elementwise import (
     ceil,
     exp,
     expm1,
-    extents,
     filled,
     log,
     log1p,
@@ -40,7 +39,7 @@ from gemel.ops.neural import softmax
 from gemel.ops.random import bits, deviate, drawn, floating, required
 from gemel.ops.shape import operand
 from gemel.ops.trigonometry import tan
-from gemel.spec import Spec
+from gemel.spec import Spec, extents
 
 # --- by their inverse -----------------------------------------------------------------------
 
@@ -212,7 +211,7 @@ def geometric(draw: Draw, p: Any) -> Any:
 
 def _below_one(p: Any) -> Any:
     """p, or what is nearest to 1 for 1: its logarithm is finite."""
-    return min(p, 1 - 2.0**-53) if isinstance(p, NUMBER) else where(p >= 1, 1 - 2.0**-53, p)
+    return min(p, 1 - 2.0**-53) if numbers_only(p) else where(p >= 1, 1 - 2.0**-53, p)
 
 
 @distribution(public="npx.random", kinds="iuf", prob="probability")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.dtype import DType, as_dtype, bool_, int64, uint8, uint64
-from gemel.errors import ShapeError
+from gemel.errors import DTypeError, ShapeError
 from gemel.ir.declare import elementwise
+from gemel.ir.methods import call
 from gemel.ir.op import Op
-from gemel.spec import Spec, broadcast, normalize_axis, product, promote_specs, same_shape
+from gemel.spec import Spec, broadcast, extents, normalize_axis, promote_specs, same_shape
 
 # --- arithmetic -----------------------------------------------------------------------------
 
@@ -19,7 +20,7 @@ def add(xp: Any, a: Any, b: Any) -> Any:
     return a + b
 
 
-@add.gradient
+@add.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, g
 
@@ -30,7 +31,7 @@ def subtract(xp: Any, a: Any, b: Any) -> Any:
     return a - b
 
 
-@subtract.gradient
+@subtract.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, -g
 
@@ -41,7 +42,7 @@ def multiply(xp: Any, a: Any, b: Any) -> Any:
     return a * b
 
 
-@multiply.gradient
+@multiply.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g * b, g * a
 
@@ -59,7 +60,7 @@ def divide(xp: Any, a: Any, b: Any) -> Any:
     return a / b
 
 
-@divide.gradient
+@divide.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g / b, -(g * y / b)
 
@@ -98,13 +99,20 @@ def negative(xp: Any, x: Any) -> Any:
     return -x
 
 
-@negative.gradient
+@negative.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (-g,)
 
 
 @elementwise(
-    public="np", aliases=("abs",), method="abs", operator="abs", onnx="Abs", mxnet="_npi_absolute"
+    dtype="size",
+    public="np",
+    aliases=("abs",),
+    method="abs",
+    operator="abs",
+    onnx="Abs",
+    mxnet="_npi_absolute",
+    complex=True,
 )
 def absolute(xp: Any, x: Any) -> Any:
     """Absolute value."""
@@ -113,10 +121,12 @@ def absolute(xp: Any, x: Any) -> Any:
 
 @absolute.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
-    return (g * sign(x),)
+    return (g * sign(x),)  # of complex numbers, too
 
 
-@elementwise(dtype="arithmetic", public="np", method=True, onnx="Sign", mxnet="_npi_sign")
+@elementwise(
+    dtype="arithmetic", public="np", method=True, onnx="Sign", mxnet="_npi_sign", complex=True
+)
 def sign(xp: Any, x: Any) -> Any:
     """-1, 0 or 1; NaN stays NaN."""
     return xp.sign(x)
@@ -124,7 +134,12 @@ def sign(xp: Any, x: Any) -> Any:
 
 @sign.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
-    return (None,)
+    if not x.dtype.is_complex:
+        return (None,)
+    # Only across its direction does x / |x| change.
+    along = call("real", g * call("conj", y))
+    size = absolute(x)
+    return (where(size == 0, 0, (g - y * along) / where(size == 0, 1, size)),)
 
 
 @elementwise(public="np", method=True, mxnet="_npi_square")
@@ -133,7 +148,7 @@ def square(xp: Any, x: Any) -> Any:
     return x * x
 
 
-@square.gradient
+@square.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (x * 2),)
 
@@ -144,7 +159,7 @@ def reciprocal(xp: Any, x: Any) -> Any:
     return 1 / x
 
 
-@reciprocal.gradient
+@reciprocal.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (-(g * y * y),)
 
@@ -169,10 +184,11 @@ def power(xp: Any, a: Any, b: Any) -> Any:
     return xp.power(a, b)
 
 
-@power.gradient
+@power.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     slope = b * power(where(b == 0, 1, a), b - 1)  # x ** 0 has none, at 0 as elsewhere
-    positive = a > 0
+    a = cast(a, dtype=y.dtype) if y.dtype.is_complex else a
+    positive = a != 0 if y.dtype.is_complex else a > 0
     logarithm = where(positive, log(where(positive, a, 1)), 0)
     return g * slope, g * y * logarithm
 
@@ -232,7 +248,7 @@ def sqrt(xp: Any, x: Any) -> Any:
     return xp.sqrt(x)
 
 
-@sqrt.gradient
+@sqrt.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * 0.5 / y,)
 
@@ -243,7 +259,7 @@ def exp(xp: Any, x: Any) -> Any:
     return xp.exp(x)
 
 
-@exp.gradient
+@exp.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * y,)
 
@@ -254,7 +270,7 @@ def expm1(xp: Any, x: Any) -> Any:
     return xp.expm1(x)
 
 
-@expm1.gradient
+@expm1.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (y + 1),)
 
@@ -265,7 +281,7 @@ def log(xp: Any, x: Any) -> Any:
     return xp.log(x)
 
 
-@log.gradient
+@log.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / x,)
 
@@ -276,7 +292,7 @@ def log1p(xp: Any, x: Any) -> Any:
     return xp.log1p(x)
 
 
-@log1p.gradient
+@log1p.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / (x + 1),)
 
@@ -287,7 +303,7 @@ def tanh(xp: Any, x: Any) -> Any:
     return xp.tanh(x)
 
 
-@tanh.gradient
+@tanh.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (1 - y * y),)
 
@@ -298,7 +314,7 @@ def sin(xp: Any, x: Any) -> Any:
     return xp.sin(x)
 
 
-@sin.gradient
+@sin.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * cos(x),)
 
@@ -309,7 +325,7 @@ def cos(xp: Any, x: Any) -> Any:
     return xp.cos(x)
 
 
-@cos.gradient
+@cos.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (-(g * sin(x)),)
 
@@ -326,7 +342,7 @@ def ceil(xp: Any, x: Any) -> Any:
     return xp.ceil(x)
 
 
-@elementwise(public="np", method=True, onnx="Round", mxnet="_npi_rint")
+@elementwise(public="np", method=True, onnx="Round", mxnet="_npi_rint", complex=True)
 def rint(xp: Any, x: Any) -> Any:
     """Nearest whole number, ties to even."""
     return xp.rint(x)
@@ -371,7 +387,7 @@ def _where_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, 
     return (bool_, dtype, dtype), dtype
 
 
-@elementwise(dtype=_where_types, public="np", onnx="Where", mxnet="_npi_where")
+@elementwise(dtype=_where_types, public="np", onnx="Where", mxnet="_npi_where", moves=-1)
 def where(xp: Any, condition: Any, a: Any, b: Any) -> Any:
     """a where the condition holds, else b."""
     return xp.where(condition, a, b)
@@ -385,7 +401,10 @@ def _(g: Any, y: Any, condition: Any, a: Any, b: Any) -> Any:
 def _cast_types(
     op: Op, specs: tuple[Spec, ...], parameters: Any
 ) -> tuple[tuple[DType, ...], DType]:
-    return (specs[0].dtype,), as_dtype(parameters["dtype"])
+    (x,), dtype = specs, as_dtype(parameters["dtype"])
+    if x.dtype.is_complex and not (dtype.is_complex or dtype is bool_):
+        raise DTypeError(f"cast: {x} to {dtype} loses imaginary parts; take real(x) or absolute(x)")
+    return (x.dtype,), dtype
 
 
 @elementwise(dtype=_cast_types, onnx="Cast", mxnet="_npi_cast")
@@ -396,15 +415,15 @@ def cast(xp: Any, x: Any, *, dtype: Any) -> Any:
 
 @cast.spec
 def _(x: Spec, *, dtype: Any) -> Spec:
-    return Spec(x.shape, dtype)
+    return Spec(x.shape, cast.types((x,), {"dtype": dtype})[1][0])
 
 
-@cast.gradient
+@cast.holomorphic
 def _(g: Any, y: Any, x: Any, *, dtype: Any) -> Any:
-    return (g if as_dtype(dtype).is_floating else None,)
+    return (g if as_dtype(dtype).is_inexact else None,)
 
 
-@elementwise(public="np", method=True, operator="copy", onnx="Identity", mxnet="_npi_copy")
+@elementwise(public="np", method=True, operator="copy", onnx="Identity", mxnet="_npi_copy", moves=1)
 def copy(xp: Any, x: Any) -> Any:
     """The same elements in memory of their own."""
     return x
@@ -415,7 +434,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g,)
 
 
-@elementwise(public="npx", mxnet="BlockGrad")
+@elementwise(public="npx", mxnet="BlockGrad", moves=1)
 def stop_gradient(xp: Any, x: Any) -> Any:
     """The same elements; gradients do not pass."""
     return x
@@ -442,27 +461,6 @@ def full(xp: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
     return value
 
 
-def extents(name: str, shape: Any) -> tuple[int, ...]:
-    """The shape of a result, given by the caller. Raises `ShapeError` for one no array can have."""
-    whole_numbers(name, "shape", shape)
-    known = [n for n in shape if type(n) is int]
-    if any(n < 0 for n in known):
-        raise ShapeError(f"{name}: shape {list(shape)} has a negative extent")
-    if product(n for n in known if n) > MOST_ELEMENTS:
-        raise ShapeError(f"{name}: shape {list(shape)} has more elements than memory has places")
-    return tuple(shape)
-
-
-def whole_numbers(name: str, kind: str, values: Any) -> None:
-    """Raises `ShapeError` for what is no whole number, such as 2.0."""
-    if not all(hasattr(n, "__index__") for n in values):
-        raise ShapeError(f"{name}: {kind} {list(values)} must be whole numbers")
-
-
-#: So many of the widest dtype have addresses: sizes in bytes stay within 63 bits.
-MOST_ELEMENTS = 2**60 - 1
-
-
 @full.spec
 def _(value: Spec, *, shape: Any, dtype: Any) -> Spec:
     return filled("full", Spec(extents("full", shape), dtype), value)
@@ -476,7 +474,7 @@ def filled(name: str, result: Spec, *values: Spec) -> Spec:
     return result
 
 
-@full.gradient
+@full.holomorphic
 def _(g: Any, y: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
     return (g,)
 

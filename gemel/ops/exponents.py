@@ -42,7 +42,7 @@ def exp2(xp: Any, x: Any) -> Any:
     return part * power_of_two(xp, whole - half)
 
 
-@exp2.gradient
+@exp2.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * y * _LN2,)
 
@@ -53,7 +53,7 @@ def log2(xp: Any, x: Any) -> Any:
     return _settled(xp, xp.log(x) * (1 / _LN2))
 
 
-@log2.gradient
+@log2.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / (x * _LN2),)
 
@@ -64,7 +64,7 @@ def log10(xp: Any, x: Any) -> Any:
     return _settled(xp, xp.log(x) * (1 / _LN10))
 
 
-@log10.gradient
+@log10.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / (x * _LN10),)
 

@@ -14,7 +14,7 @@ from gemel.ir.layout import Layout
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ops.elementwise import cast, extents, full, iota, limit, where
+from gemel.ops.elementwise import cast, full, iota, limit, where
 from gemel.ops.keys import (
     adjacent,
     array_axes,
@@ -30,7 +30,7 @@ from gemel.ops.keys import (
     placed,
 )
 from gemel.ops.shape import check_axis, expand_dims, operand, reshape, transpose
-from gemel.spec import Spec, normalize_axis, same_shape
+from gemel.spec import Spec, extents, normalize_axis, same_shape
 
 # --- basic keys -----------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ def _(x: Spec, *, key: Any, shape: Any) -> Spec:
     return Spec(shape, x.dtype)
 
 
-@place.gradient
+@place.holomorphic
 def _(g: Any, y: Any, x: Any, *, key: Any, shape: Any) -> Any:
     return (basic_index(g, key=key),)
 
@@ -85,7 +85,7 @@ def _(emit: Any, outputs: Any, inputs: Any, *, key: Any, shape: Any) -> None:
     emit.copy(part, result.at(key_layout(result.layout, key)))
 
 
-@op()
+@op(moves=-1)
 def assign(x: Any, value: Any, *, key: Any) -> Any:
     """x with `value` where the canonical key selects: an in-place write, as a function."""
     result = numpy().array(x)
@@ -139,7 +139,7 @@ def _some_place(name: str, shape: tuple[int, ...], axis: int, indices: Spec) -> 
         raise IndexError(f"{name}: {indices} are positions in an axis of {list(shape)} with none")
 
 
-@op(fails=True, onnx="Gather", mxnet="_npi_take")
+@op(fails=True, onnx="Gather", mxnet="_npi_take", moves=1)
 def gather(x: Any, indices: Any, *, axis: int) -> Any:
     """The slices of x at these positions along an axis; negative ones count from the end.
 
@@ -207,7 +207,7 @@ def _(g: Spec, indices: Spec, *, axis: int, shape: Any) -> Spec:
     return Spec(shape, g.dtype)
 
 
-@scatter.gradient
+@scatter.holomorphic
 def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int, shape: Any) -> Any:
     return gather(g, indices, axis=axis), None
 
@@ -258,7 +258,7 @@ def _within(indices: Any, extent: int, mode: str) -> Any:
     raise unknown_name("mode", mode, ("raise", "clip", "wrap"))
 
 
-@op(public="npx", mxnet="_npx_pick")
+@op(public="npx", mxnet="_npx_pick", moves=1)
 def pick(x: Any, index: Any, *, axis: int = -1, keepdims: bool = False) -> Any:
     """From each row along an axis, the element at that row's index (clipped to the range)."""
     np = numpy()
@@ -339,7 +339,7 @@ def _(x: Spec, *, depth: int, on_value: float, off_value: float, dtype: Any) -> 
     return Spec((*x.shape, depth), dtype)
 
 
-@op(dynamic=True, public="np", method=True, mxnet="_npx_nonzero")
+@op(dynamic=True, public="np", method=True, mxnet="_npx_nonzero", complex=True)
 def nonzero(x: Any) -> Any:
     """The positions of elements that are not zero, one int64 array per axis.
 
@@ -364,7 +364,7 @@ def _(condition: Any, x: Any = None, y: Any = None) -> Array:
     return found if isinstance(found, tuple) else (found,)
 
 
-@op(dynamic=True, mxnet="_npi_boolean_mask")
+@op(dynamic=True, mxnet="_npi_boolean_mask", moves=1)
 def boolean_index(x: Any, mask: Any) -> Any:
     """The elements of x where the mask is true. Waits for both; it cannot be part of a trace."""
     return x[mask]

@@ -15,13 +15,15 @@ from gemel.spec import Spec, broadcast, promote_specs
 Types = tuple[tuple[DType, ...], DType]
 
 
-@elementwise(dtype="compare", public="np", operator="eq", onnx="Equal", mxnet="_npi_equal")
+@elementwise(
+    dtype="compare", public="np", operator="eq", onnx="Equal", mxnet="_npi_equal", complex=True
+)
 def equal(xp: Any, a: Any, b: Any) -> Any:
     """a == b."""
     return a == b
 
 
-@elementwise(dtype="compare", public="np", operator="ne", mxnet="_npi_not_equal")
+@elementwise(dtype="compare", public="np", operator="ne", mxnet="_npi_not_equal", complex=True)
 def not_equal(xp: Any, a: Any, b: Any) -> Any:
     """a != b; NaN differs from everything."""
     return a != b
@@ -55,19 +57,19 @@ def greater_equal(xp: Any, a: Any, b: Any) -> Any:
     return a >= b
 
 
-@elementwise(dtype="compare", public="np", onnx="IsNaN", mxnet="_npi_isnan")
+@elementwise(dtype="compare", public="np", onnx="IsNaN", mxnet="_npi_isnan", complex=True)
 def isnan(xp: Any, x: Any) -> Any:
     """Where x is not a number."""
     return x != x
 
 
-@elementwise(dtype="compare", public="np", mxnet="_npi_isfinite")
+@elementwise(dtype="compare", public="np", mxnet="_npi_isfinite", complex=True)
 def isfinite(xp: Any, x: Any) -> Any:
     """Where x is neither infinite nor NaN."""
     return xp.absolute(x) < xp.inf if x.dtype.kind == "f" else x == x
 
 
-@elementwise(dtype="compare", public="np", onnx="IsInf", mxnet="_npi_isinf")
+@elementwise(dtype="compare", public="np", onnx="IsInf", mxnet="_npi_isinf", complex=True)
 def isinf(xp: Any, x: Any) -> Any:
     """Where x is infinite."""
     return xp.absolute(x) == xp.inf if x.dtype.kind == "f" else x != x
@@ -88,10 +90,11 @@ def isneginf(xp: Any, x: Any) -> Any:
 def _close_types(op: Op, specs: tuple[Spec, ...], _: Any) -> Types:
     dtype = promote_specs(*specs)
     # Differences of integers leave their range, and float32 has not all of their digits.
-    return (dtype if dtype.is_floating else float64,) * len(specs), bool_
+    dtype = dtype if dtype.is_inexact else float64
+    return (dtype, dtype, dtype.real, dtype.real), bool_
 
 
-@elementwise(dtype=_close_types, public="np")
+@elementwise(dtype=_close_types, public="np", complex=True)
 def isclose(xp: Any, a: Any, b: Any, rtol: Any, atol: Any, *, equal_nan: bool = False) -> Any:
     """Where |a - b| <= atol + rtol * |b|, or both are the same infinity (or NaN: equal_nan)."""
     near = (xp.absolute(a - b) <= atol + rtol * xp.absolute(b)) & (xp.absolute(b) < xp.inf)
@@ -104,25 +107,25 @@ def _(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = Fals
     return isclose(a, b, rtol, atol, equal_nan=equal_nan)
 
 
-@elementwise(dtype="logical", public="np", onnx="And", mxnet="_npi_logical_and")
+@elementwise(dtype="logical", public="np", onnx="And", mxnet="_npi_logical_and", complex=True)
 def logical_and(xp: Any, a: Any, b: Any) -> Any:
     """Whether both are true (not zero)."""
     return xp.logical_and(a, b)
 
 
-@elementwise(dtype="logical", public="np", onnx="Or", mxnet="_npi_logical_or")
+@elementwise(dtype="logical", public="np", onnx="Or", mxnet="_npi_logical_or", complex=True)
 def logical_or(xp: Any, a: Any, b: Any) -> Any:
     """Whether either is true (not zero)."""
     return xp.logical_or(a, b)
 
 
-@elementwise(dtype="logical", public="np", onnx="Xor", mxnet="_npi_logical_xor")
+@elementwise(dtype="logical", public="np", onnx="Xor", mxnet="_npi_logical_xor", complex=True)
 def logical_xor(xp: Any, a: Any, b: Any) -> Any:
     """Whether exactly one is true (not zero)."""
     return a ^ b
 
 
-@elementwise(dtype="logical", public="np", onnx="Not", mxnet="_npi_logical_not")
+@elementwise(dtype="logical", public="np", onnx="Not", mxnet="_npi_logical_not", complex=True)
 def logical_not(xp: Any, x: Any) -> Any:
     """Whether x is false (zero)."""
     return xp.logical_not(x)

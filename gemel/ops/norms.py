@@ -11,7 +11,7 @@ from gemel.ir.public import Array, function
 from gemel.ops.arrange import moveaxis
 from gemel.ops.elementwise import absolute, cast, divide, multiply, power, sqrt, where
 from gemel.ops.logic import equal, not_equal
-from gemel.ops.reduction import averaged, floating, max, min, sum, widened
+from gemel.ops.reduction import averaged, floating, max, min, squared_size, sum, widened
 from gemel.ops.shape import expand_dims, listed, operand, reshape
 from gemel.ops.solving import inv, svdvals
 from gemel.spec import Spec, normalize_axis
@@ -24,16 +24,16 @@ def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 
     At a vector of zeros the gradient of the 2-norm is 0.
     """
     x = floating(x)
-    dtype, where_ = x.dtype, {"axis": axis, "keepdims": keepdims}
+    dtype, where_ = x.dtype.real, {"axis": axis, "keepdims": keepdims}
     x = widened(x)
     if ord == 2:
-        total = sum(multiply(x, x), **where_)
+        total = sum(squared_size(x), **where_)
         none = equal(total, 0)
         found = where(none, total, sqrt(where(none, 1, total)))
     elif ord == inf or ord == -inf:
         found = (max if ord > 0 else min)(absolute(x), **where_)
     elif ord == 0:
-        found = sum(cast(not_equal(x, 0), dtype=x.dtype), **where_)
+        found = sum(cast(not_equal(x, 0), dtype=dtype), **where_)
     elif ord == 1:
         found = sum(absolute(x), **where_)
     else:

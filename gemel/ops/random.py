@@ -15,8 +15,8 @@ from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.op import Op
 from gemel.ir.public import function
-from gemel.ops.elementwise import extents, filled, where
-from gemel.spec import Spec
+from gemel.ops.elementwise import filled, where
+from gemel.spec import Spec, extents
 
 # --- streams --------------------------------------------------------------------------------
 

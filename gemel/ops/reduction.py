@@ -6,10 +6,12 @@ import builtins
 from typing import Any
 
 from gemel.dtype import as_dtype
+from gemel.errors import DTypeError
 from gemel.ir.declare import composite, reduction
+from gemel.ir.methods import call
 from gemel.ir.op import numpy
 from gemel.ir.public import Array
-from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract, where
+from gemel.ops.elementwise import add, cast, divide, multiply, sqrt, square, subtract, where
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec, normalize_axes, product
 
@@ -27,7 +29,7 @@ def spread(g: Any, x: Any, axis: Any) -> Any:
 
 def in_dtype(x: Any, dtype: Any) -> Any:
     """x converted to a dtype, unless that is None."""
-    return x if dtype is None else cast(x, dtype=dtype)
+    return x if dtype is None else cast(x, dtype=as_dtype(dtype))
 
 
 @reduction(combine="sum", public="np", method=True, onnx="ReduceSum", mxnet="_npi_sum")
@@ -48,7 +50,7 @@ def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
     return in_dtype(found, dtype)
 
 
-@sum.gradient
+@sum.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis),)
 
@@ -71,7 +73,7 @@ def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
     return in_dtype(found, dtype)
 
 
-@prod.gradient
+@prod.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     # y / x, which a zero breaks: then the product of the others, found by leaving zeros out.
     zero = x == 0
@@ -115,13 +117,13 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis) * tied / sum(tied, axis=axis, keepdims=True),)
 
 
-@reduction(combine="any", public="np", method=True, mxnet="_npi_any")
+@reduction(combine="any", public="np", method=True, mxnet="_npi_any", complex=True)
 def any(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether any element is true (not zero)."""
     return numpy().any(x, axis=axis, keepdims=keepdims)
 
 
-@reduction(combine="all", public="np", method=True, mxnet="_npi_all")
+@reduction(combine="all", public="np", method=True, mxnet="_npi_all", complex=True)
 def all(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether all elements are true (not zero)."""
     return numpy().all(x, axis=axis, keepdims=keepdims)
@@ -156,6 +158,13 @@ def widened(x: Any) -> Any:
     return x if wide is x.dtype else cast(x, dtype=wide)
 
 
+def squared_size(x: Any) -> Any:
+    """The square of each element's absolute value."""
+    if not x.dtype.is_complex:
+        return square(x)
+    return add(square(call("real", x)), square(call("imag", x)))
+
+
 @composite(public="np", method=True, onnx="ReduceMean", mxnet="_npi_mean")
 def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
@@ -169,9 +178,9 @@ def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32.
 
-    With `dtype` the elements are converted first.
+    With `dtype` the elements are converted first, and the result has that dtype.
     """
-    return mean(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
+    return in_dtype(mean(in_dtype(x, dtype), axis=axis, keepdims=keepdims), dtype)
 
 
 @mean.spec
@@ -195,11 +204,11 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Variance over the given axes, or all."""
     x = floating(x)
-    squares = square(subtract(x, mean(x, axis=axis, keepdims=True)))
+    squares = squared_size(subtract(x, mean(x, axis=axis, keepdims=True)))
     if ddof == 0:
         return mean(squares, axis=axis, keepdims=keepdims)
     total = sum(widened(squares), axis=axis, keepdims=keepdims)
-    return in_dtype(divide(total, freedom(x, axis, ddof, "var")), x.dtype)
+    return in_dtype(divide(total, freedom(x, axis, ddof, "var")), x.dtype.real)
 
 
 def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:
@@ -215,8 +224,8 @@ def _(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: bool = False,
 ) -> Array:
     """Mean squared distance from the mean, over the given axes, or all.
@@ -225,16 +234,26 @@ def _(
     `correction`. With `dtype` the elements are converted first.
     """
     ddof = degrees_lost("var", ddof, correction)
-    return var(in_dtype(x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
+    return var(in_floating("var", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
 
 
-def degrees_lost(name: str, ddof: float, correction: float | None) -> float:
+def in_floating(name: str, x: Any, dtype: Any) -> Any:
+    """x converted to a dtype, unless that is None. Raises `DTypeError` for one of integers."""
+    if dtype is not None and as_dtype(dtype).kind in "biu":
+        raise DTypeError(
+            f"{name}: of {as_dtype(dtype)} there is none: a mean of squares is no whole number; "
+            "leave dtype out and convert the result with astype"
+        )
+    return in_dtype(x, dtype)
+
+
+def degrees_lost(name: str, ddof: float | None, correction: float) -> float:
     """NumPy's `ddof` and the standard's `correction` are the same. Raises `TypeError`."""
-    if correction is None:
-        return ddof
-    if ddof != 0:
+    if ddof is None:
+        return correction
+    if correction != 0:
         raise TypeError(f"{name}: ddof and correction are the same; only one can be given")
-    return correction
+    return ddof
 
 
 @var.spec
@@ -262,13 +281,13 @@ def _(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: bool = False,
 ) -> Array:
     """Square root of the variance, over the given axes, or all: see `var`."""
     ddof = degrees_lost("std", ddof, correction)
-    return std(in_dtype(x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
+    return std(in_floating("std", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
 
 
 @std.spec

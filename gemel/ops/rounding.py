@@ -36,10 +36,10 @@ def trunc(xp: Any, x: Any) -> Any:
     return xp.trunc(x)
 
 
-@elementwise(public="np", aliases=("around",), mxnet="_npi_around")
+@elementwise(public="np", aliases=("around",), mxnet="_npi_around", complex=True)
 def round(xp: Any, x: Any, *, decimals: int = 0) -> Any:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
-    if x.dtype.kind == "f":
+    if x.dtype.kind in "fc":
         return _rounded(xp, x, decimals)
     if decimals >= 0:
         return x

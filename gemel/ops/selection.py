@@ -10,10 +10,10 @@ from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import broadcast_arrays
-from gemel.ops.elementwise import cast, extents, full, iota, limit, where
+from gemel.ops.elementwise import cast, full, iota, limit, where
 from gemel.ops.indexing import gather, nonzero, out_of_range
 from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape, stack
-from gemel.spec import Spec, broadcast, normalize_axis, promote_specs, same_shape
+from gemel.spec import Spec, broadcast, extents, normalize_axis, promote_specs, same_shape
 
 # --- one position for each row --------------------------------------------------------------
 
@@ -29,7 +29,7 @@ def check_rows(name: str, shape: tuple[int, ...], indices: Spec, axis: int) -> N
         raise IndexError(f"{name}: {indices} are positions in an axis of {list(shape)} with none")
 
 
-@op(fails=True, public="np", onnx="GatherElements")
+@op(fails=True, public="np", onnx="GatherElements", moves=1)
 def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
     """From each row along an axis the elements at that row's positions, as `argsort` gives them."""
     return numpy().take_along_axis(x, indices.astype("int64"), axis)
@@ -109,7 +109,7 @@ def _(g: Spec, indices: Spec, *, axis: int, extent: int) -> Spec:
     return Spec(shape, g.dtype)
 
 
-@add_along_axis.gradient
+@add_along_axis.holomorphic
 def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int, extent: int) -> Any:
     return take_along_axis(g, indices, axis=axis), None
 

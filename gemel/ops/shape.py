@@ -14,8 +14,16 @@ from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import copy as materialized
-from gemel.ops.elementwise import extents, full, iota, whole_numbers
-from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs
+from gemel.ops.elementwise import full, iota
+from gemel.spec import (
+    Spec,
+    extents,
+    normalize_axes,
+    normalize_axis,
+    product,
+    promote_specs,
+    whole_numbers,
+)
 
 
 def listed(shape: Any) -> tuple[int, ...]:
@@ -288,7 +296,7 @@ def _(g: Any, y: Any, x: Any, *, shape: Any) -> Any:
 # --- joining and splitting ------------------------------------------------------------------
 
 
-@op(public="np", aliases=("concat",), onnx="Concat", mxnet="_npi_concatenate")
+@op(public="np", aliases=("concat",), onnx="Concat", mxnet="_npi_concatenate", moves=-1)
 def concatenate(*arrays: Any, axis: int = 0) -> Any:
     """The arrays one after another along an axis."""
     dtype = promote_specs(*(Spec(array.shape, array.dtype) for array in arrays))

@@ -15,6 +15,7 @@ from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import matrix_transpose
+from gemel.ops.complexes import conj, imag
 from gemel.ops.elementwise import multiply
 from gemel.ops.linalg import matmul
 from gemel.ops.shape import expand_dims, operand, reshape
@@ -23,17 +24,20 @@ from gemel.spec import Spec, broadcast, product, promote_specs
 
 
 def by_lapack(function: Callable[..., Any], *arrays: Any) -> Any:
-    """What a function of NumPy's gives for arrays in a dtype LAPACK has; in their own dtype."""
-    name = computed(*(Spec(x.shape, x.dtype) for x in arrays)).name
-    wide = name if name in ("float32", "float64") else "float32"
+    """What a function of NumPy's gives for arrays in a dtype LAPACK has; in their own precision."""
+    dtype = computed(*(Spec(x.shape, x.dtype) for x in arrays))
+    wide = dtype.compute.name
     found = function(*(x.astype(wide) for x in arrays))
-    if isinstance(found, tuple):
-        return tuple(numpy().asarray(each).astype(name) for each in found)
-    return numpy().asarray(found).astype(name)
+
+    def own(each: Any) -> Any:
+        array = numpy().asarray(each)
+        return array.astype((dtype.complex if array.dtype.kind == "c" else dtype.real).name)
+
+    return tuple(map(own, found)) if isinstance(found, tuple) else own(found)
 
 
 def computed(*specs: Spec) -> DType:
-    """The dtype of a result: a floating one."""
+    """The dtype of a result: a floating or complex one."""
     dtype = promote_specs(*specs)
     return dtype.floating
 
@@ -63,7 +67,7 @@ def _(x: Spec) -> Spec:
     return Spec(x.shape, computed(x))
 
 
-@inv.gradient
+@inv.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     turned = matrix_transpose(y)
     return (-matmul(matmul(turned, g), turned),)
@@ -86,7 +90,7 @@ def _(a: Spec, b: Spec) -> Spec:
     return Spec((*lead, rows, b.shape[-1]), computed(a, b))
 
 
-@solve.gradient
+@solve.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     if b.ndim == 1:
         g, y = expand_dims(g, -1), expand_dims(y, -1)
@@ -106,9 +110,14 @@ def _(x: Spec) -> Spec:
     return Spec(matrices("det", x, square=True)[0], computed(x))
 
 
-@det.gradient
+@det.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (multiply(_as_matrices(g * y), matrix_transpose(inv(x))),)
+
+
+def adjoint(x: Any) -> Any:
+    """Matrices transposed and, where they are complex, conjugated."""
+    return matrix_transpose(conj.face(x))
 
 
 def _as_matrices(x: Any) -> Any:
@@ -116,7 +125,7 @@ def _as_matrices(x: Any) -> Any:
     return reshape(x, shape=(*x.shape, 1, 1))
 
 
-@op(outputs=2, public="np.linalg", mxnet="_npi_slogdet")
+@op(outputs=2, public="np.linalg", mxnet="_npi_slogdet", complex=True)
 def slogdet(x: Any) -> Any:
     """The sign of each matrix's determinant, and the logarithm of its size."""
     return by_lapack(numpy().linalg.slogdet, x)
@@ -124,20 +133,24 @@ def slogdet(x: Any) -> Any:
 
 @slogdet.spec
 def _(x: Spec) -> tuple[Spec, Spec]:
-    found = Spec(matrices("slogdet", x, square=True)[0], computed(x))
-    return found, found
+    batch, dtype = matrices("slogdet", x, square=True)[0], computed(x)
+    return Spec(batch, dtype), Spec(batch, dtype.real)
 
 
 @slogdet.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
-    return (None if g[1] is None else multiply(_as_matrices(g[1]), matrix_transpose(inv(x))),)
+    slope = g[1]
+    if g[0] is not None and x.dtype.is_complex:  # a sign that can be varied
+        turn = imag(conj(y[0]) * g[0]) * 1j
+        slope = turn if slope is None else slope + turn
+    return (None if slope is None else multiply(_as_matrices(slope), adjoint(inv(x))),)
 
 
-@op(fails=True, public="np.linalg", mxnet="_npi_cholesky")
+@op(fails=True, public="np.linalg", mxnet="_npi_cholesky", complex=True)
 def cholesky(x: Any) -> Any:
     """The lower triangle whose product with its transpose is x, of which (x + x.T) / 2 is taken."""
     np = numpy()
-    return by_lapack(lambda x: np.linalg.cholesky((x + np.swapaxes(x, -1, -2)) / 2), x)
+    return by_lapack(lambda x: np.linalg.cholesky((x + np.swapaxes(x, -1, -2).conj()) / 2), x)
 
 
 @cholesky.spec
@@ -149,23 +162,24 @@ def _(x: Spec) -> Spec:
 @cholesky.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
     # Murray, Differentiation of the Cholesky decomposition, 2016.
-    turned = matrix_transpose(y)
+    turned = adjoint(y)
     inside = tril(matmul(turned, g))
     inside = inside - (inside - tril(inside, k=-1)) / 2
-    half = solve(turned, matrix_transpose(solve(turned, matrix_transpose(inside))))
-    return ((half + matrix_transpose(half)) / 2,)
+    half = solve(turned, adjoint(solve(turned, adjoint(inside))))
+    return ((half + adjoint(half)) / 2,)
 
 
 @cholesky.facade
 def _(a: Any, /, *, upper: bool = False) -> Array:
     """The lower triangle whose product with its transpose is a, or the `upper` one.
 
-    a must be symmetric (of other arrays (a + a.T) / 2 is taken) and positive definite.
+    a must be symmetric (of other arrays (a + a.T) / 2 is taken; of complex ones a.T is conjugated)
+    and positive definite.
 
     >>> np.linalg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
     """
     found = cholesky(operand(a))
-    return matrix_transpose(found) if upper else found
+    return adjoint(found) if upper else found
 
 
 # --- without --------------------------------------------------------------------------------
@@ -193,6 +207,13 @@ class SVDResult(NamedTuple):
     Vh: Any
 
 
+class EigResult(NamedTuple):
+    """What `eig` gives."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
 class EighResult(NamedTuple):
     """What `eigh` gives."""
 
@@ -206,7 +227,7 @@ def _(a: Any, /) -> SlogdetResult:
     return SlogdetResult(*slogdet(operand(a)))
 
 
-@op(outputs=2, public="np.linalg", mxnet="_npi_qr")
+@op(outputs=2, public="np.linalg", mxnet="_npi_qr", complex=True)
 def qr(x: Any, *, complete: bool) -> Any:
     """An orthogonal matrix and an upper triangle whose product is x."""
     mode = "complete" if complete else "reduced"
@@ -230,7 +251,7 @@ def _(a: Any, mode: str = "reduced") -> Any:
     return found.R if mode == "r" else found
 
 
-@op(fails=True, outputs=3, public="np.linalg", mxnet="_npi_svd")
+@op(fails=True, outputs=3, public="np.linalg", mxnet="_npi_svd", complex=True)
 def svd(x: Any, *, full_matrices: bool) -> Any:
     """Orthogonal U and Vh and falling numbers S, for which U * S @ Vh is x."""
     return by_lapack(lambda x: numpy().linalg.svd(x, full_matrices), x)
@@ -241,8 +262,12 @@ def _(x: Spec, *, full_matrices: bool) -> tuple[Spec, ...]:
     batch, rows, columns = matrices("svd", x)
     inner = rows if rows <= columns else columns
     left, right = (rows, columns) if full_matrices else (inner, inner)
-    shapes = ((*batch, rows, left), (*batch, inner), (*batch, right, columns))
-    return tuple(Spec(shape, computed(x)) for shape in shapes)
+    dtype = computed(x)
+    return (
+        Spec((*batch, rows, left), dtype),
+        Spec((*batch, inner), dtype.real),
+        Spec((*batch, right, columns), dtype),
+    )
 
 
 @svd.facade
@@ -253,7 +278,7 @@ def _(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     return SVDResult(*svd(operand(a), full_matrices=full_matrices))
 
 
-@op(fails=True, public="np.linalg")
+@op(fails=True, public="np.linalg", complex=True)
 def svdvals(x: Any) -> Any:
     """The singular values of each matrix, falling."""
     return by_lapack(lambda x: numpy().linalg.svd(x, compute_uv=False), x)
@@ -262,10 +287,10 @@ def svdvals(x: Any) -> Any:
 @svdvals.spec
 def _(x: Spec) -> Spec:
     batch, rows, columns = matrices("svdvals", x)
-    return Spec((*batch, rows if rows <= columns else columns), computed(x))
+    return Spec((*batch, rows if rows <= columns else columns), computed(x).real)
 
 
-@op(fails=True, outputs=2, public="np.linalg", mxnet="_npi_eigh")
+@op(fails=True, outputs=2, public="np.linalg", mxnet="_npi_eigh", complex=True)
 def eigh(x: Any, *, upper: bool) -> Any:
     """Rising eigenvalues of symmetric matrices, and eigenvectors in columns."""
     return by_lapack(lambda x: numpy().linalg.eigh(x, "U" if upper else "L"), x)
@@ -274,7 +299,7 @@ def eigh(x: Any, *, upper: bool) -> Any:
 @eigh.spec
 def _(x: Spec, *, upper: bool) -> tuple[Spec, Spec]:
     batch, rows, _ = matrices("eigh", x, square=True)
-    return Spec((*batch, rows), computed(x)), Spec(x.shape, computed(x))
+    return Spec((*batch, rows), computed(x).real), Spec(x.shape, computed(x))
 
 
 @eigh.facade
@@ -286,13 +311,56 @@ def _(a: Any, UPLO: str = "L") -> EighResult:  # noqa: N803 -- NumPy's name
     return EighResult(*eigh(operand(a), upper=_upper("eigh", UPLO)))
 
 
+def _eigen(function: Callable[..., Any], x: Any) -> Any:
+    """What a function for eigenvalues gives, as complex numbers whatever they are."""
+    kind = (x[..., :1, :1] * 1j).dtype
+    found = function(x)
+    return tuple(e.astype(kind) for e in found) if isinstance(found, tuple) else found.astype(kind)
+
+
+@op(fails=True, outputs=2, public="np.linalg", mxnet="_npi_eig", complex=True)
+def eig(x: Any) -> Any:
+    """The eigenvalues of square matrices, and eigenvectors in columns: both complex."""
+    return by_lapack(lambda x: _eigen(numpy().linalg.eig, x), x)
+
+
+@eig.spec
+def _(x: Spec) -> tuple[Spec, Spec]:
+    batch, rows, _ = matrices("eig", x, square=True)
+    dtype = computed(x).complex
+    return Spec((*batch, rows), dtype), Spec(x.shape, dtype)
+
+
+@eig.facade
+def _(a: Any, /) -> EigResult:
+    """The eigenvalues of square matrices, and eigenvectors in columns: both complex.
+
+    They are in no order, and each vector has length 1.
+
+    >>> np.linalg.eig(np.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues
+    """
+    return EigResult(*eig(operand(a)))
+
+
+@op(fails=True, public="np.linalg", mxnet="_npi_eigvals", complex=True)
+def eigvals(x: Any) -> Any:
+    """The eigenvalues of square matrices, complex and in no order."""
+    return by_lapack(lambda x: _eigen(numpy().linalg.eigvals, x), x)
+
+
+@eigvals.spec
+def _(x: Spec) -> Spec:
+    batch, rows, _ = matrices("eigvals", x, square=True)
+    return Spec((*batch, rows), computed(x).complex)
+
+
 def _upper(name: str, part: str) -> bool:
     if part.upper() not in ("L", "U"):
         raise unknown_name(f"UPLO of {name}", part, ("L", "U"))
     return part.upper() == "U"
 
 
-@op(fails=True, public="np.linalg", mxnet="_npi_eigvalsh")
+@op(fails=True, public="np.linalg", mxnet="_npi_eigvalsh", complex=True)
 def eigvalsh(x: Any, *, upper: bool) -> Any:
     """Rising eigenvalues of symmetric matrices."""
     return by_lapack(lambda x: numpy().linalg.eigvalsh(x, "U" if upper else "L"), x)
@@ -301,7 +369,7 @@ def eigvalsh(x: Any, *, upper: bool) -> Any:
 @eigvalsh.spec
 def _(x: Spec, *, upper: bool) -> Spec:
     batch, rows, _ = matrices("eigvalsh", x, square=True)
-    return Spec((*batch, rows), computed(x))
+    return Spec((*batch, rows), computed(x).real)
 
 
 @eigvalsh.facade
@@ -310,7 +378,7 @@ def _(a: Any, UPLO: str = "L") -> Array:  # noqa: N803
     return eigvalsh(operand(a), upper=_upper("eigvalsh", UPLO))
 
 
-@op(fails=True, public="np.linalg", mxnet="_npi_pinv")
+@op(fails=True, public="np.linalg", mxnet="_npi_pinv", complex=True)
 def pinv(x: Any, rtol: Any, *, hermitian: bool) -> Any:
     """The pseudo-inverse of each matrix: singular values below `rtol` of the largest are zero."""
     np = numpy()
@@ -338,12 +406,12 @@ def _(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -
     return pinv(operand(a), -1.0 if bound is None else bound, hermitian=hermitian)
 
 
-@op(fails=True, public="np.linalg")
+@op(fails=True, public="np.linalg", complex=True)
 def matrix_rank(x: Any, tol: Any, *, relative: bool, hermitian: bool) -> Any:
     """How many singular values of each matrix are larger than a bound."""
     np = numpy()
     bound = {} if np.all(tol < 0) else {"rtol" if relative else "tol": tol}
-    wide = x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
+    wide = x.astype(computed(Spec(x.shape, x.dtype)).compute.name)
     return np.asarray(np.linalg.matrix_rank(wide, hermitian=hermitian, **bound)).astype(np.int64)
 
 
@@ -361,7 +429,7 @@ def _(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> 
     return matrix_rank(operand(A), bound, relative=relative, hermitian=hermitian)
 
 
-@op(dynamic=True, public="np.linalg")
+@op(dynamic=True, public="np.linalg", complex=True)
 def lstsq(a: Any, b: Any, *, rcond: Any) -> Any:
     """The x for which the squares of b - a @ x are least, their sums, a's rank, singular values."""
     return by_lapack(lambda a, b: numpy().linalg.lstsq(a, b, rcond), a, b)

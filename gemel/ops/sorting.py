@@ -76,7 +76,7 @@ def _(
     kind: Any = None,
     *,
     descending: bool = False,
-    stable: Any = None,
+    stable: bool = True,
 ) -> Array:
     """Each row along an axis in order, or the flattened array; NaN is largest.
 
@@ -93,7 +93,7 @@ def _(
     kind: Any = None,
     *,
     descending: bool = False,
-    stable: Any = None,
+    stable: bool = True,
 ) -> Array:
     """The positions that sort each row along an axis, or the flattened array; NaN is largest.
 
@@ -332,7 +332,7 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
-@op(dynamic=True, public="np", mxnet="_npi_unique")
+@op(dynamic=True, public="np", mxnet="_npi_unique", complex=True)
 def unique(x: Any, *, more: bool = True, axis: Any = None, equal_nan: bool = True) -> Any:
     """Distinct elements in order; with `more` where each is first, where they stand, how many.
 
@@ -393,7 +393,7 @@ def unique_values(x: Any) -> Array:
     return unique(operand(x), more=False, equal_nan=False)
 
 
-@op(public="np")
+@op(public="np", complex=True)
 def isin(element: Any, test_elements: Any) -> Any:
     """Whether each element is one of `test_elements`."""
     return numpy().isin(element, test_elements)

@@ -319,6 +319,8 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         raise ValueError(f"diff: n is {n}; differences cannot be taken less than 0 times")
     x = _array(x)
     axis = normalize_axis("diff", axis, x.ndim)
+    if n == 0:
+        return x
     ends = [
         x if end is x else _end(end, x, axis) for end in (prepend, x, append) if end is not None
     ]

@@ -64,7 +64,7 @@ def tan(xp: Any, x: Any) -> Any:
     return xp.tan(x)
 
 
-@tan.gradient
+@tan.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * (y * y + 1),)
 
@@ -75,7 +75,7 @@ def arcsin(xp: Any, x: Any) -> Any:
     return _arctan(xp, x / xp.sqrt((1 - x) * (1 + x)))
 
 
-@arcsin.gradient
+@arcsin.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / sqrt((1 - x) * (x + 1)),)
 
@@ -86,7 +86,7 @@ def arccos(xp: Any, x: Any) -> Any:
     return 2 * _arctan(xp, xp.sqrt((1 - x) / (1 + x)))
 
 
-@arccos.gradient
+@arccos.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (-(g / sqrt((1 - x) * (x + 1))),)
 
@@ -97,7 +97,7 @@ def arctan(xp: Any, x: Any) -> Any:
     return _arctan(xp, x)
 
 
-@arctan.gradient
+@arctan.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / (x * x + 1),)
 
@@ -161,7 +161,7 @@ def sinc(xp: Any, x: Any) -> Any:
     return xp.where(x == 0, 1, xp.sin(scaled) / scaled)
 
 
-@sinc.gradient
+@sinc.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     slope = divide(subtract(cos(x * _PI), y), where(x == 0, 1, x))
     return (g * where(x == 0, 0, slope),)
@@ -176,7 +176,7 @@ def sinh(xp: Any, x: Any) -> Any:
     return xp.sinh(x)
 
 
-@sinh.gradient
+@sinh.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * cosh(x),)
 
@@ -187,7 +187,7 @@ def cosh(xp: Any, x: Any) -> Any:
     return xp.cosh(x)
 
 
-@cosh.gradient
+@cosh.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g * sinh(x),)
 
@@ -198,7 +198,7 @@ def arcsinh(xp: Any, x: Any) -> Any:
     return xp.arcsinh(x)
 
 
-@arcsinh.gradient
+@arcsinh.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / sqrt(x * x + 1),)
 
@@ -209,8 +209,10 @@ def arccosh(xp: Any, x: Any) -> Any:
     return xp.where(x < 1, xp.nan, xp.arccosh(x))
 
 
-@arccosh.gradient
+@arccosh.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
+    if x.dtype.is_complex:  # where the product of both has another root
+        return (g / (sqrt(x - 1) * sqrt(x + 1)),)
     return (g / sqrt((x - 1) * (x + 1)),)
 
 
@@ -220,6 +222,6 @@ def arctanh(xp: Any, x: Any) -> Any:
     return xp.arctanh(x)
 
 
-@arctanh.gradient
+@arctanh.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     return (g / ((1 - x) * (x + 1)),)

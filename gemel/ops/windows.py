@@ -14,9 +14,8 @@ from gemel.extent import Dim
 from gemel.ir.declare import op
 from gemel.ir.layout import Layout
 from gemel.ir.op import numpy
-from gemel.ops.elementwise import extents
 from gemel.ops.indexing import basic_index
-from gemel.spec import Spec, same_shape
+from gemel.spec import Spec, extents, same_shape
 
 
 class Moves(NamedTuple):
@@ -128,7 +127,7 @@ def _(x: Spec, *, kernel: Any, stride: Any, dilate: Any, shape: Any) -> Spec:
     return Spec((*x.shape[:lead], *shape), x.dtype)
 
 
-@fold.gradient
+@fold.holomorphic
 def _(g: Any, y: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any, shape: Any) -> Any:
     return (windows(g, kernel=kernel, stride=stride, dilate=dilate),)
 
@@ -193,7 +192,7 @@ def _(x: Spec, *, before: Any, after: Any, lowest: bool) -> Spec:
     return Spec((*x.shape[:lead], *(a + n + b for a, n, b in spans)), x.dtype)
 
 
-@border.gradient
+@border.holomorphic
 def _(g: Any, y: Any, x: Any, *, before: Any, after: Any, lowest: bool) -> Any:
     return (within(g, before, x.shape[x.ndim - len(before) :]),)
 

@@ -13,7 +13,7 @@ from gemel.ops.reduction import (
     all,
     degrees_lost,
     floating,
-    in_dtype,
+    in_floating,
     max,
     min,
     prod,
@@ -67,13 +67,13 @@ def _(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: bool = False,
 ) -> Array:
     """Variance of what is not NaN over the given axes, or all; NaN where too little is left."""
     ddof = degrees_lost("nanvar", ddof, correction)
-    return nanvar(in_dtype(x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
+    return nanvar(in_floating("nanvar", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
 
 
 @function(public="np")
@@ -82,13 +82,13 @@ def nanstd(
     axis: Any = None,
     dtype: Any = None,
     *,
-    ddof: float = 0,
-    correction: float | None = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
     keepdims: bool = False,
 ) -> Array:
     """Square root of `nanvar`."""
     ddof = degrees_lost("nanstd", ddof, correction)
-    return sqrt(nanvar(in_dtype(x, dtype), axis=axis, ddof=ddof, keepdims=keepdims))
+    return sqrt(nanvar(in_floating("nanstd", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims))
 
 
 @composite(public="np")

@@ -20,7 +20,7 @@ from gemel.passes.risk import exposures
 from gemel.spec import Spec
 
 
-@op()
+@op(complex=True)
 def fused(*inputs: Any, body: Any) -> Any:
     """The outputs of a small graph, computed by one kernel."""
     return tuple(interpret(body, *inputs))
@@ -78,14 +78,19 @@ def positional(op: Op) -> bool:
 
 def cheap(node: Node) -> bool:
     """Whether computing a node again costs less than keeping its result."""
-    if not isinstance(node.op, Elementwise) or node.op.random:
+    if not isinstance(node.op, Elementwise) or node.op.random or not node.has_kernel:
         return False
     return not node.inputs or node.specs[0].weak or all(e.node.is_number for e in node.inputs)
 
 
 def fusible(node: Node) -> bool:
     """Whether a node is computed by a loop nest."""
-    return isinstance(node.op, (Elementwise, Reduction))
+    return isinstance(node.op, (Elementwise, Reduction)) and node.has_kernel
+
+
+def is_product(node: Node) -> bool:
+    """Whether a node is a matrix product done by a kernel."""
+    return node.op is linalg.matmul and node.has_kernel
 
 
 def fuse(graph: Graph) -> Graph:
@@ -125,7 +130,7 @@ class _Fusion:
 
     def _unit(self, node: Node) -> Unit:
         """A group where there is a kernel to be shared."""
-        if node not in self.copied and (fusible(node) or node.op is linalg.matmul):
+        if node not in self.copied and (fusible(node) or is_product(node)):
             return Group(self.position[node], node, self.exposures[node])
         return Unit([node])
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gemel.ir.graph import Entry, Node, walk
-from gemel.ir.op import stop_gradient_error
+from gemel.ir.methods import call
+from gemel.ir.op import find, stop_gradient_error
 from gemel.ir.op_kinds import Composite
 from gemel.ops.elementwise import add, cast, full
 from gemel.ops.reduction import sum
@@ -39,7 +40,7 @@ def leads_to(nodes: Iterable[Node], inputs: Iterable[Entry]) -> set[Entry]:
     needed = set(inputs)
     for node in nodes:
         if any(entry in needed for entry in node.inputs):
-            needed.update(entry for entry in node.entries if entry.dtype.is_floating)
+            needed.update(entry for entry in node.entries if entry.dtype.is_inexact)
     return needed
 
 
@@ -59,17 +60,21 @@ def rule(node: Node, gs: tuple[Entry | None, ...]) -> Sequence[Any]:
     assert op is not None
     declared = op.rules.get("gradient")
     if declared is not None:
+        # The gradient of a holomorphic function is g times the conjugate of its derivative; its
+        # rule says g times the derivative.
+        gs = tuple(map(conjugate, gs)) if op.is_holomorphic else gs
         several = len(node.entries) > 1
         g: Any = gs if several else gs[0]
         y: Any = node.entries if several else node.entries[0]
         parameters = {k: v for k, v in node.params.items() if k not in ("call",)}
         found: Sequence[Any] = declared(g, y, *node.inputs, **parameters)
-        return found[: len(node.inputs)]  # optional inputs that are not given have none
+        found = found[: len(node.inputs)]  # optional inputs that are not given have none
+        return [conjugate(each) for each in found] if op.is_holomorphic else found
     if isinstance(op, Composite):
         body = op.written_out(node.inputs, node.params)
         pairs = [(y, g) for y, g in zip(body, gs, strict=True) if g is not None]
         return gradient([y for y, _ in pairs], [g for _, g in pairs], node.inputs)
-    if not any(entry.dtype.is_floating for entry in node.entries):
+    if not any(entry.dtype.is_inexact for entry in node.entries):
         return (None,) * len(node.inputs)
     raise stop_gradient_error(op.name)
 
@@ -80,8 +85,13 @@ def accumulate(arrived: dict[Entry, Entry], entry: Entry, g: Entry) -> None:
 
 
 def like(g: Entry, entry: Entry) -> Entry:
-    """A gradient in its input's dtype and shape: summed over the axes broadcasting added."""
+    """A gradient in its input's dtype and shape: summed over the axes broadcasting added.
+
+    That of real numbers is real.
+    """
     g = unbroadcast(g, entry)
+    if g.dtype.is_complex and not entry.dtype.is_complex:
+        g = call("real", g)
     return g if g.dtype is entry.dtype else cast(g, dtype=entry.dtype)
 
 
@@ -94,6 +104,14 @@ def unbroadcast(g: Entry, entry: Entry) -> Entry:
     if axes:
         g = sum(g, axis=axes, keepdims=True)
     return reshape(g, shape=shape) if lead > 0 else g
+
+
+def conjugate(g: Any) -> Any:
+    """The conjugate of a gradient; itself where it is real or there is none."""
+    if g is None or not isinstance(g, Entry) or not g.dtype.is_complex:
+        return g
+    conj = find("conj")
+    return g.node.inputs[0] if g.node.op is conj else conj(g)
 
 
 def zeros(entry: Entry) -> Entry:

@@ -55,8 +55,7 @@ def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
     wanted: dict[int, dict[Entry, None]] = {}
     for node in nodes:
         first = max((homes[e.node] for e in node.inputs if e.node in homes), default=0)
-        kernel = node.op is not None and node.op.has_kernel
-        homes[node] = first + first % 2 if kernel else first + 1 - first % 2
+        homes[node] = first + first % 2 if node.has_kernel else first + 1 - first % 2
         steps.setdefault(homes[node], []).append(node)
         for entry in node.inputs:
             home = homes.get(entry.node)

@@ -34,6 +34,19 @@ def known_kernel(name: str, backend: Backend) -> Any:
     return kernel
 
 
+def code_of(name: str) -> bytes | None:
+    """The code of the kernel of that name, from disk."""
+    return files.load(name, "kernel", bytes)
+
+
+def loaded_kernel(name: str, code: bytes, backend: Backend) -> Any:
+    """The kernel of that name from memory, else of this code."""
+    if name not in _kernels:
+        counters["loaded"] += 1
+        _kernels[name] = backend.launch(code)
+    return _kernels[name]
+
+
 def kernel_for(program: Program | Contraction, backend: Backend) -> Any:
     """The loaded kernel of a program."""
     name = kernel_name(program, backend)
@@ -45,7 +58,7 @@ def kernel_for(program: Program | Contraction, backend: Backend) -> Any:
 
 def object_for(program: Program | Contraction, backend: Backend) -> bytes:
     """The code of a program's kernel, from disk where it is kept."""
-    found = files.load(kernel_name(program, backend), "kernel", bytes)
+    found = code_of(kernel_name(program, backend))
     return backend.printer(program, backend.target) if found is None else found
 
 

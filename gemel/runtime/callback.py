@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gemel import _core
-from gemel.device import CPUS
+from gemel.device import CPUS, current_device
 from gemel.errors import ShapeError
 from gemel.ops.elementwise import copy
 from gemel.spec import Spec
@@ -47,7 +47,7 @@ def issue(
     of the results and targets. Contents on a GPU travel to the CPU and back; what is of a dtype
     NumPy lacks goes there and back as its twin.
     """
-    device = next((a.device for a in (*targets, *inputs)), CPUS[0])
+    device = next((a.device for a in (*targets, *inputs)), None) or current_device()
     if device.linked:
         inputs = [value.to_device(CPUS[0]) for value in inputs]
     inputs, places = [as_twin(value) for value in inputs], [as_twin(value) for value in targets]

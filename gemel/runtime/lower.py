@@ -213,16 +213,16 @@ class Lowering:
         op = node.op
         assert op is not None
         self.node = node
+        if op is not fused and not node.has_kernel:
+            raise NoKernelError(f"{op.name} is done by NumPy: it cannot be part of an image")
         if "view" in op.rules:
             self._view(node)
             return
         outputs = [self._new(entry) for entry in node.entries]
         if op is fused:
             self._fused(node, outputs)
-        elif "lower" in op.rules:
-            op.rules["lower"](self, outputs, [self._place(e) for e in node.inputs], **node.params)
         else:
-            raise NoKernelError(f"{op.name} is done by NumPy: it cannot be part of an image")
+            op.rules["lower"](self, outputs, [self._place(e) for e in node.inputs], **node.params)
         for entry, place in zip(node.entries, outputs, strict=True):
             self.where[entry] = place
 

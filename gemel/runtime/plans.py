@@ -1,7 +1,8 @@
 """Plans and prepared calls by what decides them: from disk, else made.
 
-What is kept is the image of a plan and the names of its kernels, which have files of their own.
-What a plan closes over is not kept, so a graph with arrays in it is lowered in every process.
+What is kept is the image of a plan and its kernels: one file to read. A plan that is made takes
+those of its kernels that are known from files of their own. What a plan closes over is not kept,
+so a graph with arrays in it is lowered in every process.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ MOST = 1024
 #: What is kept of an elementwise call besides its kernel: a dtype code, nanoseconds per element;
 #: behind it the limits of whole numbers among its operands.
 ELEMENTWISE = "<qd"
+#: What is kept of a kernel besides its code: its name and how long the code is.
+KERNEL = struct.Struct("<32sq")
 #: The folders whose sources decide how something is computed.
 SOURCES = (".", "codegen", "ir", "ops", "passes", "runtime")
 
@@ -36,15 +39,22 @@ _written = itertools.count()
 
 
 class Prepared(NamedTuple):
-    """What is kept for a call: names of kernels, and what tells how they are used."""
+    """What is kept for a call: the names of its kernels, and what tells how to use them."""
 
     kernels: tuple[str, ...]
     content: bytes
 
-    def pack(self) -> bytes:
-        """As the bytes of a file."""
-        names = b"".join(map(bytes.fromhex, self.kernels))
-        return struct.pack("<q", len(self.kernels)) + names + self.content
+    def pack(self) -> bytes | None:
+        """As the bytes of a file; None where the code of a kernel is not on disk."""
+        codes = []
+        heads = [struct.pack("<q", len(self.kernels))]
+        for name in self.kernels:
+            code = cache.code_of(name)
+            if code is None:
+                return None
+            heads.append(KERNEL.pack(bytes.fromhex(name), len(code)))
+            codes.append(code)
+        return b"".join((*heads, *codes, self.content))
 
     def loaded(self, backend: Backend) -> tuple[list[Any], bytes]:
         """The kernels themselves, which are in memory, and the content."""
@@ -52,16 +62,18 @@ class Prepared(NamedTuple):
 
 
 def _unpack(data: bytes, build: Callable[[list[Any], bytes], Any], backend: Backend) -> Any:
-    """What `build` makes of the kernels and the content; None when a kernel is not there."""
-    if len(data) < 8:
-        raise ValueError("it ends too early")
-    (count,) = struct.unpack_from("<q", data)
-    end = 8 + files.DIGEST * count
-    if not 8 <= end <= len(data):
-        raise ValueError("it ends too early")
-    starts = range(8, end, files.DIGEST)
-    kernels = [cache.known_kernel(data[i : i + files.DIGEST].hex(), backend) for i in starts]
-    return None if None in kernels else build(kernels, data[end:])
+    """What `build` makes of the kernels and the content."""
+    try:
+        (count,) = struct.unpack_from("<q", data)
+        heads = list(KERNEL.iter_unpack(data[8 : 8 + KERNEL.size * count]))
+    except struct.error:
+        raise ValueError("it ends too early") from None
+    end = 8 + KERNEL.size * count
+    kernels = []
+    for name, length in heads:
+        kernels.append(cache.loaded_kernel(name.hex(), data[end : end + length], backend))
+        end += length
+    return build(kernels, data[end:])
 
 
 def kept(
@@ -76,10 +88,11 @@ def kept(
     found = files.load(name, kind, partial(_unpack, build=build, backend=backend))
     if found is None:
         with making():
-            made = make().pack()
-        found = _unpack(made, build, backend)
-        if next(_written) < MOST:
-            files.store(name, kind, made)
+            made = make()
+        found = build(*made.loaded(backend))
+        packed = made.pack() if next(_written) < MOST else None
+        if packed:
+            files.store(name, kind, packed)
     return found
 
 

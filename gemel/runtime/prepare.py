@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import current_device, from_code
-from gemel.dtype import bool_, check_held, weak
+from gemel.dtype import check_held, weak
 from gemel.errors import DeviceError, NoKernelError
 from gemel.extent import NUMBER
 from gemel.ir.above import above
@@ -18,11 +18,10 @@ from gemel.ir.op import Op, static
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.text import call_text
 from gemel.ir.trace import current_trace
-from gemel.ops.elementwise import extents
 from gemel.runtime.backend import Backend, backend_for, backend_of
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, making, plan_for
 from gemel.runtime.relay import by_numpy
-from gemel.spec import Spec, promote_specs
+from gemel.spec import Spec, extents
 
 
 def spec_of(value: Any) -> Spec:
@@ -70,8 +69,13 @@ def elementwise_kernel(
 def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
     """The plan of a call on arrays and numbers like these, of other sizes too."""
     specs = tuple(spec_of(value) for value in inputs)
-    for spec in op.infer(*specs, **parameters):  # raises when the call is wrong, in numbers
+    if isinstance(op, Composite) and _one_by_one(op, specs):
+        return None
+    results = op.infer(*specs, **parameters)  # raises when the call is wrong, in numbers
+    for spec in results:
         extents(op.name, spec.shape)
+    if not op.kernel_for(specs, results):
+        return None
     strides = strides_of(inputs)
     backend = backend_for(inputs)
 
@@ -84,6 +88,11 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
         return plan_for(call_text(op, (specs, strides), parameters), backend, make)
     except NoKernelError as error:
         raise NoKernelError(f"{op.name}: {error}; declare it with kernel=False") from None
+
+
+def _one_by_one(op: Composite, specs: tuple[Spec, ...]) -> bool:
+    """Whether a call makes the operations it is written in, one by one."""
+    return not op.has_kernel or op.of_complex(specs)
 
 
 def strides_of(inputs: tuple[Any, ...]) -> dict[int, tuple[int, ...]]:
@@ -120,39 +129,23 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     op.check_count(len(inputs))
     arrays = tuple(above.as_array(value, inputs) for value in inputs)
     specs = tuple(spec_of(value) for value in arrays)
-    _check_large(op, inputs, specs, parameters)
+    op.check_numbers(inputs, specs, parameters)
     if op.dynamic:
+        op.check_complex(specs)
         return _waiting(op, arrays, parameters)
-    if not op.has_kernel:
-        _same_device(op, arrays)
-        if isinstance(op, Composite):
-            return op.written_out(arrays, parameters)
-        results = op.infer(*specs, **parameters)
+    _same_device(op, arrays)
+    if isinstance(op, Composite) and _one_by_one(op, specs):
+        return op.written_out(arrays, parameters)
+    results = op.infer(*specs, **parameters)  # raises when the call is wrong
+    if not op.kernel_for(specs, results):
         return _recorded(op, arrays, parameters, by_numpy(op, parameters, results, *arrays))
     if all(isinstance(value, NUMBER) for value in arrays):
         return _create(op, arrays, specs, parameters)
-    _same_device(op, arrays)
-    op.infer(*specs, **parameters)  # raises when the call is wrong
     if any(a is not b for a, b in zip(arrays, inputs, strict=True)):
         found = op(*arrays, **parameters)
         return found if isinstance(found, tuple) else (found,)
     plan = single_plan(op, specs, parameters, backend_for(arrays))
     return _recorded(op, arrays, parameters, tuple(plan(*arrays)))
-
-
-def _check_large(
-    op: Op, inputs: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
-) -> None:
-    """Raises `OverflowError` for whole numbers that only uint64 holds, beside narrower integers.
-
-    Such a number is an array by now; comparisons take it as it is.
-    """
-    large = [value for value in inputs if type(value) is int and value >= 2**63]
-    if not large or op.random or not isinstance(op, Elementwise):
-        return
-    others = [s for value, s in zip(inputs, specs, strict=True) if type(value) is not int]
-    if others and op.infer(*specs, **parameters)[0].dtype is not bool_:
-        check_held(op.name, large[0], promote_specs(*others))
 
 
 def _recorded(

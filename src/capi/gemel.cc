@@ -12,7 +12,7 @@
 
 using namespace gemel;
 
-static_assert(GEMEL_BFLOAT16 + 1 == kDTypeCount, "the header has a number for each dtype");
+static_assert(GEMEL_COMPLEX128 + 1 == kDTypeCount, "the header has a number for each dtype");
 
 struct gemel_array {
   Tensor tensor;

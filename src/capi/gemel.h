@@ -35,7 +35,9 @@ typedef enum {
   GEMEL_UINT64 = 9,
   GEMEL_INT16 = 10,
   GEMEL_UINT16 = 11,
-  GEMEL_BFLOAT16 = 12
+  GEMEL_BFLOAT16 = 12,
+  GEMEL_COMPLEX64 = 13,
+  GEMEL_COMPLEX128 = 14
 } gemel_dtype;
 typedef struct gemel_array gemel_array;           /* dense, on a device; counts as one reference */
 typedef struct gemel_plan gemel_plan;             /* a compiled program, for all sizes it fits */

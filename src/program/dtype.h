@@ -7,7 +7,7 @@
 
 namespace gemel {
 
-enum class Kind : uint8_t { kBoolean, kUnsigned, kSigned, kFloating };
+enum class Kind : uint8_t { kBoolean, kUnsigned, kSigned, kFloating, kComplex };
 
 struct DType {
   const char* name;
@@ -25,7 +25,8 @@ inline constexpr DType kDTypes[] = {
     {"float32", 4, Kind::kFloating, "f", 2},      {"float64", 8, Kind::kFloating, "d", 2},
     {"uint32", 4, Kind::kUnsigned, "I", 1},       {"uint64", 8, Kind::kUnsigned, "Q", 1},
     {"int16", 2, Kind::kSigned, "h", 0},          {"uint16", 2, Kind::kUnsigned, "H", 1},
-    {"bfloat16", 2, Kind::kFloating, nullptr, 4},
+    {"bfloat16", 2, Kind::kFloating, nullptr, 4}, {"complex64", 8, Kind::kComplex, "Zf", 5},
+    {"complex128", 16, Kind::kComplex, "Zd", 5},
 };
 inline constexpr int kDTypeCount = static_cast<int>(std::size(kDTypes));
 enum Code : uint8_t {
@@ -41,7 +42,9 @@ enum Code : uint8_t {
   kUInt64,
   kInt16,
   kUInt16,
-  kBFloat16
+  kBFloat16,
+  kComplex64,
+  kComplex128
 };
 
 enum Tag : uint8_t { kScalarFloat = 252, kScalarInt = 253, kScalarBool = 254 };
@@ -49,9 +52,10 @@ static_assert(kDTypeCount <= kScalarFloat);
 
 inline int64_t item_size(int code) { return kDTypes[code].size; }
 
-// Booleans, integers and floats are ordered.
+// Booleans, integers, floats and complex numbers are ordered.
 inline int kind_rank(int code) {
   const Kind kind = kDTypes[code].kind;
+  if (kind == Kind::kComplex) return 3;
   return kind == Kind::kBoolean ? 0 : kind == Kind::kFloating ? 2 : 1;
 }
 

@@ -137,6 +137,10 @@ PyObject* read_element(const char* address, int code) {
       return PyFloat_FromDouble(upper_half_to_double(load<uint16_t>(address)));
     case kFloat32:
       return PyFloat_FromDouble(load<float>(address));
+    case kComplex64:
+      return PyComplex_FromDoubles(load<float>(address), load<float>(address + 4));
+    case kComplex128:
+      return PyComplex_FromDoubles(load<double>(address), load<double>(address + 8));
     default:
       return PyFloat_FromDouble(load<double>(address));
   }

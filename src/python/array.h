@@ -52,10 +52,17 @@ PyObject* array_item(PyObject* array);
 void read_elements(PyObject* array, char* to);
 PyObject* to_list(PyObject* array, PyObject*);
 
-// array_index.cc: the view for a basic key, or Python's `_getitem` for any other.
+// array_index.cc: the view for a basic key, nothing for any other; x[key], by Python's `_getitem`
+// where the core does not do it itself.
+Reference basic_view(PyObject* array, PyObject* key);
 PyObject* array_subscript(PyObject* self, PyObject* key);
 PyObject* array_sequence_item(PyObject* self, Py_ssize_t index);
 PyObject* array_iterate(PyObject* self);
+
+// array_copy.cc: x[key] = value and x[mask], unless that takes more than copying; then false and
+// null, without a Python error.
+bool assign_at_once(PyObject* array, PyObject* key, PyObject* value);
+PyObject* select_at_once(PyObject* array, PyObject* key);
 
 // operators.cc
 extern PyType_Slot operator_slots[];

@@ -89,18 +89,13 @@ void apply_part(Selection* selection, PyObject* part, int skipped_axes) {
   }
 }
 
-PyObject* finish(PyObject* array, Selection* selection) {
+Reference finish(Selection* selection) {
   const Tensor& source = selection->source;
   while (selection->axis < source.ndim) selection->keep_axis();
   Reference result = blank_array();
   tensor_of(result).view(source.storage, source.dtype, selection->shape, selection->strides,
                          selection->ndim, selection->offset);
-  share_history(array, result.get());
-  return result.take();
-}
-
-PyObject* index_in_python(PyObject* self, PyObject* key) {
-  return call_method(self, "_getitem", "(O)", key).take();
+  return result;
 }
 
 void check_parts(const KeySummary& summary, const Tensor& tensor) {
@@ -119,7 +114,7 @@ void check_parts(const KeySummary& summary, const Tensor& tensor) {
 
 }  // namespace
 
-PyObject* array_subscript(PyObject* self, PyObject* key) {
+Reference basic_view(PyObject* self, PyObject* key) {
   const Tensor& tensor = tensor_of(self);
   PyObject* const* parts = &key;
   Py_ssize_t count = 1;
@@ -128,13 +123,23 @@ PyObject* array_subscript(PyObject* self, PyObject* key) {
     count = PyTuple_GET_SIZE(key);
   }
   const KeySummary summary = summarize(parts, count);
-  if (!summary.basic) return index_in_python(self, key);
+  if (!summary.basic) return {};
   check_parts(summary, tensor);
   Selection selection(tensor);
   for (Py_ssize_t i = 0; i < count; ++i) {
     apply_part(&selection, parts[i], tensor.ndim - summary.consumed);
   }
-  return finish(self, &selection);
+  return finish(&selection);
+}
+
+PyObject* array_subscript(PyObject* self, PyObject* key) {
+  Reference found = basic_view(self, key);
+  if (found) {
+    share_history(self, found.get());
+    return found.take();
+  }
+  found = Reference(select_at_once(self, key));
+  return found ? found.take() : call_method(self, "_getitem", "(O)", key).take();
 }
 
 PyObject* array_sequence_item(PyObject* self, Py_ssize_t index) {
@@ -143,7 +148,9 @@ PyObject* array_sequence_item(PyObject* self, Py_ssize_t index) {
   if (index < 0 || index >= tensor.extents()[0]) index_error(index, 0, tensor.extents()[0]);
   Selection selection(tensor);
   select_integer(&selection, index);
-  return finish(self, &selection);
+  Reference result = finish(&selection);
+  share_history(self, result.get());
+  return result.take();
 }
 
 PyObject* array_iterate(PyObject* self) {

@@ -201,7 +201,7 @@ int assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
     PyErr_SetString(PyExc_ValueError, "elements of an array cannot be deleted");
     return -1;
   }
-  call_method(self, "_setitem", "(OO)", key, value);
+  if (!assign_at_once(self, key, value)) call_method(self, "_setitem", "(OO)", key, value);
   return 0;
 }
 

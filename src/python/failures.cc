@@ -131,10 +131,8 @@ void clear_frames(PyObject* value, PyObject* traceback) {
 void set_exception_types(PyObject* types) { Py_XSETREF(exception_types, Py_NewRef(types)); }
 
 std::string failure_text(const Failure& failure) {
-  const int line = line_of(failure.origin);
-  if (line == 0) return failure.message;
-  return failure.message + " (issued at " + shown_file(file_of(failure.origin)) + ":" +
-         std::to_string(line) + ")";
+  const std::string line = shown_line(failure.origin);
+  return line.empty() ? failure.message : failure.message + " (issued at " + line + ")";
 }
 
 void raise_failure(const FailurePointer& failure) {

@@ -292,7 +292,7 @@ void define_arrays(nb::module_& module) {
   module.def("set_devices", [](nb::object list) { set_devices(list.ptr()); });
   module.def("set_exception_types", [](nb::dict types) { set_exception_types(types.ptr()); });
   module.def("set_file_namer", [](nb::callable function) { set_file_namer(function.ptr()); });
-  module.def("shown_file", [](const char* file) { return shown_file(file); });
+  module.def("program_line", [] { return shown_line(current_origin()); });
   module.def(
       "set_operator",
       [](const std::string& name, nb::object operation) {

@@ -124,11 +124,11 @@ ElementwisePointer prepare_kernel(OpObject* op, const ElementwiseCall& call,
                          parameters.get(), call.device(), call.target->dtype,
                          call.inner_class(call.operands->array_count));
   }
-  return elementwise_from(kernel.get());
+  return kernel.get() == Py_None ? nullptr : elementwise_from(kernel.get());
 }
 
 // The kernel for this call, from the cache or from Python. The caller's copy keeps it while the
-// call runs, as Python code may empty the cache meanwhile.
+// call runs, as Python code may empty the cache meanwhile. Null when there is none: NumPy does it.
 ElementwisePointer find_kernel(OpObject* op, const ElementwiseCall& call,
                                const Arguments& arguments, uint32_t parameters) {
   const ElementwiseKey key = call.key(op->owner, parameters);
@@ -138,17 +138,19 @@ ElementwisePointer find_kernel(OpObject* op, const ElementwiseCall& call,
   }
   ++cache_counters.misses;
   ElementwisePointer kernel = prepare_kernel(op, call, arguments);
-  if (kernels().find(key) == nullptr) kernels().insert(key, kernel);  // or another thread has
+  const bool missing = kernel != nullptr && kernels().find(key) == nullptr;
+  if (missing) kernels().insert(key, kernel);  // another thread may have
   return kernel;
 }
 
-// Null when the shapes do not broadcast.
+// Null when the shapes do not broadcast, and when there is no kernel.
 PyObject* call_elementwise(OpObject* op, const Operands& operands, const Arguments& arguments,
                            uint32_t parameters) {
   ElementwiseCall call;
   call.operands = &operands;
   if (!call.prepare()) return nullptr;
   const ElementwisePointer kernel = find_kernel(op, call, arguments, parameters);
+  if (kernel == nullptr) return nullptr;
   if (!kernel->limits.empty()) call.check_numbers(*kernel);
   const size_t count = kernel->out_codes.size();
   const int device = operands.first->device();
@@ -458,6 +460,12 @@ void call_into(OpObject* op, PyObject* target, const Arguments& arguments) {
   call.target = &tensor;
   if (!call.prepare()) refuse_shapes(op, tensor, arguments);
   const ElementwisePointer kernel = find_kernel(op, call, arguments, parameters);
+  if (kernel == nullptr) {
+    Reference inputs = inputs_tuple(arguments);
+    Reference given = parameters_dict(arguments);
+    call_method(as_object(op), "_into", "(OOO)", target, inputs.get(), given.get());
+    return;
+  }
   if (!kernel->limits.empty()) call.check_numbers(*kernel);
   call.launch(kernel, nullptr, python_front());
 }

@@ -54,7 +54,7 @@ bool is_scalar(PyObject* object) {
 // numbers of derived classes. Others may have reflected operators of their own.
 bool is_for_python(PyObject* object) {
   if (PyList_Check(object) || PyTuple_Check(object)) return true;
-  if (PyLong_Check(object) || PyFloat_Check(object)) return true;
+  if (PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object)) return true;
   if (std::strncmp(Py_TYPE(object)->tp_name, "numpy.", 6) == 0) return true;
   return symbol_types != nullptr && PyObject_IsInstance(object, symbol_types) == 1;
 }

@@ -131,12 +131,14 @@ int line_of(const Origin& origin) {
 
 void set_file_namer(PyObject* function) { Py_XSETREF(file_namer, Py_NewRef(function)); }
 
-std::string shown_file(const char* file) {
-  if (file_namer == nullptr) return file;
-  Reference name(PyObject_CallFunction(file_namer, "s", file));
+std::string shown_line(const Origin& origin) {
+  const int line = line_of(origin);
+  if (line == 0) return "";
+  const char* file = file_of(origin);
+  Reference name(file_namer == nullptr ? nullptr : PyObject_CallFunction(file_namer, "s", file));
   const char* text = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
   PyErr_Clear();
-  return text == nullptr ? file : text;
+  return std::string(text == nullptr ? file : text) + ":" + std::to_string(line);
 }
 
 size_t kept_code() { return places().size(); }

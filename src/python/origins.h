@@ -16,8 +16,8 @@ Origin current_origin();
 // "FILE" and the line; an empty text and 0 when it is not known. Needs the GIL.
 const char* file_of(const Origin& origin);
 int line_of(const Origin& origin);
-// What to call a file: what a function of Python says, such as a notebook's number of a cell.
-std::string shown_file(const char* file);
+// "FILE:LINE" as a function of Python wants files called, such as a notebook's number of a cell.
+std::string shown_line(const Origin& origin);
 void set_file_namer(PyObject* function);
 // How many code objects are kept at this moment.
 size_t kept_code();

@@ -1,0 +1,22 @@
+"""`np.fft`: discrete Fourier transforms.
+
+Functions say themselves that they are public here (``public="np.fft"``, see `gemel.ir.public`).
+`fft.pyi`, which `make stubs` writes, lists all of them for type checkers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.ir.public import NAMESPACES, asked
+from gemel.ops import fourier  # noqa: F401 -- it declares what is public here
+
+globals().update(NAMESPACES["np.fft"])
+
+
+def __getattr__(name: str) -> Any:
+    return asked(name, __name__, globals(), {})
+
+
+def __dir__() -> list[str]:
+    return __getattr__("__all__")  # type: ignore[no-any-return]

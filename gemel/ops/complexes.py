@@ -1,0 +1,139 @@
+"""Complex numbers and their parts. NumPy computes with them: kernels only move them about.
+
+The gradient of a loss for a complex number is dL/dRe + i dL/dIm, the direction of steepest ascent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.dtype import DType
+from gemel.errors import DTypeError
+from gemel.ir.declare import elementwise
+from gemel.ir.op import Op
+from gemel.ir.public import Array, function
+from gemel.ops.elementwise import cast, where
+from gemel.ops.logic import equal, not_equal
+from gemel.ops.shape import operand
+from gemel.ops.trigonometry import arctan2
+from gemel.spec import Spec
+
+
+def _part_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    (x,) = specs
+    if not x.dtype.is_complex:
+        raise DTypeError(f"{op.name}: {x} has no complex numbers")
+    return (x.dtype,), x.dtype if op.name == "conj" else x.dtype.real
+
+
+@elementwise(dtype=_part_types, complex=True, public="np", mxnet="_npi_real")
+def real(xp: Any, x: Any) -> Any:
+    """The real part of each element."""
+    return xp.real(x)
+
+
+@real.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (cast(g, dtype=x.dtype),)
+
+
+@real.facade
+def _(x: Any) -> Array:
+    """The real part of each element; of real numbers the array itself.
+
+    >>> np.real(np.array([1 + 2j, 3j]))
+    """
+    x = operand(x)
+    return real(x) if x.dtype.is_complex else x
+
+
+@elementwise(dtype=_part_types, complex=True, public="np", mxnet="_npi_imag")
+def imag(xp: Any, x: Any) -> Any:
+    """The imaginary part of each element."""
+    return xp.imag(x)
+
+
+@imag.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (g * 1j,)
+
+
+@imag.facade
+def _(x: Any) -> Array:
+    """The imaginary part of each element; zeros for real numbers.
+
+    >>> np.imag(np.array([1 + 2j, 3j]))
+    """
+    x = operand(x)
+    return imag(x) if x.dtype.is_complex else where(False, x, False)
+
+
+@elementwise(dtype=_part_types, complex=True, public="np", method=True, mxnet="_npi_conj")
+def conj(xp: Any, x: Any) -> Any:
+    """The sign of each imaginary part reversed."""
+    return xp.conj(x)
+
+
+@conj.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (conj(g),)
+
+
+@conj.facade
+def _(x: Any) -> Array:
+    """The sign of each imaginary part reversed; real numbers stay as they are.
+
+    >>> np.conj(np.array([1 + 2j, 3j]))
+    """
+    x = operand(x)
+    return conj(x) if x.dtype.is_complex else x
+
+
+@function(public="np", method=True)
+def conjugate(x: Any) -> Array:
+    """The same as `conj`.
+
+    >>> np.conjugate(np.array([1 + 2j, 3j]))
+    """
+    return conj.face(x)
+
+
+@function(public="np")
+def angle(z: Any, deg: bool = False) -> Array:
+    """The angle of each element from the positive real axis, in radians or degrees.
+
+    >>> np.angle(np.array([1.0, 1j, -1.0]))
+    """
+    z = operand(z)
+    found = arctan2(imag.face(z), real.face(z))
+    return found * 57.29577951308232 if deg else found
+
+
+@function(public="np")
+def iscomplex(x: Any) -> Array:
+    """Where the imaginary part is not zero.
+
+    >>> np.iscomplex(np.array([1 + 1j, 1]))
+    """
+    return not_equal(imag.face(x), 0)
+
+
+@function(public="np")
+def isreal(x: Any) -> Array:
+    """Where the imaginary part is zero.
+
+    >>> np.isreal(np.array([1 + 1j, 1]))
+    """
+    return equal(imag.face(x), 0)
+
+
+@function(public="np")
+def iscomplexobj(x: Any) -> bool:
+    """Whether an array has a complex dtype, or a number is complex."""
+    return bool(operand(x).dtype.is_complex)
+
+
+@function(public="np")
+def isrealobj(x: Any) -> bool:
+    """Whether an array has no complex dtype."""
+    return not iscomplexobj(x)

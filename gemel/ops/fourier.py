@@ -1,0 +1,369 @@
+"""Discrete Fourier transforms. NumPy, that is pocketfft, computes them.
+
+Sizes are fitted before by cutting off or adding zeros, so a transform keeps the lengths of its
+axes. float32 gives complex64, and so do integers. `norm` says which direction is divided: the
+"backward" one by the number of elements, the "forward" one, or both by its square root ("ortho").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gemel.device import as_device
+from gemel.dtype import as_dtype, float32, float64
+from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.extent import WHOLE
+from gemel.ir.declare import op
+from gemel.ir.op import numpy
+from gemel.ir.public import Array, function
+from gemel.ops.arrange import roll
+from gemel.ops.complexes import conj
+from gemel.ops.elementwise import iota, multiply, where
+from gemel.ops.indexing import place
+from gemel.ops.shape import listed, narrow, operand
+from gemel.spec import Spec, normalize_axis
+
+#: For each norm that of the same factor in the other direction.
+OTHER = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+# --- operations -----------------------------------------------------------------------------
+
+
+def _computed(x: Any) -> Any:
+    """An array of NumPy's in a dtype it transforms without another precision."""
+    return x.astype(as_dtype(x.dtype).complex.name, copy=False)
+
+
+@op(complex=True)
+def transform(x: Any, *, axes: Any, norm: str, inverse: bool) -> Any:
+    """The Fourier transform along some axes, or its inverse."""
+    fft = numpy().fft
+    return (fft.ifftn if inverse else fft.fftn)(_computed(x), axes=axes, norm=norm)
+
+
+@transform.spec
+def _(x: Spec, *, axes: Any, norm: str, inverse: bool) -> Spec:
+    return Spec(x.shape, x.dtype.complex)
+
+
+@transform.gradient
+def _(g: Any, y: Any, x: Any, *, axes: Any, norm: str, inverse: bool) -> Any:
+    return (transform(g, axes=axes, norm=OTHER[norm], inverse=not inverse),)
+
+
+@op()
+def half_transform(x: Any, *, axis: int, norm: str) -> Any:
+    """The half of a transform of real numbers along an axis that tells the other half."""
+    wide = x.astype(_computed(x).real.dtype, copy=False)
+    return numpy().fft.rfft(wide, axis=axis, norm=norm)
+
+
+@half_transform.spec
+def _(x: Spec, *, axis: int, norm: str) -> Spec:
+    shape = (*x.shape[:axis], x.shape[axis] // 2 + 1, *x.shape[axis + 1 :])
+    return Spec(shape, x.dtype.complex)
+
+
+@half_transform.gradient
+def _(g: Any, y: Any, x: Any, *, axis: int, norm: str) -> Any:
+    length = x.shape[axis]
+    halves = multiply(g, _weights(g, axis, length, 0.5))
+    return (whole_transform(halves, axis=axis, length=length, norm=OTHER[norm]),)
+
+
+@op(complex=True)
+def whole_transform(x: Any, *, axis: int, length: int, norm: str) -> Any:
+    """The real numbers, so many along an axis, of whose transform x is one half."""
+    return numpy().fft.irfft(_computed(x), length, axis, norm)
+
+
+@whole_transform.spec
+def _(x: Spec, *, axis: int, length: int, norm: str) -> Spec:
+    return Spec((*x.shape[:axis], length, *x.shape[axis + 1 :]), x.dtype.complex.real)
+
+
+@whole_transform.gradient
+def _(g: Any, y: Any, x: Any, *, axis: int, length: int, norm: str) -> Any:
+    found = half_transform(g, axis=axis, norm=OTHER[norm])
+    return (multiply(found, _weights(found, axis, length, 2.0)),)
+
+
+def _weights(x: Any, axis: int, length: int, weight: float) -> Any:
+    """1 where an element of half a transform stands for itself alone, else `weight`."""
+    shape = [1] * x.ndim
+    shape[axis] = x.shape[axis]
+    at = iota(shape=tuple(shape), axis=axis, dtype="int64")
+    alone = (at == 0) | (at * 2 == length)
+    return where(alone, 1.0, weight)
+
+
+# --- what people call -----------------------------------------------------------------------
+
+
+def _norm(name: str, norm: str | None) -> str:
+    if norm is not None and norm not in OTHER:
+        raise unknown_name(f"norm of {name}", norm, OTHER)
+    return norm or "backward"
+
+
+def _fitted(name: str, x: Any, axis: int, length: Any) -> Any:
+    """x with so many elements along an axis: the first ones, or zeros behind them."""
+    if not isinstance(length, WHOLE) or length < 1:
+        raise ShapeError(f"{name}: {length!r} elements along axis {axis} have no transform")
+    extent = x.shape[axis]
+    if length == extent:
+        return x
+    if length < extent:
+        return narrow(x, axis=axis, start=0, length=length)
+    shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
+    key = tuple(("slice", 0, n, 1) for n in x.shape)
+    return place(x, key=key, shape=shape)
+
+
+def _placed(name: str, x: Any, s: Any, axes: Any) -> list[tuple[int, int | None]]:
+    """The axes of a transform, each once, and the lengths asked for. Raises `ShapeError`."""
+    lengths = None if s is None else list(s)
+    if axes is None:
+        axes = range(x.ndim) if lengths is None else range(-len(lengths), 0)
+    found = [normalize_axis(name, axis, x.ndim) for axis in axes]
+    if len({*found}) != len(found):
+        raise ShapeError(f"{name}: axes {tuple(axes)} name an axis twice")
+    if lengths is not None and len(lengths) != len(found):
+        raise ShapeError(f"{name}: {len(lengths)} lengths do not fit {len(found)} axes")
+    given = [None if n == -1 else n for n in lengths] if lengths else [None] * len(found)
+    return list(zip(found, given, strict=True))
+
+
+def _several(
+    name: str, x: Any, places: list[tuple[int, int | None]], norm: str | None, inverse: bool
+) -> Any:
+    """A transform along some axes, their lengths fitted before."""
+    norm = _norm(name, norm)
+    for axis, length in places:
+        x = _fitted(name, x, axis, x.shape[axis] if length is None else length)
+    if not places:
+        return x if x.dtype.is_complex else x.astype(x.dtype.complex)
+    return transform(x, axes=tuple(axis for axis, _ in places), norm=norm, inverse=inverse)
+
+
+def _from_real(name: str, x: Any, places: list[tuple[int, int | None]], norm: str | None) -> Any:
+    """The half transform along the last of some axes, then that along the others."""
+    if x.dtype.is_complex:
+        raise DTypeError(f"{name}: {Spec(x.shape, x.dtype)} is complex; use fft, or real(x)")
+    if not places:
+        raise ShapeError(f"{name}: it needs an axis")
+    *others, (axis, length) = places
+    x = _fitted(name, x, axis, x.shape[axis] if length is None else length)
+    found = half_transform(x, axis=axis, norm=_norm(name, norm))
+    return _several(name, found, others, norm, False) if others else found
+
+
+def _to_real(name: str, x: Any, places: list[tuple[int, int | None]], norm: str | None) -> Any:
+    """The way back: the inverse along all but the last axis, then that of the half transform."""
+    if not places:
+        raise ShapeError(f"{name}: it needs an axis")
+    *others, (axis, length) = places
+    x = _several(name, x, others, norm, True) if others else x
+    length = 2 * (x.shape[axis] - 1) if length is None else length
+    if not isinstance(length, WHOLE) or length < 1:
+        raise ShapeError(f"{name}: {length!r} elements along axis {axis} have no transform")
+    x = _fitted(name, x, axis, length // 2 + 1)
+    return whole_transform(x, axis=axis, length=length, norm=_norm(name, norm))
+
+
+def _one(name: str, x: Any, n: Any, axis: int) -> list[tuple[int, int | None]]:
+    if n is not None and (not isinstance(n, WHOLE) or n < 1):
+        raise ShapeError(f"{name}: {n!r} elements have no transform")
+    return [(normalize_axis(name, axis, x.ndim), n)]
+
+
+@function(public="np.fft")
+def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The Fourier transform along an axis, of its first n elements or as if zeros followed.
+
+    >>> np.fft.fft(np.array([1.0, 0.0, 0.0, 0.0]))
+    """
+    a = operand(a)
+    return _several("fft", a, _one("fft", a, n, axis), norm, False)
+
+
+@function(public="np.fft")
+def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The inverse of `fft`.
+
+    >>> np.fft.ifft(np.array([4.0, 0.0, 0.0, 0.0]))
+    """
+    a = operand(a)
+    return _several("ifft", a, _one("ifft", a, n, axis), norm, True)
+
+
+@function(public="np.fft")
+def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Array:
+    """The discrete Fourier transform along several axes, or all, of the lengths `s`."""
+    a = operand(a)
+    return _several("fftn", a, _placed("fftn", a, s, axes), norm, False)
+
+
+@function(public="np.fft")
+def ifftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Array:
+    """The inverse of `fftn`."""
+    a = operand(a)
+    return _several("ifftn", a, _placed("ifftn", a, s, axes), norm, True)
+
+
+@function(public="np.fft")
+def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Array:
+    """The discrete Fourier transform of matrices.
+
+    >>> np.fft.fft2(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    """
+    a = operand(a)
+    return _several("fft2", a, _placed("fft2", a, s, axes), norm, False)
+
+
+@function(public="np.fft")
+def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Array:
+    """The inverse of `fft2`.
+
+    >>> np.fft.ifft2(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    """
+    a = operand(a)
+    return _several("ifft2", a, _placed("ifft2", a, s, axes), norm, True)
+
+
+@function(public="np.fft")
+def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The first half of the transform of real numbers, which tells the other half.
+
+    Raises `DTypeError` for complex numbers.
+
+    >>> np.fft.rfft(np.array([1.0, 0.0, 0.0, 0.0]))
+    """
+    a = operand(a)
+    return _from_real("rfft", a, _one("rfft", a, n, axis), norm)
+
+
+@function(public="np.fft")
+def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The inverse of `rfft`: n real numbers, by default an even number of them.
+
+    >>> np.fft.irfft(np.array([1.0, 1.0, 1.0]))
+    """
+    a = operand(a)
+    return _to_real("irfft", a, _one("irfft", a, n, axis), norm)
+
+
+@function(public="np.fft")
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Array:
+    """The transform of real numbers along several axes, or all; along the last one half of it."""
+    a = operand(a)
+    return _from_real("rfftn", a, _placed("rfftn", a, s, axes), norm)
+
+
+@function(public="np.fft")
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Array:
+    """The inverse of `rfftn`."""
+    a = operand(a)
+    return _to_real("irfftn", a, _placed("irfftn", a, s, axes), norm)
+
+
+@function(public="np.fft")
+def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Array:
+    """The transform of matrices of real numbers; along their rows one half of it.
+
+    >>> np.fft.rfft2(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    """
+    a = operand(a)
+    return _from_real("rfft2", a, _placed("rfft2", a, s, axes), norm)
+
+
+@function(public="np.fft")
+def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Array:
+    """The inverse of `rfft2`.
+
+    >>> np.fft.irfft2(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    """
+    a = operand(a)
+    return _to_real("irfft2", a, _placed("irfft2", a, s, axes), norm)
+
+
+@function(public="np.fft")
+def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The transform, which is real, of what is half given and the other half its conjugate.
+
+    >>> np.fft.hfft(np.array([1.0, 2.0, 3.0]))
+    """
+    a = conj.face(operand(a))
+    return _to_real("hfft", a, _one("hfft", a, n, axis), OTHER[_norm("hfft", norm)])
+
+
+@function(public="np.fft")
+def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The inverse of `hfft`.
+
+    >>> np.fft.ihfft(np.array([1.0, 2.0, 3.0, 2.0]))
+    """
+    a = operand(a)
+    found = _from_real("ihfft", a, _one("ihfft", a, n, axis), OTHER[_norm("ihfft", norm)])
+    return conj(found)
+
+
+# --- frequencies ----------------------------------------------------------------------------
+
+
+def _frequencies(name: str, n: Any, d: float, half: bool, dtype: Any, device: Any) -> Any:
+    if not isinstance(n, WHOLE) or n < 1:
+        raise ShapeError(f"{name}: {n!r} elements have no frequencies")
+    with as_device(device):
+        at = iota(shape=(n // 2 + 1 if half else n,), axis=0, dtype=float64)
+    at = at if half else where(at < (n + 1) // 2, at, at - n)
+    return (at / (n * d)).astype(as_dtype(dtype or float32))
+
+
+@function(public="np.fft")
+def fftfreq(
+    n: int, d: float = 1.0, dtype: Any = None, device: Any = None, ctx: Any = None
+) -> Array:
+    """The frequencies the elements of `fft` belong to, for samples `d` apart.
+
+    >>> np.fft.fftfreq(4)
+    """
+    return _frequencies("fftfreq", n, d, False, dtype, device or ctx)
+
+
+@function(public="np.fft")
+def rfftfreq(
+    n: int, d: float = 1.0, dtype: Any = None, device: Any = None, ctx: Any = None
+) -> Array:
+    """The frequencies the elements of `rfft` belong to, for samples `d` apart.
+
+    >>> np.fft.rfftfreq(4)
+    """
+    return _frequencies("rfftfreq", n, d, True, dtype, device or ctx)
+
+
+def _shifted(x: Any, axes: Any, sign: int) -> Any:
+    x = operand(x)
+    chosen: Sequence[int] = range(x.ndim) if axes is None else listed(axes)
+    chosen = [normalize_axis("fftshift", axis, x.ndim) for axis in chosen]
+    return roll(x, tuple(sign * (x.shape[a] // 2) for a in chosen), tuple(chosen)) if chosen else x
+
+
+@function(public="np.fft")
+def fftshift(x: Any, axes: Any = None) -> Array:
+    """The frequency 0 moved to the middle of the given axes, or all.
+
+    >>> np.fft.fftshift(np.array([0.0, 1.0, -2.0, -1.0]))
+    """
+    return _shifted(x, axes, 1)
+
+
+@function(public="np.fft")
+def ifftshift(x: Any, axes: Any = None) -> Array:
+    """The inverse of `fftshift`.
+
+    >>> np.fft.ifftshift(np.array([-2.0, -1.0, 0.0, 1.0]))
+    """
+    return _shifted(x, axes, -1)

@@ -1,0 +1,219 @@
+"""What the tests of the Array API standard draw, and how they compare with NumPy.
+
+`GEMEL_EXAMPLES` is how many examples each property is tried on; without it a few, always the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as drawn
+
+from gemel import np
+from gemel.dtype import DTYPES
+
+EXAMPLES = int(os.environ.get("GEMEL_EXAMPLES", "0"))
+#: The standard's dtypes by the names of its categories.
+FLOATING = ["float32", "float64"]
+COMPLEX = [dtype.name for dtype in DTYPES if dtype.kind == "c"]
+SIGNED = ["int8", "int16", "int32", "int64"]
+UNSIGNED = ["uint8", "uint16", "uint32", "uint64"]
+INTEGER = [*SIGNED, *UNSIGNED]
+KINDS = {
+    "bool": ["bool"],
+    "integer": INTEGER,
+    "integer or bool": ["bool", *INTEGER],
+    "floating": FLOATING,
+    "complex": COMPLEX,
+    "real": [*INTEGER, *FLOATING],
+    "any floating": [*FLOATING, *COMPLEX],
+    "numeric": [*INTEGER, *FLOATING, *COMPLEX],
+    "all": ["bool", *INTEGER, *FLOATING, *COMPLEX],
+}
+#: Up to four dimensions, 32 elements.
+SHAPES = drawn.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4).filter(
+    lambda shape: int(numpy.prod(shape)) <= 32
+)
+
+Array = Any
+
+
+def examples(count: int) -> settings:
+    """So many examples of a property in the suite, or as many as the environment says."""
+    return settings(
+        max_examples=EXAMPLES or count,
+        derandomize=not EXAMPLES,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+# --- values ---------------------------------------------------------------------------------
+
+
+def elements(dtype: str, finite: bool = False, small: bool = False) -> Any:
+    """Numbers of a dtype: infinities, NaN, both zeros and limits among them, or `small` ones."""
+    kind = numpy.dtype(dtype).kind
+    if kind == "b":
+        return st.booleans()
+    if kind in "iu":
+        info = numpy.iinfo(dtype)
+        most = min(100, info.max) if small else info.max
+        least = max(-100, info.min) if small else info.min
+        return st.one_of(st.integers(least, most), st.sampled_from([least, 0, 1, most]))
+    if kind == "c":
+        part = elements("float32" if dtype == "complex64" else "float64", finite, small)
+        return st.builds(complex, part, part)
+    width = 8 * numpy.dtype(dtype).itemsize
+    if small:
+        return st.floats(-10, 10, width=width, allow_subnormal=False)
+    return st.one_of(
+        st.floats(width=width, allow_nan=not finite, allow_infinity=not finite),
+        st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, *([] if finite else NOT_FINITE)]),
+    )
+
+
+NOT_FINITE = [float("inf"), -float("inf"), float("nan")]
+
+
+def arrays(dtype: Any, shape: Any = SHAPES, **options: Any) -> Any:
+    """Arrays of a dtype (or of any in a list of names)."""
+    if isinstance(dtype, list):
+        return st.sampled_from(dtype).flatmap(lambda name: arrays(name, shape, **options))
+    return drawn.arrays(dtype, shape, elements=elements(dtype, **options))
+
+
+def promotable(names: list[str]) -> list[tuple[str, str]]:
+    """Pairs of dtypes the standard says the promotion of."""
+    return [(a, b) for a in names for b in names if promotes(a, b)]
+
+
+def promotes(a: str, b: str) -> bool:
+    """Whether the standard says what becomes of two dtypes."""
+    kinds = {numpy.dtype(name).kind for name in (a, b)}
+    if kinds <= set("fc") or len(kinds) == 1:
+        return True
+    return kinds == set("iu") and numpy.result_type(a, b).kind in "iu"
+
+
+@st.composite
+def pairs(draw: Any, names: list[str], **options: Any) -> tuple[Array, Array]:
+    """Two arrays whose dtypes promote and whose shapes broadcast."""
+    a, b = draw(st.sampled_from(promotable(names)))
+    shapes = drawn.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3, min_side=0)
+    first, second = draw(shapes).input_shapes
+    return draw(arrays(a, first, **options)), draw(arrays(b, second, **options))
+
+
+def numbers(dtype: str) -> Any:
+    """Python numbers that may stand beside an array of a dtype."""
+    kind = numpy.dtype(dtype).kind
+    if kind == "b":
+        return st.booleans()
+    if kind in "iu":
+        info = numpy.iinfo(dtype)
+        return st.integers(int(info.min), int(info.max))
+    floats = elements(dtype if kind == "f" else "float32")
+    return st.one_of(floats, st.integers(-100, 100))
+
+
+@st.composite
+def axes(draw: Any, ndim: int) -> Any:
+    """None, an axis, or a tuple of axes, some negative."""
+    if ndim == 0 or not draw(st.integers(0, 3)):
+        return None
+    one = st.integers(-ndim, ndim - 1)
+    if draw(st.booleans()):
+        return draw(one)
+    return tuple(draw(st.lists(one, max_size=ndim, unique_by=lambda axis: axis % ndim)))
+
+
+# --- comparing ------------------------------------------------------------------------------
+
+
+def gemels(value: Any) -> Any:
+    """NumPy's arrays as gemel's, also in lists and tuples."""
+    if isinstance(value, numpy.ndarray):
+        return np.asarray(value)
+    return type(value)(map(gemels, value)) if type(value) in (list, tuple) else value
+
+
+#: How far results may be from NumPy's, by the bytes of a part.
+TOLERANCES = {4: 2e-5, 8: 1e-12}
+
+
+def check(
+    found: Any,
+    expected: Any,
+    about: Any = "",
+    tolerance: float | None = None,
+    slack: float | None = None,
+) -> None:
+    """The same dtype, shape and elements, zeros with the same sign.
+
+    Floating ones may be a `tolerance` of themselves away, or `slack`, where signs of zero say
+    nothing.
+    """
+    expected = numpy.asarray(expected)
+    assert isinstance(found, np.ndarray), about
+    assert found.dtype == expected.dtype, f"{about}: {found.dtype}, not {expected.dtype}"
+    assert found.shape == expected.shape, f"{about}: {found.shape}, not {expected.shape}"
+    own = found.asnumpy()
+    for part in ("real", "imag") if expected.dtype.kind == "c" else ("",):
+        a, b = (getattr(x, part) if part else x for x in (own, expected))
+        assert equal(a, b, tolerance, slack), f"{about}\nfound {own!r}\nexpected {expected!r}"
+
+
+def equal(a: Array, b: Array, tolerance: float | None, slack: float | None) -> bool:
+    """Whether all elements are equal, floating ones nearly."""
+    if b.dtype.kind != "f":
+        return bool(numpy.array_equal(a, b))
+    limit = TOLERANCES[b.dtype.itemsize] if tolerance is None else tolerance
+    tiny = float(numpy.finfo(b.dtype).tiny) * 4
+    with numpy.errstate(all="ignore"):
+        close = numpy.isclose(a, b, limit, tiny if slack is None else slack, equal_nan=True)
+    if slack is not None:
+        return bool(numpy.all(close))
+    zeros = (a == 0) & (b == 0)
+    signs = numpy.signbit(a) == numpy.signbit(b)
+    return bool(numpy.all(close & (signs | ~zeros)))
+
+
+def same(
+    function: str,
+    *given: Any,
+    tolerance: float | None = None,
+    slack: float | None = None,
+    **keywords: Any,
+) -> None:
+    """A function of `np` (or "linalg.det") gives what NumPy's of that name gives."""
+    ours, theirs = attribute(np, function), attribute(numpy, function)
+    with numpy.errstate(all="ignore"):
+        expected = theirs(*given, **keywords)
+    found = ours(*gemels(list(given)), **gemels_of(keywords))
+    about = f"{function}({', '.join(map(repr, given))}, {keywords})"
+    if isinstance(expected, (tuple, list)):
+        assert len(found) == len(expected), about
+        for a, b in zip(found, expected, strict=True):
+            check(a, b, about, tolerance, slack)
+    else:
+        check(found, expected, about, tolerance, slack)
+
+
+def gemels_of(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Keywords with gemel's arrays for NumPy's."""
+    return {name: gemels(value) for name, value in keywords.items()}
+
+
+def attribute(module: Any, path: str) -> Callable[..., Any]:
+    """What stands at a path of names."""
+    for name in path.split("."):
+        module = getattr(module, name)
+    found: Callable[..., Any] = module
+    return found

@@ -1,0 +1,431 @@
+"""Complex numbers: imperative = compiled = NumPy in values and dtypes, with gradients."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy_twins import Cases, alike, check_gradients
+
+import gemel
+from gemel import autograd, np, npx
+from gemel.dtype import DTYPES, as_dtype
+from gemel.errors import DTypeError, GradientError
+
+RANDOM = numpy.random.default_rng(11)
+
+
+def numbers(*shape: int) -> Any:
+    return RANDOM.standard_normal(shape) + 1j * RANDOM.standard_normal(shape)
+
+
+def reals(*shape: int) -> Any:
+    return RANDOM.standard_normal(shape)
+
+
+Z, W, R = numbers(3), numbers(2, 1), reals(3)
+SQUARE, MATRIX, MANY = numbers(3, 3), numbers(2, 3), numbers(2, 3, 3)
+DEFINITE = SQUARE @ SQUARE.conj().T + 3 * numpy.eye(3)
+MASK = numpy.array([True, False, True])
+
+ARITHMETIC: Cases = {
+    "add": (lambda np, a, b: a + b, (Z, W)),
+    "multiply": (lambda np, a, b: a * b - b, (Z, W)),
+    "multiply real": (lambda np, a, b: a * b, (R, Z)),
+    "divide": (lambda np, a, b: a / b, (Z, R)),
+    "divide real": (lambda np, a, b: a / b, (R, Z)),
+    "numbers": (lambda np, a: (2 - 1j) / (a + 1j) * 3 - 1.5, (R,)),
+    "power": (lambda np, a, b: a**b, (Z, W)),
+    "power of real": (lambda np, a, b: a**b, (R, Z)),
+    "power 2": (lambda np, a: a**2, (Z,)),
+    "negative": (lambda np, a: -a, (Z,)),
+    "square": (lambda np, a: np.square(a) + np.reciprocal(a), (Z,)),
+    "absolute": (lambda np, a: np.absolute(a), (MATRIX,)),
+    "sign": (lambda np, a: np.sign(a), (Z,)),
+    "real": (lambda np, a: np.real(a * 1j), (Z,)),
+    "imag": (lambda np, a: np.imag(a), (Z,)),
+    "conj": (lambda np, a: np.conj(a) * a.conjugate(), (Z,)),
+    "angle": (lambda np, a: np.angle(a), (Z,)),
+    "parts": (lambda np, a: a.real * 2 + a.imag, (MATRIX,)),
+    "from real": (lambda np, a: np.exp(1j * a), (R,)),
+}
+FUNCTIONS: Cases = {
+    name: (lambda np, a, name=name: getattr(np, name)(a), (Z,))
+    for name in (
+        *("sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "exp2", "sinc"),
+        *("sin", "cos", "tan", "arcsin", "arccos", "arctan"),
+        *("sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh"),
+    )
+}
+WHOLE: Cases = {
+    "sum": (lambda np, a: a.sum(axis=0), (MATRIX,)),
+    "prod": (lambda np, a: a.prod(), (Z,)),
+    "mean": (lambda np, a: a.mean(axis=1), (MATRIX,)),
+    "var": (lambda np, a: a.var(axis=0), (MATRIX,)),
+    "std": (lambda np, a: a.std(ddof=1), (MATRIX,)),
+    "cumsum": (lambda np, a: np.cumsum(a, axis=1), (MATRIX,)),
+    "cumprod": (lambda np, a: np.cumprod(a), (Z,)),
+    "matmul": (lambda np, a, b: a @ b, (MATRIX, SQUARE)),
+    "matmul real": (lambda np, a, b: a @ b, (MATRIX.real.copy(), SQUARE)),
+    "dot": (lambda np, a, b: np.dot(a, b), (Z, Z * 2)),
+    "vdot": (lambda np, a, b: np.vdot(a, b), (Z, SQUARE[0])),
+    "vecdot": (lambda np, a, b: np.vecdot(a, b), (MATRIX, Z)),
+    "outer": (lambda np, a, b: np.outer(a, b), (Z, R)),
+    "tensordot": (lambda np, a, b: np.tensordot(a, b, 1), (MATRIX, SQUARE)),
+    "einsum": (lambda np, a, b: np.einsum("ij,jk->ik", a, b), (MATRIX, SQUARE)),
+    "einsum diagonal": (lambda np, a: np.einsum("ii->i", a), (SQUARE,)),
+    "trace": (lambda np, a: np.trace(a), (SQUARE,)),
+    "cross": (lambda np, a, b: np.cross(a, b), (Z, MATRIX)),
+    "kron": (lambda np, a, b: np.kron(a, b), (Z, R)),
+}
+MOVED: Cases = {
+    "views": (lambda np, a: a.T[1:, ::-1] * a[0, 0], (MATRIX,)),
+    "where": (lambda np, a, b: np.where(MASK, a, b), (Z, R)),
+    "where alike": (lambda np, a, b: np.where(MASK, a, b), (Z, MATRIX)),
+    "concatenate": (lambda np, a, b: np.concatenate([a, b]), (Z, R)),
+    "stack": (lambda np, a: np.stack([a, a * 2], 1), (Z,)),
+    "split": (lambda np, a: np.split(a, 3, axis=1), (MATRIX,)),
+    "repeat": (lambda np, a: np.repeat(a, 2), (Z,)),
+    "tile": (lambda np, a: np.tile(a, (2, 1)), (Z,)),
+    "roll": (lambda np, a: np.roll(a, 1), (Z,)),
+    "flip": (lambda np, a: np.flip(a), (MATRIX,)),
+    "pad": (lambda np, a: np.pad(a, 1), (MATRIX,)),
+    "diff": (lambda np, a: np.diff(a), (MATRIX,)),
+    "tril": (lambda np, a: np.tril(a) + np.triu(a, 1), (SQUARE,)),
+    "broadcast": (lambda np, a: np.broadcast_to(a, (2, 3)) * 1, (Z,)),
+}
+LINEAR: Cases = {
+    "det": (lambda np, a: np.linalg.det(a), (MANY,)),
+    "slogdet": (lambda np, a: np.linalg.slogdet(a), (MANY,)),
+    "inv": (lambda np, a: np.linalg.inv(a), (MANY,)),
+    "solve": (lambda np, a, b: np.linalg.solve(a, b), (SQUARE, MATRIX.T)),
+    "cholesky": (
+        lambda np, a: np.linalg.cholesky(a @ np.conj(np.matrix_transpose(a))), (SQUARE,)
+    ),
+    "norm": (lambda np, a: np.linalg.norm(a), (MATRIX,)),
+    "norm 3": (lambda np, a: np.linalg.norm(a, 3), (Z,)),
+    "matrix_norm": (lambda np, a: np.linalg.matrix_norm(a, ord=1), (MATRIX,)),
+    "matrix_power": (lambda np, a: np.linalg.matrix_power(a, 3), (SQUARE,)),
+}  # fmt: skip
+#: Without a gradient.
+OTHERS: Cases = {
+    "equal": (lambda np, a: [a == a[0], a != a[0], a == 1j], (Z,)),
+    "logical": (lambda np, a: [np.logical_not(a), np.logical_and(a, 1), a.any(), a.all()], (Z,)),
+    "is": (
+        lambda np, a: [f(a) for f in (np.isnan, np.isfinite, np.isinf, np.iscomplex, np.isreal)],
+        (numpy.array([1, 1j, numpy.nan, complex(1, numpy.inf), complex(1e200, 1e308)]),),
+    ),
+    "isclose": (lambda np, a: np.isclose(a, a + 1e-9j), (Z,)),
+    "round": (lambda np, a: [np.round(a, 1), np.rint(a * 3)], (Z,)),
+    "bool": (lambda np, a: a.astype("bool"), (Z,)),
+    "positions": (lambda np, a: np.take(a, numpy.array([2, 0])), (Z,)),
+    "eigh": (lambda np, a: np.linalg.eigvalsh(a), (DEFINITE,)),
+    "svdvals": (lambda np, a: [np.linalg.svdvals(a), np.linalg.cond(a)], (SQUARE,)),
+    "pinv": (lambda np, a: np.linalg.pinv(a), (MATRIX,)),
+    "rank": (lambda np, a: np.linalg.matrix_rank(a), (MANY,)),
+    "empty": (lambda np, a: [a * 2, a.sum(axis=0), a.T, np.exp(a)], (numpy.zeros((0, 3), "c16"),)),
+    "0-d": (lambda np, a: [a * 2j, np.sqrt(a), a.real, abs(a)], (numpy.array(1 - 2j),)),
+}
+DIFFERENTIABLE = {**ARITHMETIC, **FUNCTIONS, **WHOLE, **MOVED, **LINEAR}
+ALL = {**DIFFERENTIABLE, **OTHERS}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_imperative_compiled_and_numpy_alike(name: str) -> None:
+    alike(*ALL[name], exact=False)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradients(name: str) -> None:
+    check_gradients(*DIFFERENTIABLE[name])
+
+
+@pytest.mark.parametrize("name", ["multiply", "exp", "matmul", "absolute", "var", "where", "inv"])
+def test_compiled_gradients(name: str) -> None:
+    program, arrays = DIFFERENTIABLE[name]
+
+    def loss(*values: Any) -> Any:
+        return (np.absolute(program(np, *values)) ** 2).sum()
+
+    found = []
+    for function in (loss, gemel.compile(loss)):
+        variables = list(map(np.array, arrays))
+        for variable in variables:
+            variable.attach_grad()
+        for _ in range(3):  # call by call, then by a plan
+            with autograd.record():
+                y = function(*variables)
+            y.backward()
+        found.append([variable.grad.asnumpy() for variable in variables])
+    for a, b in zip(*found, strict=True):
+        numpy.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+def test_gradients_of_gradients() -> None:
+    z = np.array(Z)
+    z.attach_grad()
+    with autograd.record():
+        y = (np.absolute(z) ** 4).sum()
+        (g,) = autograd.grad([y], [z], create_graph=True)
+        total = (np.absolute(g) ** 2).sum()
+    total.backward()
+    size = abs(Z) ** 2
+    numpy.testing.assert_allclose(g.asnumpy(), 4 * size * Z)
+    numpy.testing.assert_allclose(z.grad.asnumpy(), 96 * size**2 * Z)
+
+
+def test_a_complex_head_needs_its_gradient() -> None:
+    z = np.array(Z)
+    z.attach_grad()
+    with autograd.record():
+        y = z * 2j
+    with pytest.raises(GradientError, match="complex, so it is no loss"):
+        y.backward(retain_graph=True)
+    y.backward(np.ones((3,), dtype="complex128"))
+    assert z.grad.tolist() == [-2j] * 3
+
+
+# --- dtypes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_a_dtype_is_numpys(name: str) -> None:
+    dtype = as_dtype(name)
+    assert dtype == numpy.dtype(name) and hash(dtype) == hash(numpy.dtype(name))
+    assert dtype.dtype == numpy.dtype(name) and getattr(np, name) is dtype
+    assert np.isdtype(dtype, "complex floating") and not np.isdtype(dtype, "real floating")
+    assert np.finfo(dtype).eps == numpy.finfo(name).eps
+    assert np.array(1j, dtype=name).item() == 1j
+    assert pickle.loads(pickle.dumps(np.array(Z, dtype=name))).tolist() == Z.astype(name).tolist()
+
+
+def test_what_creation_gives() -> None:
+    assert np.array([1j, 2]).dtype == np.array(1j).dtype == np.asarray([[1.5, 1j]]).dtype
+    assert np.array([1j, 2]).dtype == "complex64" and as_dtype(complex) == "complex64"
+    assert np.array(Z).dtype == "complex128"
+    assert np.zeros((2,), dtype="complex64").tolist() == [0j, 0j]
+    assert np.ones((2,), dtype=np.complex128).tolist() == [1 + 0j] * 2
+    assert np.full((2,), 1 + 2j).tolist() == [1 + 2j] * 2
+    assert np.full_like(np.array(Z), 3).tolist() == [3 + 0j] * 3
+    assert np.eye(2, dtype="complex64").tolist() == [[1, 0], [0, 1]]
+    assert np.arange(3, dtype="complex64").tolist() == [0, 1, 2]
+    assert np.linspace(0, 1j, 3).tolist() == [0, 0.5j, 1j]
+    assert np.empty_like(np.array(Z)).dtype == "complex128"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_numbers_and_dtypes_that_meet(dtype: Any) -> None:
+    x = np.ones((2,), dtype=dtype)
+    wide = dtype.name in ("float64", "complex128")
+    assert (x + 1j).dtype == (1j * x).dtype == ("complex128" if wide else "complex64")
+    assert (x + np.array([1j])).dtype == ("complex128" if wide else "complex64")
+    assert x.astype("complex64").tolist() == [1 + 0j] * 2
+    assert np.result_type(x, 1j) == (x + 1j).dtype
+
+
+def test_elements_outside() -> None:
+    z = np.array([1 + 2j, 3])
+    assert repr(z) == "array([1.+2.j, 3.+0.j])"
+    assert repr(np.array(Z[:1].round(1))).endswith("dtype=complex128)")
+    assert complex(z[0]) == 1 + 2j and z[1].item() == 3 + 0j and bool(z[0])
+    with pytest.raises(TypeError):
+        float(z[0])
+    assert memoryview(z).format == "Zf" and numpy.asarray(z).dtype == "complex64"
+    shared = numpy.from_dlpack(z)
+    shared[0] = 5j
+    assert z[0].item() == 5j and np.from_dlpack(shared).tolist() == z.tolist()
+    assert np.iscomplexobj(z) and not np.isrealobj(z) and np.isrealobj(np.ones((2,)))
+
+
+def test_files(tmp_path: Any) -> None:
+    arrays = {name: np.array(Z, dtype=name) for name in ("complex64", "complex128")}
+    npx.save(str(tmp_path / "arrays"), arrays)
+    for name, found in npx.load(str(tmp_path / "arrays")).items():
+        assert found.dtype == name and found.tolist() == arrays[name].tolist()
+
+
+# --- writing --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_writes(dtype: str) -> None:
+    x, wanted = np.array(MATRIX, dtype=dtype), MATRIX.astype(dtype)
+    for target in (x, wanted):
+        row = target[0]
+        row[...] = 1j
+        target[1:, ::2] = target[:1, 1:]
+        target += 1
+        target *= 2 - 1j
+        target[:, 2] = 7
+    x[np.array([1, 0]), 0] = np.array([1.0, 2.0])
+    wanted[[1, 0], 0] = [1, 2]
+    x[x == x[1, 1]] = 3j
+    wanted[wanted == wanted[1, 1]] = 3j
+    x.real = x.real + 1
+    x.imag = 2.0
+    wanted.real += 1
+    wanted.imag = 2
+    assert x.dtype == dtype
+    numpy.testing.assert_allclose(x.asnumpy(), wanted)
+
+
+def test_recorded_and_traced_writes() -> None:
+    def program(x: Any) -> Any:
+        y = x * 1j
+        y[1] = x[0] * 2
+        y[0] = 1.5
+        return np.absolute(y) ** 2
+
+    found = []
+    for function in (program, gemel.compile(program)):
+        z = np.array(Z)
+        z.attach_grad()
+        with autograd.record():
+            y = function(z).sum()
+        y.backward()
+        found.append((y.item(), z.grad.tolist()))
+    assert found[0] == found[1]
+    numpy.testing.assert_allclose(found[0][1], [8 * Z[0], 0, 2 * Z[2]])
+
+
+def test_what_real_arrays_cannot_hold() -> None:
+    x, z = np.zeros((3,)), np.array(Z)
+    for write in (
+        lambda: x.__setitem__(0, 1j),
+        lambda: x.__setitem__(slice(None), z),
+        lambda: x.__setitem__(np.array([0]), z[:1]),
+        lambda: x.__iadd__(z),
+        lambda: z.astype("float64"),
+        lambda: gemel.compile(lambda a, b: a.__setitem__(0, b[0]))(x, z),
+    ):
+        with pytest.raises(DTypeError, match=r"complex128|complex64"):
+            write()
+    assert x.tolist() == [0, 0, 0]
+
+
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "floor_divide": lambda z: z // 2,
+    "remainder": lambda z: z % 2,
+    "less": lambda z: z < z,
+    "greater_equal": lambda z: z >= 1j,
+    "bitwise_and": lambda z: z & 1,
+    "floor": np.floor,
+    "maximum": lambda z: np.maximum(z, 1),
+    "max": lambda z: z.max(),
+    "argmin": np.argmin,
+    "sort": np.sort,
+    "argsort": np.argsort,
+    "arctan2": lambda z: np.arctan2(z, z),
+    "softmax": npx.softmax,
+    "relu": npx.relu,
+    "clip": lambda z: np.clip(z, 0, 1),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_there_is_only_of_real_numbers(name: str) -> None:
+    told = "limit" if name == "clip" else name
+    with pytest.raises(DTypeError, match=rf"{told}: .*complex128\[3\].*complex numbers"):
+        REFUSED[name](np.array(Z))
+    with pytest.raises(DTypeError, match=f"{told}: .*complex numbers"):
+        gemel.compile(lambda z: REFUSED[name](z * 1j))(np.array(Z))
+
+
+# --- eigenvalues of any matrix --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_eig(dtype: str) -> None:
+    values = MANY if dtype.startswith("c") else MANY.real
+    a = np.array(values, dtype=dtype)
+    near = 1e-4 if dtype in ("float32", "complex64") else 1e-10
+    found = np.linalg.eig(a)
+    assert found.eigenvalues.dtype == found.eigenvectors.dtype == numpy.result_type(dtype, "c8")
+    left = np.matmul(a, found.eigenvectors)
+    right = found.eigenvectors * np.expand_dims(found.eigenvalues, -2)
+    numpy.testing.assert_allclose(left.asnumpy(), right.asnumpy(), atol=near)
+    numpy.testing.assert_allclose(
+        numpy.sort_complex(np.linalg.eigvals(a).asnumpy()),
+        numpy.sort_complex(found.eigenvalues.asnumpy()),
+        atol=near,
+    )
+    compiled = gemel.compile(np.linalg.eigvals)(a)
+    assert compiled.tolist() == np.linalg.eigvals(a).tolist()
+
+
+def test_decompositions() -> None:
+    a = np.array(MANY)
+    q, r = np.linalg.qr(a)
+    numpy.testing.assert_allclose((q @ r).asnumpy(), MANY, atol=1e-12)
+    u, s, vh = np.linalg.svd(a)
+    assert s.dtype == "float64"
+    numpy.testing.assert_allclose(((u * np.expand_dims(s, -2)) @ vh).asnumpy(), MANY, atol=1e-12)
+    values, vectors = np.linalg.eigh(np.array(DEFINITE))
+    assert values.dtype == "float64"
+    back = (vectors * values) @ np.conj(vectors.T)
+    numpy.testing.assert_allclose(back.asnumpy(), DEFINITE, atol=1e-12)
+    upper = np.linalg.cholesky(np.array(DEFINITE), upper=True)
+    numpy.testing.assert_allclose((np.conj(upper.T) @ upper).asnumpy(), DEFINITE, atol=1e-12)
+
+
+# --- any numbers ----------------------------------------------------------------------------
+
+PAIRS = {
+    "add": lambda np, a, b: a + b,
+    "multiply": lambda np, a, b: a * b,
+    "divide": lambda np, a, b: a / b,
+    "equal": lambda np, a, b: a == b,
+    "where": lambda np, a, b: np.where(a == b, a, b),
+    "joined": lambda np, a, b: np.concatenate([a, b])[::-1],
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(sorted(PAIRS)),
+    a=st.lists(st.complex_numbers(width=64), min_size=1, max_size=5),
+    b=st.lists(st.complex_numbers(width=64), min_size=1, max_size=5),
+    dtypes=st.tuples(*[st.sampled_from(["complex64", "complex128"])] * 2),
+)
+def test_any_numbers(
+    name: str, a: list[complex], b: list[complex], dtypes: tuple[str, str]
+) -> None:
+    count = min(len(a), len(b))
+    x, y = (numpy.array(v[:count], dtype=d) for v, d in zip((a, b), dtypes, strict=True))
+    with numpy.errstate(all="ignore"):
+        wanted = PAIRS[name](numpy, x, y)
+    found = PAIRS[name](np, np.array(x), np.array(y)).asnumpy()
+    assert found.dtype == wanted.dtype
+    numpy.testing.assert_array_equal(found, wanted)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.lists(st.integers(0, 4), min_size=1, max_size=3),
+    data=st.data(),
+    dtype=st.sampled_from(["complex64", "complex128"]),
+)
+def test_moved_as_they_are(shape: list[int], data: Any, dtype: str) -> None:
+    """Views, copies and gathers keep every bit, of NaN with a sign and a payload, too."""
+    size = int(numpy.prod(shape))
+    raw = RANDOM.integers(0, 2**32, size * (2 if dtype == "complex64" else 4), "uint32")
+    x = raw.view(dtype).reshape(shape)
+    steps = data.draw(st.lists(st.sampled_from([1, 2, -1, -2]), min_size=len(shape)))
+    key = tuple(slice(None, None, step) for step in steps[: len(shape)])
+    order = data.draw(st.permutations(range(len(shape))))
+    found = np.array(x)[key].transpose(*order)
+    wanted = x[key].transpose(order)
+    for each in (
+        found,
+        found.copy(),
+        gemel.compile(lambda v: v[key].transpose(*order))(np.array(x)),
+    ):
+        assert each.asnumpy().tobytes() == wanted.tobytes()
+    if 0 not in shape:
+        rows = RANDOM.integers(0, wanted.shape[0], 3)
+        assert found[np.array(rows)].asnumpy().tobytes() == wanted[rows].tobytes()
