@@ -63,6 +63,16 @@ def batch_norm(
 def batch_take(a: Any, indices: Any) -> ndarray:
     """From each row of a (n, m) the element at its index, which must be within."""
 
+def bilinear_resize_2d(
+    data: Any,
+    height: int | None = None,
+    width: int | None = None,
+    scale_height: float | None = None,
+    scale_width: float | None = None,
+    align_corners: builtins.bool = True,
+) -> ndarray:
+    """Images (N, C, height, width) of another size, or scaled, by linear mixing."""
+
 def bipartite_matching(
     data: Any, threshold: float, is_ascend: builtins.bool = False, topk: int = -1
 ) -> tuple[Any, Any]:
@@ -561,6 +571,10 @@ def topk(
 ) -> Any:
     """The k largest elements of each row along an axis (smallest with `is_ascend`), in order."""
 
+def upsampling(data: Any, scale: int, sample_type: str = "nearest") -> ndarray:
+    """Images (N, C, height, width) `scale` times as large, each pixel repeated ("nearest") or mixed
+    linearly ("bilinear")."""
+
 def waitall() -> None:
     """Wait until everything issued has been computed; raises the first error nobody has seen."""
 
@@ -577,6 +591,7 @@ __all__ = [
     "batch_flatten",
     "batch_norm",
     "batch_take",
+    "bilinear_resize_2d",
     "bipartite_matching",
     "box_decode",
     "box_encode",
@@ -663,6 +678,7 @@ __all__ = [
     "topk",
     "try_all_gpus",
     "try_gpu",
+    "upsampling",
     "waitall",
     "while_loop",
 ]

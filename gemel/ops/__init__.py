@@ -33,6 +33,7 @@ later(
     "gemel.ops.distributions",
     "gemel.ops.exponents",
     "gemel.ops.fourier",
+    "gemel.ops.images",
     "gemel.ops.lookup",
     "gemel.ops.loops",
     "gemel.ops.normalization",
