@@ -157,13 +157,14 @@ def promote_specs(*specs: Spec) -> DType:
     return result
 
 
-def normalize_axis(name: str, axis: int, ndim: int) -> int:
+def normalize_axis(name: str, axis: Any, ndim: int) -> int:
     """A possibly negative axis as 0 <= axis < ndim. Raises `AxisError`."""
     if not isinstance(axis, WHOLE) and hasattr(axis, "__index__") and not is_several(axis):
         axis = axis.__index__()
     if not isinstance(axis, WHOLE) or isinstance(axis, bool) or not -ndim <= axis < ndim:
         raise AxisError(f"{name}: axis {axis!r} is out of range for an array of {ndim} dimensions")
-    return axis % ndim if axis < 0 else axis
+    place: int = axis % ndim if axis < 0 else axis
+    return place
 
 
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
