@@ -455,6 +455,7 @@ class Layers:
     as_entry = staticmethod(as_entry)
     from_numpy = staticmethod(from_numpy)
     index_item = staticmethod(index_item)
+    default_float = staticmethod(default_float)
     gradient = staticmethod(gradient)
 
 

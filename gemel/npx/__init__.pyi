@@ -194,7 +194,17 @@ def deconvolution(
     result (N, filters, *space), with
     (places - 1) * stride - 2 * pad + dilate * (kernel - 1) + 1 + adj elements along an axis."""
 
-def digamma(x: Any, /) -> ndarray:
+def digamma(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The derivative of `gammaln`; NaN at 0 and the whole numbers below."""
 
 def dropout(
@@ -232,7 +242,17 @@ def erf(
 ) -> ndarray:
     """Gauss's error function."""
 
-def erfinv(x: Any, /) -> ndarray:
+def erfinv(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The inverse of `erf`: inf at 1, -inf at -1, NaN beyond."""
 
 def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
@@ -255,10 +275,30 @@ def fully_connected(
 ) -> ndarray:
     """x @ weight.T + bias, weight (units, inputs); `flatten` joins all axes of x but the first."""
 
-def gamma(x: Any, /) -> ndarray:
+def gamma(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The gamma function: (x - 1)! for whole numbers; NaN at 0 and those below."""
 
-def gammaln(x: Any, /) -> ndarray:
+def gammaln(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The logarithm of abs(gamma(x)); inf at 0 and the whole numbers below."""
 
 def gather_nd(data: Any, indices: Any) -> ndarray:
@@ -316,6 +356,15 @@ def interleaved_matmul_selfatt_valatt(
     queries_keys_values: Any, attention: Any, heads: int
 ) -> ndarray:
     """attention (batch * heads, time, time) @ values: (time, batch, heads * size)."""
+
+def is_np_array() -> builtins.bool:
+    """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
+
+def is_np_default_dtype() -> builtins.bool:
+    """Whether floats become float64 where no dtype is given: after ``npx.set_np(dtype=True)``."""
+
+def is_np_shape() -> builtins.bool:
+    """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
 
 def l2_normalization(data: Any, eps: float = 1e-10, mode: str = "instance") -> ndarray:
     """data / sqrt(sum(data ** 2) + eps): the sum is over an example ("instance"), its channels
@@ -419,8 +468,8 @@ def multibox_target(
     """What a detector of one shot is trained towards: offsets (B, N * 4), a mask of the same shape
     of those that count, and classes (B, N), 0 for background."""
 
-def nonzero(x: Any) -> ndarray:
-    """The positions of elements that are not zero, a row of int64 for each. Waits for x."""
+def nonzero(a: Any) -> ndarray:
+    """Where the elements are that are not zero: a row of positions for each. Waits for the array."""
 
 def one_hot(
     x: Any, /, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
@@ -576,6 +625,9 @@ def sigmoid(
 def silu(data: Any, beta: float = 1.0) -> ndarray:
     """data * sigmoid(beta * data), also called swish (Ramachandran et al., 2017)."""
 
+def slice(data: Any, begin: Any, end: Any, step: Any = None) -> ndarray:
+    """The elements from `begin` to `end` along the first axes; None is an end of the axis."""
+
 def slice_axis(data: Any, axis: int, begin: int, end: int | None) -> ndarray:
     """data from begin to before end along an axis."""
 
@@ -669,6 +721,15 @@ def upsampling(data: Any, scale: int, sample_type: str = "nearest") -> ndarray:
     """Images (N, C, height, width) `scale` times as large, each pixel repeated ("nearest") or mixed
     linearly ("bilinear")."""
 
+def use_np(function: Any) -> Any:
+    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+
+def use_np_array(function: Any) -> Any:
+    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+
+def use_np_shape(function: Any) -> Any:
+    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+
 def waitall() -> None:
     """Wait until everything issued has been computed; raises the first error nobody has seen."""
 
@@ -727,6 +788,9 @@ __all__ = [
     "interleaved_matmul_encdec_valatt",
     "interleaved_matmul_selfatt_qk",
     "interleaved_matmul_selfatt_valatt",
+    "is_np_array",
+    "is_np_default_dtype",
+    "is_np_shape",
     "l2_normalization",
     "layer_norm",
     "leaky_relu",
@@ -755,6 +819,7 @@ __all__ = [
     "roi_align",
     "roi_pooling",
     "save",
+    "savez",
     "scatter_nd",
     "selu",
     "sequence_last",
@@ -764,6 +829,7 @@ __all__ = [
     "shape_array",
     "sigmoid",
     "silu",
+    "slice",
     "slice_axis",
     "slice_like",
     "smooth_l1",
@@ -779,6 +845,9 @@ __all__ = [
     "try_all_gpus",
     "try_gpu",
     "upsampling",
+    "use_np",
+    "use_np_array",
+    "use_np_shape",
     "waitall",
     "while_loop",
 ]

@@ -10,10 +10,9 @@ from gemel.ir.public import Array, function
 from gemel.ops.assignment import written
 from gemel.ops.elementwise import add, cast, floor_divide, full, iota, multiply
 from gemel.ops.indexing import checked_position, gather, scatter
-from gemel.ops.indexing import nonzero as positions
 from gemel.ops.random import required
 from gemel.ops.selection import take_along_axis
-from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape, stack
+from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape
 from gemel.spec import normalize_axis, product
 
 
@@ -220,16 +219,6 @@ def slice_like(data: Any, shape_like: Any, axes: Any = ()) -> Array:
 
 
 @function(public="npx")
-def nonzero(x: Any) -> Array:
-    """The positions of elements that are not zero, a row of int64 for each. Waits for x.
-
-    >>> npx.nonzero(np.array([[1, 0], [0, 2]]))
-    """
-    found = positions(operand(x))
-    return stack(found if isinstance(found, tuple) else (found,), axis=-1)
-
-
-@function(public="npx")
 def constraint_check(data: Any, msg: str = "Constraint violated.") -> Array:
     """True, if all elements of a bool array are; else a `ValueError` with this message, raised
     when the result is waited for.
@@ -253,7 +242,6 @@ __all__ = [
     "index_add",
     "index_copy",
     "index_update",
-    "nonzero",
     "reshape_like",
     "scatter_nd",
     "slice_axis",
