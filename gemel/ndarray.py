@@ -93,9 +93,9 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         if is_large(value):
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
-        number = isinstance(value, NUMBER) and not isinstance(value, complex)
-        if not number or _beyond(value) or target.dtype.is_complex:
-            value = array_like(value, _own_dtype(value, target.dtype))
+        plain = isinstance(value, NUMBER) and not isinstance(value, complex)
+        if not plain or _beyond(value) or target.dtype.is_complex:
+            value = array_like(value, target.dtype)
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
             value = assignment.without_lead(value, target.ndim)
             lead = target.ndim - value.ndim
@@ -112,7 +112,7 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
     def _scattered(self, key: Any, value: Any) -> None:
         """x[mask or positions] = value: done by NumPy when its turn has come."""
         items = key if isinstance(key, tuple) else (key,)
-        value = array_like(value, _own_dtype(value, self.dtype), self.device)
+        value = array_like(value, self.dtype, self.device)
         assignment.check_assigned(prepare.spec_of(value), self.dtype)
         if tape.concerns(self, value):
             placed = [i.to_device(self.device) if isinstance(i, ndarray) else i for i in items]
@@ -297,14 +297,6 @@ def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False
     return from_buffer(value, dtype, value.shape, device)
 
 
-def _own_dtype(value: Any, dtype: DType) -> DType | None:
-    """The dtype that numbers are made arrays of to be written where `dtype` is: this one, unless
-    they are complex and it is not."""
-    if dtype.is_complex or not any(isinstance(leaf, complex) for leaf in lists.leaves(value)):
-        return dtype
-    return None
-
-
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
     """An array of nested lists of numbers, without NumPy."""
     if dtype.real.name not in lists.LETTERS:  # no array of Python's holds it
@@ -314,7 +306,7 @@ def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
 
 
 def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
-    """An array of anything that can be one: arrays, NumPy arrays, numbers, nested lists."""
+    """An array of anything that can be one: arrays, also of others, numbers, nested lists."""
     if isinstance(value, ndarray):
         return value
     if isinstance(value, NUMBER):
@@ -329,6 +321,8 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
         if any(isinstance(leaf, (ndarray, Entry)) for leaf in leaves):
             found = _stacked(value)
             return found if dtype is None else found.astype(dtype)
+    if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
+        return from_dlpack(value, device=device, copy=True)  # it may have dtypes NumPy lacks
     return from_numpy(value, device)
 
 
@@ -368,7 +362,7 @@ def _from_numbers(value: Any, dtype: DType, device: Any) -> Any:
 def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     """What an operation takes for this argument: an array, or a Python number as it is.
 
-    Lists and NumPy arrays go where the arrays `beside` them are; Python floats in a list are as
+    Lists and others' arrays go where the arrays `beside` them are; Python floats in a list are as
     exact as those.
     """
     if isinstance(value, (ndarray, *NUMBER, Entry)):
@@ -389,7 +383,7 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         leaves = [n for n in lists.leaves(value) if isinstance(n, (float, complex))]
         wide = as_number(_list_dtype(leaves)) if exact and leaves else None
         return array_like(value, wide, device)
-    if hasattr(value, "__array__"):
+    if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         return array_like(value, None, device)
     raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
 

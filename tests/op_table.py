@@ -581,6 +581,9 @@ ELSEWHERE = {
     "fused": "made by the fusing pass from others, which are all here (test_three_ways)",
     "choice": "which element x[key] = value puts where (test_writes_in_traces)",
     **dict.fromkeys(("real", "imag", "conj"), "only of complex numbers (test_complex)"),
+    **dict.fromkeys(
+        ("transform", "half_transform", "whole_transform"), "from real to complex (test_fft)"
+    ),
     **dict.fromkeys(("eig", "eigvals"), "known up to order and sign (test_complex)"),
     "branch": "its operands are programs: npx.cond makes them (test_three_ways)",
 }

@@ -302,6 +302,20 @@ def test_dtypes_answer_for_numpys() -> None:
     assert copy.deepcopy(np.float32) is pickle.loads(pickle.dumps(np.float32)) is np.float32
 
 
+def test_functions_that_copy_only_what_they_share() -> None:
+    """NumPy's, and others', ask whether `asarray` gave them the memory itself before they write."""
+    x = np.array([1, 2, 3, 4])
+    theirs = numpy.asarray(x)
+    for share in (numpy.shares_memory, numpy.may_share_memory, np.shares_memory):
+        assert share(theirs, x) and share(x, theirs[1:]) and not share(x, theirs.copy())
+        assert not share(theirs[:2], x[2:]) and not share(x, [1, 2]) and share(x, x[1:])
+    lent = np.from_dlpack(theirs)
+    assert np.shares_memory(lent, x) and np.shares_memory(lent[1:], theirs)
+    assert not np.shares_memory(x, np.ones(3, dtype="bfloat16"))
+    assert sorted(numpy.random.default_rng(0).permutation(x)) == [1, 2, 3, 4]
+    assert x.tolist() == [1, 2, 3, 4]
+
+
 # --- what Python's functions make of arrays -------------------------------------------------
 
 

@@ -1296,7 +1296,7 @@ def iinfo(type: Any) -> IntegerInfo:
     """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
 
 def imag(x: Any) -> ndarray:
-    """The imaginary part of each element; zeros for real numbers."""
+    """The imaginary part of each element, as a view; zeros for real numbers."""
 
 def indices(
     dimensions: Sequence[int],
@@ -2263,7 +2263,7 @@ def ravel_multi_index(
     """Positions in the flattened array of what stands at positions along each axis."""
 
 def real(x: Any) -> ndarray:
-    """The real part of each element; of real numbers the array itself."""
+    """The real part of each element, as a view; of real numbers the array itself."""
 
 def reciprocal(
     x: Any,

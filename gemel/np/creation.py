@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -217,10 +218,13 @@ def arange(
     """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`."""
     if stop is None:
         start, stop = 0, start
-    start, stop, step = map(above.as_array, (start, stop, step))
-    steps = (start - stop) // step
-    count = max(0, -(steps if isinstance(steps, WHOLE) else int(steps)))
+    given = map(above.as_array, (start, stop, step))
+    start, stop, step = (n.item() if hasattr(n, "item") else n for n in given)
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
+    steps = -((start - stop) // step) if whole else (stop - start) / step
+    if not whole and not math.isfinite(steps):
+        raise ValueError(f"arange: from {start} to {stop} by {step} there is no row")
+    count = max(0, steps if whole else math.ceil(steps))
     plain = default_dtype(0) if whole else default_float()
     chosen = as_dtype(dtype) if dtype is not None else plain
     wide = as_number(chosen)
@@ -228,7 +232,7 @@ def arange(
         found = iota(shape=(count,), axis=0, dtype=wide)
     if step != 1:
         found = found * step
-    if start != 0:
+    if start != 0 or step < 0:  # where 0 times the step is -0.0
         found = found + start
     return found.astype(chosen) if wide is not chosen else found
 

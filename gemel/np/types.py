@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from gemel import _core
 from gemel.dtype import DType, as_dtype, castable, promote, weak
 from gemel.errors import DTypeError, unknown_name
 from gemel.extent import NUMBER
@@ -197,17 +198,30 @@ def _over_one_block(a: ndarray, b: ndarray) -> tuple[Any, Any]:
     return View(a).over(memory), View(b).over(memory)
 
 
+def _memories(a: Any, b: Any) -> tuple[Any, Any] | None:
+    """NumPy arrays that lie to each other as these two do; None where they are surely apart.
+
+    Either may be NumPy's, over memory of the other.
+    """
+    ours = [x for x in (a, b) if isinstance(x, ndarray)]
+    if len(ours) == 2 and a._storage == b._storage:
+        return _over_one_block(a, b)
+    if len(ours) == 2 and not _core.exports():
+        return None
+    if any(x.device.linked or x.dtype.twin is not x.dtype for x in ours):
+        return None  # others see copies only
+    return numpy().asarray(a), numpy().asarray(b)
+
+
 @function(public="np")
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     """Whether two arrays have an element in common: one is a view of the other, or both of one."""
-    if not isinstance(a, ndarray) or not isinstance(b, ndarray) or a._storage != b._storage:
-        return False
-    return bool(numpy().shares_memory(*_over_one_block(a, b), max_work=max_work))
+    found = _memories(a, b)
+    return found is not None and bool(numpy().shares_memory(*found, max_work=max_work))
 
 
 @function(public="np")
 def may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     """Whether two arrays lie in one stretch of memory; where they do they may share elements."""
-    if not isinstance(a, ndarray) or not isinstance(b, ndarray) or a._storage != b._storage:
-        return False
-    return bool(numpy().may_share_memory(*_over_one_block(a, b)))
+    found = _memories(a, b)
+    return found is not None and bool(numpy().may_share_memory(*found))

@@ -7,6 +7,8 @@ from typing import Any
 
 from gemel.dtype import as_dtype
 from gemel.errors import DTypeError
+from gemel.extent import WHOLE
+from gemel.extent import maximum as larger
 from gemel.ir.declare import composite, reduction
 from gemel.ir.keywords import REDUCTION
 from gemel.ir.methods import call
@@ -236,8 +238,8 @@ def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) ->
 
 def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:
     """The degrees of freedom: how many elements there are, less ddof, and never below 0."""
-    left = count(x, axis, name) - ddof
-    return builtins.max(left, 0) if type(left) in (int, float) else left
+    left = count(x, axis, name) - (int(ddof) if ddof == int(ddof) else ddof)
+    return larger(left, 0) if isinstance(left, WHOLE) else builtins.max(left, 0)
 
 
 @var.extended
