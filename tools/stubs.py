@@ -134,7 +134,10 @@ def stubs() -> dict[str, str]:
         "np/__init__.pyi": namespace(np),
         "np/fft.pyi": namespace(np.fft),
         "np/linalg.pyi": namespace(np.linalg),
+        "np/random.pyi": namespace(np.random),
         "npx/__init__.pyi": namespace(npx),
+        "npx/image.pyi": namespace(npx.image),
+        "npx/random.pyi": namespace(npx.random),
         "ir/array_methods.pyi": methods(),
     }
 

@@ -26,6 +26,7 @@ from gemel.ir.graph import Entry, placeholder
 from gemel.ir.keywords import OUT, REDUCTIONS, UFUNC
 from gemel.ir.methods import call
 from gemel.ir.op import Op, find
+from gemel.ir.trace import Trace
 from gemel.spec import Spec, broadcast, normalize_axes, promote_specs
 
 
@@ -256,7 +257,8 @@ class Composite(Op):
         """The specs of its body's results."""
         if "spec" in self.rules and not self.of_complex(specs):
             return super().infer(*specs, **parameters)
-        return tuple(entry.spec for entry in self.expand(specs, parameters)[1])
+        with Trace():  # what it creates is to be a part of it, too
+            return tuple(entry.spec for entry in self.expand(specs, parameters)[1])
 
     def of_complex(self, specs: Sequence[Spec]) -> bool:
         """Whether a call on these is what it is written in, for the sake of complex numbers."""

@@ -277,9 +277,19 @@ def pick(x: Any, index: Any, *, axis: int = -1, keepdims: bool = False) -> Any:
 
 @pick.facade
 def _(data: Any, index: Any, axis: int = -1, mode: str = "clip", keepdims: bool = False) -> Array:
-    """From each row along an axis, the element at that row's index; out of range is clipped."""
-    if mode != "clip":
-        raise unknown_name("mode of pick", mode, ("clip",))
+    """From each row along an axis, the element at that row's index.
+
+    By `mode` an index out of range is the nearest ("clip"), or one counted on from the other end
+    ("wrap"). The index may have extent 1 along the axis.
+    """
+    if mode not in ("clip", "wrap"):
+        raise unknown_name("mode of pick", mode, ("clip", "wrap"))
+    data, index = operand(data), operand(index)
+    place = normalize_axis("pick", axis, len(data.shape))
+    if len(index.shape) == len(data.shape) and index.shape[place] == 1:
+        index = reshape(index, shape=(*index.shape[:place], *index.shape[place + 1 :]))
+    if mode == "wrap":
+        index = cast(index, dtype="int64") % data.shape[place]
     return pick(data, index, axis=axis, keepdims=keepdims)
 
 

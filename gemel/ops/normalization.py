@@ -117,6 +117,22 @@ def _(x: Spec, gamma: Spec, beta: Spec, *, num_groups: int, eps: float) -> Spec:
     return x
 
 
+@group_norm.facade
+def _(
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    num_groups: int = 1,
+    eps: float = 1e-3,
+    output_mean_var: bool = False,
+) -> Any:
+    found = group_norm(data, gamma, beta, num_groups=num_groups, eps=float(eps))
+    if not output_mean_var:
+        return found
+    parts = reshape(data, shape=(data.shape[0], num_groups, -1))
+    return found, mean(parts, axis=-1), sqrt(var(parts, axis=-1) + eps)
+
+
 @composite(public="npx", onnx="InstanceNormalization", mxnet="_npx_instance_norm")
 def instance_norm(x: Any, gamma: Any, beta: Any, *, eps: float = 1e-3) -> Any:
     """Each channel of each example of x (N, C, ...) normalised, times gamma plus beta.
