@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gemel import _core, autograd, lists, tape
-from gemel.device import CPUS, GPUS, Device, as_device, current_device
+from gemel.device import CPUS, GPUS, Device, as_device
 from gemel.dtype import (
     DTYPES,
     DType,
@@ -238,7 +238,7 @@ def from_buffer(
     data: Any, dtype: DType, shape: tuple[int, ...], device: Device | None = None
 ) -> Any:
     """An array with a copy of a C-contiguous buffer; to a GPU it goes over the link."""
-    place = device or current_device()
+    place = as_device(device)
     found = _core.from_buffer(data, dtype.code, shape, 0 if place.linked else place.code)
     return _core.copy_to_device(found, place.code) if place.linked else found
 
@@ -258,6 +258,8 @@ def from_dlpack(x: Any, /, device: Device | None = None, *, copy: bool | None = 
         return x.copy() if copy else x
     if copy is False:
         raise BufferError("from_dlpack: copy=False, but the elements have to be copied")
+    if not hasattr(x, "__dlpack_device__"):
+        raise TypeError(f"from_dlpack: {type(x).__name__} {x!r} gives nothing through DLPack")
     kind = x.__dlpack_device__()[0]
     if kind != DLPACK_CPU[0]:
         raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")
