@@ -245,11 +245,16 @@ def to_bytes(array: Array) -> bytes:
 def read_into(array: Array, buffer: Buffer) -> None:
     """Copy the contents in C order into a writable buffer of the same size; waits."""
 
-def to_dlpack(array: Array, versioned: bool) -> Any:
-    """A DLPack capsule over the array's memory. Raises BufferError for an array on a GPU."""
+def to_dlpack(array: Array, versioned: bool, copied: bool = False) -> Any:
+    """A DLPack capsule over the array's memory, for a consumer who is told whether it is a copy.
 
-def from_dlpack(capsule: Any) -> Any:
-    """An array with a copy of what a DLPack capsule holds. Raises BufferError."""
+    Raises BufferError for an array on a GPU, and for what was computed while recording.
+    """
+
+def from_dlpack(capsule: Any, device: int = 0, copy: bool | None = None) -> Any:
+    """An array over what a DLPack capsule holds; over a copy where asked for or, unless that is
+    ruled out, needed. Raises BufferError.
+    """
 
 def exports() -> int:
     """How many storages are shared with the outside at this moment."""

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from sys import byteorder
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from gemel.errors import DTypeError
+
+#: What a dtype says by its NumPy twin.
+NUMPYS = frozenset(
+    ("alignment", "byteorder", "char", "descr", "fields", "hasobject", "isnative", "names")
+    + ("newbyteorder", "num", "str", "subdtype", "type")
+)
 
 
 class DType:
@@ -84,6 +90,14 @@ class DType:
         import numpy
 
         return numpy.dtype(self.twin.name)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What other libraries ask of NumPy's dtypes, of its twin."""
+            if name not in NUMPYS:
+                raise AttributeError(f"a dtype has no attribute {name!r}")
+            return getattr(self.dtype, name)
 
     @property
     def is_floating(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gemel import _core, autograd, lists, tape
-from gemel.device import CPUS, GPUS, Device, as_device
+from gemel.device import CPUS, GPUS, Device, as_device, try_gpu
 from gemel.dtype import (
     DTYPES,
     DType,
@@ -65,7 +65,8 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             from pickle import PickleBuffer
 
             data = PickleBuffer(data)
-        return _restored, (data, self.dtype.name, self.shape, self.device)
+        place = self.device.device_type, self.device.device_id
+        return _restored, (data, self.dtype.name, self.shape, place)
 
     def asscalar(self) -> Any:
         """The element of an array of one, as a Python number. Waits for it."""
@@ -99,7 +100,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             value = float(value) if target.dtype.is_floating else value
         number = isinstance(value, NUMBER) and not isinstance(value, complex)
         if not number or _beyond(value) or target.dtype.is_complex:
-            value = array_like(value, None if _has_complex(value) else target.dtype)
+            value = array_like(value, _own_dtype(value, target.dtype))
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
             value = assignment.without_lead(value, target.ndim)
             lead = target.ndim - value.ndim
@@ -116,7 +117,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
     def _scattered(self, key: Any, value: Any) -> None:
         """x[mask or positions] = value: done by NumPy when its turn has come."""
         items = key if isinstance(key, tuple) else (key,)
-        value = array_like(value, None if _has_complex(value) else self.dtype, self.device)
+        value = array_like(value, _own_dtype(value, self.dtype), self.device)
         assignment.check_assigned(prepare.spec_of(value), self.dtype)
         if tape.concerns(self, value):
             placed = [i.to_device(self.device) if isinstance(i, ndarray) else i for i in items]
@@ -227,7 +228,10 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             self._grad[...] = 0
 
 
-def _restored(data: Any, dtype: str, shape: tuple[int, ...], device: Device) -> Any:
+def _restored(data: Any, dtype: str, shape: tuple[int, ...], place: tuple[str, int]) -> Any:
+    """What was pickled, where it was; on the CPU when that GPU is not there."""
+    kind, number = place
+    device = try_gpu(number) if kind == "gpu" else CPUS[number]
     return from_buffer(data, as_dtype(dtype), shape, device)
 
 
@@ -244,41 +248,55 @@ def from_buffer(
 
 
 @function(public="np")
-def from_dlpack(x: Any, /, device: Device | None = None, *, copy: bool | None = None) -> Any:
-    """An array with a copy of another library's array, taken over through DLPack.
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """Another library's array as one of gemel's, over the same memory: writes of one are the
+    other's, too. Operations on it finish before their call returns.
 
-    An array of gemel's is itself what is asked for, unless with `copy`. Raises `BufferError` for
-    data that is not in the CPU's memory, or of a dtype gemel lacks, and where `copy` is False but
-    the elements have to be copied.
+    What is read-only, not aligned, or goes to a GPU is copied, and anything with ``copy=True``. `x`
+    may be a DLPack capsule. Raises `BufferError` for data that is not in the CPU's memory, of a
+    dtype gemel lacks, or that ``copy=False`` keeps from being copied.
 
     >>> import numpy
     >>> np.from_dlpack(numpy.arange(3.0))
     """
-    if isinstance(x, ndarray) and (device is None or device == x.device):
-        return x.copy() if copy else x
-    if copy is False:
-        raise BufferError("from_dlpack: copy=False, but the elements have to be copied")
-    if not hasattr(x, "__dlpack_device__"):
-        raise TypeError(f"from_dlpack: {type(x).__name__} {x!r} gives nothing through DLPack")
+    ours = isinstance(x, ndarray)
+    own: Device = x.device if ours else CPUS[0]
+    place = own if device is None else as_device(device)
+    moved = place.linked or ours
+    if copy is False and place != own and moved:
+        raise BufferError(f"from_dlpack: what goes to {place} is copied; leave out copy=False")
+    if ours:
+        return x.copy() if copy and place == own else x.to_device(place)
+    found = _core.from_dlpack(_capsule(x), 0 if moved else place.code, copy)
+    return found.to_device(place) if moved else found
+
+
+def _capsule(x: Any) -> Any:
+    """What another library says of its array."""
+    if type(x).__name__ == "PyCapsule":
+        return x
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack: {type(x).__name__} is no array other libraries can share")
     kind = x.__dlpack_device__()[0]
     if kind != DLPACK_CPU[0]:
         raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")
     try:
-        capsule = x.__dlpack__(max_version=(1, 0))
+        return x.__dlpack__(max_version=(1, 0))
     except TypeError:  # from before DLPack 1.0
-        capsule = x.__dlpack__()
-    found = _core.from_dlpack(capsule)
-    return found if device is None else found.to_device(device)
+        return x.__dlpack__()
 
 
 @function(public="np")
-def from_numpy(value: Any, device: Device | None = None) -> Any:
+def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False) -> Any:
     """An array with a copy of a NumPy array's elements; long floats become float64.
 
-    Raises `DTypeError` for dtypes gemel has no arrays of.
+    With `zero_copy` it is over the same memory, see `npx.from_numpy`. Raises `DTypeError` for
+    dtypes gemel has no arrays of.
     """
     import numpy
 
+    if zero_copy:
+        return from_dlpack(value, device=device)
     value = numpy.asarray(value)
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
     dtype = float64 if long else as_dtype(value.dtype)
@@ -287,9 +305,12 @@ def from_numpy(value: Any, device: Device | None = None) -> Any:
     return from_buffer(value, dtype, value.shape, device)
 
 
-def _has_complex(value: Any) -> bool:
-    """Whether nested lists, or a number, have Python's complex numbers in them."""
-    return any(isinstance(leaf, complex) for leaf in lists.leaves(value))
+def _own_dtype(value: Any, dtype: DType) -> DType | None:
+    """The dtype that numbers are made arrays of to be written where `dtype` is: this one, unless
+    they are complex and it is not."""
+    if dtype.is_complex or not any(isinstance(leaf, complex) for leaf in lists.leaves(value)):
+        return dtype
+    return None
 
 
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:

@@ -26,16 +26,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gemel import dtype as dtypes
-from gemel.codegen import halves, powers, program
+from gemel.codegen import halves, powers, program, rounding
 from gemel.codegen.lane import Lane, Recorder, Value
 from gemel.codegen.program import Instruction
+from gemel.codegen.rounding import exact_product, power_of_two, scale
 from gemel.dtype import DType
 
 #: Adding and taking away this rounds to an integer, which the low bits then hold.
 _MAGIC = {dtypes.float32: 12582912.0, dtypes.float64: 6755399441055744.0}
 _MAGIC_BITS = {dtypes.float32: 0x4B400000, dtypes.float64: 0x4338000000000000}
 _WHOLE = {dtypes.float32: dtypes.int32, dtypes.float64: dtypes.int64}
-_BIAS = {dtypes.float32: 127, dtypes.float64: 1023}
 
 _LN2 = {
     dtypes.float32: (0.693359375, -2.12194440e-4),
@@ -58,17 +58,6 @@ def _nearest(x: Value) -> tuple[Value, Value]:
     shifted = x + _MAGIC[x.dtype]
     bits = Lane(x.recorder).reinterpret(shifted, _WHOLE[x.dtype])
     return shifted - _MAGIC[x.dtype], bits - _MAGIC_BITS[x.dtype]
-
-
-def _power_of_two(n: Value, dtype: DType) -> Value:
-    """2**n as `dtype`, for n within the normal exponents."""
-    return Lane(n.recorder).reinterpret((n + _BIAS[dtype]) << (dtype.digits - 1), dtype)
-
-
-def _scale(x: Value, n: Value) -> Value:
-    """x * 2**n in two steps, so that results near both ends are right."""
-    half = n >> 1
-    return x * _power_of_two(half, x.dtype) * _power_of_two(n - half, x.dtype)
 
 
 def _reduce_exp(x: Value, more: Value | None = None) -> tuple[Value, Value]:
@@ -103,7 +92,7 @@ def exp(xp: Lane, x: Value) -> Value:
     """e**x; overflow gives inf, underflow subnormals and 0."""
     low, high = (-104.0, 89.0) if x.dtype is dtypes.float32 else (-746.0, 710.0)
     p, n = _reduce_exp(_clamp(xp, x, low, high))
-    return _scale(p + 1, n)
+    return scale(p + 1, n)
 
 
 def expm1(xp: Lane, x: Value) -> Value:
@@ -111,7 +100,7 @@ def expm1(xp: Lane, x: Value) -> Value:
     low, high = (-30.0, 89.0) if x.dtype is dtypes.float32 else (-60.0, 710.0)
     p, n = _reduce_exp(_clamp(xp, x, low, high))
     # Half of 2**n (p + 1) - 1, since 2**n itself may be too large.
-    half = _power_of_two(n - 1, x.dtype)
+    half = power_of_two(n - 1, x.dtype)
     return xp.where(x == 0, x, (half * p + (half - 0.5)) * 2)
 
 
@@ -228,7 +217,7 @@ def _erf_64(xp: Lane, x: Value) -> Value:
     small = x * polynomial(x * x, _ERF_SMALL)
     b = xp.where(a > 6, 6, a)
     p, n = _reduce_exp(-(b * b))
-    large = 1 - _scale(p + 1, n) * polynomial((b - 2) / (b + 2), _ERF_LARGE)
+    large = 1 - scale(p + 1, n) * polynomial((b - 2) / (b + 2), _ERF_LARGE)
     return xp.where(a < 0.85, small, xp.copysign(large, x))
 
 
@@ -294,21 +283,6 @@ def cos(xp: Lane, x: Value) -> Value:
 # -- power -----------------------------------------------------------------------------------
 
 
-def _exact_product(a: Value, b: Value) -> tuple[Value, Value]:
-    """a * b as a sum of two values, without error (Dekker), for sizes below 1e290."""
-    high_a, low_a = _halves_of(a)
-    high_b, low_b = _halves_of(b)
-    product = a * b
-    rest = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
-    return product, rest
-
-
-def _halves_of(a: Value) -> tuple[Value, Value]:
-    scaled = a * 134217729.0
-    high = scaled - (scaled - a)
-    return high, a - high
-
-
 def _precise_log(xp: Lane, a: Value) -> tuple[Value, Value]:
     """log(a) as a sum of two float64 values, good to about 65 bits."""
     n, m = _split_log(xp, a)
@@ -316,7 +290,7 @@ def _precise_log(xp: Lane, a: Value) -> tuple[Value, Value]:
     f = m - 1
     below = f + 2
     s = f / below
-    product, rest = _exact_product(s, below)
+    product, rest = exact_product(s, below)
     # m + 1 is not exact either: what is lost is m - 1 - (below - 2).
     lost = f - (below - 2)
     s_low = ((f - product) - rest - s * lost) / below
@@ -335,11 +309,11 @@ def _power_64(xp: Lane, a: Value, y: Value) -> Value:
     """exp(y log a) for positive finite a."""
     y = _clamp(xp, y, -(2.0**64), 2.0**64)
     high, low = _precise_log(xp, a)
-    product, rest = _exact_product(y, high)
+    product, rest = exact_product(y, high)
     rest = rest + y * low
     clamped = _clamp(xp, product, -746.0, 710.0)
     p, n = _reduce_exp(clamped, xp.where(clamped == product, rest, 0))
-    return _scale(p + 1, n)
+    return scale(p + 1, n)
 
 
 #: log2((1 + s) / (1 - s)) / s by s**2 but for its first term, and (2**r - 1) / r: fitted at
@@ -365,7 +339,7 @@ def _power_32(xp: Lane, a: Value, y: Value) -> Value:
     exponent = (s * (small.cast(double) + _TWICE_LOG2E) + n.cast(double)) * y.cast(double)
     whole, n = _nearest(_clamp(xp, exponent.cast(single), -160.0, 160.0))
     r = _clamp(xp, (exponent - whole.cast(double)).cast(single), -1.0, 1.0)
-    return _scale(polynomial(r, _EXP2_32) * r + 1, n)
+    return scale(polynomial(r, _EXP2_32) * r + 1, n)
 
 
 def power(xp: Lane, x: Value, y: Value) -> Value:
@@ -386,110 +360,11 @@ def power(xp: Lane, x: Value, y: Value) -> Value:
     return xp.where((x < 0) & ~whole & (a != _INFINITY), xp.nan, result)
 
 
-# -- rounding and remainders -----------------------------------------------------------------
-
-
-def _round_with(xp: Lane, x: Value, adjust: Callable[[Value, Value], Value]) -> Value:
-    """Rounding where the processor has no instruction for it."""
-    limit = 2.0 ** (x.dtype.digits - 1)
-    nearest = xp.copysign((abs(x) + limit) - limit, x)
-    return xp.where(abs(x) < limit, xp.copysign(adjust(nearest, x), x), x)
-
-
-def rint(xp: Lane, x: Value) -> Value:
-    """To the nearest integer, ties to even."""
-    return _round_with(xp, x, lambda t, x: t)
-
-
-def floor(xp: Lane, x: Value) -> Value:
-    """To the next integer below."""
-    return _round_with(xp, x, lambda t, x: t - xp.where(t > x, xp.ones_like(x), 0))
-
-
-def ceil(xp: Lane, x: Value) -> Value:
-    """To the next integer above."""
-    return _round_with(xp, x, lambda t, x: t + xp.where(t < x, xp.ones_like(x), 0))
-
-
-def trunc(xp: Lane, x: Value) -> Value:
-    """To the next integer towards 0."""
-    return _round_with(xp, x, lambda t, x: abs(t) - xp.where(abs(t) > abs(x), xp.ones_like(x), 0))
-
-
-def _significand(xp: Lane, a: Value, digits: int) -> tuple[Value, Value]:
-    """s and e with a = s 2**e and s whole, of `digits` binary digits and one; a > 0 in float64."""
-    small = a < 2.2250738585072014e-308
-    bits = xp.reinterpret(xp.where(small, a * 2.0**54, a), dtypes.int64)
-    exponent = (bits >> 52) - xp.where(small, xp.constant(54, dtypes.int64), 0)
-    ones = (_BIAS[dtypes.float64] + digits) << 52
-    whole = xp.reinterpret((bits & (2**52 - 1)) | ones, dtypes.float64)
-    return whole, exponent - (_BIAS[dtypes.float64] + digits)
-
-
-def _times_modulo(xp: Lane, a: Value, b: Value, n: Value, digits: int) -> Value:
-    """a b modulo n without error, for whole numbers 0 <= a, b < n < 2**(digits + 1)."""
-    if 2 * digits + 2 < dtypes.float64.digits:
-        product = a * b
-        rest = product - xp.floor(product / n) * n
-    else:
-        product, low = _exact_product(a, b)
-        taken, lost = _exact_product(xp.floor(product / n), n)
-        rest = (product - taken) + (low - lost)
-    rest = xp.where(rest < 0, rest + n, rest)
-    return xp.where(rest >= n, rest - n, rest)
-
-
-def _rest(xp: Lane, x: Value, y: Value) -> tuple[Value, Value, Value]:
-    """What is left of x after whole multiples of y, smaller than y and with the sign of x; y
-    itself, both in float64; whether y must be added once to give the rest the sign of y."""
-    digits = x.dtype.digits - 1
-    x, b = x.cast(dtypes.float64), y.cast(dtypes.float64)
-    m, above = _significand(xp, abs(x), digits)
-    n, exponent = _significand(xp, abs(b), digits)
-    # m 2**d modulo n. All binary digits of d but the last few make a power smaller than n; each of
-    # those squares it, and may double it.
-    d = xp.maximum(above - exponent, 0)
-    last = 4 if digits == 23 else 6
-    power = _power_of_two(d >> last, dtypes.float64)
-    for digit in reversed(range(last)):
-        power = _times_modulo(xp, power, power, n, digits)
-        twice = power + power
-        twice = xp.where(twice >= n, twice - n, twice)
-        power = xp.where(((d >> digit) & 1) != 0, twice, power)
-    rest = _times_modulo(xp, xp.where(m >= n, m - n, m), power, n, digits)
-    rest = xp.where(abs(x) < abs(b), x, xp.copysign(_scale(rest, exponent), x))
-    invalid = (b == 0) | (abs(x) == _INFINITY) | xp.isnan(x) | xp.isnan(b)
-    rest = xp.where(invalid, xp.nan, rest)
-    return rest, b, (rest != 0) & ((rest < 0) != (b < 0))
-
-
-def remainder(xp: Lane, x: Value, y: Value) -> Value:
-    """x - floor(x / y) y: the sign of y, as Python's %."""
-    rest, b, wrong = _rest(xp, x, y)
-    rest = xp.where(wrong, rest + b, rest)
-    return xp.where(rest == 0, xp.copysign(xp.zeros_like(b), b), rest).cast(x.dtype)
-
-
-def floor_divide(xp: Lane, x: Value, y: Value) -> Value:
-    """floor(x / y), computed from the exact remainder."""
-    rest, _, wrong = _rest(xp, x, y)
-    quotient = (x - rest.cast(x.dtype)) / y - wrong.cast(x.dtype)
-    whole = xp.floor(quotient)
-    whole = xp.where(quotient - whole > 0.5, whole + 1, whole)
-    whole = xp.where(quotient == 0, xp.copysign(xp.zeros_like(x), x / y), whole)
-    return xp.where(y == 0, x / y, whole)
-
-
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     **{name: globals()[name] for name in program.FUNCTIONS},
     "power": power,
     **powers.FUNCTIONS,
-    "rint": rint,
-    "floor": floor,
-    "ceil": ceil,
-    "trunc": trunc,
-    "remainder": remainder,
-    "floor_divide": floor_divide,
+    **rounding.FUNCTIONS,
     **halves.FUNCTIONS,
 }
 _expansions: dict[tuple[str, int], tuple[tuple[Instruction, ...], int]] = {}

@@ -46,6 +46,15 @@ class WrittenMethods(NumpyProtocols):
     def __pos__(self) -> Any:
         return self
 
+    def __round__(self: Any, digits: int | None = None) -> Any:
+        """`round(x)`: a Python integer of an array without dimensions, as of a number."""
+        if digits is None and not self.ndim:
+            return round(self.item())
+        return call("round", self, decimals=digits or 0)
+
+    def __trunc__(self: Any) -> int:
+        return int(self)
+
     def __rdivmod__(self, other: Any) -> Any:
         return call("divmod", other, self)
 

@@ -104,7 +104,8 @@ class Elementwise(Op):
     def _into(self, target: Any, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> None:
         """What the core leaves of writing a result into an array: there is no kernel for it."""
         copy: Any = find("copy")
-        copy.into(target, call("cast", self(*inputs, **parameters), dtype=target.dtype))
+        with target.device:  # where numbers become arrays
+            copy.into(target, call("cast", self(*inputs, **parameters), dtype=target.dtype))
 
 
 def operand_specs(rank: int, operands: Any) -> tuple[Spec, ...]:

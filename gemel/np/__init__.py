@@ -14,6 +14,7 @@ from gemel.ir.public import NAMESPACES, asked
 from gemel.np import creation, queries, random  # noqa: F401 -- they declare what is public here
 
 later("gemel.np.types", "gemel.np.standard", "gemel.np.linalg", "gemel.np.fft")
+later("gemel.np.printing", "gemel.npx.sharing")
 
 _others = {
     **{dtype.name: dtype for dtype in DTYPES},

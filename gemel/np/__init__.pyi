@@ -124,11 +124,31 @@ def array(
 ) -> ndarray:
     """An array with a copy of the elements: of an array, a NumPy array, a number or nested lists."""
 
+def array2string(a: Any, *values: Any, **options: Any) -> str:
+    """The elements as text; options as of `numpy.array2string`: `precision`, `separator`,
+    `formatter`, `threshold`, ..."""
+
 def array_equal(a: Any, b: Any, equal_nan: builtins.bool = False) -> builtins.bool:
     """Whether shapes and all elements are equal. Waits for both."""
 
+def array_repr(
+    arr: Any,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: builtins.bool | None = None,
+) -> str:
+    """What `repr` gives, with other options."""
+
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts along an axis, as views: as equal as the count allows, or between positions."""
+
+def array_str(
+    a: Any,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: builtins.bool | None = None,
+) -> str:
+    """What `str` gives, with other options."""
 
 def asanyarray(
     value: Any,
@@ -447,7 +467,7 @@ float32: DType
 float64: DType
 
 def float_power(a: Any, b: Any) -> ndarray:
-    """a to the power of b, in float64."""
+    """a to the power of b, in float64 or complex128."""
 
 def floor(x: Any, /) -> ndarray:
     """Largest whole number not above x."""
@@ -467,12 +487,11 @@ def fmod(a: Any, b: Any, /) -> ndarray:
 def frexp(x: Any, /) -> tuple[ndarray, ...]:
     """Mantissas from 0.5 to 1 and exponents (int32) with x = mantissa * 2 ** exponent."""
 
-def from_dlpack(
-    x: Any, /, device: Device | None = None, *, copy: builtins.bool | None = None
-) -> Any:
-    """An array with a copy of another library's array, taken over through DLPack."""
+def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = None) -> Any:
+    """Another library's array as one of gemel's, over the same memory: writes of one are the
+    other's, too. Operations on it finish before their call returns."""
 
-def from_numpy(value: Any, device: Device | None = None) -> Any:
+def from_numpy(value: Any, device: Device | None = None, zero_copy: builtins.bool = False) -> Any:
     """An array with a copy of a NumPy array's elements; long floats become float64."""
 
 def frombuffer(
@@ -520,6 +539,9 @@ def geomspace(
     ctx: Any = None,
 ) -> ndarray:
     """Numbers from start to stop, each the same number of times the one before."""
+
+def get_printoptions() -> dict[str, Any]:
+    """How arrays are printed, by option."""
 
 def greater(a: Any, b: Any, /) -> ndarray:
     """a > b."""
@@ -734,7 +756,7 @@ def mean(
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
 
 def median(x: Any, axis: Any = None, *, keepdims: builtins.bool = False) -> ndarray:
-    """What half of the elements lie below, over the given axes, or all."""
+    """What half of the elements lie below, over the given axes, or all; NaN of nothing."""
 
 def meshgrid(
     *xi: Any, indexing: str = "xy", sparse: builtins.bool = False, copy: builtins.bool = True
@@ -873,6 +895,9 @@ def power(a: Any, b: Any, /) -> ndarray:
     """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
     -1 or 0: what is left of the inverse without its fraction."""
 
+def printoptions(*values: Any, **options: Any) -> Any:
+    """Prints arrays in another way inside a ``with`` block; options as of `set_printoptions`."""
+
 def prod(
     x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False
 ) -> ndarray:
@@ -960,6 +985,10 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> ndar
 
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> ndarray:
     """At each place the element of the first choice whose condition holds, else `default`."""
+
+def set_printoptions(precision: int | None = None, **options: Any) -> None:
+    """How arrays are printed from now on, NumPy's and gemel's: `threshold` elements and more are
+    summarised to `edgeitems` at each end of an axis; `linewidth`, `suppress`, `floatmode`, ..."""
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
     """What is in the first array and not in the second, in order. Waits for them."""
@@ -1223,8 +1252,11 @@ __all__ = [
     "argwhere",
     "around",
     "array",
+    "array2string",
     "array_equal",
+    "array_repr",
     "array_split",
+    "array_str",
     "asanyarray",
     "asarray",
     "ascontiguousarray",
@@ -1331,6 +1363,7 @@ __all__ = [
     "full_like",
     "gcd",
     "geomspace",
+    "get_printoptions",
     "greater",
     "greater_equal",
     "heaviside",
@@ -1429,6 +1462,7 @@ __all__ = [
     "positive",
     "pow",
     "power",
+    "printoptions",
     "prod",
     "promote_types",
     "ptp",
@@ -1455,6 +1489,7 @@ __all__ = [
     "row_stack",
     "searchsorted",
     "select",
+    "set_printoptions",
     "setdiff1d",
     "setxor1d",
     "shape",

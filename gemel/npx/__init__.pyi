@@ -128,6 +128,13 @@ def erf(x: Any, /) -> ndarray:
 def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
     """body(element, states) -> (output, states), for each element of the first axis of data."""
 
+def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = None) -> Any:
+    """Another library's array as one of gemel's, over the same memory: writes of one are the
+    other's, too. Operations on it finish before their call returns."""
+
+def from_numpy(ndarray: Any, zero_copy: builtins.bool = True) -> Any:
+    """A NumPy array's memory as an array; with ``zero_copy=False``, a copy of it."""
+
 def fully_connected(
     x: Any,
     weight: Any,
@@ -304,6 +311,14 @@ def stop_gradient(x: Any, /) -> ndarray:
 def synchronize(device: Any = None) -> None:
     """Wait until everything issued to a device has been computed, copies to it included."""
 
+def to_dlpack_for_read(data: ndarray) -> Any:
+    """A DLPack capsule over the elements, for whoever takes it first. Waits until nothing is
+    pending on them."""
+
+def to_dlpack_for_write(data: ndarray) -> Any:
+    """A DLPack capsule over the elements, for whoever takes it first. Waits until nothing is
+    pending on them."""
+
 def topk(
     data: Any,
     k: int = 1,
@@ -340,6 +355,8 @@ __all__ = [
     "embedding",
     "erf",
     "foreach",
+    "from_dlpack",
+    "from_numpy",
     "fully_connected",
     "gather_nd",
     "gelu",
@@ -378,6 +395,8 @@ __all__ = [
     "softsign",
     "stop_gradient",
     "synchronize",
+    "to_dlpack_for_read",
+    "to_dlpack_for_write",
     "topk",
     "try_all_gpus",
     "try_gpu",

@@ -46,6 +46,28 @@ def _(x: Spec, *, axis: int) -> Spec:
     return Spec(x.shape, sum.result_dtype(x.dtype))
 
 
+@cumsum.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
+    _scan(emit, outputs, inputs, axis, "sum")
+
+
+@cumprod.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
+    _scan(emit, outputs, inputs, axis, "prod")
+
+
+def _scan(emit: Any, outputs: Any, inputs: Any, axis: int, kind: str) -> None:
+    """One loop that carries the result so far."""
+    (result,), (x,) = outputs, inputs
+    if result.shape[axis] == 1:
+        emit.copy(x, result)
+        return
+    wide = result.dtype.accumulate
+    loop = emit.loop(result.shape, reduced=frozenset({axis % len(result.shape)}))
+    loop.store(result, loop.cast(loop.scan(kind, loop.cast(loop.load(x), wide)), result.dtype))
+    loop.finish()
+
+
 @function(method=True)
 @cumsum.facade
 def _(x: Any, axis: int | None = None, dtype: Any = None) -> Array:

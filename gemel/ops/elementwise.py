@@ -392,13 +392,22 @@ def _(g: Any, y: Any, condition: Any, a: Any, b: Any) -> Any:
     return None, where(condition, g, 0), where(condition, 0, g)
 
 
+def _dtype_parameter(
+    op: Op, specs: tuple[Spec, ...], parameters: Any
+) -> tuple[tuple[DType, ...], DType]:
+    dtype = as_dtype(parameters["dtype"])
+    for x in specs:
+        if x.dtype.is_complex and not (dtype.is_complex or dtype is bool_):
+            how = "loses imaginary parts; take real(x) or absolute(x)"
+            raise DTypeError(f"{op.name}: {x} to {dtype} {how}")
+    return (dtype,) * len(specs), dtype
+
+
 def _cast_types(
     op: Op, specs: tuple[Spec, ...], parameters: Any
 ) -> tuple[tuple[DType, ...], DType]:
-    (x,), dtype = specs, as_dtype(parameters["dtype"])
-    if x.dtype.is_complex and not (dtype.is_complex or dtype is bool_):
-        raise DTypeError(f"cast: {x} to {dtype} loses imaginary parts; take real(x) or absolute(x)")
-    return (x.dtype,), dtype
+    dtype = _dtype_parameter(op, specs, parameters)[1]
+    return (specs[0].dtype,), dtype
 
 
 @elementwise(dtype=_cast_types, onnx="Cast", mxnet="_npi_cast")
@@ -442,13 +451,6 @@ def _(g: Any, y: Any, x: Any) -> Any:
 # --- sources --------------------------------------------------------------------------------
 
 
-def _dtype_parameter(
-    op: Op, specs: tuple[Spec, ...], parameters: Any
-) -> tuple[tuple[DType, ...], DType]:
-    dtype = as_dtype(parameters["dtype"])
-    return (dtype,) * len(specs), dtype
-
-
 @elementwise(dtype=_dtype_parameter, onnx="ConstantOfShape", mxnet="_npi_full")
 def full(xp: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
     """An array filled with one number."""
@@ -457,7 +459,8 @@ def full(xp: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
 
 @full.spec
 def _(value: Spec, *, shape: Any, dtype: Any) -> Spec:
-    return filled("full", Spec(extents("full", shape), dtype), value)
+    held = full.types((value,), {"dtype": dtype})[1][0]
+    return filled("full", Spec(extents("full", shape), held), value)
 
 
 def filled(name: str, result: Spec, *values: Spec) -> Spec:

@@ -8,6 +8,7 @@ from gemel.dtype import float32, float64, int32, int64
 from gemel.ir.declare import elementwise
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, power, reciprocal, sigmoid, square, subtract
+from gemel.ops.shape import operand
 
 _LN2 = 0.6931471805599453
 _LN10 = 2.302585092994046
@@ -114,5 +115,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 @function(public="np")
 def float_power(a: Any, b: Any) -> Array:
-    """a to the power of b, in float64."""
-    return power(cast(a, dtype="float64"), cast(b, dtype="float64"))
+    """a to the power of b, in float64 or complex128."""
+    x, y = operand(a), operand(b)
+    dtype = "complex128" if x.dtype.is_complex or y.dtype.is_complex else "float64"
+    return power(cast(x, dtype=dtype), cast(y, dtype=dtype))

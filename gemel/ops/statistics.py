@@ -13,6 +13,7 @@ from gemel.extent import NUMBER
 from gemel.ir.declare import composite, op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ops.complexes import conj
 from gemel.ops.elementwise import (
     add,
     cast,
@@ -246,12 +247,13 @@ def cov(
     if weights is None:
         total: Any = x.shape[1]
         distance = subtract(x, mean(x, axis=1, keepdims=True))
-        found = divide(matmul(distance, transpose(distance)), builtins.max(total - ddof, 0))
+        products = matmul(distance, transpose(conj.face(distance)))
+        found = divide(products, builtins.max(total - ddof, 0))
     else:
         total = sum(weights)
         center = divide(sum(multiply(x, weights), axis=1, keepdims=True), total)
         distance = subtract(x, center)
-        products = matmul(multiply(distance, weights), transpose(distance))
+        products = matmul(multiply(distance, weights), transpose(conj.face(distance)))
         found = divide(products, maximum(_freedom(total, weights, aweights, ddof), 0))
     return reshape(found, shape=()) if x.shape[0] == 1 else found
 

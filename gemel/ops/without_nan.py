@@ -7,7 +7,7 @@ from typing import Any
 from gemel.ir.declare import composite
 from gemel.ir.public import Array, function
 from gemel.ops.cumulative import along, cumprod, cumsum
-from gemel.ops.elementwise import cast, divide, sqrt, square, subtract, where
+from gemel.ops.elementwise import cast, divide, sqrt, subtract, where
 from gemel.ops.logic import greater, isnan, logical_not
 from gemel.ops.reduction import (
     all,
@@ -17,6 +17,7 @@ from gemel.ops.reduction import (
     max,
     min,
     prod,
+    squared_size,
     sum,
     widened,
 )
@@ -45,7 +46,7 @@ def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 def _left(x: Any, axis: Any, keepdims: bool) -> Any:
     """How many elements are not NaN, in x's dtype."""
-    return sum(cast(logical_not(isnan(x)), dtype=x.dtype), axis=axis, keepdims=keepdims)
+    return sum(cast(logical_not(isnan(x)), dtype=x.dtype.real), axis=axis, keepdims=keepdims)
 
 
 @composite(public="np")
@@ -54,10 +55,10 @@ def nanvar(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False)
     x = floating(x)
     wide = widened(x)
     distance = where(isnan(wide), 0, subtract(wide, nanmean(wide, axis=axis, keepdims=True)))
-    total = sum(square(distance), axis=axis, keepdims=keepdims)
+    total = sum(squared_size(distance), axis=axis, keepdims=keepdims)
     freedom = subtract(_left(wide, axis, keepdims), ddof)
     found = where(greater(freedom, 0), divide(total, freedom), float("nan"))
-    return cast(found, dtype=x.dtype)
+    return cast(found, dtype=x.dtype.real)
 
 
 @nanvar.extended

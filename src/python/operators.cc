@@ -160,14 +160,23 @@ int truth(PyObject* self) {
   return PyObject_IsTrue(owned(array_item(self)).get());
 }
 
-PyObject* to_int(PyObject* self) { return PyNumber_Long(owned(array_item(self)).get()); }
+// The only element, for what Python makes a number of.
+Reference number(PyObject* self) {
+  const int64_t size = tensor_of(self).size;
+  if (size == 1) return owned(array_item(self));
+  throw Error("TypeError", "only an array with one element becomes a number; this one has " +
+                               std::to_string(size));
+}
 
-PyObject* to_float(PyObject* self) { return PyNumber_Float(owned(array_item(self)).get()); }
+PyObject* to_int(PyObject* self) { return PyNumber_Long(number(self).get()); }
+
+PyObject* to_float(PyObject* self) { return PyNumber_Float(number(self).get()); }
 
 PyObject* to_index(PyObject* self) {
   const Tensor& tensor = tensor_of(self);
-  if (kind_rank(tensor.dtype) == 1 && tensor.size == 1) return array_item(self);
-  throw Error("TypeError", "only an integer array with one element can be an index");
+  if (kind_rank(tensor.dtype) == 1 && tensor.ndim == 0) return array_item(self);
+  throw Error("TypeError",
+              "only an integer array without dimensions can be an index, not " + describe(tensor));
 }
 
 OperatorSlot slot_of(const char* name) {

@@ -1,0 +1,141 @@
+"""Rounding, remainders, and arithmetic without error: what `mathlib` builds on.
+
+Source: Dekker (1971) for exact products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gemel import dtype as dtypes
+from gemel.codegen.lane import Lane, Value
+from gemel.dtype import DType
+
+_BIAS = {dtypes.float32: 127, dtypes.float64: 1023}
+
+
+def power_of_two(n: Value, dtype: DType) -> Value:
+    """2**n as `dtype`, for n within the normal exponents."""
+    return Lane(n.recorder).reinterpret((n + _BIAS[dtype]) << (dtype.digits - 1), dtype)
+
+
+def scale(x: Value, n: Value) -> Value:
+    """x * 2**n in two steps, so that results near both ends are right."""
+    half = n >> 1
+    return x * power_of_two(half, x.dtype) * power_of_two(n - half, x.dtype)
+
+
+def exact_product(a: Value, b: Value) -> tuple[Value, Value]:
+    """a * b as a sum of two values, without error (Dekker), for sizes below 1e290."""
+    high_a, low_a = _halves_of(a)
+    high_b, low_b = _halves_of(b)
+    product = a * b
+    rest = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
+    return product, rest
+
+
+def _halves_of(a: Value) -> tuple[Value, Value]:
+    scaled = a * 134217729.0
+    high = scaled - (scaled - a)
+    return high, a - high
+
+
+def _round_with(xp: Lane, x: Value, adjust: Callable[[Value, Value], Value]) -> Value:
+    """Rounding where the processor has no instruction for it."""
+    limit = 2.0 ** (x.dtype.digits - 1)
+    nearest = xp.copysign((abs(x) + limit) - limit, x)
+    return xp.where(abs(x) < limit, xp.copysign(adjust(nearest, x), x), x)
+
+
+def rint(xp: Lane, x: Value) -> Value:
+    """To the nearest integer, ties to even."""
+    return _round_with(xp, x, lambda t, x: t)
+
+
+def floor(xp: Lane, x: Value) -> Value:
+    """To the next integer below."""
+    return _round_with(xp, x, lambda t, x: t - xp.where(t > x, xp.ones_like(x), 0))
+
+
+def ceil(xp: Lane, x: Value) -> Value:
+    """To the next integer above."""
+    return _round_with(xp, x, lambda t, x: t + xp.where(t < x, xp.ones_like(x), 0))
+
+
+def trunc(xp: Lane, x: Value) -> Value:
+    """To the next integer towards 0."""
+    return _round_with(xp, x, lambda t, x: abs(t) - xp.where(abs(t) > abs(x), xp.ones_like(x), 0))
+
+
+def _significand(xp: Lane, a: Value, digits: int) -> tuple[Value, Value]:
+    """s and e with a = s 2**e and s whole, of `digits` binary digits and one; a > 0 in float64."""
+    small = a < 2.2250738585072014e-308
+    bits = xp.reinterpret(xp.where(small, a * 2.0**54, a), dtypes.int64)
+    exponent = (bits >> 52) - xp.where(small, xp.constant(54, dtypes.int64), 0)
+    ones = (_BIAS[dtypes.float64] + digits) << 52
+    whole = xp.reinterpret((bits & (2**52 - 1)) | ones, dtypes.float64)
+    return whole, exponent - (_BIAS[dtypes.float64] + digits)
+
+
+def _times_modulo(xp: Lane, a: Value, b: Value, n: Value, digits: int) -> Value:
+    """a b modulo n without error, for whole numbers 0 <= a, b < n < 2**(digits + 1)."""
+    if 2 * digits + 2 < dtypes.float64.digits:
+        product = a * b
+        rest = product - xp.floor(product / n) * n
+    else:
+        product, low = exact_product(a, b)
+        taken, lost = exact_product(xp.floor(product / n), n)
+        rest = (product - taken) + (low - lost)
+    rest = xp.where(rest < 0, rest + n, rest)
+    return xp.where(rest >= n, rest - n, rest)
+
+
+def _rest(xp: Lane, x: Value, y: Value) -> tuple[Value, Value, Value]:
+    """What is left of x after whole multiples of y, smaller than y and with the sign of x; y
+    itself, both in float64; whether y must be added once to give the rest the sign of y."""
+    digits = x.dtype.digits - 1
+    x, b = x.cast(dtypes.float64), y.cast(dtypes.float64)
+    m, above = _significand(xp, abs(x), digits)
+    n, exponent = _significand(xp, abs(b), digits)
+    # m 2**d modulo n. All binary digits of d but the last few make a power smaller than n; each of
+    # those squares it, and may double it.
+    d = xp.maximum(above - exponent, 0)
+    last = 4 if digits == 23 else 6
+    power = power_of_two(d >> last, dtypes.float64)
+    for digit in reversed(range(last)):
+        power = _times_modulo(xp, power, power, n, digits)
+        twice = power + power
+        twice = xp.where(twice >= n, twice - n, twice)
+        power = xp.where(((d >> digit) & 1) != 0, twice, power)
+    rest = _times_modulo(xp, xp.where(m >= n, m - n, m), power, n, digits)
+    rest = xp.where(abs(x) < abs(b), x, xp.copysign(scale(rest, exponent), x))
+    invalid = (b == 0) | (abs(x) == float("inf")) | xp.isnan(x) | xp.isnan(b)
+    rest = xp.where(invalid, xp.nan, rest)
+    return rest, b, (rest != 0) & ((rest < 0) != (b < 0))
+
+
+def remainder(xp: Lane, x: Value, y: Value) -> Value:
+    """x - floor(x / y) y: the sign of y, as Python's %."""
+    rest, b, wrong = _rest(xp, x, y)
+    rest = xp.where(wrong, rest + b, rest)
+    return xp.where(rest == 0, xp.copysign(xp.zeros_like(b), b), rest).cast(x.dtype)
+
+
+def floor_divide(xp: Lane, x: Value, y: Value) -> Value:
+    """floor(x / y), computed from the exact remainder."""
+    rest, _, wrong = _rest(xp, x, y)
+    quotient = (x - rest.cast(x.dtype)) / y - wrong.cast(x.dtype)
+    whole = xp.floor(quotient)
+    whole = xp.where(quotient - whole > 0.5, whole + 1, whole)
+    whole = xp.where(quotient == 0, xp.copysign(xp.zeros_like(x), x / y), whole)
+    return xp.where(y == 0, x / y, whole)
+
+
+FUNCTIONS: dict[str, Callable[..., Value]] = {
+    "rint": rint,
+    "floor": floor,
+    "ceil": ceil,
+    "trunc": trunc,
+    "remainder": remainder,
+    "floor_divide": floor_divide,
+}
