@@ -159,7 +159,7 @@ def promote_specs(*specs: Spec) -> DType:
     return result
 
 
-def normalize_axis(name: str, axis: int, ndim: int) -> int:
+def normalize_axis(name: str, axis: Any, ndim: int) -> int:
     """A possibly negative axis as 0 <= axis < ndim. Raises `AxisError`."""
     if not isinstance(axis, WHOLE) and hasattr(axis, "__index__") and not is_several(axis):
         axis = axis.__index__()
