@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gemel import _core, autograd, lists, tape
-from gemel.device import CPUS, GPUS, Device, as_device, current_device, try_gpu
+from gemel.device import CPUS, GPUS, Device, as_device, try_gpu
 from gemel.dtype import (
     DTYPES,
     DType,
@@ -16,13 +16,11 @@ from gemel.dtype import (
     bool_,
     check_held,
     complex128,
-    float32,
     float64,
     int64,
     is_large,
     keeps_kind,
     uint64,
-    weak,
 )
 from gemel.errors import DTypeError, ShapeError
 from gemel.exchange import DLPACK_CPU, Exchange
@@ -34,6 +32,7 @@ from gemel.ir.graph import Entry
 from gemel.ir.layout import Layout
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
+from gemel.manners import MANNERS, Manners, default_float
 from gemel.ops import assignment, elementwise, indexing, keys
 from gemel.ops.shape import stack
 from gemel.passes.gradient import gradient
@@ -43,7 +42,7 @@ from gemel.spec import Spec, product
 
 
 @function(public="np")
-class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's name
+class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's name
     """An n-dimensional array. Operations on it return at once; reading its elements waits.
 
     Made by `np.array`, `np.zeros`, ... and by operations, never by its class.
@@ -67,10 +66,6 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             data = PickleBuffer(data)
         place = self.device.device_type, self.device.device_id
         return _restored, (data, self.dtype.name, self.shape, place)
-
-    def asscalar(self) -> Any:
-        """The element of an array of one, as a Python number. Waits for it."""
-        return self.item()
 
     # --- writing ----------------------------------------------------------------------------
 
@@ -191,8 +186,10 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
 
     # --- gradients --------------------------------------------------------------------------
 
-    def attach_grad(self, grad_req: str = "write") -> None:
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
         """Make this a variable: `backward` will leave its gradient in `.grad`, zeros until then."""
+        if stype not in (None, "default"):
+            raise ValueError(f"attach_grad: stype {stype!r}: gradients are dense, as arrays are")
         autograd.mark_variables([self], grad_reqs=grad_req)
 
     @property
@@ -216,12 +213,6 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         dtype = as_dtype(dtype)
         return self if dtype is self.dtype and not copy else elementwise.cast(self, dtype=dtype)
 
-    def as_np_ndarray(self) -> Any:
-        """The array itself: there is only one kind."""
-        return self
-
-    as_nd_ndarray = as_np_ndarray
-
     def zero_grad(self) -> None:
         """Set the gradient to zeros."""
         if self._grad is not None:
@@ -242,7 +233,7 @@ def from_buffer(
     data: Any, dtype: DType, shape: tuple[int, ...], device: Device | None = None
 ) -> Any:
     """An array with a copy of a C-contiguous buffer; to a GPU it goes over the link."""
-    place = device or current_device()
+    place = as_device(device)
     found = _core.from_buffer(data, dtype.code, shape, 0 if place.linked else place.code)
     return _core.copy_to_device(found, place.code) if place.linked else found
 
@@ -295,6 +286,7 @@ def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False
     """
     import numpy
 
+    device = None if device is None else as_device(device)
     if zero_copy:
         return from_dlpack(value, device=device)
     value = numpy.asarray(value)
@@ -339,25 +331,23 @@ def _stacked(value: Any) -> Any:
     return stack([_stacked(v) if isinstance(v, (list, tuple)) else v for v in value])
 
 
-#: After `npx.set_np()`, creation follows MXNet: integers become float32 as well.
-CREATION = {"integers": "int64"}
-
-
 def default_dtype(value: Any) -> DType:
     """The dtype of an array made of Python numbers like this one."""
     if isinstance(value, bool):
         return bool_
     if _beyond(value):
         return uint64
-    if isinstance(value, (float, complex)):
-        return weak(value)
-    return as_dtype(CREATION["integers"])
+    if isinstance(value, complex):
+        return default_float().complex
+    found: DType = MANNERS["floats" if isinstance(value, float) else "integers"]
+    return found
 
 
 def _list_dtype(leaves: list[Any]) -> DType:
     inexact = [leaf for leaf in leaves if isinstance(leaf, (float, complex))]
     if inexact or not leaves:
-        return max(map(weak, inexact), key=lambda dtype: dtype.itemsize, default=float32)
+        found = map(default_dtype, inexact)
+        return max(found, key=lambda dtype: dtype.itemsize, default=default_float())
     return bool_ if all(isinstance(leaf, bool) for leaf in leaves) else default_dtype(0)
 
 
@@ -429,8 +419,11 @@ def _plain_number(value: Any) -> Any:
 
 def index_item(item: Any, x: Any) -> Any:
     """One item of an index of x: lists and bools become arrays beside it, NumPy's ints Python's."""
-    if item is None or item is Ellipsis or isinstance(item, (slice, ndarray, Entry)):
+    if item is None or item is Ellipsis or isinstance(item, slice):
         return item
+    if isinstance(item, (ndarray, Entry)):
+        floating = item.dtype.is_floating and MANNERS["floating positions"]
+        return item.astype(int64) if floating else item
     device = getattr(x, "device", None)
     if isinstance(item, bool) or getattr(item, "dtype", None) == "bool":
         return array_like(item, None, device)
@@ -438,8 +431,17 @@ def index_item(item: Any, x: Any) -> Any:
         return item
     if hasattr(item, "__index__") and not hasattr(item, "__len__"):
         return item.__index__()
-    found = array_like(item, None, device)
-    return found.astype(int64) if found.dtype.is_floating and not found.size else found
+    whole = isinstance(item, (list, tuple)) and all(type(n) is int for n in lists.leaves(item))
+    found = array_like(item, int64 if whole else None, device)
+    floating = found.dtype.is_floating and MANNERS["floating positions"]
+    return found.astype(int64) if floating else found
+
+
+def _constructed(value: Any, dtype: DType) -> Any:
+    """What a dtype called with a value gives: text is read as Python reads numbers."""
+    if isinstance(value, (str, bytes)):
+        value = (float if dtype.is_floating else int)(value)
+    return array_like(value, dtype).astype(dtype)
 
 
 class Layers:
@@ -453,6 +455,7 @@ class Layers:
     as_entry = staticmethod(as_entry)
     from_numpy = staticmethod(from_numpy)
     index_item = staticmethod(index_item)
+    default_float = staticmethod(default_float)
     gradient = staticmethod(gradient)
 
 
@@ -462,7 +465,14 @@ _core.set_dtypes(list(DTYPES))
 _core.set_devices([*CPUS, *GPUS])
 for _name, _op in OPERATORS.items():
     _core.set_operator(_name, _op)
-_constructor.append(lambda value, dtype: array_like(value, dtype).astype(dtype))
+_constructor.append(_constructed)
 install(Layers())
 
-__all__ = ["array_like", "from_buffer", "from_dlpack", "from_numpy", "ndarray", "product"]
+__all__ = [
+    "array_like",
+    "from_buffer",
+    "from_dlpack",
+    "from_numpy",
+    "ndarray",
+    "product",
+]
