@@ -85,7 +85,9 @@ def whole_numbers(name: str, kind: str, values: Any) -> None:
 
 
 def is_several(values: Any) -> bool:
-    """Whether there is something to go through: not for a number, nor for an array of no axes."""
+    """Whether there is something to go through, in order: not a number or an array of no axes."""
+    if isinstance(values, (str, bytes, set, frozenset, dict)):
+        return False
     return hasattr(values, "__iter__") and getattr(values, "ndim", 1) != 0
 
 
@@ -163,7 +165,8 @@ def normalize_axis(name: str, axis: Any, ndim: int) -> int:
         axis = axis.__index__()
     if not isinstance(axis, WHOLE) or isinstance(axis, bool) or not -ndim <= axis < ndim:
         raise AxisError(f"{name}: axis {axis!r} is out of range for an array of {ndim} dimensions")
-    return axis % ndim if axis < 0 else axis
+    place: int = axis % ndim if axis < 0 else axis
+    return place
 
 
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:

@@ -137,9 +137,9 @@ def test_no_gradient_is_lost_in_numpy() -> None:
     x = np.array(VALUES)
     x.attach_grad()
     with autograd.record(), pytest.raises(GradientError, match="done by NumPy here"):
-        numpy.apply_over_axes(numpy.sum, x, [0])
+        numpy.histogram2d(x[0], x[1])
     with autograd.record():
-        numpy.apply_over_axes(numpy.sum, x.detach(), [0])
+        numpy.histogram2d(x[0].detach(), x[1].detach())
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_numpy_inside_compiled_functions(call: Any) -> None:
 
 def test_what_numpy_alone_does_cannot_be_traced() -> None:
     with pytest.raises(TraceError, match="needs the value"):
-        gemel.compile(lambda x: numpy.apply_over_axes(numpy.sum, x, [0]))(np.array(VALUES))
+        gemel.compile(lambda x: numpy.histogram2d(x[0], x[1]))(np.array(VALUES))
 
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "pow", "lt", "eq"])

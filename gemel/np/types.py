@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gemel import _core
-from gemel.dtype import DType, as_dtype, promote, weak
+from gemel.dtype import DType, as_dtype, castable, promote, weak
 from gemel.errors import DTypeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.op import numpy
@@ -51,6 +51,15 @@ def _dtype(value: Any) -> DType:
     """The dtype meant by one or by an array."""
     found = getattr(value, "dtype", None)
     return found if isinstance(found, DType) else as_dtype(value if found is None else found)
+
+
+@function(public="np")
+def dtype(value: Any) -> DType:
+    """The dtype meant by a name, a Python type, a dtype of NumPy's: see `DType`.
+
+    >>> np.dtype("int32")
+    """
+    return as_dtype(value)
 
 
 @function(public="np")
@@ -161,24 +170,7 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 
     >>> np.can_cast("int32", "int64")
     """
-    if casting not in ("safe", "same_kind", "equiv", "no", "unsafe"):
-        raise unknown_name("casting", casting, ("safe", "same_kind", "equiv", "no", "unsafe"))
-    source, target = _dtype(from_), as_dtype(to)
-    if source is target or casting == "unsafe":
-        return True
-    if casting in ("equiv", "no"):
-        return False
-    ranks = "buifc"
-    if source.kind == "c" and target.kind != "c":
-        return False
-    if casting == "same_kind":
-        return ranks.index(source.kind) <= ranks.index(target.kind)
-    if source.kind in "iu" and target.kind in "fc":
-        size = target.itemsize // (2 if target.kind == "c" else 1)
-        return source.itemsize < size or source.itemsize == size == 8
-    if source.kind == "f" and target.kind == "c":
-        return 2 * source.itemsize <= target.itemsize
-    return promote(source, target) is target
+    return castable(_dtype(from_), as_dtype(to), casting)
 
 
 @function(public="np")
