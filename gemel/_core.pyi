@@ -112,7 +112,9 @@ class Array:
         """The only element, as a Python scalar. Raises ValueError when there are more."""
     def tolist(self) -> Any:
         """The contents as nested lists; of a 0-d array its element."""
-    def _as_strided(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> Self:
+    def _as_strided(
+        self, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: int = ...
+    ) -> Self:
         """A view of the same storage, unchecked; `offset` counts from the storage's start."""
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Any]: ...
@@ -245,11 +247,16 @@ def to_bytes(array: Array) -> bytes:
 def read_into(array: Array, buffer: Buffer) -> None:
     """Copy the contents in C order into a writable buffer of the same size; waits."""
 
-def to_dlpack(array: Array, versioned: bool) -> Any:
-    """A DLPack capsule over the array's memory. Raises BufferError for an array on a GPU."""
+def to_dlpack(array: Array, versioned: bool, copied: bool = False) -> Any:
+    """A DLPack capsule over the array's memory, for a consumer who is told whether it is a copy.
 
-def from_dlpack(capsule: Any) -> Any:
-    """An array with a copy of what a DLPack capsule holds. Raises BufferError."""
+    Raises BufferError for an array on a GPU, and for what was computed while recording.
+    """
+
+def from_dlpack(capsule: Any, device: int = 0, copy: bool | None = None) -> Any:
+    """An array over what a DLPack capsule holds; over a copy where asked for or, unless that is
+    ruled out, needed. Raises BufferError.
+    """
 
 def exports() -> int:
     """How many storages are shared with the outside at this moment."""

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from sys import byteorder
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from gemel.errors import DTypeError
+from gemel.errors import DTypeError, unknown_name
+
+#: What a dtype says by its NumPy twin.
+NUMPYS = frozenset(
+    ("alignment", "byteorder", "char", "descr", "fields", "hasobject", "isnative", "names")
+    + ("newbyteorder", "num", "str", "subdtype", "type")
+)
 
 
 class DType:
@@ -84,6 +90,14 @@ class DType:
         import numpy
 
         return numpy.dtype(self.twin.name)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What other libraries ask of NumPy's dtypes, of its twin."""
+            if name not in NUMPYS:
+                raise AttributeError(f"a dtype has no attribute {name!r}")
+            return getattr(self.dtype, name)
 
     @property
     def is_floating(self) -> bool:
@@ -187,6 +201,38 @@ def promote(a: DType, b: DType) -> DType:
     if a.itemsize == b.itemsize:  # float16 has more digits, bfloat16 goes further
         return a.compute
     return a if a.digits > b.digits else b
+
+
+def keeps_kind(result: DType, target: DType) -> bool:
+    """Whether results of one dtype are written in place into arrays of another: kinds only widen.
+
+    From bools to integers without a sign, with one, floats and complex numbers: NumPy's casting
+    "same_kind".
+    """
+    kinds = "buifc"
+    return kinds.index(result.kind) <= kinds.index(target.kind)
+
+
+#: How freely `castable` lets dtypes be converted.
+CASTINGS = ("safe", "same_kind", "equiv", "no", "unsafe")
+
+
+def castable(source: DType, target: DType, casting: str = "safe") -> bool:
+    """Whether a dtype may be converted to another: see `np.can_cast`. Raises `ValueError`."""
+    if casting not in CASTINGS:
+        raise unknown_name("casting", casting, CASTINGS)
+    if source is target or casting == "unsafe":
+        return True
+    if casting in ("equiv", "no"):
+        return False
+    if casting == "same_kind" or not keeps_kind(source, target):
+        return keeps_kind(source, target)
+    if source.kind in "iu" and target.kind in "fc":
+        size = target.itemsize // (2 if target.kind == "c" else 1)
+        return source.itemsize < size or source.itemsize == size == 8
+    if source.kind == "f" and target.kind == "c":
+        return 2 * source.itemsize <= target.itemsize
+    return promote(source, target) is target
 
 
 def as_number(dtype: DType) -> DType:

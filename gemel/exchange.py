@@ -10,6 +10,8 @@ from gemel.ir.op import numpy
 
 #: DLPack's number of the CPU.
 DLPACK_CPU = (1, 0)
+#: The dtypes creation gives by itself, which are not named where elements show them.
+IMPLIED = (float32, int64, bool_, complex64)
 
 
 class Exchange:
@@ -26,9 +28,20 @@ class Exchange:
         _core.read_into(source, found)
         return found
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        found = self.asnumpy()
-        return found if dtype is None else found.astype(dtype, copy=False)
+    def __array__(self: Any, dtype: Any = None, copy: Any = None) -> Any:
+        """What NumPy's functions make of it: a copy, or with copy=False the memory itself.
+
+        Raises `ValueError` where the elements would have to be converted, but not copied.
+        """
+        if copy is not False:
+            found = self.asnumpy()
+            return found if dtype is None else found.astype(dtype, copy=False)
+        wanted = self.dtype.twin if dtype is None else dtype
+        if wanted != self.dtype or self.device.linked:
+            raise ValueError(
+                f"__array__: {self.dtype} on {self.device} becomes NumPy's {wanted} only in a copy"
+            )
+        return numpy().asarray(memoryview(self))
 
     # --- DLPack -----------------------------------------------------------------------------
 
@@ -44,12 +57,17 @@ class Exchange:
 
         Waits until nothing is pending on the array. While the other library holds it, operations
         on the array finish before their call returns. Raises `BufferError` for an array on a GPU,
-        or for another device than the CPU.
+        for another device than the CPU, and for what was computed inside `autograd.record()`.
         """
         if dl_device is not None and tuple(dl_device) != DLPACK_CPU:
             raise BufferError(f"__dlpack__: an array on {self.device} cannot go to {dl_device}")
+        if stream is not None:
+            raise BufferError(
+                f"__dlpack__: the CPU has no streams, so stream is None, not {stream}"
+            )
         source = self.copy() if copy else self
-        return _core.to_dlpack(source, max_version is not None and max_version[0] >= 1)
+        versioned = max_version is not None and max_version[0] >= 1
+        return _core.to_dlpack(source, versioned, bool(copy))
 
     def __dlpack_device__(self: Any) -> tuple[int, int]:
         """DLPack's number of the device."""
@@ -61,33 +79,41 @@ class Exchange:
 
     def __complex__(self: Any) -> complex:
         """The element of an array of one. Waits for it."""
+        if self.size != 1:
+            raise TypeError(
+                f"only an array with one element becomes a number; this one has {self.size}"
+            )
         return complex(self.item())
+
+    def __copy__(self: Any) -> Any:
+        return self.copy()
 
     def __deepcopy__(self: Any, memo: Any) -> Any:
         return self.copy()
 
     def __contains__(self: Any, value: Any) -> bool:
         """Whether any element equals `value`. Waits for them."""
-        return bool((self == value).any())
+        equal = self == value
+        return equal if isinstance(equal, bool) else bool(equal.any())
 
     # --- shown ------------------------------------------------------------------------------
 
-    def __repr__(self: Any) -> str:
-        """As NumPy's, naming the dtype where it is none of those creation gives by itself."""
-        parts = [numpy().array2string(self.asnumpy(), separator=", ", prefix="array(")]
-        if not self.size and self.shape != (0,):
-            parts.append(f"shape={self.shape}")
-        if self.dtype not in ((float32, int64, bool_, complex64) if self.size else (float32,)):
-            parts.append(f"dtype={self.dtype}")
-        if self.device.code != 0:
-            parts.append(f"device={self.device}")
-        return f"array({', '.join(parts)})"
+    def __repr__(self) -> str:
+        return shown(self)
 
-    def __str__(self) -> str:
+    def __str__(self: Any) -> str:
         return str(self.asnumpy())
 
     def __format__(self: Any, form: str) -> str:
-        return format(self.item() if self.ndim == 0 else self.asnumpy(), form)
+        """A number of an array without dimensions, else the text of the array."""
+        if not self.ndim:
+            return format(self.item(), form)
+        if form:
+            raise TypeError(
+                f"format: {form!r} says how a number looks, not an array of shape {self.shape}; "
+                "np.array2string has options for those"
+            )
+        return str(self)
 
     def _repr_html_(self: Any) -> str:
         """For notebooks: shape, dtype and device above the elements."""
@@ -98,4 +124,34 @@ class Exchange:
         return f"<div><small>{escape(head)}</small><pre>{escape(str(self))}</pre></div>"
 
 
-__all__ = ["DLPACK_CPU", "Exchange"]
+def shown(
+    x: Any, line: int | None = None, precision: int | None = None, small: bool | None = None
+) -> str:
+    """What `repr` gives: NumPy's text of the array, and what it does not say.
+
+    That is the shape where elements are left out, the dtype where the elements do not show it, the
+    device where it is not the first CPU. NumPy's print options hold where the width of a line, the
+    precision, and whether `small` numbers are zero are not given.
+    """
+    options: Any = numpy().get_printoptions()
+    if (special := options.get("override_repr")) is not None:
+        return str(special(x))
+    line = options["linewidth"] if line is None else line
+    text = numpy().array2string(
+        x.asnumpy(), line, precision, small, ", ", prefix="array(", suffix=")"
+    )
+    notes = []
+    if x.size > options["threshold"] or not x.size and x.shape != (0,):
+        notes.append(f"shape={x.shape}")
+    if x.dtype not in IMPLIED or not x.size:
+        notes.append(f"dtype={x.dtype}")
+    if x.device.code != 0:
+        notes.append(f"device={x.device}")
+    if not notes:
+        return f"array({text})"
+    start, end = f"array({text},", ", ".join(notes) + ")"
+    last = len(start) - (start.rfind("\n") + 1)
+    return start + ("\n      " if last + len(end) + 1 > line else " ") + end
+
+
+__all__ = ["DLPACK_CPU", "Exchange", "shown"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gemel.dtype import DType, bool_
-from gemel.errors import ShapeError
+from gemel.errors import DTypeError, ShapeError
 
 #: What Python's own arrays call our dtypes.
 LETTERS = {
@@ -27,13 +27,16 @@ LETTERS = {
 def packed(value: Any, dtype: DType) -> tuple[Any, tuple[int, ...]]:
     """The numbers in C order as that dtype, and the shape.
 
-    Raises `ShapeError` for ragged lists and `OverflowError` for a number the dtype cannot hold.
+    Raises `ShapeError` for ragged lists, `OverflowError` for a number the dtype cannot hold, and
+    `DTypeError` for complex numbers where it is not complex.
     """
     from array import array  # only who makes arrays of lists pays for it
 
     shape = _shape(value)
     flat: list[Any] = []
     _flatten(value, shape, 0, flat)
+    if not dtype.is_complex and any(isinstance(number, complex) for number in flat):
+        raise DTypeError(f"array: {dtype} cannot hold complex numbers; take their real parts")
     letter = LETTERS[dtype.real.name]
     if dtype.is_complex:  # the real part of each, then the imaginary one
         flat = [part for number in map(complex, flat) for part in (number.real, number.imag)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gemel import _core, autograd, lists, tape
-from gemel.device import CPUS, GPUS, Device, as_device, current_device
+from gemel.device import CPUS, GPUS, Device, as_device, current_device, try_gpu
 from gemel.dtype import (
     DTYPES,
     DType,
@@ -16,12 +16,11 @@ from gemel.dtype import (
     bool_,
     check_held,
     complex128,
-    float32,
     float64,
     int64,
     is_large,
+    keeps_kind,
     uint64,
-    weak,
 )
 from gemel.errors import DTypeError, ShapeError
 from gemel.exchange import DLPACK_CPU, Exchange
@@ -33,6 +32,7 @@ from gemel.ir.graph import Entry
 from gemel.ir.layout import Layout
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
+from gemel.manners import MANNERS, Manners, default_float
 from gemel.ops import assignment, elementwise, indexing, keys
 from gemel.ops.shape import stack
 from gemel.passes.gradient import gradient
@@ -42,7 +42,7 @@ from gemel.spec import Spec, product
 
 
 @function(public="np")
-class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's name
+class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's name
     """An n-dimensional array. Operations on it return at once; reading its elements waits.
 
     Made by `np.array`, `np.zeros`, ... and by operations, never by its class.
@@ -64,11 +64,8 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             from pickle import PickleBuffer
 
             data = PickleBuffer(data)
-        return _restored, (data, self.dtype.name, self.shape, self.device)
-
-    def asscalar(self) -> Any:
-        """The element of an array of one, as a Python number. Waits for it."""
-        return self.item()
+        place = self.device.device_type, self.device.device_id
+        return _restored, (data, self.dtype.name, self.shape, place)
 
     # --- writing ----------------------------------------------------------------------------
 
@@ -98,8 +95,9 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             value = float(value) if target.dtype.is_floating else value
         plain = isinstance(value, NUMBER) and not isinstance(value, complex)
         if not plain or _beyond(value) or target.dtype.is_complex:
-            value = array_like(value, target.dtype if plain else None)
+            value = array_like(value, target.dtype)
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
+            value = assignment.without_lead(value, target.ndim)
             lead = target.ndim - value.ndim
             pairs = zip(value.shape, target.shape[max(lead, 0) :], strict=False)
             if lead < 0 or not all(m in (1, n) for m, n in pairs):
@@ -114,7 +112,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
     def _scattered(self, key: Any, value: Any) -> None:
         """x[mask or positions] = value: done by NumPy when its turn has come."""
         items = key if isinstance(key, tuple) else (key,)
-        value = array_like(value, None if _has_complex(value) else self.dtype, self.device)
+        value = array_like(value, self.dtype, self.device)
         assignment.check_assigned(prepare.spec_of(value), self.dtype)
         if tape.concerns(self, value):
             placed = [i.to_device(self.device) if isinstance(i, ndarray) else i for i in items]
@@ -143,7 +141,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             raise ShapeError(
                 f"{op.name}: in place, {prepare.spec_of(self)} cannot hold {prepare.spec_of(new)}"
             )
-        if not assignment.fits(new.dtype, self.dtype):
+        if not keeps_kind(new.dtype, self.dtype):
             raise DTypeError(
                 f"{op.name}: in place, {self.dtype} cannot hold {new.dtype}; use x = x + y"
             )
@@ -188,8 +186,10 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
 
     # --- gradients --------------------------------------------------------------------------
 
-    def attach_grad(self, grad_req: str = "write") -> None:
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
         """Make this a variable: `backward` will leave its gradient in `.grad`, zeros until then."""
+        if stype not in (None, "default"):
+            raise ValueError(f"attach_grad: stype {stype!r}: gradients are dense, as arrays are")
         autograd.mark_variables([self], grad_reqs=grad_req)
 
     @property
@@ -213,19 +213,16 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         dtype = as_dtype(dtype)
         return self if dtype is self.dtype and not copy else elementwise.cast(self, dtype=dtype)
 
-    def as_np_ndarray(self) -> Any:
-        """The array itself: there is only one kind."""
-        return self
-
-    as_nd_ndarray = as_np_ndarray
-
     def zero_grad(self) -> None:
         """Set the gradient to zeros."""
         if self._grad is not None:
             self._grad[...] = 0
 
 
-def _restored(data: Any, dtype: str, shape: tuple[int, ...], device: Device) -> Any:
+def _restored(data: Any, dtype: str, shape: tuple[int, ...], place: tuple[str, int]) -> Any:
+    """What was pickled, where it was; on the CPU when that GPU is not there."""
+    kind, number = place
+    device = try_gpu(number) if kind == "gpu" else CPUS[number]
     return from_buffer(data, as_dtype(dtype), shape, device)
 
 
@@ -242,50 +239,62 @@ def from_buffer(
 
 
 @function(public="np")
-def from_dlpack(x: Any, /, device: Device | None = None, *, copy: bool | None = None) -> Any:
-    """An array with a copy of another library's array, taken over through DLPack.
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """Another library's array as one of gemel's, over the same memory: writes of one are the
+    other's, too. Operations on it finish before their call returns.
 
-    An array of gemel's is itself what is asked for, unless with `copy`. Raises `BufferError` for
-    data that is not in the CPU's memory, or of a dtype gemel lacks, and where `copy` is False but
-    the elements have to be copied.
+    What is read-only, not aligned, or goes to a GPU is copied, and anything with ``copy=True``. `x`
+    may be a DLPack capsule. Raises `BufferError` for data that is not in the CPU's memory, of a
+    dtype gemel lacks, or that ``copy=False`` keeps from being copied.
 
     >>> import numpy
     >>> np.from_dlpack(numpy.arange(3.0))
     """
-    if isinstance(x, ndarray) and (device is None or device == x.device):
-        return x.copy() if copy else x
-    if copy is False:
-        raise BufferError("from_dlpack: copy=False, but the elements have to be copied")
+    ours = isinstance(x, ndarray)
+    own: Device = x.device if ours else CPUS[0]
+    place = own if device is None else as_device(device)
+    moved = place.linked or ours
+    if copy is False and place != own and moved:
+        raise BufferError(f"from_dlpack: what goes to {place} is copied; leave out copy=False")
+    if ours:
+        return x.copy() if copy and place == own else x.to_device(place)
+    found = _core.from_dlpack(_capsule(x), 0 if moved else place.code, copy)
+    return found.to_device(place) if moved else found
+
+
+def _capsule(x: Any) -> Any:
+    """What another library says of its array."""
+    if type(x).__name__ == "PyCapsule":
+        return x
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack: {type(x).__name__} is no array other libraries can share")
     kind = x.__dlpack_device__()[0]
     if kind != DLPACK_CPU[0]:
         raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")
     try:
-        capsule = x.__dlpack__(max_version=(1, 0))
+        return x.__dlpack__(max_version=(1, 0))
     except TypeError:  # from before DLPack 1.0
-        capsule = x.__dlpack__()
-    found = _core.from_dlpack(capsule)
-    return found if device is None else found.to_device(device)
+        return x.__dlpack__()
 
 
 @function(public="np")
-def from_numpy(value: Any, device: Device | None = None) -> Any:
+def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False) -> Any:
     """An array with a copy of a NumPy array's elements; long floats become float64.
 
-    Raises `DTypeError` for dtypes gemel has no arrays of.
+    With `zero_copy` it is over the same memory, see `npx.from_numpy`. Raises `DTypeError` for
+    dtypes gemel has no arrays of.
     """
     import numpy
 
+    device = None if device is None else as_device(device)
+    if zero_copy:
+        return from_dlpack(value, device=device)
     value = numpy.asarray(value)
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
     dtype = float64 if long else as_dtype(value.dtype)
     native = dtype.name if long else value.dtype.newbyteorder("=")
     value = numpy.ascontiguousarray(value, native).reshape(value.shape)
     return from_buffer(value, dtype, value.shape, device)
-
-
-def _has_complex(value: Any) -> bool:
-    """Whether nested lists, or a number, have Python's complex numbers in them."""
-    return any(isinstance(leaf, complex) for leaf in lists.leaves(value))
 
 
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
@@ -297,7 +306,7 @@ def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
 
 
 def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
-    """An array of anything that can be one: arrays, NumPy arrays, numbers, nested lists."""
+    """An array of anything that can be one: arrays, also of others, numbers, nested lists."""
     if isinstance(value, ndarray):
         return value
     if isinstance(value, NUMBER):
@@ -312,6 +321,8 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
         if any(isinstance(leaf, (ndarray, Entry)) for leaf in leaves):
             found = _stacked(value)
             return found if dtype is None else found.astype(dtype)
+    if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
+        return from_dlpack(value, device=device, copy=True)  # it may have dtypes NumPy lacks
     return from_numpy(value, device)
 
 
@@ -320,25 +331,23 @@ def _stacked(value: Any) -> Any:
     return stack([_stacked(v) if isinstance(v, (list, tuple)) else v for v in value])
 
 
-#: After `npx.set_np()`, creation follows MXNet: integers become float32 as well.
-CREATION = {"integers": "int64"}
-
-
 def default_dtype(value: Any) -> DType:
     """The dtype of an array made of Python numbers like this one."""
     if isinstance(value, bool):
         return bool_
     if _beyond(value):
         return uint64
-    if isinstance(value, (float, complex)):
-        return weak(value)
-    return as_dtype(CREATION["integers"])
+    if isinstance(value, complex):
+        return default_float().complex
+    found: DType = MANNERS["floats" if isinstance(value, float) else "integers"]
+    return found
 
 
 def _list_dtype(leaves: list[Any]) -> DType:
     inexact = [leaf for leaf in leaves if isinstance(leaf, (float, complex))]
     if inexact or not leaves:
-        return max(map(weak, inexact), key=lambda dtype: dtype.itemsize, default=float32)
+        found = map(default_dtype, inexact)
+        return max(found, key=lambda dtype: dtype.itemsize, default=default_float())
     return bool_ if all(isinstance(leaf, bool) for leaf in leaves) else default_dtype(0)
 
 
@@ -353,7 +362,7 @@ def _from_numbers(value: Any, dtype: DType, device: Any) -> Any:
 def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     """What an operation takes for this argument: an array, or a Python number as it is.
 
-    Lists and NumPy arrays go where the arrays `beside` them are; Python floats in a list are as
+    Lists and others' arrays go where the arrays `beside` them are; Python floats in a list are as
     exact as those.
     """
     if isinstance(value, (ndarray, *NUMBER, Entry)):
@@ -365,14 +374,16 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         and getattr(value, "ndim", 1) == 0
         and not hasattr(value, "__dlpack__")
     ):
-        return value.item()  # a NumPy scalar: as weak as a Python number
+        number = value.item()  # a NumPy scalar: as weak as a Python number
+        if isinstance(number, NUMBER):
+            return number
     device = next((other.device for other in beside if isinstance(other, ndarray)), None)
     if isinstance(value, (list, tuple)):
         exact = any(getattr(other, "dtype", None) in (float64, complex128) for other in beside)
         leaves = [n for n in lists.leaves(value) if isinstance(n, (float, complex))]
         wide = as_number(_list_dtype(leaves)) if exact and leaves else None
         return array_like(value, wide, device)
-    if hasattr(value, "__array__"):
+    if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         return array_like(value, None, device)
     raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
 
@@ -408,8 +419,11 @@ def _plain_number(value: Any) -> Any:
 
 def index_item(item: Any, x: Any) -> Any:
     """One item of an index of x: lists and bools become arrays beside it, NumPy's ints Python's."""
-    if item is None or item is Ellipsis or isinstance(item, (slice, ndarray, Entry)):
+    if item is None or item is Ellipsis or isinstance(item, slice):
         return item
+    if isinstance(item, (ndarray, Entry)):
+        floating = item.dtype.is_floating and MANNERS["floating positions"]
+        return item.astype(int64) if floating else item
     device = getattr(x, "device", None)
     if isinstance(item, bool) or getattr(item, "dtype", None) == "bool":
         return array_like(item, None, device)
@@ -417,8 +431,17 @@ def index_item(item: Any, x: Any) -> Any:
         return item
     if hasattr(item, "__index__") and not hasattr(item, "__len__"):
         return item.__index__()
-    found = array_like(item, None, device)
-    return found.astype(int64) if found.dtype.is_floating and not found.size else found
+    whole = isinstance(item, (list, tuple)) and all(type(n) is int for n in lists.leaves(item))
+    found = array_like(item, int64 if whole else None, device)
+    floating = found.dtype.is_floating and MANNERS["floating positions"]
+    return found.astype(int64) if floating else found
+
+
+def _constructed(value: Any, dtype: DType) -> Any:
+    """What a dtype called with a value gives: text is read as Python reads numbers."""
+    if isinstance(value, (str, bytes)):
+        value = (float if dtype.is_floating else int)(value)
+    return array_like(value, dtype).astype(dtype)
 
 
 class Layers:
@@ -433,6 +456,7 @@ class Layers:
     from_numpy = staticmethod(from_numpy)
     index_item = staticmethod(index_item)
     gradient = staticmethod(gradient)
+    default_float = staticmethod(default_float)
 
 
 _core.set_array_class(ndarray)
@@ -441,7 +465,14 @@ _core.set_dtypes(list(DTYPES))
 _core.set_devices([*CPUS, *GPUS])
 for _name, _op in OPERATORS.items():
     _core.set_operator(_name, _op)
-_constructor.append(lambda value, dtype: array_like(value, dtype).astype(dtype))
+_constructor.append(_constructed)
 install(Layers())
 
-__all__ = ["array_like", "from_buffer", "from_dlpack", "from_numpy", "ndarray", "product"]
+__all__ = [
+    "array_like",
+    "from_buffer",
+    "from_dlpack",
+    "from_numpy",
+    "ndarray",
+    "product",
+]

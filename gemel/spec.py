@@ -79,8 +79,36 @@ def extents(name: str, shape: Any) -> tuple[int, ...]:
 
 def whole_numbers(name: str, kind: str, values: Any) -> None:
     """Raises `ShapeError` for what is no whole number, such as 2.0."""
-    if not all(hasattr(n, "__index__") for n in values):
-        raise ShapeError(f"{name}: {kind} {list(values)} must be whole numbers")
+    if not is_several(values) or not all(hasattr(n, "__index__") for n in values):
+        given = list(values) if is_several(values) else values
+        raise ShapeError(f"{name}: {kind} {given!r} must be whole numbers")
+
+
+def is_several(values: Any) -> bool:
+    """Whether there is something to go through: not for a number, nor for an array of no axes."""
+    return hasattr(values, "__iter__") and getattr(values, "ndim", 1) != 0
+
+
+def sequence(name: str, kind: str, values: Any) -> tuple[Any, ...]:
+    """Several arguments in one, as a tuple. Raises `TypeError` for what is no list of them."""
+    if not is_several(values):
+        raise TypeError(f"{name}: {kind} must be a list, not {type(values).__name__} {values!r}")
+    return tuple(values)
+
+
+def whole(name: str, kind: str, value: Any) -> Any:
+    """A whole number, NumPy's as Python's. Raises `TypeError` for anything else, as 2.0."""
+    if isinstance(value, WHOLE):
+        return value
+    if hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0:
+        return value.__index__()
+    raise TypeError(f"{name}: {kind} {value!r} must be a whole number")
+
+
+def wholes(name: str, kind: str, values: Any) -> tuple[Any, ...]:
+    """Whole numbers of which one may come alone. Raises `TypeError`."""
+    several = values if is_several(values) else (values,)
+    return tuple(whole(name, kind, value) for value in several)
 
 
 #: So many of the widest dtype have addresses: sizes in bytes stay within 63 bits.
@@ -129,18 +157,21 @@ def promote_specs(*specs: Spec) -> DType:
     return result
 
 
-def normalize_axis(name: str, axis: int, ndim: int) -> int:
+def normalize_axis(name: str, axis: Any, ndim: int) -> int:
     """A possibly negative axis as 0 <= axis < ndim. Raises `AxisError`."""
+    if not isinstance(axis, WHOLE) and hasattr(axis, "__index__") and not is_several(axis):
+        axis = axis.__index__()
     if not isinstance(axis, WHOLE) or isinstance(axis, bool) or not -ndim <= axis < ndim:
         raise AxisError(f"{name}: axis {axis!r} is out of range for an array of {ndim} dimensions")
-    return axis % ndim if axis < 0 else axis
+    place: int = axis % ndim if axis < 0 else axis
+    return place
 
 
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     """None (all), one axis, or several, as sorted axes without repetition. Raises `ShapeError`."""
     if axis is None:
         return tuple(range(ndim))
-    axes = [axis] if isinstance(axis, WHOLE) else list(axis)
+    axes = list(axis) if is_several(axis) else [axis]
     found = sorted({normalize_axis(name, a, ndim) for a in axes})
     if len(found) != len(axes):
         raise ShapeError(f"{name}: axis {axis!r} names an axis twice")

@@ -119,8 +119,9 @@ def numbers(dtype: str) -> Any:
     if kind in "iu":
         info = numpy.iinfo(dtype)
         return st.integers(int(info.min), int(info.max))
-    floats = elements(dtype if kind == "f" else "float32")
-    return st.one_of(floats, st.integers(-100, 100))
+    floats = elements("float64" if dtype in ("float64", "complex128") else "float32")
+    whole = st.integers(-100, 100)
+    return st.one_of(floats, whole, elements(dtype)) if kind == "c" else st.one_of(floats, whole)
 
 
 @st.composite

@@ -264,7 +264,7 @@ def _unary() -> list[Case]:
         "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh",
         "degrees", "radians", "sinc", "exp2", "log2", "log10", "cbrt", "trunc", "round", "signbit",
         "modf", "frexp", "spacing", "positive", "fabs", "isfinite", "isinf", "isposinf", "isneginf",
-        "bitwise_count", "gamma", "gammaln", "digamma", "trigamma", "erfinv",
+        "bitwise_count", "gamma", "gammaln", "digamma", "trigamma", "erfinv", "i0",
     ]  # fmt: skip
     found = []
     for name in names:
@@ -372,6 +372,8 @@ def _reductions() -> list[Case]:
     for name in ("var", "std"):
         found.append(_case(name, shape, smooth=soft, axis=(0, 2), ddof=1, keepdims=True))
     for name in COMPOSED:
+        found += [_case(name, SMALL, axis=axis, keepdims=bool(axis)) for axis in (None, 0, 1)]
+    for name in ("nanargmax", "nanargmin"):
         found += [_case(name, SMALL, axis=axis, keepdims=bool(axis)) for axis in (None, 0, 1)]
     for name in ("cumsum", "cumprod"):
         found += [_case(name, Draw(shape, "nonzero"), smooth=soft, axis=axis) for axis in (1, -1)]
@@ -605,6 +607,9 @@ ELSEWHERE = {
     "outcomes": "the sum of probabilities is 1 at most (test_distributions)",
     "choice": "which element x[key] = value puts where (test_writes_in_traces)",
     **dict.fromkeys(("real", "imag", "conj"), "only of complex numbers (test_complex)"),
+    **dict.fromkeys(
+        ("transform", "half_transform", "whole_transform"), "from real to complex (test_fft)"
+    ),
     **dict.fromkeys(("eig", "eigvals"), "known up to order and sign (test_complex)"),
     "branch": "its operands are programs: npx.cond makes them (test_three_ways)",
 }

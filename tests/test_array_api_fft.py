@@ -13,8 +13,6 @@ from hypothesis.extra import numpy as drawn
 
 from gemel import np
 
-pytestmark = pytest.mark.skipif(not hasattr(np, "fft"), reason="there are no transforms yet")
-
 SHAPES = drawn.array_shapes(min_dims=1, max_dims=3, max_side=4)
 #: What each of them takes.
 ALONG = {

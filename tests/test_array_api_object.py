@@ -105,6 +105,13 @@ def test_a_complex_number_makes_real_arrays_complex(dtype: str) -> None:
     assert (np.asarray(x) == 1.5 + 0j).tolist() == [True, False]
 
 
+def test_complex_numbers_keep_their_digits() -> None:
+    x = np.zeros(2, dtype=np.complex128)
+    x[0], x[1] = 0.1 + 0.3j, 2**70
+    assert x.tolist() == [0.1 + 0.3j, 2.0**70]
+    assert (x - (0.1 - 0.7j)).tolist() == [n - (0.1 - 0.7j) for n in x.tolist()]
+
+
 @pytest.mark.parametrize("dtype", KINDS["integer"])
 def test_numbers_a_dtype_cannot_hold(dtype: str) -> None:
     own, info = np.ones(2, dtype=getattr(np, dtype)), np.iinfo(getattr(np, dtype))
@@ -199,7 +206,7 @@ def test_getting_and_setting(x: Any, data: Any) -> None:
     check(own[key], expected, (x, key))
     value = data.draw(
         st.one_of(
-            numbers(x.dtype.name) if x.dtype.kind != "c" else elements(x.dtype.name),
+            numbers(x.dtype.name),
             arrays(x.dtype.name, expected.shape),
             arrays(x.dtype.name, drawn.array_shapes(min_dims=0, max_dims=0)),
         )

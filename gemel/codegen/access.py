@@ -5,6 +5,7 @@ This module imports llvmlite: import it inside the function that compiles.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -23,11 +24,20 @@ Bases = list[Any]
 
 
 class Site:
-    """Where instructions are printed: the operands' bases, the place along the vector, the mask."""
+    """Where instructions are printed: the operands' bases, the place along the vector, the mask,
+    and what makes a scan's next value of its next argument."""
 
-    __slots__ = ("bases", "index", "lanes", "mask")
+    __slots__ = ("bases", "index", "lanes", "mask", "scan")
 
-    def __init__(self, bases: Bases, index: Value | None, lanes: int, mask: Value | None) -> None:
+    def __init__(
+        self,
+        bases: Bases,
+        index: Value | None,
+        lanes: int,
+        mask: Value | None,
+        scan: Callable[[int, Value], Value] | None = None,
+    ) -> None:
+        self.scan = scan
         self.bases = bases
         self.index = index
         self.lanes = lanes
@@ -74,6 +84,7 @@ class Access:
                 site, number, extra, index, value
             ),
             check=lambda value: self._fail(site, value),
+            scan=site.scan,
             given=given,
             only=positions,
         )

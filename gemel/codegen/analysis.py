@@ -8,7 +8,7 @@ needed in a later pass again is computed again there, from its loads.
 from __future__ import annotations
 
 from gemel.codegen import mathlib
-from gemel.codegen.program import BROADCAST, INDEX, INNER, OUTER, Program
+from gemel.codegen.program import BROADCAST, CONTIGUOUS, INDEX, INNER, OUTER, Program
 from gemel.dtype import DType
 from gemel.errors import CompileError
 
@@ -20,16 +20,20 @@ class Pass:
     """One walk over the inner dimensions.
 
     `uniform` and `varying` are the positions to compute at each step: those which do not change
-    along the vector and those which do. `reductions` are the positions of the reductions it does.
+    along the vector and those which do. `reductions` are the positions of the reductions it does,
+    `scans` those of the scans it goes on with.
     `keeps` and `finds` name a value and the output which holds it from this pass to the last one.
     """
 
-    __slots__ = ("finds", "keeps", "reductions", "uniform", "varying")
+    __slots__ = ("finds", "keeps", "reductions", "scans", "uniform", "varying")
 
-    def __init__(self, uniform: list[int], varying: list[int], reductions: list[int]) -> None:
+    def __init__(
+        self, uniform: list[int], varying: list[int], reductions: list[int], scans: list[int]
+    ) -> None:
         self.uniform = uniform
         self.varying = varying
         self.reductions = reductions
+        self.scans = scans
         self.keeps: tuple[int, int] | None = None
         self.finds: tuple[int, int] | None = None
 
@@ -91,6 +95,8 @@ class Analysis:
             self.inner[position] = False
             self.stage[position] += 1
             self.loads[position] = True
+        elif step.name == "scan":
+            self.vector[position] = self.inner[position] = self.loads[position] = True
 
     def _refuse(self, position: int, why: str) -> None:
         step = self.program.code[position]
@@ -104,7 +110,7 @@ class Analysis:
             raise CompileError(f"a program has at least one outer dimension\n{program.text}")
         if not program.inner:
             for position, step in enumerate(program.code):
-                if step.name == "reduce":
+                if step.name in ("reduce", "scan"):
                     self._refuse(position, "reduces, but there is no inner dimension")
 
     def _closure(
@@ -152,7 +158,8 @@ class Analysis:
         # Writing is work of the vector, even of a value that is the same all along it.
         varying = [p for p in needed if self.vector[p] or code[p].name in _WRITES]
         uniform = [p for p in needed if p not in set(varying)]
-        return Pass(uniform, varying, reductions)
+        scans = [p for p in varying if code[p].name == "scan"]
+        return Pass(uniform, varying, reductions, scans)
 
     def _worth_keeping(self) -> tuple[int, int] | None:
         """A costly value of the last pass which an earlier one can leave in an output (softmax's
@@ -248,8 +255,11 @@ class Analysis:
     def lanes(self, width: int) -> int:
         """How many lanes fill vectors of `width` bytes with the widest dtype that matters."""
         program = self.program
-        if any(step.name == "scatter_add" for step in program.code):
+        names = {step.name for step in program.code}
+        if "scatter_add" in names:
             return 1
+        if "scan" in names and any(o.stride != CONTIGUOUS for o in program.operands):
+            return 1  # one position after another is as fast as it gets
         sizes = [o.dtype.itemsize for o in program.operands if o.role != INDEX]
         for position in self.live:
             step = program.code[position]

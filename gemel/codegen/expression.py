@@ -94,16 +94,17 @@ class Printer:
         gather: Callable[[int, int, Value], Value] | None = None,
         scatter: Callable[[int, int, Value, Value], None] | None = None,
         check: Callable[[Value], None] | None = None,
+        scan: Callable[[int, Value], Value] | None = None,
         only: Iterable[int] | None = None,
     ) -> list[Value]:
         """Values of the instructions, by position (None for those not computed).
 
         `load(operand)` and `scalar(number)` give values in register form, of one lane or all;
         `store(operand, value)` takes one with all lanes. `gather(operand, extra, index)`,
-        `scatter(operand, extra, index, value)` and `check(value)` serve the instructions of these
-        names. `given` holds values known beforehand, which are not computed again. `only` names
-        the positions to compute (default all). Whatever writes is done last, in program order, so
-        that an output may be the same memory as an input.
+        `scatter(operand, extra, index, value)`, `check(value)` and `scan(position, value)` serve
+        the instructions of these names. `given` holds values known beforehand, which are not
+        computed again. `only` names the positions to compute (default all). Whatever writes is done
+        last, in program order, so that an output may be the same memory as an input.
         """
         values: list[Value] = [None] * len(instructions)
         for position, value in (given or {}).items():
@@ -126,6 +127,8 @@ class Printer:
             elif name == "gather":
                 index = self._wide(step, 0)
                 values[position] = gather(*attribute, index)  # type: ignore[misc, call-arg]
+            elif name == "scan":
+                values[position] = scan(position, self._wide(step, 0))  # type: ignore[misc]
             elif name == "check":
                 check(self._wide(step, 0))  # type: ignore[misc]
             else:

@@ -52,7 +52,7 @@ class Nest:
         self.reductions = {
             position: Reduction(str(step.attribute), program.code[step.arguments[0]].dtype)
             for position, step in enumerate(program.code)
-            if step.name == "reduce"
+            if step.name in ("reduce", "scan")
         }
 
     # -- the whole function -----------------------------------------------------------------------
@@ -302,7 +302,8 @@ class Nest:
 
     def _pass_outer(self, work: Pass, sites: list[Site], given: list[Values]) -> None:
         lanes = sites[0].lanes
-        states = [self.reductions[p].identity(lanes) for _ in sites for p in work.reductions]
+        carrying = [*work.reductions, *work.scans]
+        states = [self.reductions[p].identity(lanes) for _ in sites for p in carrying]
         first = sites[0].bases
 
         def body(bases: Bases, flat: Value, carried: list[Value]) -> list[Value]:
@@ -312,17 +313,25 @@ class Nest:
             held = self._unflatten(carried, states)
             results = []
             for number, site in enumerate(sites):
-                place = Site(bases, site.index, lanes, site.mask)
+                old = dict(zip(carrying, held[number * len(carrying) :], strict=False))
+
+                def scan(position: int, value: Value, old: dict[int, State] = old) -> Value:
+                    old[position] = self.reductions[position].join(
+                        self.builder, old[position], [value]
+                    )
+                    return old[position][0]
+
+                place = Site(bases, site.index, lanes, site.mask, scan)
                 values = {**given[number], **{p: shared[p] for p in work.uniform if p in shared}}
                 found = self.access.print_pass(work, place, values)
-                for offset, position in enumerate(work.reductions):
+                for position in work.reductions:
                     reduction = self.reductions[position]
                     value = found[self.program.code[position].arguments[0]]
                     value = splat(self.builder, value, lanes)
                     where = splat(self.builder, flat, lanes)
                     state = reduction.value(self.builder, value, where, None)
-                    old = held[number * len(work.reductions) + offset]
-                    results.append(reduction.step(self.builder, old, state))
+                    old[position] = reduction.step(self.builder, old[position], state)
+                results += [old[position] for position in carrying]
             return [value for state in results for value in state]
 
         carried = [value for state in states for value in state]
@@ -332,7 +341,7 @@ class Nest:
         finals = iter(self._unflatten(ends, states))
         for values_of in range(len(sites)):
             found = dict(given[values_of])
-            for position in work.reductions:
+            for position in carrying:
                 found[position] = self.reductions[position].result(self.builder, next(finals))
             given[values_of] = found
 
@@ -382,7 +391,8 @@ class Nest:
         levels: int,
     ) -> list[Value]:
         """A loop whose floating sums are sums of the sums of blocks (of blocks)."""
-        if not levels or not any(self.reductions[p].blocked for p in work.reductions):
+        blocked = any(self.reductions[p].blocked for p in work.reductions)
+        if not levels or not blocked or work.scans:
             return self._loop(start, stop, step, carried, turn)
         builder = self.builder
         kinds = [self.reductions[p] for p in work.reductions]

@@ -215,6 +215,10 @@ class Nest:
         number = self.operand(place, place.strides if strides is None else strides, OUTPUT)
         self.recorder.store(number, value.cast(place.dtype))
 
+    def scan(self, kind: str, value: Any) -> Any:
+        """The sum or prod of what `value` is at this and all earlier reduced positions."""
+        return self.recorder.scan(kind, value)
+
     # --- positions that depend on values ----------------------------------------------------
 
     def constant(self, value: int) -> Any:
@@ -265,9 +269,11 @@ class Nest:
         outer = [d for d, n in enumerate(self.shape) if d not in self.reduced and n != 1]
         inner = [d for d, n in enumerate(self.shape) if d in self.reduced and n != 1]
         rows = self._merged(outer) or [self._unit()]
-        columns = self._merged(inner) or [self._unit()] * self._reduces()
-        along_inner = bool(inner) and (
-            product(row[0] for row in rows) == 1 or max(self.reduced) == max([*outer, *inner])
+        columns = self._merged(inner) or [self._unit()] * self._has("reduce", "scan")
+        along_inner = (
+            not self._has("scan")
+            and bool(inner)
+            and (product(row[0] for row in rows) == 1 or max(self.reduced) == max([*outer, *inner]))
         )
         loops = rows + columns
         vector = len(loops) - 1 if along_inner else len(rows) - 1
@@ -320,9 +326,9 @@ class Nest:
         position = next(i for i, n in enumerate(known) if same_for_all(n, sizes[0]))
         return name, message.format(f"{{{position}}}")
 
-    def _reduces(self) -> bool:
-        """Whether anything is reduced, be it along loops of length 1."""
-        return any(step.name == "reduce" for step in self.recorder.code)
+    def _has(self, *names: str) -> bool:
+        """Whether there is an instruction of these names."""
+        return any(step.name in names for step in self.recorder.code)
 
     def _unit(self) -> tuple[int, list[int]]:
         return 1, [0] * len(self.operands)
@@ -345,7 +351,7 @@ def stride_class(stride: int) -> int:
 
 
 #: Instructions that take many machine instructions.
-HEAVY = frozenset((*FUNCTIONS, "power", "gather", "scatter_add", "divide"))
+HEAVY = frozenset((*FUNCTIONS, "power", "gather", "scatter_add", "scan", "divide"))
 
 
 def estimate(program: Program, elements: int) -> int:

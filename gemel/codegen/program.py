@@ -84,6 +84,8 @@ class Instruction:
     reduce                   value                         sum prod max min any all argmax argmin
                                                            (arg*: int64, flat over the inner dims,
                                                            first one wins, NaN is the extreme)
+    scan                     value                         sum or prod: of the values at this and
+                                                           all earlier inner positions
     store                    value                         operand
     scatter_add              index (int64), value          (operand, extra): adds into the element;
                                                            such programs run one lane at a time

@@ -76,6 +76,10 @@ class Recorder:
             dtype = dtypes.bool_
         return self.append("reduce", dtype, (value,), kind)
 
+    def scan(self, kind: str, value: Value) -> Value:
+        """The sum or prod of `value` at this and all earlier inner positions."""
+        return self.append("scan", value.dtype, (value,), kind)
+
 
 def common(recorder: Recorder, a: Operand, b: Operand) -> tuple[Value, Value]:
     """Both as values of one dtype; Python scalars give way."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from gemel.device import Device
+    from gemel.dtype import DType
     from gemel.ir.graph import Entry
     from gemel.ir.op import Op
     from gemel.ir.op_kinds import Elementwise
@@ -62,6 +63,9 @@ class Above(Protocol):
         self, outputs: Sequence[Entry], heads: Sequence[Entry], inputs: Sequence[Entry], /
     ) -> Any:
         """The gradients of inputs, as entries, from those of the outputs."""
+
+    def default_float(self) -> DType:
+        """The dtype of floating numbers where none is given."""
 
 
 class Unloaded:

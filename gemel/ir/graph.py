@@ -223,6 +223,11 @@ class Entry(ArrayMethods):
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise self._unknown("conversion to NumPy")
 
+    def __dlpack__(self, **_: Any) -> Any:
+        raise self._unknown("__dlpack__()")
+
+    __dlpack_device__ = __dlpack__
+
 
 def is_foreign(other: object) -> bool:
     """Whether nothing is elementwise equal to it: None and text, as for arrays."""

@@ -15,6 +15,7 @@ from gemel.dtype import (
     check_held,
     float32,
     float64,
+    int8,
     int64,
     is_large,
     uint64,
@@ -22,6 +23,7 @@ from gemel.dtype import (
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
+from gemel.ir.keywords import OUT, REDUCTIONS, UFUNC
 from gemel.ir.methods import call
 from gemel.ir.op import Op, find
 from gemel.ir.trace import Trace
@@ -33,10 +35,11 @@ class Elementwise(Op):
 
     With xp = NumPy the body is the reference, with xp = a lane it is one iteration of a kernel.
     `dtype` is the policy: ``"same"`` (promote), ``"floating"`` (integers become float32),
-    ``"size"`` (promote, result real), ``"compare"`` (promote, result bool), ``"logical"`` (bool in
-    and out), or a function (input specs, parameters) -> (dtype per input, result dtype). With
-    several results, which a body gives as a tuple, such a function says all their dtypes; the names
-    mean the same for all.
+    ``"size"`` (promote, result real), ``"numeric"`` (bools become int8), ``"arithmetic"`` (bools
+    are refused), ``"integral"`` (floats are), ``"compare"`` (promote, result bool), ``"logical"``
+    (bool in and out), or a function (input specs, parameters) -> (dtype per input, result dtype).
+    With several results, which a body gives as a tuple, such a function says all their dtypes; the
+    names mean the same for all.
     """
 
     elementwise = True
@@ -44,6 +47,8 @@ class Elementwise(Op):
 
     def __init__(self, body: Callable[..., Any], *, dtype: Any = "same", **names: Any) -> None:
         super().__init__(body, **names)
+        if self.public and not {"dtype", "shape"} & set(self.parameters):
+            self.common = names.get("common", UFUNC)
         self.body = body
         self.policy = POLICIES[dtype] if isinstance(dtype, str) else dtype
 
@@ -103,7 +108,8 @@ class Elementwise(Op):
     def _into(self, target: Any, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> None:
         """What the core leaves of writing a result into an array: there is no kernel for it."""
         copy: Any = find("copy")
-        copy.into(target, call("cast", self(*inputs, **parameters), dtype=target.dtype))
+        with target.device:  # where numbers become arrays
+            copy.into(target, call("cast", self(*inputs, **parameters), dtype=target.dtype))
 
 
 def operand_specs(rank: int, operands: Any) -> tuple[Spec, ...]:
@@ -127,6 +133,12 @@ def _arithmetic(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, .
     if dtype is bool_:
         rule = f"{op.name}: {' and '.join(map(str, specs))}: bool has no {op.name}"
         raise DTypeError(f"{rule}; use logical_xor, logical_not or astype('int32')")
+    return (dtype,) * len(specs), dtype
+
+
+def _numeric(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
+    dtype = promote_specs(*specs)
+    dtype = int8 if dtype is bool_ else dtype  # as NumPy counts with truths
     return (dtype,) * len(specs), dtype
 
 
@@ -164,6 +176,7 @@ POLICIES = {
     "same": _same,
     "arithmetic": _arithmetic,
     "floating": _floating,
+    "numeric": _numeric,
     "size": _size,
     "compare": _compare,
     "logical": _logical,
@@ -179,6 +192,7 @@ class Reduction(Op):
     def __init__(self, function: Callable[..., Any], *, combine: str, **names: Any) -> None:
         super().__init__(function, **names)
         self.combine = combine
+        self.common = REDUCTIONS.get(combine, OUT)
 
     def accumulator(self, dtype: DType) -> DType:
         """The dtype the elements are combined in."""
@@ -223,13 +237,21 @@ class Composite(Op):
 
     Its rules are about real numbers. Of complex ones it is what it is written in, from the call on.
     One with `kernel=False` is written over some that NumPy does: a call makes them one by one.
+    `combine` says how it combines elements, where it does so as a reduction does.
     """
 
     def __init__(
-        self, function: Callable[..., Any], *, kernel: bool = True, **options: Any
+        self,
+        function: Callable[..., Any],
+        *,
+        kernel: bool = True,
+        combine: str = "",
+        **options: Any,
     ) -> None:
         super().__init__(function, **options)
         self.has_kernel = kernel
+        self.combine = combine
+        self.common = REDUCTIONS.get(combine, self.common)
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """The specs of its body's results."""

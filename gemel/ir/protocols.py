@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.dtype import as_dtype
-from gemel.errors import DTypeError, GradientError
+from gemel.errors import DTypeError, GradientError, TraceError
 from gemel.ir.late import load
 
 #: What NumPy's universal functions are called that reduce.
@@ -66,7 +66,8 @@ class NumpyProtocols:
             found = by_numpy(getattr(ufunc, method), inputs, {**keywords, "out": kept})
         else:
             found = _called("np", name, getattr(ufunc, method), inputs, keywords)
-        return _written(out, found) if out else found
+        casting = keywords.get("casting", "same_kind")
+        return _written(ufunc.__name__, out, found, casting) if out else found
 
     def __array_function__(
         self, function: Any, types: Any, inputs: tuple[Any, ...], keywords: dict[str, Any]
@@ -77,9 +78,12 @@ class NumpyProtocols:
         results are gemel's all the same.
         """
         home = function.__module__.replace("numpy", "np", 1)
+        name = function.__name__
         out = keywords.pop("out", None)
-        found = _called(home, function.__name__, function, inputs, keywords)
-        return found if out is None else _written(out if type(out) is tuple else (out,), found)
+        found = _called(home, name, function, inputs, keywords)
+        if out is None:
+            return found
+        return _written(name, out if type(out) is tuple else (out,), found, "same_kind")
 
 
 def as_numpy(value: Any) -> Any:
@@ -114,11 +118,21 @@ def _called(
     inputs: tuple[Any, ...],
     keywords: dict[str, Any],
 ) -> Any:
-    """A function of gemel's called as NumPy's of that name, or NumPy's on copies."""
+    """A function of gemel's called as NumPy's of that name, or NumPy's on copies.
+
+    NumPy's, too, where gemel's refuses something of a type it has no arrays of: texts, dates, None.
+    """
     own = _own(home, name)
-    if own is not None and _takes(own, inputs, keywords):
+    if own is None or not _takes(own, inputs, keywords):
+        return by_numpy(numpys, inputs, keywords)
+    try:
         return own(*inputs, **keywords)
-    return by_numpy(numpys, inputs, keywords)
+    except TypeError as error:
+        refused = error
+    try:
+        return by_numpy(numpys, inputs, keywords)
+    except (TraceError, TypeError):
+        raise refused from None
 
 
 def by_numpy(
@@ -168,11 +182,26 @@ def _takes(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict
     return True
 
 
-def _written(out: tuple[Any, ...], found: Any) -> Any:
-    """`found` put into arrays that were given, which are the result."""
-    for target, value in zip(out, found if isinstance(found, tuple) else (found,), strict=True):
+def _written(name: str, out: tuple[Any, ...], found: Any, casting: Any) -> Any:
+    """`found` put into the arrays that were given, which are the result then.
+
+    Raises `DTypeError`, as NumPy does, where that would change what kind of numbers they are.
+    """
+    import numpy
+
+    values = found if isinstance(found, tuple) else (found,)
+    pairs = [pair for pair in zip(out, values, strict=True) if pair[0] is not None]
+    for target, value in pairs:
+        given = getattr(value, "dtype", type(value))
+        if not numpy.can_cast(given, target.dtype, casting):
+            raise DTypeError(
+                f"numpy.{name}: {given} does not go into an out of {target.dtype} under the rule "
+                f"{casting!r}; convert the result with astype"
+            )
+    for target, value in pairs:
         target[...] = value
-    return out if len(out) > 1 else out[0]
+    given_back = tuple(value if a is None else a for a, value in zip(out, values, strict=True))
+    return given_back if len(out) > 1 else given_back[0]
 
 
 __all__ = ["NAMESPACES", "NumpyProtocols", "as_numpy"]

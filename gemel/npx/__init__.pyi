@@ -194,7 +194,17 @@ def deconvolution(
     result (N, filters, *space), with
     (places - 1) * stride - 2 * pad + dilate * (kernel - 1) + 1 + adj elements along an axis."""
 
-def digamma(x: Any, /) -> ndarray:
+def digamma(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The derivative of `gammaln`; NaN at 0 and the whole numbers below."""
 
 def dropout(
@@ -219,14 +229,41 @@ def embedding(
 ) -> ndarray:
     """The rows of weight (input_dim, output_dim) that data names: (...) to (..., output_dim)."""
 
-def erf(x: Any, /) -> ndarray:
+def erf(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Gauss's error function."""
 
-def erfinv(x: Any, /) -> ndarray:
+def erfinv(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The inverse of `erf`: inf at 1, -inf at -1, NaN beyond."""
 
 def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
     """body(element, states) -> (output, states), for each element of the first axis of data."""
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = None) -> Any:
+    """Another library's array as one of gemel's, over the same memory: writes of one are the
+    other's, too. Operations on it finish before their call returns."""
+
+def from_numpy(ndarray: Any, zero_copy: builtins.bool = True) -> Any:
+    """A NumPy array's memory as an array; with ``zero_copy=False``, a copy of it."""
 
 def fully_connected(
     x: Any,
@@ -238,16 +275,46 @@ def fully_connected(
 ) -> ndarray:
     """x @ weight.T + bias, weight (units, inputs); `flatten` joins all axes of x but the first."""
 
-def gamma(x: Any, /) -> ndarray:
+def gamma(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The gamma function: (x - 1)! for whole numbers; NaN at 0 and those below."""
 
-def gammaln(x: Any, /) -> ndarray:
+def gammaln(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The logarithm of abs(gamma(x)); inf at 0 and the whole numbers below."""
 
 def gather_nd(data: Any, indices: Any) -> ndarray:
     """data[indices[0], indices[1], ...]: indices (m, ...) say where along each of the first m axes."""
 
-def gelu(x: Any, /) -> ndarray:
+def gelu(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """x times the normal distribution function of x (Hendrycks and Gimpel, 2016)."""
 
 def group_norm(
@@ -290,6 +357,15 @@ def interleaved_matmul_selfatt_valatt(
 ) -> ndarray:
     """attention (batch * heads, time, time) @ values: (time, batch, heads * size)."""
 
+def is_np_array() -> builtins.bool:
+    """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
+
+def is_np_default_dtype() -> builtins.bool:
+    """Whether floats become float64 where no dtype is given: after ``npx.set_np(dtype=True)``."""
+
+def is_np_shape() -> builtins.bool:
+    """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
+
 def l2_normalization(data: Any, eps: float = 1e-10, mode: str = "instance") -> ndarray:
     """data / sqrt(sum(data ** 2) + eps): the sum is over an example ("instance"), its channels
     ("channel", axis 1), or each channel's space ("spatial")."""
@@ -317,8 +393,8 @@ def leaky_relu(
     each element from [lower_bound, upper_bound) while training, their mean otherwise. "selu" and
     "gelu" are those."""
 
-def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray]:
-    """The arrays in `file`: a dictionary if they are named, else a list."""
+def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | ndarray:
+    """The arrays in `file`: a dictionary if they are named, a list, or the one that was saved."""
 
 def log_sigmoid(data: Any) -> ndarray:
     """The logarithm of 1 / (1 + exp(-data)), without overflow."""
@@ -392,8 +468,8 @@ def multibox_target(
     """What a detector of one shot is trained towards: offsets (B, N * 4), a mask of the same shape
     of those that count, and classes (B, N), 0 for background."""
 
-def nonzero(x: Any) -> ndarray:
-    """The positions of elements that are not zero, a row of int64 for each. Waits for x."""
+def nonzero(a: Any) -> ndarray:
+    """Where the elements are that are not zero: a row of positions for each. Waits for the array."""
 
 def one_hot(
     x: Any, /, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
@@ -421,11 +497,24 @@ def pooling(
     """One number for each window of data (N, C, *space): the largest, the average, the sum or the
     p-norm of its elements."""
 
-def relu(x: Any, /) -> ndarray:
+def relu(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """max(x, 0); NaN stays NaN."""
 
 def reset_np() -> None:
-    """Back to NumPy's own: Python integers become int64 arrays."""
+    """Back to gemel's own: Python integers become int64 arrays, floats float32."""
+
+def reshape(a: Any, newshape: Any, reverse: builtins.bool = False, order: str = "C") -> ndarray:
+    """The same elements in another shape, of which some extents are codes."""
 
 def reshape_like(
     lhs: Any,
@@ -475,7 +564,10 @@ def roi_pooling(data: Any, rois: Any, pooled_size: Any, spatial_scale: float) ->
     width): (regions, C, *pooled_size)."""
 
 def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
-    """Write arrays (named, a list, or a single one) to `file`."""
+    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format."""
+
+def savez(file: Any, *args: Any, **kwargs: Any) -> None:
+    """Write arrays to `file` as an archive of NumPy's (.npz), as MXNet 2 does."""
 
 def scatter_nd(data: Any, indices: Any, shape: Any) -> ndarray:
     """Zeros of a shape with data at `indices` (m, ...), as `gather_nd` has them; what meets is
@@ -512,13 +604,29 @@ def sequence_reverse(
 def set_np(
     shape: builtins.bool = True, array: builtins.bool = True, dtype: builtins.bool = False
 ) -> None:
-    """MXNet's NumPy mode: Python integers become float32 arrays, unless `dtype` is set."""
+    """MXNet's NumPy mode: Python integers become float32 arrays, which are positions, too."""
 
-def sigmoid(x: Any, /) -> ndarray:
+def shape_array(data: Any) -> ndarray:
+    """The shape of an array, as one of int64."""
+
+def sigmoid(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """1 / (1 + exp(-x)), without overflow on either side."""
 
 def silu(data: Any, beta: float = 1.0) -> ndarray:
     """data * sigmoid(beta * data), also called swish (Ramachandran et al., 2017)."""
+
+def slice(data: Any, begin: Any, end: Any, step: Any = None) -> ndarray:
+    """The elements from `begin` to `end` along the first axes; None is an end of the axis."""
 
 def slice_axis(data: Any, axis: int, begin: int, end: int | None) -> ndarray:
     """data from begin to before end along an axis."""
@@ -549,17 +657,55 @@ def softmin(
 ) -> ndarray:
     """`softmax` of -data."""
 
-def softplus(x: Any, /) -> ndarray:
+def softplus(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """log(1 + exp(x)), without overflow."""
 
-def softsign(x: Any, /) -> ndarray:
+def softsign(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """x / (1 + abs(x))."""
 
-def stop_gradient(x: Any, /) -> ndarray:
+def stop_gradient(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The same elements; gradients do not pass."""
 
 def synchronize(device: Any = None) -> None:
     """Wait until everything issued to a device has been computed, copies to it included."""
+
+def to_dlpack_for_read(data: ndarray) -> Any:
+    """A DLPack capsule over the elements, for whoever takes it first. Waits until nothing is
+    pending on them."""
+
+def to_dlpack_for_write(data: ndarray) -> Any:
+    """A DLPack capsule over the elements, for whoever takes it first. Waits until nothing is
+    pending on them."""
 
 def topk(
     data: Any,
@@ -574,6 +720,15 @@ def topk(
 def upsampling(data: Any, scale: int, sample_type: str = "nearest") -> ndarray:
     """Images (N, C, height, width) `scale` times as large, each pixel repeated ("nearest") or mixed
     linearly ("bilinear")."""
+
+def use_np(function: Any) -> Any:
+    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+
+def use_np_array(function: Any) -> Any:
+    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+
+def use_np_shape(function: Any) -> Any:
+    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
 
 def waitall() -> None:
     """Wait until everything issued has been computed; raises the first error nobody has seen."""
@@ -614,6 +769,8 @@ __all__ = [
     "erf",
     "erfinv",
     "foreach",
+    "from_dlpack",
+    "from_numpy",
     "fully_connected",
     "gamma",
     "gammaln",
@@ -631,6 +788,9 @@ __all__ = [
     "interleaved_matmul_encdec_valatt",
     "interleaved_matmul_selfatt_qk",
     "interleaved_matmul_selfatt_valatt",
+    "is_np_array",
+    "is_np_default_dtype",
+    "is_np_shape",
     "l2_normalization",
     "layer_norm",
     "leaky_relu",
@@ -653,19 +813,23 @@ __all__ = [
     "random",
     "relu",
     "reset_np",
+    "reshape",
     "reshape_like",
     "rnn",
     "roi_align",
     "roi_pooling",
     "save",
+    "savez",
     "scatter_nd",
     "selu",
     "sequence_last",
     "sequence_mask",
     "sequence_reverse",
     "set_np",
+    "shape_array",
     "sigmoid",
     "silu",
+    "slice",
     "slice_axis",
     "slice_like",
     "smooth_l1",
@@ -675,10 +839,15 @@ __all__ = [
     "softsign",
     "stop_gradient",
     "synchronize",
+    "to_dlpack_for_read",
+    "to_dlpack_for_write",
     "topk",
     "try_all_gpus",
     "try_gpu",
     "upsampling",
+    "use_np",
+    "use_np_array",
+    "use_np_shape",
     "waitall",
     "while_loop",
 ]

@@ -21,6 +21,7 @@ from gemel.ops import (
 )
 
 later(
+    "gemel.ops.applied",
     "gemel.ops.arrange",
     "gemel.ops.attention",
     "gemel.ops.boxes",
@@ -34,18 +35,23 @@ later(
     "gemel.ops.exponents",
     "gemel.ops.fourier",
     "gemel.ops.images",
+    "gemel.ops.keywords",
     "gemel.ops.lookup",
     "gemel.ops.loops",
+    "gemel.ops.nan_ranks",
     "gemel.ops.normalization",
     "gemel.ops.norms",
     "gemel.ops.padding",
     "gemel.ops.pooling",
+    "gemel.ops.polynomials",
     "gemel.ops.products",
     "gemel.ops.recurrent",
     "gemel.ops.regions",
+    "gemel.ops.reshaping",
     "gemel.ops.rounding",
     "gemel.ops.selection",
     "gemel.ops.sequences",
+    "gemel.ops.series",
     "gemel.ops.solving",
     "gemel.ops.sorting",
     "gemel.ops.special",
@@ -54,6 +60,7 @@ later(
     "gemel.ops.trigonometry",
     "gemel.ops.windows",
     "gemel.ops.without_nan",
+    "gemel.ops.writing",
 )
 late_methods(
     "argsort",

@@ -9,6 +9,7 @@ from gemel.device import as_device
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.declare import composite
+from gemel.ir.keywords import converted
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, full, iota
@@ -24,11 +25,21 @@ from gemel.ops.shape import (
     operand,
     operands,
     reshape,
+    sections_of,
     split,
     stack,
     transpose,
 )
-from gemel.spec import Spec, broadcast, normalize_axes, normalize_axis, product
+from gemel.spec import (
+    Spec,
+    broadcast,
+    extents,
+    normalize_axes,
+    normalize_axis,
+    product,
+    whole,
+    wholes,
+)
 
 
 @function(public="np")
@@ -70,7 +81,7 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     first, second = (normalize_axis("rot90", axis, m.ndim) for axis in axes)
     if first == second:
         raise ShapeError(f"rot90: axes {tuple(axes)} name one axis twice")
-    turns = k % 4
+    turns = whole("rot90", "k", k) % 4
     if turns == 2:
         return flip(m, (first, second))
     order = list(range(m.ndim))
@@ -92,8 +103,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     """
     a = operand(a)
     if axis is None:
-        return reshape(roll(reshape(a, shape=(-1,)), sum(listed(shift)), 0), shape=a.shape)
-    shifts, axes = listed(shift), listed(axis)
+        return reshape(
+            roll(reshape(a, shape=(-1,)), sum(wholes("roll", "shift", shift)), 0), shape=a.shape
+        )
+    shifts, axes = wholes("roll", "shift", shift), listed(axis)
     many = max(len(shifts), len(axes))
     if not {len(shifts), len(axes)} <= {1, many}:
         raise ShapeError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes")
@@ -171,7 +184,7 @@ def _(a: Any, repeats: Any, axis: int | None = None) -> Array:
         a, axis = reshape(a, shape=(-1,)), 0
     axis = normalize_axis("repeat", axis, a.ndim)
     if not isinstance(repeats, WHOLE):
-        counts = [int(n) for n in numpy().asarray(repeats).ravel()]
+        counts = [*wholes("repeat", "repeats", numpy().asarray(repeats).ravel().tolist())]
         if len(counts) != 1:
             return _repeated_unevenly(a, counts, axis)
         repeats = counts[0]
@@ -207,7 +220,7 @@ def tile(A: Any, reps: Any) -> Array:  # noqa: N803 -- NumPy's name
 @function(public="np")
 def resize(a: Any, new_shape: Any) -> Array:
     """As many elements as another shape has: the flattened array again and again, or its start."""
-    a, shape = reshape(operand(a), shape=(-1,)), listed(new_shape)
+    a, shape = reshape(operand(a), shape=(-1,)), extents("resize", listed(new_shape))
     count = product(shape)
     if a.size == 0:
         return full(0, shape=shape, dtype=a.dtype)
@@ -252,22 +265,29 @@ def atleast_3d(*arrays: Any) -> Array:
 
 
 @function(public="np", aliases=("row_stack",))
-def vstack(arrays: Any) -> Array:
+def vstack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """The arrays below one another: along axis 0, 1-d ones as rows."""
-    return concatenate(*(_at_least(x, 2) for x in operands(arrays)), axis=0)
+    return _joined("vstack", arrays, 2, 0, dtype, casting)
+
+
+def _joined(name: str, arrays: Any, ndim: int, axis: int, dtype: Any, casting: str) -> Any:
+    """Arrays of so many dimensions at least along an axis, the only one if they have but one."""
+    parts = [_at_least(x, ndim) for x in operands(arrays)]
+    if dtype is not None:
+        parts = [converted(name, x, dtype, casting) for x in parts]
+    return concatenate(*parts, axis=0 if parts and parts[0].ndim == 1 else axis)
 
 
 @function(public="np")
-def hstack(arrays: Any) -> Array:
+def hstack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
-    parts = [_at_least(x, 1) for x in operands(arrays)]
-    return concatenate(*parts, axis=0 if parts and parts[0].ndim == 1 else 1)
+    return _joined("hstack", arrays, 1, 1, dtype, casting)
 
 
 @function(public="np")
 def dstack(arrays: Any) -> Array:
     """The arrays behind one another: along axis 2."""
-    return concatenate(*(_at_least(x, 3) for x in operands(arrays)), axis=2)
+    return _joined("dstack", arrays, 3, 2, None, "same_kind")
 
 
 @function(public="np")
@@ -334,13 +354,13 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts along an axis, as views: as equal as the count allows, or between positions."""
     ary = operand(ary)
     axis = normalize_axis("array_split", axis, ary.ndim)
-    cuts = indices_or_sections
+    cuts = sections_of("array_split", indices_or_sections)
     if isinstance(cuts, WHOLE):
-        if cuts <= 0:
+        if not 0 < cuts < 2**31:
             raise ShapeError(f"array_split: {cuts} is no number of parts")
         each, longer = divmod(int(ary.shape[axis]), int(cuts))
-        cuts = [part * each + min(part, longer) for part in range(1, cuts)]
-    found = split(ary, sections=tuple(cuts), axis=axis)
+        cuts = tuple(part * each + min(part, longer) for part in range(1, cuts))
+    found = split(ary, sections=cuts, axis=axis)
     return list(found) if isinstance(found, tuple) else [found]
 
 
@@ -348,8 +368,7 @@ def _split_along(name: str, ary: Any, sections: Any, axis: int, least: int) -> l
     ary = operand(ary)
     if ary.ndim < least:
         raise ShapeError(f"{name}: an array of {ary.ndim} dimensions; it needs {least}")
-    parts = sections if isinstance(sections, WHOLE) else tuple(sections)
-    found = split(ary, sections=parts, axis=axis)
+    found = split(ary, sections=sections_of(name, sections), axis=axis)
     return list(found) if isinstance(found, tuple) else [found]
 
 
@@ -434,7 +453,7 @@ def indices(
     ctx: Any = None,
 ) -> Any:
     """Each element's position along each axis, in one array; sparse ones in a tuple."""
-    shape = tuple(dimensions)
+    shape = extents("indices", listed(dimensions))
     axes = range(len(shape))
     lined = [shape if not sparse else [shape[i] if i == a else 1 for i in axes] for a in axes]
     with as_device(device or ctx):

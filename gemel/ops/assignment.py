@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gemel.dtype import DType, check_held
+from gemel.dtype import DType, check_held, keeps_kind
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.trace import current_trace
-from gemel.ops.elementwise import cast, maximum, where
+from gemel.lists import leaves
+from gemel.ops.elementwise import cast, full, maximum, where
 from gemel.ops.indexing import assign, gather, integer_indices
-from gemel.ops.keys import canonical, check_masks, is_array, is_basic, is_mask
+from gemel.ops.keys import canonical, check_masks, is_array, is_basic, is_mask, key_shape
 from gemel.ops.shape import reshape
 from gemel.spec import Spec, product, same_shape
-
-
-def fits(new: DType, held: DType) -> bool:
-    """Whether what is computed in a dtype may be put where there is another."""
-    return held.is_complex or (held.is_floating and not new.is_complex) or not new.is_inexact
 
 
 @named
@@ -32,10 +28,18 @@ def overwrite(x: Any, value: Any) -> Any:
         return value
     if not same_shape(value.shape, x.shape):
         raise ShapeError(f"in place, {x.spec} cannot hold {value.spec}")
-    if not fits(value.dtype, x.dtype):
+    if not keeps_kind(value.dtype, x.dtype):
         raise DTypeError(f"in place, {x.dtype} cannot hold {value.dtype}; use x = x + y")
     trace.write(x, value if value.dtype is x.dtype else cast(value, dtype=x.dtype))
     return x
+
+
+def without_lead(value: Any, ndim: int) -> Any:
+    """A value that has more axes than what it is written to, without those in front of length 1."""
+    lead = value.ndim - ndim
+    if lead <= 0 or not all(type(n) is int and n == 1 for n in value.shape[:lead]):
+        return value
+    return reshape(value, shape=value.shape[lead:])
 
 
 @named
@@ -44,19 +48,22 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     items = key if isinstance(key, tuple) else (key,)
     if not is_basic(key):
         items = tuple(above.index_item(item, x) for item in items)
-    value = above.as_entry(value)
-    if value.node.is_number:
-        check_held("assign", value.node.value, x.dtype)
+    for number in leaves(value):
+        check_held("assign", number, x.dtype)
+    value = above.as_entry(value, (x,))
     check_assigned(value.spec, x.dtype)
     if value.dtype is not x.dtype:
         value = cast(value, dtype=x.dtype)
     if is_basic(items):
-        overwrite(x, assign(x, value, key=canonical(x.shape, items)))
+        place = canonical(x.shape, items)
+        value = without_lead(value, len(key_shape(place)))
+        overwrite(x, assign(x, value, key=place))
         return
     if len(items) == 1 and is_mask(items[0]) and not value.ndim:
         check_masks(x.shape, items)
         mask = reshape(items[0], shape=(*items[0].shape, *[1] * (x.ndim - items[0].ndim)))
-        overwrite(x, where(mask, value, x))
+        if not any(type(n) is int and n == 0 for n in mask.shape):  # then it selects nothing
+            overwrite(x, where(mask, value, x))
         return
     overwrite(x, written(x, items, value))
 
@@ -75,11 +82,12 @@ def written(x: Any, items: Sequence[Any], value: Any) -> Any:
     check_assignment(x.shape, items, Spec(value.shape, value.dtype))
     check_assigned(Spec(value.shape, value.dtype), x.dtype)
     value = value if value.dtype is x.dtype else cast(value, dtype=x.dtype)
-    if value.ndim and 0 in value.shape:
-        return x
     arrays = [item for item in items if is_array(item)]
     key = tuple(map(plain, items))
-    return taken_from(x, value, choice(*arrays, shape=x.shape, given=value.shape, key=key))
+    chosen = choice(*arrays, shape=x.shape, given=value.shape, key=key)
+    if 0 in value.shape:  # whether that fits what masks select is known when it runs
+        value = full(0, shape=(1,), dtype=x.dtype)
+    return taken_from(x, value, chosen)
 
 
 def taken_from(x: Any, value: Any, chosen: Any) -> Any:
@@ -148,8 +156,9 @@ def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) 
     stand = np.broadcast_to(np.int8(0), shape)
     zeros = [np.zeros(i.shape, np.int64) if hasattr(i, "shape") else i for i in items]
     selected = stand[tuple(zeros)].shape
-    pairs = zip(reversed(value.shape), reversed(selected), strict=False)
-    if len(value.shape) > len(selected) or not all(m in (1, n) for m, n in pairs):
+    lead = max(value.ndim - len(selected), 0)
+    pairs = zip(reversed(value.shape[lead:]), reversed(selected), strict=False)
+    if any(n != 1 for n in value.shape[:lead]) or not all(m in (1, n) for m, n in pairs):
         raise ShapeError(f"assign: {value} does not broadcast to the selected shape {selected}")
 
 
@@ -157,9 +166,9 @@ __all__ = [
     "check_assigned",
     "check_assignment",
     "choice",
-    "fits",
     "overwrite",
     "setitem",
     "taken_from",
+    "without_lead",
     "written",
 ]

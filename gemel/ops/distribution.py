@@ -9,6 +9,7 @@ from gemel.device import as_device
 from gemel.dtype import DType, as_dtype, check_held, float32, float64, int64
 from gemel.errors import DTypeError, ShapeError, suggestion
 from gemel.extent import NUMBER, WHOLE
+from gemel.ir.above import above
 from gemel.ir.public import Array, function, publish
 from gemel.ops.elementwise import cast, filled, log1p, maximum
 from gemel.ops.random import drawn, normal, randint, required, uniform
@@ -80,7 +81,7 @@ class Distribution:
     `body(draw, *parameters)` is written with a `Draw`; `rules` say what parameters must be.
     """
 
-    def __init__(self, body: Callable[..., Any], dtype: DType, kinds: str, rules: Any) -> None:
+    def __init__(self, body: Callable[..., Any], dtype: Any, kinds: str, rules: Any) -> None:
         code, defaults = body.__code__, body.__defaults__ or ()
         self.body, self.dtype, self.kinds, self.rules = body, dtype, kinds, rules
         self.__name__ = self.__qualname__ = body.__name__
@@ -106,7 +107,7 @@ class Distribution:
     def __call__(self, *values: Any, **named: Any) -> Any:
         """Numbers of this distribution."""
         given = self._bound(values, named)
-        dtype = as_dtype(given["dtype"] or self.dtype)
+        dtype = as_dtype(given["dtype"] or self.dtype or above.default_float())
         if dtype.kind not in self.kinds:
             words = {"f": "floating", "iu": "an integer", "iuf": "of numbers"}[self.kinds]
             hint = "; use randint for integers" if self.kinds == "f" else ""
@@ -167,12 +168,13 @@ def delivered(found: Any, out: Any) -> Any:
 
 def distribution(
     *,
-    dtype: DType = float32,
+    dtype: DType | None = None,
     kinds: str = "f",
     public: str = "np.random",
     **rules: str,
 ) -> Callable[[Callable[..., Any]], Distribution]:
-    """Declare a distribution by its body; `dtype` is the default one, `kinds` are those it has."""
+    """Declare a distribution by its body; `dtype` is the default one (or that of floating numbers),
+    `kinds` are those it has."""
 
     def declare(body: Callable[..., Any]) -> Distribution:
         found = Distribution(body, dtype, kinds, rules)

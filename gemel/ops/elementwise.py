@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, as_dtype, bool_, int64, uint8, uint64
+from gemel.dtype import DType, as_dtype, bool_, int64, uint64
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.declare import elementwise
 from gemel.ir.methods import call
@@ -65,13 +65,13 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g / b, -(g * y / b)
 
 
-@elementwise(dtype="arithmetic", public="np", operator="floordiv")
+@elementwise(dtype="numeric", public="np", operator="floordiv")
 def floor_divide(xp: Any, a: Any, b: Any) -> Any:
     """Quotient rounded down; integers divided by zero give 0."""
     return a // b
 
 
-@elementwise(dtype="arithmetic", public="np", aliases=("mod",), operator="mod", mxnet="_npi_mod")
+@elementwise(dtype="numeric", public="np", aliases=("mod",), operator="mod", mxnet="_npi_mod")
 def remainder(xp: Any, a: Any, b: Any) -> Any:
     """Remainder with the sign of b; integers modulo zero give 0."""
     return a % b
@@ -82,7 +82,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, -(g * floor(a / b))
 
 
-@elementwise(dtype="arithmetic", outputs=2, public="np", method="__divmod__")
+@elementwise(dtype="numeric", outputs=2, public="np", method="__divmod__")
 def divmod(xp: Any, a: Any, b: Any) -> Any:
     """Quotient rounded down, and remainder."""
     return a // b, a % b
@@ -142,7 +142,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (where(size == 0, 0, (g - y * along) / where(size == 0, 1, size)),)
 
 
-@elementwise(public="np", method=True, mxnet="_npi_square")
+@elementwise(dtype="numeric", public="np", method=True, mxnet="_npi_square")
 def square(xp: Any, x: Any) -> Any:
     """Product with itself."""
     return x * x
@@ -164,14 +164,8 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (-(g * y * y),)
 
 
-def _power_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
-    dtype = promote_specs(*specs)
-    compute = uint8 if dtype is bool_ else dtype
-    return (compute, compute), dtype
-
-
 @elementwise(
-    dtype=_power_types,
+    dtype="numeric",
     public="np",
     aliases=("pow",),
     operator="pow",
@@ -398,13 +392,22 @@ def _(g: Any, y: Any, condition: Any, a: Any, b: Any) -> Any:
     return None, where(condition, g, 0), where(condition, 0, g)
 
 
+def _dtype_parameter(
+    op: Op, specs: tuple[Spec, ...], parameters: Any
+) -> tuple[tuple[DType, ...], DType]:
+    dtype = as_dtype(parameters["dtype"])
+    for x in specs:
+        if x.dtype.is_complex and not (dtype.is_complex or dtype is bool_):
+            how = "loses imaginary parts; take real(x) or absolute(x)"
+            raise DTypeError(f"{op.name}: {x} to {dtype} {how}")
+    return (dtype,) * len(specs), dtype
+
+
 def _cast_types(
     op: Op, specs: tuple[Spec, ...], parameters: Any
 ) -> tuple[tuple[DType, ...], DType]:
-    (x,), dtype = specs, as_dtype(parameters["dtype"])
-    if x.dtype.is_complex and not (dtype.is_complex or dtype is bool_):
-        raise DTypeError(f"cast: {x} to {dtype} loses imaginary parts; take real(x) or absolute(x)")
-    return (x.dtype,), dtype
+    dtype = _dtype_parameter(op, specs, parameters)[1]
+    return (specs[0].dtype,), dtype
 
 
 @elementwise(dtype=_cast_types, onnx="Cast", mxnet="_npi_cast")
@@ -448,13 +451,6 @@ def _(g: Any, y: Any, x: Any) -> Any:
 # --- sources --------------------------------------------------------------------------------
 
 
-def _dtype_parameter(
-    op: Op, specs: tuple[Spec, ...], parameters: Any
-) -> tuple[tuple[DType, ...], DType]:
-    dtype = as_dtype(parameters["dtype"])
-    return (dtype,) * len(specs), dtype
-
-
 @elementwise(dtype=_dtype_parameter, onnx="ConstantOfShape", mxnet="_npi_full")
 def full(xp: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
     """An array filled with one number."""
@@ -463,7 +459,8 @@ def full(xp: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
 
 @full.spec
 def _(value: Spec, *, shape: Any, dtype: Any) -> Spec:
-    return filled("full", Spec(extents("full", shape), dtype), value)
+    held = full.types((value,), {"dtype": dtype})[1][0]
+    return filled("full", Spec(extents("full", shape), held), value)
 
 
 def filled(name: str, result: Spec, *values: Spec) -> Spec:

@@ -180,7 +180,7 @@ def _one(name: str, x: Any, n: Any, axis: int) -> list[tuple[int, int | None]]:
 
 
 @function(public="np.fft")
-def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
     """The Fourier transform along an axis, of its first n elements or as if zeros followed.
 
     >>> np.fft.fft(np.array([1.0, 0.0, 0.0, 0.0]))
@@ -190,7 +190,7 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
 
 
 @function(public="np.fft")
-def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
     """The inverse of `fft`.
 
     >>> np.fft.ifft(np.array([4.0, 0.0, 0.0, 0.0]))
@@ -200,21 +200,21 @@ def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 @function(public="np.fft")
-def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Array:
+def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
     """The discrete Fourier transform along several axes, or all, of the lengths `s`."""
     a = operand(a)
     return _several("fftn", a, _placed("fftn", a, s, axes), norm, False)
 
 
 @function(public="np.fft")
-def ifftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Array:
+def ifftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
     """The inverse of `fftn`."""
     a = operand(a)
     return _several("ifftn", a, _placed("ifftn", a, s, axes), norm, True)
 
 
 @function(public="np.fft")
-def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Array:
+def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward") -> Array:
     """The discrete Fourier transform of matrices.
 
     >>> np.fft.fft2(np.array([[1.0, 0.0], [0.0, 1.0]]))
@@ -224,7 +224,7 @@ def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -
 
 
 @function(public="np.fft")
-def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Array:
+def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward") -> Array:
     """The inverse of `fft2`.
 
     >>> np.fft.ifft2(np.array([[1.0, 0.0], [0.0, 1.0]]))
@@ -234,7 +234,7 @@ def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) 
 
 
 @function(public="np.fft")
-def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
     """The first half of the transform of real numbers, which tells the other half.
 
     Raises `DTypeError` for complex numbers.
@@ -246,7 +246,7 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 @function(public="np.fft")
-def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
     """The inverse of `rfft`: n real numbers, by default an even number of them.
 
     >>> np.fft.irfft(np.array([1.0, 1.0, 1.0]))
@@ -256,21 +256,21 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 
 
 @function(public="np.fft")
-def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Array:
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
     """The transform of real numbers along several axes, or all; along the last one half of it."""
     a = operand(a)
     return _from_real("rfftn", a, _placed("rfftn", a, s, axes), norm)
 
 
 @function(public="np.fft")
-def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Array:
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
     """The inverse of `rfftn`."""
     a = operand(a)
     return _to_real("irfftn", a, _placed("irfftn", a, s, axes), norm)
 
 
 @function(public="np.fft")
-def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Array:
+def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward") -> Array:
     """The transform of matrices of real numbers; along their rows one half of it.
 
     >>> np.fft.rfft2(np.array([[1.0, 0.0], [0.0, 1.0]]))
@@ -280,7 +280,7 @@ def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) 
 
 
 @function(public="np.fft")
-def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Array:
+def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward") -> Array:
     """The inverse of `rfft2`.
 
     >>> np.fft.irfft2(np.array([[1.0, 0.0], [0.0, 1.0]]))
@@ -290,7 +290,7 @@ def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None)
 
 
 @function(public="np.fft")
-def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
     """The transform, which is real, of what is half given and the other half its conjugate.
 
     >>> np.fft.hfft(np.array([1.0, 2.0, 3.0]))
@@ -300,7 +300,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 @function(public="np.fft")
-def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
     """The inverse of `hfft`.
 
     >>> np.fft.ihfft(np.array([1.0, 2.0, 3.0, 2.0]))

@@ -10,10 +10,13 @@ from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import composite, op
+from gemel.ir.keywords import into
 from gemel.ir.layout import Layout
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.trace import current_trace
+from gemel.lists import leaves
 from gemel.ops.elementwise import cast, full, iota, limit, where
 from gemel.ops.keys import (
     adjacent,
@@ -233,12 +236,17 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
 
 
 @function(public="np", method=True)
-def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Array:
+def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> Array:
     """The elements at these positions along an axis, or of the flattened array.
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range.
     """
-    x = operand(x)
+    found = _taken(operand(x), indices, axis, mode)
+    return found if out is None else into("take", out, found)
+
+
+def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
+    indices = above.index_item(indices, x)
     if axis is None:
         x, axis = reshape(x, shape=(-1,)), 0
     axis = normalize_axis("take", axis, len(x.shape))
@@ -379,29 +387,39 @@ def getitem(x: Any, key: Any) -> Any:
     if is_basic(key):
         return basic_index(x, key=canonical(x.shape, key))
     items = list(key) if isinstance(key, tuple) else [key]
+    if current_trace() is not None:
+        x, items = _masks_as_positions(x, [known_mask(item) for item in items])
     items = [above.index_item(item, x) for item in items]
     if is_basic(tuple(items)):  # NumPy's integers were among them
         return basic_index(x, key=canonical(x.shape, tuple(items)))
     if any(is_mask(item) for item in items):
-        check_masks(x.shape, items)
         whole = len(items) == 1 and items[0].ndim == len(x.shape)
         # The gradient goes through positions: the masked copy itself has none.
         if whole and not (_core.recording() and getattr(x, "_is_tracked", False)):
+            check_masks(x.shape, items)
             return boolean_index(x, items[0])
         x, items = _masks_as_positions(x, items)
     return _advanced(x, items)
 
 
+def known_mask(item: Any) -> Any:
+    """In a trace: a mask that is no array of ours is part of the program, as NumPy's array."""
+    if isinstance(item, (list, bool)) and all(isinstance(leaf, bool) for leaf in leaves(item)):
+        return numpy().array(item, "bool") if item != [] else item
+    return item
+
+
 def _masks_as_positions(x: Any, items: list[Any]) -> tuple[Any, list[Any]]:
     """The same index without masks, on x with a new axis for each mask of no dimensions."""
+    check_masks(x.shape, items)
     found: list[Any] = []
     for item, axis in reversed(placed(items, len(x.shape))):
         if not is_mask(item):
             found.append(item)
             continue
         if not item.ndim:
-            x, item = expand_dims(x, axis), reshape(item, shape=(1,))
-        positions = nonzero(item)
+            x, item = expand_dims(x, axis), item.reshape(1)
+        positions = item.nonzero()
         found += reversed(positions) if isinstance(positions, tuple) else [positions]
     return x, found[::-1]
 

@@ -11,10 +11,9 @@ from typing import Any
 
 from gemel.dtype import bool_
 from gemel.errors import ShapeError
-from gemel.extent import WHOLE, Dim
+from gemel.extent import WHOLE, Dim, seen
 from gemel.ir.layout import Layout
 from gemel.ops.shape import check_span
-from gemel.spec import same_shape
 
 
 def canonical(shape: tuple[int, ...], key: Any) -> tuple[Any, ...]:
@@ -141,8 +140,8 @@ def is_basic(key: Any) -> bool:
 
 
 def is_mask(item: Any) -> bool:
-    """Whether an index item is a boolean array."""
-    return getattr(item, "dtype", None) is bool_
+    """Whether an index item is a boolean array, ours or NumPy's."""
+    return getattr(item, "dtype", None) == bool_
 
 
 def placed(items: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
@@ -162,11 +161,18 @@ def placed(items: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
 
 
 def check_masks(shape: tuple[int, ...], items: Sequence[Any]) -> None:
-    """Raises `IndexError` unless every mask has the shape of the axes it selects from."""
+    """Raises `IndexError` unless every mask has the shape of the axes it selects from.
+
+    An axis of a mask may also have length 0, as in NumPy and the Array API: it selects nothing.
+    """
     for item, axis in placed(items, len(shape)):
-        if is_mask(item) and not same_shape(item.shape, shape[axis : axis + item.ndim]):
+        if not is_mask(item):
+            continue
+        pairs = zip(item.shape, shape[axis : axis + item.ndim], strict=True)
+        if not all(type(m) is int and m == 0 or m == n for m, n in pairs):
+            given = [seen(n) for n in shape]
             raise IndexError(
-                f"a mask of shape {list(item.shape)} does not fit an array of shape {list(shape)} "
+                f"a mask of shape {list(item.shape)} does not fit an array of shape {given} "
                 f"from axis {axis} on; they must be equal there"
             )
 

@@ -10,10 +10,9 @@ from gemel.ir.public import Array, function
 from gemel.ops.assignment import written
 from gemel.ops.elementwise import add, cast, floor_divide, full, iota, multiply
 from gemel.ops.indexing import checked_position, gather, scatter
-from gemel.ops.indexing import nonzero as positions
 from gemel.ops.random import required
 from gemel.ops.selection import take_along_axis
-from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape, stack
+from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape
 from gemel.spec import normalize_axis, product
 
 
@@ -33,6 +32,7 @@ def embedding(
 
     >>> npx.embedding(np.array([1, 0, 1]), np.array([[1.0, 2.0], [3.0, 4.0]]))
     """
+    data, weight = operand(data), operand(weight)
     shape = tuple(weight.shape)
     given = (input_dim, output_dim)
     if len(shape) != 2 or any(
@@ -72,6 +72,7 @@ def gather_nd(data: Any, indices: Any) -> Array:
 
     >>> npx.gather_nd(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0, 1], [1, 0]]))
     """
+    data, indices = operand(data), operand(indices)
     flat, count = flat_positions("gather_nd", data, indices)
     rows = reshape(data, shape=(product(data.shape[:count]), *data.shape[count:]))
     return gather(rows, flat, axis=0)
@@ -83,6 +84,7 @@ def index_add(data: Any, indices: Any, val: Any) -> Array:
 
     >>> npx.index_add(np.zeros((2, 2)), np.array([[0, 0], [1, 1]]), np.array([1.0, 2.0]))
     """
+    data, indices = operand(data), operand(indices)
     flat, count = flat_positions("index_add", data, indices)
     rows = (product(data.shape[:count]), *data.shape[count:])
     val = cast(above.as_array(val, (data,)), dtype=data.dtype)
@@ -96,6 +98,7 @@ def index_update(data: Any, indices: Any, val: Any) -> Array:
 
     >>> npx.index_update(np.zeros((2, 2)), np.array([[0, 1], [1, 1]]), np.array([1.0, 2.0]))
     """
+    data, indices = operand(data), operand(indices)
     flat_positions("index_update", data, indices)
     items = [cast(indices[axis], dtype="int64") for axis in range(int(indices.shape[0]))]
     return written(data, items, above.as_array(val, (data,)))
@@ -130,6 +133,7 @@ def reshape_like(
 
     >>> npx.reshape_like(np.arange(4), np.zeros((2, 2)))
     """
+    lhs, rhs = operand(lhs), operand(rhs)
     first, last, _ = slice(lhs_begin, lhs_end).indices(len(lhs.shape))
     middle = tuple(rhs.shape)[rhs_begin:rhs_end]
     return reshape(lhs, shape=(*lhs.shape[:first], *middle, *lhs.shape[max(first, last) :]))
@@ -138,6 +142,7 @@ def reshape_like(
 @function(public="npx")
 def batch_flatten(data: Any) -> Array:
     """(batch, ...) to (batch, all elements of an example)."""
+    data = operand(data)
     return reshape(data, shape=(data.shape[0], product(data.shape[1:])))
 
 
@@ -214,16 +219,6 @@ def slice_like(data: Any, shape_like: Any, axes: Any = ()) -> Array:
 
 
 @function(public="npx")
-def nonzero(x: Any) -> Array:
-    """The positions of elements that are not zero, a row of int64 for each. Waits for x.
-
-    >>> npx.nonzero(np.array([[1, 0], [0, 2]]))
-    """
-    found = positions(operand(x))
-    return stack(found if isinstance(found, tuple) else (found,), axis=-1)
-
-
-@function(public="npx")
 def constraint_check(data: Any, msg: str = "Constraint violated.") -> Array:
     """True, if all elements of a bool array are; else a `ValueError` with this message, raised
     when the result is waited for.
@@ -247,7 +242,6 @@ __all__ = [
     "index_add",
     "index_copy",
     "index_update",
-    "nonzero",
     "reshape_like",
     "scatter_nd",
     "slice_axis",

@@ -23,7 +23,7 @@ from gemel.ops.elementwise import (
 from gemel.ops.linalg import matmul
 from gemel.ops.random import uniform
 from gemel.ops.reduction import max, sum, widened
-from gemel.ops.shape import expand_dims, reshape, transpose
+from gemel.ops.shape import expand_dims, operand, reshape, transpose
 from gemel.spec import Spec, normalize_axis, product, same_shape
 
 
@@ -186,6 +186,7 @@ def fully_connected(
     flatten: bool = True,
 ) -> Array:
     """x @ weight.T + bias, weight (units, inputs); `flatten` joins all axes of x but the first."""
+    x, weight = operand(x), operand(weight)
     if flatten and len(x.shape) > 2:
         x = reshape(x, shape=(x.shape[0], product(x.shape[1:])))
     y = matmul(x, transpose(weight))

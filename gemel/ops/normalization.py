@@ -9,7 +9,7 @@ from gemel.ir.declare import composite
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract
 from gemel.ops.reduction import mean, sum, var, widened
-from gemel.ops.shape import reshape
+from gemel.ops.shape import operand, reshape
 from gemel.spec import Spec, normalize_axis, same_shape
 
 
@@ -158,6 +158,7 @@ def l2_normalization(data: Any, eps: float = 1e-10, mode: str = "instance") -> A
     """data / sqrt(sum(data ** 2) + eps): the sum is over an example ("instance"), its channels
     ("channel", axis 1), or each channel's space ("spatial").
     """
+    data = operand(data)
     known = {"instance": range(1, data.ndim), "channel": (1,), "spatial": range(2, data.ndim)}
     if mode not in known:
         raise unknown_name("mode of l2_normalization", mode, known)

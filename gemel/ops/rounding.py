@@ -8,11 +8,12 @@ from gemel.dtype import DType, int32
 from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.interpret import spec_of
+from gemel.ir.keywords import UFUNC, into
 from gemel.ir.op import Op, numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import negative, where
 from gemel.ops.exponents import power_of_two
-from gemel.spec import Spec, broadcast, promote_specs
+from gemel.spec import Spec, broadcast, promote_specs, whole
 
 Types = tuple[tuple[DType, ...], DType]
 
@@ -54,21 +55,21 @@ def round(xp: Any, x: Any, *, decimals: int = 0) -> Any:
 def _rounded(xp: Any, x: Any, decimals: int) -> Any:
     if decimals == 0:
         return xp.rint(x)
-    scale = 10.0 ** abs(decimals)
+    scale = 10.0 ** abs(whole("round", "decimals", decimals))
     return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
 
 
 @function(method=True)
 @round.facade
-def _(x: Any, decimals: int = 0) -> Array:
-    return round(x, decimals=decimals)
+def _(x: Any, decimals: int = 0, out: Any = None) -> Array:
+    return into("round", out, round(x, decimals=decimals))
 
 
 trunc.gradient(no_gradient)
 round.gradient(no_gradient)
 
 
-@elementwise(dtype="arithmetic", public="np", mxnet="_npi_fmod")
+@elementwise(dtype="numeric", public="np", mxnet="_npi_fmod")
 def fmod(xp: Any, a: Any, b: Any) -> Any:
     """Remainder with the sign of a; integers modulo zero give 0."""
     if a.dtype.kind == "f":
@@ -139,7 +140,7 @@ def _(g: Any, y: Any, x: Any, exponent: Any) -> Any:
     return ldexp(g, exponent), None
 
 
-@op(outputs=2, public="np")
+@op(outputs=2, public="np", common=UFUNC)
 def frexp(x: Any) -> Any:
     """Mantissas from 0.5 to 1 and exponents (int32) with x = mantissa * 2 ** exponent."""
     np = numpy()
@@ -156,7 +157,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (None if g[0] is None else ldexp(g[0], negative(y[1])),)
 
 
-@op(public="np")
+@op(public="np", common=UFUNC)
 def nextafter(a: Any, b: Any) -> Any:
     """The number next to a on the way to b."""
     np, dtype = numpy(), floating_dtype(spec_of(a), spec_of(b)).name
@@ -182,7 +183,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, None
 
 
-@op(public="np")
+@op(public="np", common=UFUNC)
 def spacing(x: Any) -> Any:
     """The distance from x to the next number away from zero."""
     np = numpy()

@@ -6,14 +6,17 @@ from typing import Any
 
 from gemel.dtype import as_dtype
 from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.ir.above import above
 from gemel.ir.declare import op
+from gemel.ir.keywords import into
+from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import broadcast_arrays
 from gemel.ops.elementwise import cast, full, iota, limit, where
 from gemel.ops.indexing import gather, nonzero, out_of_range
 from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape, stack
-from gemel.spec import Spec, broadcast, extents, normalize_axis, promote_specs, same_shape
+from gemel.spec import Spec, broadcast, extents, normalize_axis, promote_specs, same_shape, sequence
 
 # --- one position for each row --------------------------------------------------------------
 
@@ -42,7 +45,8 @@ def _(x: Any, indices: Any, axis: int | None = -1) -> Array:
     The other axes broadcast; without an axis, of the flattened array. Negative positions count
     from the end; one out of range is an `IndexError`, raised when the result is waited for.
     """
-    x, indices = operand(x), operand(indices)
+    x = operand(x)
+    indices = operand(above.index_item(indices, x))
     if axis is None:
         x, axis = reshape(x, shape=(-1,)), 0
     axis = normalize_axis("take_along_axis", axis, x.ndim)
@@ -181,14 +185,14 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -
 
 
 @function(public="np", method=True)
-def choose(a: Any, choices: Any, mode: str = "raise") -> Array:
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
     """At each place the element of the choice that `a` numbers there; all broadcast.
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for numbers there is no choice for.
 
     >>> np.choose(np.array([0, 1, 0], "int64"), [np.array([1, 2, 3]), np.array([4, 5, 6])])
     """
-    index, *found = broadcast_arrays(a, *choices)
+    index, *found = broadcast_arrays(a, *sequence("choose", "the choices", choices))
     if mode not in ("raise", "clip", "wrap"):
         raise unknown_name("mode", mode, ("raise", "clip", "wrap"))
     if mode == "clip":
@@ -196,7 +200,7 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> Array:
     elif mode == "wrap":
         index = index % len(found)
     chosen = take_along_axis(stack(found), expand_dims(index, 0), axis=0)
-    return reshape(chosen, shape=index.shape)
+    return into("choose", out, reshape(chosen, shape=index.shape))
 
 
 @function(public="np")
@@ -205,6 +209,8 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
 
     >>> np.select([np.array([True, False])], [np.array([1, 2])], 0)
     """
+    condlist = sequence("select", "the conditions", condlist)
+    choicelist = sequence("select", "the choices", choicelist)
     if len(condlist) != len(choicelist) or not condlist:
         raise ShapeError(
             f"select: {len(condlist)} conditions and {len(choicelist)} choices; it needs as many "
@@ -237,12 +243,14 @@ def argwhere(a: Any) -> Array:
 
 
 @function(public="np")
-def compress(condition: Any, a: Any, axis: int | None = None) -> Array:
+@named
+def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Array:
     """The slices along an axis where the 1-d condition holds, which may be shorter."""
     a = operand(a)
     if axis is None:
         a, axis = reshape(a, shape=(-1,)), 0
-    return gather(a, flatnonzero(condition), axis=normalize_axis("compress", axis, a.ndim))
+    found = gather(a, flatnonzero(condition), axis=normalize_axis("compress", axis, a.ndim))
+    return into("compress", out, found)
 
 
 @function(public="np")
@@ -301,6 +309,6 @@ def _(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Arr
 
     >>> np.ravel_multi_index(np.array([[1, 0], [2, 1]], "int64"), (2, 3))
     """
-    positions = (operand(p) for p in multi_index)
+    positions = map(operand, sequence("ravel_multi_index", "the positions", multi_index))
     mode = mode if isinstance(mode, str) else tuple(mode)
     return ravel_multi_index(*positions, dims=tuple(listed(dims)), mode=mode, order=order)

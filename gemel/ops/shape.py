@@ -10,6 +10,7 @@ from gemel.errors import ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import op
+from gemel.ir.keywords import converted, into
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
@@ -18,11 +19,15 @@ from gemel.ops.elementwise import full, iota
 from gemel.spec import (
     Spec,
     extents,
+    is_several,
     normalize_axes,
     normalize_axis,
     product,
     promote_specs,
+    sequence,
+    whole,
     whole_numbers,
+    wholes,
 )
 
 
@@ -43,7 +48,7 @@ def operand(value: Any, beside: Any = ()) -> Any:
 
 def operands(values: Any) -> list[Any]:
     """Several of them: numbers in lists are as exact as the arrays beside them."""
-    given = tuple(values)
+    given = sequence("stack and concatenate", "the arrays", values)
     return [operand(value, given) for value in given]
 
 
@@ -188,7 +193,9 @@ def axis_order(ndim: int, axes: Any) -> tuple[int, ...]:
     """The axes of a transpose, reversed by default. Raises `ShapeError`."""
     if axes is None:
         return tuple(range(ndim - 1, -1, -1))
-    order = tuple(normalize_axis("transpose", axis, ndim) for axis in axes)
+    order = tuple(
+        normalize_axis("transpose", axis, ndim) for axis in wholes("transpose", "axes", axes)
+    )
     if sorted(order) != list(range(ndim)):
         raise ShapeError(f"transpose: axes {axes!r} must name each of the {ndim} axes once")
     return order
@@ -241,7 +248,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Array:
 def expand_dims(x: Any, axis: Any = 0) -> Array:
     """A new axis (or several) of length 1."""
     x = operand(x)
-    added = (axis,) if isinstance(axis, WHOLE) else tuple(axis)
+    added = wholes("expand_dims", "axis", axis)
     places = normalize_axes("expand_dims", added, len(x.shape) + len(added))
     extents = iter(x.shape)
     total = len(x.shape) + len(added)
@@ -304,11 +311,30 @@ def concatenate(*arrays: Any, axis: int = 0) -> Any:
 
 
 @concatenate.facade
-def _(arrays: Any, axis: int | None = 0) -> Array:
-    """The arrays one after another along an axis; None flattens them first."""
+def _(
+    arrays: Any,
+    axis: int | None = 0,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    casting: str = "same_kind",
+) -> Array:
+    """The arrays one after another along an axis; None flattens them first.
+
+    With `dtype` each is converted to it, as `casting` allows.
+    """
     if axis is None:
-        return concatenate(*(reshape(x, shape=(-1,)) for x in operands(arrays)), axis=0)
-    return concatenate(*arrays, axis=axis)
+        parts: Any = [reshape(x, shape=(-1,)) for x in operands(arrays)]
+    else:
+        parts = sequence("concatenate", "the arrays", arrays)
+    return _joined("concatenate", parts, axis or 0, out, dtype, casting)
+
+
+def _joined(name: str, parts: Any, axis: int, out: Any, dtype: Any, casting: str) -> Any:
+    if dtype is not None:
+        parts = [converted(name, operand(x, parts), dtype, casting) for x in parts]
+    found = concatenate(*parts, axis=axis)
+    return found if out is None else into(name, out, found, casting)
 
 
 @concatenate.spec
@@ -366,6 +392,11 @@ def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, i
     return tuple((a, b - a if b > a else 0) for a, b in pairs)
 
 
+def sections_of(name: str, given: Any) -> Any:
+    """How many parts, or a tuple of where they begin. Raises `TypeError`."""
+    return tuple(given) if is_several(given) else whole(name, "the number of parts", given)
+
+
 @op(public="np", onnx="Split", mxnet="_npi_split")
 def split(x: Any, *, sections: Any, axis: int = 0) -> Any:
     """Equal parts along an axis, or the parts between cut positions. Several results, all views."""
@@ -377,8 +408,8 @@ def split(x: Any, *, sections: Any, axis: int = 0) -> Any:
 @split.facade
 def _(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts of an array along an axis, as views: equal ones, or between positions."""
-    x, parts = operand(x), indices_or_sections
-    found = split(x, sections=parts if isinstance(parts, WHOLE) else tuple(parts), axis=axis)
+    x = operand(x)
+    found = split(x, sections=sections_of("split", indices_or_sections), axis=axis)
     return list(found) if isinstance(found, tuple) else [found]
 
 
@@ -456,12 +487,14 @@ def _(g: Any, y: Any, x: Any, *, axis: int, start: int, length: int) -> Any:
 
 
 @function(public="np")
-def stack(arrays: Any, axis: int = 0) -> Array:
-    """The arrays side by side along a new axis."""
+def stack(
+    arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> Array:
+    """The arrays side by side along a new axis. `dtype` and `casting` as in `concatenate`."""
     parts = operands(arrays)
     if not parts:
         raise ShapeError("stack: needs at least one array")
     place = normalize_axis("stack", axis, parts[0].ndim + 1)
     shapes = ((*x.shape[:place], 1, *x.shape[place:]) for x in parts)
-    lifted = (reshape(x, shape=shape) for x, shape in zip(parts, shapes, strict=True))
-    return concatenate(*lifted, axis=place)
+    lifted = [reshape(x, shape=shape) for x, shape in zip(parts, shapes, strict=True)]
+    return _joined("stack", lifted, place, out, dtype, casting)

@@ -12,8 +12,10 @@ from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import composite, op
+from gemel.ir.keywords import OUT, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ops.complexes import conj
 from gemel.ops.elementwise import (
     add,
     cast,
@@ -36,7 +38,7 @@ from gemel.ops.logic import equal, isfinite, isnan, not_equal
 from gemel.ops.reduction import count, floating, in_dtype, max, mean, min, sum
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, concatenate, reshape, stack, transpose
-from gemel.spec import Spec, normalize_axes, normalize_axis, product
+from gemel.spec import Spec, normalize_axes, normalize_axis, product, whole
 
 # --- over axes ------------------------------------------------------------------------------
 
@@ -47,7 +49,7 @@ def count_nonzero(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     return sum(not_equal(x, 0), axis=axis, keepdims=keepdims)
 
 
-@composite(public="np")
+@composite(public="np", common=OUT)
 def ptp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The distance from the smallest to the largest element, over the given axes, or all."""
     if x.dtype is bool_:
@@ -140,38 +142,67 @@ METHODS: dict[str, Callable[[float], float]] = {
 
 @function(public="np")
 def quantile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", *, keepdims: bool = False
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    *,
+    keepdims: bool = False,
 ) -> Array:
     """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all.
 
     Several q give a new first axis. `method` says what is between two elements: ``"linear"``,
     ``"lower"``, ``"higher"``, ``"midpoint"`` or ``"nearest"``.
     """
-    return _quantile("quantile", x, _shares("quantile", q, 1.0), axis, method, keepdims)
+    found = _quantile("quantile", x, shares("quantile", q, 1.0), axis, method, keepdims)
+    return into("quantile", out, found)
 
 
 @function(public="np")
 def percentile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", *, keepdims: bool = False
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    *,
+    keepdims: bool = False,
 ) -> Array:
     """What q percent of the elements lie below: see `quantile`."""
-    return _quantile("percentile", x, _shares("percentile", q, 100.0), axis, method, keepdims)
+    found = _quantile("percentile", x, shares("percentile", q, 100.0), axis, method, keepdims)
+    return into("percentile", out, found)
 
 
 @function(public="np")
-def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """What half of the elements lie below, over the given axes, or all."""
-    return _quantile("median", x, 0.5, axis, "linear", keepdims)
+def median(
+    x: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    *,
+    keepdims: bool = False,
+) -> Array:
+    """What half of the elements lie below, over the given axes, or all; NaN of nothing."""
+    x = floating(_array(x))
+    if not count(x, axis, "median"):
+        return into("median", out, mean(x, axis=axis, keepdims=keepdims))
+    return into("median", out, _quantile("median", x, 0.5, axis, "linear", keepdims))
 
 
-def _shares(name: str, q: Any, whole: float) -> Any:
+def shares(name: str, q: Any, whole: float) -> Any:
     """One share from 0 to 1, or a list of them. Raises `ValueError`."""
     found = q.tolist() if hasattr(q, "tolist") else q
     several = isinstance(found, (list, tuple))
-    shares = [float(each) / whole for each in (found if several else [found])]
-    if not builtins.all(0 <= share <= 1 for share in shares):
+    for each in found if several else [found]:
+        if not isinstance(each, (int, float)):
+            raise TypeError(f"{name}: q {each!r} must be a number")
+    parts = [float(each) / whole for each in (found if several else [found])]
+    if not builtins.all(0 <= part <= 1 for part in parts):
         raise ValueError(f"{name}: q {found} must lie between 0 and {whole:g}")
-    return shares if several else shares[0]
+    return parts if several else parts[0]
 
 
 def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) -> Any:
@@ -179,7 +210,7 @@ def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool)
         raise unknown_name("method", method, tuple(METHODS))
     x = floating(_array(x))
     axes = normalize_axes(name, axis, x.ndim)
-    rows, kept = _as_rows(x, axes)
+    rows, kept = as_rows(x, axes)
     if not rows.shape[-1]:
         raise ShapeError(f"{name}: {list(x.shape)}: nothing lies along axis {axis}")
     found = _between(rows, q if isinstance(q, list) else [q], method)
@@ -188,7 +219,7 @@ def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool)
     return stack(shaped) if isinstance(q, list) else shaped[0]
 
 
-def _as_rows(x: Any, axes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
+def as_rows(x: Any, axes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
     """x with these axes as one, the last; and the shape of the others."""
     others = tuple(i for i in range(x.ndim) if i not in axes)
     kept = tuple(x.shape[i] for i in others)
@@ -248,12 +279,13 @@ def cov(
     if weights is None:
         total: Any = x.shape[1]
         distance = subtract(x, mean(x, axis=1, keepdims=True))
-        found = divide(matmul(distance, transpose(distance)), builtins.max(total - ddof, 0))
+        products = matmul(distance, transpose(conj.face(distance)))
+        found = divide(products, builtins.max(total - ddof, 0))
     else:
         total = sum(weights)
         center = divide(sum(multiply(x, weights), axis=1, keepdims=True), total)
         distance = subtract(x, center)
-        products = matmul(multiply(distance, weights), transpose(distance))
+        products = matmul(multiply(distance, weights), transpose(conj.face(distance)))
         found = divide(products, maximum(_freedom(total, weights, aweights, ddof), 0))
     return reshape(found, shape=()) if x.shape[0] == 1 else found
 
@@ -315,7 +347,7 @@ def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
 @function(public="np")
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
     """The differences of neighbours along an axis, n times. Bools differ or do not."""
-    if n < 0:
+    if whole("diff", "n", n) < 0:
         raise ValueError(f"diff: n is {n}; differences cannot be taken less than 0 times")
     x = _array(x)
     axis = normalize_axis("diff", axis, x.ndim)
@@ -325,7 +357,8 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         x if end is x else _end(end, x, axis) for end in (prepend, x, append) if end is not None
     ]
     x = concatenate(*ends, axis=axis) if len(ends) > 1 else x
-    for _ in range(n):
+    # What has no elements left has no more differences.
+    for _ in range(builtins.min(n, x.shape[axis]) if type(x.shape[axis]) is int else n):
         after, before = _neighbours(x, axis)
         x = not_equal(after, before) if x.dtype == "bool" else subtract(after, before)
     return x

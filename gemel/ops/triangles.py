@@ -9,6 +9,7 @@ from gemel.dtype import as_dtype
 from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import composite
+from gemel.ir.keywords import into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import moved
@@ -16,7 +17,7 @@ from gemel.ops.elementwise import cast, full, iota, where
 from gemel.ops.indexing import basic_index, place
 from gemel.ops.reduction import sum
 from gemel.ops.shape import distance, operand, reshape, transpose
-from gemel.spec import Spec
+from gemel.spec import Spec, whole
 
 
 def matrices(name: str, x: Spec) -> Spec:
@@ -98,7 +99,7 @@ def diag(v: Any, k: int = 0) -> Array:
         return diagonal(v, k)
     if v.ndim != 1:
         raise ShapeError(f"diag: an array of {v.ndim} dimensions; it takes one or two")
-    extent = v.shape[0] + abs(k)
+    extent = v.shape[0] + abs(whole("diag", "k", k))
     flat = place(v, key=(diagonal_key(extent, extent, k),), shape=(extent * extent,))
     return reshape(flat, shape=(extent, extent))
 
@@ -110,37 +111,47 @@ def diagflat(v: Any, k: int = 0) -> Array:
 
 
 @function(public="np", method=True)
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Array:
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> Array:
     """The sum of a diagonal over two axes."""
     found = diagonal(a, offset, axis1, axis2)
-    return sum(found if dtype is None else cast(found, dtype=as_dtype(dtype)), axis=-1)
+    return into("trace", out, sum(found, -1, dtype))
 
 
 @function(public="np")
-def fill_diagonal(a: Any, val: Any) -> None:
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     """Write into the main diagonal of a matrix, or where all positions are equal.
+
+    With `wrap` the diagonal of a tall matrix begins again below a row that is left out.
 
     >>> x = np.zeros((2, 2))
     >>> np.fill_diagonal(x, 5)
     >>> x
     """
+    if not hasattr(a, "ndim"):
+        raise TypeError(f"fill_diagonal: it writes into an array, not {type(a).__name__} {a!r}")
     if a.ndim < 2 or a.ndim > 2 and len(set(a.shape)) > 1:
         raise ShapeError(f"fill_diagonal: {list(a.shape)} is no matrix, nor are all axes alike")
-    count = min(a.shape)
-    at = iota(shape=(count,), axis=0, dtype="int64")
+    if wrap and a.ndim == 2:
+        step = a.shape[1] + 1
+        at = iota(shape=(-(-a.shape[0] * a.shape[1] // step),), axis=0, dtype="int64") * step
+        a[at // a.shape[1], at % a.shape[1]] = val
+        return
+    at = iota(shape=(min(a.shape),), axis=0, dtype="int64")
     a[(at,) * a.ndim] = val
 
 
 @function(public="np")
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
     """The rows and columns of what lies on and below diagonal k of a matrix."""
-    return _positions(numpy().tri(n, m, k, bool))
+    return _positions("tril_indices", n, k, m)
 
 
 @function(public="np")
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
     """The rows and columns of what lies on and above diagonal k of a matrix."""
-    return _positions(~numpy().tri(n, m, k - 1, bool))
+    return _positions("triu_indices", n, k, m)
 
 
 @function(public="np")
@@ -152,24 +163,36 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
 @function(public="np")
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
     """The rows and columns of what lies on and below diagonal k of this matrix."""
-    rows, columns = arr.shape
+    rows, columns = _sides("tril_indices_from", arr)
     return tril_indices(rows, k, columns)
 
 
 @function(public="np")
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
     """The rows and columns of what lies on and above diagonal k of this matrix."""
-    rows, columns = arr.shape
+    rows, columns = _sides("triu_indices_from", arr)
     return triu_indices(rows, k, columns)
 
 
 @function(public="np")
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
     """The positions of the main diagonal of this array, whose axes are all alike."""
+    arr = operand(arr)
     if len(set(arr.shape)) != 1 or len(arr.shape) < 2:
         raise ShapeError(f"diag_indices_from: the axes of {list(arr.shape)} are not all alike")
     return diag_indices(arr.shape[0], len(arr.shape))
 
 
-def _positions(chosen: Any) -> tuple[Any, ...]:
+def _sides(name: str, arr: Any) -> tuple[int, int]:
+    arr = operand(arr)
+    if arr.ndim != 2:
+        raise ShapeError(f"{name}: {list(arr.shape)} is no matrix")
+    return arr.shape[0], arr.shape[1]
+
+
+def _positions(name: str, n: Any, k: Any, m: Any) -> tuple[Any, ...]:
+    rows, k = whole(name, "n", n), whole(name, "k", k)
+    columns = rows if m is None else whole(name, "m", m)
+    lower = name.startswith("tril")
+    chosen = numpy().tri(rows, columns, k if lower else k - 1, bool) == lower
     return tuple(above.from_numpy(found) for found in chosen.nonzero())

@@ -287,10 +287,14 @@ class Lowering:
         return buffer
 
     def loop(
-        self, shape: tuple[int, ...], failure: tuple[str, str] | None = None, parallel: bool = True
+        self,
+        shape: tuple[int, ...],
+        failure: tuple[str, str] | None = None,
+        parallel: bool = True,
+        reduced: frozenset[int] = frozenset(),
     ) -> _Loop:
         """A loop nest over a shape, to be written step by step and finished."""
-        return _Loop(self, shape, failure, parallel)
+        return _Loop(self, shape, failure, parallel, reduced)
 
     def copy(self, source: Place, target: Place) -> None:
         """Copy elements, converting and broadcasting as needed."""
@@ -468,9 +472,14 @@ class _Loop(Nest):
     """A nest that a `lower` rule writes; `finish` hands it to the plan."""
 
     def __init__(
-        self, lowering: Lowering, shape: tuple[int, ...], failure: Any, parallel: bool
+        self,
+        lowering: Lowering,
+        shape: tuple[int, ...],
+        failure: Any,
+        parallel: bool,
+        reduced: frozenset[int],
     ) -> None:
-        super().__init__(shape)
+        super().__init__(shape, reduced)
         self.lowering = lowering
         self.failure = failure
         self.parallel = parallel

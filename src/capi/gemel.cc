@@ -64,6 +64,7 @@ class PlainFront final : public Front {
   }
   Origin origin() override { return {}; }
   void wait_until_idle(Storage* storage) override { Engine::get().wait_idle(storage); }
+  void wait_until_written(Storage* storage) override { Engine::get().wait(storage); }
 };
 
 void raise(const FailurePointer& failure) {

@@ -41,10 +41,29 @@ Storage* Storage::create(size_t bytes, int device) {
   return new (block) Storage(bytes, device, inside);
 }
 
+Storage* Storage::adopt(void* data, size_t bytes, int device, Owner owner) {
+  void* block = memory::allocate(kHeaderBytes + sizeof owner);
+  if (block == nullptr) throw std::bad_alloc();
+  auto* storage = new (block) Storage(bytes, device, false);
+  storage->adopted_ = true;
+  storage->data_.store(data, std::memory_order_relaxed);
+  new (storage->own_data()) Owner(owner);
+  storage->begin_export();
+  return storage;
+}
+
 void* Storage::own_data() noexcept { return reinterpret_cast<char*>(this) + kHeaderBytes; }
 
 void Storage::destroy() noexcept {
   if (trace_token_ != 0) trace::forget(trace_token_);
+  if (adopted_) {
+    const Owner owner = *static_cast<Owner*>(own_data());
+    end_export();
+    this->~Storage();
+    memory::release(this, kHeaderBytes + sizeof owner);
+    owner.release(owner.context);
+    return;
+  }
   void* const data = this->data();
   const bool inside = lies_inside(bytes_, device_);
   if (!inside && data != nullptr) Engine::device(device_)->release(data, bytes_);

@@ -34,6 +34,13 @@ class Storage {
   static constexpr size_t kInsideBytes = 256;  // data this small lies in the storage's own block
 
   static Storage* create(size_t bytes, int device);  // throws std::bad_alloc
+  // Memory of the host's that somebody else owns, who hears, on any thread, when it is no longer
+  // used. It counts as exported all the time. Throws std::bad_alloc.
+  struct Owner {
+    void (*release)(void* context) noexcept;
+    void* context;
+  };
+  static Storage* adopt(void* data, size_t bytes, int device, Owner owner);
   void retain() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept {  // from any thread
     // Who holds the only reference needs no atomic subtraction: nobody can make another.
@@ -75,7 +82,7 @@ class Storage {
   friend struct EngineState;
   Storage(size_t bytes, int device, bool inside) noexcept;
   ~Storage() = default;
-  void* own_data() noexcept;  // where small data lie
+  void* own_data() noexcept;  // where small data lie, and the owner of others' memory
   void destroy() noexcept;
 
   std::atomic<uint32_t> references_{1};
@@ -93,6 +100,7 @@ class Storage {
   std::atomic<uint32_t> exports_{0};
   static inline std::atomic<uint32_t> all_exports_{0};
   // Those that have been started on an ordered lane are no longer counted in these two.
+  bool adopted_ = false;
   bool writing_ = false;      // a writer has its turn
   uint32_t reading_ = 0;      // readers which have their turn
   uint64_t mark_ = 0;         // of the last operation linked: finds duplicates

@@ -59,6 +59,9 @@ inline int kind_rank(int code) {
   return kind == Kind::kBoolean ? 0 : kind == Kind::kFloating ? 2 : 1;
 }
 
+// Whether results of one dtype are written in place into arrays of another: kinds only widen.
+inline bool keeps_kind(int from, int to) { return kDTypes[from].kind <= kDTypes[to].kind; }
+
 // Whether an integer dtype has this number.
 inline bool holds(int code, int64_t number) {
   const DType& dtype = kDTypes[code];

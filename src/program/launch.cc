@@ -83,10 +83,16 @@ void hand_over(Launch& work, Front& front) {
   front.issue(std::move(operation));
 }
 
-void settle(Storage* const* storages, int count, Front& front) {
-  for (int i = 0; i < count; ++i) {
-    if (storages[i]->exported()) front.wait_until_idle(storages[i]);
-  }
+bool any_exported(Storage* const* storages, int count) {
+  return std::any_of(storages, storages + count, [](Storage* s) { return s->exported(); });
+}
+
+// When its writes are there, the work has ended, its reads too. To wait until the exported ones
+// are idle could be to wait for the operation this thread is in.
+void settle(const Launch& work, Front& front) {
+  for (int i = 0; i < work.write_count; ++i) front.wait_until_written(work.writes[i]);
+  if (work.write_count > 0) return;
+  for (int i = 0; i < work.read_count; ++i) front.wait_until_idle(work.reads[i]);
 }
 
 }  // namespace
@@ -96,8 +102,9 @@ void launch(Launch& work, Front& front) {
   const bool later = work.only_later || !Engine::on_host(work.device);
   if (later || !run_here(work, front)) hand_over(work, front);
   if (Storage::all_exports() == 0) return;
-  settle(work.reads, work.read_count, front);
-  settle(work.writes, work.known_writes, front);
+  const bool shared =
+      any_exported(work.reads, work.read_count) || any_exported(work.writes, work.known_writes);
+  if (shared) settle(work, front);
 }
 
 FailurePointer located(const FailurePointer& failure, const Origin& origin) {

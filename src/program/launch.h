@@ -25,6 +25,8 @@ class Front {
   virtual Origin origin() = 0;
   // Waits until nothing is pending on the storage; throws when interrupted.
   virtual void wait_until_idle(Storage* storage) = 0;
+  // The same until everything issued so far that writes the storage has ended.
+  virtual void wait_until_written(Storage* storage) = 0;
 };
 
 // One unit of work on the stack of the call that issues it. `Storage*`s may be listed twice.

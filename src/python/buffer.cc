@@ -1,7 +1,7 @@
 // The buffer protocol. While somebody holds a buffer of an array, operations that touch its storage
 // finish before their call returns: the outside cannot know of the engine's queue.
 
-#include "python/array.h"
+#include "python/history.h"
 #include "python/waits.h"
 
 namespace gemel {
@@ -13,18 +13,27 @@ struct Export {
   Py_ssize_t strides[kMaxRank];
 };
 
+bool fortran(const Tensor& tensor) {
+  int64_t step = 1;
+  for (int axis = 0; axis < tensor.ndim && tensor.size > 0; ++axis) {
+    if (tensor.extents()[axis] > 1 && tensor.strides()[axis] != step) return false;
+    step *= tensor.extents()[axis];
+  }
+  return true;
+}
+
 void check_layout(const Tensor& tensor, int flags) {
   if (kDTypes[tensor.dtype].format == nullptr) {
     throw Error("BufferError", std::string("a buffer has no ") + kDTypes[tensor.dtype].name +
                                    "; convert it first: x.astype('float32')");
   }
-  bool needs_contiguous = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
-                          (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS ||
-                          (flags & PyBUF_STRIDES) != PyBUF_STRIDES;
-  if (needs_contiguous && !tensor.contiguous) {
+  const bool either = (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS;
+  const bool needs_contiguous = either || (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
+                                (flags & PyBUF_STRIDES) != PyBUF_STRIDES;
+  if (needs_contiguous && !tensor.contiguous && !(either && fortran(tensor))) {
     throw Error("BufferError", "the array is not C-contiguous; copy it first");
   }
-  if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && tensor.ndim > 1) {
+  if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && !fortran(tensor)) {
     throw Error("BufferError", "the array is not Fortran-contiguous");
   }
 }
@@ -49,6 +58,13 @@ int array_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   const Tensor& tensor = tensor_of(self);
   view->obj = nullptr;
   check_layout(tensor, flags);
+  // A write from outside would change what gradients read, unseen by the tape.
+  const bool computed = is_computed(self);
+  if (computed && (flags & PyBUF_WRITABLE) == PyBUF_WRITABLE) {
+    throw Error("BufferError",
+                "the array was computed inside autograd.record(), so others may "
+                "only read it; x.detach() or x.copy() can be written");
+  }
   wait_until_shareable(tensor);
   auto export_ = std::make_unique<Export>();
   const int64_t size = item_size(tensor.dtype);
@@ -61,7 +77,7 @@ int array_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->buf = tensor.size == 0 ? nothing : tensor.data();
   view->len = tensor.bytes();
   view->itemsize = size;
-  view->readonly = 0;
+  view->readonly = computed ? 1 : 0;
   view->ndim = tensor.ndim;
   const bool wants_format = (flags & PyBUF_FORMAT) != 0;
   view->format = wants_format ? const_cast<char*>(kDTypes[tensor.dtype].format) : nullptr;

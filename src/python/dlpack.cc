@@ -1,9 +1,10 @@
 #include "python/dlpack.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
-#include "python/array.h"
+#include "python/history.h"
 
 namespace gemel {
 namespace {
@@ -43,6 +44,8 @@ struct ManagedVersioned {
 
 constexpr int32_t kCpuType = 1;
 constexpr uint32_t kMajor = 1;
+constexpr uint64_t kReadOnly = 1;
+constexpr uint64_t kCopied = 2;
 
 ElementType type_of(const DType& dtype) {
   return {dtype.exchange, static_cast<uint8_t>(dtype.size * 8), 1};
@@ -82,7 +85,7 @@ void drop_capsule(PyObject* capsule) {
 }
 
 template <typename M>
-PyObject* share(const Tensor& source) {
+PyObject* share(const Tensor& source, bool copied) {
   auto shared = std::make_unique<Shared<M>>();
   std::memcpy(shared->dims, source.extents(), sizeof(int64_t) * 2 * source.ndim);
   Shape& tensor = shared->managed.tensor;
@@ -92,7 +95,10 @@ PyObject* share(const Tensor& source) {
   tensor.type = type_of(kDTypes[source.dtype]);
   tensor.shape = shared->dims;
   tensor.strides = shared->dims + source.ndim;
-  if constexpr (std::is_same_v<M, ManagedVersioned>) shared->managed.major = kMajor;
+  if constexpr (std::is_same_v<M, ManagedVersioned>) {
+    shared->managed.major = kMajor;
+    shared->managed.flags = copied ? kCopied : 0;
+  }
   shared->managed.context = shared.get();
   shared->managed.deleter = give_back<M>;
   shared->storage = source.storage;
@@ -137,60 +143,140 @@ void check(const Shape& tensor) {
   if (tensor.data == nullptr && !empty) refuse("there are elements, but no memory");
 }
 
-char* gather(const Shape& tensor, int axis, const char* from, int64_t size, char* to) {
-  if (axis == tensor.ndim) {
+// What a capsule holds, checked, with its strides and the address of its first element.
+struct Source {
+  explicit Source(const Shape& tensor)
+      : code(code_of(tensor.type)),
+        first(static_cast<char*>(tensor.data) + tensor.byte_offset),
+        layout{tensor.ndim, tensor.shape, strides} {
+    check(tensor);
+    if (tensor.strides != nullptr) {
+      std::copy_n(tensor.strides, tensor.ndim, strides);
+    } else {
+      contiguous_strides(tensor.shape, tensor.ndim, strides);
+    }
+  }
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+  bool empty() const { return element_count(layout.shape, layout.ndim) == 0; }
+  bool aligned() const {
+    const auto needed = static_cast<uintptr_t>(std::min<int64_t>(item_size(code), 8));
+    return reinterpret_cast<uintptr_t>(first) % needed == 0;
+  }
+
+  int code;
+  char* first;
+  int64_t strides[kMaxRank];
+  OperandLayout layout;
+};
+
+char* gather(const OperandLayout& layout, int axis, const char* from, int64_t size, char* to) {
+  if (axis == layout.ndim) {
     std::memcpy(to, from, static_cast<size_t>(size));
     return to + size;
   }
-  int64_t stride = 1;
-  if (tensor.strides != nullptr) {
-    stride = tensor.strides[axis];
-  } else {
-    for (int later = axis + 1; later < tensor.ndim; ++later) stride *= tensor.shape[later];
+  if (is_contiguous(layout.shape + axis, layout.strides + axis, layout.ndim - axis)) {
+    const int64_t bytes = size * element_count(layout.shape + axis, layout.ndim - axis);
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return to + bytes;
   }
-  for (int64_t i = 0; i < tensor.shape[axis]; ++i) {
-    to = gather(tensor, axis + 1, from + i * stride * size, size, to);
+  for (int64_t i = 0; i < layout.shape[axis]; ++i) {
+    to = gather(layout, axis + 1, from + i * layout.strides[axis] * size, size, to);
   }
   return to;
 }
 
-Reference copied(const Shape& tensor) {
-  check(tensor);
-  Reference array = new_array(code_of(tensor.type), tensor.shape, tensor.ndim, 0);
+Reference copied(const Source& source, int device) {
+  Reference array = new_array(source.code, source.layout.shape, source.layout.ndim, device);
   Tensor& made = tensor_of(array);
   made.materialize();
-  if (made.size == 0) return array;
-  const char* from = static_cast<const char*>(tensor.data) + tensor.byte_offset;
-  gather(tensor, 0, from, item_size(made.dtype), made.data());
+  if (made.size > 0) gather(source.layout, 0, source.first, item_size(made.dtype), made.data());
   return array;
 }
 
+// The last array over an owner's memory may go on any thread.
+void give_up(void* context) noexcept {
+  auto* owner = static_cast<PyObject*>(context);
+  if (Py_IsInitialized() && PyGILState_Check()) {
+    into_python([&] { Py_DECREF(owner); });
+  } else {
+    drop_later(owner);
+  }
+}
+
+// Over the memory itself, which `owner` keeps alive.
+Reference lent(const Source& source, int device, Reference owner) {
+  Reference array = blank_array();
+  int64_t low, high;
+  element_range(source.layout, &low, &high);
+  const int64_t size = item_size(source.code);
+  Storage* storage =
+      Storage::adopt(source.first + low * size, static_cast<size_t>((high - low) * size), device,
+                     {give_up, owner.get()});
+  owner.take();
+  const std::unique_ptr<Storage, void (*)(Storage*)> held(storage,
+                                                          [](Storage* ended) { ended->release(); });
+  tensor_of(array).view(storage, source.code, source.layout.shape, source.strides,
+                        source.layout.ndim, -low);
+  return array;
+}
+
+constexpr const char* kOwnerName = "gemel.lent";
+
+// Of the capsule that keeps lent memory alive.
 template <typename M>
-PyObject* take(PyObject* capsule) {
+void end_loan(PyObject* capsule) {
+  auto* managed = static_cast<M*>(PyCapsule_GetPointer(capsule, kOwnerName));
+  PyObject *type, *value, *traceback;  // an error on its way is none of the lender's business
+  PyErr_Fetch(&type, &value, &traceback);
+  if (managed->deleter != nullptr) managed->deleter(managed);
+  PyErr_Restore(type, value, traceback);
+}
+
+template <typename M>
+PyObject* take(PyObject* capsule, int device, std::optional<bool> copy) {
   auto* managed = static_cast<M*>(PyCapsule_GetPointer(capsule, kName<M>));
   if (managed == nullptr) throw PythonError{};
-  Reference array = copied(managed->tensor);  // else the capsule stays usable, and frees it all
+  const Source source(managed->tensor);
+  bool readonly = false;
+  if constexpr (std::is_same_v<M, ManagedVersioned>) readonly = (managed->flags & kReadOnly) != 0;
+  const bool hindered = !source.empty() && (readonly || !source.aligned());
+  if (hindered && copy == false) {
+    refuse(std::string("the data is ") + (readonly ? "read-only" : "not aligned to its elements") +
+           ", so it has to be copied; leave out copy=False");
+  }
+  if (source.empty() || copy.value_or(hindered)) {
+    Reference array = copied(source, device);  // else the capsule stays usable, and frees it all
+    PyCapsule_SetName(capsule, kUsedName<M>);
+    if (managed->deleter != nullptr) managed->deleter(managed);
+    return array.take();
+  }
+  Reference owner = owned(PyCapsule_New(managed, kOwnerName, end_loan<M>));
   PyCapsule_SetName(capsule, kUsedName<M>);
-  if (managed->deleter != nullptr) managed->deleter(managed);
-  return array.take();
+  return lent(source, device, std::move(owner)).take();
 }
 
 }  // namespace
 
-PyObject* to_dlpack(PyObject* array, bool versioned) {
+PyObject* to_dlpack(PyObject* array, bool versioned, bool copied) {
   const Tensor& tensor = checked_tensor(array, "to_dlpack");
+  if (is_computed(array)) {
+    throw Error("BufferError",
+                "__dlpack__: the array was computed inside autograd.record(), and what another "
+                "library does with it has no gradient here; share x.detach()");
+  }
   wait_until_shareable(tensor);
-  return versioned ? share<ManagedVersioned>(tensor) : share<Managed>(tensor);
+  return versioned ? share<ManagedVersioned>(tensor, copied) : share<Managed>(tensor, copied);
 }
 
-PyObject* from_dlpack(PyObject* capsule) {
+PyObject* from_dlpack(PyObject* capsule, int device, std::optional<bool> copy) {
   if (PyCapsule_IsValid(capsule, kName<ManagedVersioned>)) {
     auto* managed =
         static_cast<ManagedVersioned*>(PyCapsule_GetPointer(capsule, kName<ManagedVersioned>));
-    if (managed->major == kMajor) return take<ManagedVersioned>(capsule);
+    if (managed->major == kMajor) return take<ManagedVersioned>(capsule, device, copy);
     refuse("version " + std::to_string(managed->major) + " of DLPack is not known here");
   }
-  if (PyCapsule_IsValid(capsule, kName<Managed>)) return take<Managed>(capsule);
+  if (PyCapsule_IsValid(capsule, kName<Managed>)) return take<Managed>(capsule, device, copy);
   refuse("this is no DLPack capsule, or a used one");
 }
 

@@ -1,6 +1,8 @@
-// DLPack: arrays shared with other libraries without copying, and copied from them.
+// DLPack: arrays shared with other libraries without copying, both ways.
 
 #pragma once
+
+#include <optional>
 
 #include "python/array.h"
 
@@ -8,8 +10,10 @@ namespace gemel {
 
 // A new capsule over the array's own memory, which counts as exported until the consumer (or the
 // unused capsule) gives it back. Waits until nothing is pending on it. Throws.
-PyObject* to_dlpack(PyObject* array, bool versioned);
-// A new array with a copy of what a capsule holds; the capsule is used up. Throws.
-PyObject* from_dlpack(PyObject* capsule);
+// `copied` is what the consumer is told.
+PyObject* to_dlpack(PyObject* array, bool versioned, bool copied);
+// A new array over what a capsule holds, which is used up; over a copy where asked for or, unless
+// that is ruled out, needed. Throws.
+PyObject* from_dlpack(PyObject* capsule, int device, std::optional<bool> copy);
 
 }  // namespace gemel

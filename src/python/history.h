@@ -26,6 +26,11 @@ inline bool is_tracked(PyObject* array) {
   const History* history = as_array(array)->history;
   return history != nullptr && history->source != nullptr;
 }
+// Whether that made them what they are: not so of a variable that is as it was set.
+inline bool is_computed(PyObject* array) {
+  return is_tracked(array) &&
+         as_array(array)->history->source != as_array(array)->history->variable;
+}
 // Whether a write while recording concerns the tape.
 inline bool is_watched(PyObject* array) {
   const History* history = as_array(array)->history;

@@ -270,11 +270,16 @@ void define_arrays(nb::module_& module) {
   module.def("read_into", &read_into, "array"_a, "buffer"_a);
   module.def(
       "to_dlpack",
-      [](nb::object array, bool versioned) { return checked(to_dlpack(array.ptr(), versioned)); },
-      "array"_a, "versioned"_a);
+      [](nb::object array, bool versioned, bool copied) {
+        return checked(to_dlpack(array.ptr(), versioned, copied));
+      },
+      "array"_a, "versioned"_a, "copied"_a = false);
   module.def(
-      "from_dlpack", [](nb::object capsule) { return checked(from_dlpack(capsule.ptr())); },
-      "capsule"_a);
+      "from_dlpack",
+      [](nb::object capsule, int device, std::optional<bool> copy) {
+        return checked(from_dlpack(capsule.ptr(), checked_device(device), copy));
+      },
+      "capsule"_a, "device"_a = 0, "copy"_a = nb::none());
   module.def("exports", &Storage::all_exports);
   module.def("copy_to_device", &copy_to, "array"_a, "device"_a);
   module.def("copy_across", &copy_between, "source"_a, "target"_a);

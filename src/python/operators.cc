@@ -50,13 +50,14 @@ bool is_scalar(PyObject* object) {
   return PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyBool_Check(object);
 }
 
-// Operands the operation's Python side understands: symbols, lists, tuples, NumPy's objects, and
-// numbers of derived classes. Others may have reflected operators of their own.
+// Operands the operation's Python side understands: symbols, lists, tuples, NumPy's objects, arrays
+// of other libraries, numbers of derived classes. Others may have reflected operators of their own.
 bool is_for_python(PyObject* object) {
   if (PyList_Check(object) || PyTuple_Check(object)) return true;
   if (PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object)) return true;
   if (std::strncmp(Py_TYPE(object)->tp_name, "numpy.", 6) == 0) return true;
-  return symbol_types != nullptr && PyObject_IsInstance(object, symbol_types) == 1;
+  if (symbol_types != nullptr && PyObject_IsInstance(object, symbol_types) == 1) return true;
+  return PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__dlpack__") != 0;
 }
 
 PyObject* apply(OperatorSlot slot, PyObject* const* operands, int count) {
@@ -95,6 +96,8 @@ PyObject* positive(PyObject* a) {
 bool fits_in_place(OperatorSlot slot, const Tensor& self, PyObject* other) {
   int own = kind_rank(self.dtype);
   if (slot == kTrueDivide && own < 2) return false;
+  // What arithmetic makes of bools are numbers.
+  if (own == 0 && slot != kAnd && slot != kOr && slot != kXor) return false;
   for (int axis = 0; axis < self.ndim; ++axis) {
     if (self.strides()[axis] == 0 && self.extents()[axis] > 1) return false;
   }
@@ -107,9 +110,10 @@ bool fits_in_place(OperatorSlot slot, const Tensor& self, PyObject* other) {
   if (PyFloat_CheckExact(other)) return own >= 2;
   if (!is_array(other)) return false;
   const Tensor& tensor = tensor_of(other);
-  const int rank = kind_rank(tensor.dtype);
-  if (own < rank || tensor.ndim > self.ndim) return false;
-  if (own == 1 && rank == 1 && meet_in_floating(self.dtype, tensor.dtype)) return false;
+  if (!keeps_kind(tensor.dtype, self.dtype) || tensor.ndim > self.ndim) return false;
+  if (own == 1 && kind_rank(tensor.dtype) == 1 && meet_in_floating(self.dtype, tensor.dtype)) {
+    return false;
+  }
   const int64_t* shape = self.extents() + (self.ndim - tensor.ndim);
   for (int axis = 0; axis < tensor.ndim; ++axis) {
     if (tensor.extents()[axis] != 1 && tensor.extents()[axis] != shape[axis]) return false;
@@ -157,14 +161,23 @@ int truth(PyObject* self) {
   return PyObject_IsTrue(owned(array_item(self)).get());
 }
 
-PyObject* to_int(PyObject* self) { return PyNumber_Long(owned(array_item(self)).get()); }
+// The only element, for what Python makes a number of.
+Reference number(PyObject* self) {
+  const int64_t size = tensor_of(self).size;
+  if (size == 1) return owned(array_item(self));
+  throw Error("TypeError", "only an array with one element becomes a number; this one has " +
+                               std::to_string(size));
+}
 
-PyObject* to_float(PyObject* self) { return PyNumber_Float(owned(array_item(self)).get()); }
+PyObject* to_int(PyObject* self) { return PyNumber_Long(number(self).get()); }
+
+PyObject* to_float(PyObject* self) { return PyNumber_Float(number(self).get()); }
 
 PyObject* to_index(PyObject* self) {
   const Tensor& tensor = tensor_of(self);
-  if (kind_rank(tensor.dtype) == 1 && tensor.size == 1) return array_item(self);
-  throw Error("TypeError", "only an integer array with one element can be an index");
+  if (kind_rank(tensor.dtype) == 1 && tensor.ndim == 0) return array_item(self);
+  throw Error("TypeError",
+              "only an integer array without dimensions can be an index, not " + describe(tensor));
 }
 
 OperatorSlot slot_of(const char* name) {

@@ -87,10 +87,20 @@ class PythonFront final : public Front {
   }
   Origin origin() override { return current_origin(); }
   void wait_until_idle(Storage* storage) override {
+    wait([&] { return Engine::get().wait_idle(storage, interrupted_by_signal); });
+  }
+  void wait_until_written(Storage* storage) override {
+    if (Engine::ready(storage)) return;
+    wait([&] { return Engine::get().wait(storage, interrupted_by_signal); });
+  }
+
+ private:
+  template <typename Wait>
+  static void wait(Wait&& until) {
     bool finished;
     {
       WithoutGil released;
-      finished = Engine::get().wait_idle(storage, interrupted_by_signal);
+      finished = until();
     }
     if (!finished) throw_interrupted();
   }

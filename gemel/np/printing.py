@@ -1,0 +1,81 @@
+"""Arrays as text. The options are NumPy's own: one setting serves the arrays of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.exchange import shown
+from gemel.ir.op import numpy
+from gemel.ir.public import function
+from gemel.np.creation import asarray
+
+
+@function(public="np")
+def set_printoptions(precision: int | None = None, **options: Any) -> None:
+    """How arrays are printed from now on, NumPy's and gemel's: `threshold` elements and more are
+    summarised to `edgeitems` at each end of an axis; `linewidth`, `suppress`, `floatmode`, ...
+
+    >>> np.set_printoptions(precision=8)
+    """
+    numpy().set_printoptions(precision, **options)
+
+
+@function(public="np")
+def get_printoptions() -> dict[str, Any]:
+    """How arrays are printed, by option.
+
+    >>> np.get_printoptions()["precision"]
+    """
+    found: dict[str, Any] = numpy().get_printoptions()
+    return found
+
+
+@function(public="np")
+def printoptions(*values: Any, **options: Any) -> Any:
+    """Prints arrays in another way inside a ``with`` block; options as of `set_printoptions`.
+
+    >>> with np.printoptions(precision=2): print(np.array([1.23456]))
+    >>> np.get_printoptions()["precision"]
+    """
+    return numpy().printoptions(*values, **options)
+
+
+@function(public="np")
+def array2string(a: Any, *values: Any, **options: Any) -> str:
+    """The elements as text; options as of `numpy.array2string`: `precision`, `separator`,
+    `formatter`, `threshold`, ...
+
+    >>> np.array2string(np.array([0.5, 1.25]), separator=",", precision=1)
+    """
+    text: str = numpy().array2string(asarray(a).asnumpy(), *values, **options)
+    return text
+
+
+@function(public="np")
+def array_repr(
+    arr: Any,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: bool | None = None,
+) -> str:
+    """What `repr` gives, with other options.
+
+    >>> np.array_repr(np.array([0.123456]), precision=2)
+    """
+    return shown(asarray(arr), max_line_width, precision, suppress_small)
+
+
+@function(public="np")
+def array_str(
+    a: Any,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: bool | None = None,
+) -> str:
+    """What `str` gives, with other options.
+
+    >>> np.array_str(np.array([0.123456]), precision=2)
+    """
+    elements = asarray(a).asnumpy()
+    text: str = numpy().array_str(elements, max_line_width, precision, suppress_small)
+    return text

@@ -1,0 +1,43 @@
+"""Memory shared with other libraries, by the names MXNet has for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import _core
+from gemel.ir.public import function, publish
+from gemel.ndarray import from_dlpack, ndarray
+from gemel.ndarray import from_numpy as as_copied
+
+publish(from_dlpack, "from_dlpack", "npx")
+
+
+@function(public="npx", aliases=("to_dlpack_for_write",))
+def to_dlpack_for_read(data: ndarray) -> Any:
+    """A DLPack capsule over the elements, for whoever takes it first. Waits until nothing is
+    pending on them.
+
+    >>> npx.from_dlpack(npx.to_dlpack_for_read(np.ones(2)))
+    """
+    return _core.to_dlpack(data, False)
+
+
+@function(public="npx")
+def from_numpy(ndarray: Any, zero_copy: bool = True) -> Any:
+    """A NumPy array's memory as an array; with ``zero_copy=False``, a copy of it.
+
+    The NumPy array can only be read from then on. One that was read-only before is copied. Raises
+    `ValueError` for memory that is not C-contiguous, `BufferError` for a dtype gemel lacks.
+
+    >>> import numpy
+    >>> npx.from_numpy(numpy.arange(3.0))
+    """
+    if not zero_copy:
+        return as_copied(ndarray)
+    if not ndarray.flags.c_contiguous:
+        raise ValueError(
+            "from_numpy: only C-contiguous memory is shared; zero_copy=False copies other arrays"
+        )
+    found = from_dlpack(ndarray)
+    ndarray.flags.writeable = False
+    return found
