@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gemel import _core, autograd, lists, tape
-from gemel.device import CPUS, GPUS, Device, as_device, current_device, try_gpu
+from gemel.device import CPUS, GPUS, Device, as_device, try_gpu
 from gemel.dtype import (
     DTYPES,
     DType,
@@ -233,7 +233,7 @@ def from_buffer(
     data: Any, dtype: DType, shape: tuple[int, ...], device: Device | None = None
 ) -> Any:
     """An array with a copy of a C-contiguous buffer; to a GPU it goes over the link."""
-    place = device or current_device()
+    place = as_device(device)
     found = _core.from_buffer(data, dtype.code, shape, 0 if place.linked else place.code)
     return _core.copy_to_device(found, place.code) if place.linked else found
 
@@ -455,8 +455,8 @@ class Layers:
     as_entry = staticmethod(as_entry)
     from_numpy = staticmethod(from_numpy)
     index_item = staticmethod(index_item)
-    gradient = staticmethod(gradient)
     default_float = staticmethod(default_float)
+    gradient = staticmethod(gradient)
 
 
 _core.set_array_class(ndarray)

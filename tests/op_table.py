@@ -264,7 +264,7 @@ def _unary() -> list[Case]:
         "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh",
         "degrees", "radians", "sinc", "exp2", "log2", "log10", "cbrt", "trunc", "round", "signbit",
         "modf", "frexp", "spacing", "positive", "fabs", "isfinite", "isinf", "isposinf", "isneginf",
-        "bitwise_count", "gamma", "gammaln", "digamma", "trigamma", "erfinv", "i0",
+        "bitwise_count", "i0", "gamma", "gammaln", "digamma", "trigamma", "erfinv",
     ]  # fmt: skip
     found = []
     for name in names:

@@ -245,7 +245,7 @@ def test_whole_numbers_beyond_int64_are_of_uint64() -> None:
     x[0] = 2**64 - 1
     x[1:] += 2**63 + 4
     assert x.tolist() == [2**64 - 1, 4]
-    with pytest.raises(OverflowError, match="uint64 cannot hold"):
+    with pytest.raises(OverflowError, match="uint64"):
         x + 2**64
 
 

@@ -30,7 +30,7 @@ UFUNCS = {
 }
 #: Whose result NumPy has another dtype for: floating in gemel, as quotients are; any integer;
 #: integers remain what they are.
-OTHERWISE = {"reciprocal", "ldexp", "rint"}
+OTHERWISE = {"reciprocal", "ldexp", "rint", "conj", "conjugate"}
 MATRICES = {"matmul", "matvec", "vecmat", "vecdot"}
 #: Functions that have floating results of integers, too.
 FLOATING = {name for name, f in UFUNCS.items() if not any(t.startswith("l") for t in f.types)}

@@ -77,7 +77,7 @@ def on_both(x: Any, key: Any) -> Any:
     return key if isinstance(x, numpy.ndarray) else on_gemel(key)
 
 
-@examples(60)
+@examples(20)
 @given(st.data())
 def test_reading_by_any_key(data: Any) -> None:
     base = values(data.draw(SHAPES), 0)
@@ -93,7 +93,7 @@ def test_reading_by_any_key(data: Any) -> None:
     check(function, [base], (base.shape, steps, key))
 
 
-@examples(60)
+@examples(20)
 @given(st.data())
 def test_writing_by_any_key(data: Any) -> None:
     """While recording, through views of what was computed; the value has a gradient, too.
@@ -131,7 +131,7 @@ def step_of(draw: Any, shape: tuple[int, ...]) -> tuple[str, Any]:
     return kind, draw(basic_keys(shape))
 
 
-@examples(40)
+@examples(12)
 @given(st.data())
 def test_random_programs_that_write(data: Any) -> None:
     """Several writes, reads and views in turn: imperatively, and as a compiled function."""

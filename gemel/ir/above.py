@@ -59,13 +59,13 @@ class Above(Protocol):
     def index_item(self, item: Any, x: Any, /) -> Any:
         """One item of an index of x: lists become arrays, NumPy's integers Python's."""
 
+    def default_float(self) -> DType:
+        """The dtype of floating arrays where none is given."""
+
     def gradient(
         self, outputs: Sequence[Entry], heads: Sequence[Entry], inputs: Sequence[Entry], /
     ) -> Any:
         """The gradients of inputs, as entries, from those of the outputs."""
-
-    def default_float(self) -> DType:
-        """The dtype of floating numbers where none is given."""
 
 
 class Unloaded:

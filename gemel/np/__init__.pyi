@@ -2377,9 +2377,17 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> ndar
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> ndarray:
     """At each place the element of the first choice whose condition holds, else `default`."""
 
-def set_printoptions(precision: int | None = None, **options: Any) -> None:
-    """How arrays are printed from now on, NumPy's and gemel's: `threshold` elements and more are
-    summarised to `edgeitems` at each end of an axis; `linewidth`, `suppress`, `floatmode`, ..."""
+def set_printoptions(
+    precision: int | None = None,
+    threshold: int | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    suppress: builtins.bool | None = None,
+    **options: Any,
+) -> None:
+    """How arrays are printed from now on, NumPy's and gemel's. More than `threshold` elements are
+    summarised to `edgeitems` at each end of an axis, `suppress` writes small numbers as 0; further
+    options, as `floatmode`, are those of `numpy.set_printoptions`. None leaves one as it is."""
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
     """What is in the first array and not in the second, in order. Waits for them."""

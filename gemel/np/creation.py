@@ -218,8 +218,8 @@ def arange(
     """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`."""
     if stop is None:
         start, stop = 0, start
-    given = map(above.as_array, (start, stop, step))
-    start, stop, step = (n.item() if hasattr(n, "item") else n for n in given)
+    ends = (n if isinstance(n, NUMBER) else above.as_array(n) for n in (start, stop, step))
+    start, stop, step = (n.item() if hasattr(n, "item") else n for n in ends)
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
     steps = -((start - stop) // step) if whole else (stop - start) / step
     if not whole and not math.isfinite(steps):

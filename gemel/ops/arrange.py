@@ -410,7 +410,10 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 @function(public="np")
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The shape arrays of these shapes broadcast to. Raises `ShapeError`."""
-    return broadcast("broadcast_shapes", *(Spec(listed(shape), "bool") for shape in shapes))
+    return broadcast(
+        "broadcast_shapes",
+        *(Spec(extents("broadcast_shapes", listed(s)), "bool") for s in shapes),
+    )
 
 
 @function(public="np")

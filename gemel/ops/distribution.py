@@ -81,7 +81,9 @@ class Distribution:
     `body(draw, *parameters)` is written with a `Draw`; `rules` say what parameters must be.
     """
 
-    def __init__(self, body: Callable[..., Any], dtype: Any, kinds: str, rules: Any) -> None:
+    def __init__(
+        self, body: Callable[..., Any], dtype: DType | None, kinds: str, rules: Any
+    ) -> None:
         code, defaults = body.__code__, body.__defaults__ or ()
         self.body, self.dtype, self.kinds, self.rules = body, dtype, kinds, rules
         self.__name__ = self.__qualname__ = body.__name__
@@ -173,8 +175,8 @@ def distribution(
     public: str = "np.random",
     **rules: str,
 ) -> Callable[[Callable[..., Any]], Distribution]:
-    """Declare a distribution by its body; `dtype` is the default one (or that of floating numbers),
-    `kinds` are those it has."""
+    """Declare a distribution by its body; `dtype` is the default one (None: that of floating
+    arrays), `kinds` are those it has."""
 
     def declare(body: Callable[..., Any]) -> Distribution:
         found = Distribution(body, dtype, kinds, rules)

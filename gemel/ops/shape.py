@@ -33,7 +33,7 @@ from gemel.spec import (
 
 def listed(shape: Any) -> tuple[int, ...]:
     """A shape that may be given as one number."""
-    return tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+    return tuple(shape) if is_several(shape) else (shape,)
 
 
 def operand(value: Any, beside: Any = ()) -> Any:

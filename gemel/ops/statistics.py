@@ -10,7 +10,6 @@ from typing import Any
 from gemel.dtype import bool_
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER
-from gemel.ir.above import above
 from gemel.ir.declare import composite, op
 from gemel.ir.keywords import OUT, into
 from gemel.ir.op import numpy
@@ -19,7 +18,6 @@ from gemel.ops.complexes import conj
 from gemel.ops.elementwise import (
     add,
     cast,
-    copy,
     divide,
     exp,
     full,
@@ -37,7 +35,7 @@ from gemel.ops.linalg import matmul
 from gemel.ops.logic import equal, isfinite, isnan, not_equal
 from gemel.ops.reduction import count, floating, in_dtype, max, mean, min, sum
 from gemel.ops.selection import take_along_axis
-from gemel.ops.shape import broadcast_to, concatenate, reshape, stack, transpose
+from gemel.ops.shape import broadcast_to, concatenate, operand, reshape, stack, transpose
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, whole
 
 # --- over axes ------------------------------------------------------------------------------
@@ -83,12 +81,12 @@ def average(
 
     `weights` have x's shape, or are one number for each position along `axis`.
     """
-    x = _array(x)
+    x = operand(x)
     if weights is None:
         found = mean(x, axis=axis, keepdims=keepdims)
         total = full(count(x, axis, "average"), shape=found.shape, dtype=found.dtype)
     else:
-        x, weights = floating(x), floating(_array(weights))
+        x, weights = floating(x), floating(operand(weights))
         weights = broadcast_to(_lined_up("average", weights, x, axis), shape=x.shape)
         total = sum(weights, axis=axis, keepdims=keepdims)
         found = divide(sum(multiply(x, weights), axis=axis, keepdims=keepdims), total)
@@ -106,12 +104,6 @@ def _lined_up(name: str, weights: Any, x: Any, axis: Any) -> Any:
             f"or be one for each position along one axis"
         )
     return reshape(weights, shape=tuple(-1 if i == axes[0] else 1 for i in range(x.ndim)))
-
-
-def _array(value: Any) -> Any:
-    """An array, of lists and numbers too."""
-    found = above.as_array(value)
-    return copy(found) if isinstance(found, NUMBER) else found
 
 
 # --- order statistics -----------------------------------------------------------------------
@@ -186,7 +178,7 @@ def median(
     keepdims: bool = False,
 ) -> Array:
     """What half of the elements lie below, over the given axes, or all; NaN of nothing."""
-    x = floating(_array(x))
+    x = floating(operand(x))
     if not count(x, axis, "median"):
         return into("median", out, mean(x, axis=axis, keepdims=keepdims))
     return into("median", out, _quantile("median", x, 0.5, axis, "linear", keepdims))
@@ -208,7 +200,7 @@ def shares(name: str, q: Any, whole: float) -> Any:
 def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) -> Any:
     if method not in METHODS:
         raise unknown_name("method", method, tuple(METHODS))
-    x = floating(_array(x))
+    x = floating(operand(x))
     axes = normalize_axes(name, axis, x.ndim)
     rows, kept = as_rows(x, axes)
     if not rows.shape[-1]:
@@ -297,7 +289,7 @@ def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
 
 
 def _rows_of(name: str, m: Any, rowvar: bool, dtype: Any) -> Any:
-    x = in_dtype(floating(_array(m)), dtype)
+    x = in_dtype(floating(operand(m)), dtype)
     if x.ndim > 2:
         raise ShapeError(f"{name}: {x.ndim} dimensions: variables and observations are two")
     if x.ndim < 2:
@@ -307,7 +299,7 @@ def _rows_of(name: str, m: Any, rowvar: bool, dtype: Any) -> Any:
 
 def _weights(x: Any, fweights: Any, aweights: Any) -> Any:
     """The weights of the observations, or None."""
-    given = [cast(_array(w), dtype=x.dtype) for w in (fweights, aweights) if w is not None]
+    given = [cast(operand(w), dtype=x.dtype) for w in (fweights, aweights) if w is not None]
     for each in given:
         if tuple(each.shape) != (x.shape[1],):
             raise ShapeError(
@@ -320,7 +312,7 @@ def _freedom(total: Any, weights: Any, aweights: Any, ddof: int) -> Any:
     """What weighted products are divided by."""
     if ddof == 0 or aweights is None:
         return subtract(total, ddof)
-    inner = sum(multiply(weights, cast(_array(aweights), dtype=weights.dtype)))
+    inner = sum(multiply(weights, cast(operand(aweights), dtype=weights.dtype)))
     return subtract(total, divide(multiply(inner, ddof), total))
 
 
@@ -349,7 +341,7 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     """The differences of neighbours along an axis, n times. Bools differ or do not."""
     if whole("diff", "n", n) < 0:
         raise ValueError(f"diff: n is {n}; differences cannot be taken less than 0 times")
-    x = _array(x)
+    x = operand(x)
     axis = normalize_axis("diff", axis, x.ndim)
     if n == 0:
         return x
@@ -370,19 +362,19 @@ def _end(end: Any, x: Any, axis: int) -> Any:
     if isinstance(end, NUMBER):
         fraction = isinstance(end, float) and not x.dtype.is_floating
         return full(end, shape=shape, dtype="float32" if fraction else x.dtype)
-    end = _array(end)
+    end = operand(end)
     return end if end.ndim else broadcast_to(end, shape=shape)
 
 
 @function(public="np", aliases=("trapz",))
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Array:
     """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
-    y = _array(y)
+    y = operand(y)
     axis = normalize_axis("trapezoid", axis, y.ndim)
     after, before = _neighbours(y, axis)
     if x is None:
         return sum(multiply(add(after, before), dx / 2), axis=axis)
-    x = _array(x)
+    x = operand(x)
     width = diff(x, axis=axis if x.ndim > 1 else 0)
     if x.ndim == 1:
         width = reshape(width, shape=(-1,) + (1,) * (y.ndim - axis - 1))

@@ -1,0 +1,247 @@
+"""What no function can make sense of is refused with an error that says so, by every function.
+
+The functions are those of the namespace. `GEMEL_EXAMPLES` tries all the ways to call them; the
+suite a few.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+from numpy_cases import Refused, on_gemel, outcome
+
+import gemel
+from gemel import np, npx
+from gemel.errors import GemelError
+
+#: Those that read or write files, settings or what the caller gives them to call.
+OTHERS = {
+    "from_dlpack",
+    "save",
+    "savez",
+    "load",
+    "set_printoptions",
+    "get_printoptions",
+    "fromfunction",
+}
+
+
+def is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, (type, gemel.dtype.DType))
+
+
+FUNCTIONS = {
+    name: getattr(np, name)
+    for name in np.__all__
+    if is_function(getattr(np, name)) and name not in OTHERS
+}
+X = numpy.arange(6.0, dtype="float32").reshape(2, 3)
+BAD: dict[str, Any] = {
+    "None": None,
+    "text": "abc",
+    "object": object(),
+    "texts": numpy.array(["a", "b"]),
+    "large": 2**70,
+    "ragged": [[1, 2], [3]],
+    "nothing": numpy.zeros((2, 0), "float32"),
+    "objects": numpy.array([None, 1]),
+    "set": {1, 2},
+    "function": len,
+    "Nones": [None],
+    "negative": -5,
+    "time": numpy.datetime64("2020-01-01"),
+}
+Call = Callable[[Any, Any], Any]
+
+
+def calls() -> dict[str, Call]:
+    """Ways to call a function wrongly, given it and what makes arrays of NumPy's."""
+    many = bool(os.environ.get("GEMEL_EXAMPLES"))
+    found: dict[str, Call] = {}
+    for name, bad in list(BAD.items())[: None if many else 5]:
+        found[f"({name})"] = lambda f, on, bad=bad: f(on(bad))
+        found[f"(x, {name})"] = lambda f, on, bad=bad: f(on(X), on(bad))
+        if many:
+            found[f"({name}, x)"] = lambda f, on, bad=bad: f(on(bad), on(X))
+    for axis in (7, "x", (0, 0), *([1.5, object(), [None], 2**70] if many else [])):
+        found[f"(x, axis={axis!r:.12})"] = lambda f, on, axis=axis: f(on(X), axis=axis)
+        found[f"(x, x, axis={axis!r:.12})"] = lambda f, on, axis=axis: f(on(X), on(X), axis=axis)
+    found["(x, nonsense=1)"] = lambda f, on: f(on(X), nonsense=1)
+    return found
+
+
+CALLS = calls()
+#: What gemel answers and NumPy refuses.
+ANSWERED: dict[str, str] = {
+    "clip": "without bounds: the standard's",
+    "expand_dims": "MXNet's default axis",
+    "pad": "nothing is added by default",
+    "compress": "a condition is flattened",
+    "diag": "a diagonal as far away as one likes",
+    "diagonal": "a diagonal as far away as one likes",
+    "trace": "a diagonal as far away as one likes",
+    "tril": "a diagonal as far away as one likes",
+    "triu": "a diagonal as far away as one likes",
+    "eye": "a diagonal as far away as one likes",
+    "tri": "a diagonal as far away as one likes",
+    "where": "None is left out",
+    "nan_to_num": "it copies anyway",
+    "from_dlpack": "the second argument is a device",
+    "histogram_bin_edges": "not looked at where the bins are given",
+    "may_share_memory": "lists share none",
+    "shares_memory": "lists share none",
+    "logical_and": "any number is true or not",
+    "logical_or": "any number is true or not",
+    "logical_xor": "any number is true or not",
+    **dict.fromkeys(
+        (
+            "frexp",
+            "isfinite",
+            "isinf",
+            "isnan",
+            "isneginf",
+            "isposinf",
+            "signbit",
+            "spacing",
+            "ptp",
+            "angle",
+            "cov",
+            "corrcoef",
+        ),
+        "a number that large is infinite",
+    ),
+    "finfo": "of the array's dtype",
+    "einsum": "letters",
+    "diff": "NumPy takes for ever where nothing is left to subtract",
+}
+
+
+def made(value: Any) -> Any:
+    """NumPy's arrays as ours, where we have their dtype."""
+    held = isinstance(value, numpy.ndarray) and value.dtype.kind in "buif"
+    return on_gemel(value) if held else value
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_every_function_refuses(name: str) -> None:
+    """With a typed error, and never where NumPy answers with what gemel has arrays of."""
+    function, twin = FUNCTIONS[name], getattr(numpy, name, None)
+    for label, call in CALLS.items():
+        found = outcome(lambda call=call: call(function, made))
+        if twin is None or name in ANSWERED or isinstance(found, Refused):
+            continue
+        try:
+            with numpy.errstate(all="ignore"):
+                call(twin, lambda value: value)
+        except Exception as error:
+            pytest.fail(f"{name}{label} gave {found!r}; NumPy raises {error!r}")
+
+
+HUGE: dict[str, Callable[[], Any]] = {
+    "zeros": lambda: np.zeros((2**40, 2**40)),
+    "ones": lambda: np.ones((2**31, 2**31, 2**31)),
+    "full": lambda: np.full((2**62,), 1.0),
+    "empty": lambda: np.empty((2**63,)),
+    "arange": lambda: np.arange(2**62),
+    "arange of small steps": lambda: np.arange(0, 1e300, 1e-10),
+    "linspace": lambda: np.linspace(0, 1, 2**62),
+    "eye": lambda: np.eye(2**40),
+    "tri": lambda: np.tri(2**40),
+    "identity": lambda: np.identity(2**35),
+    "indices": lambda: np.indices((2**40, 2**40)),
+    "broadcast_to": lambda: np.broadcast_to(np.zeros((1, 1)), (2**40, 2**40)) + 1,
+    "repeat": lambda: np.repeat(np.zeros((2**10,)), 2**55),
+    "tile": lambda: np.tile(np.zeros((2**10,)), (2**30, 2**30)),
+    "outer": lambda: np.outer(*[np.broadcast_to(np.zeros(1), (2**31,))] * 2),
+    "multiply": lambda: (
+        np.broadcast_to(np.zeros((1, 1)), (2**31, 1))
+        * np.broadcast_to(np.zeros((1, 1)), (1, 2**31))
+    ),
+    "kron": lambda: np.kron(*[np.broadcast_to(np.zeros(1), (2**31,))] * 2),
+    "pad": lambda: np.pad(np.zeros(3), 2**61),
+    "diag": lambda: np.diag(np.zeros(3), 2**40),
+    "one_hot": lambda: npx.one_hot(np.array([1, 2], dtype="int64"), 2**60),
+    "resize": lambda: np.resize(np.zeros(3), (2**40, 2**40)),
+    "vander": lambda: np.vander(np.zeros(2**10), 2**55),
+    "random": lambda: np.random.uniform(size=(2**40, 2**40)),
+    "normal": lambda: np.random.normal(size=(2**62,)),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_huge_shapes_are_refused_before_memory_is_taken(name: str) -> None:
+    with pytest.raises((GemelError, MemoryError, OverflowError, ValueError)):
+        HUGE[name]().wait_to_read()
+    # What the call was made of has failed as well: nobody else is to find that.
+    with contextlib.suppress(MemoryError):
+        npx.waitall()
+
+
+SHAPES: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda np, x: x + np.ones((4,)),
+    "matmul": lambda np, x: np.matmul(x, x),
+    "dot": lambda np, x: np.dot(x, np.ones((2, 3))),
+    "concatenate": lambda np, x: np.concatenate([x, np.ones((2, 4))], axis=0),
+    "stack": lambda np, x: np.stack([x, np.ones((3, 2))]),
+    "reshape": lambda np, x: np.reshape(x, (4, 2)),
+    "broadcast_to": lambda np, x: np.broadcast_to(x, (2, 4)),
+    "split": lambda np, x: np.split(x, 4),
+    "squeeze": lambda np, x: np.squeeze(x, 0),
+    "take": lambda np, x: np.take(x, np.array([9], dtype="int64"), axis=1),
+    "mask": lambda np, x: x[np.array([True, False, True])],
+    "position": lambda np, x: x[5],
+    "positions": lambda np, x: x[:, np.array([0, 7], dtype="int64")],
+    "too many": lambda np, x: x[0, 0, 0],
+    "float": lambda np, x: x[1.0],
+    "text": lambda np, x: x["a"],
+    "assigned": lambda np, x: x.__setitem__(slice(None), np.ones((4,))),
+    "assigned text": lambda np, x: x.__setitem__(0, "a"),
+    "assigned None in integers": lambda np, x: x.astype("int32").__setitem__(0, None),
+    "too large": lambda np, x: x.astype("uint8") + 300,
+    "too small": lambda np, x: x.astype("uint8").__setitem__(0, -1),
+    "in place": lambda np, x: x.astype("int32").__iadd__(0.5),
+    "in place, wider": lambda np, x: np.ones((3,), dtype="float32").__iadd__(np.ones((2, 3))),
+    "max of nothing": lambda np, x: np.max(x[:0]),
+    "argmax of nothing": lambda np, x: np.argmax(x[:, :0], axis=1),
+    "clip": lambda np, x: np.clip(x, np.ones((4,)), 2),
+    "where": lambda np, x: np.where(x > 0, x, np.ones((4,))),
+    "moveaxis": lambda np, x: np.moveaxis(x, 0, 5),
+    "swapaxes": lambda np, x: np.swapaxes(x, 0, 2),
+    "inverse": lambda np, x: np.linalg.inv(x),
+    "cholesky": lambda np, x: np.linalg.cholesky(-np.eye(3)),
+    "len": lambda np, x: len(x[0, 0]),
+    "bool": lambda np, x: bool(x),
+    "float of many": lambda np, x: float(x),
+    "index of float": lambda np, x: [1, 2][x[0, 0]],
+    "einsum": lambda np, x: np.einsum("ij,jk->ik", x, x),
+    "tensordot": lambda np, x: np.tensordot(x, x, axes=1),
+    "dtype": lambda np, x: x.astype("float33"),
+    "shift": lambda np, x: x << 1,
+    "bitwise": lambda np, x: x & 1,
+    "minus bool": lambda np, x: (x > 0) - (x > 1),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_numpy_refuses_is_refused(name: str) -> None:
+    """With a typed error, at the call or where the result is waited for."""
+    call = SHAPES[name]
+    assert isinstance(outcome(lambda: call(numpy, X.copy())), Refused)
+    assert isinstance(outcome(lambda: call(np, on_gemel(X))), Refused)
+
+
+def test_positions_that_are_out_of_range_write_nothing() -> None:
+    """The failed array says which call; its neighbours in memory are as they were."""
+    whole = np.zeros((5, 4))
+    part = whole[1:4]
+    part[np.array([0, 7, 1], dtype="int64")] = 1.0
+    with pytest.raises(IndexError, match="assign"):
+        part.asnumpy()
+    found = np.take(np.arange(4.0), np.array([9], dtype="int64"))
+    with pytest.raises(IndexError, match=r"take.*size 4"):
+        found.asnumpy()
