@@ -306,7 +306,11 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "q above 1": (lambda: np.quantile(np.ones(3), 1.5), ValueError, "between 0 and 1"),
     "q above 100": (lambda: np.percentile(np.ones(3), [101]), ValueError, "between 0 and 100"),
     "unknown method": (lambda: np.quantile(np.ones(3), 0.5, method="liner"), Exception, "linear"),
-    "median of nothing": (lambda: np.median(np.ones((0, 2)), axis=0), ShapeError, "median"),
+    "quantile of nothing": (
+        lambda: np.quantile(np.ones((0, 2)), 0.5, axis=0),
+        ShapeError,
+        "quantile",
+    ),
     "cumulative_sum axis": (lambda: np.cumulative_sum(np.ones((2, 2))), ShapeError, "1-d"),
     "cumsum axis": (lambda: np.cumsum(np.ones(3), axis=1), ShapeError, "cumsum"),
     "cumprod axis": (lambda: np.cumprod(np.ones(3), axis=1), ShapeError, "cumprod"),
