@@ -112,7 +112,9 @@ class Array:
         """The only element, as a Python scalar. Raises ValueError when there are more."""
     def tolist(self) -> Any:
         """The contents as nested lists; of a 0-d array its element."""
-    def _as_strided(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> Self:
+    def _as_strided(
+        self, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: int = ...
+    ) -> Self:
         """A view of the same storage, unchecked; `offset` counts from the storage's start."""
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Any]: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sys import byteorder
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from gemel.errors import DTypeError
+from gemel.errors import DTypeError, unknown_name
 
 #: What a dtype says by its NumPy twin.
 NUMPYS = frozenset(
@@ -211,6 +211,28 @@ def keeps_kind(result: DType, target: DType) -> bool:
     """
     kinds = "buifc"
     return kinds.index(result.kind) <= kinds.index(target.kind)
+
+
+#: How freely `castable` lets dtypes be converted.
+CASTINGS = ("safe", "same_kind", "equiv", "no", "unsafe")
+
+
+def castable(source: DType, target: DType, casting: str = "safe") -> bool:
+    """Whether a dtype may be converted to another: see `np.can_cast`. Raises `ValueError`."""
+    if casting not in CASTINGS:
+        raise unknown_name("casting", casting, CASTINGS)
+    if source is target or casting == "unsafe":
+        return True
+    if casting in ("equiv", "no"):
+        return False
+    if casting == "same_kind" or not keeps_kind(source, target):
+        return keeps_kind(source, target)
+    if source.kind in "iu" and target.kind in "fc":
+        size = target.itemsize // (2 if target.kind == "c" else 1)
+        return source.itemsize < size or source.itemsize == size == 8
+    if source.kind == "f" and target.kind == "c":
+        return 2 * source.itemsize <= target.itemsize
+    return promote(source, target) is target
 
 
 def as_number(dtype: DType) -> DType:

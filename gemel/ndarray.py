@@ -16,13 +16,11 @@ from gemel.dtype import (
     bool_,
     check_held,
     complex128,
-    float32,
     float64,
     int64,
     is_large,
     keeps_kind,
     uint64,
-    weak,
 )
 from gemel.errors import DTypeError, ShapeError
 from gemel.exchange import DLPACK_CPU, Exchange
@@ -34,6 +32,7 @@ from gemel.ir.graph import Entry
 from gemel.ir.layout import Layout
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
+from gemel.manners import MANNERS, Manners, default_float
 from gemel.ops import assignment, elementwise, indexing, keys
 from gemel.ops.shape import stack
 from gemel.passes.gradient import gradient
@@ -43,7 +42,7 @@ from gemel.spec import Spec, product
 
 
 @function(public="np")
-class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's name
+class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's name
     """An n-dimensional array. Operations on it return at once; reading its elements waits.
 
     Made by `np.array`, `np.zeros`, ... and by operations, never by its class.
@@ -67,10 +66,6 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
             data = PickleBuffer(data)
         place = self.device.device_type, self.device.device_id
         return _restored, (data, self.dtype.name, self.shape, place)
-
-    def asscalar(self) -> Any:
-        """The element of an array of one, as a Python number. Waits for it."""
-        return self.item()
 
     # --- writing ----------------------------------------------------------------------------
 
@@ -98,9 +93,9 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         if is_large(value):
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
-        number = isinstance(value, NUMBER) and not isinstance(value, complex)
-        if not number or _beyond(value) or target.dtype.is_complex:
-            value = array_like(value, _own_dtype(value, target.dtype))
+        plain = isinstance(value, NUMBER) and not isinstance(value, complex)
+        if not plain or _beyond(value) or target.dtype.is_complex:
+            value = array_like(value, target.dtype)
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
             value = assignment.without_lead(value, target.ndim)
             lead = target.ndim - value.ndim
@@ -117,7 +112,7 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
     def _scattered(self, key: Any, value: Any) -> None:
         """x[mask or positions] = value: done by NumPy when its turn has come."""
         items = key if isinstance(key, tuple) else (key,)
-        value = array_like(value, _own_dtype(value, self.dtype), self.device)
+        value = array_like(value, self.dtype, self.device)
         assignment.check_assigned(prepare.spec_of(value), self.dtype)
         if tape.concerns(self, value):
             placed = [i.to_device(self.device) if isinstance(i, ndarray) else i for i in items]
@@ -191,8 +186,10 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
 
     # --- gradients --------------------------------------------------------------------------
 
-    def attach_grad(self, grad_req: str = "write") -> None:
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
         """Make this a variable: `backward` will leave its gradient in `.grad`, zeros until then."""
+        if stype not in (None, "default"):
+            raise ValueError(f"attach_grad: stype {stype!r}: gradients are dense, as arrays are")
         autograd.mark_variables([self], grad_reqs=grad_req)
 
     @property
@@ -215,12 +212,6 @@ class ndarray(_core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's nam
         """The elements in another dtype; without `copy`, the array itself when it has it."""
         dtype = as_dtype(dtype)
         return self if dtype is self.dtype and not copy else elementwise.cast(self, dtype=dtype)
-
-    def as_np_ndarray(self) -> Any:
-        """The array itself: there is only one kind."""
-        return self
-
-    as_nd_ndarray = as_np_ndarray
 
     def zero_grad(self) -> None:
         """Set the gradient to zeros."""
@@ -295,6 +286,7 @@ def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False
     """
     import numpy
 
+    device = None if device is None else as_device(device)
     if zero_copy:
         return from_dlpack(value, device=device)
     value = numpy.asarray(value)
@@ -303,14 +295,6 @@ def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False
     native = dtype.name if long else value.dtype.newbyteorder("=")
     value = numpy.ascontiguousarray(value, native).reshape(value.shape)
     return from_buffer(value, dtype, value.shape, device)
-
-
-def _own_dtype(value: Any, dtype: DType) -> DType | None:
-    """The dtype that numbers are made arrays of to be written where `dtype` is: this one, unless
-    they are complex and it is not."""
-    if dtype.is_complex or not any(isinstance(leaf, complex) for leaf in lists.leaves(value)):
-        return dtype
-    return None
 
 
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
@@ -322,7 +306,7 @@ def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
 
 
 def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
-    """An array of anything that can be one: arrays, NumPy arrays, numbers, nested lists."""
+    """An array of anything that can be one: arrays, also of others, numbers, nested lists."""
     if isinstance(value, ndarray):
         return value
     if isinstance(value, NUMBER):
@@ -337,6 +321,8 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
         if any(isinstance(leaf, (ndarray, Entry)) for leaf in leaves):
             found = _stacked(value)
             return found if dtype is None else found.astype(dtype)
+    if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
+        return from_dlpack(value, device=device, copy=True)  # it may have dtypes NumPy lacks
     return from_numpy(value, device)
 
 
@@ -345,25 +331,23 @@ def _stacked(value: Any) -> Any:
     return stack([_stacked(v) if isinstance(v, (list, tuple)) else v for v in value])
 
 
-#: After `npx.set_np()`, creation follows MXNet: integers become float32 as well.
-CREATION = {"integers": "int64"}
-
-
 def default_dtype(value: Any) -> DType:
     """The dtype of an array made of Python numbers like this one."""
     if isinstance(value, bool):
         return bool_
     if _beyond(value):
         return uint64
-    if isinstance(value, (float, complex)):
-        return weak(value)
-    return as_dtype(CREATION["integers"])
+    if isinstance(value, complex):
+        return default_float().complex
+    found: DType = MANNERS["floats" if isinstance(value, float) else "integers"]
+    return found
 
 
 def _list_dtype(leaves: list[Any]) -> DType:
     inexact = [leaf for leaf in leaves if isinstance(leaf, (float, complex))]
     if inexact or not leaves:
-        return max(map(weak, inexact), key=lambda dtype: dtype.itemsize, default=float32)
+        found = map(default_dtype, inexact)
+        return max(found, key=lambda dtype: dtype.itemsize, default=default_float())
     return bool_ if all(isinstance(leaf, bool) for leaf in leaves) else default_dtype(0)
 
 
@@ -378,7 +362,7 @@ def _from_numbers(value: Any, dtype: DType, device: Any) -> Any:
 def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     """What an operation takes for this argument: an array, or a Python number as it is.
 
-    Lists and NumPy arrays go where the arrays `beside` them are; Python floats in a list are as
+    Lists and others' arrays go where the arrays `beside` them are; Python floats in a list are as
     exact as those.
     """
     if isinstance(value, (ndarray, *NUMBER, Entry)):
@@ -399,7 +383,7 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         leaves = [n for n in lists.leaves(value) if isinstance(n, (float, complex))]
         wide = as_number(_list_dtype(leaves)) if exact and leaves else None
         return array_like(value, wide, device)
-    if hasattr(value, "__array__"):
+    if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         return array_like(value, None, device)
     raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
 
@@ -435,8 +419,11 @@ def _plain_number(value: Any) -> Any:
 
 def index_item(item: Any, x: Any) -> Any:
     """One item of an index of x: lists and bools become arrays beside it, NumPy's ints Python's."""
-    if item is None or item is Ellipsis or isinstance(item, (slice, ndarray, Entry)):
+    if item is None or item is Ellipsis or isinstance(item, slice):
         return item
+    if isinstance(item, (ndarray, Entry)):
+        floating = item.dtype.is_floating and MANNERS["floating positions"]
+        return item.astype(int64) if floating else item
     device = getattr(x, "device", None)
     if isinstance(item, bool) or getattr(item, "dtype", None) == "bool":
         return array_like(item, None, device)
@@ -444,8 +431,17 @@ def index_item(item: Any, x: Any) -> Any:
         return item
     if hasattr(item, "__index__") and not hasattr(item, "__len__"):
         return item.__index__()
-    found = array_like(item, None, device)
-    return found.astype(int64) if found.dtype.is_floating and not found.size else found
+    whole = isinstance(item, (list, tuple)) and all(type(n) is int for n in lists.leaves(item))
+    found = array_like(item, int64 if whole else None, device)
+    floating = found.dtype.is_floating and MANNERS["floating positions"]
+    return found.astype(int64) if floating else found
+
+
+def _constructed(value: Any, dtype: DType) -> Any:
+    """What a dtype called with a value gives: text is read as Python reads numbers."""
+    if isinstance(value, (str, bytes)):
+        value = (float if dtype.is_floating else int)(value)
+    return array_like(value, dtype).astype(dtype)
 
 
 class Layers:
@@ -459,6 +455,7 @@ class Layers:
     as_entry = staticmethod(as_entry)
     from_numpy = staticmethod(from_numpy)
     index_item = staticmethod(index_item)
+    default_float = staticmethod(default_float)
     gradient = staticmethod(gradient)
 
 
@@ -468,7 +465,14 @@ _core.set_dtypes(list(DTYPES))
 _core.set_devices([*CPUS, *GPUS])
 for _name, _op in OPERATORS.items():
     _core.set_operator(_name, _op)
-_constructor.append(lambda value, dtype: array_like(value, dtype).astype(dtype))
+_constructor.append(_constructed)
 install(Layers())
 
-__all__ = ["array_like", "from_buffer", "from_dlpack", "from_numpy", "ndarray", "product"]
+__all__ = [
+    "array_like",
+    "from_buffer",
+    "from_dlpack",
+    "from_numpy",
+    "ndarray",
+    "product",
+]

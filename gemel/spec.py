@@ -165,7 +165,8 @@ def normalize_axis(name: str, axis: Any, ndim: int) -> int:
         axis = axis.__index__()
     if not isinstance(axis, WHOLE) or isinstance(axis, bool) or not -ndim <= axis < ndim:
         raise AxisError(f"{name}: axis {axis!r} is out of range for an array of {ndim} dimensions")
-    return axis % ndim if axis < 0 else axis
+    place: int = axis % ndim if axis < 0 else axis
+    return place
 
 
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:

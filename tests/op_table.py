@@ -33,10 +33,10 @@ FLOATING = ("float16", "float32", "float64")
 #: Operations whose kernels approximate a function; all other elementwise ones are exact.
 FUNCTIONS = frozenset((
     "power", "exp", "expm1", "log", "log1p", "tanh", "sin", "cos", "sigmoid", "gelu", "erf",
-    "softplus", "normal",
+    "softplus", "normal", "log_gamma",
     "tan", "arcsin", "arccos", "arctan", "arctan2", "hypot", "sinc", "sinh", "cosh", "arcsinh",
     "arccosh", "arctanh", "degrees", "radians", "exp2", "log2", "log10", "logaddexp", "logaddexp2",
-    "cbrt", "ldexp", "elu",
+    "cbrt", "ldexp", "elu", "gamma", "gammaln", "digamma", "trigamma", "erfinv",
 ))  # fmt: skip
 
 #: The seed of random operations.
@@ -254,7 +254,8 @@ def _unary() -> list[Case]:
     kinds = {
         "sqrt": "positive", "log": "positive", "log1p": "positive", "reciprocal": "nonzero",
         "log2": "positive", "log10": "positive", "arcsin": "unit", "arccos": "unit",
-        "arctanh": "unit", "arccosh": "above one",
+        "arctanh": "unit", "arccosh": "above one", "gamma": "positive", "gammaln": "positive",
+        "digamma": "positive", "trigamma": "positive", "erfinv": "unit",
     }  # fmt: skip
     names = [
         "negative", "absolute", "sign", "square", "reciprocal", "sqrt", "exp", "expm1", "log",
@@ -263,7 +264,7 @@ def _unary() -> list[Case]:
         "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh",
         "degrees", "radians", "sinc", "exp2", "log2", "log10", "cbrt", "trunc", "round", "signbit",
         "modf", "frexp", "spacing", "positive", "fabs", "isfinite", "isinf", "isposinf", "isneginf",
-        "bitwise_count",
+        "bitwise_count", "i0", "gamma", "gammaln", "digamma", "trigamma", "erfinv",
     ]  # fmt: skip
     found = []
     for name in names:
@@ -331,6 +332,20 @@ def _other_elementwise() -> list[Case]:
               shape=(5, 7), dtype="int64"),
         _case("randint", Draw((), "number", number=0), Draw((), "number", number=250),
               shape=(40,), dtype="uint8"),
+        _case("uniform", Draw((4,), "positive"), Draw((), "number", number=9.0),
+              Draw((), "number", number=3), Draw((), "number", number=5), shape=(3, 4),
+              dtype="float64", call=0),
+        _case("normal", Draw((4,)), Draw((4,), "positive"), Draw((), "place", "int64", 9),
+              Draw((), "place", "int64", 9), shape=(3, 4), dtype="float32", call=0),
+        _case("randint", Draw((), "number", number=0), Draw((), "number", number=250),
+              Draw((), "place", "int64", 9), Draw((), "place", "int64", 9), shape=(40,),
+              dtype="int32", call=0),
+        _case("log_gamma", Draw((5, 1), "positive"), shape=(5, 7), dtype="float32"),
+        _case("log_gamma", Draw((7,), "positive", "float64"), shape=(5, 7), dtype="float64"),
+        _case("gamma_slope", SMALL, Draw(SMALL, "positive")),
+        _case("by_numpy", Draw((2,), "place", "int64", 999), Draw((3,), "positive"),
+              kind="poisson", shape=(3,), dtype="int64"),
+        _case("required", SMALL, Draw((), "number", number=True), message="it must"),
     ]  # fmt: skip
 
 
@@ -357,6 +372,8 @@ def _reductions() -> list[Case]:
     for name in ("var", "std"):
         found.append(_case(name, shape, smooth=soft, axis=(0, 2), ddof=1, keepdims=True))
     for name in COMPOSED:
+        found += [_case(name, SMALL, axis=axis, keepdims=bool(axis)) for axis in (None, 0, 1)]
+    for name in ("nanargmax", "nanargmin"):
         found += [_case(name, SMALL, axis=axis, keepdims=bool(axis)) for axis in (None, 0, 1)]
     for name in ("cumsum", "cumprod"):
         found += [_case(name, Draw(shape, "nonzero"), smooth=soft, axis=axis) for axis in (1, -1)]
@@ -511,6 +528,11 @@ def _networks() -> list[Case]:
         _case("log_softmax", SMALL, axis=-1),
         _case("log_softmax", (2, 3, 4), axis=0),
         _case("dropout", (6, 8), p=0.4),
+        _case("rnn_step", (2, 3), (2, 3), (3, 3), (3,), mode="rnn_tanh"),
+        _case("lstm_step", (2, 12), (2, 3), (2, 3), (12, 3), (12,), low=-0.5, high=None),
+        _case("gru_step", (2, 9), (2, 3), (9, 3), (9,)),
+        _case("ctc_step", (2, 5), (2, 5), Draw((2, 5), "mask", "bool")),
+        _case("greedy_pairs", (2, 3, 4), ascending=False, threshold=0.0, topk=-1),
         _case("dropout", (6, 8), p=0.5, axes=(0,)),
         _case("batch_norm", (4, 3), *channels),
         _case("batch_norm", (2, 3, 2, 2), *channels, eps=1e-3, momentum=0.8),
@@ -577,8 +599,17 @@ CASES: tuple[Case, ...] = (
 #: Operations without a case here, and why.
 ELSEWHERE = {
     "fused": "made by the fusing pass from others, which are all here (test_three_ways)",
+    "anchor_targets": "its inputs are boxes (test_boxes)",
+    "detections": "its inputs are boxes (test_boxes)",
+    "region_peaks": "its inputs are regions (test_boxes)",
+    "region_weights": "its inputs are regions (test_boxes)",
+    "surviving": "its inputs are boxes (test_boxes)",
+    "outcomes": "the sum of probabilities is 1 at most (test_distributions)",
     "choice": "which element x[key] = value puts where (test_writes_in_traces)",
     **dict.fromkeys(("real", "imag", "conj"), "only of complex numbers (test_complex)"),
+    **dict.fromkeys(
+        ("transform", "half_transform", "whole_transform"), "from real to complex (test_fft)"
+    ),
     **dict.fromkeys(("eig", "eigvals"), "known up to order and sign (test_complex)"),
     "branch": "its operands are programs: npx.cond makes them (test_three_ways)",
 }

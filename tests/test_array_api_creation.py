@@ -139,6 +139,21 @@ def test_meshgrid(data: Any) -> None:
     same("meshgrid", *rows, indexing=data.draw(st.sampled_from(["xy", "ij"])))
 
 
+@examples(40)
+@given(st.integers(0, 40), st.sampled_from([0.1, 0.2, 0.3, 0.7, 0.01]), st.integers(-30, 30))
+def test_how_many_arange_gives(count: int, step: float, start: int) -> None:
+    for stop in (start / 10 + count * step, round(start / 10 + count * step, 10)):
+        expected = numpy.arange(start / 10, stop, step)
+        assert np.arange(start / 10, stop, step).shape == expected.shape
+
+
+@pytest.mark.parametrize("ends", [(float("nan"),), (0, float("inf")), (0, 1, 1e-320)])
+def test_rows_there_are_not(ends: Any) -> None:
+    with pytest.raises(ValueError, match="there is no row"):
+        np.arange(*ends)
+    assert np.arange(numpy.int64(3)).dtype is np.int64
+
+
 # --- asarray --------------------------------------------------------------------------------
 
 

@@ -158,6 +158,9 @@ def test_shifts(name: str, data: Any) -> None:
     bits = 8 * numpy.result_type(first, second).itemsize
     second = numpy.abs(second.astype("int64")) % bits
     same(name, first, second.astype(numpy.result_type(first).name))
+    bits = 8 * first.dtype.itemsize - (first.dtype.kind == "i")
+    same(name, first, data.draw(st.integers(0, bits - 1)))
+    same(name, 1, numpy.asarray(numpy.abs(first) % bits).astype(first.dtype))
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -197,8 +200,14 @@ def test_in_place(name: str, data: Any) -> None:
     }
     plain |= {"iadd": "add", "isub": "subtract", "imul": "multiply", "ifloordiv": "floor_divide"}
     plain |= {"imod": "remainder", "ipow": "pow"}
-    array = data.draw(arrays(KINDS[BINARY[plain[name]]]))
-    other = data.draw(st.one_of(numbers(array.dtype.name), arrays(array.dtype.name, array.shape)))
+    array, other = data.draw(pairs(KINDS[BINARY[plain[name]]]))
+    if data.draw(st.booleans()):
+        other = data.draw(numbers(array.dtype.name))
+    elif numpy.result_type(array, other) != array.dtype:
+        other = other.astype(array.dtype)
+    if isinstance(other, numpy.ndarray):
+        shape = numpy.broadcast_shapes(array.shape, other.shape)
+        array = numpy.broadcast_to(array, shape).copy()
     if not comparable(plain[name], array, other):
         return
     call = getattr(operator, name)

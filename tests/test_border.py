@@ -285,6 +285,44 @@ def test_a_failed_array_is_not_exported():
     assert _core.exports() == 0
 
 
+class Foreign:
+    """An array of a library that has DLPack and nothing else."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __dlpack__(self, **options):
+        return self.values.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+
+def test_arrays_of_others_beside_ours():
+    mine = np.array([[1.0, 2.0], [3.0, 4.0]])
+    theirs = Foreign(numpy.array([[2.0, 0.5], [1.0, 4.0]], "float32"))
+    for found, expected in (
+        (mine + theirs, mine + theirs.values),
+        (theirs + mine, theirs.values + mine),
+        (theirs - mine, theirs.values - mine),
+        (mine @ theirs, mine @ theirs.values),
+        (mine < theirs, mine < theirs.values),
+        (np.maximum(mine, theirs), np.maximum(mine, theirs.values)),
+        (np.array(theirs), theirs.values),
+        (np.concatenate([mine, theirs]), np.concatenate([mine, theirs.values])),
+        (gemel.compile(lambda x: x * theirs + 1)(mine), mine * theirs.values + 1),
+    ):
+        assert isinstance(found, np.ndarray) and found.tolist() == expected.tolist()
+    view = mine[0]
+    view += Foreign(numpy.ones(2, "float32"))
+    mine[1] = Foreign(numpy.zeros(2, "float32"))
+    assert mine.tolist() == [[2, 3], [0, 0]]
+    x = np.array(theirs)
+    theirs.values[...] = 9
+    assert x[0, 0].item() == 2, "what an operation takes is copied"
+    assert mine + Foreign(np.ones(2, dtype="bfloat16")) is not None and _core.exports() == 0
+
+
 # --- torch, when it is there ----------------------------------------------------------------
 
 
@@ -319,3 +357,17 @@ def test_torch_tensors_come_in_as_they_are():
     z = np.from_dlpack(half)
     z += 1
     assert z.dtype == "bfloat16" and half.tolist() == [2, 2, 2]
+    for found in (x * tensor, tensor * x, np.array(half) * 2, half + z):
+        assert isinstance(found, np.ndarray)
+
+
+def test_jax_arrays_both_ways():
+    jax = pytest.importorskip("jax")
+    theirs, x = jax.numpy.arange(6.0).reshape(2, 3), np.ones((2, 3))
+    for found in (x + theirs, theirs + x, np.from_dlpack(theirs) + 1, np.array(theirs) + x):
+        assert isinstance(found, np.ndarray) and found.tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert jax.numpy.from_dlpack(x.T).shape == (3, 2)
+    half = jax.numpy.from_dlpack(x.astype("bfloat16"))
+    assert np.from_dlpack(half).dtype == "bfloat16"
+    with pytest.raises(BufferError, match="convert first"):
+        np.from_dlpack(theirs.astype(jax.numpy.float8_e4m3fn))

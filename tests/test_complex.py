@@ -284,6 +284,40 @@ def test_writes(dtype: str) -> None:
     numpy.testing.assert_allclose(x.asnumpy(), wanted)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_parts_are_views(dtype: str) -> None:
+    x, wanted = np.array(MATRIX, dtype=dtype), MATRIX.astype(dtype)
+    for target in (x, wanted):
+        target.real[0] = 5
+        target[1:].imag[:, ::2] += 2
+        target.T.real[...] *= target.T.imag
+        target[0].imag[:] = target[1].real
+    numpy.testing.assert_array_equal(x.asnumpy(), wanted)
+    part = x[:, 1:].imag
+    assert part.dtype == wanted.real.dtype and part.sum().item() == pytest.approx(
+        wanted[:, 1:].imag.sum(), rel=1e-6
+    )
+    assert np.shares_memory(x, x) and np.real(x[:0]).shape == (0, 3)
+    assert np.imag(np.array([1.0, numpy.inf])).tolist() == [0, 0]
+    assert np.real(np.ones((2,), dtype="int32")).dtype == "int32"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_digits_of_written_numbers_are_kept(dtype: str) -> None:
+    number: Any = 0.1j if dtype == "complex128" else 0.1
+    x = np.zeros((2,), dtype=dtype)
+    for write in (
+        lambda: x.__setitem__(slice(None), [number, number]),
+        lambda: x.__setitem__(0, number),
+        lambda: x.__setitem__(np.array([0, 1]), [number, number]),
+        lambda: x.__setitem__(np.array([0]), number),
+        lambda: x.__iadd__(number),
+    ):
+        x[...] = 0
+        write()
+        assert x[0].item() == number
+
+
 def test_recorded_and_traced_writes() -> None:
     def program(x: Any) -> Any:
         y = x * 1j
@@ -337,7 +371,7 @@ def test_what_real_arrays_cannot_hold() -> None:
         lambda: np.full((2,), 1j, dtype="float64") + np.zeros((), dtype="complex128"),
         lambda: gemel.compile(lambda a, b: a.__setitem__(0, b[0]))(x, z),
     ):
-        with pytest.raises(DTypeError, match=r"complex128|complex64"):
+        with pytest.raises(DTypeError, match="complex"):
             write()
     assert x.tolist() == [0, 0, 0]
 

@@ -176,7 +176,7 @@ BAD: list[Bad] = [
     ("keyword twice", lambda: OPS["sum"](ones(2), 0, axis=0), TypeError,
      ("sum", "axis", "multiple values")),
     ("too few inputs", lambda: np.add(ones(2)), TypeError, ("add", "2 inputs (a, b)", "1")),
-    ("too many inputs", lambda: np.exp(ones(2), ones(2)), TypeError, ("exp", "1 inputs (x)", "2")),
+    ("too many inputs", lambda: np.exp(*[ones(2)] * 3), TypeError, ("exp", "1 inputs (x)", "3")),
     ("no array", lambda: ones(2) + "text", TypeError, ("str",)),
     ("no number", lambda: np.add(ones(2), None), TypeError, ("NoneType",)),
     ("truth of several", lambda: bool(ones(2)), ValueError, ("2",)),

@@ -12,7 +12,7 @@ import gemel
 from gemel import autograd, gluon, init, np, npx
 from gemel.dtype import DTYPES, as_dtype
 from gemel.gluon import nn
-from gemel.ops.neural import ACTIVATIONS
+from gemel.ops.activations import ACTIVATIONS
 
 # --- float64 --------------------------------------------------------------------------------
 

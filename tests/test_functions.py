@@ -249,7 +249,7 @@ def test_close_to_the_last_digit(name: str, dtype: str) -> None:
     values = numpy.concatenate([SPECIAL, RANDOM.uniform(-3, 3, 500)]).astype(dtype)
     if name == "tan":
         values = values[~(abs(values) > 1e5)]  # beyond, sin and cos lose digits of the angle
-    both = len(inspect.signature(getattr(np, name)).parameters) == 2
+    both = getattr(np, name).arity == 2
     sides = numpy.meshgrid(values[:60], values[:60]) if both else [values]
     with numpy.errstate(all="ignore"):
         expected = getattr(numpy, name)(*(v.astype(numpy.longdouble) for v in sides)).astype(dtype)
@@ -306,11 +306,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "q above 1": (lambda: np.quantile(np.ones(3), 1.5), ValueError, "between 0 and 1"),
     "q above 100": (lambda: np.percentile(np.ones(3), [101]), ValueError, "between 0 and 100"),
     "unknown method": (lambda: np.quantile(np.ones(3), 0.5, method="liner"), Exception, "linear"),
-    "quantile of nothing": (
-        lambda: np.quantile(np.ones((0, 2)), 0.5, axis=0),
-        ShapeError,
-        "quantile",
-    ),
+    "quantile of nothing": (lambda: np.quantile(np.ones((0, 2)), 0.5, 0), ShapeError, "quantile"),
     "cumulative_sum axis": (lambda: np.cumulative_sum(np.ones((2, 2))), ShapeError, "1-d"),
     "cumsum axis": (lambda: np.cumsum(np.ones(3), axis=1), ShapeError, "cumsum"),
     "cumprod axis": (lambda: np.cumprod(np.ones(3), axis=1), ShapeError, "cumprod"),

@@ -131,6 +131,7 @@ def used_heads(case: Case, values: list[Any]) -> list[Any]:
         (case, way)
         for case in GRADIENTS
         for way in ("imperative", "compiled")
+        if case.name != "log_gamma"  # its gradient is the distribution's (test_distributions)
         if way == "imperative" or not case.op.updates
     ],
     ids=str,
@@ -148,7 +149,7 @@ def test_against_central_differences(case: Case, way: str) -> None:
 
     function = call if way == "imperative" else gemel.compile(call)
     found = backward(function, on_gemel(inputs), positions, heads)
-    stopped = case.name == "stop_gradient" or case.name == "uniform"
+    stopped = case.name == "stop_gradient"
     for position, g in zip(positions, found, strict=True):
         assert g.shape == inputs[position].shape
         assert g.dtype == inputs[position].dtype

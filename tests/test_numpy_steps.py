@@ -227,12 +227,14 @@ def test_which_operations_have_no_kernel() -> None:
     own = [found for found in table if found.function.__module__.startswith("gemel.ops")]
     found = sorted(found.name for found in own if not found.has_kernel)
     assert found == [
-        "argpartition", "argsort", "bincount", "bitwise_count", "boolean_index", "choice",
-        "cholesky", "det", "digitize", "eig", "eigh", "eigvals", "eigvalsh",
-        "frexp", "gcd", "half_transform", "histogram_counts", "histogram_edges", "inv", "isin",
-        "lcm", "lstsq", "matrix_rank", "nextafter", "nonzero", "pinv", "qr", "ranked",
-        "ravel_multi_index", "searchsorted", "slogdet", "solve", "sort", "spacing", "svd",
-        "svdvals", "transform", "unique", "unravel_index", "whole_transform", "with_rows_put",
+        "anchor_targets", "argpartition", "argsort", "bincount", "bitwise_count", "boolean_index",
+        "by_numpy", "choice", "cholesky", "det", "detections", "digitize", "eig", "eigh",
+        "eigvals", "eigvalsh", "frexp", "gamma_slope", "gcd", "greedy_pairs", "half_transform",
+        "histogram_counts", "histogram_edges", "i0", "inv", "isin", "lcm", "lstsq", "matrix_rank",
+        "nanargmax", "nanargmin", "nextafter", "nonzero", "outcomes", "pinv", "qr", "ranked",
+        "ravel_multi_index", "region_peaks", "region_weights", "searchsorted", "slogdet", "solve",
+        "sort", "spacing", "surviving", "svd", "svdvals", "transform", "unique", "unravel_index",
+        "whole_transform", "with_rows_put",
     ]  # fmt: skip
 
 

@@ -106,7 +106,11 @@ with config_context(array_api_dispatch=True):
             cross_val_predict(Ridge(solver="svd"), DATA, NUMBERS))
     steps = make_pipeline(StandardScaler(), PCA(2))
     compare(steps.fit_transform(ours), make_pipeline(StandardScaler(), PCA(2)).fit_transform(DATA))
-# Without the switch the same arrays become NumPy's, and models of NumPy's take them.
+# Without the switch the same arrays become NumPy's, and models of NumPy's take them. They stay.
+kept = np.array(DATA)
+StandardScaler().fit_transform(kept), MinMaxScaler(copy=True).fit_transform(kept)
+PCA(2).fit_transform(kept), Ridge().fit(kept, np.array(NUMBERS)), Normalizer().transform(kept)
+compare(kept, DATA)
 model = LinearDiscriminantAnalysis().fit(np.array(DATA), np.array(CLASSES))
 compare(model.predict(np.array(DATA)), model.predict(DATA), numpy.ndarray)
 print("all")

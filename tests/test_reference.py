@@ -30,7 +30,7 @@ def test_what_a_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     text = page("np", "tanh", NAMESPACES["np"]["tanh"])
     for line in (
-        "    np.tanh(x: Any, /) -> ndarray",
+        "    np.tanh(x: Any, /, *, out: Any = None, where: Any = True, ",
         "float32: of bool, ",
         "- gradient: yes",
         "- computed: compiled",

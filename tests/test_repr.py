@@ -96,10 +96,11 @@ def test_what_numpy_lacks() -> None:
 def test_one_setting_serves_both() -> None:
     x, before = np.array([1.23456789, 1e-9]), np.get_printoptions()
     try:
-        np.set_printoptions(precision=3, suppress=True)
+        np.set_printoptions(3, 100, 2, 60, True)
         assert repr(x) == "array([1.235, 0.   ])" and numpy.get_printoptions()["precision"] == 3
         numpy.set_printoptions(precision=2)
         assert str(x) == "[1.23 0.  ]" and np.get_printoptions()["suppress"]
+        assert repr(np.arange(101)) == "array([  0,   1, ...,  99, 100], shape=(101,))"
         with np.printoptions(precision=1):
             assert repr(x) == "array([1.2, 0. ])"
         assert repr(x) == "array([1.23, 0.  ])"

@@ -28,17 +28,17 @@ COMPILER = os.environ.get("CXX", "c++")
 
 #: Tests about threads, by the names of their files.
 THREADS = (
-  "core", "engine", "robustness", "python_lane", "tape", "devices", "border", "random_programs",
-  "edges_threads", "edges_failures", "edges_exit", "edges_fork", "core_plans",
+  "core", "engine", "robustness", "python_lane", "tape", "devices", "border", "buffer",
+  "random_programs", "edges_threads", "edges_failures", "edges_exit", "edges_fork", "core_plans",
 )  # fmt: skip
 #: The short forms of both, for every change: what asks most of the core, once.
 SHORT_THREADS = (
   "core", "engine", "python_lane", "tape", "edges_threads", "edges_exit", "edges_fork",
 )  # fmt: skip
 SHORT_MEMORY = (
-  "core", "core_plans", "capi", "border", "errors", "sites", "plan_sites", "compiled", "graphs",
-  "indexing", "tape", "python_lane", "engine", "random_programs", "edges_sizes", "edges_failures",
-  "edges_process",
+  "core", "core_plans", "capi", "border", "buffer", "errors", "sites", "plan_sites", "compiled",
+  "graphs", "indexing", "tape", "python_lane", "engine", "random_programs", "edges_sizes",
+  "edges_failures", "edges_process",
 )  # fmt: skip
 
 

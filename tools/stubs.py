@@ -26,6 +26,8 @@ HEAD = '"""{title}\n\nWritten by `make stubs`: change what is declared instead.\
 #: Where the types are from that signatures name.
 TYPES = (
     ("collections.abc", "Callable"),
+    ("collections.abc", "Iterable"),
+    ("collections.abc", "Iterator"),
     ("collections.abc", "Sequence"),
     ("gemel.device", "Device"),
     ("gemel.dtype", "DType"),
@@ -58,11 +60,16 @@ def annotation(found: Any, array: str) -> Any:
     return Verbatim(re.sub(r"\bbool\b", "builtins.bool", text))
 
 
-def written(value: Callable[..., Any], array: str, method: bool) -> str:
-    """The signature of an operation or a function; a method calls its first array `self`."""
+def written(value: Callable[..., Any], array: str, method: bool, operator: bool = False) -> str:
+    """The signature of an operation or a function; a method calls its first array `self`.
+
+    Nobody gives keywords to an operator.
+    """
     signature = inspect.signature(value)
-    listed = []
+    listed: list[inspect.Parameter] = []
     for place, parameter in enumerate(signature.parameters.values()):
+        if operator and parameter.kind is parameter.KEYWORD_ONLY:
+            continue
         if method and place == 0:
             listed.append(parameter.replace(name="self", annotation=parameter.empty))
             continue
@@ -74,7 +81,8 @@ def written(value: Callable[..., Any], array: str, method: bool) -> str:
 def definition(name: str, value: Callable[..., Any], array: str, method: bool = False) -> str:
     """A function of a stub, with the first paragraph of its docstring."""
     meaning = inspect.cleandoc(value.__doc__ or "").split("\n\n")[0].replace("\n", "\n    ")
-    text = f'def {name}{written(value, array, method)}:\n    """{meaning}"""\n'
+    operator = name.startswith("__")
+    text = f'def {name}{written(value, array, method, operator)}:\n    """{meaning}"""\n'
     return text if not method else "".join(f"    {line}\n" for line in text.splitlines())
 
 
@@ -126,7 +134,10 @@ def stubs() -> dict[str, str]:
         "np/__init__.pyi": namespace(np),
         "np/fft.pyi": namespace(np.fft),
         "np/linalg.pyi": namespace(np.linalg),
+        "np/random.pyi": namespace(np.random),
         "npx/__init__.pyi": namespace(npx),
+        "npx/image.pyi": namespace(npx.image),
+        "npx/random.pyi": namespace(npx.random),
         "ir/array_methods.pyi": methods(),
     }
 

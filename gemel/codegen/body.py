@@ -114,11 +114,13 @@ class BodyWriter:
             return Lane(self.nest.recorder, index=index)
         linear = spread(shape, dense_strides(shape) or tuple(unit), placement, ndim)
         call = entry.node.params["call"]
-        random = (
-            self.nest.running(linear),
-            self.nest.scalar(Number(("seed",), int64)),
-            self.nest.scalar(Number(("call", call), int64)),
-        )
+
+        def random(*stream: Any) -> tuple[Any, ...]:
+            if not stream:
+                numbers = Number(("seed",), int64), Number(("call", call), int64)
+                stream = tuple(map(self.nest.scalar, numbers))
+            return (self.nest.running(linear), *stream)
+
         return Lane(self.nest.recorder, random=random, index=index)
 
 

@@ -55,7 +55,8 @@ def _comparison(name: str) -> Callable[[Lane, Operand, Operand], Value]:
 class Lane:
     """The namespace an elementwise body is run with.
 
-    `random` = (element index, seed, call number), three int64 values, serves `random_bits`;
+    `random` = (element index, seed, call number), three int64 values (or called with the last two
+    where the body has them itself, what gives these), serves `random_bits`;
     `index` is called with an axis and gives that axis's running index (int64).
     """
 
@@ -68,7 +69,7 @@ class Lane:
         self,
         recorder: Recorder | None = None,
         *,
-        random: tuple[Value, Value, Value] | Callable[[], tuple[Value, Value, Value]] | None = None,
+        random: tuple[Value, ...] | Callable[..., tuple[Value, ...]] | None = None,
         index: Callable[[int], Value] | None = None,
     ) -> None:
         self.recorder = Recorder() if recorder is None else recorder
@@ -279,13 +280,16 @@ class Lane:
             raise TypeError("this body uses xp.index, which its recorder does not provide")
         return self._index(axis)
 
-    def random_bits(self) -> tuple[Value, Value]:
-        """Two uint32 of random bits for this element: see `gemel.codegen.philox`."""
+    def random_bits(self, *stream: Value) -> tuple[Value, Value]:
+        """Two uint32 of random bits for this element: see `gemel.codegen.philox`.
+
+        `stream` is the seed and the number of the call; without it they are the program's.
+        """
         from gemel.codegen import philox
 
         if self._random is None:
             raise TypeError("this body uses xp.random_bits, which its recorder does not provide")
-        given = self._random() if callable(self._random) else self._random
+        given = self._random(*stream) if callable(self._random) else self._random
         return philox.record(self, *given)
 
     # -- single instructions --------------------------------------------------------------------

@@ -14,6 +14,7 @@ from gemel import np, npx
 _OLD_NAMES = {
     "Activation": "activation",
     "BatchNorm": "batch_norm",
+    "CTCLoss": "ctc_loss",
     "Convolution": "convolution",
     "Deconvolution": "deconvolution",
     "Dropout": "dropout",
@@ -25,9 +26,12 @@ _OLD_NAMES = {
     "LayerNorm": "layer_norm",
     "LeakyReLU": "leaky_relu",
     "Pooling": "pooling",
+    "RNN": "rnn",
+    "ROIPooling": "roi_pooling",
     "SequenceLast": "sequence_last",
     "SequenceMask": "sequence_mask",
     "SequenceReverse": "sequence_reverse",
+    "UpSampling": "upsampling",
     "concat": "concatenate",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from gemel.device import Device, as_device, current_device
@@ -15,6 +16,9 @@ from gemel.spec import Spec
 
 if TYPE_CHECKING:
     from gemel.ir.op import Op
+
+
+_places = count()
 
 
 class Node:
@@ -33,6 +37,7 @@ class Node:
         "op",
         "origin",
         "params",
+        "place",
         "specs",
         "value",
     )
@@ -47,6 +52,8 @@ class Node:
         name: str = "",
         origin: str = "",
     ) -> None:
+        #: How many nodes there had been before it.
+        self.place = next(_places)
         self.op = op
         self.origin = origin
         self.inputs = inputs

@@ -50,9 +50,9 @@ class NumpyLane:
         inverse = np.where(np.abs(a) == 1, np.where(b & 1, a, 1), 0)
         return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
 
-    def random_bits(self) -> tuple[Any, Any]:
-        """Two random uint32 for each element."""
-        first, second = random_bits(self.shape, *self.stream)
+    def random_bits(self, *stream: Any) -> tuple[Any, Any]:
+        """Two random uint32 for each element, of this stream or the program's."""
+        first, second = random_bits(self.shape, *map(int, stream or self.stream))
         return first, second
 
     def erf(self, x: Any) -> Any:

@@ -108,9 +108,9 @@ class WrittenMethods(NumpyProtocols):
         order = _shape(axes)
         return call("transpose", self, axes=order if order and order[0] is not None else None)
 
-    def flatten(self) -> Any:
+    def flatten(self, order: str = "C") -> Any:
         """All elements in one dimension."""
-        return call("copy", self.ravel())
+        return call("copy", self.ravel(order))
 
     def ravel(self, order: str = "C") -> Any:
         """All elements in one dimension, as a view where possible."""
@@ -120,6 +120,10 @@ class WrittenMethods(NumpyProtocols):
         """Put each row along an axis in order, in place. `np.sort` leaves the array as it is."""
         whole: Any = self
         whole[...] = REGISTRY["sort"].face(self, axis, **options)
+
+    def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Any:
+        """The slices along an axis where a condition holds: see `np.compress`."""
+        return call("compress", condition, self, axis, out)
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:
         """The elements in another dtype; without `copy`, the array itself when it has it."""

@@ -7,7 +7,7 @@ keyword-only arguments are static parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gemel import _core
@@ -15,7 +15,7 @@ from gemel.errors import DTypeError, GradientError, TraceError, suggestion, unkn
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
 from gemel.ir.late import load
-from gemel.ir.methods import REGISTRY
+from gemel.ir.methods import REGISTRY, call
 from gemel.ir.public import make_method, make_operator, publish
 from gemel.ir.trace import current_trace
 from gemel.spec import Spec
@@ -46,7 +46,8 @@ class Op(_core.OpBase):
 
     `moves` is how many of its inputs it only moves about, from the first (-1 for all), as views do:
     numbers of any dtype. `complex` says that it computes with complex numbers, too, and that its
-    gradient is right for them. Kernels only move those; the rest is NumPy's.
+    gradient is right for them. Kernels only move those; the rest is NumPy's. `common` are the
+    keywords all of its kind take (`ir.keywords`).
     """
 
     elementwise = False
@@ -55,6 +56,10 @@ class Op(_core.OpBase):
     is_holomorphic = False
     #: Whether it becomes machine code; NumPy does the others, in the Python lane.
     has_kernel = False
+    #: How it combines elements, if it does: the name of an instruction.
+    combine = ""
+    #: Keywords NumPy's functions of its kind have in common, with their defaults.
+    common: Mapping[str, Any] = {}
 
     def __init__(
         self,
@@ -70,6 +75,7 @@ class Op(_core.OpBase):
         dynamic: bool = False,
         contracts: bool = False,
         fails: bool = False,
+        common: Mapping[str, Any] | None = None,
         moves: int = 0,
         complex: bool = False,
         **names: str,
@@ -81,7 +87,8 @@ class Op(_core.OpBase):
         keyword = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
         # The core's quick way takes the shape of the only result from the inputs.
         quick = self.elementwise and "shape" not in keyword and outputs == 1
-        super().__init__(function.__name__, quick, keyword)
+        most = (self.arity,) if self.arity != VARIADIC else ()
+        super().__init__(function.__name__, quick, keyword, *most)
         self.name = function.__name__
         self.function = function
         self.input_names = code.co_varnames[lead : code.co_argcount]
@@ -97,6 +104,8 @@ class Op(_core.OpBase):
         self.moves = moves
         self.complex = complex
         self.names = names
+        if common is not None:
+            self.common = common
         self.rules: dict[str, Callable[..., Any]] = {}
         self.__doc__ = function.__doc__
         self.__name__ = self.name
@@ -165,6 +174,10 @@ class Op(_core.OpBase):
         """Declare that the result is a view of input 0: rule(layout, spec, **parameters)."""
         return self._declare("view", rule)
 
+    def masked(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare what is combined of the elements a mask selects: rule(mask, x, **parameters)."""
+        return self._declare("masked", rule)
+
     def put(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Declare how a view is written: rule(x, value, index of the result, **parameters) -> x."""
         return self._declare("put", rule)
@@ -174,8 +187,13 @@ class Op(_core.OpBase):
         """How it is called, for `inspect.signature`: arrays first, then its parameters."""
         from inspect import Parameter, Signature, signature
 
+        common = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation="Any")
+            for name, default in self.common.items()
+        ]
         if "extended" in self.rules:
-            return signature(self.rules["extended"])
+            found = signature(self.rules["extended"])
+            return found.replace(parameters=[*found.parameters.values(), *common])
         lead = 1 if self.elementwise else 0
         code, notes = self.function.__code__, self.function.__annotations__
         names = code.co_varnames[lead : code.co_argcount]
@@ -194,7 +212,7 @@ class Op(_core.OpBase):
             note = notes.get(name, "Any")
             listed.append(Parameter(name, kind, default=default, annotation=note))
         result = "Array" if self.outputs == 1 else "tuple[Array, ...]"
-        return Signature(listed, return_annotation=result)
+        return Signature([*listed, *common], return_annotation=result)
 
     @property
     def differentiable(self) -> bool:
@@ -295,6 +313,11 @@ class Op(_core.OpBase):
 
     def _call(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Everything the core does not do itself: symbols, creation, conversions, errors."""
+        if self.common and (
+            not self.common.keys().isdisjoint(keywords)
+            or ("casting" in self.common and 0 < len(inputs) - self.arity <= self.outputs)
+        ):
+            return call("with_keywords", self, inputs, keywords)
         more = len(inputs) > self.arity or not set(keywords) <= set(self.parameters)
         wider = more and self.rules.get("extended")
         if wider and set(keywords) <= set(wider.__code__.co_varnames):

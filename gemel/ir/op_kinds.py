@@ -23,8 +23,10 @@ from gemel.dtype import (
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
+from gemel.ir.keywords import OUT, REDUCTIONS, UFUNC
 from gemel.ir.methods import call
 from gemel.ir.op import Op, find
+from gemel.ir.trace import Trace
 from gemel.spec import Spec, broadcast, normalize_axes, promote_specs
 
 
@@ -45,6 +47,8 @@ class Elementwise(Op):
 
     def __init__(self, body: Callable[..., Any], *, dtype: Any = "same", **names: Any) -> None:
         super().__init__(body, **names)
+        if self.public and not {"dtype", "shape"} & set(self.parameters):
+            self.common = names.get("common", UFUNC)
         self.body = body
         self.policy = POLICIES[dtype] if isinstance(dtype, str) else dtype
 
@@ -188,6 +192,7 @@ class Reduction(Op):
     def __init__(self, function: Callable[..., Any], *, combine: str, **names: Any) -> None:
         super().__init__(function, **names)
         self.combine = combine
+        self.common = REDUCTIONS.get(combine, OUT)
 
     def accumulator(self, dtype: DType) -> DType:
         """The dtype the elements are combined in."""
@@ -232,19 +237,28 @@ class Composite(Op):
 
     Its rules are about real numbers. Of complex ones it is what it is written in, from the call on.
     One with `kernel=False` is written over some that NumPy does: a call makes them one by one.
+    `combine` says how it combines elements, where it does so as a reduction does.
     """
 
     def __init__(
-        self, function: Callable[..., Any], *, kernel: bool = True, **options: Any
+        self,
+        function: Callable[..., Any],
+        *,
+        kernel: bool = True,
+        combine: str = "",
+        **options: Any,
     ) -> None:
         super().__init__(function, **options)
         self.has_kernel = kernel
+        self.combine = combine
+        self.common = REDUCTIONS.get(combine, self.common)
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """The specs of its body's results."""
         if "spec" in self.rules and not self.of_complex(specs):
             return super().infer(*specs, **parameters)
-        return tuple(entry.spec for entry in self.expand(specs, parameters)[1])
+        with Trace():  # what it creates is to be a part of it, too
+            return tuple(entry.spec for entry in self.expand(specs, parameters)[1])
 
     def of_complex(self, specs: Sequence[Spec]) -> bool:
         """Whether a call on these is what it is written in, for the sake of complex numbers."""

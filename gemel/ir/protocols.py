@@ -25,7 +25,10 @@ REDUCTIONS = {
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 #: What each namespace holds: `gemel.ir.public` fills it.
-NAMESPACES: dict[str, dict[str, Any]] = {"np": {}, "np.fft": {}, "np.linalg": {}, "npx": {}}
+NAMESPACES: dict[str, dict[str, Any]] = {
+    name: {}
+    for name in ("np", "np.fft", "np.linalg", "np.random", "npx", "npx.image", "npx.random")
+}
 
 
 class NumpyProtocols:

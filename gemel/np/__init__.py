@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DTYPES, DType, bool_
+from gemel.dtype import DTYPES, DType, bool_, int64, uint64
 from gemel.ir.late import later
 from gemel.ir.public import NAMESPACES, asked
 from gemel.np import creation, queries, random  # noqa: F401 -- they declare what is public here
 
 later("gemel.np.types", "gemel.np.standard", "gemel.np.linalg", "gemel.np.fft")
-later("gemel.np.printing", "gemel.npx.sharing")
+later("gemel.np.grids", "gemel.np.printing", "gemel.np.text", "gemel.npx.sharing")
 
 _others = {
     **{dtype.name: dtype for dtype in DTYPES},
@@ -22,7 +22,14 @@ _others = {
     "DType": DType,
     "bool": bool_,
     "bool_": bool_,
+    "int_": int64,
+    "intp": int64,
+    "uint": uint64,
+    "uintp": uint64,
+    "True_": True,
+    "False_": False,
     "e": 2.718281828459045,
+    "euler_gamma": 0.5772156649015329,
     "inf": float("inf"),
     "nan": float("nan"),
     "newaxis": None,

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import (
-    as_dtype,
-    as_number,
-    check_held,
-    complex64,
-    float32,
-    float64,
-    int64,
-    is_large,
-)
+from gemel.dtype import as_dtype, as_number, check_held, float64, int64, is_large
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.manners import default_float
 from gemel.ndarray import array_like, default_dtype, ndarray
 from gemel.ops.elementwise import cast, floor, iota, where
 from gemel.ops.elementwise import full as filled
@@ -36,13 +29,16 @@ def array(
     ctx: Any = None,
     *,
     copy: bool | None = True,
+    order: str | None = "K",
+    subok: bool = False,
     ndmin: int = 0,
 ) -> Array:
     """An array with a copy of the elements: of an array, a NumPy array, a number or nested lists.
 
     Python floats give float32, integers int64 (float32 after `npx.set_np()`), unless `dtype` says
     otherwise. Raises `ShapeError` for ragged lists and `DTypeError` for unknown dtypes. With `copy`
-    None or False it is `asarray`; `ndmin` axes are in front at least.
+    None or False it is `asarray`; `ndmin` axes are in front at least. Elements lie in C order,
+    whatever `order` says.
     """
     if ndmin > 0 or not copy:
         found = (array if copy else asarray)(value, dtype, device, ctx, copy=copy)
@@ -104,20 +100,25 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
 @function(public="np")
 def frombuffer(
     buffer: Any,
-    dtype: Any = "float32",
+    dtype: Any = None,
     count: int = -1,
     offset: int = 0,
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
     """A 1-d array with a copy of the elements in a buffer of bytes."""
-    found = numpy().frombuffer(buffer, as_dtype(dtype).name, count, offset)
+    found = numpy().frombuffer(buffer, as_dtype(dtype or default_float()).name, count, offset)
     return array(found, dtype, device, ctx)
 
 
 @function(public="np")
 def full(
-    shape: Any, fill_value: Any, dtype: Any = None, device: Any = None, ctx: Any = None
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    order: str = "C",
 ) -> Array:
     """An array filled with one number; its dtype decides where none is given."""
     extents = listed(shape)
@@ -137,7 +138,7 @@ def zeros(
 ) -> Array:
     """An array of zeros."""
     with as_device(device or ctx):
-        return filled(0, shape=listed(shape), dtype=as_dtype(dtype or float32))
+        return filled(0, shape=listed(shape), dtype=as_dtype(dtype or default_float()))
 
 
 @function(public="np")
@@ -146,7 +147,7 @@ def ones(
 ) -> Array:
     """An array of ones."""
     with as_device(device or ctx):
-        return filled(1, shape=listed(shape), dtype=as_dtype(dtype or float32))
+        return filled(1, shape=listed(shape), dtype=as_dtype(dtype or default_float()))
 
 
 @function(public="np")
@@ -217,17 +218,21 @@ def arange(
     """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`."""
     if stop is None:
         start, stop = 0, start
-    start, stop, step = map(above.as_array, (start, stop, step))
-    steps = (start - stop) // step
-    count = max(0, -(steps if isinstance(steps, WHOLE) else int(steps)))
+    ends = (n if isinstance(n, NUMBER) else above.as_array(n) for n in (start, stop, step))
+    start, stop, step = (n.item() if hasattr(n, "item") else n for n in ends)
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
-    chosen = as_dtype(dtype) if dtype is not None else default_dtype(0) if whole else float32
+    steps = -((start - stop) // step) if whole else (stop - start) / step
+    if not whole and not math.isfinite(steps):
+        raise ValueError(f"arange: from {start} to {stop} by {step} there is no row")
+    count = max(0, steps if whole else math.ceil(steps))
+    plain = default_dtype(0) if whole else default_float()
+    chosen = as_dtype(dtype) if dtype is not None else plain
     wide = as_number(chosen)
     with as_device(device or ctx):
         found = iota(shape=(count,), axis=0, dtype=wide)
     if step != 1:
         found = found * step
-    if start != 0:
+    if start != 0 or step < 0:  # where 0 times the step is -0.0
         found = found + start
     return found.astype(chosen) if wide is not chosen else found
 
@@ -252,6 +257,7 @@ def linspace(
     start, stop = above.as_array(start), above.as_array(stop)
     if whole("linspace", "num", num) < 0:
         raise ShapeError(f"linspace: {num} is no number of elements")
+    start, stop = _end(start), _end(stop)
     gaps = max(num - 1 if endpoint else num, 1)
     step = (stop - start) / gaps
     with as_device(device or ctx):
@@ -259,61 +265,94 @@ def linspace(
     found = at * step + start
     if endpoint and num > 1:
         found = where(at == num - 1, stop, found)
-    chosen = as_dtype(dtype) if dtype else complex64 if found.dtype.is_complex else float32
+    plain = default_float().complex if found.dtype.is_complex else default_float()
+    chosen = as_dtype(dtype or plain)
     found = (found if chosen.is_inexact else floor(found)).astype(chosen)
-    if axis:
-        place = normalize_axis("linspace", axis, found.ndim)
-        found = transpose(found, axes=(*range(1, place + 1), 0, *range(place + 1, found.ndim)))
+    found = _first_at("linspace", found, axis)
     return (found, step) if retstep else found
+
+
+def _end(value: Any) -> Any:
+    """Where a row of numbers begins or ends: a number, or an array of them in float64."""
+    return value if isinstance(value, NUMBER) else cast(operand(value), dtype=float64)
+
+
+def _first_at(name: str, x: Any, axis: int) -> Any:
+    """x with its first axis in the place `axis`."""
+    place = normalize_axis(name, axis, x.ndim)
+    order = (*range(1, place + 1), 0, *range(place + 1, x.ndim))
+    return transpose(x, axes=order) if place else x
 
 
 @function(public="np")
 def logspace(
-    start: float,
-    stop: float,
+    start: Any,
+    stop: Any,
     num: int = 50,
     endpoint: bool = True,
-    base: float = 10.0,
+    base: Any = 10.0,
     dtype: Any = None,
+    axis: int = 0,
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """Numbers from base**start to base**stop, each the same number of times the one before."""
+    """Numbers from base**start to base**stop, each the same number of times the one before.
+
+    Of arrays there is one such row for each element, along `axis` of the result.
+
+    >>> np.logspace(0, 2, 3)
+    """
     exponents = linspace(start, stop, num, endpoint, dtype=float64, device=device, ctx=ctx)
-    return (float(base) ** exponents).astype(dtype or float32)
+    found = (float(base) if isinstance(base, (int, float)) else _end(base)) ** exponents
+    return _first_at("logspace", found, axis).astype(dtype or default_float())
 
 
 @function(public="np")
 def geomspace(
-    start: float,
-    stop: float,
+    start: Any,
+    stop: Any,
     num: int = 50,
     endpoint: bool = True,
     dtype: Any = None,
+    axis: int = 0,
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """Numbers from start to stop, each the same number of times the one before."""
-    if start == 0 or stop == 0 or (start < 0) != (stop < 0):
-        raise ValueError(f"geomspace: from {start} to {stop} there is no such row")
+    """Numbers from start to stop, each the same number of times the one before.
+
+    Between arrays there is one such row for each pair of elements, along `axis` of the result; it
+    is NaN where there is none.
+
+    >>> np.geomspace(1, 100, 3)
+    """
+    if isinstance(start, (int, float)) and isinstance(stop, (int, float)):
+        if start == 0 or stop == 0 or (start < 0) != (stop < 0):
+            raise ValueError(f"geomspace: from {start} to {stop} there is no such row")
+        start, stop = float(start), float(stop)
+    ratio = _end(stop) / _end(start)
     part = linspace(0.0, 1.0, num, endpoint, dtype=float64, device=device, ctx=ctx)
-    return (float(start) * (stop / start) ** part).astype(dtype or float32)
+    part = reshape(part, shape=(num, *[1] * len(getattr(ratio, "shape", ()))))
+    found = _end(start) * ratio**part
+    return _first_at("geomspace", found, axis).astype(dtype or default_float())
 
 
 @function(public="np")
 def eye(
-    n: int,
-    m: int | None = None,
+    N: int,  # noqa: N803
+    M: int | None = None,  # noqa: N803
     k: int = 0,
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
     order: str = "C",
 ) -> Array:
-    """Ones on diagonal k of a matrix, zeros elsewhere."""
+    """Ones on diagonal k of a matrix, zeros elsewhere.
+
+    >>> np.eye(2, 3, k=1)
+    """
     with as_device(device or ctx):
-        chosen = distance(n, n if m is None else m) == k
-        return cast(chosen, dtype=as_dtype(dtype or float32))
+        chosen = distance(N, N if M is None else M) == k
+        return cast(chosen, dtype=as_dtype(dtype or default_float()))
 
 
 @function(public="np")
@@ -336,12 +375,13 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
 
 @function(public="np")
 def fromfunction(
-    function: Callable[..., Any], shape: Any, *, dtype: Any = "float32", **keywords: Any
+    function: Callable[..., Any], shape: Any, *, dtype: Any = None, **keywords: Any
 ) -> Any:
     """What a function gives for the positions along each axis, one array per axis.
 
     >>> np.fromfunction(lambda i, j: i + j, (2, 3))
     """
     extents = listed(shape)
-    along = (iota(shape=extents, axis=i, dtype=as_dtype(dtype)) for i in range(len(extents)))
+    chosen = as_dtype(dtype or default_float())
+    along = (iota(shape=extents, axis=i, dtype=chosen) for i in range(len(extents)))
     return function(*along, **keywords)

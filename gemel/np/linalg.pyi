@@ -43,7 +43,17 @@ def inv(x: Any, /) -> ndarray:
 def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, ...]:
     """The x for which the squares of b - a @ x are least, their sums, a's rank, singular values."""
 
-def matmul(a: Any, b: Any, /) -> ndarray:
+def matmul(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Matrix product of the last two axes; the axes before them broadcast."""
 
 def matrix_norm(x: Any, *, keepdims: builtins.bool = False, ord: Any = "fro") -> ndarray:
@@ -103,7 +113,18 @@ def tensorsolve(a: Any, b: Any) -> ndarray:
 def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> ndarray:
     """The sum of each matrix's diagonal."""
 
-def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> ndarray:
+def vecdot(
+    x1: Any,
+    x2: Any,
+    /,
+    axis: int = -1,
+    *,
+    out: Any = None,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The sum of products along an axis; the other axes broadcast. Complex numbers of the first
     are conjugated."""
 

@@ -11,13 +11,21 @@ from gemel.np.creation import asarray
 
 
 @function(public="np")
-def set_printoptions(precision: int | None = None, **options: Any) -> None:
-    """How arrays are printed from now on, NumPy's and gemel's: `threshold` elements and more are
-    summarised to `edgeitems` at each end of an axis; `linewidth`, `suppress`, `floatmode`, ...
+def set_printoptions(
+    precision: int | None = None,
+    threshold: int | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    suppress: bool | None = None,
+    **options: Any,
+) -> None:
+    """How arrays are printed from now on, NumPy's and gemel's. More than `threshold` elements are
+    summarised to `edgeitems` at each end of an axis, `suppress` writes small numbers as 0; further
+    options, as `floatmode`, are those of `numpy.set_printoptions`. None leaves one as it is.
 
     >>> np.set_printoptions(precision=8)
     """
-    numpy().set_printoptions(precision, **options)
+    numpy().set_printoptions(precision, threshold, edgeitems, linewidth, suppress, **options)
 
 
 @function(public="np")

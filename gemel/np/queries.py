@@ -7,7 +7,7 @@ from typing import Any
 from gemel.ir.public import function
 from gemel.np.creation import asarray
 from gemel.ops.logic import equal, isclose, isnan, logical_or
-from gemel.spec import product
+from gemel.spec import normalize_axes, product
 
 
 @function(public="np")
@@ -23,9 +23,10 @@ def ndim(x: Any) -> int:
 
 
 @function(public="np")
-def size(x: Any) -> int:
-    """The number of elements."""
-    return product(shape(x))
+def size(x: Any, axis: Any = None) -> int:
+    """The number of elements, or of positions along one or more axes."""
+    extents = shape(x)
+    return product(extents[a] for a in normalize_axes("size", axis, len(extents)))
 
 
 @function(public="np")

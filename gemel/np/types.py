@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gemel.dtype import DType, as_dtype, promote, weak
+from gemel import _core
+from gemel.dtype import DType, as_dtype, castable, promote, weak
 from gemel.errors import DTypeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.op import numpy
@@ -50,6 +51,15 @@ def _dtype(value: Any) -> DType:
     """The dtype meant by one or by an array."""
     found = getattr(value, "dtype", None)
     return found if isinstance(found, DType) else as_dtype(value if found is None else found)
+
+
+@function(public="np")
+def dtype(value: Any) -> DType:
+    """The dtype meant by a name, a Python type, a dtype of NumPy's: see `DType`.
+
+    >>> np.dtype("int32")
+    """
+    return as_dtype(value)
 
 
 @function(public="np")
@@ -160,24 +170,7 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 
     >>> np.can_cast("int32", "int64")
     """
-    if casting not in ("safe", "same_kind", "equiv", "no", "unsafe"):
-        raise unknown_name("casting", casting, ("safe", "same_kind", "equiv", "no", "unsafe"))
-    source, target = _dtype(from_), as_dtype(to)
-    if source is target or casting == "unsafe":
-        return True
-    if casting in ("equiv", "no"):
-        return False
-    ranks = "buifc"
-    if source.kind == "c" and target.kind != "c":
-        return False
-    if casting == "same_kind":
-        return ranks.index(source.kind) <= ranks.index(target.kind)
-    if source.kind in "iu" and target.kind in "fc":
-        size = target.itemsize // (2 if target.kind == "c" else 1)
-        return source.itemsize < size or source.itemsize == size == 8
-    if source.kind == "f" and target.kind == "c":
-        return 2 * source.itemsize <= target.itemsize
-    return promote(source, target) is target
+    return castable(_dtype(from_), as_dtype(to), casting)
 
 
 @function(public="np")
@@ -205,17 +198,30 @@ def _over_one_block(a: ndarray, b: ndarray) -> tuple[Any, Any]:
     return View(a).over(memory), View(b).over(memory)
 
 
+def _memories(a: Any, b: Any) -> tuple[Any, Any] | None:
+    """NumPy arrays that lie to each other as these two do; None where they are surely apart.
+
+    Either may be NumPy's, over memory of the other.
+    """
+    ours = [x for x in (a, b) if isinstance(x, ndarray)]
+    if len(ours) == 2 and a._storage == b._storage:
+        return _over_one_block(a, b)
+    if len(ours) == 2 and not _core.exports():
+        return None
+    if any(x.device.linked or x.dtype.twin is not x.dtype for x in ours):
+        return None  # others see copies only
+    return numpy().asarray(a), numpy().asarray(b)
+
+
 @function(public="np")
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     """Whether two arrays have an element in common: one is a view of the other, or both of one."""
-    if not isinstance(a, ndarray) or not isinstance(b, ndarray) or a._storage != b._storage:
-        return False
-    return bool(numpy().shares_memory(*_over_one_block(a, b), max_work=max_work))
+    found = _memories(a, b)
+    return found is not None and bool(numpy().shares_memory(*found, max_work=max_work))
 
 
 @function(public="np")
 def may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     """Whether two arrays lie in one stretch of memory; where they do they may share elements."""
-    if not isinstance(a, ndarray) or not isinstance(b, ndarray) or a._storage != b._storage:
-        return False
-    return bool(numpy().may_share_memory(*_over_one_block(a, b)))
+    found = _memories(a, b)
+    return found is not None and bool(numpy().may_share_memory(*found))

@@ -10,10 +10,11 @@ from typing import Any
 
 from gemel.device import cpu, current_device, gpu, num_gpus, try_all_gpus, try_gpu
 from gemel.ir.public import NAMESPACES, asked
-from gemel.npx import engine, serialize  # noqa: F401 -- they declare what is public here
+from gemel.npx import engine, image, random, serialize  # noqa: F401 -- they declare what is public
 
 _devices = (cpu, current_device, gpu, num_gpus, try_all_gpus, try_gpu)
-_others = {function.__name__: function for function in _devices}
+_others: dict[str, Any] = {function.__name__: function for function in _devices}
+_others.update(image=image, random=random)
 globals().update(_others, **NAMESPACES["npx"])
 
 

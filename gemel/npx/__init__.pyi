@@ -14,6 +14,8 @@ from gemel.device import num_gpus as num_gpus
 from gemel.device import try_all_gpus as try_all_gpus
 from gemel.device import try_gpu as try_gpu
 from gemel.ndarray import ndarray
+from gemel.npx import image as image
+from gemel.npx import random as random
 from gemel.npx.engine import priority as priority
 
 def activation(data: Any, act_type: str = "relu") -> ndarray:
@@ -50,19 +52,93 @@ def batch_norm(
     running_var: Any,
     eps: float = 0.001,
     momentum: float = 0.9,
-    fix_gamma: builtins.bool = False,
+    fix_gamma: builtins.bool = True,
     use_global_stats: builtins.bool = False,
+    output_mean_var: builtins.bool = False,
     axis: int = 1,
-) -> ndarray:
+    cudnn_off: builtins.bool = False,
+) -> Any:
     """x normalised over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015)."""
+
+def batch_take(a: Any, indices: Any) -> ndarray:
+    """From each row of a (n, m) the element at its index, which must be within."""
+
+def bilinear_resize_2d(
+    data: Any,
+    height: int | None = None,
+    width: int | None = None,
+    scale_height: float | None = None,
+    scale_width: float | None = None,
+    align_corners: builtins.bool = True,
+) -> ndarray:
+    """Images (N, C, height, width) of another size, or scaled, by linear mixing."""
+
+def bipartite_matching(
+    data: Any, threshold: float, is_ascend: builtins.bool = False, topk: int = -1
+) -> tuple[Any, Any]:
+    """Rows and columns of matrices (..., N, M) in pairs, each in one at most: the pair with the
+    highest score first (the lowest with `is_ascend`), then the next that is free."""
+
+def box_decode(
+    data: Any,
+    anchors: Any,
+    std0: float = 1.0,
+    std1: float = 1.0,
+    std2: float = 1.0,
+    std3: float = 1.0,
+    clip: float = -1.0,
+    format: str = "center",
+) -> ndarray:
+    """The boxes (B, N, 4), as corners, that offsets (B, N, 4) make of anchors (1, N, 4)."""
+
+def box_encode(
+    samples: Any,
+    matches: Any,
+    anchors: Any,
+    refs: Any,
+    means: Any = (0.0, 0.0, 0.0, 0.0),
+    stds: Any = (0.1, 0.1, 0.2, 0.2),
+) -> tuple[Any, Any]:
+    """What a network is to say of anchors (B, N, 4) for them to become boxes refs (B, M, 4)."""
+
+def box_iou(lhs: Any, rhs: Any, format: str = "corner") -> ndarray:
+    """How much boxes overlap: the area both have over that any has, 0 to 1."""
+
+def box_nms(
+    data: Any,
+    overlap_thresh: float = 0.5,
+    valid_thresh: float = 0.0,
+    topk: int = -1,
+    coord_start: int = 2,
+    score_index: int = 1,
+    id_index: int = -1,
+    background_id: int = -1,
+    force_suppress: builtins.bool = False,
+    in_format: str = "corner",
+    out_format: str = "corner",
+) -> ndarray:
+    """Non-maximum suppression: of boxes (..., N, numbers) that overlap more than `overlap_thresh`,
+    the one with the best score is left."""
+
+def broadcast_like(lhs: Any, rhs: Any, lhs_axes: Any = None, rhs_axes: Any = None) -> ndarray:
+    """lhs broadcast to the shape of rhs; or some axes of lhs to the extents of some of rhs."""
 
 def callback(function: Any, *arrays: Any, outputs: Any, name: str | None = None) -> Any:
     """Issue a Python function of NumPy arrays as an operation of the engine."""
+
+def categorical(
+    prob: Any = None, logit: Any = None, size: Any = None, dtype: Any = None
+) -> ndarray:
+    """Positions along the last axis, drawn with these probabilities or their logarithms."""
 
 def cond(
     predicate: Any, then_func: Callable[..., Any], else_func: Callable[..., Any], inputs: Any = ()
 ) -> Any:
     """then_func(*inputs) if the condition holds, else else_func(*inputs)."""
+
+def constraint_check(data: Any, msg: str = "Constraint violated.") -> ndarray:
+    """True, if all elements of a bool array are; else a `ValueError` with this message, raised
+    when the result is waited for."""
 
 def convolution(
     data: Any,
@@ -83,6 +159,18 @@ def convolution(
     """Convolution over one to three axes: data (N, C, *space), weight (filters, C / groups,
     *kernel), result (N, filters, *places), where there are
     (size + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1 places along an axis."""
+
+def ctc_loss(
+    data: Any,
+    label: Any,
+    data_lengths: Any = None,
+    label_lengths: Any = None,
+    use_data_lengths: builtins.bool = False,
+    use_label_lengths: builtins.bool = False,
+    blank_label: str = "first",
+) -> ndarray:
+    """-log of how likely labels (batch, most labels) are for data (time, batch, classes), of which
+    softmax is taken first: one number for each example, inf where they cannot fit."""
 
 def deconvolution(
     data: Any,
@@ -106,7 +194,26 @@ def deconvolution(
     result (N, filters, *space), with
     (places - 1) * stride - 2 * pad + dilate * (kernel - 1) + 1 + adj elements along an axis."""
 
-def dropout(data: Any, p: float = 0.5, mode: str = "training", axes: Any = ()) -> ndarray:
+def digamma(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
+    """The derivative of `gammaln`; NaN at 0 and the whole numbers below."""
+
+def dropout(
+    data: Any,
+    p: float = 0.5,
+    mode: str = "training",
+    axes: Any = (),
+    cudnn_off: builtins.bool = False,
+) -> ndarray:
     """While training, elements set to 0 with probability p and the others scaled by 1 / (1 - p)."""
 
 def elu(data: Any, alpha: float = 1.0) -> ndarray:
@@ -122,8 +229,31 @@ def embedding(
 ) -> ndarray:
     """The rows of weight (input_dim, output_dim) that data names: (...) to (..., output_dim)."""
 
-def erf(x: Any, /) -> ndarray:
+def erf(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Gauss's error function."""
+
+def erfinv(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
+    """The inverse of `erf`: inf at 1, -inf at -1, NaN beyond."""
 
 def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
     """body(element, states) -> (output, states), for each element of the first axis of data."""
@@ -145,26 +275,96 @@ def fully_connected(
 ) -> ndarray:
     """x @ weight.T + bias, weight (units, inputs); `flatten` joins all axes of x but the first."""
 
+def gamma(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
+    """The gamma function: (x - 1)! for whole numbers; NaN at 0 and those below."""
+
+def gammaln(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
+    """The logarithm of abs(gamma(x)); inf at 0 and the whole numbers below."""
+
 def gather_nd(data: Any, indices: Any) -> ndarray:
     """data[indices[0], indices[1], ...]: indices (m, ...) say where along each of the first m axes."""
 
-def gelu(x: Any, /) -> ndarray:
+def gelu(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """x times the normal distribution function of x (Hendrycks and Gimpel, 2016)."""
 
 def group_norm(
-    x: Any, gamma: Any, beta: Any, /, num_groups: int = 1, eps: float = 0.001
-) -> ndarray:
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    num_groups: int = 1,
+    eps: float = 0.001,
+    output_mean_var: builtins.bool = False,
+) -> Any:
     """x (N, C, ...) normalised over groups of its channels, times gamma plus beta, which have one
     element for each channel, or for each group."""
 
+def hard_sigmoid(data: Any, alpha: float = 0.2, beta: float = 0.5) -> ndarray:
+    """alpha * data + beta, limited to [0, 1]."""
+
 def index_add(data: Any, indices: Any, val: Any) -> ndarray:
     """data with val added at `indices` (m, n), as `gather_nd` has them; what meets is added up."""
+
+def index_copy(old_tensor: Any, index_vector: Any, new_tensor: Any) -> ndarray:
+    """old_tensor with the rows of new_tensor in the place of those index_vector names."""
 
 def index_update(data: Any, indices: Any, val: Any) -> ndarray:
     """data with val at `indices` (m, n), as `gather_nd` has them; of what meets the last stays."""
 
 def instance_norm(x: Any, gamma: Any, beta: Any, /, eps: float = 0.001) -> ndarray:
     """Each channel of each example of x (N, C, ...) normalised, times gamma plus beta."""
+
+def interleaved_matmul_encdec_qk(queries: Any, keys_values: Any, heads: int) -> ndarray:
+    """The scores of attention to another sequence, (batch * heads, time, time of keys)."""
+
+def interleaved_matmul_encdec_valatt(keys_values: Any, attention: Any, heads: int) -> ndarray:
+    """attention (batch * heads, time, time of keys) @ values: (time, batch, heads * size)."""
+
+def interleaved_matmul_selfatt_qk(queries_keys_values: Any, heads: int) -> ndarray:
+    """The scores of self-attention, (batch * heads, time, time): query @ key.T / sqrt(size)."""
+
+def interleaved_matmul_selfatt_valatt(
+    queries_keys_values: Any, attention: Any, heads: int
+) -> ndarray:
+    """attention (batch * heads, time, time) @ values: (time, batch, heads * size)."""
+
+def is_np_array() -> builtins.bool:
+    """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
+
+def is_np_default_dtype() -> builtins.bool:
+    """Whether floats become float64 where no dtype is given: after ``npx.set_np(dtype=True)``."""
+
+def is_np_shape() -> builtins.bool:
+    """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
 
 def l2_normalization(data: Any, eps: float = 1e-10, mode: str = "instance") -> ndarray:
     """data / sqrt(sum(data ** 2) + eps): the sum is over an example ("instance"), its channels
@@ -181,16 +381,33 @@ def layer_norm(
     """x normalised along one axis, times gamma plus beta."""
 
 def leaky_relu(
-    data: Any, gamma: Any = None, act_type: str = "leaky", slope: float = 0.25
+    data: Any,
+    gamma: Any = None,
+    act_type: str = "leaky",
+    slope: float = 0.25,
+    lower_bound: float = 0.125,
+    upper_bound: float = 0.334,
 ) -> ndarray:
     """data where positive; elsewhere, by act_type: "leaky": slope * data, "prelu": gamma * data
-    (a gamma for each channel, or one), "elu": slope * (exp(data) - 1). "selu" and "gelu" are those."""
+    (a gamma for each channel, or one), "elu": slope * (exp(data) - 1), "rrelu": a slope drawn for
+    each element from [lower_bound, upper_bound) while training, their mean otherwise. "selu" and
+    "gelu" are those."""
 
-def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray]:
-    """The arrays in `file`: a dictionary if they are named, else a list."""
+def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | ndarray:
+    """The arrays in `file`: a dictionary if they are named, a list, or the one that was saved."""
 
-def log_softmax(data: Any, axis: int = -1, temperature: float | None = None) -> ndarray:
-    """The logarithm of `softmax`, accurate where softmax is nearly 0 or 1."""
+def log_sigmoid(data: Any) -> ndarray:
+    """The logarithm of 1 / (1 + exp(-data)), without overflow."""
+
+def log_softmax(
+    data: Any,
+    axis: int = -1,
+    length: Any = None,
+    temperature: float | None = None,
+    use_length: builtins.bool = False,
+    dtype: Any = None,
+) -> ndarray:
+    """The logarithm of `softmax`, accurate where softmax is nearly 0 or 1; -inf behind a length."""
 
 def logsumexp(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """log(sum(exp(x))) over the given axes, or all, without overflow."""
@@ -209,6 +426,51 @@ def masked_softmax(
 ) -> ndarray:
     """softmax(data / temperature) of the elements whose mask is true; the others are 0."""
 
+def mish(data: Any) -> ndarray:
+    """data * tanh(log(1 + exp(data))) (Misra, BMVC 2020)."""
+
+def multibox_detection(
+    cls_prob: Any,
+    loc_pred: Any,
+    anchor: Any,
+    clip: builtins.bool = True,
+    threshold: float = 0.01,
+    background_id: int = 0,
+    nms_threshold: float = 0.5,
+    force_suppress: builtins.bool = False,
+    variances: Any = (0.1, 0.1, 0.2, 0.2),
+    nms_topk: int = -1,
+) -> ndarray:
+    """What a detector of one shot has found: rows class, score, left, top, right, bottom, the best
+    first, (B, N, 6)."""
+
+def multibox_prior(
+    data: Any,
+    sizes: Any = (1.0,),
+    ratios: Any = (1.0,),
+    clip: builtins.bool = False,
+    steps: Any = (-1.0, -1.0),
+    offsets: Any = (0.5, 0.5),
+) -> ndarray:
+    """Anchors around each pixel of data (N, C, height, width): (1, height * width * kinds, 4)."""
+
+def multibox_target(
+    anchor: Any,
+    label: Any,
+    cls_pred: Any,
+    overlap_threshold: float = 0.5,
+    ignore_label: float = -1.0,
+    negative_mining_ratio: float = -1.0,
+    negative_mining_thresh: float = 0.5,
+    minimum_negative_samples: int = 0,
+    variances: Any = (0.1, 0.1, 0.2, 0.2),
+) -> list[Any]:
+    """What a detector of one shot is trained towards: offsets (B, N * 4), a mask of the same shape
+    of those that count, and classes (B, N), 0 for background."""
+
+def nonzero(a: Any) -> ndarray:
+    """Where the elements are that are not zero: a row of positions for each. Waits for the array."""
+
 def one_hot(
     x: Any, /, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
 ) -> ndarray:
@@ -217,7 +479,7 @@ def one_hot(
 def pick(
     data: Any, index: Any, axis: int = -1, mode: str = "clip", keepdims: builtins.bool = False
 ) -> ndarray:
-    """From each row along an axis, the element at that row's index; out of range is clipped."""
+    """From each row along an axis, the element at that row's index."""
 
 def pooling(
     data: Any,
@@ -235,11 +497,24 @@ def pooling(
     """One number for each window of data (N, C, *space): the largest, the average, the sum or the
     p-norm of its elements."""
 
-def relu(x: Any, /) -> ndarray:
+def relu(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """max(x, 0); NaN stays NaN."""
 
 def reset_np() -> None:
-    """Back to NumPy's own: Python integers become int64 arrays."""
+    """Back to gemel's own: Python integers become int64 arrays, floats float32."""
+
+def reshape(a: Any, newshape: Any, reverse: builtins.bool = False, order: str = "C") -> ndarray:
+    """The same elements in another shape, of which some extents are codes."""
 
 def reshape_like(
     lhs: Any,
@@ -251,8 +526,52 @@ def reshape_like(
 ) -> ndarray:
     """lhs in the shape of rhs; or some axes of lhs (from begin to before end) in those of rhs."""
 
+def rnn(
+    data: Any,
+    parameters: Any,
+    state: Any,
+    state_cell: Any = None,
+    sequence_length: Any = None,
+    mode: str = "lstm",
+    state_size: int | None = None,
+    num_layers: int = 1,
+    bidirectional: builtins.bool = False,
+    state_outputs: builtins.bool = False,
+    p: float = 0.0,
+    use_sequence_length: builtins.bool = False,
+    projection_size: int | None = None,
+    lstm_state_clip_min: float | None = None,
+    lstm_state_clip_max: float | None = None,
+    lstm_state_clip_nan: builtins.bool = False,
+) -> Any:
+    """Layers of a recurrent network ("rnn_relu", "rnn_tanh", "lstm", "gru") over data (time, batch,
+    inputs): (time, batch, directions * state_size)."""
+
+def roi_align(
+    data: Any,
+    rois: Any,
+    pooled_size: Any,
+    spatial_scale: float,
+    sample_ratio: int = -1,
+    position_sensitive: builtins.bool = False,
+    aligned: builtins.bool = False,
+) -> ndarray:
+    """The means of pooled_size (rows, columns) bins of regions of data (N, C, height, width),
+    sampled between pixels: (regions, C, *pooled_size)."""
+
+def roi_pooling(data: Any, rois: Any, pooled_size: Any, spatial_scale: float) -> ndarray:
+    """The largest elements of pooled_size (rows, columns) bins of regions of data (N, C, height,
+    width): (regions, C, *pooled_size)."""
+
 def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
-    """Write arrays (named, a list, or a single one) to `file`."""
+    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format."""
+
+def savez(file: Any, *args: Any, **kwargs: Any) -> None:
+    """Write arrays to `file` as an archive of NumPy's (.npz), as MXNet 2 does."""
+
+def scatter_nd(data: Any, indices: Any, shape: Any) -> ndarray:
+    """Zeros of a shape with data at `indices` (m, ...), as `gather_nd` has them; what meets is
+    added up."""
 
 def selu(data: Any) -> ndarray:
     """`elu` scaled so that mean 0 and variance 1 stay (Klambauer et al., NeurIPS 2017)."""
@@ -285,27 +604,96 @@ def sequence_reverse(
 def set_np(
     shape: builtins.bool = True, array: builtins.bool = True, dtype: builtins.bool = False
 ) -> None:
-    """MXNet's NumPy mode: Python integers become float32 arrays, unless `dtype` is set."""
+    """MXNet's NumPy mode: Python integers become float32 arrays, which are positions, too."""
 
-def sigmoid(x: Any, /) -> ndarray:
+def shape_array(data: Any) -> ndarray:
+    """The shape of an array, as one of int64."""
+
+def sigmoid(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """1 / (1 + exp(-x)), without overflow on either side."""
 
 def silu(data: Any, beta: float = 1.0) -> ndarray:
     """data * sigmoid(beta * data), also called swish (Ramachandran et al., 2017)."""
 
+def slice(data: Any, begin: Any, end: Any, step: Any = None) -> ndarray:
+    """The elements from `begin` to `end` along the first axes; None is an end of the axis."""
+
+def slice_axis(data: Any, axis: int, begin: int, end: int | None) -> ndarray:
+    """data from begin to before end along an axis."""
+
+def slice_like(data: Any, shape_like: Any, axes: Any = ()) -> ndarray:
+    """The first elements of data along all axes, or some, as many as shape_like has."""
+
 def smooth_l1(data: Any, scalar: float = 1.0) -> ndarray:
     """abs(data) - 0.5 / scalar**2, but 0.5 * (scalar * data)**2 where abs(data) < 1 / scalar**2."""
 
-def softmax(data: Any, axis: int = -1, temperature: float | None = None) -> ndarray:
-    """exp(x / temperature) along an axis, divided by its sum."""
+def softmax(
+    data: Any,
+    axis: int = -1,
+    length: Any = None,
+    temperature: float | None = None,
+    use_length: builtins.bool = False,
+    dtype: Any = None,
+) -> ndarray:
+    """exp(data / temperature) along an axis, divided by its sum."""
 
-def softplus(x: Any, /) -> ndarray:
+def softmin(
+    data: Any,
+    axis: int = -1,
+    length: Any = None,
+    temperature: float | None = None,
+    use_length: builtins.bool = False,
+    dtype: Any = None,
+) -> ndarray:
+    """`softmax` of -data."""
+
+def softplus(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """log(1 + exp(x)), without overflow."""
 
-def softsign(x: Any, /) -> ndarray:
+def softsign(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """x / (1 + abs(x))."""
 
-def stop_gradient(x: Any, /) -> ndarray:
+def stop_gradient(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The same elements; gradients do not pass."""
 
 def synchronize(device: Any = None) -> None:
@@ -329,6 +717,19 @@ def topk(
 ) -> Any:
     """The k largest elements of each row along an axis (smallest with `is_ascend`), in order."""
 
+def upsampling(data: Any, scale: int, sample_type: str = "nearest") -> ndarray:
+    """Images (N, C, height, width) `scale` times as large, each pixel repeated ("nearest") or mixed
+    linearly ("bilinear")."""
+
+def use_np(function: Any) -> Any:
+    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+
+def use_np_array(function: Any) -> Any:
+    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+
+def use_np_shape(function: Any) -> Any:
+    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+
 def waitall() -> None:
     """Wait until everything issued has been computed; raises the first error nobody has seen."""
 
@@ -344,53 +745,96 @@ __all__ = [
     "batch_dot",
     "batch_flatten",
     "batch_norm",
+    "batch_take",
+    "bilinear_resize_2d",
+    "bipartite_matching",
+    "box_decode",
+    "box_encode",
+    "box_iou",
+    "box_nms",
+    "broadcast_like",
     "callback",
+    "categorical",
     "cond",
+    "constraint_check",
     "convolution",
     "cpu",
+    "ctc_loss",
     "current_device",
     "deconvolution",
+    "digamma",
     "dropout",
     "elu",
     "embedding",
     "erf",
+    "erfinv",
     "foreach",
     "from_dlpack",
     "from_numpy",
     "fully_connected",
+    "gamma",
+    "gammaln",
     "gather_nd",
     "gelu",
     "gpu",
     "group_norm",
+    "hard_sigmoid",
+    "image",
     "index_add",
+    "index_copy",
     "index_update",
     "instance_norm",
+    "interleaved_matmul_encdec_qk",
+    "interleaved_matmul_encdec_valatt",
+    "interleaved_matmul_selfatt_qk",
+    "interleaved_matmul_selfatt_valatt",
+    "is_np_array",
+    "is_np_default_dtype",
+    "is_np_shape",
     "l2_normalization",
     "layer_norm",
     "leaky_relu",
     "load",
+    "log_sigmoid",
     "log_softmax",
     "logsumexp",
     "masked_log_softmax",
     "masked_softmax",
+    "mish",
+    "multibox_detection",
+    "multibox_prior",
+    "multibox_target",
+    "nonzero",
     "num_gpus",
     "one_hot",
     "pick",
     "pooling",
     "priority",
+    "random",
     "relu",
     "reset_np",
+    "reshape",
     "reshape_like",
+    "rnn",
+    "roi_align",
+    "roi_pooling",
     "save",
+    "savez",
+    "scatter_nd",
     "selu",
     "sequence_last",
     "sequence_mask",
     "sequence_reverse",
     "set_np",
+    "shape_array",
     "sigmoid",
     "silu",
+    "slice",
+    "slice_axis",
+    "slice_like",
     "smooth_l1",
     "softmax",
+    "softmin",
     "softplus",
     "softsign",
     "stop_gradient",
@@ -400,6 +844,10 @@ __all__ = [
     "topk",
     "try_all_gpus",
     "try_gpu",
+    "upsampling",
+    "use_np",
+    "use_np_array",
+    "use_np_shape",
     "waitall",
     "while_loop",
 ]

@@ -6,9 +6,10 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import as_device
-from gemel.dtype import as_dtype
+from gemel.dtype import as_dtype, float32, float64, int64
 from gemel.ir.public import function
-from gemel.ndarray import CREATION, array_like
+from gemel.manners import MANNERS
+from gemel.ndarray import array_like
 from gemel.runtime import callback as runtime_callback
 from gemel.spec import Spec
 
@@ -70,13 +71,48 @@ def callback(function: Any, *arrays: Any, outputs: Any, name: str | None = None)
     return found[0] if single else list(found)
 
 
+# --- MXNet's NumPy mode ---------------------------------------------------------------------
+
+
 @function(public="npx")
 def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
-    """MXNet's NumPy mode: Python integers become float32 arrays, unless `dtype` is set."""
-    CREATION["integers"] = "int64" if dtype else "float32"
+    """MXNet's NumPy mode: Python integers become float32 arrays, which are positions, too.
+
+    With `dtype` they become int64 and Python floats float64, as NumPy has it. Arrays are NumPy's
+    in any mode, so `shape` and `array` change nothing.
+
+    >>> npx.set_np()
+    >>> x = np.array([1, 2, 3])
+    >>> x[np.array([0, 2])]
+    >>> npx.reset_np()
+    """
+    floats = float64 if dtype else float32
+    integers = int64 if dtype else float32
+    MANNERS.update({"integers": integers, "floats": floats, "floating positions": True})
 
 
 @function(public="npx")
 def reset_np() -> None:
-    """Back to NumPy's own: Python integers become int64 arrays."""
-    CREATION["integers"] = "int64"
+    """Back to gemel's own: Python integers become int64 arrays, floats float32."""
+    MANNERS.update({"integers": int64, "floats": float32, "floating positions": False})
+
+
+@function(public="npx")
+def is_np_default_dtype() -> bool:
+    """Whether floats become float64 where no dtype is given: after ``npx.set_np(dtype=True)``."""
+    return MANNERS["floats"] is float64
+
+
+@function(public="npx", aliases=("is_np_shape",))
+def is_np_array() -> bool:
+    """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
+    return True
+
+
+@function(public="npx", aliases=("use_np_array", "use_np_shape"))
+def use_np(function: Any) -> Any:
+    """The function or class itself: MXNet's decorator for what uses NumPy's arrays.
+
+    >>> npx.use_np(abs)(-1)
+    """
+    return function

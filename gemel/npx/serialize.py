@@ -7,7 +7,8 @@ Little-endian::
             | i32 type | elements
 
 `check` is reserved in MXNet, which writes 0 and does not read it. gemel puts a checksum there: the
-bytes ``geme`` above the CRC-32 of everything that follows. Files come from strangers, so no length
+bytes ``geme`` (``gem1`` for one array that is no list) above the CRC-32 of everything that follows.
+Files come from strangers, so no length
 is believed before it is compared with the file's size.
 """
 
@@ -18,11 +19,12 @@ from struct import pack, unpack_from
 from typing import TYPE_CHECKING, Any
 
 from gemel import _core
+from gemel.archives import appear, is_numpys, packed, unpacked
 from gemel.device import Device, as_device
 from gemel.dtype import DTYPES, DType, as_dtype
 from gemel.errors import ParameterFileError
-from gemel.ir.public import function
-from gemel.ndarray import from_buffer
+from gemel.ir.public import function, publish
+from gemel.ndarray import array_like, from_buffer
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter, ParameterDict
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 
 _MAGIC = 0x112
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
-_CHECKED = int.from_bytes(b"geme", "big") << 32
+_CHECKED = int.from_bytes(b"geme", "big")
+_ALONE = int.from_bytes(b"gem1", "big")
 _MAX_DIMENSIONS = 32
 
 #: MXNet's numbers for dtypes; for complex ones, which it lacks, those that follow.
@@ -56,32 +59,48 @@ _FLAGS = {name: flag for flag, name in _TYPES.items()}
 
 @function(public="npx")
 def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
-    """Write arrays (named, a list, or a single one) to `file`.
+    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format.
+
+    `load` gives back what was written: a dictionary, a list or an array.
 
     The file appears whole or not at all: it is written beside its place and moved there. An array
     that holds an error raises it here, before anything is written.
     """
     names = list(arr) if isinstance(arr, dict) else []
+    mark = _ALONE if isinstance(arr, _core.Array) else _CHECKED
     if isinstance(arr, dict):
         values = list(arr.values())
     else:  # to iterate over one array would give its rows
         values = [arr] if isinstance(arr, _core.Array) else list(arr)
     parts = [pack("<Q", len(values))]
     for value in values:
-        parts += _array_parts(value)
+        parts += _array_parts(array_like(value))
     parts.append(pack("<Q", len(names)))
     for name in names:
         encoded = name.encode()
         parts += [pack("<Q", len(encoded)), encoded]
-    _write(os.fspath(file), [pack("<QQ", _MAGIC, _CHECKED | _checksum(parts)), *parts])
+    head = pack("<QQ", _MAGIC, mark << 32 | _checksum(parts))
+    appear(os.fspath(file), [head, *parts])
 
 
 @function(public="npx")
-def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray]:
-    """The arrays in `file`: a dictionary if they are named, else a list.
+def savez(file: Any, *args: Any, **kwargs: Any) -> None:
+    """Write arrays to `file` as an archive of NumPy's (.npz), as MXNet 2 does.
 
-    Raises `ParameterFileError`, naming the field and the place, for a file that is damaged,
-    truncated or in another format.
+    Those without a keyword are named arr_0, arr_1, ...; `npx.load` and `numpy.load` read it.
+
+    >>> npx.savez("archive", np.array([1.0]), w=np.array([2.0]))
+    >>> npx.load("archive")
+    """
+    appear(os.fspath(file), [packed("savez", args, kwargs)])
+
+
+@function(public="npx")
+def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | ndarray:
+    """The arrays in `file`: a dictionary if they are named, a list, or the one that was saved.
+
+    Reads MXNet's format, old and new, and NumPy's (.npy, .npz). Raises `ParameterFileError`,
+    naming the field and the place, for a file that is damaged, truncated or in another format.
 
     >>> npx.save("weights", {"w": np.ones((2,))})
     >>> npx.load("weights")
@@ -89,6 +108,32 @@ def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray]:
     path = os.fspath(file)
     with open(path, "rb") as opened:
         content = opened.read()
+    found: dict[str, ndarray] | list[ndarray] | ndarray = read(path, content, device)
+    return found
+
+
+def _from_file(file: Any, device: Any = None) -> Any:
+    """The array in a `.npy` file, or a dictionary of those in a `.npz` file; a path or open file.
+
+    Also reads what `npx.save` writes. Pickled objects are not read. Raises `ParameterFileError`,
+    naming what is wrong, for a file that is damaged, truncated or in another format.
+
+    >>> np.save("numbers", np.arange(3))
+    >>> np.load("numbers.npy")
+    """
+    if hasattr(file, "read"):
+        return read("the open file", file.read(), device)
+    return load(file, device)
+
+
+_from_file.__name__ = "load"
+publish(_from_file, "load", "np")
+
+
+def read(path: str, content: bytes, device: Any = None) -> Any:
+    """What the bytes of a file hold, in any format that is known."""
+    if is_numpys(content):
+        return unpacked(path, content, as_device(device))
     return _Reader(path, content, as_device(device)).file()
 
 
@@ -97,10 +142,11 @@ def load_named(filename: Any, device: Any = None) -> dict[str, ndarray]:
     arrays = load(filename, device)
     if isinstance(arrays, dict):
         return {name.removeprefix("arg:").removeprefix("aux:"): a for name, a in arrays.items()}
-    if not arrays:
+    if isinstance(arrays, list) and not arrays:
         return {}
+    count = len(arrays) if isinstance(arrays, list) else 1
     raise ParameterFileError(
-        f"{os.fspath(filename)}: its {len(arrays)} arrays have no names, so it is not a file of "
+        f"{os.fspath(filename)}: its {count} arrays have no names, so it is not a file of "
         "parameters; npx.load reads it"
     )
 
@@ -197,20 +243,6 @@ def _checksum(parts: list[bytes]) -> int:
     return check
 
 
-def _write(path: str, parts: list[bytes]) -> None:
-    beside = f"{path}.{os.getpid()}.part"
-    try:
-        with open(beside, "wb") as file:
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        if os.path.exists(beside):
-            os.unlink(beside)
-        raise
-
-
 # ---- reading
 
 
@@ -223,12 +255,11 @@ class _Reader:
         self.device = device
         self.position = 0
 
-    def file(self) -> dict[str, ndarray] | list[ndarray]:
+    def file(self) -> dict[str, ndarray] | list[ndarray] | ndarray:
         if self.number("Q", "the format's number") != _MAGIC:
-            if bytes(self.content[:4]) == b"PK\x03\x04":
-                self.fail("is a NumPy archive (.npz), as MXNet 2 writes: not supported yet")
             self.fail("is not a parameter file: it does not begin with 0x112")
-        self.check(self.number("Q", "the checksum"))
+        check = self.number("Q", "the checksum")
+        self.check(check)
         arrays = [self.array() for _ in range(self.count("the number of arrays", 4))]
         names = [self.name() for _ in range(self.count("the number of names", 8))]
         if self.position != len(self.content):
@@ -238,13 +269,15 @@ class _Reader:
         if len(set(names)) != len(names):
             self.fail("gives one name to two arrays")
         made = [self.made(*found) for found in arrays]
+        if check >> 32 == _ALONE and len(made) == 1:
+            return made[0]
         return dict(zip(names, made, strict=True)) if names else made
 
     def fail(self, problem: str) -> None:
         raise ParameterFileError(f"parameter file {self.path} {problem}")
 
     def check(self, expected: int) -> None:
-        if expected >> 32 != _CHECKED >> 32:
+        if expected >> 32 not in (_CHECKED, _ALONE):
             if expected:
                 self.fail("is damaged: its second field is neither 0 nor a checksum")
             return

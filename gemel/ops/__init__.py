@@ -6,8 +6,10 @@ What every network computes with is imported at once, the other families when th
 from gemel.ir.late import later
 from gemel.ir.public import late_methods
 from gemel.ops import (
+    activations,
     assignment,
     control,
+    distribution,
     elementwise,
     indexing,
     linalg,
@@ -19,31 +21,46 @@ from gemel.ops import (
 )
 
 later(
+    "gemel.ops.applied",
     "gemel.ops.arrange",
     "gemel.ops.attention",
+    "gemel.ops.boxes",
     "gemel.ops.choice",
+    "gemel.ops.choices",
     "gemel.ops.complexes",
     "gemel.ops.convolution",
     "gemel.ops.cumulative",
+    "gemel.ops.detection",
+    "gemel.ops.distributions",
     "gemel.ops.exponents",
     "gemel.ops.fourier",
+    "gemel.ops.images",
+    "gemel.ops.keywords",
     "gemel.ops.lookup",
     "gemel.ops.loops",
+    "gemel.ops.nan_ranks",
     "gemel.ops.normalization",
     "gemel.ops.norms",
     "gemel.ops.padding",
+    "gemel.ops.polynomials",
     "gemel.ops.pooling",
     "gemel.ops.products",
+    "gemel.ops.recurrent",
+    "gemel.ops.regions",
+    "gemel.ops.reshaping",
     "gemel.ops.rounding",
     "gemel.ops.selection",
     "gemel.ops.sequences",
+    "gemel.ops.series",
     "gemel.ops.solving",
     "gemel.ops.sorting",
+    "gemel.ops.special",
     "gemel.ops.statistics",
     "gemel.ops.triangles",
     "gemel.ops.trigonometry",
     "gemel.ops.windows",
     "gemel.ops.without_nan",
+    "gemel.ops.writing",
 )
 late_methods(
     "argsort",
@@ -61,8 +78,10 @@ late_methods(
 )
 
 __all__ = [
+    "activations",
     "assignment",
     "control",
+    "distribution",
     "elementwise",
     "indexing",
     "linalg",

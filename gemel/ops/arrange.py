@@ -9,6 +9,7 @@ from gemel.device import as_device
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.declare import composite
+from gemel.ir.keywords import converted
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, full, iota
@@ -264,22 +265,29 @@ def atleast_3d(*arrays: Any) -> Array:
 
 
 @function(public="np", aliases=("row_stack",))
-def vstack(arrays: Any) -> Array:
+def vstack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """The arrays below one another: along axis 0, 1-d ones as rows."""
-    return concatenate(*(_at_least(x, 2) for x in operands(arrays)), axis=0)
+    return _joined("vstack", arrays, 2, 0, dtype, casting)
+
+
+def _joined(name: str, arrays: Any, ndim: int, axis: int, dtype: Any, casting: str) -> Any:
+    """Arrays of so many dimensions at least along an axis, the only one if they have but one."""
+    parts = [_at_least(x, ndim) for x in operands(arrays)]
+    if dtype is not None:
+        parts = [converted(name, x, dtype, casting) for x in parts]
+    return concatenate(*parts, axis=0 if parts and parts[0].ndim == 1 else axis)
 
 
 @function(public="np")
-def hstack(arrays: Any) -> Array:
+def hstack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
-    parts = [_at_least(x, 1) for x in operands(arrays)]
-    return concatenate(*parts, axis=0 if parts and parts[0].ndim == 1 else 1)
+    return _joined("hstack", arrays, 1, 1, dtype, casting)
 
 
 @function(public="np")
 def dstack(arrays: Any) -> Array:
     """The arrays behind one another: along axis 2."""
-    return concatenate(*(_at_least(x, 3) for x in operands(arrays)), axis=2)
+    return _joined("dstack", arrays, 3, 2, None, "same_kind")
 
 
 @function(public="np")

@@ -21,7 +21,7 @@ from gemel.ops.linalg import matmul
 from gemel.ops.logic import logical_and
 from gemel.ops.neural import cooled, same, softmax
 from gemel.ops.reduction import max, sum
-from gemel.ops.shape import swapaxes
+from gemel.ops.shape import reshape, swapaxes, transpose
 from gemel.spec import Spec, broadcast, normalize_axis, same_shape
 
 INFINITY = float("inf")
@@ -143,3 +143,79 @@ def attention(
         mask = before if mask is None else logical_and(mask, before)
     weights = softmax(scores) if mask is None else masked_softmax(scores, mask)
     return matmul(weights, value)
+
+
+# --- several projections in one array -------------------------------------------------------
+
+
+def _parts(name: str, x: Any, heads: int, count: int) -> list[Any]:
+    """From (time, batch, heads * count * size) each of `count` as (batch * heads, time, size)."""
+    time, batch, width = x.shape
+    if not width % (heads * count) == 0:
+        raise ShapeError(f"{name}: {list(x.shape)} does not divide into {heads} heads of {count}")
+    each = reshape(x, shape=(time, batch, heads, count, width // (heads * count)))
+    turned = transpose(each, axes=(3, 1, 2, 0, 4))
+    joined = reshape(turned, shape=(count, batch * heads, time, width // (heads * count)))
+    return [joined[number] for number in range(count)]
+
+
+def _weighed(attention: Any, values: Any, heads: int) -> Any:
+    """attention @ values, the heads side by side again: (time, batch, heads * size)."""
+    found = matmul(attention, values)
+    rows, time, size = found.shape
+    apart = reshape(found, shape=(rows // heads, heads, time, size))
+    return reshape(transpose(apart, axes=(2, 0, 1, 3)), shape=(time, rows // heads, heads * size))
+
+
+def _scores(queries: Any, keys: Any) -> Any:
+    """queries @ keys.T / sqrt(size)."""
+    return matmul(multiply(queries, int(queries.shape[-1]) ** -0.5), swapaxes(keys, -1, -2))
+
+
+@function(public="npx")
+def interleaved_matmul_selfatt_qk(queries_keys_values: Any, heads: int) -> Array:
+    """The scores of self-attention, (batch * heads, time, time): query @ key.T / sqrt(size).
+
+    The input is (time, batch, heads * 3 * size): for each head its query, its key, its value.
+
+    >>> npx.interleaved_matmul_selfatt_qk(np.ones((2, 1, 12)), heads=2)
+    """
+    name = "interleaved_matmul_selfatt_qk"
+    queries, keys, _ = _parts(name, queries_keys_values, heads, 3)
+    return _scores(queries, keys)
+
+
+@function(public="npx")
+def interleaved_matmul_selfatt_valatt(
+    queries_keys_values: Any, attention: Any, heads: int
+) -> Array:
+    """attention (batch * heads, time, time) @ values: (time, batch, heads * size).
+
+    >>> npx.interleaved_matmul_selfatt_valatt(np.ones((2, 1, 6)), np.ones((2, 2, 2)), heads=2)
+    """
+    name = "interleaved_matmul_selfatt_valatt"
+    return _weighed(attention, _parts(name, queries_keys_values, heads, 3)[2], heads)
+
+
+@function(public="npx")
+def interleaved_matmul_encdec_qk(queries: Any, keys_values: Any, heads: int) -> Array:
+    """The scores of attention to another sequence, (batch * heads, time, time of keys).
+
+    queries are (time, batch, heads * size), keys_values (time of keys, batch, heads * 2 * size):
+    for each head its key and its value.
+
+    >>> npx.interleaved_matmul_encdec_qk(np.ones((2, 1, 4)), np.ones((3, 1, 8)), heads=2)
+    """
+    name = "interleaved_matmul_encdec_qk"
+    keys, _ = _parts(name, keys_values, heads, 2)
+    return _scores(_parts(name, queries, heads, 1)[0], keys)
+
+
+@function(public="npx")
+def interleaved_matmul_encdec_valatt(keys_values: Any, attention: Any, heads: int) -> Array:
+    """attention (batch * heads, time, time of keys) @ values: (time, batch, heads * size).
+
+    >>> npx.interleaved_matmul_encdec_valatt(np.ones((3, 1, 4)), np.ones((2, 2, 3)), heads=2)
+    """
+    name = "interleaved_matmul_encdec_valatt"
+    return _weighed(attention, _parts(name, keys_values, heads, 2)[1], heads)

@@ -8,6 +8,7 @@ from gemel.dtype import DType, check_held
 from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import elementwise
+from gemel.ir.keywords import into
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import copy as copied
 from gemel.ops.elementwise import limit, maximum, minimum, sign, where
@@ -17,13 +18,24 @@ from gemel.ops.shape import operand
 
 @function(public="np", method=True)
 def clip(
-    x: Any, min: Any = None, max: Any = None, *, a_min: Any = None, a_max: Any = None
+    x: Any,
+    min: Any = None,
+    max: Any = None,
+    out: Any = None,
+    *,
+    a_min: Any = None,
+    a_max: Any = None,
 ) -> Array:
     """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
         raise TypeError("clip: a bound is given twice: a_min and min, a_max and max are the same")
     x = operand(x, (a_min, a_max, min, max))
-    low, high = _bounds(x.dtype, a_min if min is None else min, a_max if max is None else max)
+    low, high = a_min if min is None else min, a_max if max is None else max
+    return into("clip", out, _limited(x, low, high))
+
+
+def _limited(x: Any, low: Any, high: Any) -> Any:
+    low, high = _bounds(x.dtype, low, high)
     if low is None:
         return copied(x) if high is None else minimum(x, high)
     return maximum(x, low) if high is None else limit(x, low, high)

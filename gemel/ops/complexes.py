@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel import _core
 from gemel.dtype import DType
 from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise
@@ -26,6 +27,14 @@ def _part_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, .
     return (x.dtype,), x.dtype if op.name == "conj" else x.dtype.real
 
 
+def _part(operation: Op, x: Any, place: int) -> Any:
+    """The real (0) or imaginary (1) parts: a view, but where a gradient may ask for them."""
+    if not isinstance(x, _core.Array) or _core.recording() or x._is_tracked:
+        return operation(x)
+    strides = tuple(2 * stride for stride in x.strides)
+    return x._as_strided(x.shape, strides, 2 * x.offset + place, x.dtype.real.code)
+
+
 @elementwise(dtype=_part_types, complex=True, public="np", mxnet="_npi_real")
 def real(xp: Any, x: Any) -> Any:
     """The real part of each element."""
@@ -39,12 +48,14 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 @real.facade
 def _(x: Any) -> Array:
-    """The real part of each element; of real numbers the array itself.
+    """The real part of each element, as a view; of real numbers the array itself.
+
+    While a gradient is recorded it is a copy.
 
     >>> np.real(np.array([1 + 2j, 3j]))
     """
     x = operand(x)
-    return real(x) if x.dtype.is_complex else x
+    return _part(real, x, 0) if x.dtype.is_complex else x
 
 
 @elementwise(dtype=_part_types, complex=True, public="np", mxnet="_npi_imag")
@@ -60,12 +71,14 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 @imag.facade
 def _(x: Any) -> Array:
-    """The imaginary part of each element; zeros for real numbers.
+    """The imaginary part of each element, as a view; zeros for real numbers.
+
+    While a gradient is recorded it is a copy.
 
     >>> np.imag(np.array([1 + 2j, 3j]))
     """
     x = operand(x)
-    return imag(x) if x.dtype.is_complex else where(False, x, False)
+    return _part(imag, x, 1) if x.dtype.is_complex else where(False, x, False)
 
 
 @elementwise(dtype=_part_types, complex=True, public="np", method=True, mxnet="_npi_conj")

@@ -8,7 +8,7 @@ from typing import Any
 from gemel.errors import ShapeError, TraceError
 from gemel.ir.above import above
 from gemel.ir.declare import op
-from gemel.ir.graph import Entry, Graph, inline, placeholder, walk
+from gemel.ir.graph import Entry, Graph, constant, inline, placeholder, walk
 from gemel.ir.interpret import interpret
 from gemel.ir.op import Op
 from gemel.ir.public import function
@@ -103,14 +103,19 @@ def _listed(results: Any) -> tuple[Entry, ...]:
 
 
 def _record(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """A branch's results; writes in place inside one branch are refused."""
+    """A branch's results; it may write to arrays it has made itself, and to no others."""
     trace = current_trace()
-    before = [] if trace is None else [id(entry) for entry in trace.contents.values()]
+    if trace is None:
+        return function(*arguments)
+    first, contents = constant(0).node.place, dict(trace.contents)
+    updates = [entry for _, entry in trace.updates.values()]
     results = function(*arguments)
-    if trace is not None and [id(entry) for entry in trace.contents.values()] != before:
+    written = (h for h, value in trace.contents.items() if contents.get(h) is not value)
+    now = [entry for _, entry in trace.updates.values()]
+    if list(map(id, now)) != list(map(id, updates)) or any(h.node.place < first for h in written):
         raise TraceError(
-            "cond: a branch must not update a parameter, nor write in place; do it after, with "
-            "np.where"
+            "cond: a branch must not update a parameter, nor write to an array from outside; do it "
+            "after, with np.where"
         )
     return results
 

@@ -7,6 +7,7 @@ from typing import Any
 from gemel.errors import ShapeError
 from gemel.ir.declare import op
 from gemel.ir.interpret import spec_of
+from gemel.ir.keywords import into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, full, multiply, where
@@ -70,22 +71,22 @@ def _scan(emit: Any, outputs: Any, inputs: Any, axis: int, kind: str) -> None:
 
 @function(method=True)
 @cumsum.facade
-def _(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
+def _(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
     """The sums of all elements up to each one, along an axis or of the flattened array.
 
     Integers and bools are summed in int64; `dtype` says otherwise.
     """
-    return along(cumsum, x, axis, dtype)
+    return into("cumsum", out, along(cumsum, x, axis, dtype))
 
 
 @function(method=True)
 @cumprod.facade
-def _(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
+def _(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
     """The products of all elements up to each one, along an axis or of the flattened array.
 
     Integers and bools are multiplied in int64; `dtype` says otherwise.
     """
-    return along(cumprod, x, axis, dtype)
+    return into("cumprod", out, along(cumprod, x, axis, dtype))
 
 
 def along(operation: Any, x: Any, axis: int | None, dtype: Any) -> Any:
@@ -141,15 +142,27 @@ def _cumulative(name: str, start: int, x: Any, axis: Any, dtype: Any, initial: b
 
 @function(public="np")
 def cumulative_sum(
-    x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Any,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    out: Any = None,
+    include_initial: bool = False,
 ) -> Array:
     """`cumsum` along an axis, which only 1-d arrays may leave out; beginning with 0 if asked."""
-    return _cumulative("cumulative_sum", 0, x, axis, dtype, include_initial)
+    found = _cumulative("cumulative_sum", 0, x, axis, dtype, include_initial)
+    return into("cumulative_sum", out, found)
 
 
 @function(public="np")
 def cumulative_prod(
-    x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Any,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    out: Any = None,
+    include_initial: bool = False,
 ) -> Array:
     """`cumprod` along an axis, which only 1-d arrays may leave out; beginning with 1 if asked."""
-    return _cumulative("cumulative_prod", 1, x, axis, dtype, include_initial)
+    found = _cumulative("cumulative_prod", 1, x, axis, dtype, include_initial)
+    return into("cumulative_prod", out, found)

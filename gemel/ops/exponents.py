@@ -7,7 +7,7 @@ from typing import Any
 from gemel.dtype import float32, float64, int32, int64
 from gemel.ir.declare import elementwise
 from gemel.ir.public import Array, function
-from gemel.ops.elementwise import cast, power, reciprocal, sigmoid, square, subtract
+from gemel.ops.elementwise import power, reciprocal, sigmoid, square, subtract
 from gemel.ops.shape import operand
 
 _LN2 = 0.6931471805599453
@@ -114,8 +114,19 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 
 @function(public="np")
-def float_power(a: Any, b: Any) -> Array:
+def float_power(
+    a: Any,
+    b: Any,
+    /,
+    out: Any = None,
+    *,
+    where: Any = True,
+    casting: str = "same_kind",
+    order: str = "K",
+    dtype: Any = None,
+    subok: bool = True,
+) -> Array:
     """a to the power of b, in float64 or complex128."""
     x, y = operand(a), operand(b)
-    dtype = "complex128" if x.dtype.is_complex or y.dtype.is_complex else "float64"
-    return power(cast(x, dtype=dtype), cast(y, dtype=dtype))
+    wide = "complex128" if x.dtype.is_complex or y.dtype.is_complex else "float64"
+    return power(x, y, out=out, where=where, casting=casting, order=order, dtype=dtype or wide)

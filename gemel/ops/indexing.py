@@ -10,6 +10,7 @@ from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import composite, op
+from gemel.ir.keywords import into
 from gemel.ir.layout import Layout
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
@@ -235,12 +236,17 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
 
 
 @function(public="np", method=True)
-def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Array:
+def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> Array:
     """The elements at these positions along an axis, or of the flattened array.
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range.
     """
-    x = operand(x)
+    found = _taken(operand(x), indices, axis, mode)
+    return found if out is None else into("take", out, found)
+
+
+def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
+    indices = above.index_item(indices, x)
     if axis is None:
         x, axis = reshape(x, shape=(-1,)), 0
     axis = normalize_axis("take", axis, len(x.shape))
@@ -271,9 +277,19 @@ def pick(x: Any, index: Any, *, axis: int = -1, keepdims: bool = False) -> Any:
 
 @pick.facade
 def _(data: Any, index: Any, axis: int = -1, mode: str = "clip", keepdims: bool = False) -> Array:
-    """From each row along an axis, the element at that row's index; out of range is clipped."""
-    if mode != "clip":
-        raise unknown_name("mode of pick", mode, ("clip",))
+    """From each row along an axis, the element at that row's index.
+
+    By `mode` an index out of range is the nearest ("clip"), or one counted on from the other end
+    ("wrap"). The index may have extent 1 along the axis.
+    """
+    if mode not in ("clip", "wrap"):
+        raise unknown_name("mode of pick", mode, ("clip", "wrap"))
+    data, index = operand(data), operand(index)
+    place = normalize_axis("pick", axis, len(data.shape))
+    if len(index.shape) == len(data.shape) and index.shape[place] == 1:
+        index = reshape(index, shape=(*index.shape[:place], *index.shape[place + 1 :]))
+    if mode == "wrap":
+        index = cast(index, dtype="int64") % data.shape[place]
     return pick(data, index, axis=axis, keepdims=keepdims)
 
 

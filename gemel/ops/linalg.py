@@ -8,6 +8,7 @@ from gemel.dtype import as_dtype, promote
 from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import op
+from gemel.ir.keywords import ROWS, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, multiply
@@ -16,7 +17,7 @@ from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes, transp
 from gemel.spec import Spec, broadcast, product, promote_specs
 
 
-@op(contracts=True, public="np", operator="matmul", onnx="MatMul", mxnet="_npi_matmul")
+@op(contracts=True, public="np", common=ROWS, operator="matmul", onnx="MatMul", mxnet="_npi_matmul")
 def matmul(a: Any, b: Any) -> Any:
     """Matrix product of the last two axes; the axes before them broadcast.
 
@@ -93,15 +94,19 @@ def _by_sum(a: Any, b: Any, dtype: Any) -> Any:
 
 
 @function(public="np", method=True)
-def dot(a: Any, b: Any) -> Array:
+def dot(a: Any, b: Any, out: Any = None) -> Array:
     """`np.dot`: the product of a's last axis with b's second last (or only) one.
 
     Numbers and 0-d arrays multiply; for two arrays of more than two dimensions all pairs of
     leading positions are combined, unlike `matmul`.
     """
+    return _dot(a, b) if out is None else into("dot", out, _dot(a, b))
+
+
+def _dot(a: Any, b: Any) -> Any:
     if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
         if isinstance(a, (list, tuple)) or isinstance(b, (list, tuple)):
-            return dot(above.as_array(a, (b,)), above.as_array(b, (a,)))
+            return _dot(above.as_array(a, (b,)), above.as_array(b, (a,)))
         return multiply(a, b)
     if b.ndim <= 2:
         return matmul(a, b) if a.ndim <= 2 or b.ndim == 1 else _many_by_one(a, b)

@@ -8,6 +8,7 @@ from gemel.dtype import DType, bool_, float64, int8, uint8
 from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.interpret import spec_of
+from gemel.ir.keywords import UFUNC
 from gemel.ir.op import Op, numpy
 from gemel.ir.public import Array
 from gemel.spec import Spec, broadcast, promote_specs
@@ -161,7 +162,7 @@ def invert(xp: Any, x: Any) -> Any:
     return ~x
 
 
-@op(public="np")
+@op(public="np", common=UFUNC)
 def bitwise_count(x: Any) -> Any:
     """How many bits are set in the absolute value, uint8."""
     return numpy().bitwise_count(x).astype("uint8")
@@ -212,13 +213,13 @@ def right_shift(xp: Any, a: Any, b: Any) -> Any:
     return xp.where(inside, a >> xp.where(inside, b, 0), 0)
 
 
-@op(public="np", mxnet="_npi_gcd")
+@op(public="np", common=UFUNC, mxnet="_npi_gcd")
 def gcd(a: Any, b: Any) -> Any:
     """Greatest common divisor."""
     return _whole(numpy().gcd, a, b)
 
 
-@op(public="np", mxnet="_npi_lcm")
+@op(public="np", common=UFUNC, mxnet="_npi_lcm")
 def lcm(a: Any, b: Any) -> Any:
     """Least common multiple."""
     return _whole(numpy().lcm, a, b)

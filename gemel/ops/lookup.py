@@ -8,9 +8,11 @@ from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.public import Array, function
 from gemel.ops.assignment import written
-from gemel.ops.elementwise import add, cast, floor_divide, iota, multiply
+from gemel.ops.elementwise import add, cast, floor_divide, full, iota, multiply
 from gemel.ops.indexing import checked_position, gather, scatter
-from gemel.ops.shape import broadcast_to, reshape
+from gemel.ops.random import required
+from gemel.ops.selection import take_along_axis
+from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape
 from gemel.spec import normalize_axis, product
 
 
@@ -30,6 +32,7 @@ def embedding(
 
     >>> npx.embedding(np.array([1, 0, 1]), np.array([[1.0, 2.0], [3.0, 4.0]]))
     """
+    data, weight = operand(data), operand(weight)
     shape = tuple(weight.shape)
     given = (input_dim, output_dim)
     if len(shape) != 2 or any(
@@ -69,6 +72,7 @@ def gather_nd(data: Any, indices: Any) -> Array:
 
     >>> npx.gather_nd(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0, 1], [1, 0]]))
     """
+    data, indices = operand(data), operand(indices)
     flat, count = flat_positions("gather_nd", data, indices)
     rows = reshape(data, shape=(product(data.shape[:count]), *data.shape[count:]))
     return gather(rows, flat, axis=0)
@@ -80,6 +84,7 @@ def index_add(data: Any, indices: Any, val: Any) -> Array:
 
     >>> npx.index_add(np.zeros((2, 2)), np.array([[0, 0], [1, 1]]), np.array([1.0, 2.0]))
     """
+    data, indices = operand(data), operand(indices)
     flat, count = flat_positions("index_add", data, indices)
     rows = (product(data.shape[:count]), *data.shape[count:])
     val = cast(above.as_array(val, (data,)), dtype=data.dtype)
@@ -93,6 +98,7 @@ def index_update(data: Any, indices: Any, val: Any) -> Array:
 
     >>> npx.index_update(np.zeros((2, 2)), np.array([[0, 1], [1, 1]]), np.array([1.0, 2.0]))
     """
+    data, indices = operand(data), operand(indices)
     flat_positions("index_update", data, indices)
     items = [cast(indices[axis], dtype="int64") for axis in range(int(indices.shape[0]))]
     return written(data, items, above.as_array(val, (data,)))
@@ -127,6 +133,7 @@ def reshape_like(
 
     >>> npx.reshape_like(np.arange(4), np.zeros((2, 2)))
     """
+    lhs, rhs = operand(lhs), operand(rhs)
     first, last, _ = slice(lhs_begin, lhs_end).indices(len(lhs.shape))
     middle = tuple(rhs.shape)[rhs_begin:rhs_end]
     return reshape(lhs, shape=(*lhs.shape[:first], *middle, *lhs.shape[max(first, last) :]))
@@ -135,15 +142,108 @@ def reshape_like(
 @function(public="npx")
 def batch_flatten(data: Any) -> Array:
     """(batch, ...) to (batch, all elements of an example)."""
+    data = operand(data)
     return reshape(data, shape=(data.shape[0], product(data.shape[1:])))
+
+
+@function(public="npx")
+def scatter_nd(data: Any, indices: Any, shape: Any) -> Array:
+    """Zeros of a shape with data at `indices` (m, ...), as `gather_nd` has them; what meets is
+    added up.
+
+    >>> npx.scatter_nd(np.array([2.0, 3.0]), np.array([[0, 1], [1, 0]]), (2, 2))
+    """
+    data = operand(data)
+    return index_add(full(0, shape=tuple(shape), dtype=data.dtype), operand(indices), data)
+
+
+@function(public="npx")
+def batch_take(a: Any, indices: Any) -> Array:
+    """From each row of a (n, m) the element at its index, which must be within.
+
+    >>> npx.batch_take(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1, 0]))
+    """
+    a, indices = operand(a), cast(operand(indices), dtype="int64")
+    return take_along_axis(a, expand_dims(indices, -1), axis=1)[..., 0]
+
+
+@function(public="npx")
+def index_copy(old_tensor: Any, index_vector: Any, new_tensor: Any) -> Array:
+    """old_tensor with the rows of new_tensor in the place of those index_vector names.
+
+    >>> npx.index_copy(np.zeros((3, 2)), np.array([2, 0]), np.ones((2, 2)))
+    """
+    return index_update(old_tensor, expand_dims(operand(index_vector), 0), new_tensor)
+
+
+@function(public="npx")
+def broadcast_like(lhs: Any, rhs: Any, lhs_axes: Any = None, rhs_axes: Any = None) -> Array:
+    """lhs broadcast to the shape of rhs; or some axes of lhs to the extents of some of rhs.
+
+    >>> npx.broadcast_like(np.array([[1.0, 2.0]]), np.zeros((2, 2)))
+    """
+    lhs, rhs = operand(lhs), operand(rhs)
+    if lhs_axes is None or rhs_axes is None:
+        return broadcast_to(lhs, shape=tuple(rhs.shape))
+    shape = list(lhs.shape)
+    for mine, other in zip(listed(lhs_axes), listed(rhs_axes), strict=True):
+        place = normalize_axis("broadcast_like", mine, len(shape))
+        shape[place] = rhs.shape[normalize_axis("broadcast_like", other, len(rhs.shape))]
+    return broadcast_to(lhs, shape=tuple(shape))
+
+
+@function(public="npx")
+def slice_axis(data: Any, axis: int, begin: int, end: int | None) -> Array:
+    """data from begin to before end along an axis.
+
+    >>> npx.slice_axis(np.arange(6).reshape(2, 3), axis=1, begin=0, end=2)
+    """
+    place = normalize_axis("slice_axis", axis, len(data.shape))
+    return data[(slice(None),) * place + (slice(begin, end),)]
+
+
+@function(public="npx")
+def slice_like(data: Any, shape_like: Any, axes: Any = ()) -> Array:
+    """The first elements of data along all axes, or some, as many as shape_like has.
+
+    >>> npx.slice_like(np.arange(6).reshape(2, 3), np.zeros((1, 2)))
+    """
+    ndim = len(data.shape)
+    if not axes and ndim != len(shape_like.shape):
+        raise ShapeError(f"slice_like: {list(data.shape)} and {list(shape_like.shape)}: give axes")
+    chosen = {normalize_axis("slice_like", axis, ndim) for axis in axes or range(ndim)}
+    if any(shape_like.shape[axis] > data.shape[axis] for axis in chosen):
+        raise ShapeError(f"slice_like: {list(data.shape)} is less than {list(shape_like.shape)}")
+    stops = (shape_like.shape[axis] if axis in chosen else None for axis in range(ndim))
+    return data[tuple(slice(stop) for stop in stops)]
+
+
+@function(public="npx")
+def constraint_check(data: Any, msg: str = "Constraint violated.") -> Array:
+    """True, if all elements of a bool array are; else a `ValueError` with this message, raised
+    when the result is waited for.
+
+    >>> npx.constraint_check(np.array([True, True]), "it must be so")
+    """
+    data = operand(data)
+    if data.dtype.kind != "b":
+        raise DTypeError(f"constraint_check: {data.dtype} must be bool")
+    return required(full(True, shape=(), dtype="bool"), data.all(), message=msg)
 
 
 __all__ = [
     "arange_like",
     "batch_flatten",
+    "batch_take",
+    "broadcast_like",
+    "constraint_check",
     "embedding",
     "gather_nd",
     "index_add",
+    "index_copy",
     "index_update",
     "reshape_like",
+    "scatter_nd",
+    "slice_axis",
+    "slice_like",
 ]

@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from gemel.errors import ShapeError, TraceError
+from gemel.errors import ShapeError
 from gemel.ir.graph import Entry
 from gemel.ir.public import function
+from gemel.ops.control import cond as choose
 from gemel.ops.elementwise import full
-from gemel.ops.shape import concatenate, stack
+from gemel.ops.logic import logical_and
+from gemel.ops.shape import concatenate, operand, stack
 
 
-def listed(values: Any) -> list[Any]:
-    """One value, or several, as a list."""
-    return list(values) if isinstance(values, (list, tuple)) else [values]
+def leaves(value: Any) -> list[Any]:
+    """The arrays in nested lists, in order."""
+    if not isinstance(value, (list, tuple)):
+        return [value]
+    return [leaf for item in value for leaf in leaves(item)]
 
 
-def like(values: list[Any], given: Any) -> Any:
-    """Values as `given` was: a list, or one alone."""
-    return values if isinstance(given, (list, tuple)) else values[0]
+def nested(values: Iterator[Any], given: Any) -> Any:
+    """Values in lists, nested as those given."""
+    if not isinstance(given, (list, tuple)):
+        return next(values)
+    return [nested(values, item) for item in given]
 
 
-def stacked(outputs: list[Any]) -> Any:
-    """What each step gave, along a new first axis."""
-    last = outputs[-1]
-    return like([stack(each) for each in zip(*map(listed, outputs), strict=True)], last)
+def mapped(change: Callable[..., Any], *given: Any) -> Any:
+    """Nested lists with the arrays in each place of those given changed to one."""
+    columns = zip(*map(leaves, given), strict=True)
+    return nested(iter([change(*column) for column in columns]), given[0])
 
 
 @function(public="npx")
 def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
     """body(element, states) -> (output, states), for each element of the first axis of data.
 
-    data and states are arrays, or lists of them. The result is (outputs stacked along a new first
-    axis, last states). In a trace the steps are written out, and the length of the axis is fixed.
+    data and states are arrays, or lists of them, which may be nested. The result is (outputs
+    stacked along a new first axis, last states). In a trace the steps are written out, and the
+    length of the axis is fixed.
 
     >>> npx.foreach(lambda x, s: (x + s, x + s), np.array([1.0, 2.0, 3.0]), np.array(0.0))
     """
-    arrays = listed(data)
-    lengths = {int(array.shape[0]) for array in arrays}
+    data = mapped(operand, data)
+    lengths = {int(array.shape[0]) if array.shape else 0 for array in leaves(data)}
     if len(lengths) != 1 or lengths == {0}:
         raise ShapeError(
             f"foreach: first axes of {sorted(lengths)}; all data must have the same, not 0"
@@ -46,9 +53,9 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
     states = init_states
     outputs: list[Any] = []
     for step in range(lengths.pop()):
-        output, states = body(like([array[step] for array in arrays], data), states)
+        output, states = body(mapped(lambda array, step=step: array[step], data), states)
         outputs.append(output)
-    return stacked(outputs), states
+    return mapped(lambda *each: stack(each), *outputs), states
 
 
 @function(public="npx")
@@ -57,34 +64,61 @@ def while_loop(
 ) -> Any:
     """func(*variables) -> (output, variables) while cond(*variables) holds, at most so often.
 
-    The result is (outputs stacked along a new first axis of `max_iterations`, zeros for steps that
-    were not made; last variables). The outputs of no steps are []. Waits for each condition, so in
-    a trace it must be a number.
+    The variables and the output are arrays, or lists of them, which may be nested. The result is
+    (outputs stacked along a new first axis of `max_iterations`, zeros for steps that were not made;
+    last variables). Waits for each condition, and the outputs of no steps are []. In a trace the
+    steps are written out, each behind its condition, and the outputs of no steps are zeros, too.
 
     >>> npx.while_loop(lambda i: i < 3, lambda i: (i * 2, [i + 1]), [np.array(1)], 4)
     """
-    variables = listed(loop_vars)
+    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int):
+        raise TypeError(f"while_loop: max_iterations must be a whole number, not {max_iterations}")
+    single = not isinstance(loop_vars, (list, tuple))
+    variables = [loop_vars] if single else list(loop_vars)
     outputs: list[Any] = []
+    before: Any = True
     while len(outputs) < max_iterations:
         condition = cond(*variables)
         if isinstance(condition, Entry):
-            raise TraceError(
-                "while_loop: how many steps it makes depends on values, which are only known when "
-                "the program runs; call it outside the hybridized function, or use npx.foreach "
-                "over as many steps as there can be, with np.where keeping what is done"
-            )
-        if not bool(condition):
+            before = condition if before is True else logical_and(before, condition)
+            output, variables = _guarded(before, func, variables)
+        elif not bool(condition):
             break
-        output, found = func(*variables)
-        variables = listed(found)
+        else:
+            output, found = func(*variables)
+            variables = list(found) if isinstance(found, (list, tuple)) else [found]
         outputs.append(output)
+    last = variables[0] if single else variables
     if not outputs:
-        return [], like(variables, loop_vars)
+        return [], last
     missing = max_iterations - len(outputs)
-    found = stacked(outputs)
-    if missing:
-        found = like([padded(each, missing) for each in listed(found)], found)
-    return found, like(variables, loop_vars)
+    found = mapped(lambda *each: stack(each), *outputs)
+    return (mapped(lambda x: padded(x, missing), found) if missing else found), last
+
+
+def _guarded(condition: Any, func: Callable[..., Any], variables: list[Any]) -> tuple[Any, Any]:
+    """The output and the variables after a step, if the condition holds; else zeros, and as before.
+
+    Only where it holds is the step made.
+    """
+    given: list[Any] = []
+
+    def made(*values: Any) -> list[Any]:
+        output, after = func(*nested(iter(values), variables))
+        after = after if isinstance(after, (list, tuple)) else [after]
+        given.append(mapped(operand, output))
+        if len(leaves(after)) != len(values):
+            raise ShapeError(
+                f"while_loop: a step gives {len(leaves(after))} variables, it got {len(values)}"
+            )
+        return [*leaves(given[0]), *leaves(after)]
+
+    def kept(*values: Any) -> list[Any]:
+        zeros = [full(0, shape=tuple(x.shape), dtype=x.dtype) for x in leaves(given[0])]
+        return [*zeros, *values]
+
+    found = iter(choose(condition, made, kept, [operand(x) for x in leaves(variables)]))
+    return nested(found, given[0]), nested(found, variables)
 
 
 def padded(x: Any, missing: int) -> Any:

@@ -6,28 +6,25 @@ from typing import Any
 
 from gemel import _core
 from gemel.errors import DTypeError, ShapeError, unknown_name
-from gemel.ir.declare import composite, elementwise
+from gemel.ir.declare import composite
+from gemel.ir.methods import call as called
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import (
-    absolute,
     cast,
     divide,
     exp,
+    iota,
     log,
     multiply,
-    relu,
-    sigmoid,
-    sign,
-    square,
+    negative,
     subtract,
-    tanh,
     where,
 )
 from gemel.ops.linalg import matmul
 from gemel.ops.random import uniform
 from gemel.ops.reduction import max, sum, widened
-from gemel.ops.shape import reshape, transpose
-from gemel.spec import Spec, normalize_axis, product
+from gemel.ops.shape import expand_dims, operand, reshape, transpose
+from gemel.spec import Spec, normalize_axis, product, same_shape
 
 
 def same(x: Spec, **_: Any) -> Spec:
@@ -45,9 +42,48 @@ def softmax(x: Any, *, axis: int = -1) -> Any:
 
 
 @softmax.facade
-def _(data: Any, axis: int = -1, temperature: float | None = None) -> Array:
-    """exp(x / temperature) along an axis, divided by its sum."""
-    return softmax(cooled(data, temperature), axis=axis)
+def _(
+    data: Any,
+    axis: int = -1,
+    length: Any = None,
+    temperature: float | None = None,
+    use_length: bool = False,
+    dtype: Any = None,
+) -> Array:
+    """exp(data / temperature) along an axis, divided by its sum.
+
+    With `use_length` each row counts up to its `length` only, which has the shape of data without
+    the axis; what is behind it becomes 0.
+    """
+    data = cooled(data if dtype is None else cast(data, dtype=dtype), temperature)
+    if use_length:
+        mask = within_length("softmax", data, length, axis)
+        return called("masked_softmax", data, mask, axis=axis)
+    return softmax(data, axis=axis)
+
+
+@function(public="npx")
+def softmin(
+    data: Any,
+    axis: int = -1,
+    length: Any = None,
+    temperature: float | None = None,
+    use_length: bool = False,
+    dtype: Any = None,
+) -> Array:
+    """`softmax` of -data."""
+    return softmax.face(negative(data), axis, length, temperature, use_length, dtype)
+
+
+def within_length(name: str, x: Any, length: Any, axis: int) -> Any:
+    """Whether each element of x lies before the length of its row along an axis."""
+    place = normalize_axis(name, axis, len(x.shape))
+    rows = (*x.shape[:place], *x.shape[place + 1 :])
+    if length is None or not same_shape(tuple(length.shape), rows):
+        given = None if length is None else list(length.shape)
+        raise ShapeError(f"{name}: length {given} must be {list(rows)}: one for each row of x")
+    lanes = iota(shape=(x.shape[place], *[1] * (len(x.shape) - place - 1)), axis=0, dtype="int64")
+    return lanes < expand_dims(length, place)
 
 
 def cooled(data: Any, temperature: float | None) -> Any:
@@ -70,9 +106,20 @@ def log_softmax(x: Any, *, axis: int = -1) -> Any:
 
 
 @log_softmax.facade
-def _(data: Any, axis: int = -1, temperature: float | None = None) -> Array:
-    """The logarithm of `softmax`, accurate where softmax is nearly 0 or 1."""
-    return log_softmax(cooled(data, temperature), axis=axis)
+def _(
+    data: Any,
+    axis: int = -1,
+    length: Any = None,
+    temperature: float | None = None,
+    use_length: bool = False,
+    dtype: Any = None,
+) -> Array:
+    """The logarithm of `softmax`, accurate where softmax is nearly 0 or 1; -inf behind a length."""
+    data = cooled(data if dtype is None else cast(data, dtype=dtype), temperature)
+    if use_length:
+        mask = within_length("log_softmax", data, length, axis)
+        return called("masked_log_softmax", data, mask, axis=axis)
+    return log_softmax(data, axis=axis)
 
 
 @log_softmax.gradient
@@ -85,161 +132,6 @@ def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
 def _(x: Spec, *, axis: int) -> Spec:
     normalize_axis("softmax", axis, x.ndim)
     return same(x)
-
-
-@elementwise(dtype="floating", public="npx", onnx="Gelu", mxnet="_npx_gelu")
-def gelu(xp: Any, x: Any) -> Any:
-    """x times the normal distribution function of x (Hendrycks and Gimpel, 2016)."""
-    return 0.5 * x * (1 + xp.erf(x * 0.7071067811865476))
-
-
-@gelu.gradient
-def _(g: Any, y: Any, x: Any) -> Any:
-    density = exp(x * x * -0.5) * 0.3989422804014327
-    share = erf(x * 0.7071067811865476) * 0.5 + 0.5
-    return (g * (share + x * density),)
-
-
-@elementwise(dtype="floating", public="npx", onnx="Erf", mxnet="_npx_erf")
-def erf(xp: Any, x: Any) -> Any:
-    """Gauss's error function."""
-    return xp.erf(x)
-
-
-@erf.gradient
-def _(g: Any, y: Any, x: Any) -> Any:
-    return (g * exp(x * x * -1.0) * 1.1283791670955126,)
-
-
-@elementwise(dtype="floating", public="npx", onnx="Softplus", mxnet="_npx_softrelu")
-def softplus(xp: Any, x: Any) -> Any:
-    """log(1 + exp(x)), without overflow."""
-    return xp.maximum(x, 0) + xp.log1p(xp.exp(-xp.absolute(x)))
-
-
-@softplus.gradient
-def _(g: Any, y: Any, x: Any) -> Any:
-    return (g * sigmoid(x),)
-
-
-@elementwise(dtype="floating", public="npx", onnx="Softsign", mxnet="_npx_softsign")
-def softsign(xp: Any, x: Any) -> Any:
-    """x / (1 + abs(x))."""
-    return x / (1 + xp.absolute(x))
-
-
-@softsign.gradient
-def _(g: Any, y: Any, x: Any) -> Any:
-    # From x: 1 - abs(y) has lost its digits where x is large.
-    return (g / square(absolute(x) + 1),)
-
-
-@elementwise(dtype="floating", public="npx", onnx="LeakyRelu", mxnet="_npx_leaky_relu")
-def leaky_relu(xp: Any, x: Any, slope: Any) -> Any:
-    """x where positive, slope * x elsewhere."""
-    return xp.where(x > 0, x, x * slope)
-
-
-@leaky_relu.facade
-def _(data: Any, gamma: Any = None, act_type: str = "leaky", slope: float = 0.25) -> Array:
-    """data where positive; elsewhere, by act_type: "leaky": slope * data, "prelu": gamma * data
-    (a gamma for each channel, or one), "elu": slope * (exp(data) - 1). "selu" and "gelu" are those.
-    """
-    if act_type == "prelu" and gamma is not None:
-        wide = len(gamma.shape) == 1 and len(data.shape) > 1
-        lined = (-1, *[1] * (len(data.shape) - 2)) if wide else tuple(gamma.shape)
-        return leaky_relu(data, reshape(gamma, shape=lined))
-    kinds: dict[str, Any] = {"leaky": leaky_relu, "elu": elu}
-    if act_type in kinds:
-        return kinds[act_type](data, slope)
-    alone: dict[str, Any] = {"selu": selu, "gelu": gelu}
-    if act_type not in alone:
-        raise unknown_name("kind of leaky_relu", act_type, (*kinds, *alone, "prelu (with gamma)"))
-    return alone[act_type](data)
-
-
-@elementwise(dtype="floating", public="npx", onnx="Elu")
-def elu(xp: Any, x: Any, alpha: Any) -> Any:
-    """x where positive, alpha * (exp(x) - 1) elsewhere (Clevert et al., ICLR 2016)."""
-    return xp.where(x > 0, x, alpha * xp.expm1(xp.minimum(x, 0)))
-
-
-@elu.facade
-def _(data: Any, alpha: float = 1.0) -> Array:
-    """data where positive, alpha * (exp(data) - 1) elsewhere (Clevert et al., ICLR 2016)."""
-    return elu(data, alpha)
-
-
-@elu.gradient
-def _(g: Any, y: Any, x: Any, alpha: Any) -> Any:
-    raised = exp(where(x > 0, 0, x))
-    return where(x > 0, g, g * raised * alpha), where(x > 0, 0, g * (raised - 1))
-
-
-@function(public="npx")
-def selu(data: Any) -> Array:
-    """`elu` scaled so that mean 0 and variance 1 stay (Klambauer et al., NeurIPS 2017)."""
-    return multiply(elu(data, 1.6732632423543772), 1.0507009873554805)
-
-
-@function(public="npx")
-def silu(data: Any, beta: float = 1.0) -> Array:
-    """data * sigmoid(beta * data), also called swish (Ramachandran et al., 2017)."""
-    return multiply(data, sigmoid(multiply(data, beta) if beta != 1 else data))
-
-
-@elementwise(dtype="floating", public="npx", mxnet="_npx_smooth_l1")
-def smooth_l1(xp: Any, x: Any, scalar: Any) -> Any:
-    """abs(x) - 0.5 / scalar**2, but 0.5 * (scalar * x)**2 where abs(x) < 1 / scalar**2."""
-    near, scaled = 1 / (scalar * scalar), scalar * x
-    size = xp.absolute(x)
-    return xp.where(size < near, 0.5 * scaled * scaled, size - 0.5 * near)
-
-
-@smooth_l1.facade
-def _(data: Any, scalar: float = 1.0) -> Array:
-    """abs(data) - 0.5 / scalar**2, but 0.5 * (scalar * data)**2 where abs(data) < 1 / scalar**2.
-
-    Girshick, Fast R-CNN, ICCV 2015.
-    """
-    return smooth_l1(data, scalar)
-
-
-@smooth_l1.gradient
-def _(g: Any, y: Any, x: Any, scalar: Any) -> Any:
-    square_of = scalar * scalar
-    return g * where(absolute(x) * square_of < 1, x * square_of, sign(x)), None
-
-
-#: Activations by the names layers know them by.
-ACTIVATIONS: dict[str, Any] = {
-    "relu": relu,
-    "sigmoid": sigmoid,
-    "tanh": tanh,
-    "gelu": gelu,
-    "softrelu": softplus,
-    "softplus": softplus,
-    "softsign": softsign,
-    "elu": lambda x: elu(x, 1.0),
-    "selu": selu,
-    "silu": silu,
-    "swish": silu,
-}
-
-
-@function(public="npx")
-def activation(data: Any, act_type: str = "relu") -> Array:
-    """An activation by its name. Raises `UnknownNameError`, suggesting the nearest."""
-    known = ACTIVATIONS.get(act_type)
-    if known is None:
-        raise unknown_name("activation", act_type, ACTIVATIONS)
-    return known(data)
-
-
-@leaky_relu.gradient
-def _(g: Any, y: Any, x: Any, slope: Any) -> Any:
-    positive = x > 0
-    return where(positive, g, g * slope), where(positive, 0, g * x)
 
 
 @composite(outputs=2, random=True, public="npx", mxnet="_npx_dropout")
@@ -255,14 +147,18 @@ def dropout(x: Any, *, p: float, axes: Any = (), call: Any = None) -> Any:
 
 
 @dropout.facade
-def _(data: Any, p: float = 0.5, mode: str = "training", axes: Any = ()) -> Array:
+def _(
+    data: Any, p: float = 0.5, mode: str = "training", axes: Any = (), cudnn_off: bool = False
+) -> Array:
     """While training, elements set to 0 with probability p and the others scaled by 1 / (1 - p).
 
-    `mode` "always" drops outside training too. Along `axes` one draw serves all elements. Raises
-    `ValueError` unless 0 <= p < 1.
+    `mode` "always" drops outside training too; `cudnn_off` changes nothing. Along `axes` one draw
+    serves all elements. Raises `ValueError` unless 0 <= p < 1.
     """
     if not 0 <= p < 1:
         raise ValueError(f"dropout: p must be at least 0 and below 1, not {p!r}")
+    if mode not in ("training", "always"):
+        raise unknown_name("mode of dropout", mode, ("training", "always"))
     if p == 0 or not (mode == "always" or _core.training()):
         return data
     return dropout(data, p=float(p), axes=tuple(axes))[0]
@@ -290,6 +186,7 @@ def fully_connected(
     flatten: bool = True,
 ) -> Array:
     """x @ weight.T + bias, weight (units, inputs); `flatten` joins all axes of x but the first."""
+    x, weight = operand(x), operand(weight)
     if flatten and len(x.shape) > 2:
         x = reshape(x, shape=(x.shape[0], product(x.shape[1:])))
     y = matmul(x, transpose(weight))
@@ -359,14 +256,18 @@ def _(
     running_var: Any,
     eps: float = 1e-3,
     momentum: float = 0.9,
-    fix_gamma: bool = False,
+    fix_gamma: bool = True,
     use_global_stats: bool = False,
+    output_mean_var: bool = False,
     axis: int = 1,
-) -> Array:
+    cudnn_off: bool = False,
+) -> Any:
     """x normalised over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015).
 
     While training (and not `use_global_stats`) the batch's own mean and variance are used, and the
-    running ones are overwritten in place: momentum * old + (1 - momentum) * batch's.
+    running ones are overwritten in place: momentum * old + (1 - momentum) * batch's. With
+    `fix_gamma`, as by default, gamma counts as 1. With `output_mean_var` the result is a tuple:
+    also the mean and 1 / sqrt(variance + eps). `cudnn_off` changes nothing here.
 
     >>> ones, zeros = np.ones((2,)), np.zeros((2,))
     >>> npx.batch_norm(np.array([[1.0, 2.0], [3.0, 4.0]]), ones, zeros, zeros, ones)
@@ -376,11 +277,15 @@ def _(
     if _core.training() and not use_global_stats:
         statistics = running_mean, running_var
         settings = {"eps": float(eps), "momentum": float(momentum), "axis": axis}
-        return batch_norm(x, gamma, beta, *statistics, **settings)[0]
+        found = batch_norm(x, gamma, beta, *statistics, **settings)
+        return found[:3] if output_mean_var else found[0]
     lined = channel_shape(x, axis)
-    scale = gamma / (running_var + eps).sqrt()
+    inverse = divide(1.0, (widened(running_var) + eps).sqrt())
+    scale = gamma * inverse
     shift = beta - running_mean * scale
-    return x * reshape(scale, shape=lined) + reshape(shift, shape=lined)
+    y = widened(x) * reshape(scale, shape=lined) + reshape(shift, shape=lined)
+    y = cast(y, dtype=x.dtype)
+    return (y, running_mean, inverse) if output_mean_var else y
 
 
 @batch_norm.spec

@@ -9,7 +9,7 @@ from gemel.ir.declare import composite
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract
 from gemel.ops.reduction import mean, sum, var, widened
-from gemel.ops.shape import reshape
+from gemel.ops.shape import operand, reshape
 from gemel.spec import Spec, normalize_axis, same_shape
 
 
@@ -117,6 +117,22 @@ def _(x: Spec, gamma: Spec, beta: Spec, *, num_groups: int, eps: float) -> Spec:
     return x
 
 
+@group_norm.facade
+def _(
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    num_groups: int = 1,
+    eps: float = 1e-3,
+    output_mean_var: bool = False,
+) -> Any:
+    found = group_norm(data, gamma, beta, num_groups=num_groups, eps=float(eps))
+    if not output_mean_var:
+        return found
+    parts = reshape(data, shape=(data.shape[0], num_groups, -1))
+    return found, mean(parts, axis=-1), sqrt(var(parts, axis=-1) + eps)
+
+
 @composite(public="npx", onnx="InstanceNormalization", mxnet="_npx_instance_norm")
 def instance_norm(x: Any, gamma: Any, beta: Any, *, eps: float = 1e-3) -> Any:
     """Each channel of each example of x (N, C, ...) normalised, times gamma plus beta.
@@ -142,6 +158,7 @@ def l2_normalization(data: Any, eps: float = 1e-10, mode: str = "instance") -> A
     """data / sqrt(sum(data ** 2) + eps): the sum is over an example ("instance"), its channels
     ("channel", axis 1), or each channel's space ("spatial").
     """
+    data = operand(data)
     known = {"instance": range(1, data.ndim), "channel": (1,), "spatial": range(2, data.ndim)}
     if mode not in known:
         raise unknown_name("mode of l2_normalization", mode, known)

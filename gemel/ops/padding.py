@@ -8,11 +8,13 @@ from typing import Any
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.op import numpy
+from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
-from gemel.ops.elementwise import cast, full, iota, limit, rint, where
+from gemel.ops.elementwise import cast, floor, full, iota, limit, rint, where
 from gemel.ops.indexing import assign, gather, place
 from gemel.ops.reduction import max, mean, min
 from gemel.ops.shape import broadcast_to, concatenate, listed, operand
+from gemel.ops.statistics import median
 from gemel.spec import normalize_axis
 
 
@@ -33,7 +35,13 @@ BORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "symmetric": lambda at, n: _mirrored(at, n, 1),
 }
 #: Borders that hold one number for each row: what it is of the row.
-STATISTICS = {"maximum": max, "minimum": min, "mean": mean}
+STATISTICS: dict[str, Callable[..., Any]] = {
+    "maximum": max,
+    "minimum": min,
+    "mean": mean,
+    "median": median,
+}
+MODES = ("constant", "empty", "linear_ramp", *BORDERS, *STATISTICS)
 
 
 def per_side(name: str, kind: str, given: Any, ndim: int) -> tuple[tuple[Any, ...], ...]:
@@ -55,21 +63,40 @@ def per_side(name: str, kind: str, given: Any, ndim: int) -> tuple[tuple[Any, ..
 
 
 @function(public="np")
-def pad(x: Any, pad_width: Any = 0, mode: str = "constant", *, constant_values: Any = 0) -> Array:
+def pad(
+    x: Any,
+    pad_width: Any = 0,
+    mode: Any = "constant",
+    *,
+    constant_values: Any = 0,
+    end_values: Any = 0,
+    stat_length: Any = None,
+    reflect_type: str = "even",
+    **options: Any,
+) -> Array:
     """The array with elements before and after it along each axis.
 
-    `mode` says which: "constant" ones, the "edge" again, the array mirrored ("reflect", and
-    "symmetric" with the edge repeated) or once more ("wrap"), each row's "maximum", "minimum" or
-    "mean". Raises `ShapeError` for negative widths and for empty axes, which nothing continues.
+    `mode` says which: "constant" ones ("empty": zeros), the "edge" again, the array mirrored
+    ("reflect", and "symmetric" with the edge repeated) or once more ("wrap"), each row's "maximum",
+    "minimum", "mean" or "median" (of `stat_length` elements at that end), or numbers that fall to
+    `end_values` ("linear_ramp"). With a function NumPy does it. Raises `ShapeError` for negative
+    widths and for empty axes, which nothing continues.
     """
     x = operand(x)
+    if callable(mode):
+        return by_numpy(numpy().pad, (x, pad_width, mode), options)
+    if mode not in MODES:
+        raise unknown_name("mode of pad", mode, MODES)
+    if options or reflect_type != "even":
+        raise TypeError(f"pad: {mode!r} takes no {options or f'reflect_type={reflect_type!r}'}")
     sides = per_side("pad", "pad_width", pad_width, x.ndim)
     if not all(isinstance(n, WHOLE) and n >= 0 for side in sides for n in side):
         raise ShapeError(f"pad: pad_width {pad_width} must hold whole numbers, none below 0")
-    if mode == "constant":
-        return _framed(x, sides, per_side("pad", "constant_values", constant_values, x.ndim))
-    if mode not in BORDERS and mode not in STATISTICS:
-        raise unknown_name("mode of pad", mode, ("constant", *BORDERS, *STATISTICS))
+    if mode in ("constant", "empty"):
+        values = 0 if mode == "empty" else constant_values
+        return _framed(x, sides, per_side("pad", "constant_values", values, x.ndim))
+    ends = per_side("pad", "end_values", end_values, x.ndim)
+    lengths = None if stat_length is None else per_side("pad", "stat_length", stat_length, x.ndim)
     for axis, (before, after) in enumerate(sides):
         if before == 0 and after == 0:
             continue
@@ -79,12 +106,42 @@ def pad(x: Any, pad_width: Any = 0, mode: str = "constant", *, constant_values: 
         if mode in BORDERS:
             at = iota(shape=(before + extent + after,), axis=0, dtype="int64") - before
             x = gather(x, BORDERS[mode](at, extent), axis=axis)
+        elif mode == "linear_ramp":
+            x = _ramped(x, axis, (before, after), ends[axis])
         else:
-            found = STATISTICS[mode](x, axis=axis, keepdims=True)
-            found = found if x.dtype.is_floating else rint(found)
-            row = cast(found, dtype=x.dtype)
-            x = _continued(x, axis, row, before, row, after)
+            counts = (extent, extent) if lengths is None else lengths[axis]
+            first, last = _statistics(x, axis, STATISTICS[mode], counts)
+            x = _continued(x, axis, first, before, last, after)
     return x
+
+
+def _statistics(x: Any, axis: int, statistic: Any, counts: Any) -> list[Any]:
+    """A number for each row, of so many elements at its beginning and at its end."""
+    lead, found = (slice(None),) * axis, []
+    for side, count in enumerate(counts):
+        if count < 1:
+            raise ShapeError(f"pad: a stat_length of {count}; it must be 1 at least")
+        within = (*lead, slice(None, count) if side == 0 else slice(-count, None))
+        number = statistic(x[within], axis=axis, keepdims=True)
+        number = number if x.dtype.is_floating else rint(number)
+        found.append(cast(number, dtype=x.dtype))
+    return found
+
+
+def _ramped(x: Any, axis: int, widths: Any, ends: Any) -> Any:
+    """x between rows of numbers that go straight from the ends to its edges."""
+    lead, parts = (slice(None),) * axis, [x]
+    for side, (width, end) in enumerate(zip(widths, ends, strict=True)):
+        last = (*lead, slice(0, 1) if side == 0 else slice(-1, None))
+        edge = x[last]
+        shape = tuple(width if a == axis else 1 for a in range(x.ndim))
+        at = iota(shape=shape, axis=axis, dtype="float64")
+        share = at / width if side == 0 else 1 - (at + 1) / width
+        wide = cast(edge, dtype="float64")
+        ramp = end + (wide - end) * share
+        ramp = cast(ramp if x.dtype.is_floating else floor(ramp), dtype=x.dtype)
+        parts = [ramp, *parts] if side == 0 else [*parts, ramp]
+    return concatenate(*parts, axis=axis)
 
 
 def _continued(x: Any, axis: int, first: Any, before: int, last: Any, after: int) -> Any:

@@ -18,7 +18,7 @@ from gemel.spec import Spec, product
 
 KINDS = ("max", "avg", "sum", "lp")
 #: What becomes of the elements at the end that fill no window: left out, or a window cut short.
-CONVENTIONS = ("valid", "full")
+CONVENTIONS = ("valid", "full", "same")
 
 
 def places(x: Any, moves: Moves, pad: Any, convention: str) -> tuple[int, ...]:
@@ -28,7 +28,7 @@ def places(x: Any, moves: Moves, pad: Any, convention: str) -> tuple[int, ...]:
         return moves.counts(wide)
     found = []
     for n, before, k, s in zip(wide, pad, moves.kernel, moves.stride, strict=True):
-        count = (n - k + s - 1) // s + 1
+        count = (n + s - 1) // s if convention == "same" else (n - k + s - 1) // s + 1
         # None begins behind the image, where it would see nothing.
         found.append(count if (count - 1) * s < n - before else count - 1)
     return tuple(found)
@@ -118,7 +118,8 @@ def _(
     p-norm of its elements.
 
     With `global_pool` there is one window, all of an image. Otherwise the number of places along
-    an axis is (size + 2 * pad - kernel) / stride + 1, rounded down ("valid") or up ("full").
+    an axis is (size + 2 * pad - kernel) / stride + 1, rounded down ("valid") or up ("full"), or
+    (size + 2 * pad) / stride, rounded up ("same").
     Averages count the padding unless `count_include_pad` is off. `cudnn_off` changes nothing.
 
     >>> npx.pooling(np.arange(16.0).reshape(1, 1, 4, 4), kernel=(2, 2), stride=(2, 2))

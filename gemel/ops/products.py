@@ -10,6 +10,7 @@ from gemel.dtype import bool_
 from gemel.errors import DTypeError, ShapeError
 from gemel.extent import WHOLE
 from gemel.ir.declare import composite
+from gemel.ir.keywords import ROWS, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import moveaxis
@@ -37,10 +38,11 @@ def _pair(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 @function(public="np")
-def outer(a: Any, b: Any) -> Array:
+def outer(a: Any, b: Any, out: Any = None) -> Array:
     """Each element of one array with each of another, both flattened: a matrix."""
     a, b = _pair(a, b)
-    return multiply(reshape(a, shape=(-1, 1)), reshape(b, shape=(1, -1)))
+    found = multiply(reshape(a, shape=(-1, 1)), reshape(b, shape=(1, -1)))
+    return into("outer", out, found)
 
 
 @function(public="np")
@@ -61,7 +63,7 @@ def vdot(a: Any, b: Any) -> Array:
     return dot(reshape(a, shape=(-1,)), reshape(b, shape=(-1,)))
 
 
-@composite(public="np")
+@composite(public="np", common=ROWS)
 def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Any:
     """The sum of products along an axis; the other axes broadcast. Complex numbers of the first
     are conjugated."""
@@ -302,7 +304,7 @@ def _contracted(
 
 
 @einsum.facade
-def _(subscripts: Any, *operands: Any, optimize: Any = False) -> Array:
+def _(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False) -> Array:
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``.
 
     Also as ``einsum(a, [0, 1], b, [1, 2], [0, 2])``. Without ``->`` the result has the labels that
@@ -317,9 +319,10 @@ def _(subscripts: Any, *operands: Any, optimize: Any = False) -> Array:
         raise ShapeError("einsum: needs at least one array")
     found = [operand(x, operands) for x in operands]
     if not optimize or len(found) < 3:
-        return einsum(*found, equation=subscripts)
+        return into("einsum", out, einsum(*found, equation=subscripts))
     parsed(subscripts, [x.ndim for x in found])
-    return einsum(*found, equation=subscripts, path=_cheapest(subscripts, found, optimize))
+    path = _cheapest(subscripts, found, optimize)
+    return into("einsum", out, einsum(*found, equation=subscripts, path=path))
 
 
 def _cheapest(equation: str, operands: Sequence[Any], optimize: Any) -> tuple[tuple[int, int], ...]:

@@ -1,42 +1,140 @@
 """Random numbers. A call takes the next number of the stream; the element's index is the counter.
 
-So the same seed and the same order of calls give the same numbers, whatever runs them.
+So the same seed and the same order of calls give the same numbers, whatever runs them. The stream
+is the program's, or inside a block (`drawing_from`) another one.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from typing import Any, Protocol
 
-from gemel.dtype import DType, as_dtype, uint64
+from gemel import _core
+from gemel.dtype import DType, as_dtype, int64, uint64
 from gemel.errors import DTypeError
-from gemel.ir.declare import elementwise
+from gemel.ir.declare import elementwise, op
 from gemel.ir.op import Op
-from gemel.ops.elementwise import filled
+from gemel.ir.public import function
+from gemel.ops.elementwise import filled, where
 from gemel.spec import Spec, extents
 
+# --- streams --------------------------------------------------------------------------------
 
-def _floating(op: Op, specs: tuple[Spec, ...], parameters: Any) -> tuple[tuple[DType, ...], DType]:
+
+@function(public="np.random")
+def seed(value: int) -> None:
+    """Start the stream again: the same seed and the same calls give the same numbers.
+
+    >>> np.random.seed(42)
+    >>> np.random.uniform(size=(2,))
+    """
+    _core.random_seed(int(value))
+    _initialized[0] = 0
+
+
+#: How many calls initial values have taken since `seed`.
+_initialized = [0]
+#: What makes their stream another one than the program's own.
+INITIALIZATION = 0x5EED_1417_0F5E_ED00
+
+
+class initialization:  # noqa: N801 -- used as a function
+    """A block of code that draws from the stream of initial values.
+
+    When a parameter is made depends on when its shape is known; drawing from a stream of its own,
+    it changes nothing for dropout, and a network starts the same imperatively and hybridized.
+    """
+
+    def __enter__(self) -> None:
+        self._program = _core.random_state()
+        _core.set_random_state(self._program[0] ^ INITIALIZATION, _initialized[0])
+
+    def __exit__(self, *error: object) -> None:
+        _initialized[0] = _core.random_state()[1]
+        _core.set_random_state(*self._program)
+
+
+class Stream(Protocol):
+    """A stream of its own."""
+
+    def take(self) -> tuple[Any, Any]:
+        """The seed and the number of the next call, two int64 of no axes."""
+
+
+class _Own(threading.local):
+    """What this thread draws from, if not from the program's stream."""
+
+    def __init__(self) -> None:
+        self.stream: Stream | None = None
+
+
+_own = _Own()
+
+
+class drawing_from:  # noqa: N801 -- used as a function
+    """A block of code in which this thread draws from another stream than the program's."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        self._before, _own.stream = _own.stream, self._stream
+
+    def __exit__(self, *error: object) -> None:
+        _own.stream = self._before
+
+
+def drawn(operation: Op, *inputs: Any, **parameters: Any) -> Any:
+    """A random operation on the stream this thread draws from."""
+    if _own.stream is None:
+        return operation(*inputs, **parameters)
+    return operation(*inputs, *_own.stream.take(), call=0, **parameters)
+
+
+# --- operations -----------------------------------------------------------------------------
+
+
+def floating(op: Op, specs: tuple[Spec, ...], parameters: Any) -> tuple[tuple[DType, ...], DType]:
     dtype = as_dtype(parameters["dtype"])
     if not dtype.is_floating:
         raise DTypeError(f"{op.name}: dtype {dtype} must be floating; use randint for integers")
-    return (dtype,) * len(specs), dtype
+    return _with_stream(op, specs, dtype), dtype
+
+
+def _with_stream(op: Op, specs: tuple[Spec, ...], dtype: DType) -> tuple[DType, ...]:
+    """The dtype of an operation's inputs: behind those of its own are a seed and a number."""
+    return tuple(int64 if i >= op.required else dtype for i in range(len(specs)))
 
 
 def _shaped(name: str, a: Spec, b: Spec, shape: Any, dtype: Any) -> Spec:
     return filled(name, Spec(extents(name, shape), dtype), a, b)
 
 
-@elementwise(dtype=_floating, random=True, onnx="RandomUniform", mxnet="_npi_uniform")
+def bits(xp: Any, seed: Any, number: Any) -> tuple[Any, Any]:
+    """64 random bits for each element: of the stream given, or the program's."""
+    first, second = xp.random_bits() if seed is None else xp.random_bits(seed, number)
+    return first, second
+
+
+@elementwise(dtype=floating, random=True, onnx="RandomUniform", mxnet="_npi_uniform")
 def uniform(
-    xp: Any, low: Any, high: Any, *, shape: Any, dtype: Any = "float32", call: Any = None
+    xp: Any,
+    low: Any,
+    high: Any,
+    seed: Any = None,
+    number: Any = None,
+    *,
+    shape: Any,
+    dtype: Any = "float32",
+    call: Any = None,
 ) -> Any:
     """Numbers spread evenly over [low, high)."""
-    return low + (high - low) * _fraction(xp, low.dtype, dtype)
+    return low + (high - low) * fraction(xp, bits(xp, seed, number), low.dtype, dtype)
 
 
-def _fraction(xp: Any, compute: Any, dtype: Any) -> Any:
+def fraction(xp: Any, random: Any, compute: Any, dtype: Any) -> Any:
     """A number in [0, 1) of as many random bits as the dtype holds: none is rounded up to 1."""
-    first, second = xp.random_bits()
+    first, second = random
     wanted = as_dtype(dtype)
     if wanted.digits > 32:
         high, low = xp.cast(first >> 5, compute), xp.cast(second >> 6, compute)
@@ -45,53 +143,75 @@ def _fraction(xp: Any, compute: Any, dtype: Any) -> Any:
 
 
 @uniform.spec
-def _(low: Spec, high: Spec, *, shape: Any, dtype: Any, call: Any = None) -> Spec:
+def _(low: Spec, high: Spec, *_: Spec, shape: Any, dtype: Any, call: Any = None) -> Spec:
     return _shaped("uniform", low, high, shape, dtype)
 
 
 @uniform.gradient
-def _(g: Any, y: Any, low: Any, high: Any, **_: Any) -> Any:
-    return None, None
+def _(g: Any, y: Any, low: Any, high: Any, *stream: Any, **_: Any) -> Any:
+    share = where(high == low, 0, (y - low) / where(high == low, 1, high - low))
+    return g * (1 - share), g * share, *[None] * len(stream)
 
 
-@elementwise(dtype=_floating, random=True, onnx="RandomNormal", mxnet="_npi_normal")
+@elementwise(dtype=floating, random=True, onnx="RandomNormal", mxnet="_npi_normal")
 def normal(
-    xp: Any, loc: Any, scale: Any, *, shape: Any, dtype: Any = "float32", call: Any = None
+    xp: Any,
+    loc: Any,
+    scale: Any,
+    seed: Any = None,
+    number: Any = None,
+    *,
+    shape: Any,
+    dtype: Any = "float32",
+    call: Any = None,
 ) -> Any:
     """Normally distributed numbers with mean `loc` and standard deviation `scale`.
 
     By Box and Muller (A note on the generation of random normal deviates, 1958).
     """
-    first, second = xp.random_bits()
+    return loc + scale * deviate(xp, bits(xp, seed, number), loc.dtype)
+
+
+def deviate(xp: Any, random: Any, compute: Any) -> Any:
+    """A standard normal number of 48 random bits."""
+    first, second = random
     # (bits + 1) / 2**24 lies in (0, 1], so its logarithm is finite.
-    radius = xp.sqrt(-2 * xp.log((xp.cast(first >> 8, loc.dtype) + 1) * 2.0**-24))
-    angle = xp.cast(second >> 8, loc.dtype) * (2.0**-23 * 3.141592653589793)
-    return loc + scale * (radius * xp.cos(angle))
+    radius = xp.sqrt(-2 * xp.log((xp.cast(first >> 8, compute) + 1) * 2.0**-24))
+    angle = xp.cast(second >> 8, compute) * (2.0**-23 * 3.141592653589793)
+    return radius * xp.cos(angle)
 
 
 @normal.spec
-def _(loc: Spec, scale: Spec, *, shape: Any, dtype: Any, call: Any = None) -> Spec:
+def _(loc: Spec, scale: Spec, *_: Spec, shape: Any, dtype: Any, call: Any = None) -> Spec:
     return _shaped("normal", loc, scale, shape, dtype)
 
 
 @normal.gradient
-def _(g: Any, y: Any, loc: Any, scale: Any, **_: Any) -> Any:
-    return g, g * ((y - loc) / scale)
+def _(g: Any, y: Any, loc: Any, scale: Any, *stream: Any, **_: Any) -> Any:
+    return g, g * ((y - loc) / scale), *[None] * len(stream)
 
 
 def _integers(op: Op, specs: tuple[Spec, ...], parameters: Any) -> tuple[tuple[DType, ...], DType]:
     dtype = as_dtype(parameters["dtype"])
     if dtype.kind not in "iu":
         raise DTypeError(f"{op.name}: dtype {dtype} must be an integer")
-    return (as_dtype("int64"),) * len(specs), dtype
+    return (int64,) * len(specs), dtype
 
 
 @elementwise(dtype=_integers, random=True, mxnet="_npi_random_randint")
 def randint(
-    xp: Any, low: Any, high: Any, *, shape: Any, dtype: Any = "int64", call: Any = None
+    xp: Any,
+    low: Any,
+    high: Any,
+    seed: Any = None,
+    number: Any = None,
+    *,
+    shape: Any,
+    dtype: Any = "int64",
+    call: Any = None,
 ) -> Any:
     """Whole numbers from low up to and without high."""
-    first, second = (xp.cast(bits, uint64) for bits in xp.random_bits())
+    first, second = (xp.cast(each, uint64) for each in bits(xp, seed, number))
     width = xp.cast(high - low, uint64)
     narrow = (width * (first >> 1)) >> 31  # for widths below 2**32
     wide = _upper_half(width, (first << 32) | second)
@@ -107,5 +227,39 @@ def _upper_half(a: Any, b: Any) -> Any:
 
 
 @randint.spec
-def _(low: Spec, high: Spec, *, shape: Any, dtype: Any, call: Any = None) -> Spec:
+def _(low: Spec, high: Spec, *_: Spec, shape: Any, dtype: Any, call: Any = None) -> Spec:
     return _shaped("randint", low, high, shape, dtype)
+
+
+@op(fails=True)
+def required(x: Any, condition: Any, *, message: str) -> Any:
+    """x, if the condition holds everywhere; else a `ValueError`, raised by those who wait for it.
+
+    The condition broadcasts to x.
+    """
+    if not condition.all():
+        raise ValueError(message)
+    return x.copy()
+
+
+@required.spec
+def _(x: Spec, condition: Spec, *, message: str) -> Spec:
+    filled("required", x, condition)
+    return Spec(x.shape, x.dtype)
+
+
+@required.gradient
+def _(g: Any, y: Any, x: Any, condition: Any, *, message: str) -> Any:
+    return g, None
+
+
+@required.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, message: str) -> None:
+    (result,), (x, condition) = outputs, inputs
+    loop = emit.loop(result.shape, failure=("ValueError", message))
+    lead = len(result.shape) - len(condition.shape)
+    pairs = zip(condition.shape, condition.strides, strict=True)
+    holds = loop.load(condition, (*[0] * lead, *(0 if n == 1 else s for n, s in pairs)))
+    loop.recorder.check(holds)
+    loop.store(result, loop.load(x))
+    loop.finish()

@@ -7,11 +7,24 @@ from typing import Any
 
 from gemel.dtype import as_dtype
 from gemel.errors import DTypeError
+from gemel.extent import WHOLE
+from gemel.extent import maximum as larger
 from gemel.ir.declare import composite, reduction
+from gemel.ir.keywords import REDUCTION
 from gemel.ir.methods import call
 from gemel.ir.op import numpy
 from gemel.ir.public import Array
-from gemel.ops.elementwise import add, cast, divide, multiply, sqrt, square, subtract, where
+from gemel.ops.elementwise import (
+    add,
+    cast,
+    divide,
+    maximum,
+    multiply,
+    sqrt,
+    square,
+    subtract,
+    where,
+)
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec, normalize_axes, product
 
@@ -165,7 +178,7 @@ def squared_size(x: Any) -> Any:
     return add(square(call("real", x)), square(call("imag", x)))
 
 
-@composite(public="np", method=True, onnx="ReduceMean", mxnet="_npi_mean")
+@composite(public="np", method=True, common=REDUCTION, onnx="ReduceMean", mxnet="_npi_mean")
 def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
     x = floating(x)
@@ -181,6 +194,18 @@ def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
     With `dtype` the elements are converted first, and the result has that dtype.
     """
     return in_dtype(mean(in_dtype(x, dtype), axis=axis, keepdims=keepdims), dtype)
+
+
+def selected(mask: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    """The sum of the elements a mask selects, and how many those are."""
+    total = sum(where(mask, x, 0), axis=axis, keepdims=keepdims)
+    return total, sum(cast(mask, dtype=x.dtype), axis=axis, keepdims=keepdims)
+
+
+@mean.masked
+def _(mask: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Array:
+    x = floating(in_dtype(x, dtype))
+    return in_dtype(divide(*selected(mask, widened(x), axis, keepdims)), x.dtype)
 
 
 @mean.spec
@@ -200,7 +225,7 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (divide(spread(g, x, axis), count(x, axis, "mean")),)
 
 
-@composite(public="np", method=True, mxnet="_npi_var")
+@composite(public="np", method=True, common=REDUCTION, mxnet="_npi_var")
 def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Variance over the given axes, or all."""
     x = floating(x)
@@ -213,8 +238,8 @@ def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) ->
 
 def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:
     """The degrees of freedom: how many elements there are, less ddof, and never below 0."""
-    left = count(x, axis, name) - ddof
-    return builtins.max(left, 0) if type(left) in (int, float) else left
+    left = count(x, axis, name) - (int(ddof) if ddof == int(ddof) else ddof)
+    return larger(left, 0) if isinstance(left, WHOLE) else builtins.max(left, 0)
 
 
 @var.extended
@@ -256,6 +281,24 @@ def degrees_lost(name: str, ddof: float | None, correction: float) -> float:
     return ddof
 
 
+@var.masked
+def _(
+    mask: Any,
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    ddof: float | None = None,
+    correction: float = 0.0,
+    keepdims: bool = False,
+) -> Array:
+    x = floating(in_floating("var", x, dtype))
+    wide = widened(x)
+    middle = divide(*selected(mask, wide, axis, True))
+    total, left = selected(mask, squared_size(subtract(wide, middle)), axis, keepdims)
+    found = divide(total, maximum(left - degrees_lost("var", ddof, correction), 0))
+    return in_dtype(found, x.dtype)
+
+
 @var.spec
 def _(x: Spec, *, axis: Any, ddof: float, keepdims: bool) -> Spec:
     return averaged("var", x, axis, keepdims)
@@ -268,7 +311,7 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, ddof: float, keepdims: bool) -> Any:
     return (multiply(multiply(spread(g, x, axis), distance), scale),)
 
 
-@composite(public="np", method=True, mxnet="_npi_std")
+@composite(public="np", method=True, common=REDUCTION, mxnet="_npi_std")
 def std(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Standard deviation over the given axes, or all."""
     return sqrt(var(x, axis=axis, ddof=ddof, keepdims=keepdims))
@@ -288,6 +331,11 @@ def _(
     """Square root of the variance, over the given axes, or all: see `var`."""
     ddof = degrees_lost("std", ddof, correction)
     return std(in_floating("std", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
+
+
+@std.masked
+def _(mask: Any, x: Any, *arguments: Any, **parameters: Any) -> Array:
+    return sqrt(var.rules["masked"](mask, x, *arguments, **parameters))
 
 
 @std.spec

@@ -8,6 +8,7 @@ from gemel.dtype import DType, int32
 from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.interpret import spec_of
+from gemel.ir.keywords import UFUNC, into
 from gemel.ir.op import Op, numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import negative, where
@@ -60,8 +61,8 @@ def _rounded(xp: Any, x: Any, decimals: int) -> Any:
 
 @function(method=True)
 @round.facade
-def _(x: Any, decimals: int = 0) -> Array:
-    return round(x, decimals=decimals)
+def _(x: Any, decimals: int = 0, out: Any = None) -> Array:
+    return into("round", out, round(x, decimals=decimals))
 
 
 trunc.gradient(no_gradient)
@@ -139,7 +140,7 @@ def _(g: Any, y: Any, x: Any, exponent: Any) -> Any:
     return ldexp(g, exponent), None
 
 
-@op(outputs=2, public="np")
+@op(outputs=2, public="np", common=UFUNC)
 def frexp(x: Any) -> Any:
     """Mantissas from 0.5 to 1 and exponents (int32) with x = mantissa * 2 ** exponent."""
     np = numpy()
@@ -156,7 +157,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (None if g[0] is None else ldexp(g[0], negative(y[1])),)
 
 
-@op(public="np")
+@op(public="np", common=UFUNC)
 def nextafter(a: Any, b: Any) -> Any:
     """The number next to a on the way to b."""
     np, dtype = numpy(), floating_dtype(spec_of(a), spec_of(b)).name
@@ -182,7 +183,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, None
 
 
-@op(public="np")
+@op(public="np", common=UFUNC)
 def spacing(x: Any) -> Any:
     """The distance from x to the next number away from zero."""
     np = numpy()

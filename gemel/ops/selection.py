@@ -6,7 +6,10 @@ from typing import Any
 
 from gemel.dtype import as_dtype
 from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.ir.above import above
 from gemel.ir.declare import op
+from gemel.ir.keywords import into
+from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import broadcast_arrays
@@ -42,7 +45,8 @@ def _(x: Any, indices: Any, axis: int | None = -1) -> Array:
     The other axes broadcast; without an axis, of the flattened array. Negative positions count
     from the end; one out of range is an `IndexError`, raised when the result is waited for.
     """
-    x, indices = operand(x), operand(indices)
+    x = operand(x)
+    indices = operand(above.index_item(indices, x))
     if axis is None:
         x, axis = reshape(x, shape=(-1,)), 0
     axis = normalize_axis("take_along_axis", axis, x.ndim)
@@ -181,7 +185,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -
 
 
 @function(public="np", method=True)
-def choose(a: Any, choices: Any, mode: str = "raise") -> Array:
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
     """At each place the element of the choice that `a` numbers there; all broadcast.
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for numbers there is no choice for.
@@ -196,7 +200,7 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> Array:
     elif mode == "wrap":
         index = index % len(found)
     chosen = take_along_axis(stack(found), expand_dims(index, 0), axis=0)
-    return reshape(chosen, shape=index.shape)
+    return into("choose", out, reshape(chosen, shape=index.shape))
 
 
 @function(public="np")
@@ -239,12 +243,14 @@ def argwhere(a: Any) -> Array:
 
 
 @function(public="np")
-def compress(condition: Any, a: Any, axis: int | None = None) -> Array:
+@named
+def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Array:
     """The slices along an axis where the 1-d condition holds, which may be shorter."""
     a = operand(a)
     if axis is None:
         a, axis = reshape(a, shape=(-1,)), 0
-    return gather(a, flatnonzero(condition), axis=normalize_axis("compress", axis, a.ndim))
+    found = gather(a, flatnonzero(condition), axis=normalize_axis("compress", axis, a.ndim))
+    return into("compress", out, found)
 
 
 @function(public="np")

@@ -9,7 +9,7 @@ from gemel.ir.declare import composite
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, full, iota, subtract, where
 from gemel.ops.indexing import gather
-from gemel.ops.shape import reshape, swapaxes
+from gemel.ops.shape import operand, reshape, swapaxes
 from gemel.spec import Spec, same_shape
 
 
@@ -82,9 +82,11 @@ def sequence_last(
 
     >>> npx.sequence_last(np.arange(6).reshape(2, 3), np.array([1, 3]), True, axis=1)
     """
+    data = operand(data)
     x = swapaxes(data, 0, 1) if axis == 1 else data
     if not use_sequence_length or sequence_length is None:
         return x[-1]
+    sequence_length = operand(sequence_length)
     check_lengths("sequence_last", data, sequence_length, axis)
     lengths = cast(sequence_length, dtype="int64")
     inside = (lengths > 0) & (lengths <= x.shape[0])
@@ -101,9 +103,11 @@ def sequence_reverse(
 
     >>> npx.sequence_reverse(np.arange(6).reshape(2, 3), np.array([2, 3]), True, axis=1)
     """
+    data = operand(data)
     x = swapaxes(data, 0, 1) if axis == 1 else data
     if not use_sequence_length or sequence_length is None:
         return data[::-1] if axis == 0 else data[:, ::-1]
+    sequence_length = operand(sequence_length)
     check_lengths("sequence_reverse", data, sequence_length, axis)
     lengths = cast(sequence_length, dtype="int64")
     place = iota(shape=(x.shape[0], 1), axis=0, dtype="int64")

@@ -10,6 +10,7 @@ from gemel.errors import ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import op
+from gemel.ir.keywords import converted, into
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
@@ -310,11 +311,30 @@ def concatenate(*arrays: Any, axis: int = 0) -> Any:
 
 
 @concatenate.facade
-def _(arrays: Any, axis: int | None = 0) -> Array:
-    """The arrays one after another along an axis; None flattens them first."""
+def _(
+    arrays: Any,
+    axis: int | None = 0,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    casting: str = "same_kind",
+) -> Array:
+    """The arrays one after another along an axis; None flattens them first.
+
+    With `dtype` each is converted to it, as `casting` allows.
+    """
     if axis is None:
-        return concatenate(*(reshape(x, shape=(-1,)) for x in operands(arrays)), axis=0)
-    return concatenate(*arrays, axis=axis)
+        parts: Any = [reshape(x, shape=(-1,)) for x in operands(arrays)]
+    else:
+        parts = sequence("concatenate", "the arrays", arrays)
+    return _joined("concatenate", parts, axis or 0, out, dtype, casting)
+
+
+def _joined(name: str, parts: Any, axis: int, out: Any, dtype: Any, casting: str) -> Any:
+    if dtype is not None:
+        parts = [converted(name, operand(x, parts), dtype, casting) for x in parts]
+    found = concatenate(*parts, axis=axis)
+    return found if out is None else into(name, out, found, casting)
 
 
 @concatenate.spec
@@ -467,12 +487,14 @@ def _(g: Any, y: Any, x: Any, *, axis: int, start: int, length: int) -> Any:
 
 
 @function(public="np")
-def stack(arrays: Any, axis: int = 0) -> Array:
-    """The arrays side by side along a new axis."""
+def stack(
+    arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> Array:
+    """The arrays side by side along a new axis. `dtype` and `casting` as in `concatenate`."""
     parts = operands(arrays)
     if not parts:
         raise ShapeError("stack: needs at least one array")
     place = normalize_axis("stack", axis, parts[0].ndim + 1)
     shapes = ((*x.shape[:place], 1, *x.shape[place:]) for x in parts)
-    lifted = (reshape(x, shape=shape) for x, shape in zip(parts, shapes, strict=True))
-    return concatenate(*lifted, axis=place)
+    lifted = [reshape(x, shape=shape) for x, shape in zip(parts, shapes, strict=True)]
+    return _joined("stack", lifted, place, out, dtype, casting)

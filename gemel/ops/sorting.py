@@ -427,8 +427,19 @@ def _as_sets(a: Any, b: Any, unique_already: bool) -> tuple[Any, Any]:
 
 
 @function(public="np")
-def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
-    """What is in both arrays, in order. Waits for them."""
+def intersect1d(
+    ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
+) -> Any:
+    """What is in both arrays, in order. Waits for them.
+
+    With `return_indices` also where each is first in the one array and in the other.
+    """
+    if return_indices:
+        rows = (reshape(operand(x), shape=(-1,)) for x in (ar1, ar2))
+        (a, first), (b, second) = (unique(row)[:2] for row in rows)
+        common, other = isin(a, b), isin(b, a)
+        found = ((a, common), (first, common), (second, other))
+        return tuple(boolean_index(x, mask) for x, mask in found)
     a, b = _as_sets(ar1, ar2, assume_unique)
     return sort(boolean_index(a, isin(a, b)))
 

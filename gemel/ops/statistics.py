@@ -11,6 +11,7 @@ from gemel.dtype import bool_
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.declare import composite, op
+from gemel.ir.keywords import OUT, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.complexes import conj
@@ -46,7 +47,7 @@ def count_nonzero(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     return sum(not_equal(x, 0), axis=axis, keepdims=keepdims)
 
 
-@composite(public="np")
+@composite(public="np", common=OUT)
 def ptp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The distance from the smallest to the largest element, over the given axes, or all."""
     if x.dtype is bool_:
@@ -133,44 +134,67 @@ METHODS: dict[str, Callable[[float], float]] = {
 
 @function(public="np")
 def quantile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", *, keepdims: bool = False
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    *,
+    keepdims: bool = False,
 ) -> Array:
     """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all.
 
     Several q give a new first axis. `method` says what is between two elements: ``"linear"``,
     ``"lower"``, ``"higher"``, ``"midpoint"`` or ``"nearest"``.
     """
-    return _quantile("quantile", x, _shares("quantile", q, 1.0), axis, method, keepdims)
+    found = _quantile("quantile", x, shares("quantile", q, 1.0), axis, method, keepdims)
+    return into("quantile", out, found)
 
 
 @function(public="np")
 def percentile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", *, keepdims: bool = False
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    *,
+    keepdims: bool = False,
 ) -> Array:
     """What q percent of the elements lie below: see `quantile`."""
-    return _quantile("percentile", x, _shares("percentile", q, 100.0), axis, method, keepdims)
+    found = _quantile("percentile", x, shares("percentile", q, 100.0), axis, method, keepdims)
+    return into("percentile", out, found)
 
 
 @function(public="np")
-def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+def median(
+    x: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    *,
+    keepdims: bool = False,
+) -> Array:
     """What half of the elements lie below, over the given axes, or all; NaN of nothing."""
     x = floating(operand(x))
     if not count(x, axis, "median"):
-        return mean(x, axis=axis, keepdims=keepdims)
-    return _quantile("median", x, 0.5, axis, "linear", keepdims)
+        return into("median", out, mean(x, axis=axis, keepdims=keepdims))
+    return into("median", out, _quantile("median", x, 0.5, axis, "linear", keepdims))
 
 
-def _shares(name: str, q: Any, whole: float) -> Any:
+def shares(name: str, q: Any, whole: float) -> Any:
     """One share from 0 to 1, or a list of them. Raises `ValueError`."""
     found = q.tolist() if hasattr(q, "tolist") else q
     several = isinstance(found, (list, tuple))
     for each in found if several else [found]:
         if not isinstance(each, (int, float)):
             raise TypeError(f"{name}: q {each!r} must be a number")
-    shares = [float(each) / whole for each in (found if several else [found])]
-    if not builtins.all(0 <= share <= 1 for share in shares):
+    parts = [float(each) / whole for each in (found if several else [found])]
+    if not builtins.all(0 <= part <= 1 for part in parts):
         raise ValueError(f"{name}: q {found} must lie between 0 and {whole:g}")
-    return shares if several else shares[0]
+    return parts if several else parts[0]
 
 
 def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) -> Any:
@@ -178,7 +202,7 @@ def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool)
         raise unknown_name("method", method, tuple(METHODS))
     x = floating(operand(x))
     axes = normalize_axes(name, axis, x.ndim)
-    rows, kept = _as_rows(x, axes)
+    rows, kept = as_rows(x, axes)
     if not rows.shape[-1]:
         raise ShapeError(f"{name}: {list(x.shape)}: nothing lies along axis {axis}")
     found = _between(rows, q if isinstance(q, list) else [q], method)
@@ -187,7 +211,7 @@ def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool)
     return stack(shaped) if isinstance(q, list) else shaped[0]
 
 
-def _as_rows(x: Any, axes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
+def as_rows(x: Any, axes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
     """x with these axes as one, the last; and the shape of the others."""
     others = tuple(i for i in range(x.ndim) if i not in axes)
     kept = tuple(x.shape[i] for i in others)

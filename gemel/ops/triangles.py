@@ -9,6 +9,7 @@ from gemel.dtype import as_dtype
 from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import composite
+from gemel.ir.keywords import into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import moved
@@ -110,15 +111,19 @@ def diagflat(v: Any, k: int = 0) -> Array:
 
 
 @function(public="np", method=True)
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Array:
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> Array:
     """The sum of a diagonal over two axes."""
     found = diagonal(a, offset, axis1, axis2)
-    return sum(found if dtype is None else cast(found, dtype=as_dtype(dtype)), axis=-1)
+    return into("trace", out, sum(found, -1, dtype))
 
 
 @function(public="np")
-def fill_diagonal(a: Any, val: Any) -> None:
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     """Write into the main diagonal of a matrix, or where all positions are equal.
+
+    With `wrap` the diagonal of a tall matrix begins again below a row that is left out.
 
     >>> x = np.zeros((2, 2))
     >>> np.fill_diagonal(x, 5)
@@ -128,8 +133,12 @@ def fill_diagonal(a: Any, val: Any) -> None:
         raise TypeError(f"fill_diagonal: it writes into an array, not {type(a).__name__} {a!r}")
     if a.ndim < 2 or a.ndim > 2 and len(set(a.shape)) > 1:
         raise ShapeError(f"fill_diagonal: {list(a.shape)} is no matrix, nor are all axes alike")
-    count = min(a.shape)
-    at = iota(shape=(count,), axis=0, dtype="int64")
+    if wrap and a.ndim == 2:
+        step = a.shape[1] + 1
+        at = iota(shape=(-(-a.shape[0] * a.shape[1] // step),), axis=0, dtype="int64") * step
+        a[at // a.shape[1], at % a.shape[1]] = val
+        return
+    at = iota(shape=(min(a.shape),), axis=0, dtype="int64")
     a[(at,) * a.ndim] = val
 
 

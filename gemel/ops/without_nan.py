@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.ir.declare import composite
+from gemel.ir.keywords import REDUCTION, into
 from gemel.ir.public import Array, function
 from gemel.ops.cumulative import along, cumprod, cumsum
 from gemel.ops.elementwise import cast, divide, sqrt, subtract, where
@@ -13,6 +14,7 @@ from gemel.ops.reduction import (
     all,
     degrees_lost,
     floating,
+    in_dtype,
     in_floating,
     max,
     min,
@@ -21,21 +23,34 @@ from gemel.ops.reduction import (
     sum,
     widened,
 )
+from gemel.ops.shape import operand
 
 
-@composite(public="np")
+@composite(public="np", combine="sum")
 def nansum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Sum over the given axes, or all; NaN counts as 0."""
     return sum(where(isnan(x), 0, x), axis=axis, keepdims=keepdims)
 
 
-@composite(public="np")
+@composite(public="np", combine="prod")
 def nanprod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Product over the given axes, or all; NaN counts as 1."""
     return prod(where(isnan(x), 1, x), axis=axis, keepdims=keepdims)
 
 
-@composite(public="np")
+@nansum.extended
+def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
+    """Sum over the given axes, or all; NaN counts as 0. `dtype` as for `sum`."""
+    return in_dtype(nansum(in_dtype(x, dtype), axis=axis, keepdims=keepdims), dtype)
+
+
+@nanprod.extended
+def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
+    """Product over the given axes, or all; NaN counts as 1. `dtype` as for `prod`."""
+    return in_dtype(nanprod(in_dtype(x, dtype), axis=axis, keepdims=keepdims), dtype)
+
+
+@composite(public="np", common=REDUCTION)
 def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Mean of what is not NaN over the given axes, or all; NaN where nothing is left."""
     x = floating(x)
@@ -44,12 +59,23 @@ def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     return cast(divide(total, _left(wide, axis, keepdims)), dtype=x.dtype)
 
 
+@nanmean.extended
+def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
+    """Mean of what is not NaN over the given axes, or all; NaN where nothing is left."""
+    return nanmean(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
+
+
+@nanmean.masked
+def _(mask: Any, x: Any, *arguments: Any, **parameters: Any) -> Array:
+    return nanmean(where(mask, floating(x), float("nan")), *arguments, **parameters)
+
+
 def _left(x: Any, axis: Any, keepdims: bool) -> Any:
     """How many elements are not NaN, in x's dtype."""
     return sum(cast(logical_not(isnan(x)), dtype=x.dtype.real), axis=axis, keepdims=keepdims)
 
 
-@composite(public="np")
+@composite(public="np", common=REDUCTION)
 def nanvar(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Variance of what is not NaN over the given axes, or all."""
     x = floating(x)
@@ -77,28 +103,38 @@ def _(
     return nanvar(in_floating("nanvar", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
 
 
+@nanvar.masked
+def _(mask: Any, x: Any, *arguments: Any, **parameters: Any) -> Array:
+    return nanvar(where(mask, floating(x), float("nan")), *arguments, **parameters)
+
+
 @function(public="np")
 def nanstd(
     x: Any,
     axis: Any = None,
     dtype: Any = None,
-    *,
+    out: Any = None,
     ddof: float | None = None,
+    *,
     correction: float = 0.0,
     keepdims: bool = False,
+    where: Any = True,
 ) -> Array:
     """Square root of `nanvar`."""
     ddof = degrees_lost("nanstd", ddof, correction)
-    return sqrt(nanvar(in_floating("nanstd", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims))
+    x = in_floating("nanstd", operand(x), dtype)
+    return into(
+        "nanstd", out, sqrt(nanvar(x, axis=axis, ddof=ddof, keepdims=keepdims, where=where))
+    )
 
 
-@composite(public="np")
+@composite(public="np", combine="max")
 def nanmax(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Largest element that is not NaN over the given axes, or all; NaN where nothing is left."""
     return _extreme(max, x, float("-inf"), axis, keepdims)
 
 
-@composite(public="np")
+@composite(public="np", combine="min")
 def nanmin(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Smallest element that is not NaN over the given axes, or all; NaN where nothing is left."""
     return _extreme(min, x, float("inf"), axis, keepdims)
@@ -113,12 +149,12 @@ def _extreme(kind: Any, x: Any, least: float, axis: Any, keepdims: bool) -> Any:
 
 
 @function(public="np")
-def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
+def nancumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
     """`cumsum`, where NaN counts as 0."""
-    return along(cumsum, where(isnan(x), 0, x), axis, dtype)
+    return into("nancumsum", out, along(cumsum, where(isnan(x), 0, x), axis, dtype))
 
 
 @function(public="np")
-def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Array:
+def nancumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
     """`cumprod`, where NaN counts as 1."""
-    return along(cumprod, where(isnan(x), 1, x), axis, dtype)
+    return into("nancumprod", out, along(cumprod, where(isnan(x), 1, x), axis, dtype))

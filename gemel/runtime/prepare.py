@@ -136,11 +136,11 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     _same_device(op, arrays)
     if isinstance(op, Composite) and _one_by_one(op, specs):
         return op.written_out(arrays, parameters)
+    if op.has_kernel and all(isinstance(value, NUMBER) for value in arrays):
+        return _create(op, arrays, specs, parameters)
     results = op.infer(*specs, **parameters)  # raises when the call is wrong
     if not op.kernel_for(specs, results):
         return _recorded(op, arrays, parameters, by_numpy(op, parameters, results, *arrays))
-    if all(isinstance(value, NUMBER) for value in arrays):
-        return _create(op, arrays, specs, parameters)
     if any(a is not b for a, b in zip(arrays, inputs, strict=True)):
         found = op(*arrays, **parameters)
         return found if isinstance(found, tuple) else (found,)
@@ -181,6 +181,9 @@ def _create(
     key = (backend, op.name, tuple(type(n) for n in numbers), tagged(tuple(parameters.values())))
     plan = _creations.get(key)
     if plan is None:
+        results = op.infer(*specs, **parameters)
+        if not op.kernel_for(specs, results):
+            return by_numpy(op, parameters, results, *numbers)
         if len(_creations) >= CREATIONS:
             _creations.clear()
         plan = _creations[key] = single_plan(op, specs, parameters, backend)

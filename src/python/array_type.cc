@@ -124,14 +124,18 @@ PyObject* as_strided(PyObject* self, PyObject* arguments) {
   const Tensor& tensor = tensor_of(self);
   PyObject *shape_object, *strides_object;
   long long offset;
-  if (!PyArg_ParseTuple(arguments, "OOL", &shape_object, &strides_object, &offset)) return nullptr;
+  int code = tensor.dtype;
+  if (!PyArg_ParseTuple(arguments, "OOL|i", &shape_object, &strides_object, &offset, &code)) {
+    return nullptr;
+  }
+  if (code < 0 || code >= kDTypeCount) throw Error("ValueError", "unknown dtype code");
   const std::vector<int64_t> shape = integers_from(shape_object);
   const std::vector<int64_t> strides = integers_from(strides_object);
   if (shape.size() != strides.size()) {
     throw Error("ValueError", "shape and strides must have the same length");
   }
   Reference result = blank_array();
-  tensor_of(result).view(tensor.storage, tensor.dtype, shape.data(), strides.data(),
+  tensor_of(result).view(tensor.storage, code, shape.data(), strides.data(),
                          static_cast<int>(shape.size()), offset);
   return result.take();
 }
@@ -151,7 +155,8 @@ PyMethodDef methods[] = {
     {"item", method<item>(), METH_NOARGS, "item()\n--\n\nThe only element, as a Python scalar."},
     {"tolist", method<to_list>(), METH_NOARGS, "tolist()\n--\n\nThe contents as nested lists."},
     {"_as_strided", method<as_strided>(), METH_VARARGS,
-     "_as_strided(shape, strides, offset)\n--\n\nA view of the same storage, unchecked."},
+     "_as_strided(shape, strides, offset, dtype=...)\n--\n\n"
+     "A view of the same storage, unchecked; of its bytes as another dtype where that is given."},
     {"_detached", method<detached>(), METH_NOARGS,
      "_detached()\n--\n\nAnother array over the same elements, without history."},
     {"_save", method<save_array>(), METH_NOARGS,

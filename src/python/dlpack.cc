@@ -175,6 +175,11 @@ char* gather(const OperandLayout& layout, int axis, const char* from, int64_t si
     std::memcpy(to, from, static_cast<size_t>(size));
     return to + size;
   }
+  if (is_contiguous(layout.shape + axis, layout.strides + axis, layout.ndim - axis)) {
+    const int64_t bytes = size * element_count(layout.shape + axis, layout.ndim - axis);
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return to + bytes;
+  }
   for (int64_t i = 0; i < layout.shape[axis]; ++i) {
     to = gather(layout, axis + 1, from + i * layout.strides[axis] * size, size, to);
   }

@@ -281,7 +281,8 @@ PyObject* call_op(PyObject* self, PyObject* const* values, size_t flags, PyObjec
   Operands operands;
   bool tracked;
   uint32_t parameters;
-  if (!collect_operands(values, arguments.count, &operands, &tracked) ||
+  if (arguments.count > op->most ||
+      !collect_operands(values, arguments.count, &operands, &tracked) ||
       operands.first == nullptr || !parameters_id(op, arguments, &parameters)) {
     return call_in_python(self, arguments);
   }
@@ -359,15 +360,16 @@ PyObject* new_op(PyTypeObject* type, PyObject*, PyObject*) {
 }
 
 int init_op(PyObject* self, PyObject* arguments, PyObject* keywords) {
-  static const char* names[] = {"name", "elementwise", "parameters", nullptr};
+  static const char* names[] = {"name", "elementwise", "parameters", "most", nullptr};
   PyObject *name, *parameters = nullptr;
-  int elementwise;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Up|O", const_cast<char**>(names), &name,
-                                   &elementwise, &parameters)) {
+  int elementwise, most = kMaxInputs;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Up|Oi", const_cast<char**>(names), &name,
+                                   &elementwise, &parameters, &most)) {
     return -1;
   }
   OpObject* op = as_op(self);
   op->elementwise = elementwise != 0;
+  op->most = most;
   Py_XSETREF(op->name, Py_NewRef(name));
   Py_XSETREF(op->parameters, parameters == nullptr ? PyTuple_New(0) : PySequence_Tuple(parameters));
   return op->parameters == nullptr ? -1 : 0;

@@ -17,6 +17,7 @@ struct OpObject {
   PyObject* older_parameter_ids;
   uint32_t next_parameter_id;
   uint32_t owner;
+  int most;  // inputs it takes; calls with more are Python's
   bool elementwise;
 };
 

@@ -50,13 +50,14 @@ bool is_scalar(PyObject* object) {
   return PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyBool_Check(object);
 }
 
-// Operands the operation's Python side understands: symbols, lists, tuples, NumPy's objects, and
-// numbers of derived classes. Others may have reflected operators of their own.
+// Operands the operation's Python side understands: symbols, lists, tuples, NumPy's objects, arrays
+// of other libraries, numbers of derived classes. Others may have reflected operators of their own.
 bool is_for_python(PyObject* object) {
   if (PyList_Check(object) || PyTuple_Check(object)) return true;
   if (PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object)) return true;
   if (std::strncmp(Py_TYPE(object)->tp_name, "numpy.", 6) == 0) return true;
-  return symbol_types != nullptr && PyObject_IsInstance(object, symbol_types) == 1;
+  if (symbol_types != nullptr && PyObject_IsInstance(object, symbol_types) == 1) return true;
+  return PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__dlpack__") != 0;
 }
 
 PyObject* apply(OperatorSlot slot, PyObject* const* operands, int count) {

@@ -57,15 +57,26 @@ PyObject* make_key(const Arguments& arguments) {
   return key.take();
 }
 
+// Whether the operation itself has all these keywords. NumPy's common ones (out, where, dtype, ...)
+// are not its own: such calls are Python's.
+bool are_own(OpObject* op, PyObject* names) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+    const int found = PySequence_Contains(op->parameters, PyTuple_GET_ITEM(names, i));
+    if (found != 1) return false;
+  }
+  return true;
+}
+
 // Two generations: when the younger is full it takes the place of the older, whose keys nobody has
 // asked for meanwhile are forgotten. A number is never used again: prepared calls are found by it.
-PyObject* find_id(OpObject* op, PyObject* key) {
+PyObject* find_id(OpObject* op, PyObject* key, PyObject* names) {
   constexpr Py_ssize_t kMostIds = 2048;
   constexpr uint32_t kEnd = 1u << 31;  // beyond that many the calls go through Python
   PyObject* known = PyDict_GetItemWithError(op->parameter_ids, key);
   if (known != nullptr || PyErr_Occurred()) return Py_XNewRef(known);
   known = PyDict_GetItemWithError(op->older_parameter_ids, key);
   if (PyErr_Occurred() || (known == nullptr && op->next_parameter_id >= kEnd)) return nullptr;
+  if (known == nullptr && !are_own(op, names)) return nullptr;
   Reference number(known != nullptr ? Py_NewRef(known)
                                     : PyLong_FromUnsignedLong(++op->next_parameter_id));
   if (!number) return nullptr;
@@ -84,7 +95,7 @@ bool parameters_id(OpObject* op, const Arguments& arguments, uint32_t* id) {
   *id = 0;
   if (arguments.names == nullptr || PyTuple_GET_SIZE(arguments.names) == 0) return true;
   Reference key(make_key(arguments));
-  Reference number(key ? find_id(op, key.get()) : nullptr);
+  Reference number(key ? find_id(op, key.get(), arguments.names) : nullptr);
   if (!number) {
     PyErr_Clear();
     return false;

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import init, np, npx
 from gemel.errors import unknown_name
 from gemel.gluon.block import HybridBlock, Tensor
-from gemel.ops.neural import ACTIVATIONS
+from gemel.ops.activations import ACTIVATIONS
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter

@@ -1,0 +1,183 @@
+"""NumPy's files: `.npy` for one array, `.npz` for several with names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gemel.device import Device
+from gemel.errors import DTypeError, ParameterFileError
+from gemel.ir.op import numpy
+from gemel.ir.public import Array, function
+from gemel.ndarray import array_like, from_numpy
+
+MAGIC = b"\x93NUMPY"
+ZIP = b"PK\x03\x04", b"PK\x05\x06"
+
+
+class Archive(dict[str, Any]):
+    """The arrays of a `.npz` file by name, as NumPy's: with `files`, and in a `with` block."""
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the arrays."""
+        return list(self)
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing to do: the file has been read."""
+
+
+# --- writing --------------------------------------------------------------------------------
+
+
+@function(public="np")
+def save(file: Any, arr: Any) -> None:
+    """Write an array into a `.npy` file, a path (to which the ending is added) or an open file.
+
+    bfloat16, which NumPy lacks, is written as float32. A file appears whole or not at all.
+
+    >>> np.save("one.npy", np.array([1.0, 2.0]))
+    >>> np.load("one.npy")
+    """
+    _put(file, ".npy", _written(arr))
+
+
+@function(public="np")
+def savez(file: Any, *args: Any, **kwds: Any) -> None:
+    """Write arrays into a `.npz` file: named by keywords, others arr_0, arr_1, ...
+
+    >>> np.savez("several.npz", np.array([1.0]), w=np.array([2.0]))
+    >>> np.load("several.npz")["w"]
+    """
+    _put(file, ".npz", packed("savez", args, kwds))
+
+
+@function(public="np")
+def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
+    """`savez` into a compressed file.
+
+    >>> np.savez_compressed("small.npz", w=np.zeros((100,)))
+    >>> np.load("small.npz")["w"].shape
+    """
+    _put(file, ".npz", packed("savez_compressed", args, kwds, compressed=True))
+
+
+def packed(
+    name: str, arrays: Iterable[Any], named: dict[str, Any], compressed: bool = False
+) -> bytes:
+    """The bytes of a `.npz` file. Raises `ValueError` where two arrays have one name."""
+    from io import BytesIO
+    from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+
+    held = {f"arr_{place}": value for place, value in enumerate(arrays)}
+    twice = [each for each in held if each in named]
+    if twice:
+        raise ValueError(f"{name}: {twice[0]} is both the name of a keyword and of a place")
+    content = BytesIO()
+    with ZipFile(content, "w", ZIP_DEFLATED if compressed else ZIP_STORED) as archive:
+        for each, value in {**held, **named}.items():
+            archive.writestr(f"{each}.npy", _written(value))
+    return content.getvalue()
+
+
+def _written(value: Any) -> bytes:
+    """The bytes of a `.npy` file."""
+    from io import BytesIO
+
+    content = BytesIO()
+    numpy().lib.format.write_array(content, array_like(value).asnumpy(), allow_pickle=False)
+    return content.getvalue()
+
+
+def _put(file: Any, ending: str, content: bytes) -> None:
+    if hasattr(file, "write"):
+        file.write(content)
+        return
+    path = os.fspath(file)
+    appear(path if path.endswith(ending) else path + ending, [content])
+
+
+def appear(path: str, parts: Iterable[bytes]) -> None:
+    """Write a file that appears whole or not at all: beside its place, and moved there."""
+    beside = f"{path}.{os.getpid()}.part"
+    try:
+        with open(beside, "wb") as file:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+def is_numpys(content: bytes) -> bool:
+    """Whether a file begins as NumPy's do."""
+    return content.startswith((MAGIC, *ZIP))
+
+
+def unpacked(path: str, content: bytes, device: Device) -> Any:
+    """What is in a file of NumPy's. Raises `ParameterFileError`."""
+    if content.startswith(MAGIC):
+        return _array(path, content, device)
+    return Archive(
+        (name, _array(f"{path}: {name}", part, device)) for name, part in _parts(path, content)
+    )
+
+
+def _parts(path: str, content: bytes) -> Iterator[tuple[str, bytes]]:
+    from io import BytesIO
+    from zipfile import BadZipFile, ZipFile
+    from zlib import error
+
+    try:
+        with ZipFile(BytesIO(content)) as archive:
+            for name in archive.namelist():
+                yield name.removesuffix(".npy"), archive.read(name)
+    except (BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError, error) as reason:
+        raise ParameterFileError(f"{path} is a damaged or truncated archive: {reason}") from None
+
+
+def _array(path: str, content: bytes, device: Device) -> Array:
+    from io import BytesIO
+
+    np = numpy()
+    opened = BytesIO(content)
+    try:
+        version = np.lib.format.read_magic(opened)
+        read = np.lib.format.read_array_header_1_0
+        if version != (1, 0):
+            read = np.lib.format.read_array_header_2_0
+        shape, backwards, dtype = read(opened)
+    except (ValueError, EOFError, SyntaxError, TypeError, UnicodeDecodeError) as reason:
+        raise ParameterFileError(f"{path} is a damaged or truncated .npy file: {reason}") from None
+    if dtype.hasobject:
+        raise ParameterFileError(f"{path} holds pickled objects ({dtype}), which are not read")
+    begin, size = opened.tell(), dtype.itemsize
+    for extent in shape:
+        size *= extent
+    if any(extent < 0 for extent in shape) or size != len(content) - begin:
+        raise ParameterFileError(
+            f"{path} is damaged or truncated: {dtype}{list(shape)} takes {size} bytes, and "
+            f"{len(content) - begin} are there"
+        )
+    order = "F" if backwards else "C"
+    found = np.frombuffer(content, dtype, offset=begin).reshape(shape, order=order)
+    try:
+        return from_numpy(found, device)
+    except DTypeError as reason:
+        raise ParameterFileError(f"{path}: {reason}") from None
+
+
+__all__ = ["Archive", "appear", "is_numpys", "packed", "save", "savez", "savez_compressed"]

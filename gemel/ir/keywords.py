@@ -1,0 +1,113 @@
+"""Keywords that NumPy's functions have in common: what kinds of operations take them, and `out`.
+
+A call that gives none of them never comes here. `gemel.ops.keywords` says what the others mean.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import _core
+from gemel.dtype import as_dtype, castable
+from gemel.errors import DTypeError, ShapeError, TraceError
+from gemel.ir.array_methods import ArrayMethods
+from gemel.ir.graph import Entry
+from gemel.ir.methods import call
+
+#: What NumPy's universal functions take, with the defaults.
+UFUNC: dict[str, Any] = {
+    "out": None,
+    "where": True,
+    "casting": "same_kind",
+    "order": "K",
+    "dtype": None,
+    "subok": True,
+}
+#: What its universal functions of whole rows take: matmul, vecdot.
+ROWS: dict[str, Any] = {name: value for name, value in UFUNC.items() if name != "where"}
+#: What its reductions take: all of them, those that a `where` may leave with nothing to combine
+#: (where the operation says of what), and those that combine numbers with one to begin with.
+OUT: dict[str, Any] = {"out": None}
+REDUCTION: dict[str, Any] = {"out": None, "where": True}
+STARTED: dict[str, Any] = {"out": None, "initial": None, "where": True}
+#: By the instruction that combines.
+REDUCTIONS = {
+    **dict.fromkeys(("sum", "prod", "max", "min"), STARTED),
+    **dict.fromkeys(("any", "all"), REDUCTION),
+}
+ORDERS = ("C", "F", "A", "K", None)
+
+
+def into(name: str, out: Any, found: Any, casting: str = "same_kind") -> Any:
+    """What was found, or `out` (one array or a tuple of as many) with it written inside.
+
+    It is an assignment as any other: on the tape inside of `record`, a step of the program in a
+    trace. Raises `TypeError` for what is no array, `DTypeError` where numbers would lose their
+    kind, `ShapeError` where the result does not broadcast to `out`.
+    """
+    if out is None:
+        return found
+    targets = out if isinstance(out, tuple) else (out,)
+    values = found if isinstance(found, (tuple, list)) else (found,)
+    if len(targets) != len(values):
+        raise TypeError(f"{name}: {len(values)} results, but out has {len(targets)} arrays")
+    for target, value in zip(targets, values, strict=True):
+        if target is not None:
+            fits(name, target, value.shape, value.dtype, casting)
+        if isinstance(value, Entry) and isinstance(target, _core.Array):
+            raise TraceError(
+                f"{name}: out is an array from outside of the hybridized function, which would "
+                "change when it is traced only; pass it as an argument, or return the result"
+            )
+    written = tuple(map(_written, targets, values))
+    return written if isinstance(found, (tuple, list)) else written[0]
+
+
+def _written(target: Any, value: Any) -> Any:
+    if target is None:
+        return value
+    target[...] = value
+    return target
+
+
+def fits(name: str, target: Any, shape: Any, dtype: Any, casting: str) -> None:
+    """Raises what `into` raises for a target that does not hold a result of this spec."""
+    is_array: bool = isinstance(target, ArrayMethods)
+    if not is_array:
+        kind = type(target).__name__
+        raise TypeError(
+            f"{name}: out is {kind}; it must be an array of gemel's, or a tuple of them"
+        )
+    if not castable(dtype, target.dtype, casting):
+        raise DTypeError(
+            f"{name}: unsafe cast: a result of {dtype} does not go into out of {target.dtype} "
+            f"(casting={casting!r}); use an out of {dtype}, or casting='unsafe'"
+        )
+    lead = target.ndim - len(shape)
+    pairs = zip(shape, target.shape[max(lead, 0) :], strict=False)
+    if lead < 0 or not all(m == n or m == 1 for m, n in pairs):
+        raise ShapeError(
+            f"{name}: a result of shape {list(shape)} does not fit out of {list(target.shape)}"
+        )
+
+
+def converted(name: str, x: Any, dtype: Any, casting: str) -> Any:
+    """x in a dtype. Raises `DTypeError` where `casting` does not allow that."""
+    target = as_dtype(dtype)
+    if not castable(x.dtype, target, casting):
+        hint = f"(casting={casting!r}); use casting='unsafe'"
+        raise DTypeError(f"{name}: unsafe cast: {x.dtype} to {target} {hint}")
+    return x if x.dtype is target else call("cast", x, dtype=target)
+
+
+__all__ = [
+    "OUT",
+    "REDUCTION",
+    "REDUCTIONS",
+    "ROWS",
+    "STARTED",
+    "UFUNC",
+    "converted",
+    "fits",
+    "into",
+]

@@ -1,0 +1,229 @@
+"""`np.random.Generator`: random numbers from a stream of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from gemel.device import current_device
+from gemel.dtype import int64
+from gemel.ir.philox import words
+from gemel.ir.public import NAMESPACES, function
+from gemel.ir.trace import current_trace
+from gemel.ndarray import array_like
+from gemel.ops import choices
+from gemel.ops.elementwise import add, copy
+from gemel.ops.random import drawing_from
+
+#: What makes the seeds of a generator's children others than its numbers.
+SPAWNED = 0x0C41_1D5E_0C41_1D5E
+
+
+class _Held:
+    """An int64 that a traced program reads, and overwrites, as it does with parameters."""
+
+    def __init__(self, name: str, value: int) -> None:
+        self.name = name
+        self.value = array_like(value, int64)
+
+    def array(self) -> Any:
+        return self.value
+
+
+class BitGenerator:
+    """Where a generator stands: `state` can be read, kept and set."""
+
+    def __init__(self, seed: int, number: int = 0, children: int = 0) -> None:
+        self._seed, self._number = _Held("seed", seed), _Held("number", number)
+        self._children = children
+        self._lock = threading.Lock()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The seed, the number of the next call, and how many children there are. Waits."""
+        return {
+            "bit_generator": "Philox2x32",
+            "seed": int(self._seed.value),
+            "number": int(self._number.value),
+            "children": self._children,
+        }
+
+    @state.setter
+    def state(self, value: dict[str, Any]) -> None:
+        if value.get("bit_generator") != "Philox2x32":
+            raise ValueError(f"{value!r} is no state of a generator of gemel")
+        with self._lock:
+            self._seed.value[...] = value["seed"]
+            self._number.value[...] = value["number"]
+            self._children = value.get("children", 0)
+
+    def take(self) -> tuple[Any, Any]:
+        """The seed and the number of the next call; the one after it gets the next number.
+
+        In a trace both are inputs of the program, which leaves the number behind its last call.
+        """
+        trace = current_trace()
+        if trace is not None:
+            number = copy(trace.parameter(self._number))  # as it is before the update
+            trace.update(self._number, add(number, 1))
+            return trace.parameter(self._seed), number
+        with self._lock:
+            number = self._number.value.copy()
+            self._number.value += 1
+        device = current_device()
+        return self._seed.value.to_device(device), number.to_device(device)
+
+    def spawn(self, count: int) -> list[BitGenerator]:
+        """Generators whose streams have nothing to do with this one, nor with one another."""
+        with self._lock:
+            first, self._children = self._children, self._children + count
+        seed = int(self._seed.value) ^ SPAWNED
+        pairs = (words(seed, first + i) for i in range(count))
+        return [BitGenerator(low | (high >> 1) << 32) for low, high in pairs]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = self.state
+        return BitGenerator, (state["seed"], state["number"], state["children"])
+
+
+def _method(name: str) -> Any:
+    """A function of `np.random` that draws from the generator whose method it is."""
+    drawing: Callable[..., Any] = NAMESPACES["np.random"].get(name) or getattr(choices, name)
+
+    def method(self: Generator, *values: Any, **named: Any) -> Any:
+        with drawing_from(self.bit_generator):
+            return drawing(*values, **named)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = drawing.__doc__
+    return method
+
+
+@function(public="np.random")
+class Generator:
+    """Random numbers from a stream of its own, which `default_rng` makes.
+
+    The same seed and the same calls give the same numbers: imperatively and in compiled programs,
+    on every device, whatever else is drawn. Its methods are the functions of `np.random`; numbers
+    are float32 unless `dtype` says otherwise.
+    """
+
+    def __init__(self, bit_generator: BitGenerator) -> None:
+        self.bit_generator = bit_generator
+
+    beta = _method("beta")
+    binomial = _method("binomial")
+    chisquare = _method("chisquare")
+    dirichlet = _method("dirichlet")
+    exponential = _method("exponential")
+    f = _method("f")
+    gamma = _method("gamma")
+    geometric = _method("geometric")
+    gumbel = _method("gumbel")
+    hypergeometric = _method("hypergeometric")
+    laplace = _method("laplace")
+    logistic = _method("logistic")
+    lognormal = _method("lognormal")
+    logseries = _method("logseries")
+    multinomial = _method("multinomial")
+    multivariate_normal = _method("multivariate_normal")
+    negative_binomial = _method("negative_binomial")
+    normal = _method("normal")
+    pareto = _method("pareto")
+    poisson = _method("poisson")
+    power = _method("power")
+    random = _method("random")
+    rayleigh = _method("rayleigh")
+    standard_cauchy = _method("standard_cauchy")
+    standard_exponential = _method("standard_exponential")
+    standard_gamma = _method("standard_gamma")
+    standard_normal = _method("standard_normal")
+    standard_t = _method("standard_t")
+    triangular = _method("triangular")
+    uniform = _method("uniform")
+    vonmises = _method("vonmises")
+    wald = _method("wald")
+    weibull = _method("weibull")
+    zipf = _method("zipf")
+    _choice = _method("choice")
+    _randint = _method("randint")
+    _permutation = _method("permutation")
+    _permuted = _method("permuted")
+
+    def integers(
+        self,
+        low: Any,
+        high: Any = None,
+        size: Any = None,
+        dtype: Any = None,
+        endpoint: bool = False,
+    ) -> Any:
+        """Whole numbers from low (0 when only one bound is given) up to high, which itself is
+        drawn with `endpoint` only."""
+        if high is None:
+            low, high = 0, low
+        return self._randint(low, high + 1 if endpoint else high, size, dtype)
+
+    def choice(
+        self,
+        a: Any,
+        size: Any = None,
+        replace: bool = True,
+        p: Any = None,
+        axis: int = 0,
+        shuffle: bool = True,
+    ) -> Any:
+        """As `np.random.choice`; the order is always random."""
+        return self._choice(a, size, replace, p, axis=axis)
+
+    def permutation(self, x: Any, axis: int = 0) -> Any:
+        """The numbers 0 to x - 1, or an array's slices along an axis, in random order."""
+        if axis == 0:
+            return self._permutation(x)
+        order = self._permutation(x.shape[axis])
+        return x.take(order, axis=axis)
+
+    def shuffle(self, x: Any, axis: int = 0) -> None:
+        """Put an array's slices along an axis in random order, in place."""
+        x[...] = self.permutation(x, axis)
+
+    def permuted(self, x: Any, axis: int | None = None) -> Any:
+        """An array with all elements, or each row along an axis, in a random order of its own."""
+        return self._permuted(x, axis)
+
+    def bytes(self, length: int) -> bytes:
+        """So many random bytes. Waits for them."""
+        found: bytes = self._randint(0, 256, length, "uint8").asnumpy().tobytes()
+        return found
+
+    def spawn(self, n_children: int) -> list[Generator]:
+        """Generators with streams of their own, other ones with each call."""
+        return [Generator(each) for each in self.bit_generator.spawn(n_children)]
+
+    def __repr__(self) -> str:
+        return "Generator(Philox2x32)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Generator, (self.bit_generator,)
+
+
+@function(public="np.random")
+def default_rng(seed: Any = None) -> Generator:
+    """A generator with a stream of its own: of this seed, or one nobody knows; or `seed` itself,
+    if it is one.
+
+    >>> np.random.default_rng(7).integers(0, 10, size=4)
+    """
+    if isinstance(seed, Generator):
+        return seed
+    if isinstance(seed, BitGenerator):
+        return Generator(seed)
+    if seed is None:
+        seed = int.from_bytes(os.urandom(8), "little")
+    number = int(seed)
+    if number < 0:
+        raise ValueError(f"default_rng: the seed {number} must not be negative")
+    low, high = words(number & (2**64 - 1), number >> 64)
+    return Generator(BitGenerator(low | (high >> 1) << 32))

@@ -1,0 +1,20 @@
+"""`npx.image`: images as arrays, (H, W, C) or (N, H, W, C).
+
+Functions say themselves that they are public here, see `gemel.ops.images`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.ir.public import NAMESPACES, asked
+
+globals().update(NAMESPACES["npx.image"])
+
+
+def __getattr__(name: str) -> Any:
+    return asked(name, __name__, globals(), {})
+
+
+def __dir__() -> list[str]:
+    return __getattr__("__all__")  # type: ignore[no-any-return]

@@ -1,0 +1,20 @@
+"""`npx.random`: random arrays MXNet has beside `np.random`.
+
+Functions say themselves that they are public here, see `gemel.np.random`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.ir.public import NAMESPACES, asked
+
+globals().update(NAMESPACES["npx.random"])
+
+
+def __getattr__(name: str) -> Any:
+    return asked(name, __name__, globals(), {})
+
+
+def __dir__() -> list[str]:
+    return __getattr__("__all__")  # type: ignore[no-any-return]

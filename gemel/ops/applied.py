@@ -1,0 +1,158 @@
+"""Functions of arrays that take a function: along an axis, over several, at each element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gemel.errors import ShapeError
+from gemel.extent import NUMBER
+from gemel.ir.op import numpy
+from gemel.ir.protocols import by_numpy
+from gemel.ir.public import Array, function
+from gemel.ops.arrange import moveaxis
+from gemel.ops.elementwise import cast, full, where
+from gemel.ops.shape import concatenate, expand_dims, operand, reshape, stack
+from gemel.spec import normalize_axis, product
+
+
+@function(public="np")
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
+) -> Array:
+    """What a function gives for each row along an axis, in place of the row.
+
+    The function is called once a row, with an array of one dimension, and gives a number or an
+    array of the same shape each time.
+
+    >>> np.apply_along_axis(lambda row: row.max() - row.min(), 0, np.array([[1, 2], [5, 3]]))
+    """
+    arr = operand(arr)
+    axis = normalize_axis("apply_along_axis", axis, arr.ndim)
+    turned = moveaxis(arr, axis, -1)
+    others = tuple(turned.shape[:-1])
+    if product(others) == 0:
+        raise ShapeError(f"apply_along_axis: {list(arr.shape)} has no row along axis {axis}")
+    rows = reshape(turned, shape=(product(others), turned.shape[-1]))
+    found = stack([operand(func1d(row, *args, **kwargs)) for row in rows])
+    inner = tuple(found.shape[1:])
+    shaped = reshape(found, shape=(*others, *inner))
+    for place in range(len(inner)):
+        shaped = moveaxis(shaped, len(others) + place, axis + place)
+    return shaped
+
+
+@function(public="np")
+def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
+    """A function of (array, axis) applied over several axes in turn, each of which is kept.
+
+    >>> np.apply_over_axes(np.sum, np.ones((2, 3, 4)), [0, 2]).shape
+    """
+    a = operand(a)
+    for axis in (axes,) if isinstance(axes, int) else axes:
+        place = normalize_axis("apply_over_axes", axis, a.ndim)
+        found = operand(func(a, place))
+        a = expand_dims(found, place) if found.ndim == a.ndim - 1 else found
+    return a
+
+
+@function(public="np")
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
+    """At each place what the function of the last condition that holds gives, else 0.
+
+    A function may be a number. One more function than conditions is for where none holds. Each is
+    called with all of x.
+
+    >>> np.piecewise(np.array([-1.0, 2.0]), [np.array([True, False])], [lambda v: -v, 0.5])
+    """
+    x = operand(x)
+    several = (
+        isinstance(condlist, (list, tuple))
+        and condlist
+        and getattr(condlist[0], "ndim", isinstance(condlist[0], (list, tuple)))
+    )
+    conditions = [operand(each) for each in (condlist if several else [condlist])]
+    functions = list(funclist)
+    if len(functions) not in (len(conditions), len(conditions) + 1):
+        raise ValueError(
+            f"piecewise: {len(conditions)} conditions take as many functions or one more, not "
+            f"{len(functions)}"
+        )
+
+    def values(each: Any) -> Any:
+        return operand(each(x, *args, **kw) if callable(each) else each)
+
+    more = len(functions) > len(conditions)
+    found = (
+        cast(values(functions.pop()), dtype=x.dtype) if more else full(0, shape=(), dtype=x.dtype)
+    )
+    for condition, each in zip(conditions, functions, strict=True):
+        found = where(cast(condition, dtype="bool"), cast(values(each), dtype=x.dtype), found)
+    return found
+
+
+@function(public="np")
+class vectorize:  # noqa: N801 -- NumPy's name
+    """A Python function of numbers as one of arrays: called for each element, by NumPy.
+
+    Calls wait for their arguments, and have no gradient.
+
+    >>> np.vectorize(lambda a, b: a if a > b else b)(np.array([1, 5]), 3)
+    """
+
+    def __init__(
+        self,
+        pyfunc: Callable[..., Any],
+        otypes: Any = None,
+        doc: str | None = None,
+        excluded: Any = None,
+        cache: bool = False,
+        signature: str | None = None,
+    ) -> None:
+        self.pyfunc = pyfunc
+        self.__doc__ = doc or pyfunc.__doc__
+        self.__name__ = getattr(pyfunc, "__name__", "vectorize")
+        self._call = numpy().vectorize(pyfunc, otypes, doc, excluded, cache, signature)
+        self._call.__name__ = self.__name__
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """The function at each element; arguments broadcast."""
+        return by_numpy(self._call, arguments, keywords)
+
+
+@function(public="np")
+def block(arrays: Any) -> Array:
+    """Arrays in nested lists, joined along the last axis inside, the one before that around.
+
+    >>> np.block([[np.ones((1, 1)), np.zeros((1, 2))], [np.zeros((1, 3))]])
+    """
+    depth, ndim = _depth(arrays), _most(arrays)
+    return _joined(arrays, depth, max(ndim, depth))
+
+
+def _depth(arrays: Any) -> int:
+    if not isinstance(arrays, list):
+        return 0
+    if not arrays:
+        raise ValueError("block: a list is empty")
+    depths = {_depth(each) for each in arrays}
+    if len(depths) != 1:
+        raise ValueError("block: lists must be nested equally deep everywhere")
+    return 1 + depths.pop()
+
+
+def _most(arrays: Any) -> int:
+    if isinstance(arrays, list):
+        return max(map(_most, arrays))
+    return 0 if isinstance(arrays, NUMBER) else int(operand(arrays).ndim)
+
+
+def _joined(arrays: Any, depth: int, ndim: int) -> Any:
+    if depth == 0:
+        x = operand(arrays)
+        return reshape(x, shape=(*[1] * (ndim - x.ndim), *x.shape))
+    parts = [_joined(each, depth - 1, ndim) for each in arrays]
+    return concatenate(*parts, axis=ndim - depth)
+
+
+__all__ = ["apply_along_axis", "apply_over_axes", "block", "piecewise", "vectorize"]

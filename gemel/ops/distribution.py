@@ -1,0 +1,288 @@
+"""How distributions are declared, and those every program draws from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemel.device import as_device
+from gemel.dtype import DType, as_dtype, check_held, float32, float64, int64
+from gemel.errors import DTypeError, ShapeError, suggestion
+from gemel.extent import NUMBER, WHOLE
+from gemel.ir.above import above
+from gemel.ir.public import Array, function, publish
+from gemel.ops.elementwise import cast, filled, log1p, maximum
+from gemel.ops.random import drawn, normal, randint, required, uniform
+from gemel.ops.shape import listed, operand
+from gemel.spec import Spec, broadcast, same_shape
+
+#: What parameters may have to be: what messages say, and whether a number or an array is so.
+RULES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "any": ("a number", lambda x: x == x),
+    "not negative": ("0 or more", lambda x: x >= 0),
+    "positive": ("above 0", lambda x: x > 0),
+    "probability": ("between 0 and 1", lambda x: (x >= 0) & (x <= 1)),
+    "chance": ("above 0 and at most 1", lambda x: (x > 0) & (x <= 1)),
+}
+
+
+def held(name: str, what: str, value: Any, rule: str) -> Any:
+    """A parameter that keeps to a rule: a `ValueError` by the call, or of an array by the wait."""
+    if rule == "any":
+        return value
+    words, holds = RULES[rule]
+    message = f"{name}: {what} must be {words}"
+    if isinstance(value, NUMBER):
+        if not holds(value):
+            raise ValueError(f"{message}, not {value!r}")
+        return value
+    return required(value, holds(value), message=message)
+
+
+class Draw:
+    """Random numbers of one shape, for the body of a distribution.
+
+    They are of the dtype wanted or, where that is too narrow to compute in, of its wider one.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: DType) -> None:
+        self.shape = shape
+        self.wanted = dtype
+        self.dtype = dtype.compute if dtype.is_floating else float64
+
+    def uniform(self) -> Any:
+        """Numbers in [0, 1)."""
+        return drawn(uniform, 0.0, 1.0, shape=self.shape, dtype=self.dtype)
+
+    def positive(self) -> Any:
+        """Numbers in (0, 1)."""
+        return maximum(self.uniform(), 2.0 ** -(self.dtype.digits + 1))
+
+    def signed(self) -> Any:
+        """Numbers in (-1, 1), as often above 0 as below, never 0."""
+        return self.uniform() * 2.0 - (1.0 - 2.0**-self.dtype.digits)
+
+    def waiting(self) -> Any:
+        """Exponentially distributed numbers, all above 0."""
+        return -log1p(-self.positive())
+
+    def normal(self) -> Any:
+        """Standard normal numbers."""
+        return drawn(normal, 0.0, 1.0, shape=self.shape, dtype=self.dtype)
+
+
+#: What every distribution takes after its parameters.
+COMMON = ("size", "dtype", "device", "ctx", "out")
+
+
+class Distribution:
+    """A distribution: a function of its parameters, and of `COMMON`.
+
+    `body(draw, *parameters)` is written with a `Draw`; `rules` say what parameters must be.
+    """
+
+    def __init__(
+        self, body: Callable[..., Any], dtype: DType | None, kinds: str, rules: Any
+    ) -> None:
+        code, defaults = body.__code__, body.__defaults__ or ()
+        self.body, self.dtype, self.kinds, self.rules = body, dtype, kinds, rules
+        self.__name__ = self.__qualname__ = body.__name__
+        self.__doc__ = body.__doc__
+        self.__annotations__: dict[str, Any] = {}
+        self.parameters = code.co_varnames[1 : code.co_argcount]
+        self.defaults = dict(
+            zip(self.parameters[len(self.parameters) - len(defaults) :], defaults, strict=True)
+        )
+
+    @property
+    def __signature__(self) -> Any:
+        from inspect import Parameter, Signature
+
+        kind = Parameter.POSITIONAL_OR_KEYWORD
+        listed = [
+            Parameter(n, kind, default=self.defaults.get(n, Parameter.empty), annotation="Any")
+            for n in self.parameters
+        ]
+        listed += [Parameter(n, kind, default=None, annotation="Any") for n in COMMON]
+        return Signature(listed, return_annotation="Array")
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        """Numbers of this distribution."""
+        given = self._bound(values, named)
+        dtype = as_dtype(given["dtype"] or self.dtype or above.default_float())
+        if dtype.kind not in self.kinds:
+            words = {"f": "floating", "iu": "an integer", "iuf": "of numbers"}[self.kinds]
+            hint = "; use randint for integers" if self.kinds == "f" else ""
+            raise DTypeError(f"{self.__name__}: dtype {dtype} must be {words}{hint}")
+        with as_device(given["device"] or given["ctx"]):
+            parameters = [self._parameter(name, given[name]) for name in self.parameters]
+            shape = shape_of(self.__name__, given["size"], parameters)
+            found = self.body(Draw(shape, dtype), *parameters)
+            return delivered(cast(found, dtype=dtype), given["out"])
+
+    def _parameter(self, name: str, value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, NUMBER):
+            value = operand(value)
+        return held(self.__name__, name, value, self.rules.get(name, "any"))
+
+    def _bound(self, values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by their names. Raises `TypeError`."""
+        names = (*self.parameters, *COMMON)
+        if len(values) > len(names):
+            raise TypeError(f"{self.__name__}: takes {len(names)} arguments, got {len(values)}")
+        found = dict(zip(names, values, strict=False))
+        for name, value in named.items():
+            if name not in names:
+                hint = suggestion(name, names)
+                raise TypeError(f"{self.__name__}: unknown keyword {name!r}{hint}")
+            if name in found:
+                raise TypeError(f"{self.__name__}: {name} is given twice")
+            found[name] = value
+        found = {**dict.fromkeys(COMMON), **self.defaults, **found}
+        for name in self.parameters:
+            if name not in found:
+                raise TypeError(f"{self.__name__}: {name} is missing")
+        return found
+
+
+def shape_of(name: str, size: Any, parameters: Any = ()) -> tuple[int, ...]:
+    """The shape of a result: `size`, or without one that of the parameters together."""
+    arrays = [p for p in parameters if p is not None and not isinstance(p, NUMBER)]
+    specs = [Spec(array.shape, array.dtype) for array in arrays]
+    if size is None:
+        return broadcast(name, *specs) if specs else ()
+    shape = listed(size)
+    filled(name, Spec(shape, float32), *specs)
+    return shape
+
+
+def delivered(found: Any, out: Any) -> Any:
+    """A result, or `out` with it written there."""
+    if out is None:
+        return found
+    if not same_shape(tuple(out.shape), tuple(found.shape)):
+        raise ShapeError(f"out of shape {list(out.shape)} cannot hold {list(found.shape)}")
+    out[...] = found
+    return out
+
+
+def distribution(
+    *,
+    dtype: DType | None = None,
+    kinds: str = "f",
+    public: str = "np.random",
+    **rules: str,
+) -> Callable[[Callable[..., Any]], Distribution]:
+    """Declare a distribution by its body; `dtype` is the default one (None: that of floating
+    arrays), `kinds` are those it has."""
+
+    def declare(body: Callable[..., Any]) -> Distribution:
+        found = Distribution(body, dtype, kinds, rules)
+        found.__module__ = f"gemel.{public}"
+        publish(found, found.__name__, public)
+        return found
+
+    return declare
+
+
+def numbers_only(*parameters: Any) -> bool:
+    """Whether no parameter is an array."""
+    return all(isinstance(p, NUMBER) for p in parameters)
+
+
+def _uniform_between(draw: Draw, low: Any = 0.0, high: Any = 1.0) -> Any:
+    """Numbers spread evenly over [low, high).
+
+    >>> np.random.uniform(-1, 1, size=(2, 2)).shape
+    """
+    if numbers_only(low, high):
+        return drawn(uniform, low, high, shape=draw.shape, dtype=draw.wanted)
+    return low + (high - low) * draw.uniform()
+
+
+def _normal_around(draw: Draw, loc: Any = 0.0, scale: Any = 1.0) -> Any:
+    """Normally distributed numbers with mean `loc` and standard deviation `scale`.
+
+    A gradient goes to both.
+
+    >>> np.random.normal(0, 2, size=(2, 2)).shape
+    """
+    if numbers_only(loc, scale):
+        return drawn(normal, loc, scale, shape=draw.shape, dtype=draw.wanted)
+    return loc + scale * draw.normal()
+
+
+# Their operations have these names, too.
+_uniform_between.__name__, _normal_around.__name__ = "uniform", "normal"
+uniformly = distribution()(_uniform_between)
+normally = distribution(scale="not negative")(_normal_around)
+
+
+def _whole_numbers(
+    low: Any,
+    high: Any = None,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    out: Any = None,
+) -> Array:
+    """Whole numbers from low (0 when only one bound is given) up to and without high.
+
+    Raises `ValueError` for bounds that enclose nothing, or that the dtype cannot hold: of arrays
+    when the result is waited for.
+
+    >>> np.random.randint(0, 10, size=(2, 2)).shape
+    """
+    if high is None:
+        low, high = 0, low
+    chosen = as_dtype(dtype or int64)
+    with as_device(device or ctx):
+        if isinstance(low, WHOLE) and isinstance(high, WHOLE):
+            _check_bounds(low, high, chosen)
+        else:
+            low, high = operand(low), operand(high)
+            if low.dtype.kind not in "iu" or high.dtype.kind not in "iu":
+                raise DTypeError(f"randint: bounds {low.dtype} and {high.dtype} must be integers")
+            high = required(
+                cast(high + 0 * low, dtype=int64),
+                cast(low, dtype=int64) < cast(high, dtype=int64),
+                message="randint: low must be below high",
+            )
+        shape = shape_of("randint", size, (low, high))
+        return delivered(drawn(randint, low, high, shape=shape, dtype=chosen), out)
+
+
+def _check_bounds(low: int, high: int, dtype: DType) -> None:
+    if high <= low:
+        raise ValueError(f"randint: low {low} must be a whole number below high {high}")
+    try:
+        for bound in (low, high - 1):
+            check_held("randint", bound, dtype)
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
+
+
+_whole_numbers.__name__ = _whole_numbers.__qualname__ = "randint"
+_whole_numbers.__module__ = "gemel.np.random"
+publish(_whole_numbers, "randint", "np.random")
+
+
+@function(public="np.random")
+def rand(*shape: int) -> Array:
+    """Numbers spread evenly over [0, 1), in the shape given.
+
+    >>> np.random.rand(2, 3).shape
+    """
+    return uniformly(size=shape)
+
+
+@function(public="np.random")
+def randn(*shape: int) -> Array:
+    """Standard normal numbers, in the shape given.
+
+    >>> np.random.randn(2, 3).shape
+    """
+    return normally(size=shape)

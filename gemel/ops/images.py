@@ -1,0 +1,408 @@
+"""Images as arrays (height, width, channels), or a batch of them: what data sets need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.errors import ShapeError, unknown_name
+from gemel.extent import WHOLE
+from gemel.ir.public import Array, function
+from gemel.ops.arrange import flip
+from gemel.ops.choice import clip
+from gemel.ops.distribution import normally, uniformly
+from gemel.ops.elementwise import add, cast, floor, floor_divide, iota, limit, multiply, rint, where
+from gemel.ops.indexing import gather
+from gemel.ops.reduction import mean
+from gemel.ops.shape import expand_dims, operand, reshape, transpose
+
+#: How much red, green and blue weigh in what an eye takes for grey (ITU-R BT.601).
+GREY = (0.299, 0.587, 0.114)
+#: Directions in which colours of photographs vary, scaled by how much (Krizhevsky et al., 2012).
+LIGHTING = (
+    (55.46 * -0.5675, 4.794 * 0.7192, 1.148 * 0.4009),
+    (55.46 * -0.5808, 4.794 * -0.0045, 1.148 * -0.8140),
+    (55.46 * -0.5836, 4.794 * -0.6948, 1.148 * 0.4203),
+)
+
+
+def _image(name: str, data: Any) -> Any:
+    x = operand(data)
+    if len(x.shape) not in (3, 4):
+        raise ShapeError(
+            f"{name}: {list(x.shape)} must be (height, width, channels), or a batch of that"
+        )
+    return x
+
+
+def _like(found: Any, x: Any) -> Any:
+    """A result in the dtype of the image: whole numbers rounded, and from 0 to 255."""
+    if x.dtype.is_floating:
+        return cast(found, dtype=x.dtype)
+    return cast(limit(rint(found), 0.0, 255.0), dtype=x.dtype)
+
+
+@function(public="npx.image")
+def to_tensor(data: Any) -> Array:
+    """From (height, width, channels), 0 to 255, to float32 (channels, height, width), 0 to 1.
+
+    >>> npx.image.to_tensor(np.full((1, 2, 3), 255, dtype="uint8")).shape
+    """
+    x = _image("to_tensor", data)
+    axes = (2, 0, 1) if len(x.shape) == 3 else (0, 3, 1, 2)
+    return transpose(multiply(cast(x, dtype="float32"), 1 / 255), axes=axes)
+
+
+@function(public="npx.image")
+def normalize(data: Any, mean: Any = 0.0, std: Any = 1.0) -> Array:
+    """(data - mean) / std of images (channels, height, width), with one number for each channel.
+
+    >>> npx.image.normalize(np.ones((3, 1, 2)), mean=(0, 0.5, 1), std=0.5)
+    """
+    x = _image("normalize", data)
+    if not x.dtype.is_floating:
+        raise ShapeError(f"normalize: {x.dtype} must be floating; use to_tensor first")
+    less, by = (
+        reshape(cast(operand(v, (x,)), dtype=x.dtype), shape=(-1, 1, 1)) for v in (mean, std)
+    )
+    return (x - less) / by
+
+
+@function(public="npx.image")
+def resize(data: Any, size: Any, keep_ratio: bool = False, interp: int = 1) -> Array:
+    """Images of another size: (width, height), or one number for both.
+
+    With `keep_ratio` and one number the shorter side gets it. `interp` 0 takes the nearest pixel,
+    1 mixes the four around linearly. Pixels are squares: their centres lie at halves.
+
+    >>> npx.image.resize(np.arange(4.0).reshape(2, 2, 1), (4, 2)).shape
+    """
+    x = _image("resize", data)
+    height, width = (int(n) for n in x.shape[-3:-1])
+    if isinstance(size, WHOLE) and keep_ratio:
+        short = min(height, width)
+        size = (max(int(width * size / short), 1), max(int(height * size / short), 1))
+    wide, high = (size, size) if isinstance(size, WHOLE) else size
+    if interp not in (0, 1):
+        raise unknown_name("interp of resize", str(interp), ("0", "1"))
+    if min(wide, high) < 1:
+        raise ShapeError(f"resize: the size ({wide}, {high}) must be positive")
+    axis = len(x.shape) - 3
+    found = x if x.dtype.is_floating or interp == 0 else cast(x, dtype="float32")
+    for place, new in ((axis, high), (axis + 1, wide)):
+        found = _stretched(found, place, new, linear=interp == 1)
+    return found if interp == 0 else _like(found, x)
+
+
+def _stretched(x: Any, axis: int, size: int, linear: bool, corners: bool = False) -> Any:
+    """x with another size along an axis; with `corners` the outermost pixels stay at the ends."""
+    old = int(x.shape[axis])
+    if not linear:
+        number = iota(shape=(size,), axis=0, dtype="int64")
+        return gather(x, floor_divide(multiply(number, old), size), axis=axis)
+    if not corners:
+        return _sampled(x, axis, 0.0, float(old), size, linear)
+    # What lies between the centres of the outermost pixels, and half a new pixel around.
+    gap = (old - 1) / (size - 1) if size > 1 else 0.0
+    return _sampled(x, axis, 0.5 - gap / 2, gap * size, size, linear)
+
+
+def _sampled(x: Any, axis: int, begin: Any, span: Any, size: int, linear: bool) -> Any:
+    """`size` lines in the place of those between begin and begin + span along an axis."""
+    extent = int(x.shape[axis])
+    number = cast(iota(shape=(size,), axis=0, dtype="int64"), dtype="float32")
+    place = begin + (number + 0.5) * (span * (1 / size))
+    if not linear:
+        return gather(x, limit(cast(floor(place), dtype="int64"), 0, extent - 1), axis=axis)
+    place = limit(place - 0.5, 0.0, extent - 1.0)
+    low = limit(cast(floor(place), dtype="int64"), 0, max(extent - 2, 0))
+    shape = (size, *[1] * (len(x.shape) - axis - 1))
+    share = cast(reshape(place - low, shape=shape), dtype=x.dtype.floating)
+    first = gather(x, low, axis=axis)
+    return first + (gather(x, limit(low + 1, 0, extent - 1), axis=axis) - first) * share
+
+
+@function(public="npx")
+def bilinear_resize_2d(
+    data: Any,
+    height: int | None = None,
+    width: int | None = None,
+    scale_height: float | None = None,
+    scale_width: float | None = None,
+    align_corners: bool = True,
+) -> Array:
+    """Images (N, C, height, width) of another size, or scaled, by linear mixing.
+
+    With `align_corners` the outermost pixels stay in the corners.
+
+    >>> npx.bilinear_resize_2d(np.arange(4.0).reshape(1, 1, 2, 2), 3, 3)
+    """
+    x = operand(data)
+    if len(x.shape) != 4:
+        raise ShapeError(f"bilinear_resize_2d: {list(x.shape)} must be (N, C, height, width)")
+    high = height or int(int(x.shape[2]) * (scale_height or 1))
+    wide = width or int(int(x.shape[3]) * (scale_width or 1))
+    for axis, size in ((2, high), (3, wide)):
+        x = _stretched(x, axis, size, linear=True, corners=align_corners)
+    return x
+
+
+@function(public="npx")
+def upsampling(data: Any, scale: int, sample_type: str = "nearest") -> Array:
+    """Images (N, C, height, width) `scale` times as large, each pixel repeated ("nearest") or mixed
+    linearly ("bilinear").
+
+    >>> npx.upsampling(np.arange(4.0).reshape(1, 1, 2, 2), scale=2)
+    """
+    x = operand(data)
+    if sample_type not in ("nearest", "bilinear"):
+        raise unknown_name("sample_type of upsampling", sample_type, ("nearest", "bilinear"))
+    if len(x.shape) != 4:
+        raise ShapeError(f"upsampling: {list(x.shape)} must be (N, C, height, width)")
+    for axis in (2, 3):
+        x = _stretched(x, axis, int(x.shape[axis]) * scale, linear=sample_type == "bilinear")
+    return x
+
+
+@function(public="npx.image")
+def crop(data: Any, x: int, y: int, width: int, height: int) -> Array:
+    """The part of images that begins at column x and row y. Raises `ShapeError` beyond the image.
+
+    >>> npx.image.crop(np.arange(12).reshape(3, 4, 1), 1, 0, 2, 2).shape
+    """
+    image = _image("crop", data)
+    rows, columns = image.shape[-3], image.shape[-2]
+    inside = x >= 0 and y >= 0 and y + height <= rows and x + width <= columns
+    if not inside or width < 1 or height < 1:
+        raise ShapeError(f"crop: {width} x {height} at ({x}, {y}) is not inside {columns} x {rows}")
+    return image[..., y : y + height, x : x + width, :]
+
+
+@function(public="npx.image")
+def flip_left_right(data: Any) -> Array:
+    """Images turned round, left to right.
+
+    >>> npx.image.flip_left_right(np.arange(3).reshape(1, 3, 1)).tolist()
+    """
+    return flip(_image("flip_left_right", data), -2)
+
+
+@function(public="npx.image")
+def flip_top_bottom(data: Any) -> Array:
+    """Images turned upside down.
+
+    >>> npx.image.flip_top_bottom(np.arange(3).reshape(3, 1, 1)).tolist()
+    """
+    return flip(_image("flip_top_bottom", data), -3)
+
+
+# --- at random ------------------------------------------------------------------------------
+
+
+def _by_chance(data: Any, changed: Any, p: float) -> Any:
+    return where(uniformly(size=()) < p, changed, data)
+
+
+@function(public="npx.image")
+def random_flip_left_right(data: Any, p: float = 0.5) -> Array:
+    """Images turned round left to right, all or none, with probability p.
+
+    >>> npx.image.random_flip_left_right(np.arange(3).reshape(1, 3, 1)).shape
+    """
+    return _by_chance(operand(data), flip_left_right(data), p)
+
+
+@function(public="npx.image")
+def random_flip_top_bottom(data: Any, p: float = 0.5) -> Array:
+    """Images turned upside down, all or none, with probability p.
+
+    >>> npx.image.random_flip_top_bottom(np.arange(3).reshape(3, 1, 1)).shape
+    """
+    return _by_chance(operand(data), flip_top_bottom(data), p)
+
+
+def _grey(x: Any) -> Any:
+    """How light each pixel is."""
+    if x.shape[-1] == 1:
+        return x
+    red, green, blue = (x[..., n : n + 1] * weight for n, weight in enumerate(GREY))
+    return red + green + blue
+
+
+def _mixed(name: str, data: Any, other: Any, share: Any) -> Any:
+    """share * data + (1 - share) * other(data)."""
+    x = _image(name, data)
+    if x.shape[-1] not in (1, 3):
+        raise ShapeError(f"{name}: {list(x.shape)} must have 1 or 3 channels, the last axis")
+    wide = cast(x, dtype=x.dtype.floating)
+    found = wide * share if other is None else other(wide) * (1 - share) + wide * share
+    return _like(found, x)
+
+
+def _factor(low: float, high: float) -> Any:
+    if low > high:
+        raise ValueError(f"the factors from {low} to {high} are none")
+    return uniformly(low, high, size=())
+
+
+@function(public="npx.image")
+def random_brightness(data: Any, min_factor: float, max_factor: float) -> Array:
+    """Images times a factor drawn from a range.
+
+    >>> npx.image.random_brightness(np.ones((1, 2, 3)), 0.5, 1.5).shape
+    """
+    return _mixed("random_brightness", data, None, _factor(min_factor, max_factor))
+
+
+@function(public="npx.image")
+def random_contrast(data: Any, min_factor: float, max_factor: float) -> Array:
+    """Images mixed with the grey they are on average, by a factor drawn from a range.
+
+    >>> npx.image.random_contrast(np.ones((1, 2, 3)), 0.5, 1.5).shape
+    """
+
+    def level(x: Any) -> Any:
+        return mean(_grey(x), axis=(-3, -2, -1), keepdims=True)
+
+    return _mixed("random_contrast", data, level, _factor(min_factor, max_factor))
+
+
+@function(public="npx.image")
+def random_saturation(data: Any, min_factor: float, max_factor: float) -> Array:
+    """Images mixed with their grey ones, by a factor drawn from a range.
+
+    >>> npx.image.random_saturation(np.ones((1, 2, 3)), 0.5, 1.5).shape
+    """
+    return _mixed("random_saturation", data, _grey, _factor(min_factor, max_factor))
+
+
+#: From red, green and blue to lightness and two of colour, and back (NTSC's YIQ).
+TO_YIQ = ((0.299, 0.587, 0.114), (0.596, -0.274, -0.321), (0.211, -0.523, 0.311))
+FROM_YIQ = ((1.0, 0.956, 0.621), (1.0, -0.272, -0.647), (1.0, -1.107, 1.705))
+
+
+@function(public="npx.image")
+def random_hue(data: Any, min_factor: float, max_factor: float) -> Array:
+    """Images with colours turned by a factor drawn from a range: 1 leaves them, 2 is half a turn.
+
+    >>> npx.image.random_hue(np.ones((1, 2, 3)), 0.9, 1.1).shape
+    """
+    x = _image("random_hue", data)
+    if not x.shape[-1] == 3:
+        return x
+    angle = (_factor(min_factor, max_factor) - 1.0) * 3.141592653589793
+    wide = cast(x, dtype=x.dtype.floating)
+    light, first, second = (wide @ operand(list(row), (wide,)).astype(wide.dtype) for row in TO_YIQ)
+    cosine, sine = angle.cos(), angle.sin()
+    turned = first * cosine - second * sine, first * sine + second * cosine
+    channels = [light * a + turned[0] * b + turned[1] * c for a, b, c in FROM_YIQ]
+    found = expand_dims(channels[0], -1)
+    parts = [found, *(expand_dims(channel, -1) for channel in channels[1:])]
+    lanes = iota(shape=(3,), axis=0, dtype="int64")
+    return _like(where(lanes == 0, parts[0], where(lanes == 1, parts[1], parts[2])), x)
+
+
+@function(public="npx.image")
+def random_color_jitter(
+    data: Any,
+    brightness: float = 0.0,
+    contrast: float = 0.0,
+    saturation: float = 0.0,
+    hue: float = 0.0,
+) -> Array:
+    """Images with brightness, contrast, saturation and hue changed by factors drawn from
+    1 - each to 1 + each.
+
+    >>> npx.image.random_color_jitter(np.ones((1, 2, 3)), 0.1, 0.1, 0.1, 0.1).shape
+    """
+    changes = (random_brightness, random_contrast, random_saturation, random_hue)
+    for change, by in zip(changes, (brightness, contrast, saturation, hue), strict=True):
+        if by > 0:
+            data = change(data, max(1 - by, 0.0), 1 + by)
+    return operand(data)
+
+
+@function(public="npx.image")
+def adjust_lighting(data: Any, alpha: Any) -> Array:
+    """Images of 3 channels, 0 to 255, lit as photographs are: alpha says how much in each of the
+    three directions their colours vary most (Krizhevsky et al., 2012).
+
+    >>> npx.image.adjust_lighting(np.ones((1, 2, 3)), (0.1, 0.0, 0.0)).shape
+    """
+    x = _image("adjust_lighting", data)
+    if not x.shape[-1] == 3:
+        raise ShapeError(f"adjust_lighting: {list(x.shape)} must have 3 channels, the last axis")
+    wide = cast(x, dtype=x.dtype.floating)
+    weights = cast(operand([list(row) for row in LIGHTING], (wide,)), dtype=wide.dtype)
+    return _like(add(wide, weights @ cast(operand(alpha, (wide,)), dtype=wide.dtype)), x)
+
+
+@function(public="npx.image")
+def random_lighting(data: Any, alpha_std: float = 0.05) -> Array:
+    """`adjust_lighting` with alpha drawn from a normal distribution.
+
+    >>> npx.image.random_lighting(np.ones((1, 2, 3)), 0.05).shape
+    """
+    return adjust_lighting(data, normally(0.0, alpha_std, size=(3,)))
+
+
+@function(public="npx.image")
+def random_crop(
+    data: Any,
+    xrange: tuple[float, float],
+    yrange: tuple[float, float],
+    width: int,
+    height: int,
+    interp: int = 1,
+) -> Array:
+    """A part of images of width x height; it begins at shares, drawn from two ranges, of the room
+    there is. An image that is too small is resized first.
+
+    >>> npx.image.random_crop(np.ones((4, 4, 3)), (0, 1), (0, 1), 2, 3).shape
+    """
+    x = _image("random_crop", data)
+    rows, columns = (int(n) for n in x.shape[-3:-1])
+    if rows < height or columns < width:
+        x = resize(x, (max(columns, width), max(rows, height)), interp=interp)
+        rows, columns = max(rows, height), max(columns, width)
+    return _part(_part(x, -3, rows, height, yrange), -2, columns, width, xrange)
+
+
+def _part(x: Any, axis: int, extent: int, size: int, shares: tuple[float, float]) -> Any:
+    """So many lines along an axis, from a drawn place on."""
+    low, high = shares
+    if not 0 <= low <= high <= 1:
+        raise ValueError(f"random_crop: the shares {low} to {high} must lie between 0 and 1")
+    room = extent - size
+    first = limit(cast(floor(_factor(low, high) * (room + 1.0)), dtype="int64"), 0, room)
+    number = iota(shape=(size,), axis=0, dtype="int64")
+    return gather(x, number + first, axis=len(x.shape) + axis)
+
+
+@function(public="npx.image")
+def random_resized_crop(
+    data: Any,
+    width: int,
+    height: int,
+    area: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+    interp: int = 1,
+) -> Array:
+    """A part of images with a drawn share of their area and a drawn ratio of width to height, as
+    far as it fits, resized to width x height (Szegedy et al., CVPR 2015). Mixes linearly.
+
+    >>> npx.image.random_resized_crop(np.ones((8, 8, 3)), 4, 2).shape
+    """
+    x = _image("random_resized_crop", data)
+    if interp not in (0, 1):
+        raise unknown_name("interp of random_resized_crop", str(interp), ("0", "1"))
+    rows, columns = (int(n) for n in x.shape[-3:-1])
+    share = _factor(*area) * float(rows * columns)
+    slant = (_factor(*(float(r) ** 0.5 for r in ratio))) ** 2
+    wide = clip((share * slant) ** 0.5, 1.0, float(columns))
+    high = clip((share / slant) ** 0.5, 1.0, float(rows))
+    found = x if x.dtype.is_floating else cast(x, dtype="float32")
+    axis = len(x.shape) - 3
+    for place, extent, span, size in ((axis, rows, high, height), (axis + 1, columns, wide, width)):
+        begin = (float(extent) - span) * uniformly(size=())
+        found = _sampled(found, place, begin, span, size, interp == 1)
+    return _like(found, x)

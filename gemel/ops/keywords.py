@@ -1,0 +1,193 @@
+"""What NumPy's common keywords mean: out, where, initial, dtype, casting, order.
+
+Each is said once for a kind of operation, as a composition of operations, so it is traced, recorded
+and differentiated as those are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import _core
+from gemel.dtype import DType, as_dtype, bool_, castable
+from gemel.errors import DTypeError, unknown_name
+from gemel.extent import NUMBER
+from gemel.ir.above import above
+from gemel.ir.interpret import spec_of
+from gemel.ir.keywords import ORDERS, fits, into
+from gemel.ir.methods import named
+from gemel.ir.op import Op
+from gemel.ops.elementwise import cast, full, maximum, minimum, where
+from gemel.ops.shape import broadcast_to, operand
+from gemel.spec import normalize_axes
+
+
+@named
+def with_keywords(op: Op, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """A call that gives some of the keywords of its operation's kind."""
+    common = {**op.common, **{name: given[name] for name in op.common if name in given}}
+    rest = {name: value for name, value in given.items() if name not in op.common}
+    order = common.pop("order", "K")
+    if order not in ORDERS:
+        raise unknown_name(f"order of {op.name}", order, [o for o in ORDERS if o])
+    common.pop("subok", None)
+    if "casting" in common:
+        return _universal(op, inputs, rest, **common)
+    return _reduction(op, inputs, rest, **common)
+
+
+# --- universal functions --------------------------------------------------------------------
+
+
+def _universal(
+    op: Op,
+    inputs: tuple[Any, ...],
+    parameters: dict[str, Any],
+    out: Any,
+    casting: str,
+    dtype: Any,
+    where: Any = True,
+) -> Any:
+    """What is computed in `dtype`, where `where` holds; elsewhere `out` keeps what it had."""
+    if len(inputs) > op.arity:
+        inputs, out = inputs[: op.arity], inputs[op.arity :]
+    targets = out if isinstance(out, tuple) else (out,) * (op.outputs == 1)
+    if dtype is not None:
+        inputs = _computed_in(op, inputs, parameters, as_dtype(dtype), casting)
+    if where is True:
+        if _straight(op, inputs, parameters, targets, casting):
+            return op.into(targets[0], *inputs, **parameters)
+        return into(op.name, out, op(*inputs, **parameters), casting)
+    found = op(*inputs, **parameters)
+    many = isinstance(found, tuple)
+    values = found if many else (found,)
+    if not any(target is not None for target in targets):
+        targets = (None,) * len(values)
+    chosen = tuple(
+        _chosen(op.name, where, *pair, casting) for pair in zip(values, targets, strict=True)
+    )
+    return into(op.name, out, chosen if many else chosen[0], casting)
+
+
+def _straight(
+    op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], targets: Any, casting: str
+) -> bool:
+    """Whether the core can write the result where it belongs: nothing is recorded or traced."""
+    if (
+        op.outputs != 1
+        or len(targets) != 1
+        or not isinstance(targets[0], _core.Array)
+        or _core.recording()
+    ):
+        return False
+    if not op.elementwise or not all(isinstance(x, (_core.Array, *NUMBER)) for x in inputs):
+        return False
+    if not any(isinstance(x, _core.Array) for x in inputs):
+        return False
+    if any(getattr(x, "device", targets[0].device) != targets[0].device for x in inputs):
+        return False
+    spec = op.infer(*map(spec_of, inputs), **op.complete(parameters))[0]
+    fits(op.name, targets[0], spec.shape, spec.dtype, casting)
+    return tuple(spec.shape) == tuple(targets[0].shape) and spec.dtype is targets[0].dtype
+
+
+def _computed_in(
+    op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], dtype: DType, casting: str
+) -> tuple[Any, ...]:
+    """Inputs that give a result of this dtype. Raises `DTypeError` where there is no such way."""
+    arrays = tuple(above.as_array(value, inputs) for value in inputs)
+    full_parameters = op.complete(parameters)
+    weak = all(isinstance(value, NUMBER) for value in arrays)
+    found = op.infer(*map(spec_of, arrays), **full_parameters)
+    if not weak and all(result.dtype is dtype for result in found):
+        return arrays
+    for value in arrays:
+        own = spec_of(value)
+        if not own.weak and not castable(own.dtype, dtype, casting):
+            raise DTypeError(
+                f"{op.name}: unsafe cast: {own} is not computed in {dtype} (casting={casting!r})"
+            )
+    arrays = tuple(
+        (full(value, shape=(), dtype=dtype) if weak else value)
+        if isinstance(value, NUMBER)
+        else cast(value, dtype=dtype)
+        for value in arrays
+    )
+    for result in op.infer(*map(spec_of, arrays), **full_parameters):
+        if result.dtype is not dtype:
+            raise DTypeError(f"{op.name}: computed in {dtype} it gives {result.dtype}")
+    return arrays
+
+
+def _chosen(name: str, mask: Any, value: Any, target: Any, casting: str) -> Any:
+    """The value where the mask holds, else what the target has, or 0."""
+    mask = _mask(name, mask)
+    if target is None:
+        return where(mask, value, 0)
+    fits(name, target, value.shape, value.dtype, casting)
+    value = value if value.dtype is target.dtype else cast(value, dtype=target.dtype)
+    return where(mask, value, target)
+
+
+def _mask(name: str, given: Any) -> Any:
+    mask = operand(given)
+    if mask.dtype is not bool_:
+        raise DTypeError(f"{name}: where has dtype {mask.dtype}; it must be bool")
+    return mask
+
+
+# --- reductions -----------------------------------------------------------------------------
+
+
+def _reduction(
+    op: Op,
+    inputs: tuple[Any, ...],
+    parameters: dict[str, Any],
+    out: Any,
+    where: Any = True,
+    initial: Any = None,
+) -> Any:
+    """What is combined of the elements where `where` holds, beginning with `initial`."""
+    if where is True and initial is None:
+        return into(op.name, out, op(*inputs, **parameters))
+    x, *others = inputs
+    x = operand(x)
+    if where is not True:
+        mask = broadcast_to(_mask(op.name, where), shape=tuple(x.shape))
+        if "masked" in op.rules:
+            found = op.rules["masked"](mask, x, *others, **parameters)
+            return into(op.name, out, found)
+        x = _left_out(op, mask, x, initial)
+    return into(op.name, out, _begun(op, (x, *others), parameters, initial))
+
+
+def _left_out(op: Op, mask: Any, x: Any, initial: Any) -> Any:
+    """x with what changes nothing in place of what the mask leaves out."""
+    if op.combine in ("max", "min"):
+        if initial is None:
+            raise TypeError(
+                f"{op.name}: where may leave nothing, of which there is no {op.name}; give initial"
+            )
+        return where(mask, x, initial)
+    return where(mask, x, {"sum": 0, "prod": 1, "any": False, "all": True}[op.combine])
+
+
+def _begun(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], initial: Any) -> Any:
+    """A reduction that combines one number more."""
+    if initial is None:
+        return op(*inputs, **parameters)
+    if op.combine == "sum":
+        return op(*inputs, **parameters) + initial
+    if op.combine == "prod":
+        return op(*inputs, **parameters) * initial
+    x, axis = inputs[0], parameters.get("axis", inputs[1] if len(inputs) > 1 else None)
+    axes = normalize_axes(op.name, axis, x.ndim)
+    more = maximum if op.combine == "max" else minimum
+    if all(x.shape[a] != 0 for a in axes):
+        return more(op(*inputs, **parameters), initial)
+    kept = parameters.get("keepdims", False)
+    shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape) if kept or a not in axes)
+    return full(initial, shape=shape, dtype=x.dtype)
+
+
+__all__ = ["with_keywords"]

@@ -1,0 +1,175 @@
+"""Polynomials as rows of coefficients, the highest power first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.errors import ShapeError
+from gemel.ir.op import numpy
+from gemel.ir.protocols import by_numpy
+from gemel.ir.public import Array, function
+from gemel.ops.elementwise import add, cast, divide, full, iota, multiply, subtract
+from gemel.ops.reduction import floating
+from gemel.ops.series import convolve
+from gemel.ops.shape import concatenate, operand, reshape
+
+
+def _coefficients(name: str, p: Any) -> Any:
+    p = operand(p)
+    if p.ndim > 1:
+        raise ShapeError(f"{name}: {list(p.shape)}: coefficients are one row")
+    return reshape(p, shape=(-1,))
+
+
+@function(public="np")
+def polyval(p: Any, x: Any) -> Array:
+    """The polynomial's values at x, by Horner's rule.
+
+    >>> np.polyval([3, 0, 1], np.array([0.0, 2.0]))
+    """
+    p, x = _coefficients("polyval", p), operand(x)
+    found = full(0, shape=tuple(x.shape), dtype=x.dtype)
+    for place in range(int(p.shape[0])):
+        found = add(multiply(found, x), p[place])
+    return found
+
+
+def _together(a: Any, b: Any) -> tuple[Any, Any]:
+    """Two rows of one length: zeros stand before the shorter."""
+    length = max(a.shape[0], b.shape[0])
+    rows = (
+        concatenate(full(0, shape=(length - x.shape[0],), dtype=x.dtype), x, axis=0)
+        if x.shape[0] != length
+        else x
+        for x in (a, b)
+    )
+    first, second = rows
+    return first, second
+
+
+@function(public="np")
+def polyadd(a1: Any, a2: Any) -> Array:
+    """The sum of two polynomials.
+
+    >>> np.polyadd([1, 2], [9, 5, 4])
+    """
+    return add(*_together(_coefficients("polyadd", a1), _coefficients("polyadd", a2)))
+
+
+@function(public="np")
+def polysub(a1: Any, a2: Any) -> Array:
+    """The difference of two polynomials.
+
+    >>> np.polysub([2, 10, -2], [3, 10, -4])
+    """
+    return subtract(*_together(_coefficients("polysub", a1), _coefficients("polysub", a2)))
+
+
+@function(public="np")
+def polymul(a1: Any, a2: Any) -> Array:
+    """The product of two polynomials.
+
+    >>> np.polymul([1, 2], [1, -2])
+    """
+    return convolve(_coefficients("polymul", a1), _coefficients("polymul", a2))
+
+
+@function(public="np")
+def polydiv(u: Any, v: Any) -> tuple[Any, ...]:
+    """The quotient of two polynomials, and what remains. Waits for them.
+
+    >>> np.polydiv([3, 5, 2], [2, 1])
+    """
+    rows = (floating(_coefficients("polydiv", p)) for p in (u, v))
+    return _by_numpy("polydiv", *rows)
+
+
+@function(public="np")
+def polyder(p: Any, m: int = 1) -> Array:
+    """The derivative of a polynomial, m times.
+
+    >>> np.polyder([1, 1, 1, 1])
+    """
+    if m < 0:
+        raise ValueError(f"polyder: m is {m}; a derivative is taken 0 times or more")
+    p = _coefficients("polyder", p)
+    for _ in range(m):
+        left = max(p.shape[0] - 1, 0)
+        powers = left - iota(shape=(left,), axis=0, dtype="int64")
+        p = multiply(p[:left], cast(powers, dtype=p.dtype))
+    return p
+
+
+@function(public="np")
+def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
+    """The integral of a polynomial, m times; `k` are the constants, one or one for each time.
+
+    >>> np.polyint([3.0, 2.0, 1.0])
+    """
+    if m < 0:
+        raise ValueError(f"polyint: m is {m}; an integral is taken 0 times or more")
+    p = floating(_coefficients("polyint", p))
+    constants = [0] * m if k is None else list(k) if isinstance(k, (list, tuple)) else [k] * m
+    if len(constants) != m:
+        raise ValueError(f"polyint: {len(constants)} constants for {m} integrals")
+    for constant in constants:
+        powers = p.shape[0] - iota(shape=(p.shape[0],), axis=0, dtype="int64")
+        last = full(constant, shape=(1,), dtype=p.dtype)
+        p = concatenate(divide(p, cast(powers, dtype=p.dtype)), last, axis=0)
+    return p
+
+
+@function(public="np")
+def poly(seq_of_zeros: Any) -> Array:
+    """The polynomial with these zeros and 1 before the highest power.
+
+    >>> np.poly([1.0, 2.0])
+    """
+    zeros = floating(_coefficients("poly", seq_of_zeros))
+    found = full(1, shape=(1,), dtype=zeros.dtype)
+    one = found
+    for place in range(int(zeros.shape[0])):
+        found = convolve(found, concatenate(one, -zeros[place : place + 1], axis=0))
+    return found
+
+
+@function(public="np")
+def roots(p: Any) -> Array:
+    """The zeros of a polynomial: eigenvalues of its companion matrix. Waits for it.
+
+    Raises `DTypeError` for complex ones where there is no dtype for them.
+
+    >>> np.roots([1.0, -3.0, 2.0])
+    """
+    (found,) = _by_numpy("roots", floating(_coefficients("roots", p)))
+    return found
+
+
+@function(public="np")
+def polyfit(
+    x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
+) -> Any:
+    """The polynomial of degree `deg` nearest to the points in least squares. Waits for them.
+
+    Computed in float64. With `full` also residuals, rank, singular values and `rcond`; with `cov`
+    the covariances.
+
+    >>> np.polyfit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 1).round(4)
+    """
+    options = {"w": None if w is None else operand(w), "full": full, "cov": cov, "rcond": rcond}
+    return by_numpy(numpy().polyfit, (operand(x), operand(y), deg), options)
+
+
+def _by_numpy(name: str, *arrays: Any) -> tuple[Any, ...]:
+    """What NumPy's function gives, in the dtype of the arrays where it is real."""
+    found = by_numpy(getattr(numpy(), name), arrays, {})
+    many = found if isinstance(found, tuple) else (found,)
+    dtype = arrays[0].dtype
+    made = (reshape(operand(value), shape=(-1,)) for value in many)
+    return tuple(cast(x, dtype=dtype) if x.dtype.is_floating else x for x in made)
+
+
+__all__ = [
+    "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval",
+    "roots",
+]  # fmt: skip

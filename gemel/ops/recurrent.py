@@ -1,0 +1,345 @@
+"""Recurrent layers over whole sequences, and connectionist temporal classification."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gemel.errors import ShapeError, unknown_name
+from gemel.ir.declare import composite
+from gemel.ir.public import Array, function
+from gemel.ops.elementwise import (
+    cast,
+    exp,
+    full,
+    iota,
+    limit,
+    log,
+    maximum,
+    multiply,
+    relu,
+    sigmoid,
+    stop_gradient,
+    subtract,
+    tanh,
+    where,
+)
+from gemel.ops.linalg import matmul
+from gemel.ops.logic import logical_and
+from gemel.ops.neural import dropout, log_softmax
+from gemel.ops.reduction import sum
+from gemel.ops.selection import take_along_axis
+from gemel.ops.sequences import sequence_reverse
+from gemel.ops.shape import (
+    broadcast_to,
+    concatenate,
+    expand_dims,
+    operand,
+    reshape,
+    stack,
+    transpose,
+)
+
+# --- steps ----------------------------------------------------------------------------------
+
+
+def _hidden(h: Any, weight: Any, bias: Any) -> Any:
+    return matmul(h, transpose(weight)) + bias
+
+
+def _parts(x: Any, count: int) -> list[Any]:
+    """The gates, which stand side by side."""
+    size = x.shape[1] // count
+    return [x[:, n * size : (n + 1) * size] for n in range(count)]
+
+
+@composite()
+def rnn_step(x: Any, h: Any, weight: Any, bias: Any, *, mode: str) -> Any:
+    """tanh or relu of x + h @ weight.T + bias; x is what the input adds (Elman, 1988)."""
+    return (relu if mode == "rnn_relu" else tanh)(x + _hidden(h, weight, bias))
+
+
+@composite(outputs=2)
+def lstm_step(x: Any, h: Any, c: Any, weight: Any, bias: Any, *, low: Any, high: Any) -> Any:
+    """h and c after a step; x is what the input adds to the gates (Hochreiter, Schmidhuber 1997).
+
+    The gates stand side by side: input, forget, new, output. c is limited to [low, high].
+    """
+    into, keep, new, out = _parts(x + _hidden(h, weight, bias), 4)
+    c = multiply(sigmoid(keep), c) + multiply(sigmoid(into), tanh(new))
+    if low is not None or high is not None:
+        c = limit(c, -INFINITY if low is None else low, INFINITY if high is None else high)
+    return multiply(sigmoid(out), tanh(c)), c
+
+
+@composite()
+def gru_step(x: Any, h: Any, weight: Any, bias: Any) -> Any:
+    """h after a step; x is what the input adds to the gates reset, update, new (Cho et al., 2014).
+
+    The reset gate acts on the product, as cuDNN has it.
+    """
+    reset_x, update_x, new_x = _parts(x, 3)
+    reset_h, update_h, new_h = _parts(_hidden(h, weight, bias), 3)
+    update = sigmoid(update_x + update_h)
+    new = tanh(new_x + multiply(sigmoid(reset_x + reset_h), new_h))
+    return new + multiply(update, subtract(h, new))
+
+
+INFINITY = float("inf")
+#: How many gates a mode has.
+GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
+
+
+class _Settings(NamedTuple):
+    """What all layers have in common."""
+
+    mode: str
+    size: int
+    directions: int
+    projection: int | None
+    low: float | None
+    high: float | None
+
+    @property
+    def width(self) -> int:
+        """How many elements h has."""
+        return self.projection or self.size
+
+
+class _Weights(NamedTuple):
+    """The arrays of one direction of a layer."""
+
+    input: Any
+    hidden: Any
+    projection: Any
+    input_bias: Any
+    hidden_bias: Any
+
+
+def _unpacked(parameters: Any, how: _Settings, layers: int, inputs: Any) -> list[_Weights]:
+    """The weights of all layers and directions, which come before all biases. `ShapeError`."""
+    rows = GATES[how.mode] * how.size
+    shapes: list[list[tuple[Any, ...]]] = []
+    for layer in range(layers):
+        wide = inputs if layer == 0 else how.directions * how.width
+        kinds = [(rows, wide), (rows, how.width)]
+        kinds += [(how.projection, how.size)] if how.projection else []
+        shapes += [kinds] * how.directions
+    wanted = 2 * rows * len(shapes)
+    for kinds in shapes:
+        for m, n in kinds:
+            wanted = wanted + m * n
+    if len(parameters.shape) != 1 or not parameters.shape[0] == wanted:
+        raise ShapeError(
+            f"rnn: parameters {list(parameters.shape)} must be {wanted} in one row, for "
+            f"{layers} layers of {how.mode} with {how.size} states and {inputs} inputs"
+        )
+    at: Any = 0
+
+    def taken(*shape: Any) -> Any:
+        nonlocal at
+        count = shape[0] * shape[1] if len(shape) == 2 else shape[0]
+        at = at + count
+        return reshape(parameters[at - count : at], shape=shape)
+
+    weights = [[taken(*shape) for shape in kinds] for kinds in shapes]
+    biases = [(taken(rows), taken(rows)) for _ in shapes]
+    return [
+        _Weights(w[0], w[1], w[2] if how.projection else None, *b)
+        for w, b in zip(weights, biases, strict=True)
+    ]
+
+
+def _step(added: Any, h: Any, c: Any, w: _Weights, how: _Settings) -> tuple[Any, Any]:
+    """h and c after one more step; `added` is what the input gives to the gates."""
+    if how.mode == "lstm":
+        h, c = lstm_step(added, h, c, w.hidden, w.hidden_bias, low=how.low, high=how.high)
+        return (h if w.projection is None else matmul(h, transpose(w.projection))), c
+    if how.mode == "gru":
+        return gru_step(added, h, w.hidden, w.hidden_bias), None
+    return rnn_step(added, h, w.hidden, w.hidden_bias, mode=how.mode), None
+
+
+def _direction(
+    x: Any, w: _Weights, how: _Settings, ends: tuple[Any, Any], lengths: Any, backwards: bool
+) -> tuple[Any, tuple[Any, Any]]:
+    """The outputs of one direction of a layer (time, batch, width), and its last h and c.
+
+    Behind a sequence's length its states stay, and the outputs are 0.
+    """
+
+    def turned(values: Any) -> Any:
+        return sequence_reverse(values, lengths, lengths is not None) if backwards else values
+
+    x = turned(x)
+    time, batch = int(x.shape[0]), x.shape[1]
+    flat = reshape(x, shape=(time * batch, x.shape[2]))
+    added = matmul(flat, transpose(w.input)) + w.input_bias
+    added = reshape(added, shape=(time, batch, GATES[how.mode] * how.size))
+    outputs = []
+    for step in range(time):
+        found = _step(added[step], *ends, w, how)
+        output = found[0]
+        if lengths is not None:
+            inside = expand_dims(lengths > step, -1)
+            output = where(inside, output, 0.0)
+            pairs = zip(found, ends, strict=True)
+            found = tuple(a if a is None else where(inside, a, b) for a, b in pairs)  # type: ignore[assignment]
+        outputs.append(output)
+        ends = found
+    return turned(stack(outputs)), ends
+
+
+@function(public="npx")
+def rnn(
+    data: Any,
+    parameters: Any,
+    state: Any,
+    state_cell: Any = None,
+    sequence_length: Any = None,
+    mode: str = "lstm",
+    state_size: int | None = None,
+    num_layers: int = 1,
+    bidirectional: bool = False,
+    state_outputs: bool = False,
+    p: float = 0.0,
+    use_sequence_length: bool = False,
+    projection_size: int | None = None,
+    lstm_state_clip_min: float | None = None,
+    lstm_state_clip_max: float | None = None,
+    lstm_state_clip_nan: bool = False,
+) -> Any:
+    """Layers of a recurrent network ("rnn_relu", "rnn_tanh", "lstm", "gru") over data (time, batch,
+    inputs): (time, batch, directions * state_size).
+
+    `parameters` is one row: for each layer and direction the weights of the input and of the state
+    (and of the projection), then for each their biases. `state`, and `state_cell` of an "lstm",
+    are (layers * directions, batch, state_size). While training a share p of what one layer hands
+    the next is dropped. `projection_size` is that of an lstm's h (Sak et al., 2014), the two clips
+    limit its c. With `use_sequence_length` each sequence ends at its `sequence_length`: what is
+    behind becomes 0. With `state_outputs` the result is a list: also the last states.
+
+    In a trace the steps are written out, and the length of time is fixed.
+
+    >>> weights = np.ones((2 * 3 + 2 * 2 + 2 + 2,)) * 0.1
+    >>> npx.rnn(np.ones((2, 1, 3)), weights, np.zeros((1, 1, 2)), mode="rnn_tanh", state_size=2)
+    """
+    if mode not in GATES:
+        raise unknown_name("mode of rnn", mode, GATES)
+    data, directions = operand(data), 2 if bidirectional else 1
+    size = int(state.shape[-1]) if state_size is None else state_size
+    if len(data.shape) != 3 or not data.shape[0] > 0:
+        raise ShapeError(f"rnn: data {list(data.shape)} must be (time, batch, inputs), time not 0")
+    if projection_size is not None and mode != "lstm":
+        raise ShapeError(f"rnn: projection_size is for mode 'lstm', not {mode!r}")
+    if (state_cell is None) == (mode == "lstm"):
+        raise ShapeError("rnn: mode 'lstm' needs a state_cell, and no other has one")
+    low, high = lstm_state_clip_min, lstm_state_clip_max
+    how = _Settings(mode, size, directions, projection_size, low, high)
+    given = [(state, how.width), (state_cell, size)][: 2 if mode == "lstm" else 1]
+    states = [_states(each, width, how, num_layers, data.shape[1]) for each, width in given]
+    lengths = cast(operand(sequence_length), dtype="int64") if use_sequence_length else None
+    cells = states[1] if mode == "lstm" else [None] * len(states[0])
+    weights = _unpacked(operand(parameters), how, num_layers, data.shape[2])
+    x, last = data, []
+    for layer in range(num_layers):
+        sides = []
+        for number in range(layer * directions, (layer + 1) * directions):
+            begin, backwards = (states[0][number], cells[number]), number % directions == 1
+            found, ends = _direction(x, weights[number], how, begin, lengths, backwards)
+            sides.append(found)
+            last.append(ends)
+        x = concatenate(*sides, axis=2) if bidirectional else sides[0]
+        if p and layer < num_layers - 1:
+            x = dropout.face(x, p)
+    if not state_outputs:
+        return x
+    return [x, *(stack([ends[i] for ends in last]) for i in range(len(states)))]
+
+
+def _states(x: Any, width: int, how: _Settings, layers: int, batch: Any) -> Any:
+    """States (layers * directions, batch, width), those of one example for the whole batch."""
+    x = operand(x)
+    shape = (layers * how.directions, batch, width)
+    fits = len(x.shape) == 3 and x.shape[0] == shape[0] and x.shape[2] == width
+    if not fits or not (x.shape[1] == 1 or x.shape[1] == batch):
+        raise ShapeError(f"rnn: states {list(x.shape)} must be {list(shape)}")
+    return broadcast_to(x, shape=shape)
+
+
+# --- connectionist temporal classification --------------------------------------------------
+
+#: The logarithm of what cannot be; finite, so that differences of two are numbers.
+NEVER = -1e30
+
+
+@composite()
+def ctc_step(alpha: Any, emitted: Any, skips: Any) -> Any:
+    """The logarithms of how likely the labels so far are, after one more step of time."""
+    before = full(NEVER, shape=(alpha.shape[0], 2), dtype=alpha.dtype)
+    wide = concatenate(before, alpha, axis=1)
+    count = alpha.shape[1]
+    one, two = wide[:, 1 : count + 1], where(skips, wide[:, :count], NEVER)
+    top = stop_gradient(maximum(maximum(alpha, one), two))
+    total = exp(alpha - top) + exp(one - top) + exp(two - top)
+    return maximum(top + log(total) + emitted, NEVER)
+
+
+@function(public="npx")
+def ctc_loss(
+    data: Any,
+    label: Any,
+    data_lengths: Any = None,
+    label_lengths: Any = None,
+    use_data_lengths: bool = False,
+    use_label_lengths: bool = False,
+    blank_label: str = "first",
+) -> Array:
+    """-log of how likely labels (batch, most labels) are for data (time, batch, classes), of which
+    softmax is taken first: one number for each example, inf where they cannot fit.
+
+    The blank is class 0 and labels end at a 0 ("first"), or the blank is the last class and labels
+    end at a -1 ("last"), unless lengths are given. Graves et al., Connectionist temporal
+    classification, ICML 2006.
+
+    In a trace the steps are written out, and the length of time is fixed.
+
+    >>> npx.ctc_loss(np.zeros((4, 1, 3)), np.array([[1, 2]]))
+    """
+    if blank_label not in ("first", "last"):
+        raise unknown_name("blank_label of ctc_loss", blank_label, ("first", "last"))
+    data, label = operand(data), cast(operand(label), dtype="int64")
+    if len(data.shape) != 3 or len(label.shape) != 2 or not label.shape[0] == data.shape[1]:
+        raise ShapeError(
+            f"ctc_loss: data {list(data.shape)} must be (time, batch, classes) and label "
+            f"{list(label.shape)} (batch, labels)"
+        )
+    time, batch, count = int(data.shape[0]), data.shape[1], label.shape[1]
+    blank = 0 if blank_label == "first" else data.shape[2] - 1
+    lengths = cast(operand(label_lengths), dtype="int64") if use_label_lengths else None
+    if lengths is None:
+        ended = label == (0 if blank_label == "first" else -1)
+        place = iota(shape=(count,), axis=0, dtype="int64")
+        lengths = where(ended, place, count).min(axis=1)
+    inside = iota(shape=(count,), axis=0, dtype="int64") < expand_dims(lengths, -1)
+    label = where(inside, label, blank)
+    blanks = full(blank, shape=(batch, count), dtype="int64")
+    between = reshape(stack([blanks, label], axis=2), shape=(batch, 2 * count))
+    symbols = concatenate(between, full(blank, shape=(batch, 1), dtype="int64"), axis=1)
+    wide = log_softmax(cast(data, dtype=data.dtype.floating.accumulate))
+    emitted = take_along_axis(
+        wide, broadcast_to(symbols, shape=(time, batch, 2 * count + 1)), axis=2
+    )
+    two_before = concatenate(full(-1, shape=(batch, 2), dtype="int64"), symbols[:, :-2], axis=1)
+    skips = logical_and(symbols != blank, symbols != two_before[:, : 2 * count + 1])
+    number = iota(shape=(2 * count + 1,), axis=0, dtype="int64")
+    alpha = where(number < 2, emitted[0], NEVER)
+    for step in range(1, time):
+        found = ctc_step(alpha, emitted[step], skips)
+        if use_data_lengths:
+            found = where(expand_dims(operand(data_lengths) > step, -1), found, alpha)
+        alpha = found
+    ends = expand_dims(2 * lengths, -1)
+    final = where(logical_and(number <= ends, number >= ends - 1), alpha, NEVER)
+    top = stop_gradient(final.max(axis=1, keepdims=True))
+    loss = -(top[:, 0] + log(sum(exp(final - top), axis=1)))
+    return where(loss > -0.5 * NEVER, INFINITY, loss)

@@ -1,0 +1,328 @@
+"""Rows of numbers in order: convolutions, differences, slopes, window functions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.extent import NUMBER, WHOLE
+from gemel.ir.declare import op
+from gemel.ir.op import numpy
+from gemel.ir.public import Array, function
+from gemel.ops.cumulative import cumsum
+from gemel.ops.elementwise import (
+    absolute,
+    add,
+    cast,
+    cos,
+    divide,
+    full,
+    iota,
+    multiply,
+    sqrt,
+    subtract,
+    where,
+)
+from gemel.ops.logic import equal, logical_and
+from gemel.ops.reduction import floating, sum
+from gemel.ops.shape import concatenate, listed, operand, reshape
+from gemel.ops.statistics import diff
+from gemel.ops.windows import windows
+from gemel.spec import Spec, normalize_axis
+
+# --- convolution ----------------------------------------------------------------------------
+
+
+def _row(name: str, x: Any) -> Any:
+    x = operand(x)
+    if x.ndim > 1 or x.size == 0:
+        raise ShapeError(f"{name}: {list(x.shape)}: takes rows of numbers, none of them empty")
+    return reshape(x, shape=(-1,))
+
+
+def _slid(name: str, a: Any, v: Any, mode: str) -> Any:
+    """The products of v with each stretch of a, summed; a is not shorter than v."""
+    if mode not in ("full", "same", "valid"):
+        raise unknown_name(f"mode of {name}", mode, ("full", "same", "valid"))
+    extra = v.shape[0] - 1
+    before = {"full": extra, "same": v.shape[0] // 2, "valid": 0}[mode]
+    after = {"full": extra, "same": extra - before, "valid": 0}[mode]
+    ends = [full(0, shape=(count,), dtype=a.dtype) for count in (before, after)]
+    longer = concatenate(ends[0], a, ends[1], axis=0) if mode != "valid" else a
+    seen = windows(longer, kernel=(int(v.shape[0]),), stride=(1,), dilate=(1,))
+    products = multiply(seen, reshape(v, shape=(-1, 1)))
+    return cast(sum(products, axis=0), dtype=products.dtype)
+
+
+@function(public="np")
+def convolve(a: Any, v: Any, mode: str = "full") -> Array:
+    """The convolution of two rows: sums of products of one with the other, reversed and shifted.
+
+    `mode` "full" has all shifts at which they meet, "same" as many as the longer has elements,
+    "valid" those at which they meet in full.
+
+    >>> np.convolve(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 0.5]))
+    """
+    a, v = _row("convolve", a), _row("convolve", v)
+    if v.shape[0] > a.shape[0]:
+        a, v = v, a
+    return _slid("convolve", a, v[::-1], mode)
+
+
+@function(public="np")
+def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
+    """The cross-correlation of two rows: `convolve` with the second as it is, not reversed.
+
+    >>> np.correlate(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 0.5]))
+    """
+    a, v = _row("correlate", a), _row("correlate", v)
+    if v.shape[0] > a.shape[0]:
+        return _slid("correlate", v[::-1], a[::-1], mode)
+    return _slid("correlate", a, v, mode)
+
+
+# --- differences ----------------------------------------------------------------------------
+
+
+@function(public="np")
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
+    """The differences of neighbours in the flattened array, between `to_begin` and `to_end`.
+
+    >>> np.ediff1d(np.array([1, 2, 4, 7]), to_end=[0])
+    """
+    row = reshape(operand(ary), shape=(-1,))
+    found = diff(row)
+    ends = [None if x is None else reshape(operand(x), shape=(-1,)) for x in (to_begin, to_end)]
+    for end in ends:
+        if end is not None and end.dtype.kind == "f" and not row.dtype.is_floating:
+            raise DTypeError(f"ediff1d: {end.dtype} does not go beside differences of {row.dtype}")
+    parts = [x for x in (ends[0], found, ends[1]) if x is not None]
+    return concatenate(*(cast(x, dtype=row.dtype) for x in parts), axis=0)
+
+
+@function(public="np")
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """The slopes along one or more axes, by central differences, one-sided ones at the ends.
+
+    `varargs` are the distances of the samples, one number for all axes or for each a number or a
+    row of positions. Several axes give a tuple of arrays. `edge_order` (1 or 2) is how exact the
+    ends are. B. Fornberg, "Generation of Finite Difference Formulas on Arbitrarily Spaced Grids"
+    (1988).
+
+    >>> np.gradient(np.array([1.0, 2.0, 4.0, 7.0]))
+    """
+    f = floating(operand(f))
+    given = range(f.ndim) if axis is None else listed(axis)
+    axes = [normalize_axis("gradient", each, f.ndim) for each in given]
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"gradient: axis {axis} names an axis twice")
+    if edge_order not in (1, 2):
+        raise ValueError(f"gradient: edge_order {edge_order} must be 1 or 2")
+    steps = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
+    if len(steps) != len(axes):
+        raise TypeError(f"gradient: {len(steps)} distances for {len(axes)} axes")
+    found = tuple(_slope(f, h, a, edge_order) for h, a in zip(steps, axes, strict=True))
+    return found[0] if len(found) == 1 else found
+
+
+def _slope(f: Any, step: Any, axis: int, order: int) -> Any:
+    extent = f.shape[axis]
+    if extent < order + 1:
+        raise ShapeError(f"gradient: axis {axis} has {extent} elements; it needs {order + 1}")
+
+    def part(x: Any, start: int | None, stop: int | None) -> Any:
+        return x[(slice(None),) * axis + (slice(start, stop),)]
+
+    gaps = _gaps(f, step, axis)
+    if gaps is None:
+        one = full(1, shape=(1,) * f.ndim, dtype=f.dtype) * step
+        before, after, first, second, last, last_but_one = (one,) * 6
+    else:
+        before, after = part(gaps, None, -1), part(gaps, 1, None)
+        first, second = part(gaps, 0, 1), part(gaps, 1, 2)
+        last, last_but_one = part(gaps, -1, None), part(gaps, -2, -1)
+    inner = _weighted(part(f, None, -2), part(f, 1, -1), part(f, 2, None), before, after)
+    ends = [part(f, 0, 1), part(f, 1, 2), part(f, -2, -1), part(f, -1, None)]
+    if order == 1:
+        start = divide(subtract(ends[1], ends[0]), first)
+        stop = divide(subtract(ends[3], ends[2]), last)
+    else:
+        start = _one_sided(ends[0], ends[1], part(f, 2, 3), first, second)
+        stop = -_one_sided(ends[3], ends[2], part(f, -3, -2), last, last_but_one)
+    return concatenate(start, inner, stop, axis=axis)
+
+
+def _gaps(f: Any, step: Any, axis: int) -> Any:
+    """The distances between positions along an axis; None where they are one number."""
+    if isinstance(step, NUMBER):
+        return None
+    places = operand(step)
+    if not places.ndim:
+        return None
+    if places.ndim != 1 or not places.shape[0] == f.shape[axis]:
+        raise ShapeError(
+            f"gradient: positions of {list(places.shape)} for an axis of {f.shape[axis]}"
+        )
+    shape = tuple(-1 if a == axis else 1 for a in range(f.ndim))
+    return reshape(diff(cast(places, dtype=f.dtype)), shape=shape)
+
+
+def _weighted(low: Any, middle: Any, high: Any, before: Any, after: Any) -> Any:
+    """The slope in the middle of three points, exact for parabolas."""
+    both = add(before, after)
+    weights = (
+        divide(-after, multiply(before, both)),
+        divide(subtract(after, before), multiply(before, after)),
+        divide(before, multiply(after, both)),
+    )
+    terms = (multiply(w, x) for w, x in zip(weights, (low, middle, high), strict=True))
+    first, second, third = terms
+    return add(add(first, second), third)
+
+
+def _one_sided(end: Any, next_: Any, third: Any, first: Any, second: Any) -> Any:
+    """The slope at the end of three points, exact for parabolas."""
+    both = add(first, second)
+    found = multiply(divide(-add(both, first), multiply(first, both)), end)
+    found = add(found, multiply(divide(both, multiply(first, second)), next_))
+    return subtract(found, multiply(divide(first, multiply(second, both)), third))
+
+
+@function(public="np")
+def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Array:
+    """Angles along an axis without jumps: multiples of `period` are added where neighbours differ
+    by more than half of it (or than `discont`).
+
+    >>> np.unwrap(np.array([0.0, 3.0, 6.5, 0.5]))
+    """
+    p = operand(p)
+    axis = normalize_axis("unwrap", axis, p.ndim)
+    whole = isinstance(period, WHOLE) and not p.dtype.is_floating
+    p = p if whole else floating(p)
+    half = period // 2 if whole else period / 2
+    ambiguous = not whole or period % 2 == 0
+    steps = diff(p, axis=axis)
+    low = -half
+    wrapped = (steps - low) % period + low
+    if ambiguous:
+        wrapped = where(logical_and(equal(wrapped, low), steps > 0), half, wrapped)
+    limit = half if discont is None else max(discont, half)
+    correction = where(absolute(steps) < limit, 0, subtract(wrapped, steps))
+    lead = (slice(None),) * axis
+    start, after = lead + (slice(None, 1),), lead + (slice(1, None),)
+    rest = add(p[after], cumsum(correction, axis=axis))
+    return concatenate(p[start], cast(rest, dtype=p.dtype), axis=axis)
+
+
+@function(public="np")
+def trim_zeros(filt: Any, trim: str = "fb") -> Array:
+    """A row without the zeros at its front ("f") and its back ("b"). Waits for it.
+
+    >>> np.trim_zeros(np.array([0, 0, 1, 2, 0]))
+    """
+    row = operand(filt)
+    if row.ndim != 1 or set(trim.lower()) - set("fb"):
+        raise ValueError(f"trim_zeros: {list(row.shape)} must be one row, trim {trim!r} of f and b")
+    (at,) = row.asnumpy().nonzero()
+    if not at.size:
+        return row[:0]
+    start = int(at[0]) if "f" in trim.lower() else 0
+    stop = int(at[-1]) + 1 if "b" in trim.lower() else row.shape[0]
+    return row[start:stop]
+
+
+# --- window functions -----------------------------------------------------------------------
+
+
+def _angles(name: str, count: Any) -> Any:
+    """From 0 to 2 pi, in so many steps; None for windows of one element or none."""
+    if not isinstance(count, WHOLE):
+        raise TypeError(f"{name}: {count!r} is no number of elements")
+    at = iota(shape=(max(int(count), 0),), axis=0, dtype="float64")
+    return at * (2 * math.pi / max(int(count) - 1, 1))
+
+
+def _window(name: str, count: Any, dtype: Any, terms: tuple[float, ...]) -> Any:
+    """A sum of cosines; of one element it is 1."""
+    at = _angles(name, count)
+    found = full(terms[0] if count != 1 else 1.0, shape=at.shape, dtype=at.dtype)
+    for order, weight in enumerate(terms[1:] if count != 1 else (), 1):
+        found = found + weight * cos(at * order)
+    return cast(found, dtype=dtype or "float32")
+
+
+@function(public="np")
+def hanning(M: Any, dtype: Any = None) -> Array:  # noqa: N803
+    """The Hann window: 0.5 - 0.5 cos(2 pi n / (M - 1)).
+
+    >>> np.hanning(5)
+    """
+    return _window("hanning", M, dtype, (0.5, -0.5))
+
+
+@function(public="np")
+def hamming(M: Any, dtype: Any = None) -> Array:  # noqa: N803
+    """The Hamming window: 0.54 - 0.46 cos(2 pi n / (M - 1)).
+
+    >>> np.hamming(5)
+    """
+    return _window("hamming", M, dtype, (0.54, -0.46))
+
+
+@function(public="np")
+def blackman(M: Any, dtype: Any = None) -> Array:  # noqa: N803
+    """The Blackman window: 0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)).
+
+    >>> np.blackman(5).round(4)
+    """
+    return _window("blackman", M, dtype, (0.42, -0.5, 0.08))
+
+
+@function(public="np")
+def bartlett(M: Any, dtype: Any = None) -> Array:  # noqa: N803
+    """The Bartlett window: a triangle that is 0 at both ends.
+
+    >>> np.bartlett(5)
+    """
+    at = _angles("bartlett", M) / math.pi - 1
+    found = 1 - absolute(at) if M != 1 else at * 0 + 1
+    return cast(found, dtype=dtype or "float32")
+
+
+@op(public="np")
+def i0(x: Any) -> Any:
+    """The modified Bessel function of the first kind and order 0; integers become float32.
+
+    >>> np.i0(np.array([0.0, 1.0]))
+    """
+    return numpy().i0(x.astype("float64")).reshape(x.shape).astype(_i0_of(x.dtype.name))
+
+
+def _i0_of(name: str) -> str:
+    return name if name.startswith("float") else "float32"
+
+
+@i0.spec
+def _(x: Spec) -> Spec:
+    return Spec(x.shape, x.dtype.floating)
+
+
+@function(public="np")
+def kaiser(M: Any, beta: float, dtype: Any = None) -> Array:  # noqa: N803
+    """The Kaiser window: i0(beta sqrt(1 - (2 n / (M - 1) - 1)^2)) / i0(beta).
+
+    >>> np.kaiser(5, 14.0).round(4)
+    """
+    at = _angles("kaiser", M) / math.pi - 1
+    if M == 1:
+        return cast(at * 0 + 1, dtype=dtype or "float32")
+    inside = where(absolute(at) > 1, 0.0, 1 - at * at)
+    at_beta = i0(full(float(beta), shape=(), dtype="float64"))
+    return cast(divide(i0(float(beta) * sqrt(inside)), at_beta), dtype=dtype or "float32")
+
+
+__all__ = [
+    "bartlett", "blackman", "convolve", "correlate", "ediff1d", "gradient", "hamming", "hanning",
+    "i0", "kaiser", "trim_zeros", "unwrap",
+]  # fmt: skip

@@ -1,0 +1,102 @@
+"""Functions that write into an array they are given: `copyto`, `put`, `place`, `putmask`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.errors import ShapeError, unknown_name
+from gemel.ir.keywords import fits
+from gemel.ir.public import function
+from gemel.ops.cumulative import cumsum
+from gemel.ops.elementwise import cast, copy, iota, limit, subtract
+from gemel.ops.elementwise import where as chosen
+from gemel.ops.indexing import gather
+from gemel.ops.shape import operand, reshape
+from gemel.spec import product
+
+
+@function(public="np")
+def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """Write one array into another, which it broadcasts to; only where `where` holds.
+
+    Raises `DTypeError` for what `casting` does not allow, `ShapeError` for what does not fit.
+
+    >>> x = np.zeros((2, 2))
+    >>> np.copyto(x, np.array([1.0, 2.0]))
+    >>> x
+    """
+    src = operand(src, (dst,))
+    fits("copyto", dst, src.shape, src.dtype, casting)
+    if where is not True:
+        src = chosen(operand(where), cast(src, dtype=dst.dtype), dst)
+    dst[...] = src
+
+
+@function(public="np")
+def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    """Write values at positions of the flattened array, from the first again when they are used up.
+
+    `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range.
+
+    >>> x = np.zeros((2, 2))
+    >>> np.put(x, [0, 3], [5, 6])
+    >>> x
+    """
+    if mode not in ("raise", "clip", "wrap"):
+        raise unknown_name("mode of put", mode, ("raise", "clip", "wrap"))
+    at, values = (reshape(operand(x), shape=(-1,)) for x in (ind, v))
+    size = product(a.shape)
+    if at.shape[0] == 0 or values.shape[0] == 0:
+        return
+    at = cast(at, dtype="int64")
+    if mode != "raise":
+        at = limit(at, 0, size - 1) if mode == "clip" else at % size
+    row = copy(reshape(a, shape=(-1,)))
+    row[at] = _repeated(values, at.shape[0])
+    a[...] = reshape(row, shape=tuple(a.shape))
+
+
+def _repeated(values: Any, count: Any) -> Any:
+    """So many values, from the first again when they are used up."""
+    at = iota(shape=(count,), axis=0, dtype="int64") % values.shape[0]
+    return gather(values, at, axis=0)
+
+
+@function(public="np")
+def putmask(a: Any, mask: Any, values: Any) -> None:
+    """Where the mask holds, write the values that stand there; they are repeated to a's size.
+
+    >>> x = np.arange(4)
+    >>> np.putmask(x, x > 1, [7, 8])
+    >>> x
+    """
+    mask, values = operand(mask), reshape(operand(values), shape=(-1,))
+    if tuple(mask.shape) != tuple(a.shape):
+        raise ShapeError(f"putmask: a mask of {list(mask.shape)} for {list(a.shape)}")
+    if values.shape[0] == 0:
+        return
+    whole = reshape(_repeated(values, product(a.shape)), shape=tuple(a.shape))
+    a[...] = chosen(cast(mask, dtype="bool"), cast(whole, dtype=a.dtype), a)
+
+
+@function(public="np")
+def place(arr: Any, mask: Any, vals: Any) -> None:
+    """Where the mask holds, write the values one after another, from the first again at the end.
+
+    >>> x = np.arange(4)
+    >>> np.place(x, x > 1, [7, 8])
+    >>> x
+    """
+    mask, values = operand(mask), reshape(operand(vals), shape=(-1,))
+    if product(mask.shape) != product(arr.shape):
+        raise ShapeError(f"place: a mask of {list(mask.shape)} for {list(arr.shape)}")
+    if values.shape[0] == 0:
+        raise ValueError("place: there are no values to write")
+    mask = reshape(cast(mask, dtype="bool"), shape=(-1,))
+    number = subtract(cumsum(mask, axis=0), 1) % values.shape[0]
+    written = reshape(gather(values, number, axis=0), shape=tuple(arr.shape))
+    mask = reshape(mask, shape=tuple(arr.shape))
+    arr[...] = chosen(mask, cast(written, dtype=arr.dtype), arr)
+
+
+__all__ = ["copyto", "place", "put", "putmask"]

@@ -1,0 +1,251 @@
+"""foreach, while_loop and cond at their edges: the same imperatively, recorded and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, np, npx
+from gemel.errors import ShapeError, TraceError
+
+
+def three_ways(function: Callable[..., Any], *inputs: Any) -> list[Any]:
+    """The result of a function, and the gradients of its inputs: imperative and compiled."""
+    found = []
+    for each in (function, gemel.compile(function), gemel.compile(function)):
+        arrays = [np.array(x, dtype="float64") for x in inputs]
+        plain = each(*arrays)
+        for x in arrays:
+            x.attach_grad()
+        with autograd.record():
+            y = each(*arrays)
+        y.backward()
+        numpy.testing.assert_allclose(plain.asnumpy(), y.asnumpy())
+        found.append([y.asnumpy(), *(x.grad.asnumpy() for x in arrays)])
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            numpy.testing.assert_allclose(a, b, rtol=1e-12)
+    return found[0]
+
+
+# --- while_loop -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("start", "steps"), [(0.5, 3), (3.0, 1), (9.0, 0), (0.001, 5)])
+def test_gradients_through_while_loop(start: float, steps: int) -> None:
+    """Doubled while below 4, at most five times."""
+
+    def function(x: Any) -> Any:
+        _, last = npx.while_loop(lambda v: v.sum() < 4, lambda v: (v, v * 2), x, max_iterations=5)
+        return last
+
+    y, g = three_ways(function, [start])
+    assert y.tolist() == [start * 2**steps] and g.tolist() == [2.0**steps]
+
+
+def test_outputs_of_while_loop() -> None:
+    def function(x: Any) -> Any:
+        outputs, _ = npx.while_loop(
+            lambda i, v: i < 3, lambda i, v: ([v * v, v + i], (i + 1, v * 2)),
+            (np.array(0), x), max_iterations=4,
+        )  # fmt: skip
+        return outputs[0] + outputs[1]
+
+    y, g = three_ways(function, [1.0, 2.0])
+    assert y.tolist() == [[2, 6], [7, 21], [22, 74], [0, 0]]
+    assert g.tolist() == [3 + 10 + 36, 5 + 18 + 68]
+
+
+def test_while_loop_closes_over_arrays() -> None:
+    def function(x: Any, scale: Any) -> Any:
+        scaled = scale * 3
+        outputs, (last, _) = npx.while_loop(
+            lambda v, i: i < 2, lambda v, i: (v, [v * scaled, i + 1]), [x, np.array(0)], 3
+        )
+        return last.sum() + outputs.sum()
+
+    _, dx, dscale = three_ways(function, [1.0, 2.0], 2.0)
+    assert dx.tolist() == [36 + 7, 36 + 7]
+    assert dscale.item() == 3 * 18 * 2 + 3 * 3
+
+
+def test_steps_that_are_not_made_do_not_fail() -> None:
+    table = np.array([1.0, 2.0, 3.0])
+
+    def function(i: Any) -> Any:
+        return npx.while_loop(lambda i: i < 3, lambda i: (table[i.reshape(1)], i + 1), i, 10)[0]
+
+    program = gemel.compile(function)
+    for start in (1, 2):
+        found = program(np.array(start)).tolist()
+        assert found == function(np.array(start)).tolist()
+        assert found[: 3 - start] == [[2.0], [3.0]][start - 1 :]
+
+
+def test_nested_loops() -> None:
+    def function(x: Any) -> Any:
+        def outer(row: Any, total: Any) -> Any:
+            _, inner = npx.while_loop(
+                lambda v: v.sum() < 10, lambda v: (v, v + row), row * 1.0, max_iterations=4
+            )
+            return inner, total + inner
+
+        outputs, total = npx.foreach(outer, x, np.zeros(2, dtype="float64"))
+        return outputs.sum() + total.sum()
+
+    y, g = three_ways(function, [[1.0, 2.0], [6.0, 7.0]])
+    assert y.item() == 2 * (4 * 3 + 13) and g.tolist() == [[8, 8], [2, 2]]
+
+
+def test_while_loop_in_while_loop() -> None:
+    def function(x: Any) -> Any:
+        def outer(v: Any, i: Any) -> Any:
+            _, w = npx.while_loop(lambda u: u < 3, lambda u: (u, u * 2), v, max_iterations=3)
+            return w, (w - 2.5, i + 1)
+
+        return npx.while_loop(lambda v, i: i < 2, outer, (x, np.array(0)), 2)[0]
+
+    three_ways(function, 1.0)
+    three_ways(function, 2.9)
+
+
+def test_what_while_loop_refuses() -> None:
+    with pytest.raises(TypeError, match="max_iterations"):
+        npx.while_loop(lambda v: v < 3, lambda v: (v, v), np.array(1), None)
+    assert npx.while_loop(lambda v: v < 3, lambda v: (v, v), np.array(1), 0)[0] == []
+    program = gemel.compile(
+        lambda x: npx.while_loop(lambda v: v.sum() < 3, lambda v: (v, [v, v]), x, 2)[0]
+    )
+    with pytest.raises(ShapeError, match="gives 2 variables"):
+        program(np.ones(2))
+    program = gemel.compile(
+        lambda x: npx.while_loop(
+            lambda v: v.sum() < 3, lambda v: (v, np.concatenate([v, v])), x, 2
+        )[0]
+    )
+    with pytest.raises(ShapeError, match="same specs"):
+        program(np.ones(2))
+
+
+# --- foreach --------------------------------------------------------------------------------
+
+
+def test_foreach_with_nested_states_and_data() -> None:
+    def function(a: Any, b: Any, c: Any) -> Any:
+        def body(data: Any, states: Any) -> Any:
+            (x, (y,)), (total, [count]) = data, states
+            return [x * y, [x + total]], [total + y, [count + 1]]
+
+        outputs, (total, (count,)) = npx.foreach(body, [a, (b,)], [c, [np.zeros(())]])
+        first, (second,) = outputs
+        return first.sum() + second.sum() + total.sum() + count
+
+    three_ways(function, [[1.0], [2.0]], [[3.0], [5.0]], [1.0])
+
+
+def test_foreach_without_steps_and_with_other_lengths() -> None:
+    for data in (np.zeros((0, 2)), [np.zeros((2, 1)), np.zeros((3, 1))], np.array(1.0)):
+        with pytest.raises(ShapeError, match="foreach"):
+            npx.foreach(lambda x, s: (x, s), data, [])
+    program = gemel.compile(lambda x: npx.foreach(lambda a, s: (a, s + a), x, np.zeros(2))[1])
+    for count in (1, 2, 5, 2):
+        assert program(np.ones((count, 2))).tolist() == [count, count]
+    outputs, states = npx.foreach(lambda x, s: (x, s), np.ones((2, 1)), [])
+    assert outputs.shape == (2, 1) and states == []
+
+
+def test_foreach_closes_over_variables() -> None:
+    def function(x: Any, w: Any) -> Any:
+        return npx.foreach(lambda a, s: (a * w, s * w + a), x, np.zeros(2, dtype="float64"))[1]
+
+    _, _, dw = three_ways(function, [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [2.0, 3.0])
+    assert dw.tolist() == [2 * 2 * 1 + 3, 2 * 3 * 2 + 4]
+
+
+# --- cond -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [1.0, -1.0])
+def test_a_branch_writes_to_an_array_of_its_own(start: float) -> None:
+    def function(x: Any) -> Any:
+        def then(v: Any) -> Any:
+            made = np.zeros((3,), dtype="float64")
+            made[1] = v * 2
+            made[2:] += v * v
+            return made
+
+        def otherwise(v: Any) -> Any:
+            made = np.ones((3,), dtype="float64") * v
+            made *= 5
+            return made
+
+        return npx.cond(x > 0, then, otherwise, x)
+
+    y, g = three_ways(function, start)
+    assert y.tolist() == ([0, 2, 1] if start > 0 else [-5, -5, -5])
+    assert g.item() == (4 if start > 0 else 15)
+
+
+def test_a_branch_does_not_write_outside() -> None:
+    def function(x: Any, write: Callable[[Any, Any], Any]) -> Any:
+        made = x * 2
+
+        def then() -> Any:
+            write(made, x)
+            return made
+
+        return npx.cond(x.sum() > 0, then, lambda: made)
+
+    def by_item(made: Any, x: Any) -> None:
+        made[0] = 3.0
+
+    def by_view(made: Any, x: Any) -> None:
+        view = made[1:]
+        view += 1
+
+    def the_argument(made: Any, x: Any) -> None:
+        x[:] = 0
+
+    for write in (by_item, by_view, the_argument):
+        with pytest.raises(TraceError, match="outside"):
+            gemel.compile(lambda x, write=write: function(x, write))(np.ones(2))
+    with pytest.raises(TraceError, match="outside"):
+        gemel.compile(lambda x: npx.cond(x.sum() > 0, lambda v: v.__iadd__(1), lambda v: v, x))(
+            np.ones(2)
+        )
+
+
+@pytest.mark.parametrize("start", [[3.0, 1.0], [-3.0, 1.0], [3.0, -9.0]])
+def test_nested_conditions_and_closures(start: list[float]) -> None:
+    def function(x: Any, w: Any) -> Any:
+        inner = w * x
+
+        def then(v: Any) -> Any:
+            return npx.cond(v.sum() > 0, lambda u: u * inner, lambda u: u + w, v)
+
+        return npx.cond(x[0] > 0, then, lambda v: v * w * w, x)
+
+    three_ways(function, start, [2.0, 0.5])
+
+
+def test_cond_takes_lists_and_functions_of_them() -> None:
+    def function(x: Any, y: Any) -> Any:
+        found = npx.cond(
+            lambda a, b: a.sum() > b.sum(), lambda a, b: [a, b * 2], lambda a, b: [b, a], [x, y]
+        )
+        return found[0] * 3 + found[1]
+
+    assert three_ways(function, [2.0], [1.0])[0].tolist() == [8]
+    assert three_ways(function, [1.0], [2.0])[0].tolist() == [7]
+
+
+def test_what_is_not_chosen_does_not_fail() -> None:
+    table = np.array([1.0, 2.0])
+    program = gemel.compile(
+        lambda i: npx.cond(i < 2, lambda i: table[i.reshape(1)], lambda i: np.zeros(1), i)
+    )
+    assert [program(np.array(i)).tolist() for i in (1, 5)] == [[2], [0]]

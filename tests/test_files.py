@@ -1,0 +1,127 @@
+"""Files of arrays: MXNet's format, NumPy's .npy and .npz, and what is wrong with broken ones."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from gemel import np, npx
+from gemel.dtype import DTYPES
+from gemel.errors import ParameterFileError
+
+SHAPES: list[tuple[int, ...]] = [(), (0,), (3,), (2, 0, 3), (2, 3)]
+
+
+def filled(shape: tuple[int, ...], dtype: str) -> Any:
+    size = int(numpy.prod(shape))
+    return (np.arange(size) % 2).reshape(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [dtype.name for dtype in DTYPES])
+def test_every_dtype_and_shape_comes_back(dtype: str, tmp_path: Path) -> None:
+    """As it was: an array, a list, a dictionary. NumPy's files hold bfloat16 as float32."""
+    arrays = [filled(shape, dtype) for shape in SHAPES]
+    path = str(tmp_path / "a")
+    for value in arrays:
+        npx.save(path, value)
+        found = npx.load(path)
+        assert (found.shape, found.dtype, found.tolist()) == (
+            value.shape, value.dtype, value.tolist(),
+        )  # fmt: skip
+        np.save(path, value)
+        again = np.load(path + ".npy")
+        assert again.shape == value.shape
+        assert again.dtype == value.dtype.twin
+        assert again.tolist() == value.tolist() == numpy.load(path + ".npy").tolist()
+    for given in (arrays, arrays[:1], [], {str(i): a for i, a in enumerate(arrays)}):
+        npx.save(path, given)
+        found = npx.load(path)
+        assert type(found) is type(given)
+        both = zip(found.values(), given.values()) if isinstance(given, dict) else zip(found, given)  # noqa: B905
+        assert len(found) == len(given)
+        assert all(a.dtype == b.dtype and a.tolist() == b.tolist() for a, b in both)
+
+
+def test_archives_have_names(tmp_path: Path) -> None:
+    path = str(tmp_path / "a")
+    npx.savez(path, np.ones(2), np.zeros((1, 2)), w=np.array([3]))
+    found = npx.load(path)
+    assert list(found) == ["arr_0", "arr_1", "w"] == found.files
+    assert found["w"].dtype == "int64"
+    with numpy.load(path) as theirs:
+        assert theirs["arr_1"].shape == (1, 2)
+    for save in (np.savez, np.savez_compressed):
+        save(path, np.ones(2), b=np.zeros(()))
+        with np.load(path + ".npz") as archive:
+            assert archive["arr_0"].tolist() == [1, 1]
+            assert archive["b"].shape == ()
+    with pytest.raises(ValueError, match="arr_0"):
+        np.savez(path, np.ones(1), arr_0=np.ones(1))
+
+
+def test_what_numpy_wrote_is_read(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.npy")
+    for value in (
+        numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3)), numpy.arange(3, dtype=">i4"),
+        numpy.array(5, "uint16"), numpy.zeros((0, 2)), numpy.array([True, False]),
+    ):  # fmt: skip
+        numpy.save(path, value)
+        found = np.load(path)
+        assert found.dtype == value.dtype.newbyteorder("=")
+        assert found.tolist() == value.tolist()
+        opened = io.BytesIO()
+        np.save(opened, found)
+        opened.seek(0)
+        assert numpy.load(opened).tolist() == value.tolist()
+        opened.seek(0)
+        assert np.load(opened).tolist() == value.tolist()
+
+
+def test_lists_and_numpys_arrays_are_saved(tmp_path: Path) -> None:
+    path = str(tmp_path / "a")
+    npx.save(path, [numpy.ones(2, "int8"), [1.5, 2.5]])
+    first, second = npx.load(path)
+    assert first.dtype == "int8"
+    assert second.tolist() == [1.5, 2.5]
+
+
+def test_broken_files_say_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    np.save(path, np.arange(10))
+    whole = path.read_bytes()
+    for content in (
+        whole[:-1], whole[:60], whole[:7], whole + b"x", whole.replace(b"(10,)", b"(99,)"),
+        whole.replace(b"<i8", b"|O8"), whole.replace(b"<i8", b"<U2"),
+        b"\x93NUMPY\x09\x00" + whole[8:],
+        b"", b"nothing of the kind",
+    ):  # fmt: skip
+        path.write_bytes(content)
+        with pytest.raises(ParameterFileError, match=r"a\.npy"):
+            np.load(path)
+    npx.savez(tmp_path / "a.npy", np.arange(1000))
+    whole = path.read_bytes()
+    middle = bytearray(whole)
+    middle[500] ^= 255
+    for content in (whole[: len(whole) // 2], whole[:-4], bytes(middle)):
+        path.write_bytes(content)
+        with pytest.raises(ParameterFileError, match="damaged or truncated"):
+            npx.load(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("notes.txt", "no array")
+    with pytest.raises(ParameterFileError, match=r"notes\.txt"):
+        npx.load(path)
+    with pytest.raises(FileNotFoundError):
+        np.load(tmp_path / "nowhere")
+
+
+def test_an_array_that_failed_writes_nothing(tmp_path: Path) -> None:
+    bad = np.take(np.arange(3), np.array([7]))
+    for save in (npx.save, npx.savez):
+        with pytest.raises(IndexError):
+            save(str(tmp_path / "a"), bad)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,198 @@
+"""`npx.image` and resizing, against loops in NumPy."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy
+import pytest
+from slow import check, drawn
+
+import gemel
+from gemel import np, npx
+from gemel.errors import ShapeError, UnknownNameError
+
+Array = numpy.ndarray[Any, Any]
+PHOTO = numpy.random.default_rng(1).integers(0, 256, (5, 7, 3)).astype("uint8")
+
+
+def mixed(x: Array, size: int, axis: int, corners: bool = False) -> Array:
+    """Another size along an axis, by linear mixing."""
+    old = x.shape[axis]
+    x = numpy.moveaxis(x, axis, 0)
+    rows = []
+    for n in range(size):
+        if corners:
+            at = n * (old - 1) / (size - 1) if size > 1 else 0.0
+        else:
+            at = min(max((n + 0.5) * old / size - 0.5, 0), old - 1)
+        low = min(int(at), old - 1)
+        high = min(low + 1, old - 1)
+        rows.append(x[low] * (1 - (at - low)) + x[high] * (at - low))
+    return numpy.moveaxis(numpy.stack(rows), 0, axis)
+
+
+def both(call: Any, *inputs: Array) -> list[Array]:
+    arrays = [np.array(x, dtype=x.dtype.name) for x in inputs]
+    return [call(*arrays).asnumpy(), gemel.compile(call)(*arrays).asnumpy()]
+
+
+def test_tensors() -> None:
+    for found in both(npx.image.to_tensor, PHOTO):
+        assert found.dtype == "float32"
+        numpy.testing.assert_allclose(found, PHOTO.transpose(2, 0, 1) / 255, rtol=1e-6)
+    batch = npx.image.to_tensor(np.array(PHOTO[None].repeat(2, 0), dtype="uint8"))
+    assert batch.shape == (2, 3, 5, 7)
+    x = drawn(2, 3, 4, 5)
+    mean, std = (0.1, 0.2, 0.3), (0.5, 1.0, 2.0)
+    less, by = numpy.reshape(mean, (3, 1, 1)), numpy.reshape(std, (3, 1, 1))
+    check(lambda v: npx.image.normalize(v, mean, std), lambda v: (v - less) / by, [x])
+    with pytest.raises(ShapeError, match="to_tensor first"):
+        npx.image.normalize(np.array(PHOTO, dtype="uint8"))
+
+
+@pytest.mark.parametrize("size", [(7, 5), (3, 2), (14, 11), (1, 1), (8, 3)])
+def test_resize(size: tuple[int, int]) -> None:
+    expected = mixed(mixed(PHOTO.astype("float64"), size[1], 0), size[0], 1)
+    for found in both(lambda x: npx.image.resize(x, size), PHOTO):
+        assert found.dtype == "uint8" and found.shape == (size[1], size[0], 3)
+        assert abs(found.astype("float64") - expected).max() <= 0.51
+    x = drawn(2, 4, 5, 1)
+    check(lambda v: npx.image.resize(v, size),
+          lambda v: mixed(mixed(v, size[1], 1), size[0], 2), [x], "float32")  # fmt: skip
+    rows = [int(i * 5 / size[1]) for i in range(size[1])]
+    columns = [int(i * 7 / size[0]) for i in range(size[0])]
+    for found in both(lambda x: npx.image.resize(x, size, interp=0), PHOTO):
+        numpy.testing.assert_array_equal(found, PHOTO[rows][:, columns])
+
+
+def test_resize_by_one_number() -> None:
+    x = np.array(PHOTO, dtype="uint8")
+    assert npx.image.resize(x, 10).shape == (10, 10, 3)
+    assert npx.image.resize(x, 10, keep_ratio=True).shape == (10, 14, 3)
+    with pytest.raises(UnknownNameError, match="interp"):
+        npx.image.resize(x, 10, interp=3)
+    with pytest.raises(ShapeError, match="positive"):
+        npx.image.resize(x, (0, 3))
+
+
+@pytest.mark.parametrize("corners", [True, False])
+def test_resizing_of_layers(corners: bool) -> None:
+    x = drawn(2, 2, 3, 4)
+    check(lambda v: npx.bilinear_resize_2d(v, 5, 7, align_corners=corners),
+          lambda v: mixed(mixed(v, 5, 2, corners), 7, 3, corners), [x], "float32")  # fmt: skip
+    check(lambda v: npx.bilinear_resize_2d(v, scale_height=2, scale_width=0.5),
+          lambda v: mixed(mixed(v, 6, 2, True), 2, 3, True), [x], "float32")  # fmt: skip
+
+
+def test_upsampling() -> None:
+    x = drawn(2, 2, 3, 4)
+    check(lambda v: npx.upsampling(v, 3), lambda v: v.repeat(3, 2).repeat(3, 3), [x])
+    check(lambda v: npx.upsampling(v, 2, "bilinear"),
+          lambda v: mixed(mixed(v, 6, 2), 8, 3), [x], "float32")  # fmt: skip
+    with pytest.raises(UnknownNameError, match="sample_type"):
+        npx.upsampling(np.array(x), 2, "cubic")
+
+
+def test_parts_and_flips() -> None:
+    x = np.array(PHOTO, dtype="uint8")
+    assert npx.image.crop(x, 2, 1, 4, 3).tolist() == PHOTO[1:4, 2:6].tolist()
+    assert npx.image.flip_left_right(x).tolist() == PHOTO[:, ::-1].tolist()
+    assert npx.image.flip_top_bottom(np.expand_dims(x, 0))[0].tolist() == PHOTO[::-1].tolist()
+    with pytest.raises(ShapeError, match="not inside 7 x 5"):
+        npx.image.crop(x, 2, 3, 4, 3)
+    with pytest.raises(ShapeError, match="must be"):
+        npx.image.flip_left_right(np.ones((2, 2)))
+
+
+def test_random_flips() -> None:
+    x = np.array(PHOTO, dtype="uint8")
+    np.random.seed(2)
+    for flip, turned in (("left_right", PHOTO[:, ::-1]), ("top_bottom", PHOTO[::-1])):
+        call = getattr(npx.image, f"random_flip_{flip}")
+        found = [call(x, p=0.3).tolist() for _ in range(200)]
+        share = sum(each == turned.tolist() for each in found)
+        assert share + sum(each == PHOTO.tolist() for each in found) == 200
+        assert 35 < share < 85
+        assert call(x, p=1.0).tolist() == turned.tolist()
+
+
+def test_random_crops() -> None:
+    x = np.array(PHOTO, dtype="uint8")
+    np.random.seed(2)
+    places = set()
+    windows = {
+        PHOTO[i : i + 3, j : j + 4].tobytes(): (i, j)
+        for i, j in itertools.product(range(3), range(4))
+    }
+    for _ in range(150):
+        found = npx.image.random_crop(x, (0, 1), (0, 1), 4, 3)
+        places.add(windows[found.asnumpy().tobytes()])
+    assert len(places) == 12
+    assert npx.image.random_crop(x, (0, 0), (0, 0), 4, 3).tolist() == PHOTO[:3, :4].tolist()
+    assert npx.image.random_crop(x, (0, 1), (0, 1), 9, 9).shape == (9, 9, 3)
+    whole = npx.image.random_resized_crop(x, 7, 5, area=(1.0, 1.0), ratio=(1.4, 1.4))
+    assert abs(whole.asnumpy().astype(int) - PHOTO).max() <= 1
+    for _ in range(5):
+        part = npx.image.random_resized_crop(x, 4, 6).asnumpy()
+        assert part.shape == (6, 4, 3) and part.dtype == "uint8"
+        assert part.min() >= PHOTO.min() and part.max() <= PHOTO.max()
+    program = gemel.compile(lambda v: npx.image.random_resized_crop(v, 4, 6))
+    np.random.seed(3)
+    expected = npx.image.random_resized_crop(x, 4, 6).asnumpy()
+    np.random.seed(3)
+    assert abs(program(x).asnumpy().astype(int) - expected).max() <= 1
+    with pytest.raises(ValueError, match="shares"):
+        npx.image.random_crop(x, (0, 2), (0, 1), 4, 3)
+
+
+GREY = numpy.array([0.299, 0.587, 0.114])
+
+
+def test_colours() -> None:
+    x = PHOTO.astype("float32")
+    image, factor = np.array(x), 1.3
+    same = (factor, factor)
+    level = (x @ GREY).mean()
+    grey = (x @ GREY)[..., None]
+    for name, expected in (
+        ("brightness", x * factor),
+        ("contrast", level * (1 - factor) + x * factor),
+        ("saturation", grey * (1 - factor) + x * factor),
+        ("hue", None),
+    ):
+        call = getattr(npx.image, f"random_{name}")
+        found = call(image, *same).asnumpy()
+        if expected is not None:
+            numpy.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-2)
+            whole = call(np.array(PHOTO, dtype="uint8"), *same)
+            assert whole.dtype == "uint8"
+            numpy.testing.assert_allclose(
+                whole.asnumpy(), numpy.clip(numpy.rint(expected), 0, 255), atol=1
+            )
+        else:
+            numpy.testing.assert_allclose(found @ GREY, x @ GREY, rtol=2e-2, atol=1)  # lightness
+            assert abs(found - x).max() > 20
+        still = call(image, 1.0, 1.0).asnumpy()
+        numpy.testing.assert_allclose(still, x, rtol=1e-2, atol=0.7)
+    with pytest.raises(ValueError, match="none"):
+        npx.image.random_brightness(image, 2.0, 1.0)
+    with pytest.raises(ShapeError, match="channels"):
+        npx.image.random_contrast(np.ones((2, 2, 4)), 1.0, 1.0)
+
+
+def test_jitter_and_lighting() -> None:
+    x = np.array(PHOTO.astype("float32"))
+    assert npx.image.random_color_jitter(x).tolist() == x.tolist()
+    np.random.seed(2)
+    changed = npx.image.random_color_jitter(x, 0.4, 0.4, 0.4, 0.1)
+    assert changed.shape == x.shape and abs(changed - x).max().item() > 1
+    assert npx.image.adjust_lighting(x, (0, 0, 0)).tolist() == x.tolist()
+    lit = (npx.image.adjust_lighting(x, (1, 0, 0)) - x).asnumpy()
+    numpy.testing.assert_allclose(
+        lit[0, 0], 55.46 * numpy.array([-0.5675, -0.5808, -0.5836]), rtol=1e-3
+    )
+    assert npx.image.random_lighting(x, 0.0).tolist() == x.tolist()
+    with pytest.raises(ShapeError, match="3 channels"):
+        npx.image.adjust_lighting(np.ones((2, 2, 1)), (0, 0, 0))

@@ -1,0 +1,281 @@
+"""MXNet's ways where they differ from NumPy's, and NumPy's everyday methods of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, np, npx
+from gemel.errors import DeviceError, DTypeError, GradientError, ShapeError
+
+
+@pytest.fixture
+def mxnet() -> Iterator[None]:
+    npx.set_np()
+    yield
+    npx.reset_np()
+
+
+@pytest.fixture
+def numpys() -> Iterator[None]:
+    npx.set_np(dtype=True)
+    yield
+    npx.reset_np()
+
+
+# --- after set_np ---------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("mxnet")
+def test_lists_and_floating_arrays_are_positions() -> None:
+    x = np.arange(12).reshape(3, 4)
+    assert x.dtype == "float32"
+    for way in (
+        lambda v: v[[0, 2]], lambda v: v[np.array([0, 2])], lambda v: v[:, [1, 0]],
+        lambda v: v[np.array([0, 2]), np.array([1, 3])], lambda v: np.take(v, np.array([0, 2]), 0),
+        lambda v: v.take([0, 2], axis=0), lambda v: np.take_along_axis(v, v[:, :1] * 0, 1),
+        lambda v: v[v[0, 1:2]],
+    ):  # fmt: skip
+        expected = way(x)
+        assert gemel.compile(way)(x).tolist() == expected.tolist()
+    assert x[[0, 2]].tolist() == x.asnumpy()[[0, 2]].tolist()
+    assert x[np.array([0, 2]), np.array([1, 3])].tolist() == [1, 11]
+    x[np.array([1.0])] = 7
+    assert x[1].tolist() == [7] * 4
+    x[[0, 2], [0, 0]] = np.array([5, 6])
+    assert x[:, 0].tolist() == [5, 7, 6]
+    with pytest.raises(IndexError):
+        x[np.array([3.0])].wait_to_read()
+
+
+@pytest.mark.usefixtures("mxnet")
+def test_large_positions_in_lists_are_exact() -> None:
+    x = np.zeros((2**24 + 2,), dtype="int8")
+    x[2**24 + 1] = 1
+    assert x[[2**24 + 1]].item() == 1
+
+
+def test_without_it_positions_are_integers() -> None:
+    with pytest.raises(DTypeError, match="must be integers"):
+        np.arange(3)[np.array([0.0])]
+
+
+@pytest.mark.usefixtures("numpys")
+def test_numpys_default_dtypes() -> None:
+    assert npx.is_np_default_dtype()
+    for made in (
+        np.array([1.5]), np.array(1.5), np.zeros(2), np.ones((2, 2)), np.empty(1), np.eye(2),
+        np.linspace(0, 1, 3), np.arange(0.0, 2.0), np.identity(2), np.logspace(0, 1, 3),
+        np.full((2,), 1.5), np.random.uniform(size=2), np.random.normal(size=2), np.array([]),
+    ):  # fmt: skip
+        assert made.dtype == "float64"
+    for made in (np.array([1, 2]), np.arange(3), np.array(1), np.full((2,), 3)):
+        assert made.dtype == "int64"
+
+
+def test_modes_end() -> None:
+    npx.set_np(dtype=True)
+    npx.reset_np()
+    assert (np.array([1.5]).dtype, np.array([1]).dtype) == ("float32", "int64")
+    assert not npx.is_np_default_dtype()
+    assert npx.is_np_array()
+    assert npx.is_np_shape()
+
+    @npx.use_np
+    class Net: ...
+
+    assert isinstance(Net(), Net)
+
+
+# --- assignment and dtypes ------------------------------------------------------------------
+
+
+def test_values_may_have_more_axes_of_length_one() -> None:
+    def written(a: Any, value: Any) -> Any:
+        a = a.copy()
+        a[0, 0] = value
+        a[1] = np.reshape(value, (1, 1, 1))
+        a[np.array([1]), np.array([1])] = value * 2
+        return a
+
+    a, value = np.zeros((2, 2)), np.ones((1, 1))
+    expected = [[1, 0], [1, 2]]
+    assert written(a, value).tolist() == expected
+    assert gemel.compile(written)(a, value).tolist() == expected
+    with autograd.record():
+        value.attach_grad()
+        total = (written(a, value) * np.array([[1.0, 1.0], [2.0, 3.0]])).sum()
+    total.backward()
+    assert value.grad.tolist() == [[1 + 2 + 6]]
+    with pytest.raises(ShapeError, match="does not broadcast"):
+        a[0, 0] = np.ones((1, 2))
+
+
+def test_dtypes_read_text_as_numpys_do() -> None:
+    assert np.float32("1.5").item() == 1.5
+    assert np.int32("7").item() == 7
+    with pytest.raises(ValueError, match="abc"):
+        np.float32("abc")
+
+
+def test_what_is_refused_says_why() -> None:
+    with pytest.raises(GradientError, match=r"int32.*no floating dtype"):
+        np.zeros(3, "int32").attach_grad()
+    with pytest.raises(ValueError, match="stype"):
+        np.zeros(3).attach_grad(stype="csr")
+    with pytest.raises(DeviceError, match="'x' is not a device"):
+        np.from_numpy(numpy.ones(2), "x")
+    for wrong in (None, 3, "ab"):
+        for join in (np.stack, np.concatenate, np.vstack, np.hstack):
+            with pytest.raises(TypeError, match=r"must be a list|is no array"):
+                join(wrong)
+    for call in (np.squeeze, np.sum, npx.softmax, npx.batch_flatten):
+        for value in (None, "text"):
+            with pytest.raises(TypeError, match="is no array, number or list of numbers"):
+                call(value)
+    with pytest.raises(TypeError, match="is no array"):
+        npx.fully_connected(None, None, num_hidden=2)
+
+
+@pytest.mark.parametrize("name", [
+    "sum", "mean", "squeeze", "sort", "cumsum", "flip", "transpose", "median", "unique", "diff",
+    "ravel", "argmax", "var", "exp", "tril", "trace", "atleast_3d", "isnan",
+])  # fmt: skip
+def test_functions_take_lists(name: str) -> None:
+    given = [[3.0, 1.0], [2.0, 5.0]]
+    found = getattr(np, name)(given)
+    numpy.testing.assert_allclose(found.asnumpy(), getattr(numpy, name)(given), rtol=1e-6)
+
+
+# --- traces ---------------------------------------------------------------------------------
+
+
+def test_symbols_say_where_they_are() -> None:
+    def forward(x: Any) -> Any:
+        assert x.ctx == x.context == x.device == gemel.cpu()
+        return np.ones(x.shape, ctx=x.ctx) + x.as_in_ctx(x.device)
+
+    assert gemel.compile(forward)(np.ones((2, 2))).tolist() == [[2, 2], [2, 2]]
+
+
+# --- shapes ---------------------------------------------------------------------------------
+
+CODES: list[tuple[Any, Any, bool, Any]] = [
+    ((2, 3, 8), (-2, -2, 2, -1), False, (2, 3, 2, 4)),
+    ((8, 3, 3, 3, 4, 4), (-6, 2, -1, -4), False, (2, 4, 3, 3, 3, 4, 4)),
+    ((8, 3, 3, 3, 4, 4), (-5, -4), False, (24, 3, 3, 4, 4)),
+    ((8, 3, 3, 3, 8), (-4, -1, 2, -6), True, (8, 3, 3, 3, 4, 2)),
+    ((1, 1, 3), (-3, -3, -1), False, (3,)),
+    ((8, 3, 3, 3, 4, 4), (-4, -5), True, (8, 3, 3, 3, 16)),
+    ((2, 3, 4), (-1,), False, (24,)),
+    ((2, 3, 4), (4, -1), False, (4, 6)),
+    ((10, 5, 4), (-1, 0), False, None),
+    ((2, 6), (-2, -1, 3, -6), True, (2, 2, 3)),
+    ((0, 3), (-2, 3), False, (0, 3)),
+    ((2, 3), (-3, -1), False, None),
+    ((2, 3), (-7,), False, None),
+    ((2, 3), (-2, -2, -2), False, None),
+    ((2, 7), (-2, -6, 2, -1), False, None),
+]
+
+
+@pytest.mark.parametrize(("shape", "codes", "reverse", "expected"), CODES)
+def test_codes_of_reshape(shape: Any, codes: Any, reverse: bool, expected: Any) -> None:
+    x = np.arange(int(numpy.prod(shape))).reshape(shape)
+    if expected is None:
+        with pytest.raises(ShapeError):
+            npx.reshape(x, codes, reverse)
+        return
+    found = npx.reshape(x, codes, reverse)
+    assert found.shape == expected
+    assert found.ravel().tolist() == x.ravel().tolist()
+
+
+def test_codes_follow_other_sizes_in_a_program() -> None:
+    compiled = gemel.compile(lambda x: (npx.reshape(x, (-5, -1)), npx.shape_array(x)))
+    for batch in (2, 5):
+        merged, shape = compiled(np.ones((batch, 3, 4)))
+        assert merged.shape == (3 * batch, 4)
+        assert shape.tolist() == [batch, 3, 4]
+
+
+def test_slices_as_mxnet_says_them() -> None:
+    x = np.arange(24).reshape(2, 3, 4)
+    plain = x.asnumpy()
+    assert npx.slice(x, (0, 1), (None, 3)).tolist() == plain[0:, 1:3].tolist()
+    assert npx.slice(x, (None, -1), (None, None), (-1, -2)).tolist() == plain[::-1, -1::-2].tolist()
+    with pytest.raises(ShapeError, match="as many axes"):
+        npx.slice(x, (0, 1), (1,))
+
+
+# --- methods --------------------------------------------------------------------------------
+
+
+def test_elements_one_by_one() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    assert [x.item(4), x.item(1, 0), x.item((0, 2)), x.item(-1)] == [4, 3, 2, 5]
+    x.itemset((0, 1), 9)
+    x.itemset(5, 7)
+    assert x.tolist() == [[0, 9, 2], [3, 4, 7]]
+    assert np.array([[3]]).item() == 3
+    for wrong in ((6,), (2, 0), (0, 0, 0)):
+        with pytest.raises(IndexError if len(wrong) < 3 else ShapeError):
+            x.item(*wrong)
+    with pytest.raises(ValueError, match="one element"):
+        x.item()
+
+
+def test_flat_reads_and_writes() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    for each in (x, x.T, x[:, ::-1]):
+        each.flat[1] = 9
+        assert each.flat[1].item() == 9
+        assert [float(n) for n in each.flat] == each.asnumpy().ravel().tolist()
+        assert len(each.flat) == 6
+    x.flat = [1, 2, 3, 4, 5, 6]
+    x.T.flat[2:4] = 0
+    assert x.tolist() == [[1, 0, 3], [4, 0, 6]]
+
+
+def test_methods_that_write() -> None:
+    x = np.array([3.0, 1.0, 2.0])
+    x.partition(1)
+    assert x.tolist() == [1, 2, 3]
+    x.fill(4)
+    assert x.tolist() == [4, 4, 4]
+    x.put([0, -1], [7, 8])
+    assert x.tolist() == [7, 4, 8]
+    assert x.compress([True, False, True]).tolist() == [7, 8]
+    x.attach_grad()
+    x.drop_grad()
+    assert x.grad is None
+
+
+def test_memory_as_numpy_names_it() -> None:
+    x = np.arange(6, dtype="int16").reshape(2, 3)
+    assert x.tobytes() == x.asnumpy().tobytes()
+    assert x.tobytes("F") == x.asnumpy().tobytes("F")
+    for y in (x, x.T, x[:, 1], x[:1], np.zeros((0, 2)), np.ones(())):
+        strides = tuple(n * y.itemsize for n in y.strides)
+        theirs = numpy.lib.stride_tricks.as_strided(numpy.zeros(6, y.dtype), y.shape, strides)
+        assert y.flags.c_contiguous == theirs.flags.c_contiguous
+        assert y.flags["F_CONTIGUOUS"] == y.flags["F"] == theirs.flags.f_contiguous
+        assert y.flags["WRITEABLE"]
+    assert (x.flags.f_contiguous, x.T.flags.f_contiguous) == (False, True)
+
+
+def test_tofile(tmp_path: Any) -> None:
+    np.arange(3, dtype="int32").tofile(tmp_path / "raw")
+    assert numpy.fromfile(tmp_path / "raw", "int32").tolist() == [0, 1, 2]
+
+
+def test_clip_takes_both_names() -> None:
+    x = np.arange(5.0)
+    for found in (x.clip(1, 3), x.clip(min=1, max=3), x.clip(a_min=1, a_max=3), np.clip(x, 1, 3)):
+        assert found.tolist() == [1, 1, 2, 3, 3]
+    with pytest.raises(TypeError, match="given twice"):
+        x.clip(1, a_min=1)
