@@ -7,6 +7,7 @@ from typing import Any
 from gemel import _core, reverse
 from gemel.errors import GradientError, ShapeError, unknown_name
 from gemel.function import Function
+from gemel.ops.shape import operand
 from gemel.runtime.prepare import spec_of
 from gemel.steps import Step, Target
 from gemel.tape import Leaf, become_variable, source_of
@@ -84,9 +85,15 @@ def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "writ
 
     What was computed while recording stays so: its gradient is left there, and goes on from there.
     """
-    arrays = variables if isinstance(variables, (list, tuple)) else [variables]
-    requests = [grad_reqs] * len(arrays) if isinstance(grad_reqs, str) else grad_reqs
-    for position, (array, request) in enumerate(zip(arrays, requests, strict=True)):
+    arrays = _arrays("mark_variables", variables)
+    requests = [grad_reqs] * len(arrays) if isinstance(grad_reqs, str) else list(grad_reqs)
+    kept = [None] * len(arrays) if gradients is None else _listed(gradients)
+    if not len(arrays) == len(requests) == len(kept):
+        raise GradientError(
+            f"mark_variables: {len(arrays)} arrays, {len(kept)} gradients and {len(requests)} "
+            "grad_reqs; there must be one for each"
+        )
+    for array, given, request in zip(arrays, kept, requests, strict=True):
         if request not in ("write", "add", "null"):
             raise unknown_name("grad_req", request, ("write", "add", "null"))
         if not array.dtype.is_inexact:
@@ -96,9 +103,25 @@ def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "writ
         if request == "null":
             array._history, array._grad = None, None
             continue
-        given = gradients[position] if gradients is not None else None
+        if given is not None and (given.shape, given.dtype) != (array.shape, array.dtype):
+            raise ShapeError(
+                f"mark_variables: {spec_of(given)} cannot be the gradient of {spec_of(array)}"
+            )
         array._grad = _zeros_like(array) if given is None else given
         become_variable(array, Leaf(spec_of(array), array._grad, request))
+
+
+def _listed(values: Any) -> list[Any]:
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def _arrays(name: str, values: Any) -> list[Any]:
+    """One array or several, as a list. Raises `TypeError` for anything else."""
+    found = _listed(values)
+    for value in found:
+        if not isinstance(value, _core.Array):
+            raise TypeError(f"{name}: {type(value).__name__} {value!r} is no array of gemel's")
+    return found
 
 
 def _zeros_like(array: Any) -> Any:
@@ -156,11 +179,16 @@ def grad(
 
 
 def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
-    arrays = list(heads) if isinstance(heads, (list, tuple)) else [heads]
-    if head_grads is None:
-        grads: list[Any] = [None] * len(arrays)
-    else:
-        grads = list(head_grads) if isinstance(head_grads, (list, tuple)) else [head_grads]
+    arrays = _arrays("backward", heads)
+    grads: list[Any] = [None] * len(arrays)
+    if head_grads is not None:
+        grads = _listed(head_grads)
+    if len(grads) != len(arrays):
+        raise GradientError(
+            f"backward: {len(grads)} gradients for {len(arrays)} heads; there must be one for each"
+        )
+    pairs = zip(grads, arrays, strict=True)
+    grads = [None if g is None else operand(g, (array,)) for g, array in pairs]
     for array, g in zip(arrays, grads, strict=True):
         if source_of(array) is None:
             raise GradientError(

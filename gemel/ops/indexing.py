@@ -388,7 +388,9 @@ def getitem(x: Any, key: Any) -> Any:
         return basic_index(x, key=canonical(x.shape, key))
     items = list(key) if isinstance(key, tuple) else [key]
     if current_trace() is not None:
-        x, items = _masks_as_positions(x, [known_mask(item) for item in items])
+        items = [known_mask(item) for item in items]
+        if any(is_mask(item) and type(item).__module__ == "numpy" for item in items):
+            x, items = _masks_as_positions(x, items)
     items = [above.index_item(item, x) for item in items]
     if is_basic(tuple(items)):  # NumPy's integers were among them
         return basic_index(x, key=canonical(x.shape, tuple(items)))
