@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.dtype import float64
 from gemel.ir.declare import elementwise
 from gemel.ops.elementwise import exp, square
 
@@ -49,14 +50,18 @@ def _sine(xp: Any, x: Any) -> Any:
 
 @elementwise(dtype="floating", public="npx", mxnet="_npx_gammaln")
 def gammaln(xp: Any, x: Any) -> Any:
-    """The logarithm of abs(gamma(x)); inf at 0 and the whole numbers below."""
+    """The logarithm of abs(gamma(x)); inf at 0 and the whole numbers below.
+
+    Computed in float64: next to 1 and 2, where it is 0, the digits of two logarithms cancel.
+    """
+    given, x = x.dtype, xp.cast(x, float64)
     positive = xp.where(x < 0.5, 1 - x, x)
     small = positive < STEPS
     moved = xp.where(small, positive + STEPS, positive)
     found = _stirling(xp, moved) - xp.log(xp.where(small, _rising(positive), 1))
     found = xp.where(positive == xp.inf, xp.inf, found)
     mirrored = 1.1447298858494002 - xp.log(xp.absolute(_sine(xp, x))) - found
-    return xp.where(x < 0.5, mirrored, found)
+    return xp.cast(xp.where(x < 0.5, mirrored, found), given)
 
 
 @gammaln.gradient
