@@ -213,6 +213,17 @@ def keeps_kind(result: DType, target: DType) -> bool:
     return kinds.index(result.kind) <= kinds.index(target.kind)
 
 
+#: What Python's numbers become, and whether floating arrays are positions. `npx.set_np` follows
+#: MXNet: whole numbers become float32 as well, and so they are positions, too.
+MANNERS: dict[str, Any] = {"integers": int64, "floats": float32, "floating positions": False}
+
+
+def default_float() -> DType:
+    """The dtype of arrays of floating numbers where none is given."""
+    found: DType = MANNERS["floats"]
+    return found
+
+
 #: How freely `castable` lets dtypes be converted.
 CASTINGS = ("safe", "same_kind", "equiv", "no", "unsafe")
 

@@ -7,7 +7,6 @@ from os import PathLike
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import DType, float32, int64
 from gemel.errors import ShapeError
 from gemel.ir.late import load
 from gemel.ir.layout import dense_strides
@@ -18,17 +17,6 @@ def _np(name: str) -> Any:
     """A function of `gemel.np`."""
     load()
     return NAMESPACES["np"][name]
-
-
-#: What Python's numbers become, and whether floating arrays are positions. `npx.set_np` follows
-#: MXNet: whole numbers become float32 as well, and so they are positions, too.
-MANNERS: dict[str, Any] = {"integers": int64, "floats": float32, "floating positions": False}
-
-
-def default_float() -> DType:
-    """The dtype of arrays of floating numbers where none is given."""
-    found: DType = MANNERS["floats"]
-    return found
 
 
 class Flat:
@@ -164,4 +152,4 @@ class Manners:
         self.attach_grad("null")
 
 
-__all__ = ["MANNERS", "Flags", "Flat", "Manners", "default_float"]
+__all__ = ["Flags", "Flat", "Manners"]

@@ -9,6 +9,7 @@ from gemel import _core, autograd, lists, tape
 from gemel.device import CPUS, GPUS, Device, as_device, try_gpu
 from gemel.dtype import (
     DTYPES,
+    MANNERS,
     DType,
     _constructor,
     as_dtype,
@@ -16,6 +17,7 @@ from gemel.dtype import (
     bool_,
     check_held,
     complex128,
+    default_float,
     float64,
     int64,
     is_large,
@@ -32,7 +34,7 @@ from gemel.ir.graph import Entry
 from gemel.ir.layout import Layout
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
-from gemel.manners import MANNERS, Manners, default_float
+from gemel.manners import Manners
 from gemel.ops import assignment, elementwise, indexing, keys
 from gemel.ops.shape import stack
 from gemel.passes.gradient import gradient
@@ -455,7 +457,6 @@ class Layers:
     as_entry = staticmethod(as_entry)
     from_numpy = staticmethod(from_numpy)
     index_item = staticmethod(index_item)
-    default_float = staticmethod(default_float)
     gradient = staticmethod(gradient)
 
 

@@ -243,6 +243,27 @@ class Lent(ctypes.Structure):
     )
 
 
+def address(capsule, name):
+    """Where the struct of a capsule lies."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    return pointer(capsule, name)
+
+
+def test_a_capsule_says_its_version_and_whether_it_is_a_copy():
+    x = np.ones(3)
+    for copy, flags in ((None, 0), (False, 0), (True, 2)):
+        capsule = x.__dlpack__(max_version=(1, 1), copy=copy)
+        start = address(capsule, b"dltensor_versioned")
+        assert list((ctypes.c_uint32 * 2).from_address(start)) == [1, 0]
+        assert ctypes.c_uint64.from_address(start + 24).value == flags
+    for version in (None, (0, 8)):
+        assert address(x.__dlpack__(max_version=version), b"dltensor")
+    shared = numpy.from_dlpack(x, device="cpu", copy=False)
+    shared[0] = 5
+    assert x[0].item() == 5
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
@@ -257,9 +278,7 @@ class Lent(ctypes.Structure):
 def test_what_gemel_has_no_arrays_of(field, value, message):
     """Such a capsule is refused, and stays usable."""
     capsule = numpy.ones(3, "float32").__dlpack__()
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    lent = Lent.from_address(pointer(capsule, b"dltensor"))
+    lent = Lent.from_address(address(capsule, b"dltensor"))
     before = getattr(lent, field)
     setattr(lent, field, value)
     with pytest.raises(BufferError, match=message):

@@ -176,6 +176,20 @@ def test_compiled_gradients(name: str) -> None:
         numpy.testing.assert_allclose(a, b, rtol=1e-10)
 
 
+def test_convolutions() -> None:
+    """Windows and their gradients: y = (z * w).sum() of each window."""
+    z, w = (np.array(numbers(*shape)) for shape in ((1, 1, 4), (1, 1, 2)))
+    z.attach_grad()
+    with autograd.record():
+        y = npx.convolution(z, w, kernel=(2,), num_filter=1, no_bias=True)
+        total = y.real.sum()
+    total.backward()
+    (first, second), values = w.asnumpy()[0, 0], z.asnumpy()[0, 0]
+    numpy.testing.assert_allclose(y.asnumpy()[0, 0], first * values[:-1] + second * values[1:])
+    sums = [first, first + second, first + second, second]
+    numpy.testing.assert_allclose(z.grad.asnumpy()[0, 0], numpy.conj(sums))
+
+
 def test_gradients_of_gradients() -> None:
     z = np.array(Z)
     z.attach_grad()

@@ -71,6 +71,7 @@ def test_numpys_default_dtypes() -> None:
         np.array([1.5]), np.array(1.5), np.zeros(2), np.ones((2, 2)), np.empty(1), np.eye(2),
         np.linspace(0, 1, 3), np.arange(0.0, 2.0), np.identity(2), np.logspace(0, 1, 3),
         np.full((2,), 1.5), np.random.uniform(size=2), np.random.normal(size=2), np.array([]),
+        np.random.rand(2), np.random.gamma(2.0, size=3), np.random.dirichlet([1.0, 2.0]),
     ):  # fmt: skip
         assert made.dtype == "float64"
     for made in (np.array([1, 2]), np.arange(3), np.array(1), np.full((2,), 3)):

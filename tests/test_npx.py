@@ -207,6 +207,16 @@ def test_batch_norm_gives_its_statistics() -> None:
     numpy.testing.assert_allclose(i.asnumpy(), (arrays[4].asnumpy() + 0.1) ** -0.5, rtol=1e-6)
 
 
+def test_norm() -> None:
+    x = drawn(2, 3, 4)
+    check(npx.norm, lambda x: numpy.sqrt((x * x).sum()), [x])
+    check(lambda x: npx.norm(x, ord=1, axis=(0, 2), keepdims=True),
+          lambda x: abs(x).sum((0, 2), keepdims=True), [x])  # fmt: skip
+    assert npx.norm(np.array(x), out_dtype="float64").dtype == "float64"
+    with pytest.raises(UnknownNameError, match="ord of norm"):
+        npx.norm(np.array(x), ord=3)
+
+
 def test_group_norm_gives_its_statistics() -> None:
     x = drawn(2, 6, 3)
     _, mean, deviation = npx.group_norm(

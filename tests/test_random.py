@@ -49,6 +49,17 @@ def test_any_seed(seed: int) -> None:
     assert len(set(first)) == 4
 
 
+def test_no_seed_is_a_new_one() -> None:
+    found = set()
+    for _ in range(2):
+        np.random.seed()
+        found.add(np.random.uniform(dtype="float64").item())
+    np.random.seed(3)
+    first = np.random.uniform().item()
+    npx.random.seed(3, device=npx.cpu(1))
+    assert np.random.uniform().item() == first and len(found) == 2
+
+
 def test_compiled_and_imperative_share_the_stream() -> None:
     def function(x: Any) -> Any:
         noise = np.random.normal(size=(5, 3)) * 0.1

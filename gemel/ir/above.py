@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from gemel.device import Device
-    from gemel.dtype import DType
     from gemel.ir.graph import Entry
     from gemel.ir.op import Op
     from gemel.ir.op_kinds import Elementwise
@@ -58,9 +57,6 @@ class Above(Protocol):
 
     def index_item(self, item: Any, x: Any, /) -> Any:
         """One item of an index of x: lists become arrays, NumPy's integers Python's."""
-
-    def default_float(self) -> DType:
-        """The dtype of floating arrays where none is given."""
 
     def gradient(
         self, outputs: Sequence[Entry], heads: Sequence[Entry], inputs: Sequence[Entry], /

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype, as_number, check_held, float64, int64, is_large
+from gemel.dtype import as_dtype, as_number, check_held, default_float, float64, int64, is_large
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.manners import default_float
 from gemel.ndarray import array_like, default_dtype, ndarray
 from gemel.ops.elementwise import cast, floor, iota, where
 from gemel.ops.elementwise import full as filled

@@ -289,7 +289,7 @@ def rayleigh(
 ) -> ndarray:
     """Lengths of vectors of two normally distributed numbers of deviation `scale`."""
 
-def seed(value: int) -> None:
+def seed(seed: int | None = None, device: Any = "all") -> None:
     """Start the stream again: the same seed and the same calls give the same numbers."""
 
 def shuffle(x: Any) -> None:

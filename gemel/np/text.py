@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gemel.dtype import as_dtype
+from gemel.dtype import as_dtype, default_float
 from gemel.ir.op import numpy
 from gemel.ir.protocols import as_numpy, by_numpy
 from gemel.ir.public import Array, function
-from gemel.manners import default_float
 from gemel.np.creation import array
 
 

@@ -471,6 +471,15 @@ def multibox_target(
 def nonzero(a: Any) -> ndarray:
     """Where the elements are that are not zero: a row of positions for each. Waits for the array."""
 
+def norm(
+    data: Any,
+    ord: int = 2,
+    axis: Any = None,
+    out_dtype: Any = None,
+    keepdims: builtins.bool = False,
+) -> ndarray:
+    """The sum of absolute values (`ord` 1), or the square root of that of squares (2), along axes."""
+
 def one_hot(
     x: Any, /, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
 ) -> ndarray:
@@ -805,6 +814,7 @@ __all__ = [
     "multibox_prior",
     "multibox_target",
     "nonzero",
+    "norm",
     "num_gpus",
     "one_hot",
     "pick",

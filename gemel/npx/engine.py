@@ -6,9 +6,8 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import as_device
-from gemel.dtype import as_dtype, float32, float64, int64
+from gemel.dtype import MANNERS, as_dtype, float32, float64, int64
 from gemel.ir.public import function
-from gemel.manners import MANNERS
 from gemel.ndarray import array_like
 from gemel.runtime import callback as runtime_callback
 from gemel.spec import Spec

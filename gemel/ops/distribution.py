@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import DType, as_dtype, check_held, float32, float64, int64
+from gemel.dtype import DType, as_dtype, check_held, default_float, float32, float64, int64
 from gemel.errors import DTypeError, ShapeError, suggestion
 from gemel.extent import NUMBER, WHOLE
-from gemel.ir.above import above
 from gemel.ir.public import Array, function, publish
 from gemel.ops.elementwise import cast, filled, log1p, maximum
 from gemel.ops.random import drawn, normal, randint, required, uniform
@@ -109,7 +108,7 @@ class Distribution:
     def __call__(self, *values: Any, **named: Any) -> Any:
         """Numbers of this distribution."""
         given = self._bound(values, named)
-        dtype = as_dtype(given["dtype"] or self.dtype or above.default_float())
+        dtype = as_dtype(given["dtype"] or self.dtype or default_float())
         if dtype.kind not in self.kinds:
             words = {"f": "floating", "iu": "an integer", "iuf": "of numbers"}[self.kinds]
             hint = "; use randint for integers" if self.kinds == "f" else ""
@@ -175,8 +174,10 @@ def distribution(
     public: str = "np.random",
     **rules: str,
 ) -> Callable[[Callable[..., Any]], Distribution]:
-    """Declare a distribution by its body; `dtype` is the default one (None: that of floating
-    arrays), `kinds` are those it has."""
+    """Declare a distribution by its body; `kinds` are the dtypes it has, `dtype` the default one.
+
+    None is that of floats.
+    """
 
     def declare(body: Callable[..., Any]) -> Distribution:
         found = Distribution(body, dtype, kinds, rules)

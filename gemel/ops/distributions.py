@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype, float64, int64, uint32, uint64
+from gemel.dtype import as_dtype, default_float, float64, int64, uint32, uint64
 from gemel.extent import NUMBER
-from gemel.ir.above import above
 from gemel.ir.declare import elementwise, op
 from gemel.ir.op import numpy
 from gemel.ir.philox import FIRST, GOLDEN, SECOND
@@ -402,7 +401,7 @@ def dirichlet(alpha: Any, size: Any = None, dtype: Any = None, device: Any = Non
     """
     alpha = held("dirichlet", "alpha", operand(alpha), "positive")
     lead = shape_of("dirichlet", size) if size is not None else tuple(alpha.shape[:-1])
-    dtype = as_dtype(dtype or above.default_float())
+    dtype = as_dtype(dtype or default_float())
     with as_device(device):
         draw = Draw((*lead, alpha.shape[-1]), dtype)
         return cast(softmax(log_gammas(draw, alpha)), dtype=dtype)

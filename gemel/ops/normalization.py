@@ -8,6 +8,7 @@ from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.ir.declare import composite
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract
+from gemel.ops.norms import vector_norm
 from gemel.ops.reduction import mean, sum, var, widened
 from gemel.ops.shape import operand, reshape
 from gemel.spec import Spec, normalize_axis, same_shape
@@ -164,3 +165,20 @@ def l2_normalization(data: Any, eps: float = 1e-10, mode: str = "instance") -> A
         raise unknown_name("mode of l2_normalization", mode, known)
     axes = tuple(known[mode])
     return divide(data, sqrt(sum(square(data), axis=axes, keepdims=True) + eps))
+
+
+@function(public="npx")
+def norm(
+    data: Any, ord: int = 2, axis: Any = None, out_dtype: Any = None, keepdims: bool = False
+) -> Array:
+    """The sum of absolute values (`ord` 1), or the square root of that of squares (2), along axes.
+
+    Without axes it is that of all elements, whatever the shape; computed in `out_dtype`.
+
+    >>> npx.norm(np.array([[3.0, 4.0], [0.0, 5.0]]), axis=1)
+    """
+    if ord not in (1, 2):
+        raise unknown_name("ord of norm", str(ord), ("1", "2"))
+    x = operand(data)
+    x = x if out_dtype is None else cast(x, dtype=out_dtype)
+    return vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)

@@ -6,6 +6,7 @@ is the program's, or inside a block (`drawing_from`) another one.
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, Protocol
 
@@ -22,13 +23,17 @@ from gemel.spec import Spec, extents
 
 
 @function(public="np.random")
-def seed(value: int) -> None:
+def seed(seed: int | None = None, device: Any = "all") -> None:
     """Start the stream again: the same seed and the same calls give the same numbers.
+
+    All devices draw from one stream, whatever `device` says. Without a seed nobody knows it.
 
     >>> np.random.seed(42)
     >>> np.random.uniform(size=(2,))
     """
-    _core.random_seed(int(value))
+    if seed is None:
+        seed = int.from_bytes(os.urandom(7), "little")
+    _core.random_seed(int(seed))
     _initialized[0] = 0
 
 

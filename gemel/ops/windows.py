@@ -120,7 +120,7 @@ def _(x: Spec, *, kernel: Any, stride: Any, dilate: Any, shape: Any) -> Spec:
     moves, axes = Moves(kernel, stride, dilate), len(kernel)
     lead = x.ndim - 2 * axes
     found = moves.counts(extents("fold", shape))
-    if not x.dtype.is_floating:
+    if not x.dtype.is_inexact:
         raise DTypeError(f"fold: {x} must be floating; use astype('float32')")
     if not same_shape(x.shape[lead:], (*kernel, *found)):
         raise ShapeError(f"fold: {x} does not end in the windows {[*kernel, *found]} of {shape}")
