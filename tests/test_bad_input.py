@@ -94,6 +94,12 @@ ANSWERED: dict[str, str] = {
     "logical_or": "any number is true or not",
     "logical_xor": "any number is true or not",
     "sinc": "NumPy's has no out",
+    "broadcast_shapes": "of shapes given as arrays",
+    "ndindex": "nothing to go through",
+    **dict.fromkeys(
+        ("array2string", "array_repr", "array_str", "copy", "gradient"), "a number is an array"
+    ),
+    **dict.fromkeys(("poly", "polyder", "polyint", "polyval", "roots"), "a number is an array"),
     "finfo": "of the array's dtype",
     "einsum": "letters",
     "diff": "NumPy takes for ever where nothing is left to subtract",
