@@ -163,7 +163,7 @@ def test_huge_shapes_are_refused_before_memory_is_taken(name: str) -> None:
     with pytest.raises((GemelError, MemoryError, OverflowError, ValueError)):
         HUGE[name]().wait_to_read()
     # What the call was made of has failed as well: nobody else is to find that.
-    with contextlib.suppress(MemoryError):
+    with contextlib.suppress(Exception):
         npx.waitall()
 
 
