@@ -314,6 +314,7 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
     if isinstance(value, NUMBER):
         wanted = as_dtype(dtype) if dtype is not None else default_dtype(value)
         return from_list(value, wanted, device)
+    value = list(value) if isinstance(value, range) else value
     if isinstance(value, (list, tuple)):
         leaves = list(lists.leaves(value))
         if all(isinstance(leaf, NUMBER) for leaf in leaves):

@@ -140,6 +140,7 @@ def test_large_whole_numbers() -> None:
     assert np.array([2**63, 1]).dtype is np.uint64
     assert np.array([2**63, 1]).tolist() == [2**63, 1]
     assert np.full(2, 2**63).tolist() == [2**63] * 2
+    assert np.arange(0, 2**64, 2**63, dtype=np.uint64).tolist() == [0, 2**63]
     assert np.full(1, 2**64, dtype=np.float64).tolist() == [2.0**64]
     for refused in ([2**64], [-1, 2**63], 2**64, -(2**63) - 1):
         with pytest.raises(OverflowError, match="cannot hold"):

@@ -53,6 +53,19 @@ def test_lists_and_floating_arrays_are_positions() -> None:
 
 
 @pytest.mark.usefixtures("mxnet")
+def test_positions_of_functions_may_be_floating() -> None:
+    x, one = np.arange(4), np.array([1])
+    assert np.delete(x, one).tolist() == [0, 2, 3]
+    assert np.insert(x, one, 9).tolist() == [0, 9, 1, 2, 3]
+    assert np.repeat(x[:2], np.array([1, 2])).tolist() == [0, 1, 1]
+    np.put_along_axis(x, one, 7, 0)
+    assert x.tolist() == [0, 7, 2, 3]
+    assert [n.tolist() for n in np.unravel_index(one * 3, (2, 2))] == [[1], [1]]
+    assert np.array(range(3)).dtype == "float32"
+    assert x[range(2),].tolist() == x[[0, 1]].tolist() == [0, 7]
+
+
+@pytest.mark.usefixtures("mxnet")
 def test_large_positions_in_lists_are_exact() -> None:
     x = np.zeros((2**24 + 2,), dtype="int8")
     x[2**24 + 1] = 1

@@ -8,6 +8,7 @@ from typing import Any
 from gemel.device import as_device
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE
+from gemel.ir.above import above
 from gemel.ir.declare import composite
 from gemel.ir.keywords import converted
 from gemel.ir.op import numpy
@@ -184,7 +185,11 @@ def _(a: Any, repeats: Any, axis: int | None = None) -> Array:
         a, axis = reshape(a, shape=(-1,)), 0
     axis = normalize_axis("repeat", axis, a.ndim)
     if not isinstance(repeats, WHOLE):
-        counts = [*wholes("repeat", "repeats", numpy().asarray(repeats).ravel().tolist())]
+        counts = [
+            *wholes(
+                "repeat", "repeats", numpy().asarray(above.index_item(repeats, a)).ravel().tolist()
+            )
+        ]
         if len(counts) != 1:
             return _repeated_unevenly(a, counts, axis)
         repeats = counts[0]
@@ -313,7 +318,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     >>> np.delete(np.array([3, 1, 2]), 1)
     """
     arr, axis = _one_axis("delete", arr, axis)
-    np = numpy()
+    np, obj = numpy(), above.index_item(obj, arr)
     where_ = obj if isinstance(obj, (*WHOLE, slice, list)) else np.asarray(obj)
     kept = np.delete(np.arange(arr.shape[axis]), where_)
     return gather(arr, kept, axis=axis)
@@ -326,7 +331,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     >>> np.insert(np.array([3, 1, 2]), 1, 7)
     """
     arr, axis = _one_axis("insert", arr, axis)
-    np, extent = numpy(), arr.shape[axis]
+    np, extent, obj = numpy(), arr.shape[axis], above.index_item(obj, arr)
     values = cast(operand(values, (arr,)), dtype=arr.dtype)
     values = reshape(values, shape=(*[1] * (arr.ndim - values.ndim), *values.shape))
     places = np.arange(extent)[obj] if isinstance(obj, slice) else np.asarray(obj)

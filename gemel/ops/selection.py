@@ -170,7 +170,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -
     >>> np.put_along_axis(x, np.array([[2], [0]], "int64"), 1, 1)
     >>> x
     """
-    indices = operand(indices)
+    indices = operand(above.index_item(indices, arr))
     if axis is None:
         flat = reshape(arr, shape=(-1,))
         found = with_rows_put(flat, indices, cast(operand(values), dtype=arr.dtype), axis=0)
@@ -281,7 +281,8 @@ def _(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
 
     A position out of range is a `ValueError`, raised when the result is waited for.
     """
-    found = unravel_index(operand(indices), shape=tuple(listed(shape)), order=order)
+    indices = operand(above.index_item(indices, None))
+    found = unravel_index(indices, shape=tuple(listed(shape)), order=order)
     return found if isinstance(found, tuple) else (found,)
 
 
