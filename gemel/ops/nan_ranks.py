@@ -11,7 +11,7 @@ from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import add, cast, floor, maximum, minimum, multiply, subtract, where
 from gemel.ops.logic import equal, isnan, logical_not
-from gemel.ops.reduction import argmax, floating, sum
+from gemel.ops.reduction import argmax, count, floating, mean, sum
 from gemel.ops.rounding import round
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import operand, reshape, stack
@@ -111,6 +111,9 @@ def nanmedian(
 
     >>> np.nanmedian(np.array([[1.0, float("nan")], [3.0, 4.0]]), axis=1)
     """
+    a = floating(operand(a))
+    if not count(a, axis, "nanmedian"):
+        return into("nanmedian", out, mean(a, axis=axis, keepdims=keepdims))
     return into("nanmedian", out, _quantile("nanmedian", a, 0.5, axis, "linear", keepdims))
 
 

@@ -296,6 +296,7 @@ def i0(x: Any) -> Any:
 
     >>> np.i0(np.array([0.0, 1.0]))
     """
+    x = numpy().asarray(x)  # a number is one of no axes
     return numpy().i0(x.astype("float64")).reshape(x.shape).astype(_i0_of(x.dtype.name))
 
 
