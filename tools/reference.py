@@ -203,6 +203,18 @@ def page(namespace: str, name: str, value: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
+def by_numpy() -> str:
+    """The operations of the table that have no kernel yet, with those that wait for their inputs."""
+    own = [op for op in REGISTRY.values() if isinstance(op, Op) and not op.has_kernel]
+    without = sorted(f"`{op.name}`" for op in own if not op.dynamic)
+    waiting = sorted(f"`{op.name}`" for op in own if op.dynamic)
+    return (
+        f"As steps of programs, asynchronously: {', '.join(without)}.\n\n"
+        f"At once, after waiting for what decides the shape: {', '.join(waiting)}.\n\n"
+        "And all that computes with complex numbers, which kernels only move."
+    )
+
+
 def main(folder: Path) -> None:
     """Write the pages and a list of them."""
     listed = ["# Reference", ""]
@@ -212,8 +224,10 @@ def main(folder: Path) -> None:
         path.write_text(page(namespace, name, value))
         meaning = inspect.cleandoc(value.__doc__ or "").split("\n")[0]
         listed.append(f"- [{namespace}.{name}]({namespace}/{name}.md): {meaning}")
+    count = len(listed) - 2
+    listed += ["", "## Done by NumPy", "", by_numpy()]
     (folder / "index.md").write_text("\n".join(listed) + "\n")
-    print(f"{len(listed) - 2} pages in {folder}")
+    print(f"{count} pages in {folder}")
 
 
 if __name__ == "__main__":
