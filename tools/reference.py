@@ -204,8 +204,9 @@ def page(namespace: str, name: str, value: Any) -> str:
 
 
 def by_numpy() -> str:
-    """The operations of the table that have no kernel yet, with those that wait for their inputs."""
-    own = [op for op in REGISTRY.values() if isinstance(op, Op) and not op.has_kernel]
+    """The operations of the table that have no kernel, and which of them wait for their inputs."""
+    table = [op for op in REGISTRY.values() if isinstance(op, Op) and not op.has_kernel]
+    own = [op for op in table if op.function.__module__.startswith("gemel.ops")]
     without = sorted(f"`{op.name}`" for op in own if not op.dynamic)
     waiting = sorted(f"`{op.name}`" for op in own if op.dynamic)
     return (
