@@ -14,7 +14,7 @@ from gemel.ir.text import signature
 from gemel.ir.trace import Trace
 from gemel.nested import flatten, flatten_results, unflatten
 from gemel.passes import PIPELINE, gradient, optimize
-from gemel.passes.bind import concrete_graph
+from gemel.passes.bind import concrete_graph, settled
 from gemel.passes.fuse import cheap
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
@@ -85,7 +85,7 @@ class Program:
         traced = Graph(inputs, outputs, self._updates(len(entries)), self.name)
         self.guards: list[Guard] = []
         with self.trace:
-            self.graph = concrete_graph(traced, self._settled())
+            self.graph = settled(traced, self._settled())
 
     def _input(self, position: int, array: Any) -> Entry:
         shape = [

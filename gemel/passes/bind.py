@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import is_ as is_same
 from typing import Any
 
 from gemel.extent import concrete
@@ -11,38 +10,60 @@ from gemel.ir.graph import Entry, Graph, Node
 from gemel.spec import Spec
 
 
+def _bound(specs: tuple[Spec, ...], values: Mapping[str, int]) -> tuple[Spec, ...]:
+    return tuple(Spec(concrete(spec.shape, values), spec.dtype, spec.weak) for spec in specs)
+
+
+def _parameters(params: dict[str, Any], values: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        name: (concrete_graph if isinstance(value, Graph) else concrete)(value, values)
+        for name, value in params.items()
+    }
+
+
+def _nodes(graph: Graph) -> list[Node]:
+    """The inputs, used or not, then everything else in order."""
+    given = {entry.node: None for entry in graph.inputs}
+    return [*given, *(node for node in graph.walk() if node not in given)]
+
+
 def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
-    """A graph with its free extents replaced by numbers: the same steps, bound to a size.
-
-    Steps that have no free extent, on inputs that have none, are those of `graph` themselves.
-    """
+    """A graph with its free extents replaced by numbers: the same steps, bound to a size."""
     replaced: dict[Entry, Entry] = {}
-
-    def bound(spec: Spec) -> Spec:
-        shape = concrete(spec.shape, values)
-        return spec if shape is spec.shape else Spec(shape, spec.dtype, spec.weak)
-
-    def parameter(value: Any) -> Any:
-        return (concrete_graph if isinstance(value, Graph) else concrete)(value, values)
-
-    pending = {entry.node: None for entry in graph.inputs}
-    for node in [*pending, *(n for n in graph.walk() if n not in pending)]:
-        inputs = tuple(replaced[entry] for entry in node.inputs)
-        parameters = tuple(parameter(value) for value in node.params.values())
-        specs = tuple(bound(spec) for spec in node.specs)
+    for node in _nodes(graph):
+        specs = _bound(node.specs, values)
         value = concrete(node.value, values) if node.is_number else node.value
-        had = (*node.inputs, *node.params.values(), *node.specs, node.value)
-        # A number of the call that is traced remembers what it was asked: it is not bound.
-        plain = all(type(entry) is Entry for entry in node.entries)
-        if plain and all(map(is_same, had, (*inputs, *parameters, *specs, value))):
-            new = node
-        else:
-            params = dict(zip(node.params, parameters, strict=True))
-            new = Node(node.op, inputs, params, specs, value, node.name, node.origin)
+        inputs = tuple(replaced[entry] for entry in node.inputs)
+        params = _parameters(node.params, values)
+        new = Node(node.op, inputs, params, specs, value, node.name, node.origin)
         replaced.update(zip(node.entries, new.entries, strict=True))
+    return _with(graph, replaced)
+
+
+def settled(graph: Graph, values: Mapping[str, int]) -> Graph:
+    """The same in place, for a graph that has just been traced: nobody else has its nodes.
+
+    Numbers that could be asked for their values while it was traced are entries like others now.
+    """
+    plain: dict[Entry, Entry] = {}
+    for node in _nodes(graph):
+        node.specs = _bound(node.specs, values)
+        node.params = _parameters(node.params, values)
+        if node.is_number:
+            node.value = concrete(node.value, values)
+        if plain:
+            node.inputs = tuple(plain.get(entry, entry) for entry in node.inputs)
+        if any(type(entry) is not Entry for entry in node.entries):
+            own = tuple(Entry(node, index) for index in range(len(node.specs)))
+            plain.update(zip(node.entries, own, strict=True))
+            node.entries = own
+    return _with(graph, plain)
+
+
+def _with(graph: Graph, replaced: Mapping[Entry, Entry]) -> Graph:
     return Graph(
-        (replaced[e] for e in graph.inputs),
-        (replaced[e] for e in graph.outputs),
-        ((i, replaced[e]) for i, e in graph.updates),
+        (replaced.get(e, e) for e in graph.inputs),
+        (replaced.get(e, e) for e in graph.outputs),
+        ((i, replaced.get(e, e)) for i, e in graph.updates),
         graph.name,
     )
