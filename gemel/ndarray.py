@@ -309,7 +309,7 @@ def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
 
 def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
     """An array of anything that can be one: arrays, also of others, numbers, nested lists."""
-    if isinstance(value, ndarray):
+    if isinstance(value, (ndarray, Entry)):
         return value
     if isinstance(value, NUMBER):
         wanted = as_dtype(dtype) if dtype is not None else default_dtype(value)

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from programs import finish, run, start
 
+from gemel.runtime.files import sealed
+
 #: A first inference of a hybridized network, with weights that need no random numbers.
 INFERENCE = """
 import gemel
@@ -120,9 +122,7 @@ def world_writable(path: Path) -> None:
 
 
 def sound_but_no_object(path: Path) -> None:
-    from gemel.runtime.files import MAGIC, digest
-
-    path.write_bytes(MAGIC + digest(b"not an object") + b"not an object")
+    path.write_bytes(sealed(path.stem, b"not an object"))
 
 
 @pytest.mark.parametrize(
@@ -155,18 +155,16 @@ def test_damaged_files_are_rebuilt_with_a_warning(warm: Path, damage: Any, why: 
     assert again["stderr"] == ""
 
 
-def no_image(path: Path) -> None:
-    from gemel.runtime.files import MAGIC, digest
+def of_another_name(path: Path) -> None:
+    path.write_bytes(sealed("0" * 64, path.read_bytes()[48:]))
 
-    content = bytes(8) + b"no image at all"
-    path.write_bytes(MAGIC + digest(content) + content)
+
+def no_image(path: Path) -> None:
+    path.write_bytes(sealed(path.stem, bytes(8) + b"no image at all"))
 
 
 def too_many_kernels(path: Path) -> None:
-    from gemel.runtime.files import MAGIC, digest
-
-    content = (1 << 40).to_bytes(8, "little") + bytes(64)
-    path.write_bytes(MAGIC + digest(content) + content)
+    path.write_bytes(sealed(path.stem, (1 << 40).to_bytes(8, "little") + bytes(64)))
 
 
 @pytest.mark.parametrize(
@@ -175,6 +173,7 @@ def too_many_kernels(path: Path) -> None:
         (cut_short, "checksum is wrong"),
         (emptied, "not a file of the cache"),
         (one_bit, "checksum is wrong"),
+        (of_another_name, "checksum is wrong"),
         (world_writable, "others may write it"),
         (no_image, "image is damaged"),
         (too_many_kernels, "ends too early"),

@@ -80,8 +80,8 @@ class WrittenMethods(NumpyProtocols):
 
     @real.setter
     def real(self, value: Any) -> None:
-        whole: Any = self
-        whole[...] = self.imag * 1j + value if whole.dtype.is_complex else value
+        load()
+        call("set_part", self, value, "real")
 
     @property
     def imag(self) -> Any:
@@ -91,10 +91,8 @@ class WrittenMethods(NumpyProtocols):
 
     @imag.setter
     def imag(self, value: Any) -> None:
-        whole: Any = self
-        if not whole.dtype.is_complex:
-            raise TypeError(f"imag: numbers of {whole.dtype} have no imaginary part to set")
-        whole[...] = self.real + call("multiply", value, 1j)
+        load()
+        call("set_part", self, value, "imag")
 
     def reshape(self, *shape: Any, order: str = "C", **options: Any) -> Any:
         """The same elements in another shape; one extent may be -1. As `np.reshape`."""

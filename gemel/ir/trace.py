@@ -9,7 +9,7 @@ from gemel import _core
 from gemel.dtype import weak
 from gemel.errors import TraceError
 from gemel.extent import Dim, Guard
-from gemel.ir.graph import Entry, copy_node, placeholder
+from gemel.ir.graph import Entry, Node, copy_node, placeholder
 from gemel.ir.layout import dense
 from gemel.spec import Spec
 
@@ -103,14 +103,16 @@ class Trace:
     def _seen_through(self, entry: Entry) -> tuple[Entry, list[Entry]]:
         """The entry whose contents an entry shows, and the views in between, outermost last."""
         views: list[Entry] = []
-        while entry not in self._holders and entry.node.op and "view" in entry.node.op.rules:
+        while entry not in self._holders and shows_another(entry.node):
             views.insert(0, entry)
             entry = entry.node.inputs[0]
         layout, start = dense(entry.shape), 0
         for position, view in enumerate(views):
             node = view.node
             assert node.op is not None
-            found = node.op.rules["view"](layout, *node.specs, **node.params)
+            found: Any = dense(view.shape)  # a part of each element
+            if "view" in node.op.rules:
+                found = node.op.rules["view"](layout, *node.specs, **node.params)
             layout = found[view.index] if isinstance(found, tuple) else found
             if layout is None:  # its elements had to move: they are its own
                 entry, layout, start = view, dense(view.shape), position + 1
@@ -156,6 +158,11 @@ class Trace:
     def __exit__(self, *error: object) -> None:
         _stack().pop()
         _core.set_tracing(len(_stack()))
+
+
+def shows_another(node: Node) -> bool:
+    """Whether the results of a step show elements of its first input, or parts of them."""
+    return node.op is not None and not node.op.rules.keys().isdisjoint(("view", "put"))
 
 
 def parameters_replaced() -> None:

@@ -11,6 +11,7 @@ from gemel.dtype import as_dtype, as_number, check_held, default_float, float64,
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
+from gemel.ir.graph import Entry
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ndarray import array_like, default_dtype, ndarray
@@ -44,7 +45,7 @@ def array(
         lead = (1,) * (ndmin - found.ndim)
         return reshape(found, shape=(*lead, *found.shape)) if lead else found
     place = as_device(device or ctx)
-    if isinstance(value, ndarray):
+    if isinstance(value, (ndarray, Entry)):
         moved = value.to_device(place) if device or ctx else value
         if dtype is not None and as_dtype(dtype) is not value.dtype:
             return moved.astype(dtype)
@@ -69,7 +70,8 @@ def asarray(
     not gemel's own, is a `ValueError`.
     """
     device = device or ctx
-    same = isinstance(value, ndarray) and (dtype is None or value.dtype is as_dtype(dtype))
+    given = isinstance(value, (ndarray, Entry))
+    same = given and (dtype is None or value.dtype is as_dtype(dtype))
     if not copy and same and (device is None or value.device == device):
         return value  # type: ignore[no-any-return]
     if copy is False:
@@ -93,7 +95,7 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
     """The array with its elements in C order in memory, itself where they are; never 0-d."""
     found = asarray(a, dtype)
     found = found if found.ndim else reshape(found, shape=(1,))
-    return found if found._is_contiguous else found.copy()
+    return found if isinstance(found, Entry) or found._is_contiguous else found.copy()
 
 
 @function(public="np")

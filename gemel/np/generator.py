@@ -9,6 +9,7 @@ from typing import Any
 
 from gemel.device import current_device
 from gemel.dtype import int64
+from gemel.extent import WHOLE
 from gemel.ir.philox import words
 from gemel.ir.public import NAMESPACES, function
 from gemel.ir.trace import current_trace
@@ -16,6 +17,7 @@ from gemel.ndarray import array_like
 from gemel.ops import choices
 from gemel.ops.elementwise import add, copy
 from gemel.ops.random import drawing_from
+from gemel.ops.shape import operand
 
 #: What makes the seeds of a generator's children others than its numbers.
 SPAWNED = 0x0C41_1D5E_0C41_1D5E
@@ -164,7 +166,9 @@ class Generator:
         drawn with `endpoint` only."""
         if high is None:
             low, high = 0, low
-        return self._randint(low, high + 1 if endpoint else high, size, dtype)
+        if endpoint:
+            high = high + 1 if isinstance(high, WHOLE) else operand(high) + 1
+        return self._randint(low, high, size, dtype)
 
     def choice(
         self,

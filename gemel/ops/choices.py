@@ -273,6 +273,9 @@ def choice(
         if not replace:
             if many > count:
                 raise ValueError(f"choice: there are no {many} of {count} without replacement")
+            if p is not None:
+                message = f"choice: fewer than {many} probabilities are not 0"
+                p = required(p, (p > 0).sum() >= many, message=message)
             chosen = reshape(_without_replacement(count, p)[:many], shape=shape)
         elif p is None:
             chosen = drawn(randint, 0, count, shape=shape, dtype=int64)

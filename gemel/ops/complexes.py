@@ -8,16 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import DType
+from gemel.dtype import DType, as_dtype
 from gemel.errors import DTypeError
-from gemel.ir.declare import elementwise
-from gemel.ir.op import Op
+from gemel.ir.declare import elementwise, op
+from gemel.ir.methods import named
+from gemel.ir.op import Op, numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, where
 from gemel.ops.logic import equal, not_equal
-from gemel.ops.shape import operand
+from gemel.ops.shape import broadcast_to, operand
 from gemel.ops.trigonometry import arctan2
-from gemel.spec import Spec
+from gemel.spec import Spec, broadcast
 
 
 def _part_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
@@ -29,7 +30,7 @@ def _part_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, .
 
 def _part(operation: Op, x: Any, place: int) -> Any:
     """The real (0) or imaginary (1) parts: a view, but where a gradient may ask for them."""
-    if not isinstance(x, _core.Array) or _core.recording() or x._is_tracked:
+    if not isinstance(x, _core.Array) or x._is_tracked:
         return operation(x)
     strides = tuple(2 * stride for stride in x.strides)
     return x._as_strided(x.shape, strides, 2 * x.offset + place, x.dtype.real.code)
@@ -46,11 +47,16 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (cast(g, dtype=x.dtype),)
 
 
+@real.put
+def _(x: Any, value: Any, index: int) -> Any:
+    return of_parts(cast(value, dtype=x.dtype.real), imag(x))
+
+
 @real.facade
 def _(x: Any) -> Array:
     """The real part of each element, as a view; of real numbers the array itself.
 
-    While a gradient is recorded it is a copy.
+    Of what has a gradient recorded it is a copy.
 
     >>> np.real(np.array([1 + 2j, 3j]))
     """
@@ -69,16 +75,51 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g * 1j,)
 
 
+@imag.put
+def _(x: Any, value: Any, index: int) -> Any:
+    return of_parts(real(x), cast(value, dtype=x.dtype.real))
+
+
 @imag.facade
 def _(x: Any) -> Array:
     """The imaginary part of each element, as a view; zeros for real numbers.
 
-    While a gradient is recorded it is a copy.
+    Of what has a gradient recorded it is a copy.
 
     >>> np.imag(np.array([1 + 2j, 3j]))
     """
     x = operand(x)
     return _part(imag, x, 1) if x.dtype.is_complex else where(False, x, False)
+
+
+@op(complex=True)
+def of_parts(real: Any, imag: Any) -> Any:
+    """Complex numbers of their parts, put together: infinity times 1j would have no real part."""
+    found = numpy().empty(real.shape, as_dtype(real.dtype).complex.name)
+    found.real, found.imag = real, imag
+    return found
+
+
+@of_parts.spec
+def _(real: Spec, imag: Spec) -> Spec:
+    return Spec(broadcast("of_parts", real, imag), real.dtype.complex)
+
+
+@of_parts.gradient
+def _(g: Any, y: Any, first: Any, second: Any) -> Any:
+    return real(g), imag(g)
+
+
+@named
+def set_part(x: Any, value: Any, name: str) -> None:
+    """x.real = value, x.imag = value."""
+    if not x.dtype.is_complex:
+        if name == "imag":
+            raise TypeError(f"imag: numbers of {x.dtype} have no imaginary part to set")
+        x[...] = value
+        return
+    value = broadcast_to(cast(operand(value), dtype=x.dtype.real), shape=tuple(x.shape))
+    x[...] = of_parts(value, imag(x)) if name == "real" else of_parts(real(x), value)
 
 
 @elementwise(dtype=_part_types, complex=True, public="np", method=True, mxnet="_npi_conj")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gemel.dtype import bool_
 from gemel.errors import ShapeError, TraceError
 from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, constant, inline, placeholder, walk
 from gemel.ir.interpret import interpret
+from gemel.ir.methods import call
 from gemel.ir.op import Op
 from gemel.ir.public import function
 from gemel.ir.trace import current_trace
@@ -80,6 +82,8 @@ def cond(
     condition = predicate(*arguments) if callable(predicate) else predicate
     if not isinstance(condition, Entry):
         return (then_func if bool(condition) else else_func)(*arguments)
+    if condition.dtype is not bool_:
+        condition = call("not_equal", condition, 0)
     entries = _listed(arguments)
     stand_ins = tuple(placeholder(entry.spec, entry.node.name) for entry in entries)
     sides = [_record(function, stand_ins) for function in (then_func, else_func)]

@@ -36,7 +36,7 @@ from gemel.ops.elementwise import (
     where,
 )
 from gemel.ops.neural import softmax
-from gemel.ops.random import bits, deviate, drawn, floating, required
+from gemel.ops.random import bits, deviate, drawn, floating, required, uniform
 from gemel.ops.shape import operand
 from gemel.ops.trigonometry import tan
 from gemel.spec import Spec, extents
@@ -59,7 +59,7 @@ def random(draw: Draw) -> Any:
 
     >>> np.random.random((2, 2)).shape
     """
-    return draw.uniform()
+    return drawn(uniform, 0.0, 1.0, shape=draw.shape, dtype=draw.wanted)
 
 
 @distribution()
@@ -68,7 +68,7 @@ def random_sample(draw: Draw) -> Any:
 
     >>> np.random.random_sample((2, 2)).shape
     """
-    return draw.uniform()
+    return drawn(uniform, 0.0, 1.0, shape=draw.shape, dtype=draw.wanted)
 
 
 @distribution(sigma="not negative")

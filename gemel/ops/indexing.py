@@ -33,7 +33,7 @@ from gemel.ops.keys import (
     placed,
 )
 from gemel.ops.shape import check_axis, expand_dims, operand, reshape, transpose
-from gemel.spec import Spec, extents, normalize_axis, same_shape
+from gemel.spec import Spec, broadcast, extents, normalize_axis, same_shape
 
 # --- basic keys -----------------------------------------------------------------------------
 
@@ -453,6 +453,10 @@ def _several(x: Any, arrays: list[Any], axes: list[int], lead: int) -> Any:
     others = [axis for axis in range(ndim) if axis not in axes]
     order = (*others[:lead], *axes, *others[lead:])
     extents = [x.shape[axis] for axis in axes]
+    try:
+        broadcast("x[positions]", *(Spec(array.shape, array.dtype) for array in arrays))
+    except ShapeError as error:
+        raise IndexError(str(error)) from None
     x = transpose(x, axes=order)
     flat: Any = 0
     joined = 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import DType, as_dtype, bool_, castable
+from gemel.dtype import DType, as_dtype, bool_, castable, check_held, is_large
 from gemel.errors import DTypeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.above import above
@@ -82,6 +82,8 @@ def _straight(
         return False
     if not op.elementwise or not all(isinstance(x, (_core.Array, *NUMBER)) for x in inputs):
         return False
+    if any(map(is_large, inputs)):
+        return False
     if not any(isinstance(x, _core.Array) for x in inputs):
         return False
     if any(getattr(x, "device", targets[0].device) != targets[0].device for x in inputs):
@@ -95,6 +97,8 @@ def _computed_in(
     op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], dtype: DType, casting: str
 ) -> tuple[Any, ...]:
     """Inputs that give a result of this dtype. Raises `DTypeError` where there is no such way."""
+    for value in inputs:
+        check_held(op.name, value, dtype)
     arrays = tuple(above.as_array(value, inputs) for value in inputs)
     full_parameters = op.complete(parameters)
     weak = all(isinstance(value, NUMBER) for value in arrays)
@@ -123,7 +127,7 @@ def _chosen(name: str, mask: Any, value: Any, target: Any, casting: str) -> Any:
     """The value where the mask holds, else what the target has, or 0."""
     mask = _mask(name, mask)
     if target is None:
-        return where(mask, value, 0)
+        return where(mask, value, value.dtype is not bool_ and 0)
     fits(name, target, value.shape, value.dtype, casting)
     value = value if value.dtype is target.dtype else cast(value, dtype=target.dtype)
     return where(mask, value, target)
@@ -176,10 +180,11 @@ def _begun(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], initial:
     """A reduction that combines one number more."""
     if initial is None:
         return op(*inputs, **parameters)
-    if op.combine == "sum":
-        return op(*inputs, **parameters) + initial
-    if op.combine == "prod":
-        return op(*inputs, **parameters) * initial
+    if op.combine in ("sum", "prod"):
+        found = op(*inputs, **parameters)
+        begun = _begins(initial, found.dtype)
+        return found + begun if op.combine == "sum" else found * begun
+    initial = _begins(initial, inputs[0].dtype)
     x, axis = inputs[0], parameters.get("axis", inputs[1] if len(inputs) > 1 else None)
     axes = normalize_axes(op.name, axis, x.ndim)
     more = maximum if op.combine == "max" else minimum
@@ -188,6 +193,11 @@ def _begun(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], initial:
     kept = parameters.get("keepdims", False)
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape) if kept or a not in axes)
     return full(initial, shape=shape, dtype=x.dtype)
+
+
+def _begins(initial: Any, dtype: DType) -> Any:
+    """Where a reduction of this dtype begins."""
+    return bool(initial) if dtype is bool_ and isinstance(initial, NUMBER) else initial
 
 
 __all__ = ["with_keywords"]

@@ -13,9 +13,11 @@ from typing import Any, Protocol
 from gemel import _core
 from gemel.dtype import DType, as_dtype, int64, uint64
 from gemel.errors import DTypeError
+from gemel.ir.above import above
 from gemel.ir.declare import elementwise, op
 from gemel.ir.op import Op
 from gemel.ir.public import function
+from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import filled, where
 from gemel.spec import Spec, extents
 
@@ -90,7 +92,9 @@ class drawing_from:  # noqa: N801 -- used as a function
 
 
 def drawn(operation: Op, *inputs: Any, **parameters: Any) -> Any:
-    """A random operation on the stream this thread draws from."""
+    """A random operation on the stream this thread draws from; in a trace, a step of it."""
+    if current_trace() is not None:
+        inputs = tuple(above.as_entry(value) for value in inputs)
     if _own.stream is None:
         return operation(*inputs, **parameters)
     return operation(*inputs, *_own.stream.take(), call=0, **parameters)
@@ -217,10 +221,11 @@ def randint(
 ) -> Any:
     """Whole numbers from low up to and without high."""
     first, second = (xp.cast(each, uint64) for each in bits(xp, seed, number))
-    width = xp.cast(high - low, uint64)
+    width = xp.cast(high - low, uint64)  # 0 is 2**64: all there are
     narrow = (width * (first >> 1)) >> 31  # for widths below 2**32
-    wide = _upper_half(width, (first << 32) | second)
-    return xp.cast(low, uint64) + xp.where(width < 2**32, narrow, wide)
+    whole = (first << 32) | second
+    wide = _upper_half(width, whole)
+    return xp.cast(low, uint64) + xp.where(width == 0, whole, xp.where(width < 2**32, narrow, wide))
 
 
 def _upper_half(a: Any, b: Any) -> Any:

@@ -67,13 +67,16 @@ def rule(node: Node, gs: tuple[Entry | None, ...]) -> Sequence[Any]:
         g: Any = gs if several else gs[0]
         y: Any = node.entries if several else node.entries[0]
         parameters = {k: v for k, v in node.params.items() if k not in ("call",)}
-        found: Sequence[Any] = declared(g, y, *node.inputs, **parameters)
-        found = found[: len(node.inputs)]  # optional inputs that are not given have none
-        return [conjugate(each) for each in found] if op.is_holomorphic else found
+        given: Sequence[Any] = declared(g, y, *node.inputs, **parameters)
+        given = given[: len(node.inputs)]  # optional inputs that are not given have none
+        return [conjugate(each) for each in given] if op.is_holomorphic else given
     if isinstance(op, Composite):
         body = op.written_out(node.inputs, node.params)
         pairs = [(y, g) for y, g in zip(body, gs, strict=True) if g is not None]
-        return gradient([y for y, _ in pairs], [g for _, g in pairs], node.inputs)
+        distinct = tuple(dict.fromkeys(node.inputs))
+        parts = gradient([y for y, _ in pairs], [g for _, g in pairs], distinct)
+        found = dict(zip(distinct, parts, strict=True))
+        return [found.pop(entry, None) for entry in node.inputs]  # what is given twice has it once
     if not any(entry.dtype.is_inexact for entry in node.entries):
         return (None,) * len(node.inputs)
     raise stop_gradient_error(op.name)

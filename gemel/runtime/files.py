@@ -99,7 +99,7 @@ def load(name: str, kind: str, read: Callable[[bytes], Made | None]) -> Made | N
             data = file.read()
     except OSError:
         return None
-    problem = _problem(status, data)
+    problem = _problem(status, data, name)
     if problem is None:
         try:
             return read(data[len(MAGIC) + DIGEST :])
@@ -109,7 +109,12 @@ def load(name: str, kind: str, read: Callable[[bytes], Made | None]) -> Made | N
     return None
 
 
-def _problem(status: os.stat_result, data: bytes) -> str | None:
+def sealed(name: str, content: bytes) -> bytes:
+    """A file of this name: what is kept under another one is not believed."""
+    return MAGIC + digest(name.encode() + content) + content
+
+
+def _problem(status: os.stat_result, data: bytes, name: str) -> str | None:
     """Why a file must not be used, or None."""
     if hasattr(os, "getuid") and status.st_uid not in (os.getuid(), 0):
         return "it belongs to another user"
@@ -117,7 +122,7 @@ def _problem(status: os.stat_result, data: bytes) -> str | None:
         return "others may write it"
     if data[: len(MAGIC)] != MAGIC or len(data) <= len(MAGIC) + DIGEST:
         return "it is not a file of the cache"
-    if digest(data[len(MAGIC) + DIGEST :]) != data[len(MAGIC) : len(MAGIC) + DIGEST]:
+    if data != sealed(name, data[len(MAGIC) + DIGEST :]):
         return "its checksum is wrong"
     return None
 
@@ -142,7 +147,7 @@ def store(name: str, kind: str, content: bytes) -> None:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(MAGIC + digest(content) + content)
+            file.write(sealed(name, content))
         os.replace(temporary, path)
     except OSError:
         return

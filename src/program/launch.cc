@@ -101,7 +101,8 @@ void launch(Launch& work, Front& front) {
   // Other devices do their work themselves, also what reads nothing.
   const bool later = work.only_later || !Engine::on_host(work.device);
   if (later || !run_here(work, front)) hand_over(work, front);
-  if (Storage::all_exports() == 0) return;
+  // Inside of an operation the wait could be for that one.
+  if (Storage::all_exports() == 0 || inside_operation()) return;
   const bool shared =
       any_exported(work.reads, work.read_count) || any_exported(work.writes, work.known_writes);
   if (shared) settle(work, front);

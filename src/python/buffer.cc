@@ -46,6 +46,12 @@ void wait_until_shareable(const Tensor& tensor) {
     throw Error("BufferError", "the array is on " + Engine::device(tensor.device())->name +
                                    "; copy it to the CPU first: x.as_in_ctx(cpu())");
   }
+  if (inside_operation() && !Engine::idle(tensor.storage)) {
+    throw Error(
+        "BufferError",
+        "inside of a callback, an array that operations still use cannot be shared: they may "
+        "wait for the callback; take x.asnumpy()");
+  }
   wait_for(tensor.storage, trace::WaitKind::kExport);
   // While this thread was without the GIL another one may have issued more.
   while (!Engine::idle(tensor.storage)) {

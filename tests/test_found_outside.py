@@ -1,0 +1,155 @@
+"""Faults found from outside, each in the few lines that showed it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, np, npx
+
+
+def gradient(function: Callable[[Any], Any], x: Any) -> list[float]:
+    x = x.copy()
+    x.attach_grad()
+    with autograd.record():
+        loss = function(x)
+    loss.backward()
+    found: list[float] = x.grad.tolist()
+    return found
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.einsum("i,i->", x, x),
+        lambda x: np.einsum("i,i,i->", x, x, x),
+        lambda x: np.vecdot(x, x),
+        lambda x: (npx.layer_norm(x, x, x) ** 2).sum(),
+    ],
+    ids=["square", "cube", "vecdot", "layer_norm"],
+)
+def test_a_composite_given_one_array_twice(function: Callable[[Any], Any]) -> None:
+    x = np.array([1.0, 2.0, 4.0])
+    numpy.testing.assert_allclose(
+        gradient(gemel.compile(function), x), gradient(function, x), rtol=1e-5
+    )
+
+
+def sets_a_part(z: Any) -> Any:
+    z = z * 1
+    z.imag[:] = 2
+    return z
+
+
+def reads_a_part_later(z: Any) -> Any:
+    z = z * 1
+    part = z.real
+    z[0] = 100
+    return part * 1
+
+
+def adds_to_a_part(z: Any) -> Any:
+    z = z * 1
+    part = z.real
+    part += 5
+    z.real[0] = 9
+    return z
+
+
+@pytest.mark.parametrize("function", [sets_a_part, reads_a_part_later, adds_to_a_part])
+def test_parts_of_complex_numbers_are_views_in_programs(function: Callable[[Any], Any]) -> None:
+    z = np.array([1 + 1j, 3 + 3j])
+    assert gemel.compile(function)(z).tolist() == function(z).tolist()
+    with autograd.record():
+        assert function(z).tolist() == gemel.compile(function)(z).tolist()
+
+
+def test_an_infinite_part_leaves_the_other_one() -> None:
+    z = np.array([1 + 1j])
+    z.imag = numpy.inf
+    assert z.tolist() == [complex(1, numpy.inf)]
+    z.real = 5
+    assert z.tolist() == [complex(5, numpy.inf)]
+
+
+def test_masked_comparisons_are_bools() -> None:
+    x, mask = np.array([1.0, 2.0]), np.array([True, False])
+    assert np.isfinite(x, where=mask).tolist() == [True, False]
+    assert np.isfinite(x, where=mask).dtype == "bool"
+    assert np.max(np.array([True]), initial=2).dtype == "bool"
+    assert np.sum(np.array([1, 2]), dtype="bool", initial=2).dtype == "bool"
+
+
+def test_numbers_that_no_dtype_holds() -> None:
+    with pytest.raises(OverflowError, match="add"):
+        np.add(np.array([1, 2], dtype="int8"), 2**63, dtype="int64")
+    out = np.zeros(2)
+    np.add(np.array([1.0, 2.0]), 2**64, out=out)
+    assert out.tolist() == [2.0**64, 2.0**64]
+
+
+@pytest.mark.parametrize("make", [np.array, np.asarray, np.ascontiguousarray, np.float32])
+def test_making_arrays_of_arrays_in_programs(make: Any) -> None:
+    x = np.array([1.0, 2.0])
+    assert gemel.compile(lambda a: make(a) * 2)(x).tolist() == [2, 4]
+
+
+def test_positions_of_different_shapes() -> None:
+    x = np.zeros((8, 3, 2))
+    with pytest.raises(IndexError, match="positions"):
+        x[np.array([0, 1]), np.array([0, 1, 2])]
+
+
+@pytest.mark.parametrize("value", [1.0, 0.5, 0.0, numpy.nan, 256, 2**32, True])
+def test_conditions_of_every_dtype(value: Any) -> None:
+    def chosen(p: Any, x: Any) -> Any:
+        return npx.cond(p, lambda: x * 2, lambda: x * 3)
+
+    p, x = np.array(value), np.ones(1)
+    assert gemel.compile(chosen)(p, x).tolist() == chosen(p, x).tolist()
+
+
+def test_random_numbers_of_known_parameters_are_new_in_each_call() -> None:
+    def draw(x: Any) -> Any:
+        return np.random.gamma([1.0, 2.0]) + x
+
+    draw(np.zeros(2)).wait_to_read()
+    compiled = gemel.compile(draw)
+    drawn = [compiled(np.zeros(2)).tolist() for _ in range(3)]
+    assert drawn[0] != drawn[1] != drawn[2]
+
+
+def test_all_integers_there_are() -> None:
+    found = np.random.randint(-(2**63), 2**63, size=64)
+    assert (found < 0).any() and (found > 0).any()
+    generator = np.random.default_rng(1)
+    assert generator.integers([0, 0], [5, 9], endpoint=True).shape == (2,)
+
+
+def test_choice_never_takes_what_has_no_probability() -> None:
+    with pytest.raises(ValueError, match="fewer than 2"):
+        np.random.choice(3, size=2, replace=False, p=[1.0, 0, 0]).wait_to_read()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_random_is_below_one(dtype: str) -> None:
+    assert float(np.random.random(200_000, dtype=dtype).max()) < 1
+
+
+def test_a_callback_that_shares_what_it_reads_says_so() -> None:
+    many = np.ones((700, 700))
+    x = np.dot(many, many)  # not there yet, so that the callback has to wait for its turn
+    with pytest.raises(BufferError, match="asnumpy"):
+        npx.callback(lambda a: numpy.asarray(x) * 2, x, outputs=((700, 700), "float32")).asnumpy()
+    shared = np.from_dlpack(numpy.ones(4, dtype="float32"))
+
+    def overwrites(a: Any) -> Any:
+        shared[:] = 7
+        return a
+
+    assert npx.callback(overwrites, shared, outputs=((4,), "float32")).tolist() == [1] * 4
+    assert shared.tolist() == [7] * 4
