@@ -606,7 +606,7 @@ ELSEWHERE = {
     "surviving": "its inputs are boxes (test_boxes)",
     "outcomes": "the sum of probabilities is 1 at most (test_distributions)",
     "choice": "which element x[key] = value puts where (test_writes_in_traces)",
-    **dict.fromkeys(("real", "imag", "conj"), "only of complex numbers (test_complex)"),
+    **dict.fromkeys(("real", "imag", "conj", "of_parts"), "only of complex numbers (test_complex)"),
     **dict.fromkeys(
         ("transform", "half_transform", "whole_transform"), "from real to complex (test_fft)"
     ),
