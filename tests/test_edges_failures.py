@@ -47,8 +47,8 @@ def issued(function: Any, queued: bool) -> Any:
         gate.wait(20)
         return v
 
-    a = np.ones((600, 600))
-    x = npx.callback(waits, np.dot(a, a), outputs=((600, 600), "float32"))
+    a = np.ones((1200, 1200))
+    x = npx.callback(waits, np.dot(a, a), outputs=((1200, 1200), "float32"))
     found = npx.callback(function, x, outputs=((4,), "float32"))
     gate.set()
     return found
