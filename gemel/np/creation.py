@@ -40,6 +40,8 @@ def array(
     None or False it is `asarray`; `ndmin` axes are in front at least. Elements lie in C order,
     whatever `order` says.
     """
+    if type(value) is ndarray and dtype is device is ctx is None and copy and not ndmin:
+        return value.copy()
     if ndmin > 0 or not copy:
         found = (array if copy else asarray)(value, dtype, device, ctx, copy=copy)
         lead = (1,) * (ndmin - found.ndim)
@@ -93,7 +95,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Arra
 @function(public="np")
 def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
     """The array with its elements in C order in memory, itself where they are; never 0-d."""
-    found = asarray(a, dtype)
+    found = a if dtype is None and type(a) is ndarray else asarray(a, dtype)
     found = found if found.ndim else reshape(found, shape=(1,))
     return found if isinstance(found, Entry) or found._is_contiguous else found.copy()
 
