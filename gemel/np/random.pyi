@@ -293,7 +293,7 @@ def seed(seed: int | None = None, device: Any = "all") -> None:
     """Start the stream again: the same seed and the same calls give the same numbers."""
 
 def shuffle(x: Any) -> None:
-    """Put an array's rows in random order, in place."""
+    """Put an array's rows, or a list, in random order, in place."""
 
 def standard_cauchy(
     size: Any = None, dtype: Any = None, device: Any = None, ctx: Any = None, out: Any = None

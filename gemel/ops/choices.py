@@ -38,7 +38,8 @@ from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import expand_dims, operand, reshape
 from gemel.ops.solving import cholesky
 from gemel.ops.sorting import argsort, searchsorted
-from gemel.spec import Spec, extents, normalize_axis, product
+from gemel.spec import Spec, extents, is_several, normalize_axis, product
+from gemel.spec import whole as whole_number
 
 # --- by NumPy -------------------------------------------------------------------------------
 
@@ -217,18 +218,25 @@ def permutation(x: Any) -> Array:
 
     >>> np.random.permutation(4).shape
     """
-    count = x if isinstance(x, WHOLE) else operand(x).shape[0]
-    order = argsort(uniformly(size=(count,), dtype=float64))
-    return order if isinstance(x, WHOLE) else gather(operand(x), order, axis=0)
+    if not is_several(x):
+        count = whole_number("permutation", "the count", x)
+        return argsort(uniformly(size=(count,), dtype=float64))
+    x = operand(x)
+    return gather(x, argsort(uniformly(size=(x.shape[0],), dtype=float64)), axis=0)
 
 
 @function(public="np.random")
 def shuffle(x: Any) -> None:
-    """Put an array's rows in random order, in place.
+    """Put an array's rows, or a list, in random order, in place.
 
     >>> np.random.shuffle(np.arange(4))
     """
-    x[...] = permutation(x)
+    if isinstance(x, list):
+        x[:] = [x[place] for place in permutation(len(x)).tolist()]
+    elif not getattr(x, "ndim", 0):
+        raise TypeError(f"shuffle: {x!r} must be an array with rows, or a list")
+    else:
+        x[...] = permutation(x)
 
 
 def permuted(x: Any, axis: int | None = None) -> Any:

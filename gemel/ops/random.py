@@ -19,7 +19,7 @@ from gemel.ir.op import Op
 from gemel.ir.public import function
 from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import filled, where
-from gemel.spec import Spec, extents
+from gemel.spec import Spec, extents, whole
 
 # --- streams --------------------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ def seed(seed: int | None = None, device: Any = "all") -> None:
     """
     if seed is None:
         seed = int.from_bytes(os.urandom(7), "little")
-    _core.random_seed(int(seed))
+    _core.random_seed(whole("seed", "the seed", seed) % 2**63)
     _initialized[0] = 0
 
 
