@@ -377,15 +377,14 @@ def _of_atom(atom: Atom, values: Mapping[str, int]) -> int:
 def concrete(value: Any, values: Mapping[str, int]) -> Any:
     """`value` (an extent, or a tuple or list with extents in it) with every name replaced.
 
-    A tuple without extents is itself.
+    A tuple of numbers is itself.
     """
     if isinstance(value, Dim):
         return evaluate(value, values)
     if isinstance(value, tuple):
         if all(type(item) is int for item in value):
             return value
-        found = tuple(concrete(item, values) for item in value)
-        return value if all(map(arithmetic.is_, value, found)) else found
+        return tuple(concrete(item, values) for item in value)
     if isinstance(value, list):
         return [concrete(item, values) for item in value]
     return value

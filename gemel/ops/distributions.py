@@ -68,7 +68,7 @@ def random_sample(draw: Draw) -> Any:
 
     >>> np.random.random_sample((2, 2)).shape
     """
-    return drawn(uniform, 0.0, 1.0, shape=draw.shape, dtype=draw.wanted)
+    return random.body(draw)
 
 
 @distribution(sigma="not negative")

@@ -7,6 +7,7 @@ from typing import Any
 from gemel.dtype import float64
 from gemel.ir.declare import elementwise
 from gemel.ops.elementwise import exp, square
+from gemel.ops.trigonometry import polynomial
 
 #: How far arguments are moved up before the series in 1 / x are used.
 STEPS = 8
@@ -14,18 +15,10 @@ HALF_LOG_TAU = 0.9189385332046727
 PI = 3.141592653589793
 
 
-def _series(x: Any, coefficients: tuple[float, ...]) -> Any:
-    """A polynomial, the highest power first."""
-    found: Any = coefficients[0]
-    for coefficient in coefficients[1:]:
-        found = found * x + coefficient
-    return found
-
-
 def _stirling(xp: Any, x: Any) -> Any:
     """The logarithm of gamma(x) for x of 8 or more (Abramowitz and Stegun 6.1.41)."""
     inverse = 1 / x
-    series = _series(
+    series = polynomial(
         inverse * inverse,
         (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12),
     )
@@ -99,7 +92,7 @@ def digamma(xp: Any, x: Any) -> Any:
         less = less + 1 / (positive + step)
     inverse = 1 / (positive + STEPS)
     far = inverse * inverse
-    series = _series(far, (-691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)) * far
+    series = polynomial(far, (-691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)) * far
     found = xp.log(positive + STEPS) - 0.5 * inverse - series - less
     sine = _sine(xp, x)
     turned = PI * _sine(xp, x + 0.5) / xp.where(sine == 0, xp.nan, sine)
@@ -121,7 +114,7 @@ def trigamma(xp: Any, x: Any) -> Any:
         more = more + inverse * inverse
     inverse = 1 / (positive + STEPS)
     far = inverse * inverse
-    series = _series(far, (-691 / 2730, 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6))
+    series = polynomial(far, (-691 / 2730, 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6))
     found = more + inverse + 0.5 * far + series * far * inverse
     sine = _sine(xp, x)
     turned = PI / xp.where(sine == 0, xp.nan, sine)
@@ -169,13 +162,13 @@ def erfinv(xp: Any, x: Any) -> Any:
     middle, towards, ends = QUANTILES
     q = known * 0.5
     r = xp.where(q < 0.425, 0.180625 - q * q, 0)
-    inner = q * _series(r, middle[0]) / _series(r, middle[1])
+    inner = q * polynomial(r, middle[0]) / polynomial(r, middle[1])
     r = xp.sqrt(-xp.log((1 - known) * 0.5))
     near, far = xp.minimum(r, 5) - 1.6, xp.maximum(r, 5) - 5
     outer = xp.where(
         r < 5,
-        _series(near, towards[0]) / _series(near, towards[1]),
-        _series(far, ends[0]) / _series(far, ends[1]),
+        polynomial(near, towards[0]) / polynomial(near, towards[1]),
+        polynomial(far, ends[0]) / polynomial(far, ends[1]),
     )
     y = xp.where(q < 0.425, inner, outer) * 0.7071067811865476
     y = xp.where(size < 1, y, xp.where(size == 1, xp.inf, xp.nan))

@@ -27,7 +27,7 @@ _BELOW = (
 _SINGLE = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
 
 
-def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
+def polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
     """Horner's rule, the highest power first."""
     result = x * coefficients[0] + coefficients[1]
     for coefficient in coefficients[2:]:
@@ -44,7 +44,7 @@ def _angle(xp: Any, x: Any) -> Any:
     t = xp.where(steep, -1 / xp.where(steep, x, 1), xp.where(middle, (near - 1) / (near + 1), x))
     z = t * t
     series = z * (
-        _polynomial(z, _SINGLE) if single else _polynomial(z, _ABOVE) / _polynomial(z, _BELOW)
+        polynomial(z, _SINGLE) if single else polynomial(z, _ABOVE) / polynomial(z, _BELOW)
     )
     start = xp.where(steep, _HALF_PI, xp.where(middle, _HALF_PI / 2, x * 0))
     rest = xp.where(steep, _HALF_PI_REST, xp.where(middle, _HALF_PI_REST / 2, x * 0))

@@ -109,9 +109,16 @@ def load(name: str, kind: str, read: Callable[[bytes], Made | None]) -> Made | N
     return None
 
 
+def _seal(name: str, content: bytes | memoryview) -> bytes:
+    found = sha256(name.encode())
+    found.update(content)
+    seal: bytes = found.digest()
+    return seal
+
+
 def sealed(name: str, content: bytes) -> bytes:
     """A file of this name: what is kept under another one is not believed."""
-    return MAGIC + digest(name.encode() + content) + content
+    return MAGIC + _seal(name, content) + content
 
 
 def _problem(status: os.stat_result, data: bytes, name: str) -> str | None:
@@ -122,7 +129,10 @@ def _problem(status: os.stat_result, data: bytes, name: str) -> str | None:
         return "others may write it"
     if data[: len(MAGIC)] != MAGIC or len(data) <= len(MAGIC) + DIGEST:
         return "it is not a file of the cache"
-    if data != sealed(name, data[len(MAGIC) + DIGEST :]):
+    if (
+        _seal(name, memoryview(data)[len(MAGIC) + DIGEST :])
+        != data[len(MAGIC) : len(MAGIC) + DIGEST]
+    ):
         return "its checksum is wrong"
     return None
 
