@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel.gluon import nn, parameter
-from gemel.gluon.block import Block, HybridBlock
+from gemel.gluon.block import Block
+from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Constant, Parameter, ParameterDict
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """Blocks: the parts networks are built from.
 
 A `Block` holds child blocks and parameters, found by assigning them to attributes, and says in
-`forward` what it computes. A `HybridBlock` is one whose `forward` works with symbols too, so that
-`hybridize()` can turn it into a compiled program.
+`forward` what it computes.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from __future__ import annotations
 from _weakref import ref
 from typing import TYPE_CHECKING, Any
 
-from gemel import compiled, init
-from gemel.errors import GemelError, TraceError
-from gemel.gluon import facade
+from gemel import init
+from gemel.errors import GemelError
 from gemel.gluon.block_parameters import BlockParameters
+from gemel.gluon.hooks import HookHandle
+from gemel.gluon.naming import NameScope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
-from gemel.ir.trace import current_trace
 from gemel.npx import serialize
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class Block:
         self._children: dict[str, Block] = {}
         self._parameters = BlockParameters(self, params)
         self._parents: list[Any] = []
-        self._prefix = _new_prefix(prefix, type(self).__name__.lower())
+        self._prefix = new_prefix(prefix, type(self).__name__.lower())
         self._names: dict[str, int] = {}
         self._hooks: list[Any] = []
         self._pre_hooks: list[Any] = []
@@ -63,9 +62,9 @@ class Block:
         """Its name: the prefix without the last underscore."""
         return self._prefix[:-1] if self._prefix.endswith("_") else self._prefix
 
-    def name_scope(self) -> _NameScope:
+    def name_scope(self) -> NameScope:
         """``with self.name_scope():`` blocks made inside get names that begin with this prefix."""
-        return _NameScope(self)
+        return NameScope(self)
 
     # ---- structure
 
@@ -317,166 +316,11 @@ class Block:
         if not self._container:
             plain.append(f"{place or 'the block itself'} ({type(self).__name__})")
         for name, child in self._children.items():
-            if isinstance(child, HybridBlock):
-                child.hybridize(active)
-            else:
-                child._hybridize_inside(f"{place}.{name}" if place else name, active, plain)
-
-
-class HybridBlock(Block):
-    """A block that can be compiled: `hybridize()` makes a program of it at the next call.
-
-    Subclasses define ``forward(self, x)``, or ``hybrid_forward(self, F, x, **parameters)``, which
-    gets the operations (`F.np`, `F.npx`, and their names directly) and its own parameters.
-    """
-
-    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
-        super().__init__(prefix, params)
-        self._active = False
-        self._compiled: Any = None
-        #: What a call may go to straight away: the program, when there are no hooks around it.
-        self._program: Any = None
-
-    def register_child(self, block: Block, name: str | None = None) -> None:
-        """Make `block`, which must be a `HybridBlock` too, a part of this block."""
-        if not isinstance(block, HybridBlock):
-            raise BlockError(
-                f"{type(self).__name__} can only hold HybridBlocks, and {block.name} is a "
-                f"{type(block).__name__}, which is a plain Block: derive it from HybridBlock, or "
-                "use Block or Sequential here"
-            )
-        super().register_child(block, name)
-
-    def hybridize(self, active: bool = True, **flags: Any) -> None:
-        """Compile this block at its next call (or, with ``active=False``, run it as Python again).
-
-        The outermost hybridized block that is called becomes one program. `flags` are accepted for
-        old code.
-        """
-        self._active = active
-        self._forget()
-        for child in self._children.values():
-            child.hybridize(active)
-
-    def _changed(self) -> None:
-        if self.__dict__.get("_compiled") is not None:
-            self._forget()
-        super()._changed()
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Run the block: its program if it is hybridized, else its Python."""
-        program = self._program
-        if program is not None and not keywords:
-            return program(*arguments)
-        if not self._active or current_trace() is not None:
-            return super().__call__(*arguments, **keywords)
-        if keywords:
-            arguments = self._positional(arguments, keywords)
-        if self._hooks or self._pre_hooks:
-            return super().__call__(*arguments)
-        program = self._program = self._compiled_run().quick
-        return program(*arguments)
-
-    def _run(self, *arguments: Any, **keywords: Any) -> Any:
-        if self._active and current_trace() is None:
-            return self._compiled_run()(*arguments)
-        return super()._run(*arguments, **keywords)
-
-    def _compiled_run(self) -> Any:
-        """The block's program, made when it is first needed."""
-        program = self._compiled
-        if program is None:
-            program = self._compiled = compiled.Compiled(super()._run, name=self.name)
-        return program
-
-    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs, output)`` called after each forward."""
-        self._program = None
-        return super().register_forward_hook(hook)
-
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs)`` called before each forward."""
-        self._program = None
-        return super().register_forward_pre_hook(hook)
-
-    def _forget(self) -> None:
-        """Drop the program: structure, parameters or hooks have changed."""
-        self._compiled = self._program = None
-
-    def _positional(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
-        """The arguments of `forward` in order: a program takes no keywords."""
-        import inspect
-
-        bound = inspect.signature(self.forward).bind(*arguments, **keywords)
-        if bound.kwargs:
-            raise TraceError(
-                f"{self.name} is hybridized and takes no keyword-only arguments: "
-                f"{', '.join(bound.kwargs)}"
-            )
-        return bound.args
-
-    def forward(self, *arguments: Any, **keywords: Any) -> Any:
-        """What the block computes; by default what `hybrid_forward` says."""
-        tracing = current_trace() is not None
-        own = {n: p.data() for n, p in self._parameters.items() if self.__dict__.get(n) is p}
-        operations = facade.symbol if tracing else facade.ndarray
-        return self.hybrid_forward(operations, *arguments, **keywords, **own)
-
-    def hybrid_forward(self, F: Any, *arguments: Any, **parameters: Any) -> Any:  # noqa: N803
-        """What the block computes, in the form of MXNet 1."""
-        raise NotImplementedError(
-            f"{type(self).__name__} has neither forward(self, x) nor hybrid_forward(self, F, x)"
-        )
-
-
-class HookHandle:
-    """A registered hook; `detach()` removes it, as leaving a ``with`` block over it does."""
-
-    def __init__(self, hooks: list[Any], hook: Any) -> None:
-        self._hooks = hooks
-        self._hook = hook
-        hooks.append(hook)
-
-    def detach(self) -> None:
-        """Remove the hook."""
-        if self._hook in self._hooks:
-            self._hooks.remove(self._hook)
-
-    def __enter__(self) -> HookHandle:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.detach()
+            child._hybridize_inside(f"{place}.{name}" if place else name, active, plain)
 
 
 # `init` is a keyword of `initialize`, as users write it; this is the module.
 init_module = init
-
-#: How many blocks of each kind were named outside any scope.
-_counts: dict[str, int] = {}
-_scopes: list[Block] = []
-
-
-class _NameScope:
-    def __init__(self, block: Block) -> None:
-        self._block = block
-
-    def __enter__(self) -> Block:
-        _scopes.append(self._block)
-        return self._block
-
-    def __exit__(self, *error: object) -> None:
-        _scopes.pop()
-
-
-def _new_prefix(given: str | None, hint: str) -> str:
-    scope = _scopes[-1] if _scopes else None
-    if given is None:
-        counts = _counts if scope is None else scope._names
-        number = counts.get(hint, 0)
-        counts[hint] = number + 1
-        given = f"{hint}{number}_"
-    return given if scope is None else scope.prefix + given
 
 
 def _indented(block: Block) -> str:

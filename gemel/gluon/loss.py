@@ -6,7 +6,8 @@ from typing import Any
 
 from gemel import np, npx
 from gemel.errors import ShapeError
-from gemel.gluon.block import HybridBlock, Tensor
+from gemel.gluon.block import Tensor
+from gemel.gluon.hybrid import HybridBlock
 
 __all__ = [
     "L1Loss",

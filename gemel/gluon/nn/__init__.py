@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gemel.errors import unknown_attribute
-from gemel.gluon.block import Block, HybridBlock
+from gemel.gluon.block import Block
+from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import (
     ELU,
     GELU,

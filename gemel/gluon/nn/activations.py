@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import init, np, npx
 from gemel.errors import unknown_name
-from gemel.gluon.block import HybridBlock, Tensor
+from gemel.gluon.block import Tensor
+from gemel.gluon.hybrid import HybridBlock
 from gemel.ops.activations import ACTIVATIONS
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import np, npx
 from gemel.dtype import as_dtype
-from gemel.gluon.block import Block, HybridBlock, Tensor
+from gemel.gluon.block import Block, Tensor
+from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
 
 if TYPE_CHECKING:

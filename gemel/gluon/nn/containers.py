@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
-from gemel.gluon.block import Block, HybridBlock, Tensor
+from gemel.gluon.block import Block, Tensor
+from gemel.gluon.hybrid import HybridBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

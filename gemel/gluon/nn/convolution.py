@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemel import npx
-from gemel.gluon.block import HybridBlock, Tensor
+from gemel.gluon.block import Tensor
+from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
 from gemel.ops.convolution import check_layout, per_axis
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import npx
-from gemel.gluon.block import HybridBlock, Tensor
+from gemel.gluon.block import Tensor
+from gemel.gluon.hybrid import HybridBlock
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter

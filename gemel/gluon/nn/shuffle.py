@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from gemel.gluon.block import HybridBlock, Tensor
+from gemel.gluon.block import Tensor
+from gemel.gluon.hybrid import HybridBlock
 from gemel.ops.convolution import per_axis
 
 

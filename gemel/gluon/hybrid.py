@@ -1,0 +1,126 @@
+"""Hybrid blocks: their `forward` works with symbols too, so `hybridize()` makes a program of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel import compiled
+from gemel.errors import TraceError
+from gemel.gluon import facade
+from gemel.gluon.block import Block, BlockError
+from gemel.ir.trace import current_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gemel.gluon.hooks import HookHandle
+    from gemel.gluon.parameter import ParameterDict
+
+
+class HybridBlock(Block):
+    """A block that can be compiled: `hybridize()` makes a program of it at the next call.
+
+    Subclasses define ``forward(self, x)``, or ``hybrid_forward(self, F, x, **parameters)``, which
+    gets the operations (`F.np`, `F.npx`, and their names directly) and its own parameters.
+    """
+
+    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        super().__init__(prefix, params)
+        self._active = False
+        self._compiled: Any = None
+        #: What a call may go to straight away: the program, when there are no hooks around it.
+        self._program: Any = None
+
+    def register_child(self, block: Block, name: str | None = None) -> None:
+        """Make `block`, which must be a `HybridBlock` too, a part of this block."""
+        if not isinstance(block, HybridBlock):
+            raise BlockError(
+                f"{type(self).__name__} can only hold HybridBlocks, and {block.name} is a "
+                f"{type(block).__name__}, which is a plain Block: derive it from HybridBlock, or "
+                "use Block or Sequential here"
+            )
+        super().register_child(block, name)
+
+    def hybridize(self, active: bool = True, **flags: Any) -> None:
+        """Compile this block at its next call (or, with ``active=False``, run it as Python again).
+
+        The outermost hybridized block that is called becomes one program. `flags` are accepted for
+        old code.
+        """
+        self._active = active
+        self._forget()
+        for child in self._children.values():
+            child.hybridize(active)
+
+    def _hybridize_inside(self, place: str, active: bool, plain: list[str]) -> None:
+        self.hybridize(active)
+
+    def _changed(self) -> None:
+        if self.__dict__.get("_compiled") is not None:
+            self._forget()
+        super()._changed()
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run the block: its program if it is hybridized, else its Python."""
+        program = self._program
+        if program is not None and not keywords:
+            return program(*arguments)
+        if not self._active or current_trace() is not None:
+            return super().__call__(*arguments, **keywords)
+        if keywords:
+            arguments = self._positional(arguments, keywords)
+        if self._hooks or self._pre_hooks:
+            return super().__call__(*arguments)
+        program = self._program = self._compiled_run().quick
+        return program(*arguments)
+
+    def _run(self, *arguments: Any, **keywords: Any) -> Any:
+        if self._active and current_trace() is None:
+            return self._compiled_run()(*arguments)
+        return super()._run(*arguments, **keywords)
+
+    def _compiled_run(self) -> Any:
+        """The block's program, made when it is first needed."""
+        program = self._compiled
+        if program is None:
+            program = self._compiled = compiled.Compiled(super()._run, name=self.name)
+        return program
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Have ``hook(block, inputs, output)`` called after each forward."""
+        self._program = None
+        return super().register_forward_hook(hook)
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Have ``hook(block, inputs)`` called before each forward."""
+        self._program = None
+        return super().register_forward_pre_hook(hook)
+
+    def _forget(self) -> None:
+        """Drop the program: structure, parameters or hooks have changed."""
+        self._compiled = self._program = None
+
+    def _positional(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments of `forward` in order: a program takes no keywords."""
+        import inspect
+
+        bound = inspect.signature(self.forward).bind(*arguments, **keywords)
+        if bound.kwargs:
+            raise TraceError(
+                f"{self.name} is hybridized and takes no keyword-only arguments: "
+                f"{', '.join(bound.kwargs)}"
+            )
+        return bound.args
+
+    def forward(self, *arguments: Any, **keywords: Any) -> Any:
+        """What the block computes; by default what `hybrid_forward` says."""
+        tracing = current_trace() is not None
+        own = {n: p.data() for n, p in self._parameters.items() if self.__dict__.get(n) is p}
+        operations = facade.symbol if tracing else facade.ndarray
+        return self.hybrid_forward(operations, *arguments, **keywords, **own)
+
+    def hybrid_forward(self, F: Any, *arguments: Any, **parameters: Any) -> Any:  # noqa: N803
+        """What the block computes, in the form of MXNet 1."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has neither forward(self, x) nor hybrid_forward(self, F, x)"
+        )

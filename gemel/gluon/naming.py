@@ -1,0 +1,37 @@
+"""Names of blocks: the class's name and a number, after the name of the scope they are made in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gemel.gluon.block import Block
+
+#: How many blocks of each kind were named outside any scope.
+_counts: dict[str, int] = {}
+_scopes: list[Block] = []
+
+
+class NameScope:
+    """While it is entered, blocks get names that begin with its block's prefix."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+
+    def __enter__(self) -> Block:
+        _scopes.append(self._block)
+        return self._block
+
+    def __exit__(self, *error: object) -> None:
+        _scopes.pop()
+
+
+def new_prefix(given: str | None, hint: str) -> str:
+    """The prefix of a new block: the given one, or one from its class's name; after the scope's."""
+    scope = _scopes[-1] if _scopes else None
+    if given is None:
+        counts = _counts if scope is None else scope._names
+        number = counts.get(hint, 0)
+        counts[hint] = number + 1
+        given = f"{hint}{number}_"
+    return given if scope is None else scope.prefix + given
