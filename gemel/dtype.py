@@ -174,7 +174,8 @@ def as_dtype(value: object) -> DType:
     """
     if isinstance(value, DType):
         return value
-    found = _BY_NUMBER.get(getattr(value, "num", None))  # a quick way for NumPy's dtypes
+    number: Any = getattr(value, "num", None)
+    found = _BY_NUMBER.get(number)  # a quick way for NumPy's dtypes
     if found is not None:
         return found
     if isinstance(value, str):

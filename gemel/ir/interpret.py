@@ -104,8 +104,8 @@ def elementwise(op: Elementwise, specs: tuple[Spec, ...], parameters: dict[str, 
         with np.errstate(all="ignore"):
             found = body(lane, *values, **parameters)
             several = found if op.outputs > 1 else (found,)
-            pairs = zip(several, rounded, strict=True)
-            values = [np.asarray(v) if n is None else np.asarray(v).astype(n) for v, n in pairs]
+            made = zip(several, rounded, strict=True)
+            values = [np.asarray(v) if n is None else np.asarray(v).astype(n) for v, n in made]
         return tuple(np.array(np.broadcast_to(value, lane.shape)) for value in values)
 
     return run
