@@ -318,6 +318,18 @@ class Parameter:
                 f"initialize it there or call reset_device({device})"
             )
 
+    # ---- copies
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Blocks make themselves owners of the copies; the gradient starts again from zero.
+        return {**self.__dict__, "_owners": [], "_used": (None, 0)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._array is not None and self._grad_req != "null":
+            self._array.attach_grad(self._grad_req)
+            self._mark_used()
+
     # ---- who must hear of changes
 
     def _add_owner(self, block: Any) -> None:
