@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import init
-from gemel.errors import GemelError, unknown_keyword
+from gemel.errors import GemelError, unknown_keyword, unknown_name
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
 from gemel.gluon.naming import NameScope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.structure import Children, Own
+from gemel.ir.trace import current_trace
 from gemel.npx import serialize
 
 if TYPE_CHECKING:
@@ -48,13 +49,17 @@ class Block:
         if unknown:
             raise unknown_keyword(type(self), next(iter(unknown)))
         self._own = Own()
-        self._prefix = new_prefix(prefix, type(self).__name__.lower())
+        self._prefix = new_prefix(prefix, self._alias())
         self._children = Children(self)
         self._reg_params = BlockParameters(self, params)
         self._forward_hooks: dict[int, Any] = {}
         self._forward_pre_hooks: dict[int, Any] = {}
 
     # ---- names
+
+    def _alias(self) -> str:
+        """What its name begins with, before the number."""
+        return type(self).__name__.lower()
 
     @property
     def prefix(self) -> str:
@@ -220,10 +225,16 @@ class Block:
         for parameter in self._reg_params.values():
             parameter.cast(dtype)
 
-    def save_parameters(self, filename: Any) -> None:
-        """Write all parameters to `filename`, in MXNet's format, whole or not at all."""
-        parameters = self.collect_params()
-        serialize.save(filename, {name: p.array() for name, p in parameters.items()})
+    def save_parameters(self, filename: Any, deduplicate: bool = False) -> None:
+        """Write all parameters to `filename`, in MXNet's format, whole or not at all.
+
+        With `deduplicate` those that layers share are written once.
+        """
+        found = self.collect_params()
+        if deduplicate:
+            names = {id(p): name for name, p in reversed(found.items())}
+            found = ParameterDict({name: found[name] for name in sorted(names.values())})
+        serialize.save(filename, {name: p.array() for name, p in found.items()})
 
     def load_parameters(
         self,
@@ -232,30 +243,61 @@ class Block:
         allow_missing: bool = False,
         ignore_extra: bool = False,
         cast_dtype: bool = False,
+        dtype_source: str = "current",
         ctx: Any = None,
     ) -> None:
         """Read all parameters from `filename` (gemel's or MXNet's).
 
-        Raises `ParameterFileError`, and changes nothing, when the file is damaged, lacks a
-        parameter (unless `allow_missing`), has one too many (unless `ignore_extra`), or has one of
-        another shape or dtype (unless `cast_dtype`).
+        With `cast_dtype` values of another dtype are converted to the parameter's, or with
+        ``dtype_source="saved"`` the parameter takes theirs. Raises `ParameterFileError`, and
+        changes nothing, when the file is damaged, lacks a parameter (unless `allow_missing`), has
+        one too many (unless `ignore_extra`), or has one of another shape or dtype.
         """
-        source = f"parameter file {filename}"
         values = serialize.load_named(filename, device if device is not None else ctx)
-        serialize.assign(
-            self.collect_params(), values, source, allow_missing, ignore_extra, cast_dtype
-        )
+        flags = allow_missing, ignore_extra, cast_dtype, dtype_source
+        self._assign(values, f"parameter file {filename}", *flags)
 
     def load_dict(
         self,
-        values: dict[str, Any],
+        param_dict: dict[str, Any],
+        device: Any = None,
         allow_missing: bool = False,
         ignore_extra: bool = False,
         cast_dtype: bool = False,
+        dtype_source: str = "current",
+        ctx: Any = None,
     ) -> None:
         """Take the parameters from a dictionary of arrays; checked as `load_parameters` does."""
-        parameters = self.collect_params()
-        serialize.assign(parameters, values, "load_dict", allow_missing, ignore_extra, cast_dtype)
+        target = device if device is not None else ctx
+        if target is not None:
+            param_dict = {name: value.as_in_ctx(target) for name, value in param_dict.items()}
+        self._assign(param_dict, "load_dict", allow_missing, ignore_extra, cast_dtype, dtype_source)
+
+    def _assign(
+        self,
+        values: dict[str, Any],
+        source: str,
+        allow_missing: bool,
+        ignore_extra: bool,
+        cast_dtype: bool,
+        dtype_source: str,
+    ) -> None:
+        if dtype_source not in ("current", "saved"):
+            raise unknown_name("dtype_source", dtype_source, ("current", "saved"))
+        found = self.collect_params()
+        before = {name: found[name].dtype for name in values if name in found}
+        if cast_dtype and dtype_source == "saved":
+            for name in before:
+                found[name].cast(values[name].dtype)
+        try:
+            serialize.assign(found, values, source, allow_missing, ignore_extra, cast_dtype)
+        except GemelError:
+            for name, dtype in before.items():
+                found[name].cast(dtype)
+            raise
+
+    save_params = save_parameters
+    load_params = load_parameters
 
     # ---- running
 
@@ -295,19 +337,44 @@ class Block:
     def _find_shapes(self, arguments: tuple[Any, ...]) -> None:
         """Finish own parameters whose shapes follow from the first input."""
         unknown = [p for p in self._reg_params.values() if not p.is_shape_known]
-        if any(parameter._waiting is not None for parameter in unknown):
+        asked = getattr(current_trace(), "shapes_only", False)
+        if asked or any(parameter._waiting is not None for parameter in unknown):
             self.infer_shape(*arguments)
         for parameter in unknown:
             parameter._shape_found()
         self._own.unfinished = any(not p.is_shape_known for p in self._reg_params.values())
 
     def infer_shape(self, *arguments: Any) -> None:
-        """Set the shapes of own parameters from the inputs' shapes (``x.shape``)."""
+        """Set the shapes of parameters, its own and its children's, from the inputs' (``x.shape``).
+
+        Nothing is computed. Layers with parameters of unknown shape say theirs here.
+        """
         names = [p.name for p in self._reg_params.values() if not p.is_shape_known]
-        raise BlockError(
-            f"{type(self).__name__}: the shape of {', '.join(names)} is not known; give it, or "
-            "define infer_shape(self, x) to set it from the input's shape"
-        )
+        if names:
+            raise BlockError(
+                f"{type(self).__name__}: the shape of {', '.join(names)} is not known; give it, or "
+                "define infer_shape(self, x) to set it from the input's shape"
+            )
+        from gemel.gluon.summary import run_with_symbols
+
+        run_with_symbols(self, arguments)
+
+    def infer_type(self, *arguments: Any) -> None:
+        """Give the parameters the dtype of the first input, and set their shapes."""
+        self.cast(arguments[0].dtype)
+        self.infer_shape(*arguments)
+
+    def summary(self, *inputs: Any) -> None:
+        """Print a table of the layers that run on these inputs.
+
+        For each: the shape of its result, how many numbers its parameters are, how many operations
+        on floats it takes (an addition or a multiplication each), and the bytes of its parameters
+        and results. Parameters that layers share are counted once, where they come first. Nothing
+        is computed, unless a layer looks at values; the operations are not known then.
+        """
+        from gemel.gluon.summary import summary
+
+        print(summary(self, inputs))
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Have ``hook(block, inputs, output)`` called after each forward."""

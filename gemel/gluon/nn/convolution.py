@@ -60,6 +60,9 @@ class _Convolution(HybridBlock):
         if activation is not None:
             self.act = Activation(activation, prefix=f"{self.prefix}{activation}_")
 
+    def _alias(self) -> str:
+        return "conv"
+
     def _weight_shape(self, inputs: int) -> tuple[int, ...]:
         if self._transposed:
             return (inputs, self._channels // self._groups, *self._kernel)
