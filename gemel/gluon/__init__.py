@@ -13,7 +13,7 @@ from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Constant, Parameter, ParameterDict
 
 if TYPE_CHECKING:
-    from gemel.gluon import data, loss, utils
+    from gemel.gluon import data, loss, rnn, utils
     from gemel.gluon.trainer import Trainer
 
 __all__ = [
@@ -27,12 +27,13 @@ __all__ = [
     "loss",
     "nn",
     "parameter",
+    "rnn",
     "utils",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("data", "loss", "utils"):
+    if name in ("data", "loss", "rnn", "utils"):
         # The import system sets the attribute, so this runs once for each name.
         __import__(f"gemel.gluon.{name}")
         return globals()[name]
