@@ -1,4 +1,4 @@
-"""Checkpoints: all that decides how a training goes on, in one file that appears whole or not at all.
+"""Checkpoints: all that decides how a training goes on, in one file, whole or not at all.
 
 A checkpoint is a file of named arrays (`npx.load` reads it): the parameters (``net.``), what the
 trainer saves of itself (``trainer``), and ``state``, a text in JSON whose arrays stand beside it.

@@ -310,8 +310,8 @@ def split_batch(batch: Any, devices: list[Any], axis: int) -> tuple[list[Any], l
     """A batch's inputs and labels, for each device its part."""
     if not isinstance(batch, (list, tuple)) or len(batch) < 2:
         raise FitError(
-            f"fit: a batch is {type(batch).__name__}; it must be a list of inputs and a label, such "
-            "as a DataLoader over ArrayDataset(inputs, labels) gives"
+            f"fit: a batch is {type(batch).__name__}; it must be a list of inputs and a label, "
+            "such as a DataLoader over ArrayDataset(inputs, labels) gives"
         )
     count = min(len(devices), len(batch[0]) if axis == 0 else batch[0].shape[axis])
     parts = [split_and_load(each, devices[:count], axis, even_split=False) for each in batch]
