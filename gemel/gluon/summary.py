@@ -196,7 +196,7 @@ def _table(block: Block, rows: list[Row], arguments: tuple[Any, ...], counted: b
     lines = [("Layer (type)", "Output shape", "Parameters", "FLOPs", "Bytes")]
     lines.append(("Input", shapes, "0", "0", f"{sum(x.nbytes for x in given):,}"))
     for row in rows:
-        if row.block._children and not row.operations and not row.parameters:
+        if row.block._children and not (row.operations or row.parameters or row.outputs):
             continue  # its children say it all
         name = f"{row.place} ({type(row.block).__name__})"
         done = f"{row.operations:,}" if counted else "?"

@@ -189,6 +189,14 @@ class BatchNorm(HybridBlock):
         )
 
 
+class BatchNormReLU(BatchNorm):
+    """`BatchNorm`, and relu of that."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The shape of `x`."""
+        return npx.relu(super().forward(x))
+
+
 class Identity(HybridBlock):
     """Gives back what it gets."""
 
