@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import init
-from gemel.errors import GemelError, unknown_keyword, unknown_name
+from gemel.errors import GemelError, ShapeError, unknown_keyword, unknown_name
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
 from gemel.gluon.naming import NameScope, new_prefix
@@ -323,12 +323,18 @@ class Block:
 
     def _passed(self, error: GemelError) -> None:
         """Put this block in front of the path of blocks an error has come through."""
-        inner, path = getattr(error, "_path", (None, ()))
+        inner, path, takes = getattr(error, "_path", (None, (), ""))
         keys = [key for key, child in self._children.items() if child is inner]
-        # One that comes from elsewhere, such as an array that failed before, begins here.
-        path = (keys[0], *path) if keys else ()
-        error._path = self, path  # type: ignore[attr-defined]
-        error.layer = ".".join((self.name, *path))
+        if keys:
+            path = (keys[0], *path)
+        else:  # one that comes from elsewhere, such as an array that failed before, begins here
+            path, takes = (), self._takes() if isinstance(error, ShapeError) else ""
+        error._path = self, path, takes  # type: ignore[attr-defined]
+        error.layer = ".".join((self.name, *path)) + (f", which takes {takes}" if takes else "")
+
+    def _takes(self) -> str:
+        """The shape of the inputs a layer takes, for errors: ``(batch, 3)``."""
+        return ""
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
         """What the block computes; subclasses say it."""
@@ -385,6 +391,27 @@ class Block:
         """Have ``hook(block, inputs)`` called before each forward."""
         self._own.program = None
         return HookHandle(self._forward_pre_hooks, hook)
+
+    def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
+        """Have ``callback(name, operation, array)`` called for what every operation gives.
+
+        Inside of hybridized blocks, after each call; with `monitor_all` also for their inputs and
+        parameters.
+        """
+        for child in self._children.values():
+            child.register_op_hook(callback, monitor_all)
+
+    def share_parameters(self, shared: dict[str, Parameter]) -> Block:
+        """Use parameters of another block of this structure, given by place (`collect_params`)."""
+        for place, parameter in shared.items():
+            *path, name = place.split(".")
+            block: Any = self
+            for step in path:
+                block = block and block._children.get(step)
+            if block is None or name not in block.params:
+                raise unknown_name("parameter", place, self.collect_params())
+            setattr(block, name, parameter)
+        return self
 
     def hybridize(self, active: bool = True, **flags: Any) -> None:
         """Compile the hybrid blocks inside; warns, naming the blocks that cannot be compiled.

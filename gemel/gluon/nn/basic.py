@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import np, npx
 from gemel.dtype import as_dtype
+from gemel.errors import AxisError, ShapeError
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
@@ -51,12 +52,23 @@ class Dense(HybridBlock):
 
     def infer_shape(self, x: Tensor) -> None:
         """The weight has as many columns as an example has values."""
+        if len(x.shape) <= self._flatten:
+            raise ShapeError(f"Dense: the input {list(x.shape)} has no axis of units")
         columns = x.shape[-1]
         if self._flatten:
             columns = 1
             for size in x.shape[1:]:
                 columns *= int(size)
         self.weight.shape = (self._units, int(columns))
+
+    def _takes(self) -> str:
+        size = (self.weight.shape or (0, -1))[1]
+        values = "in_units" if size < 0 else str(size)
+        return (
+            f"(batch, {values}), further axes counting as one"
+            if self._flatten
+            else f"(..., {values})"
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, ...) -> (batch, units), or (..., in_units) -> (..., units) without `flatten`."""
@@ -105,6 +117,18 @@ class Dropout(HybridBlock):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(p = {self._rate}, axes={self._axes})"
+
+
+def size_along(name: str, x: Tensor, axis: int) -> int:
+    """How long the input is along an axis. Raises `AxisError` if it has no such axis."""
+    if not -len(x.shape) <= axis < len(x.shape):
+        raise AxisError(f"{name}: the input {list(x.shape)} has no axis {axis}")
+    return int(x.shape[axis])
+
+
+def elements_along(vector: Parameter, axis: int) -> str:
+    """What a layer takes whose parameter has an element for each position along an axis."""
+    return f"{vector.shape[0]} elements along axis {axis}" if vector.shape else ""
 
 
 class BatchNorm(HybridBlock):
@@ -157,9 +181,12 @@ class BatchNorm(HybridBlock):
 
     def infer_shape(self, x: Tensor) -> None:
         """One value of each parameter for each channel."""
-        channels = int(x.shape[self._axis])
+        channels = size_along("BatchNorm", x, self._axis)
         for parameter in (self.gamma, self.beta, self.running_mean, self.running_var):
             parameter.shape = (channels,)
+
+    def _takes(self) -> str:
+        return elements_along(self.gamma, self._axis)
 
     def cast(self, dtype: Any) -> None:
         """Change the dtype; statistics of float16 data stay float32, which has room for them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemel import npx
+from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
@@ -13,6 +14,10 @@ from gemel.ops.layouts import is_channels_last
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter
+
+
+#: The axes of space, in error messages.
+SPACE = ("depth", "height", "width")
 
 
 class _Convolution(HybridBlock):
@@ -73,7 +78,22 @@ class _Convolution(HybridBlock):
 
     def infer_shape(self, x: Tensor) -> None:
         """The weight has a kernel for each channel of the input."""
+        if len(x.shape) != self._axes + 2:
+            raise ShapeError(f"{type(self).__name__}: the input has shape {list(x.shape)}")
         self.weight.shape = self._weight_shape(int(x.shape[-1 if self._last else 1]))
+
+    def _takes(self) -> str:
+        space = SPACE[3 - self._axes :]
+        found = self._inputs()
+        channels = "channels" if found < 0 else str(found)
+        axes = (*space, channels) if self._last else (channels, *space)
+        return f"(batch, {', '.join(axes)})"
+
+    def _inputs(self) -> int:
+        """How many channels the input has; -1 while that is not known."""
+        shape = self.weight.shape or (-1, -1)
+        axis = 0 if self._transposed else -1 if self._last else 1
+        return max(shape[axis] * (1 if self._transposed else self._groups), -1)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, in_channels, *space) -> (batch, channels, *places)."""
@@ -84,10 +104,6 @@ class _Convolution(HybridBlock):
         return y if self.act is None else self.act(y)
 
     def __repr__(self) -> str:
-        shape = self.weight.shape or (-1, -1)
-        axis = 0 if self._transposed else -1 if self._last else 1
-        found = shape[axis] * (1 if self._transposed else self._groups)
-        inputs = max(found, -1)  # -1: not known yet
         said = [f"kernel_size={self._kernel}", f"stride={self._how['stride']}"]
         names = {"pad": "padding", "dilate": "dilation", "adj": "output_padding"}
         for key, name in names.items():
@@ -97,7 +113,7 @@ class _Convolution(HybridBlock):
         said += [f"groups={self._groups}"] if self._groups != 1 else []
         said += ["bias=False"] if self.bias is None else []
         said += [repr(self.act)] if self.act is not None else []
-        return f"{type(self).__name__}({inputs} -> {self._channels}, {', '.join(said)})"
+        return f"{type(self).__name__}({self._inputs()} -> {self._channels}, {', '.join(said)})"
 
 
 class _Forward(_Convolution):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import npx
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.nn.basic import elements_along, size_along
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter
@@ -43,7 +44,10 @@ class _Norm(HybridBlock):
 
     def infer_shape(self, x: Tensor) -> None:
         """One element for each position along the axis."""
-        self.gamma.shape = self.beta.shape = (int(x.shape[self._axis]),)
+        self.gamma.shape = self.beta.shape = (size_along(type(self).__name__, x, self._axis),)
+
+    def _takes(self) -> str:
+        return elements_along(self.gamma, self._axis)
 
     def _settings(self) -> str:
         return f"eps={self._epsilon}, axis={self._axis}"

@@ -20,6 +20,9 @@ class _AnyPooling(HybridBlock):
     def _alias(self) -> str:
         return "pool"
 
+    def _takes(self) -> str:
+        return f"{self._axes + 2} axes: batch, channels and space"
+
 
 class _Pooling(_AnyPooling):
     """What those with windows share."""
@@ -42,7 +45,7 @@ class _Pooling(_AnyPooling):
         kernel = per_axis(name, "pool_size", pool_size, self._axes, 1)
         steps = kernel if strides is None else per_axis(name, "strides", strides, self._axes, 1)
         self._how: dict[str, Any] = {
-            "layout": layout or LAYOUTS[self._axes - 1][0],
+            "layout": layout,
             "kernel": kernel,
             "stride": steps,
             "pad": per_axis(name, "padding", padding, self._axes, 0),
@@ -60,7 +63,7 @@ class _Pooling(_AnyPooling):
         return (
             f"{type(self).__name__}(size={how['kernel']}, stride={how['stride']}, "
             f"padding={how['pad']}, ceil_mode={ceil_mode}, global_pool=False, "
-            f"pool_type={self._kind}, layout={how['layout']})"
+            f"pool_type={self._kind}, layout={how['layout'] or LAYOUTS[self._axes - 1][0]})"
         )
 
 
@@ -123,7 +126,7 @@ class _Global(_AnyPooling):
     def __init__(self, layout: str | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         is_channels_last(type(self).__name__, layout, self._axes)
-        self._layout = layout or LAYOUTS[self._axes - 1][0]
+        self._layout = layout
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, channels, *space) -> (batch, channels, 1, ...)."""
@@ -134,7 +137,7 @@ class _Global(_AnyPooling):
         return (
             f"{type(self).__name__}(size={ones}, stride={ones}, padding={(0,) * self._axes}, "
             f"ceil_mode=True, global_pool=True, pool_type={self._kind}, "
-            f"layout={self._layout})"
+            f"layout={self._layout or LAYOUTS[self._axes - 1][0]})"
         )
 
 

@@ -30,6 +30,11 @@ class _PixelShuffle(HybridBlock):
         count = 1
         for factor in factors:
             count *= factor
+        if len(x.shape) != self._axes + 2 or x.shape[1] % count != 0:
+            raise ShapeError(
+                f"{type(self).__name__}: the input {list(x.shape)} must be (batch, channels, "
+                f"*space) with {self._axes} axes of space, and {count} must divide its channels"
+            )
         parts = x.reshape((x.shape[0], x.shape[1] // count, *factors, *space))
         axes = range(2, 2 + self._axes)
         pairs = [place for axis in axes for place in (axis + self._axes, axis)]
