@@ -323,14 +323,14 @@ class Block:
 
     def _passed(self, error: GemelError) -> None:
         """Put this block in front of the path of blocks an error has come through."""
-        inner, path, takes = getattr(error, "_path", (None, (), ""))
+        inner, path = getattr(error, "_path", (None, ()))
         keys = [key for key, child in self._children.items() if child is inner]
-        if keys:
-            path = (keys[0], *path)
-        else:  # one that comes from elsewhere, such as an array that failed before, begins here
-            path, takes = (), self._takes() if isinstance(error, ShapeError) else ""
-        error._path = self, path, takes  # type: ignore[attr-defined]
-        error.layer = ".".join((self.name, *path)) + (f", which takes {takes}" if takes else "")
+        # One that comes from elsewhere, such as an array that failed before, begins here.
+        path = (keys[0], *path) if keys else ()
+        error._path = self, path  # type: ignore[attr-defined]
+        error.layer = ".".join((self.name, *path))
+        if not path:
+            error.takes = self._takes() if isinstance(error, ShapeError) else ""
 
     def _takes(self) -> str:
         """The shape of the inputs a layer takes, for errors: ``(batch, 3)``."""
