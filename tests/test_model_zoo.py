@@ -1,6 +1,6 @@
 """The model zoo's networks: parameters named and shaped as MXNet's, results as MXNet computes them.
 
-`reference/zoo.json` was written by `reference/zoo_mxnet.py` with MXNet 1.9.1.
+`references/zoo.json` was written by `references/zoo_mxnet.py` with MXNet 1.9.1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 import pytest
-from reference.zoo_mxnet import digest, size_of, usual_size, values
+from references.zoo_mxnet import digest, size_of, usual_size, values
 
 from gemel import np
 from gemel.errors import ParameterFileError, UnknownKeywordError, UnknownNameError
@@ -19,7 +19,7 @@ from gemel.gluon import model_zoo
 from gemel.gluon.model_zoo import vision
 from gemel.gluon.model_zoo.vision.store import PretrainedFileError
 
-HERE = Path(__file__).parent / "reference"
+HERE = Path(__file__).parent / "references"
 EXPECTED: dict[str, Any] = json.loads((HERE / "zoo.json").read_text())
 SMALL = EXPECTED.pop("small")
 #: The quick ones; the others are compared by `make edges`.
@@ -64,7 +64,7 @@ def test_results(name: str) -> None:
 def test_a_file_mxnet_wrote() -> None:
     """Also for images of another size and batch than any before."""
     net = vision.ResNetV2(vision.BottleneckV2, [1, 1], [4, 8, 16], classes=3, thumbnail=True)
-    net.load_parameters(str(HERE / "small.params"))
+    net.load_parameters(str(HERE / "zoo_small.bin"))
     x = image(8, batch=2)
     for _ in range(2):
         found = net(x).asnumpy().ravel()
