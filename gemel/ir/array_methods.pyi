@@ -158,34 +158,89 @@ class ArrayMethods(WrittenMethods):
     def __xor__(self, b: Any, /) -> Self:
         """Bits set in exactly one."""
 
-    def abs(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def abs(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """Absolute value."""
 
-    def all(self, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None, where: Any = True) -> Self:
+    def all(
+        self,
+        /,
+        axis: Any = None,
+        keepdims: builtins.bool = False,
+        *,
+        out: Any = None,
+        where: Any = True,
+    ) -> Self:
         """Whether all elements are true (not zero)."""
 
-    def any(self, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None, where: Any = True) -> Self:
+    def any(
+        self,
+        /,
+        axis: Any = None,
+        keepdims: builtins.bool = False,
+        *,
+        out: Any = None,
+        where: Any = True,
+    ) -> Self:
         """Whether any element is true (not zero)."""
 
-    def argmax(self, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None) -> Self:
+    def argmax(
+        self, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
+    ) -> Self:
         """Position of the largest element (the first of equals; NaN is largest), int64."""
 
-    def argmin(self, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None) -> Self:
+    def argmin(
+        self, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
+    ) -> Self:
         """Position of the smallest element (the first of equals; NaN is smallest), int64."""
 
-    def argsort(self, axis: int | None = -1, kind: Any = None, *, descending: builtins.bool = False, stable: builtins.bool = True) -> Self:
+    def argsort(
+        self,
+        axis: int | None = -1,
+        kind: Any = None,
+        *,
+        descending: builtins.bool = False,
+        stable: builtins.bool = True,
+    ) -> Self:
         """The positions that sort each row along an axis, or the flattened array; NaN is largest."""
 
     def broadcast_to(self, /, shape: Any) -> Self:
         """Repeated along new axes and axes of length 1, until it has the given shape."""
 
-    def ceil(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def ceil(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """Smallest whole number not below x."""
 
-    def choose(self, choices: Any, out: Any = None, mode: str = 'raise') -> Self:
+    def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Self:
         """At each place the element of the choice that `a` numbers there; all broadcast."""
 
-    def clip(self, min: Any = None, max: Any = None, out: Any = None, *, a_min: Any = None, a_max: Any = None) -> Self:
+    def clip(
+        self,
+        min: Any = None,
+        max: Any = None,
+        out: Any = None,
+        *,
+        a_min: Any = None,
+        a_max: Any = None,
+    ) -> Self:
         """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
 
     def conj(self) -> Self:
@@ -194,10 +249,30 @@ class ArrayMethods(WrittenMethods):
     def conjugate(self) -> Self:
         """The same as `conj`."""
 
-    def copy(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def copy(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """The same elements in memory of their own."""
 
-    def cos(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def cos(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """Cosine of x in radians."""
 
     def cumprod(self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Self:
@@ -212,88 +287,279 @@ class ArrayMethods(WrittenMethods):
     def dot(self, b: Any, out: Any = None) -> Self:
         """`np.dot`: the product of a's last axis with b's second last (or only) one."""
 
-    def exp(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def exp(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """Exponential."""
 
     def expand_dims(self, axis: Any = 0) -> Self:
         """A new axis (or several) of length 1."""
 
-    def expm1(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def expm1(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """exp(x) - 1, accurate near zero."""
 
-    def floor(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def floor(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """Largest whole number not above x."""
 
-    def log(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def log(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """Natural logarithm; -inf at zero, NaN below."""
 
-    def log1p(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def log1p(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """log(1 + x), accurate near zero."""
 
-    def max(self, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None, initial: Any = None, where: Any = True) -> Self:
+    def max(
+        self,
+        /,
+        axis: Any = None,
+        keepdims: builtins.bool = False,
+        *,
+        out: Any = None,
+        initial: Any = None,
+        where: Any = True,
+    ) -> Self:
         """Largest element over the given axes, or all; NaN wins."""
 
-    def mean(self, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False, out: Any = None, where: Any = True) -> Self:
+    def mean(
+        self,
+        /,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        keepdims: builtins.bool = False,
+        out: Any = None,
+        where: Any = True,
+    ) -> Self:
         """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
 
-    def min(self, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None, initial: Any = None, where: Any = True) -> Self:
+    def min(
+        self,
+        /,
+        axis: Any = None,
+        keepdims: builtins.bool = False,
+        *,
+        out: Any = None,
+        initial: Any = None,
+        where: Any = True,
+    ) -> Self:
         """Smallest element over the given axes, or all; NaN wins."""
 
     def nonzero(self) -> tuple[Any, ...]:
         """The positions of elements that are not zero, one int64 array per axis. Waits for x."""
 
-    def prod(self, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False, out: Any = None, initial: Any = None, where: Any = True) -> Self:
+    def prod(
+        self,
+        /,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        keepdims: builtins.bool = False,
+        out: Any = None,
+        initial: Any = None,
+        where: Any = True,
+    ) -> Self:
         """Product over the given axes, or all. Integers and bools are multiplied in int64."""
 
-    def reciprocal(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def reciprocal(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """1 / x; integers become float32."""
 
     def repeat(self, repeats: Any, axis: int | None = None) -> Self:
         """Each element several times along an axis, or of the flattened array."""
 
-    def rint(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def rint(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """Nearest whole number, ties to even."""
 
     def round(self, decimals: int = 0, out: Any = None) -> Self:
         """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
 
-    def searchsorted(self, v: Any, side: str = 'left', sorter: Any = None) -> Self:
+    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Self:
         """Where elements would be put into a sorted row: before ("left") or behind equal ones."""
 
-    def sign(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def sign(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """-1, 0 or 1; NaN stays NaN."""
 
-    def sin(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def sin(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """Sine of x in radians."""
 
-    def sqrt(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def sqrt(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """Square root; NaN for negative elements."""
 
-    def square(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def square(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """Product with itself."""
 
     def squeeze(self, axis: Any = None) -> Self:
         """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
 
-    def std(self, /, axis: Any = None, dtype: Any = None, *, ddof: float | None = None, correction: float = 0.0, keepdims: builtins.bool = False, out: Any = None, where: Any = True) -> Self:
+    def std(
+        self,
+        /,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        ddof: float | None = None,
+        correction: float = 0.0,
+        keepdims: builtins.bool = False,
+        out: Any = None,
+        where: Any = True,
+    ) -> Self:
         """Square root of the variance, over the given axes, or all: see `var`."""
 
-    def sum(self, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False, out: Any = None, initial: Any = None, where: Any = True) -> Self:
+    def sum(
+        self,
+        /,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        keepdims: builtins.bool = False,
+        out: Any = None,
+        initial: Any = None,
+        where: Any = True,
+    ) -> Self:
         """Sum over the given axes, or all. Integers and bools are summed in int64."""
 
     def swapaxes(self, axis1: int, axis2: int) -> Self:
         """Exchange two axes."""
 
-    def take(self, indices: Any, axis: Any = None, mode: str = 'raise', out: Any = None) -> Self:
+    def take(self, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> Self:
         """The elements at these positions along an axis, or of the flattened array."""
 
-    def tanh(self, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> Self:
+    def tanh(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
         """Hyperbolic tangent."""
 
-    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Self:
+    def trace(
+        self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+    ) -> Self:
         """The sum of a diagonal over two axes."""
 
-    def var(self, /, axis: Any = None, dtype: Any = None, *, ddof: float | None = None, correction: float = 0.0, keepdims: builtins.bool = False, out: Any = None, where: Any = True) -> Self:
+    def var(
+        self,
+        /,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        ddof: float | None = None,
+        correction: float = 0.0,
+        keepdims: builtins.bool = False,
+        out: Any = None,
+        where: Any = True,
+    ) -> Self:
         """Mean squared distance from the mean, over the given axes, or all."""
 
 __all__ = ["ArrayMethods"]

@@ -4,788 +4,2795 @@ Written by `make stubs`: change what is declared instead.
 """
 
 import builtins
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from gemel.device import Device
 from gemel.dtype import DType as DType
-from gemel.np.standard import __array_namespace_info__ as __array_namespace_info__
+from gemel.ndarray import ndarray as ndarray
+from gemel.np import fft as fft
+from gemel.np import linalg as linalg
+from gemel.np import random as random
 from gemel.np.grids import broadcast as broadcast
 from gemel.np.grids import c_ as c_
-from gemel.np import fft as fft
 from gemel.np.grids import index_exp as index_exp
-from gemel.np import linalg as linalg
 from gemel.np.grids import mgrid as mgrid
-from gemel.ndarray import ndarray as ndarray
 from gemel.np.grids import ogrid as ogrid
 from gemel.np.grids import r_ as r_
-from gemel.np import random as random
 from gemel.np.grids import s_ as s_
+from gemel.np.standard import __array_namespace_info__ as __array_namespace_info__
+from gemel.np.types import FloatInfo, IntegerInfo
 from gemel.ops.applied import vectorize as vectorize
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
-from gemel.device import Device
-from gemel.np.types import FloatInfo
-from gemel.np.types import IntegerInfo
-from gemel.ops.sorting import UniqueAll
-from gemel.ops.sorting import UniqueCounts
-from gemel.ops.sorting import UniqueInverse
+from gemel.ops.sorting import UniqueAll, UniqueCounts, UniqueInverse
 
 False_: bool
 True_: bool
 __array_api_version__: str
-def abs(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def abs(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Absolute value."""
-def absolute(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def absolute(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Absolute value."""
-def acos(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def acos(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from 0 to pi whose cosine is x; NaN outside of [-1, 1]."""
-def acosh(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def acosh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number from 0 on whose hyperbolic cosine is x; NaN below 1."""
-def add(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def add(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Sum."""
-def all(x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None, where: Any = True) -> ndarray:
+
+def all(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Whether all elements are true (not zero)."""
-def allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
+
+def allclose(
+    a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False
+) -> builtins.bool:
     """Whether all elements are close, as `isclose` says. Waits for both."""
-def amax(x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None, initial: Any = None, where: Any = True) -> ndarray:
+
+def amax(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Largest element over the given axes, or all; NaN wins."""
-def amin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None, initial: Any = None, where: Any = True) -> ndarray:
+
+def amin(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Smallest element over the given axes, or all; NaN wins."""
+
 def angle(z: Any, deg: builtins.bool = False) -> ndarray:
     """The angle of each element from the positive real axis, in radians or degrees."""
-def any(x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None, where: Any = True) -> ndarray:
+
+def any(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Whether any element is true (not zero)."""
+
 def append(arr: Any, values: Any, axis: int | None = None) -> ndarray:
     """Two arrays one after the other along an axis, or both flattened."""
-def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> ndarray:
+
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
+) -> ndarray:
     """What a function gives for each row along an axis, in place of the row."""
+
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> ndarray:
     """A function of (array, axis) applied over several axes in turn, each of which is kept."""
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
+
+def arange(
+    start: Any,
+    stop: Any = None,
+    step: Any = 1,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
     """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`."""
-def arccos(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def arccos(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from 0 to pi whose cosine is x; NaN outside of [-1, 1]."""
-def arccosh(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def arccosh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number from 0 on whose hyperbolic cosine is x; NaN below 1."""
-def arcsin(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def arcsin(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from -pi/2 to pi/2 whose sine is x; NaN outside of [-1, 1]."""
-def arcsinh(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def arcsinh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number whose hyperbolic sine is x."""
-def arctan(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def arctan(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from -pi/2 to pi/2 whose tangent is x."""
-def arctan2(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def arctan2(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from -pi to pi of the point with height a and abscissa b."""
-def arctanh(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def arctanh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number whose hyperbolic tangent is x; NaN outside of [-1, 1]."""
-def argmax(x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None) -> ndarray:
+
+def argmax(
+    x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
+) -> ndarray:
     """Position of the largest element (the first of equals; NaN is largest), int64."""
-def argmin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None) -> ndarray:
+
+def argmin(
+    x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
+) -> ndarray:
     """Position of the smallest element (the first of equals; NaN is smallest), int64."""
-def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = 'introselect') -> ndarray:
+
+def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> ndarray:
     """Positions along an axis, those of elements below the kth before its own, others behind."""
-def argsort(a: Any, axis: int | None = -1, kind: Any = None, *, descending: builtins.bool = False, stable: builtins.bool = True) -> ndarray:
+
+def argsort(
+    a: Any,
+    axis: int | None = -1,
+    kind: Any = None,
+    *,
+    descending: builtins.bool = False,
+    stable: builtins.bool = True,
+) -> ndarray:
     """The positions that sort each row along an axis, or the flattened array; NaN is largest."""
+
 def argwhere(a: Any) -> ndarray:
     """The positions of elements that are not zero, one row each. Waits for it."""
+
 def around(x: Any, decimals: int = 0, out: Any = None) -> ndarray:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
-def array(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None, *, copy: builtins.bool | None = True, order: str | None = 'K', subok: builtins.bool = False, ndmin: int = 0) -> ndarray:
+
+def array(
+    value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    *,
+    copy: builtins.bool | None = True,
+    order: str | None = "K",
+    subok: builtins.bool = False,
+    ndmin: int = 0,
+) -> ndarray:
     """An array with a copy of the elements: of an array, a NumPy array, a number or nested lists."""
+
 def array2string(a: Any, *values: Any, **options: Any) -> str:
     """The elements as text; options as of `numpy.array2string`: `precision`, `separator`,
     `formatter`, `threshold`, ..."""
+
 def array_equal(a: Any, b: Any, equal_nan: builtins.bool = False) -> builtins.bool:
     """Whether shapes and all elements are equal. Waits for both."""
+
 def array_equiv(a1: Any, a2: Any) -> builtins.bool:
     """Whether two arrays are equal after broadcasting. Waits for both."""
-def array_repr(arr: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: builtins.bool | None = None) -> str:
+
+def array_repr(
+    arr: Any,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: builtins.bool | None = None,
+) -> str:
     """What `repr` gives, with other options."""
+
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts along an axis, as views: as equal as the count allows, or between positions."""
-def array_str(a: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: builtins.bool | None = None) -> str:
+
+def array_str(
+    a: Any,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: builtins.bool | None = None,
+) -> str:
     """What `str` gives, with other options."""
-def asanyarray(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None, *, copy: builtins.bool | None = None, order: str | None = None) -> ndarray:
+
+def asanyarray(
+    value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    *,
+    copy: builtins.bool | None = None,
+    order: str | None = None,
+) -> ndarray:
     """The array itself when it is one of that dtype and on that device, else `array(value)`."""
-def asarray(value: Any, dtype: Any = None, device: Any = None, ctx: Any = None, *, copy: builtins.bool | None = None, order: str | None = None) -> ndarray:
+
+def asarray(
+    value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    *,
+    copy: builtins.bool | None = None,
+    order: str | None = None,
+) -> ndarray:
     """The array itself when it is one of that dtype and on that device, else `array(value)`."""
+
 def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
     """The array with its elements in C order in memory, itself where they are; never 0-d."""
-def asin(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def asin(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from -pi/2 to pi/2 whose sine is x; NaN outside of [-1, 1]."""
-def asinh(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def asinh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number whose hyperbolic sine is x."""
+
 def astype(x: Any, dtype: Any, *, copy: builtins.bool = True, device: Any = None) -> ndarray:
     """The elements in another dtype; without `copy`, the array itself where it has it."""
-def atan(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def atan(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from -pi/2 to pi/2 whose tangent is x."""
-def atan2(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def atan2(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The angle from -pi to pi of the point with height a and abscissa b."""
-def atanh(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def atanh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number whose hyperbolic tangent is x; NaN outside of [-1, 1]."""
+
 def atleast_1d(*arrays: Any) -> ndarray:
     """Each array, a 0-d one with an axis; a list of several."""
+
 def atleast_2d(*arrays: Any) -> ndarray:
     """Each array with new leading axes until it has two; a list of several."""
+
 def atleast_3d(*arrays: Any) -> ndarray:
     """Each array with new axes on both sides until it has three; a list of several."""
-def average(x: Any, axis: Any = None, weights: Any = None, returned: builtins.bool = False, *, keepdims: builtins.bool = False) -> ndarray:
+
+def average(
+    x: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: builtins.bool = False,
+    *,
+    keepdims: builtins.bool = False,
+) -> ndarray:
     """Weighted mean over the given axes, or all; with the sum of the weights, if `returned`."""
+
 def bartlett(M: Any, dtype: Any = None) -> ndarray:
     """The Bartlett window: a triangle that is 0 at both ends."""
+
 bfloat16: DType
+
 def bincount(x: Any, weights: Any = None, /, minlength: int = 0) -> ndarray:
     """How often each number from 0 on occurs, or the sum of its weights. Waits for them."""
-def bitwise_and(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def bitwise_and(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Bits set in both."""
-def bitwise_count(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def bitwise_count(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """How many bits are set in the absolute value, uint8."""
-def bitwise_invert(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def bitwise_invert(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Every bit reversed; for bools, not."""
-def bitwise_left_shift(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def bitwise_left_shift(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The bits of a moved up by b places; 0 once all of them have left."""
-def bitwise_not(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def bitwise_not(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Every bit reversed; for bools, not."""
-def bitwise_or(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def bitwise_or(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Bits set in either."""
-def bitwise_right_shift(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def bitwise_right_shift(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The bits of a moved down by b places, the sign kept; 0 or -1 once all of them have left."""
-def bitwise_xor(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def bitwise_xor(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Bits set in exactly one."""
+
 def blackman(M: Any, dtype: Any = None) -> ndarray:
     """The Blackman window: 0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1))."""
+
 def block(arrays: Any) -> ndarray:
     """Arrays in nested lists, joined along the last axis inside, the one before that around."""
+
 bool: DType
 bool_: DType
+
 def broadcast_arrays(*args: Any) -> list[Any]:
     """The arrays, repeated until all have the shape they broadcast to; views."""
+
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The shape arrays of these shapes broadcast to. Raises `ShapeError`."""
+
 def broadcast_to(x: Any, /, shape: Any) -> ndarray:
     """Repeated along new axes and axes of length 1, until it has the given shape."""
-def can_cast(from_: Any, to: Any, casting: str = 'safe') -> builtins.bool:
+
+def can_cast(from_: Any, to: Any, casting: str = "safe") -> builtins.bool:
     """Whether a dtype (or that of an array) may be converted to another."""
-def cbrt(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def cbrt(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Cube root, with the sign of x."""
-def ceil(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def ceil(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Smallest whole number not below x."""
-def choose(a: Any, choices: Any, out: Any = None, mode: str = 'raise') -> ndarray:
+
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> ndarray:
     """At each place the element of the choice that `a` numbers there; all broadcast."""
-def clip(x: Any, min: Any = None, max: Any = None, out: Any = None, *, a_min: Any = None, a_max: Any = None) -> ndarray:
+
+def clip(
+    x: Any,
+    min: Any = None,
+    max: Any = None,
+    out: Any = None,
+    *,
+    a_min: Any = None,
+    a_max: Any = None,
+) -> ndarray:
     """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
+
 def column_stack(arrays: Any) -> ndarray:
     """The arrays beside one another, 1-d ones as columns."""
+
 complex128: DType
 complex64: DType
+
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> ndarray:
     """The slices along an axis where the 1-d condition holds, which may be shorter."""
-def concat(arrays: Any, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: str = 'same_kind') -> ndarray:
+
+def concat(
+    arrays: Any,
+    axis: int | None = 0,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    casting: str = "same_kind",
+) -> ndarray:
     """The arrays one after another along an axis; None flattens them first."""
-def concatenate(arrays: Any, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: str = 'same_kind') -> ndarray:
+
+def concatenate(
+    arrays: Any,
+    axis: int | None = 0,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    casting: str = "same_kind",
+) -> ndarray:
     """The arrays one after another along an axis; None flattens them first."""
+
 def conj(x: Any) -> ndarray:
     """The sign of each imaginary part reversed; real numbers stay as they are."""
+
 def conjugate(x: Any) -> ndarray:
     """The same as `conj`."""
-def convolve(a: Any, v: Any, mode: str = 'full') -> ndarray:
+
+def convolve(a: Any, v: Any, mode: str = "full") -> ndarray:
     """The convolution of two rows: sums of products of one with the other, reversed and shifted."""
-def copy(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def copy(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The same elements in memory of their own."""
-def copysign(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def copysign(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The size of a with the sign of b."""
-def copyto(dst: Any, src: Any, casting: str = 'same_kind', where: Any = True) -> None:
+
+def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     """Write one array into another, which it broadcasts to; only where `where` holds."""
+
 def corrcoef(x: Any, y: Any = None, rowvar: builtins.bool = True, *, dtype: Any = None) -> ndarray:
     """The correlations of variables: rows of x (and y), or columns if not `rowvar`."""
-def correlate(a: Any, v: Any, mode: str = 'valid') -> ndarray:
+
+def correlate(a: Any, v: Any, mode: str = "valid") -> ndarray:
     """The cross-correlation of two rows: `convolve` with the second as it is, not reversed."""
-def cos(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def cos(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Cosine of x in radians."""
-def cosh(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def cosh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Hyperbolic cosine."""
+
 def count_nonzero(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """How many elements are not zero, over the given axes, or all."""
-def cov(m: Any, y: Any = None, rowvar: builtins.bool = True, bias: builtins.bool = False, ddof: int | None = None, fweights: Any = None, aweights: Any = None, *, dtype: Any = None) -> ndarray:
+
+def cov(
+    m: Any,
+    y: Any = None,
+    rowvar: builtins.bool = True,
+    bias: builtins.bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> ndarray:
     """The covariances of variables: rows of m (and y), or columns if not `rowvar`."""
-def cross(a: Any, b: Any, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None) -> ndarray:
+
+def cross(
+    a: Any, b: Any, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
+) -> ndarray:
     """The cross product of vectors of three elements along an axis (or of two, as if with a 0)."""
+
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
     """The products of all elements up to each one, along an axis or of the flattened array."""
+
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
     """The sums of all elements up to each one, along an axis or of the flattened array."""
-def cumulative_prod(x: Any, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: builtins.bool = False) -> ndarray:
+
+def cumulative_prod(
+    x: Any,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    out: Any = None,
+    include_initial: builtins.bool = False,
+) -> ndarray:
     """`cumprod` along an axis, which only 1-d arrays may leave out; beginning with 1 if asked."""
-def cumulative_sum(x: Any, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: builtins.bool = False) -> ndarray:
+
+def cumulative_sum(
+    x: Any,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    out: Any = None,
+    include_initial: builtins.bool = False,
+) -> ndarray:
     """`cumsum` along an axis, which only 1-d arrays may leave out; beginning with 0 if asked."""
-def deg2rad(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def deg2rad(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Degrees as radians."""
-def degrees(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def degrees(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Radians as degrees."""
+
 def delete(arr: Any, obj: Any, axis: int | None = None) -> ndarray:
     """Without the positions (or slice, or mask) `obj` along an axis, or of the flattened array."""
+
 def diag(v: Any, k: int = 0) -> ndarray:
     """The diagonal of a matrix, or the matrix with this diagonal and zeros elsewhere."""
+
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The positions of the main diagonal of an array with `ndim` axes of n."""
+
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
     """The positions of the main diagonal of this array, whose axes are all alike."""
+
 def diagflat(v: Any, k: int = 0) -> ndarray:
     """The matrix with all elements of an array on diagonal k."""
+
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray:
     """The diagonal over two axes, as a last axis; `offset` counts to the right of the main one."""
+
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> ndarray:
     """The differences of neighbours along an axis, n times. Bools differ or do not."""
+
 def digitize(x: Any, bins: Any, /, right: builtins.bool = False) -> ndarray:
     """The number of the bin each element lies in, between edges that rise or fall."""
-def divide(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def divide(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Quotient; integers become float32."""
-def divmod(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> tuple[ndarray, ...]:
+
+def divmod(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> tuple[ndarray, ...]:
     """Quotient rounded down, and remainder."""
+
 def dot(a: Any, b: Any, out: Any = None) -> ndarray:
     """`np.dot`: the product of a's last axis with b's second last (or only) one."""
+
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 2, as views. Raises `ShapeError` below three dimensions."""
+
 def dstack(arrays: Any) -> ndarray:
     """The arrays behind one another: along axis 2."""
+
 def dtype(value: Any) -> DType:
     """The dtype meant by a name, a Python type, a dtype of NumPy's: see `DType`."""
+
 e: float
+
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> ndarray:
     """The differences of neighbours in the flattened array, between `to_begin` and `to_end`."""
+
 def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False) -> ndarray:
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
-def empty(shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = 'C') -> ndarray:
+
+def empty(
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
+) -> ndarray:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
-def empty_like(x: Any, dtype: Any = None, order: str = 'K', *, shape: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
+
+def empty_like(
+    x: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
     """Zeros of the shape, dtype and device of another array, where no others are given."""
-def equal(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def equal(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a == b."""
+
 euler_gamma: float
-def exp(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def exp(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Exponential."""
-def exp2(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def exp2(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """2 to the power of x."""
+
 def expand_dims(x: Any, axis: Any = 0) -> ndarray:
     """A new axis (or several) of length 1."""
-def expm1(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def expm1(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """exp(x) - 1, accurate near zero."""
+
 def extract(condition: Any, arr: Any) -> ndarray:
     """The elements where the condition holds, in one row. Waits for the condition."""
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = 'C') -> ndarray:
+
+def eye(
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    order: str = "C",
+) -> ndarray:
     """Ones on diagonal k of a matrix, zeros elsewhere."""
-def fabs(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def fabs(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Absolute value; integers become float32."""
+
 def fill_diagonal(a: Any, val: Any, wrap: builtins.bool = False) -> None:
     """Write into the main diagonal of a matrix, or where all positions are equal."""
+
 def finfo(type: Any) -> FloatInfo:
     """What a floating dtype, or that of an array, holds; of a complex one what each part holds."""
-def fix(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def fix(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The nearest whole number towards zero."""
+
 def flatnonzero(a: Any) -> ndarray:
     """The positions in the flattened array of elements that are not zero. Waits for it."""
+
 def flip(m: Any, axis: Any = None) -> ndarray:
     """Backwards along the given axes, or all, as a view."""
+
 def fliplr(m: Any) -> ndarray:
     """Backwards along axis 1, as a view."""
+
 def flipud(m: Any) -> ndarray:
     """Backwards along axis 0, as a view."""
+
 float16: DType
 float32: DType
 float64: DType
-def float_power(a: Any, b: Any, /, out: Any = None, *, where: Any = True, casting: str = 'same_kind', order: str = 'K', dtype: Any = None, subok: builtins.bool = True) -> ndarray:
+
+def float_power(
+    a: Any,
+    b: Any,
+    /,
+    out: Any = None,
+    *,
+    where: Any = True,
+    casting: str = "same_kind",
+    order: str = "K",
+    dtype: Any = None,
+    subok: builtins.bool = True,
+) -> ndarray:
     """a to the power of b, in float64 or complex128."""
-def floor(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def floor(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Largest whole number not above x."""
-def floor_divide(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def floor_divide(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Quotient rounded down; integers divided by zero give 0."""
-def fmax(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def fmax(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The larger; a number wins over NaN."""
-def fmin(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def fmin(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The smaller; a number wins over NaN."""
-def fmod(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def fmod(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Remainder with the sign of a; integers modulo zero give 0."""
-def frexp(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> tuple[ndarray, ...]:
+
+def frexp(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> tuple[ndarray, ...]:
     """Mantissas from 0.5 to 1 and exponents (int32) with x = mantissa * 2 ** exponent."""
+
 def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = None) -> Any:
     """Another library's array as one of gemel's, over the same memory: writes of one are the
     other's, too. Operations on it finish before their call returns."""
+
 def from_numpy(value: Any, device: Device | None = None, zero_copy: builtins.bool = False) -> Any:
     """An array with a copy of a NumPy array's elements; long floats become float64."""
-def frombuffer(buffer: Any, dtype: Any = None, count: int = -1, offset: int = 0, device: Any = None, ctx: Any = None) -> ndarray:
+
+def frombuffer(
+    buffer: Any,
+    dtype: Any = None,
+    count: int = -1,
+    offset: int = 0,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
     """A 1-d array with a copy of the elements in a buffer of bytes."""
-def fromfile(file: Any, dtype: Any = None, count: int = -1, sep: str = '', offset: int = 0, device: Any = None) -> ndarray:
+
+def fromfile(
+    file: Any,
+    dtype: Any = None,
+    count: int = -1,
+    sep: str = "",
+    offset: int = 0,
+    device: Any = None,
+) -> ndarray:
     """The numbers in a file of bytes, or of text with `sep` between them."""
-def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None, **keywords: Any) -> Any:
+
+def fromfunction(
+    function: Callable[..., Any], shape: Any, *, dtype: Any = None, **keywords: Any
+) -> Any:
     """What a function gives for the positions along each axis, one array per axis."""
+
 def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1, device: Any = None) -> ndarray:
     """An array of what an iterable gives, `count` numbers or all."""
-def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, device: Any = None) -> ndarray:
+
+def fromstring(
+    string: str, dtype: Any = None, count: int = -1, *, sep: str, device: Any = None
+) -> ndarray:
     """The numbers in a text, with `sep` between them."""
-def full(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = 'C') -> ndarray:
+
+def full(
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    order: str = "C",
+) -> ndarray:
     """An array filled with one number; its dtype decides where none is given."""
-def full_like(x: Any, fill_value: Any, dtype: Any = None, order: str = 'K', *, shape: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
+
+def full_like(
+    x: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
     """One number in the shape, dtype and device of another array, where no others are given."""
-def gcd(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def gcd(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Greatest common divisor."""
-def genfromtxt(fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwargs: Any) -> ndarray:
+
+def genfromtxt(
+    fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwargs: Any
+) -> ndarray:
     """`loadtxt` that has a number, NaN by default, for what is missing."""
-def geomspace(start: Any, stop: Any, num: int = 50, endpoint: builtins.bool = True, dtype: Any = None, axis: int = 0, device: Any = None, ctx: Any = None) -> ndarray:
+
+def geomspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    dtype: Any = None,
+    axis: int = 0,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
     """Numbers from start to stop, each the same number of times the one before."""
+
 def get_printoptions() -> dict[str, Any]:
     """How arrays are printed, by option."""
+
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """The slopes along one or more axes, by central differences, one-sided ones at the ends."""
-def greater(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def greater(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a > b."""
-def greater_equal(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def greater_equal(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a >= b."""
+
 def hamming(M: Any, dtype: Any = None) -> ndarray:
     """The Hamming window: 0.54 - 0.46 cos(2 pi n / (M - 1))."""
+
 def hanning(M: Any, dtype: Any = None) -> ndarray:
     """The Hann window: 0.5 - 0.5 cos(2 pi n / (M - 1))."""
-def heaviside(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def heaviside(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """0 where a is negative, 1 where it is positive, b where it is 0."""
-def histogram(a: Any, bins: Any = 10, range: Any = None, density: builtins.bool = False, weights: Any = None) -> tuple[Any, Any]:
+
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: builtins.bool = False, weights: Any = None
+) -> tuple[Any, Any]:
     """How many elements lie in each bin (or their weights, or a density), and the bins' edges."""
-def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> tuple[Any, ...]:
+
+def histogram2d(
+    x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Any, ...]:
     """How many points (x, y) fall into each cell of a grid, and its edges. Waits for them."""
+
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> ndarray:
     """The edges of bins: `bins` itself, or so many of one width over a range or all elements."""
-def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> tuple[Any, ...]:
+
+def histogramdd(
+    sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Any, ...]:
     """How many points, one a row, fall into each cell of a grid, and its edges. Waits for them."""
+
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 1 (of a 1-d array, axis 0), as views."""
-def hstack(arrays: Any, *, dtype: Any = None, casting: str = 'same_kind') -> ndarray:
+
+def hstack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
     """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
-def hypot(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def hypot(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """sqrt(a * a + b * b), without overflow on the way."""
+
 def i0(x: Any, /) -> ndarray:
     """The modified Bessel function of the first kind and order 0; integers become float32."""
+
 def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
     """Ones on the diagonal of a square matrix, zeros elsewhere."""
+
 def iinfo(type: Any) -> IntegerInfo:
     """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
+
 def imag(x: Any) -> ndarray:
     """The imaginary part of each element, as a view; zeros for real numbers."""
-def indices(dimensions: Sequence[int], dtype: Any = 'int64', sparse: builtins.bool = False, device: Any = None, ctx: Any = None) -> Any:
+
+def indices(
+    dimensions: Sequence[int],
+    dtype: Any = "int64",
+    sparse: builtins.bool = False,
+    device: Any = None,
+    ctx: Any = None,
+) -> Any:
     """Each element's position along each axis, in one array; sparse ones in a tuple."""
+
 inf: float
+
 def inner(a: Any, b: Any) -> ndarray:
     """The product over the last axes; numbers multiply."""
+
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> ndarray:
     """With `values` before the positions (or slice, or mask) `obj` along an axis."""
+
 int16: DType
 int32: DType
 int64: DType
 int8: DType
 int_: DType
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> ndarray:
+
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None
+) -> ndarray:
     """Values between the points (xp, fp), on straight lines; xp must rise."""
-def intersect1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False, return_indices: builtins.bool = False) -> Any:
+
+def intersect1d(
+    ar1: Any, ar2: Any, assume_unique: builtins.bool = False, return_indices: builtins.bool = False
+) -> Any:
     """What is in both arrays, in order. Waits for them."""
+
 intp: DType
-def invert(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def invert(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Every bit reversed; for bools, not."""
-def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: builtins.bool = False) -> ndarray:
+
+def isclose(
+    a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: builtins.bool = False
+) -> ndarray:
     """Where |a - b| <= atol + rtol * |b|, or both are the same infinity (or NaN: equal_nan)."""
+
 def iscomplex(x: Any) -> ndarray:
     """Where the imaginary part is not zero."""
+
 def iscomplexobj(x: Any) -> builtins.bool:
     """Whether an array has a complex dtype, or a number is complex."""
+
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
     """Whether a dtype is another, or of a kind ("integral", ...), or any of a tuple of those."""
-def isfinite(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def isfinite(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Where x is neither infinite nor NaN."""
-def isin(element: Any, test_elements: Any, assume_unique: builtins.bool = False, invert: builtins.bool = False, *, kind: Any = None) -> ndarray:
+
+def isin(
+    element: Any,
+    test_elements: Any,
+    assume_unique: builtins.bool = False,
+    invert: builtins.bool = False,
+    *,
+    kind: Any = None,
+) -> ndarray:
     """Whether each element is one of `test_elements`, or with `invert` none of them."""
-def isinf(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def isinf(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Where x is infinite."""
-def isnan(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def isnan(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Where x is not a number."""
-def isneginf(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def isneginf(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Where x is -inf."""
-def isposinf(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def isposinf(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Where x is inf."""
+
 def isreal(x: Any) -> ndarray:
     """Where the imaginary part is zero."""
+
 def isrealobj(x: Any) -> builtins.bool:
     """Whether an array has no complex dtype."""
+
 def isscalar(element: Any) -> builtins.bool:
     """Whether something is a number (or a text), and no array."""
+
 def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
     """Whether a dtype is another, or belongs to a family of NumPy's (``numpy.floating``)."""
+
 def iterable(y: Any) -> builtins.bool:
     """Whether something can be iterated over; a 0-d array cannot."""
+
 def ix_(*args: Any) -> tuple[Any, ...]:
     """Rows of positions that select their crossings: `x[np.ix_([0, 1], [2, 3])]`."""
+
 def kaiser(M: Any, beta: float, dtype: Any = None) -> ndarray:
     """The Kaiser window: i0(beta sqrt(1 - (2 n / (M - 1) - 1)^2)) / i0(beta)."""
+
 def kron(a: Any, b: Any) -> ndarray:
     """Kronecker's product: a, with each element replaced by its product with b."""
-def lcm(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def lcm(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Least common multiple."""
-def ldexp(x: Any, exponent: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def ldexp(
+    x: Any,
+    exponent: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """x times 2 ** exponent."""
-def left_shift(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def left_shift(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The bits of a moved up by b places; 0 once all of them have left."""
-def less(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def less(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a < b."""
-def less_equal(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def less_equal(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a <= b."""
+
 def lexsort(keys: Any, axis: int = -1) -> ndarray:
     """The positions that sort by the last key, equal ones by the key before it, and so on."""
-def linspace(start: Any, stop: Any, num: int = 50, endpoint: builtins.bool = True, retstep: builtins.bool = False, dtype: Any = None, device: Any = None, ctx: Any = None, axis: int = 0) -> Any:
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    retstep: builtins.bool = False,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    axis: int = 0,
+) -> Any:
     """Evenly spaced numbers from start to stop, which is the last with `endpoint`."""
+
 def load(file: Any, device: Any = None) -> Any:
     """The array in a `.npy` file, or a dictionary of those in a `.npz` file; a path or open file."""
-def loadtxt(fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwargs: Any) -> ndarray:
+
+def loadtxt(
+    fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwargs: Any
+) -> ndarray:
     """The numbers in a text file, a row a line; the other arguments are those of NumPy's."""
-def log(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def log(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Natural logarithm; -inf at zero, NaN below."""
-def log10(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def log10(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Logarithm to base 10; -inf at zero, NaN below."""
-def log1p(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def log1p(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """log(1 + x), accurate near zero."""
-def log2(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def log2(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Logarithm to base 2; -inf at zero, NaN below."""
-def logaddexp(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def logaddexp(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """log(exp(a) + exp(b)), without overflow."""
-def logaddexp2(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def logaddexp2(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """log2(2 ** a + 2 ** b), without overflow."""
-def logical_and(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def logical_and(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Whether both are true (not zero)."""
-def logical_not(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def logical_not(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Whether x is false (zero)."""
-def logical_or(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def logical_or(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Whether either is true (not zero)."""
-def logical_xor(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def logical_xor(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Whether exactly one is true (not zero)."""
-def logspace(start: Any, stop: Any, num: int = 50, endpoint: builtins.bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0, device: Any = None, ctx: Any = None) -> ndarray:
+
+def logspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
     """Numbers from base**start to base**stop, each the same number of times the one before."""
+
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Any, ...]:
     """The positions in a square matrix that a function like `triu` leaves."""
-def matmul(a: Any, b: Any, /, *, out: Any = None, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def matmul(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Matrix product of the last two axes; the axes before them broadcast."""
+
 def matrix_transpose(x: Any) -> ndarray:
     """The last two axes exchanged; a view. Raises `ShapeError` for fewer than two."""
-def max(x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None, initial: Any = None, where: Any = True) -> ndarray:
+
+def max(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Largest element over the given axes, or all; NaN wins."""
-def maximum(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def maximum(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The larger; NaN wins."""
+
 def may_share_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
     """Whether two arrays lie in one stretch of memory; where they do they may share elements."""
-def mean(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False, out: Any = None, where: Any = True) -> ndarray:
+
+def mean(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
-def median(x: Any, axis: Any = None, out: Any = None, overwrite_input: builtins.bool = False, *, keepdims: builtins.bool = False) -> ndarray:
+
+def median(
+    x: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: builtins.bool = False,
+    *,
+    keepdims: builtins.bool = False,
+) -> ndarray:
     """What half of the elements lie below, over the given axes, or all; NaN of nothing."""
-def meshgrid(*xi: Any, indexing: str = 'xy', sparse: builtins.bool = False, copy: builtins.bool = True) -> list[Any]:
+
+def meshgrid(
+    *xi: Any, indexing: str = "xy", sparse: builtins.bool = False, copy: builtins.bool = True
+) -> list[Any]:
     """Coordinates of a grid: one array per axis, which 1-d arrays give."""
-def min(x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None, initial: Any = None, where: Any = True) -> ndarray:
+
+def min(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Smallest element over the given axes, or all; NaN wins."""
-def minimum(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def minimum(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The smaller; NaN wins."""
-def mod(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def mod(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Remainder with the sign of b; integers modulo zero give 0."""
-def modf(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> tuple[ndarray, ...]:
+
+def modf(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> tuple[ndarray, ...]:
     """The fraction and the whole part, both with the sign of x."""
+
 def moveaxis(a: Any, source: Any, destination: Any) -> ndarray:
     """Axes at other places, the others in their order; a view."""
-def multiply(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def multiply(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Product."""
+
 nan: float
-def nan_to_num(x: Any, copy: builtins.bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> ndarray:
+
+def nan_to_num(
+    x: Any, copy: builtins.bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> ndarray:
     """Numbers for NaN (0) and infinities (the largest there are). The result is always a copy."""
-def nanargmax(x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None) -> ndarray:
+
+def nanargmax(
+    x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
+) -> ndarray:
     """Position of the largest element that is not NaN; `ValueError`, at the wait, where all are."""
-def nanargmin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None) -> ndarray:
+
+def nanargmin(
+    x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
+) -> ndarray:
     """Position of the smallest element that is not NaN; `ValueError`, at the wait, where all are."""
+
 def nancumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
     """`cumprod`, where NaN counts as 1."""
+
 def nancumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
     """`cumsum`, where NaN counts as 0."""
-def nanmax(x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None, initial: Any = None, where: Any = True) -> ndarray:
+
+def nanmax(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Largest element that is not NaN over the given axes, or all; NaN where nothing is left."""
-def nanmean(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False, out: Any = None, where: Any = True) -> ndarray:
+
+def nanmean(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Mean of what is not NaN over the given axes, or all; NaN where nothing is left."""
-def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: builtins.bool = False, keepdims: builtins.bool = False) -> ndarray:
+
+def nanmedian(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: builtins.bool = False,
+    keepdims: builtins.bool = False,
+) -> ndarray:
     """What half of the elements that are not NaN lie below; NaN where nothing is left."""
-def nanmin(x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None, initial: Any = None, where: Any = True) -> ndarray:
+
+def nanmin(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Smallest element that is not NaN over the given axes, or all; NaN where nothing is left."""
-def nanpercentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: builtins.bool = False, method: str = 'linear', keepdims: builtins.bool = False) -> ndarray:
+
+def nanpercentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> ndarray:
     """What q percent of the elements that are not NaN lie below: see `nanquantile`."""
-def nanprod(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False, out: Any = None, initial: Any = None, where: Any = True) -> ndarray:
+
+def nanprod(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Product over the given axes, or all; NaN counts as 1. `dtype` as for `prod`."""
-def nanquantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: builtins.bool = False, method: str = 'linear', keepdims: builtins.bool = False) -> ndarray:
+
+def nanquantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> ndarray:
     """What a share q of the elements that are not NaN lies below: see `quantile`; NaN of none."""
-def nanstd(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float | None = None, *, correction: float = 0.0, keepdims: builtins.bool = False, where: Any = True) -> ndarray:
+
+def nanstd(
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float | None = None,
+    *,
+    correction: float = 0.0,
+    keepdims: builtins.bool = False,
+    where: Any = True,
+) -> ndarray:
     """Square root of `nanvar`."""
-def nansum(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False, out: Any = None, initial: Any = None, where: Any = True) -> ndarray:
+
+def nansum(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Sum over the given axes, or all; NaN counts as 0. `dtype` as for `sum`."""
-def nanvar(x: Any, /, axis: Any = None, dtype: Any = None, *, ddof: float | None = None, correction: float = 0.0, keepdims: builtins.bool = False, out: Any = None, where: Any = True) -> ndarray:
+
+def nanvar(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float | None = None,
+    correction: float = 0.0,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Variance of what is not NaN over the given axes, or all; NaN where too little is left."""
+
 def ndenumerate(arr: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
     """All positions of an array with the numbers there. Waits for the array."""
+
 def ndim(x: Any) -> int:
     """The number of dimensions."""
+
 def ndindex(*shape: Any) -> Iterator[tuple[int, ...]]:
     """All positions of an array of this shape, in order."""
-def negative(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def negative(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Sign reversed."""
+
 newaxis: None
-def nextafter(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def nextafter(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The number next to a on the way to b."""
+
 def nonzero(x: Any) -> tuple[Any, ...]:
     """The positions of elements that are not zero, one int64 array per axis. Waits for x."""
-def not_equal(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def not_equal(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a != b; NaN differs from everything."""
-def ones(shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = 'C') -> ndarray:
+
+def ones(
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
+) -> ndarray:
     """An array of ones."""
-def ones_like(x: Any, dtype: Any = None, order: str = 'K', *, shape: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
+
+def ones_like(
+    x: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
     """Ones of the shape, dtype and device of another array, where no others are given."""
+
 def outer(a: Any, b: Any, out: Any = None) -> ndarray:
     """Each element of one array with each of another, both flattened: a matrix."""
-def packbits(a: Any, /, axis: int | None = None, bitorder: str = 'big') -> ndarray:
+
+def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> ndarray:
     """Eight bools (or whole numbers that are not 0) as the bits of a byte. Waits for them."""
-def pad(x: Any, pad_width: Any = 0, mode: Any = 'constant', *, constant_values: Any = 0, end_values: Any = 0, stat_length: Any = None, reflect_type: str = 'even', **options: Any) -> ndarray:
+
+def pad(
+    x: Any,
+    pad_width: Any = 0,
+    mode: Any = "constant",
+    *,
+    constant_values: Any = 0,
+    end_values: Any = 0,
+    stat_length: Any = None,
+    reflect_type: str = "even",
+    **options: Any,
+) -> ndarray:
     """The array with elements before and after it along each axis."""
-def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = 'introselect') -> ndarray:
+
+def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> ndarray:
     """Each row along an axis with its kth element in place, smaller ones before, others behind."""
-def percentile(x: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: builtins.bool = False, method: str = 'linear', *, keepdims: builtins.bool = False) -> ndarray:
+
+def percentile(
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    *,
+    keepdims: builtins.bool = False,
+) -> ndarray:
     """What q percent of the elements lie below: see `quantile`."""
+
 def permute_dims(x: Any, /, axes: Any = None) -> ndarray:
     """The axes in another order, reversed by default."""
+
 pi: float
+
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> ndarray:
     """At each place what the function of the last condition that holds gives, else 0."""
+
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """Where the mask holds, write the values one after another, from the first again at the end."""
+
 def poly(seq_of_zeros: Any) -> ndarray:
     """The polynomial with these zeros and 1 before the highest power."""
+
 def polyadd(a1: Any, a2: Any) -> ndarray:
     """The sum of two polynomials."""
+
 def polyder(p: Any, m: int = 1) -> ndarray:
     """The derivative of a polynomial, m times."""
+
 def polydiv(u: Any, v: Any) -> tuple[Any, ...]:
     """The quotient of two polynomials, and what remains. Waits for them."""
-def polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: builtins.bool = False, w: Any = None, cov: Any = False) -> Any:
+
+def polyfit(
+    x: Any,
+    y: Any,
+    deg: int,
+    rcond: Any = None,
+    full: builtins.bool = False,
+    w: Any = None,
+    cov: Any = False,
+) -> Any:
     """The polynomial of degree `deg` nearest to the points in least squares. Waits for them."""
+
 def polyint(p: Any, m: int = 1, k: Any = None) -> ndarray:
     """The integral of a polynomial, m times; `k` are the constants, one or one for each time."""
+
 def polymul(a1: Any, a2: Any) -> ndarray:
     """The product of two polynomials."""
+
 def polysub(a1: Any, a2: Any) -> ndarray:
     """The difference of two polynomials."""
+
 def polyval(p: Any, x: Any) -> ndarray:
     """The polynomial's values at x, by Horner's rule."""
-def positive(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def positive(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The same numbers in memory of their own."""
-def pow(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def pow(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
     -1 or 0: what is left of the inverse without its fraction."""
-def power(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def power(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
     -1 or 0: what is left of the inverse without its fraction."""
+
 def printoptions(*values: Any, **options: Any) -> Any:
     """Prints arrays in another way inside a ``with`` block; options as of `set_printoptions`."""
-def prod(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False, out: Any = None, initial: Any = None, where: Any = True) -> ndarray:
+
+def prod(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
+
 def promote_types(type1: Any, type2: Any) -> DType:
     """The dtype that holds numbers of both; a floating one wins over integers."""
-def ptp(x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None) -> ndarray:
+
+def ptp(
+    x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
+) -> ndarray:
     """The distance from the smallest to the largest element, over the given axes, or all."""
-def put(a: Any, ind: Any, v: Any, mode: str = 'raise') -> None:
+
+def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     """Write values at positions of the flattened array, from the first again when they are used up."""
+
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
     """Write `values` into each row along an axis at that row's positions."""
+
 def putmask(a: Any, mask: Any, values: Any) -> None:
     """Where the mask holds, write the values that stand there; they are repeated to a's size."""
-def quantile(x: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: builtins.bool = False, method: str = 'linear', *, keepdims: builtins.bool = False) -> ndarray:
+
+def quantile(
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    *,
+    keepdims: builtins.bool = False,
+) -> ndarray:
     """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all."""
-def rad2deg(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def rad2deg(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Radians as degrees."""
-def radians(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def radians(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Degrees as radians."""
-def ravel(a: Any, order: str = 'C') -> ndarray:
+
+def ravel(a: Any, order: str = "C") -> ndarray:
     """All elements in one dimension, as a view where possible; "F" counts the first axis first."""
-def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = 'raise', order: str = 'C') -> ndarray:
+
+def ravel_multi_index(
+    multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C"
+) -> ndarray:
     """Positions in the flattened array of what stands at positions along each axis."""
+
 def real(x: Any) -> ndarray:
     """The real part of each element, as a view; of real numbers the array itself."""
-def reciprocal(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def reciprocal(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """1 / x; integers become float32."""
-def remainder(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def remainder(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Remainder with the sign of b; integers modulo zero give 0."""
+
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> ndarray:
     """Each element several times along an axis, or of the flattened array."""
+
 def require(a: Any, dtype: Any = None, requirements: str | Sequence[str] | None = None) -> ndarray:
     """The array in a dtype and, if "C" is among the requirements, with its elements in C order."""
-def reshape(a: Any, shape: Any = None, order: str = 'C', *, newshape: Any = None, copy: builtins.bool | None = None) -> ndarray:
+
+def reshape(
+    a: Any,
+    shape: Any = None,
+    order: str = "C",
+    *,
+    newshape: Any = None,
+    copy: builtins.bool | None = None,
+) -> ndarray:
     """The same elements in another shape, of which one extent may be -1; a view where possible."""
+
 def resize(a: Any, new_shape: Any) -> ndarray:
     """As many elements as another shape has: the flattened array again and again, or its start."""
+
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The dtype arrays, dtypes and Python numbers give together; numbers give way to the others."""
-def right_shift(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def right_shift(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The bits of a moved down by b places, the sign kept; 0 or -1 once all of them have left."""
-def rint(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def rint(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Nearest whole number, ties to even."""
+
 def roll(a: Any, shift: Any, axis: Any = None) -> ndarray:
     """Shifted along axes, or as one row; what leaves at one end comes in at the other."""
+
 def rollaxis(a: Any, axis: int, start: int = 0) -> ndarray:
     """An axis in front of the one at `start`; a view. `moveaxis` is easier to read."""
+
 def roots(p: Any) -> ndarray:
     """The zeros of a polynomial: eigenvalues of its companion matrix. Waits for it."""
+
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> ndarray:
     """Turned k times by 90 degrees, from the first of two axes towards the second; a view."""
+
 def round(x: Any, decimals: int = 0, out: Any = None) -> ndarray:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
-def row_stack(arrays: Any, *, dtype: Any = None, casting: str = 'same_kind') -> ndarray:
+
+def row_stack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
     """The arrays below one another: along axis 0, 1-d ones as rows."""
+
 def save(file: Any, arr: Any) -> None:
     """Write an array into a `.npy` file, a path (to which the ending is added) or an open file."""
+
 def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:
     """Write an array of one or two dimensions as text; the other arguments are those of NumPy's."""
+
 def savez(file: Any, *args: Any, **kwds: Any) -> None:
     """Write arrays into a `.npz` file: named by keywords, others arr_0, arr_1, ..."""
+
 def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
     """`savez` into a compressed file."""
-def searchsorted(a: Any, v: Any, side: str = 'left', sorter: Any = None) -> ndarray:
+
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> ndarray:
     """Where elements would be put into a sorted row: before ("left") or behind equal ones."""
+
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> ndarray:
     """At each place the element of the first choice whose condition holds, else `default`."""
-def set_printoptions(precision: int | None = None, threshold: int | None = None, edgeitems: int | None = None, linewidth: int | None = None, suppress: builtins.bool | None = None, **options: Any) -> None:
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: int | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    suppress: builtins.bool | None = None,
+    **options: Any,
+) -> None:
     """How arrays are printed from now on, NumPy's and gemel's. More than `threshold` elements are
     summarised to `edgeitems` at each end of an axis, `suppress` writes small numbers as 0; further
     options, as `floatmode`, are those of `numpy.set_printoptions`. None leaves one as it is."""
+
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
     """What is in the first array and not in the second, in order. Waits for them."""
+
 def setxor1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
     """What is in one of two arrays but not in both, in order. Waits for them."""
+
 def shape(x: Any) -> tuple[int, ...]:
     """The shape of an array or of anything that can be one."""
+
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
     """Whether two arrays have an element in common: one is a view of the other, or both of one."""
-def sign(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def sign(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """-1, 0 or 1; NaN stays NaN."""
-def signbit(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def signbit(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Whether x is negative, -0.0 and negative NaN included."""
-def sin(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def sin(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Sine of x in radians."""
-def sinc(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def sinc(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """sin(pi x) / (pi x), which is 1 at 0."""
-def sinh(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def sinh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Hyperbolic sine."""
+
 def size(x: Any, axis: Any = None) -> int:
     """The number of elements, or of positions along one or more axes."""
-def sort(a: Any, axis: int | None = -1, kind: Any = None, *, descending: builtins.bool = False, stable: builtins.bool = True) -> ndarray:
+
+def sort(
+    a: Any,
+    axis: int | None = -1,
+    kind: Any = None,
+    *,
+    descending: builtins.bool = False,
+    stable: builtins.bool = True,
+) -> ndarray:
     """Each row along an axis in order, or the flattened array; NaN is largest."""
-def spacing(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def spacing(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The distance from x to the next number away from zero."""
+
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts of an array along an axis, as views: equal ones, or between positions."""
-def sqrt(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def sqrt(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Square root; NaN for negative elements."""
-def square(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def square(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Product with itself."""
+
 def squeeze(x: Any, axis: Any = None) -> ndarray:
     """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
-def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = 'same_kind') -> ndarray:
+
+def stack(
+    arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> ndarray:
     """The arrays side by side along a new axis. `dtype` and `casting` as in `concatenate`."""
-def std(x: Any, /, axis: Any = None, dtype: Any = None, *, ddof: float | None = None, correction: float = 0.0, keepdims: builtins.bool = False, out: Any = None, where: Any = True) -> ndarray:
+
+def std(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float | None = None,
+    correction: float = 0.0,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Square root of the variance, over the given axes, or all: see `var`."""
-def subtract(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def subtract(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Difference."""
-def sum(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: builtins.bool = False, out: Any = None, initial: Any = None, where: Any = True) -> ndarray:
+
+def sum(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Sum over the given axes, or all. Integers and bools are summed in int64."""
+
 def swapaxes(x: Any, axis1: int, axis2: int) -> ndarray:
     """Exchange two axes."""
-def take(x: Any, indices: Any, axis: Any = None, mode: str = 'raise', out: Any = None) -> ndarray:
+
+def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> ndarray:
     """The elements at these positions along an axis, or of the flattened array."""
+
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> ndarray:
     """From each row along an axis the elements at that row's positions, as `argsort` gives them."""
-def tan(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def tan(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Tangent of x in radians."""
-def tanh(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def tanh(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Hyperbolic tangent."""
+
 def tensordot(a: Any, b: Any, axes: Any = 2) -> ndarray:
     """The product over several axes: so many last ones of a and first ones of b, or those named."""
+
 def tile(A: Any, reps: Any) -> ndarray:
     """The whole array several times along each axis."""
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> ndarray:
+
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> ndarray:
     """The sum of a diagonal over two axes."""
+
 def transpose(x: Any, /, axes: Any = None) -> ndarray:
     """The axes in another order, reversed by default."""
+
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> ndarray:
     """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
+
 def trapz(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> ndarray:
     """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = 'float32', device: Any = None, ctx: Any = None) -> ndarray:
+
+def tri(
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: Any = "float32",
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
     """Ones on and below diagonal k, zeros above."""
+
 def tril(x: Any, /, k: int = 0) -> ndarray:
     """The matrices without what lies above diagonal k: zeros there."""
+
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
     """The rows and columns of what lies on and below diagonal k of a matrix."""
+
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
     """The rows and columns of what lies on and below diagonal k of this matrix."""
-def trim_zeros(filt: Any, trim: str = 'fb') -> ndarray:
+
+def trim_zeros(filt: Any, trim: str = "fb") -> ndarray:
     """A row without the zeros at its front ("f") and its back ("b"). Waits for it."""
+
 def triu(x: Any, /, k: int = 0) -> ndarray:
     """The matrices without what lies below diagonal k: zeros there."""
+
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
     """The rows and columns of what lies on and above diagonal k of a matrix."""
+
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
     """The rows and columns of what lies on and above diagonal k of this matrix."""
-def true_divide(a: Any, b: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def true_divide(
+    a: Any,
+    b: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Quotient; integers become float32."""
-def trunc(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def trunc(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The nearest whole number towards zero."""
+
 uint: DType
 uint16: DType
 uint32: DType
 uint64: DType
 uint8: DType
 uintp: DType
+
 def union1d(ar1: Any, ar2: Any) -> ndarray:
     """What is in any of two arrays, in order. Waits for them."""
-def unique(ar: Any, return_index: builtins.bool = False, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, axis: int | None = None, *, equal_nan: builtins.bool = True, sorted: builtins.bool = True) -> Any:
+
+def unique(
+    ar: Any,
+    return_index: builtins.bool = False,
+    return_inverse: builtins.bool = False,
+    return_counts: builtins.bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: builtins.bool = True,
+    sorted: builtins.bool = True,
+) -> Any:
     """The distinct elements (slices along an axis) in order. Waits for them."""
+
 def unique_all(x: Any) -> UniqueAll:
     """The distinct elements, where each is first, where they stand in x, how many there are."""
+
 def unique_counts(x: Any) -> UniqueCounts:
     """The distinct elements and how many of each there are. NaNs are distinct. Waits for x."""
+
 def unique_inverse(x: Any) -> UniqueInverse:
     """The distinct elements and where they stand in x. NaNs are distinct. Waits for x."""
+
 def unique_values(x: Any) -> ndarray:
     """The distinct elements in order. NaNs are distinct. Waits for x."""
-def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bitorder: str = 'big') -> ndarray:
+
+def unpackbits(
+    a: Any, /, axis: int | None = None, count: int | None = None, bitorder: str = "big"
+) -> ndarray:
     """The bits of bytes, each a number 0 or 1. Waits for them."""
-def unravel_index(indices: Any, shape: Any, order: str = 'C') -> tuple[Any, ...]:
+
+def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
     """Positions along each axis of what stands at positions in the flattened array."""
+
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     """The slices at each position of an axis, without it, as views: what `stack` puts together."""
-def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 6.283185307179586) -> ndarray:
+
+def unwrap(
+    p: Any, discont: Any = None, axis: int = -1, *, period: Any = 6.283185307179586
+) -> ndarray:
     """Angles along an axis without jumps: multiples of `period` are added where neighbours differ
     by more than half of it (or than `discont`)."""
+
 def vander(x: Any, N: int | None = None, increasing: builtins.bool = False) -> ndarray:
     """The powers of a row's elements in columns, the highest first or with `increasing` last."""
-def var(x: Any, /, axis: Any = None, dtype: Any = None, *, ddof: float | None = None, correction: float = 0.0, keepdims: builtins.bool = False, out: Any = None, where: Any = True) -> ndarray:
+
+def var(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float | None = None,
+    correction: float = 0.0,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    where: Any = True,
+) -> ndarray:
     """Mean squared distance from the mean, over the given axes, or all."""
+
 def vdot(a: Any, b: Any) -> ndarray:
     """The product of two arrays as rows of one length: a number. Of complex ones the first is
     conjugated."""
-def vecdot(x1: Any, x2: Any, /, axis: int = -1, *, out: Any = None, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def vecdot(
+    x1: Any,
+    x2: Any,
+    /,
+    axis: int = -1,
+    *,
+    out: Any = None,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The sum of products along an axis; the other axes broadcast. Complex numbers of the first
     are conjugated."""
+
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 0, as views. Raises `ShapeError` below two dimensions."""
-def vstack(arrays: Any, *, dtype: Any = None, casting: str = 'same_kind') -> ndarray:
+
+def vstack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
     """The arrays below one another: along axis 0, 1-d ones as rows."""
+
 def where(condition: Any, x: Any = None, y: Any = None) -> ndarray:
     """x where the condition holds, else y; with one argument, `nonzero(condition)`."""
-def zeros(shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = 'C') -> ndarray:
+
+def zeros(
+    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
+) -> ndarray:
     """An array of zeros."""
-def zeros_like(x: Any, dtype: Any = None, order: str = 'K', *, shape: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
+
+def zeros_like(
+    x: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> ndarray:
     """Zeros of the shape, dtype and device of another array, where no others are given."""
 
 __all__ = [

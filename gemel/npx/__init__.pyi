@@ -4,249 +4,747 @@ Written by `make stubs`: change what is declared instead.
 """
 
 import builtins
+from collections.abc import Callable
 from typing import Any
 
 from gemel.device import cpu as cpu
 from gemel.device import current_device as current_device
 from gemel.device import gpu as gpu
-from gemel.npx import image as image
 from gemel.device import num_gpus as num_gpus
-from gemel.npx.engine import priority as priority
-from gemel.npx import random as random
 from gemel.device import try_all_gpus as try_all_gpus
 from gemel.device import try_gpu as try_gpu
-from collections.abc import Callable
 from gemel.ndarray import ndarray
+from gemel.npx import image as image
+from gemel.npx import random as random
+from gemel.npx.engine import priority as priority
 
-def activation(data: Any, act_type: str = 'relu') -> ndarray:
+def activation(data: Any, act_type: str = "relu") -> ndarray:
     """An activation by its name. Raises `UnknownNameError`, suggesting the nearest."""
-def arange_like(data: Any, start: float = 0.0, step: float = 1.0, repeat: int = 1, axis: int | None = None) -> ndarray:
+
+def arange_like(
+    data: Any, start: float = 0.0, step: float = 1.0, repeat: int = 1, axis: int | None = None
+) -> ndarray:
     """start, start + step, ..., each `repeat` times: in the shape of data, or along one axis of it."""
-def attention(query: Any, key: Any, value: Any, mask: Any = None, scale: float | None = None, causal: builtins.bool = False) -> ndarray:
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    scale: float | None = None,
+    causal: builtins.bool = False,
+) -> ndarray:
     """softmax(query @ key.T * scale) @ value: (..., n, d), (..., m, d), (..., m, v) to (..., n, v)."""
-def batch_dot(a: Any, b: Any, transpose_a: builtins.bool = False, transpose_b: builtins.bool = False) -> ndarray:
+
+def batch_dot(
+    a: Any, b: Any, transpose_a: builtins.bool = False, transpose_b: builtins.bool = False
+) -> ndarray:
     """The matrix products of two batches: (N, n, k) and (N, k, m) give (N, n, m)."""
+
 def batch_flatten(data: Any) -> ndarray:
     """(batch, ...) to (batch, all elements of an example)."""
-def batch_norm(x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any, eps: float = 0.001, momentum: float = 0.9, fix_gamma: builtins.bool = True, use_global_stats: builtins.bool = False, output_mean_var: builtins.bool = False, axis: int = 1, cudnn_off: builtins.bool = False) -> Any:
+
+def batch_norm(
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    running_mean: Any,
+    running_var: Any,
+    eps: float = 0.001,
+    momentum: float = 0.9,
+    fix_gamma: builtins.bool = True,
+    use_global_stats: builtins.bool = False,
+    output_mean_var: builtins.bool = False,
+    axis: int = 1,
+    cudnn_off: builtins.bool = False,
+) -> Any:
     """x normalised over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015)."""
+
 def batch_take(a: Any, indices: Any) -> ndarray:
     """From each row of a (n, m) the element at its index, which must be within."""
-def bilinear_resize_2d(data: Any, height: int | None = None, width: int | None = None, scale_height: float | None = None, scale_width: float | None = None, align_corners: builtins.bool = True) -> ndarray:
+
+def bilinear_resize_2d(
+    data: Any,
+    height: int | None = None,
+    width: int | None = None,
+    scale_height: float | None = None,
+    scale_width: float | None = None,
+    align_corners: builtins.bool = True,
+) -> ndarray:
     """Images (N, C, height, width) of another size, or scaled, by linear mixing."""
-def bipartite_matching(data: Any, threshold: float, is_ascend: builtins.bool = False, topk: int = -1) -> tuple[Any, Any]:
+
+def bipartite_matching(
+    data: Any, threshold: float, is_ascend: builtins.bool = False, topk: int = -1
+) -> tuple[Any, Any]:
     """Rows and columns of matrices (..., N, M) in pairs, each in one at most: the pair with the
     highest score first (the lowest with `is_ascend`), then the next that is free."""
-def box_decode(data: Any, anchors: Any, std0: float = 1.0, std1: float = 1.0, std2: float = 1.0, std3: float = 1.0, clip: float = -1.0, format: str = 'center') -> ndarray:
+
+def box_decode(
+    data: Any,
+    anchors: Any,
+    std0: float = 1.0,
+    std1: float = 1.0,
+    std2: float = 1.0,
+    std3: float = 1.0,
+    clip: float = -1.0,
+    format: str = "center",
+) -> ndarray:
     """The boxes (B, N, 4), as corners, that offsets (B, N, 4) make of anchors (1, N, 4)."""
-def box_encode(samples: Any, matches: Any, anchors: Any, refs: Any, means: Any = (0.0, 0.0, 0.0, 0.0), stds: Any = (0.1, 0.1, 0.2, 0.2)) -> tuple[Any, Any]:
+
+def box_encode(
+    samples: Any,
+    matches: Any,
+    anchors: Any,
+    refs: Any,
+    means: Any = (0.0, 0.0, 0.0, 0.0),
+    stds: Any = (0.1, 0.1, 0.2, 0.2),
+) -> tuple[Any, Any]:
     """What a network is to say of anchors (B, N, 4) for them to become boxes refs (B, M, 4)."""
-def box_iou(lhs: Any, rhs: Any, format: str = 'corner') -> ndarray:
+
+def box_iou(lhs: Any, rhs: Any, format: str = "corner") -> ndarray:
     """How much boxes overlap: the area both have over that any has, 0 to 1."""
-def box_nms(data: Any, overlap_thresh: float = 0.5, valid_thresh: float = 0.0, topk: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = -1, background_id: int = -1, force_suppress: builtins.bool = False, in_format: str = 'corner', out_format: str = 'corner') -> ndarray:
+
+def box_nms(
+    data: Any,
+    overlap_thresh: float = 0.5,
+    valid_thresh: float = 0.0,
+    topk: int = -1,
+    coord_start: int = 2,
+    score_index: int = 1,
+    id_index: int = -1,
+    background_id: int = -1,
+    force_suppress: builtins.bool = False,
+    in_format: str = "corner",
+    out_format: str = "corner",
+) -> ndarray:
     """Non-maximum suppression: of boxes (..., N, numbers) that overlap more than `overlap_thresh`,
     the one with the best score is left."""
+
 def broadcast_like(lhs: Any, rhs: Any, lhs_axes: Any = None, rhs_axes: Any = None) -> ndarray:
     """lhs broadcast to the shape of rhs; or some axes of lhs to the extents of some of rhs."""
+
 def callback(function: Any, *arrays: Any, outputs: Any, name: str | None = None) -> Any:
     """Issue a Python function of NumPy arrays as an operation of the engine."""
-def categorical(prob: Any = None, logit: Any = None, size: Any = None, dtype: Any = None) -> ndarray:
+
+def categorical(
+    prob: Any = None, logit: Any = None, size: Any = None, dtype: Any = None
+) -> ndarray:
     """Positions along the last axis, drawn with these probabilities or their logarithms."""
-def cond(predicate: Any, then_func: Callable[..., Any], else_func: Callable[..., Any], inputs: Any = ()) -> Any:
+
+def cond(
+    predicate: Any, then_func: Callable[..., Any], else_func: Callable[..., Any], inputs: Any = ()
+) -> Any:
     """then_func(*inputs) if the condition holds, else else_func(*inputs)."""
-def constraint_check(data: Any, msg: str = 'Constraint violated.') -> ndarray:
+
+def constraint_check(data: Any, msg: str = "Constraint violated.") -> ndarray:
     """True, if all elements of a bool array are; else a `ValueError` with this message, raised
     when the result is waited for."""
-def convolution(data: Any, weight: Any, bias: Any = None, kernel: Any = None, stride: Any = None, dilate: Any = None, pad: Any = None, num_filter: int | None = None, num_group: int = 1, workspace: int = 1024, no_bias: builtins.bool = False, cudnn_tune: Any = None, cudnn_off: builtins.bool = False, layout: str | None = None) -> ndarray:
+
+def convolution(
+    data: Any,
+    weight: Any,
+    bias: Any = None,
+    kernel: Any = None,
+    stride: Any = None,
+    dilate: Any = None,
+    pad: Any = None,
+    num_filter: int | None = None,
+    num_group: int = 1,
+    workspace: int = 1024,
+    no_bias: builtins.bool = False,
+    cudnn_tune: Any = None,
+    cudnn_off: builtins.bool = False,
+    layout: str | None = None,
+) -> ndarray:
     """Convolution over one to three axes: data (N, C, *space), weight (filters, C / groups,
     *kernel), result (N, filters, *places), where there are
     (size + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1 places along an axis."""
-def ctc_loss(data: Any, label: Any, data_lengths: Any = None, label_lengths: Any = None, use_data_lengths: builtins.bool = False, use_label_lengths: builtins.bool = False, blank_label: str = 'first') -> ndarray:
+
+def ctc_loss(
+    data: Any,
+    label: Any,
+    data_lengths: Any = None,
+    label_lengths: Any = None,
+    use_data_lengths: builtins.bool = False,
+    use_label_lengths: builtins.bool = False,
+    blank_label: str = "first",
+) -> ndarray:
     """-log of how likely labels (batch, most labels) are for data (time, batch, classes), of which
     softmax is taken first: one number for each example, inf where they cannot fit."""
-def deconvolution(data: Any, weight: Any, bias: Any = None, kernel: Any = None, stride: Any = None, dilate: Any = None, pad: Any = None, adj: Any = None, target_shape: Any = None, num_filter: int | None = None, num_group: int = 1, workspace: int = 512, no_bias: builtins.bool = True, cudnn_tune: Any = None, cudnn_off: builtins.bool = False, layout: str | None = None) -> ndarray:
+
+def deconvolution(
+    data: Any,
+    weight: Any,
+    bias: Any = None,
+    kernel: Any = None,
+    stride: Any = None,
+    dilate: Any = None,
+    pad: Any = None,
+    adj: Any = None,
+    target_shape: Any = None,
+    num_filter: int | None = None,
+    num_group: int = 1,
+    workspace: int = 512,
+    no_bias: builtins.bool = True,
+    cudnn_tune: Any = None,
+    cudnn_off: builtins.bool = False,
+    layout: str | None = None,
+) -> ndarray:
     """The transpose of `convolution`: data (N, C, *places), weight (C, filters / groups, *kernel),
     result (N, filters, *space), with
     (places - 1) * stride - 2 * pad + dilate * (kernel - 1) + 1 + adj elements along an axis."""
-def digamma(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def digamma(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The derivative of `gammaln`; NaN at 0 and the whole numbers below."""
-def dropout(data: Any, p: float = 0.5, mode: str = 'training', axes: Any = (), cudnn_off: builtins.bool = False) -> ndarray:
+
+def dropout(
+    data: Any,
+    p: float = 0.5,
+    mode: str = "training",
+    axes: Any = (),
+    cudnn_off: builtins.bool = False,
+) -> ndarray:
     """While training, elements set to 0 with probability p and the others scaled by 1 / (1 - p)."""
+
 def elu(data: Any, alpha: float = 1.0) -> ndarray:
     """data where positive, alpha * (exp(data) - 1) elsewhere (Clevert et al., ICLR 2016)."""
-def embedding(data: Any, weight: Any, input_dim: int | None = None, output_dim: int | None = None, dtype: Any = None, sparse_grad: builtins.bool = False) -> ndarray:
+
+def embedding(
+    data: Any,
+    weight: Any,
+    input_dim: int | None = None,
+    output_dim: int | None = None,
+    dtype: Any = None,
+    sparse_grad: builtins.bool = False,
+) -> ndarray:
     """The rows of weight (input_dim, output_dim) that data names: (...) to (..., output_dim)."""
-def erf(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def erf(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """Gauss's error function."""
-def erfinv(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def erfinv(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The inverse of `erf`: inf at 1, -inf at -1, NaN beyond."""
+
 def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
     """body(element, states) -> (output, states), for each element of the first axis of data."""
+
 def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = None) -> Any:
     """Another library's array as one of gemel's, over the same memory: writes of one are the
     other's, too. Operations on it finish before their call returns."""
+
 def from_numpy(ndarray: Any, zero_copy: builtins.bool = True) -> Any:
     """A NumPy array's memory as an array; with ``zero_copy=False``, a copy of it."""
-def fully_connected(x: Any, weight: Any, bias: Any = None, num_hidden: int | None = None, no_bias: builtins.bool = False, flatten: builtins.bool = True) -> ndarray:
+
+def fully_connected(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    num_hidden: int | None = None,
+    no_bias: builtins.bool = False,
+    flatten: builtins.bool = True,
+) -> ndarray:
     """x @ weight.T + bias, weight (units, inputs); `flatten` joins all axes of x but the first."""
-def gamma(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def gamma(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The gamma function: (x - 1)! for whole numbers; NaN at 0 and those below."""
-def gammaln(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def gammaln(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The logarithm of abs(gamma(x)); inf at 0 and the whole numbers below."""
+
 def gather_nd(data: Any, indices: Any) -> ndarray:
     """data[indices[0], indices[1], ...]: indices (m, ...) say where along each of the first m axes."""
-def gelu(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def gelu(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """x times the normal distribution function of x (Hendrycks and Gimpel, 2016)."""
-def group_norm(data: Any, gamma: Any, beta: Any, num_groups: int = 1, eps: float = 0.001, output_mean_var: builtins.bool = False) -> Any:
+
+def group_norm(
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    num_groups: int = 1,
+    eps: float = 0.001,
+    output_mean_var: builtins.bool = False,
+) -> Any:
     """x (N, C, ...) normalised over groups of its channels, times gamma plus beta, which have one
     element for each channel, or for each group."""
+
 def hard_sigmoid(data: Any, alpha: float = 0.2, beta: float = 0.5) -> ndarray:
     """alpha * data + beta, limited to [0, 1]."""
+
 def index_add(data: Any, indices: Any, val: Any) -> ndarray:
     """data with val added at `indices` (m, n), as `gather_nd` has them; what meets is added up."""
+
 def index_copy(old_tensor: Any, index_vector: Any, new_tensor: Any) -> ndarray:
     """old_tensor with the rows of new_tensor in the place of those index_vector names."""
+
 def index_update(data: Any, indices: Any, val: Any) -> ndarray:
     """data with val at `indices` (m, n), as `gather_nd` has them; of what meets the last stays."""
+
 def instance_norm(x: Any, gamma: Any, beta: Any, /, eps: float = 0.001) -> ndarray:
     """Each channel of each example of x (N, C, ...) normalised, times gamma plus beta."""
+
 def interleaved_matmul_encdec_qk(queries: Any, keys_values: Any, heads: int) -> ndarray:
     """The scores of attention to another sequence, (batch * heads, time, time of keys)."""
+
 def interleaved_matmul_encdec_valatt(keys_values: Any, attention: Any, heads: int) -> ndarray:
     """attention (batch * heads, time, time of keys) @ values: (time, batch, heads * size)."""
+
 def interleaved_matmul_selfatt_qk(queries_keys_values: Any, heads: int) -> ndarray:
     """The scores of self-attention, (batch * heads, time, time): query @ key.T / sqrt(size)."""
-def interleaved_matmul_selfatt_valatt(queries_keys_values: Any, attention: Any, heads: int) -> ndarray:
+
+def interleaved_matmul_selfatt_valatt(
+    queries_keys_values: Any, attention: Any, heads: int
+) -> ndarray:
     """attention (batch * heads, time, time) @ values: (time, batch, heads * size)."""
+
 def is_np_array() -> builtins.bool:
     """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
+
 def is_np_default_dtype() -> builtins.bool:
     """Whether floats become float64 where no dtype is given: after ``npx.set_np(dtype=True)``."""
+
 def is_np_shape() -> builtins.bool:
     """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
-def l2_normalization(data: Any, eps: float = 1e-10, mode: str = 'instance') -> ndarray:
+
+def l2_normalization(data: Any, eps: float = 1e-10, mode: str = "instance") -> ndarray:
     """data / sqrt(sum(data ** 2) + eps): the sum is over an example ("instance"), its channels
     ("channel", axis 1), or each channel's space ("spatial")."""
-def layer_norm(data: Any, gamma: Any, beta: Any, axis: int = -1, eps: float = 1e-05, output_mean_var: builtins.bool = False) -> Any:
+
+def layer_norm(
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    axis: int = -1,
+    eps: float = 1e-05,
+    output_mean_var: builtins.bool = False,
+) -> Any:
     """x normalised along one axis, times gamma plus beta."""
-def leaky_relu(data: Any, gamma: Any = None, act_type: str = 'leaky', slope: float = 0.25, lower_bound: float = 0.125, upper_bound: float = 0.334) -> ndarray:
+
+def leaky_relu(
+    data: Any,
+    gamma: Any = None,
+    act_type: str = "leaky",
+    slope: float = 0.25,
+    lower_bound: float = 0.125,
+    upper_bound: float = 0.334,
+) -> ndarray:
     """data where positive; elsewhere, by act_type: "leaky": slope * data, "prelu": gamma * data
     (a gamma for each channel, or one), "elu": slope * (exp(data) - 1), "rrelu": a slope drawn for
     each element from [lower_bound, upper_bound) while training, their mean otherwise. "selu" and
     "gelu" are those."""
+
 def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | ndarray:
     """The arrays in `file`: a dictionary if they are named, a list, or the one that was saved."""
+
 def log_sigmoid(data: Any) -> ndarray:
     """The logarithm of 1 / (1 + exp(-data)), without overflow."""
-def log_softmax(data: Any, axis: int = -1, length: Any = None, temperature: float | None = None, use_length: builtins.bool = False, dtype: Any = None) -> ndarray:
+
+def log_softmax(
+    data: Any,
+    axis: int = -1,
+    length: Any = None,
+    temperature: float | None = None,
+    use_length: builtins.bool = False,
+    dtype: Any = None,
+) -> ndarray:
     """The logarithm of `softmax`, accurate where softmax is nearly 0 or 1; -inf behind a length."""
+
 def logsumexp(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """log(sum(exp(x))) over the given axes, or all, without overflow."""
-def masked_log_softmax(data: Any, mask: Any, axis: int = -1, temperature: float | None = None) -> ndarray:
+
+def masked_log_softmax(
+    data: Any, mask: Any, axis: int = -1, temperature: float | None = None
+) -> ndarray:
     """log_softmax(data / temperature) of the elements whose mask is true; the others are -inf."""
-def masked_softmax(data: Any, mask: Any, axis: int = -1, temperature: float | None = None, normalize: builtins.bool = True) -> ndarray:
+
+def masked_softmax(
+    data: Any,
+    mask: Any,
+    axis: int = -1,
+    temperature: float | None = None,
+    normalize: builtins.bool = True,
+) -> ndarray:
     """softmax(data / temperature) of the elements whose mask is true; the others are 0."""
+
 def mish(data: Any) -> ndarray:
     """data * tanh(log(1 + exp(data))) (Misra, BMVC 2020)."""
-def multibox_detection(cls_prob: Any, loc_pred: Any, anchor: Any, clip: builtins.bool = True, threshold: float = 0.01, background_id: int = 0, nms_threshold: float = 0.5, force_suppress: builtins.bool = False, variances: Any = (0.1, 0.1, 0.2, 0.2), nms_topk: int = -1) -> ndarray:
+
+def multibox_detection(
+    cls_prob: Any,
+    loc_pred: Any,
+    anchor: Any,
+    clip: builtins.bool = True,
+    threshold: float = 0.01,
+    background_id: int = 0,
+    nms_threshold: float = 0.5,
+    force_suppress: builtins.bool = False,
+    variances: Any = (0.1, 0.1, 0.2, 0.2),
+    nms_topk: int = -1,
+) -> ndarray:
     """What a detector of one shot has found: rows class, score, left, top, right, bottom, the best
     first, (B, N, 6)."""
-def multibox_prior(data: Any, sizes: Any = (1.0,), ratios: Any = (1.0,), clip: builtins.bool = False, steps: Any = (-1.0, -1.0), offsets: Any = (0.5, 0.5)) -> ndarray:
+
+def multibox_prior(
+    data: Any,
+    sizes: Any = (1.0,),
+    ratios: Any = (1.0,),
+    clip: builtins.bool = False,
+    steps: Any = (-1.0, -1.0),
+    offsets: Any = (0.5, 0.5),
+) -> ndarray:
     """Anchors around each pixel of data (N, C, height, width): (1, height * width * kinds, 4)."""
-def multibox_target(anchor: Any, label: Any, cls_pred: Any, overlap_threshold: float = 0.5, ignore_label: float = -1.0, negative_mining_ratio: float = -1.0, negative_mining_thresh: float = 0.5, minimum_negative_samples: int = 0, variances: Any = (0.1, 0.1, 0.2, 0.2)) -> list[Any]:
+
+def multibox_target(
+    anchor: Any,
+    label: Any,
+    cls_pred: Any,
+    overlap_threshold: float = 0.5,
+    ignore_label: float = -1.0,
+    negative_mining_ratio: float = -1.0,
+    negative_mining_thresh: float = 0.5,
+    minimum_negative_samples: int = 0,
+    variances: Any = (0.1, 0.1, 0.2, 0.2),
+) -> list[Any]:
     """What a detector of one shot is trained towards: offsets (B, N * 4), a mask of the same shape
     of those that count, and classes (B, N), 0 for background."""
+
 def nonzero(a: Any) -> ndarray:
     """Where the elements are that are not zero: a row of positions for each. Waits for the array."""
-def norm(data: Any, ord: int = 2, axis: Any = None, out_dtype: Any = None, keepdims: builtins.bool = False) -> ndarray:
+
+def norm(
+    data: Any,
+    ord: int = 2,
+    axis: Any = None,
+    out_dtype: Any = None,
+    keepdims: builtins.bool = False,
+) -> ndarray:
     """The sum of absolute values (`ord` 1), or the square root of that of squares (2), along axes."""
-def one_hot(x: Any, /, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = 'float32') -> ndarray:
+
+def one_hot(
+    x: Any, /, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
+) -> ndarray:
     """A new last axis of `depth` lanes: `on_value` in the lane x names, `off_value` elsewhere."""
-def pick(data: Any, index: Any, axis: int = -1, mode: str = 'clip', keepdims: builtins.bool = False) -> ndarray:
+
+def pick(
+    data: Any, index: Any, axis: int = -1, mode: str = "clip", keepdims: builtins.bool = False
+) -> ndarray:
     """From each row along an axis, the element at that row's index."""
-def pooling(data: Any, kernel: Any = None, pool_type: str = 'max', global_pool: builtins.bool = False, cudnn_off: builtins.bool = False, pooling_convention: str = 'valid', stride: Any = None, pad: Any = None, p_value: int = 2, count_include_pad: builtins.bool | None = True, layout: str | None = None) -> ndarray:
+
+def pooling(
+    data: Any,
+    kernel: Any = None,
+    pool_type: str = "max",
+    global_pool: builtins.bool = False,
+    cudnn_off: builtins.bool = False,
+    pooling_convention: str = "valid",
+    stride: Any = None,
+    pad: Any = None,
+    p_value: int = 2,
+    count_include_pad: builtins.bool | None = True,
+    layout: str | None = None,
+) -> ndarray:
     """One number for each window of data (N, C, *space): the largest, the average, the sum or the
     p-norm of its elements."""
-def relu(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def relu(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """max(x, 0); NaN stays NaN."""
+
 def reset_np() -> None:
     """Back to gemel's own: Python integers become int64 arrays, floats float32."""
-def reshape(a: Any, newshape: Any, reverse: builtins.bool = False, order: str = 'C') -> ndarray:
+
+def reshape(a: Any, newshape: Any, reverse: builtins.bool = False, order: str = "C") -> ndarray:
     """The same elements in another shape, of which some extents are codes."""
-def reshape_like(lhs: Any, rhs: Any, lhs_begin: int | None = None, lhs_end: int | None = None, rhs_begin: int | None = None, rhs_end: int | None = None) -> ndarray:
+
+def reshape_like(
+    lhs: Any,
+    rhs: Any,
+    lhs_begin: int | None = None,
+    lhs_end: int | None = None,
+    rhs_begin: int | None = None,
+    rhs_end: int | None = None,
+) -> ndarray:
     """lhs in the shape of rhs; or some axes of lhs (from begin to before end) in those of rhs."""
-def rnn(data: Any, parameters: Any, state: Any, state_cell: Any = None, sequence_length: Any = None, mode: str = 'lstm', state_size: int | None = None, num_layers: int = 1, bidirectional: builtins.bool = False, state_outputs: builtins.bool = False, p: float = 0.0, use_sequence_length: builtins.bool = False, projection_size: int | None = None, lstm_state_clip_min: float | None = None, lstm_state_clip_max: float | None = None, lstm_state_clip_nan: builtins.bool = False) -> Any:
+
+def rnn(
+    data: Any,
+    parameters: Any,
+    state: Any,
+    state_cell: Any = None,
+    sequence_length: Any = None,
+    mode: str = "lstm",
+    state_size: int | None = None,
+    num_layers: int = 1,
+    bidirectional: builtins.bool = False,
+    state_outputs: builtins.bool = False,
+    p: float = 0.0,
+    use_sequence_length: builtins.bool = False,
+    projection_size: int | None = None,
+    lstm_state_clip_min: float | None = None,
+    lstm_state_clip_max: float | None = None,
+    lstm_state_clip_nan: builtins.bool = False,
+) -> Any:
     """Layers of a recurrent network ("rnn_relu", "rnn_tanh", "lstm", "gru") over data (time, batch,
     inputs): (time, batch, directions * state_size)."""
-def roi_align(data: Any, rois: Any, pooled_size: Any, spatial_scale: float, sample_ratio: int = -1, position_sensitive: builtins.bool = False, aligned: builtins.bool = False) -> ndarray:
+
+def roi_align(
+    data: Any,
+    rois: Any,
+    pooled_size: Any,
+    spatial_scale: float,
+    sample_ratio: int = -1,
+    position_sensitive: builtins.bool = False,
+    aligned: builtins.bool = False,
+) -> ndarray:
     """The means of pooled_size (rows, columns) bins of regions of data (N, C, height, width),
     sampled between pixels: (regions, C, *pooled_size)."""
+
 def roi_pooling(data: Any, rois: Any, pooled_size: Any, spatial_scale: float) -> ndarray:
     """The largest elements of pooled_size (rows, columns) bins of regions of data (N, C, height,
     width): (regions, C, *pooled_size)."""
+
 def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
     """Write arrays (named, a list, or a single one) to `file`, in MXNet's format."""
+
 def savez(file: Any, *args: Any, **kwargs: Any) -> None:
     """Write arrays to `file` as an archive of NumPy's (.npz), as MXNet 2 does."""
+
 def scatter_nd(data: Any, indices: Any, shape: Any) -> ndarray:
     """Zeros of a shape with data at `indices` (m, ...), as `gather_nd` has them; what meets is
     added up."""
+
 def selu(data: Any) -> ndarray:
     """`elu` scaled so that mean 0 and variance 1 stay (Klambauer et al., NeurIPS 2017)."""
-def sequence_last(data: Any, sequence_length: Any = None, use_sequence_length: builtins.bool = False, axis: int = 0) -> ndarray:
+
+def sequence_last(
+    data: Any,
+    sequence_length: Any = None,
+    use_sequence_length: builtins.bool = False,
+    axis: int = 0,
+) -> ndarray:
     """The last element of each sequence; `axis` (0 or 1) is time, the other batch."""
-def sequence_mask(data: Any, sequence_length: Any = None, use_sequence_length: builtins.bool = False, value: float = 0.0, axis: int = 0) -> ndarray:
+
+def sequence_mask(
+    data: Any,
+    sequence_length: Any = None,
+    use_sequence_length: builtins.bool = False,
+    value: float = 0.0,
+    axis: int = 0,
+) -> ndarray:
     """data with `value` behind the end of each sequence; `axis` (0 or 1) is time, the other batch."""
-def sequence_reverse(data: Any, sequence_length: Any = None, use_sequence_length: builtins.bool = False, axis: int = 0) -> ndarray:
+
+def sequence_reverse(
+    data: Any,
+    sequence_length: Any = None,
+    use_sequence_length: builtins.bool = False,
+    axis: int = 0,
+) -> ndarray:
     """Each sequence backwards, what is behind its end left where it is; `axis` 0 or 1 is time."""
-def set_np(shape: builtins.bool = True, array: builtins.bool = True, dtype: builtins.bool = False) -> None:
+
+def set_np(
+    shape: builtins.bool = True, array: builtins.bool = True, dtype: builtins.bool = False
+) -> None:
     """MXNet's NumPy mode: Python integers become float32 arrays, which are positions, too."""
+
 def shape_array(data: Any) -> ndarray:
     """The shape of an array, as one of int64."""
-def sigmoid(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def sigmoid(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """1 / (1 + exp(-x)), without overflow on either side."""
+
 def silu(data: Any, beta: float = 1.0) -> ndarray:
     """data * sigmoid(beta * data), also called swish (Ramachandran et al., 2017)."""
+
 def slice(data: Any, begin: Any, end: Any, step: Any = None) -> ndarray:
     """The elements from `begin` to `end` along the first axes; None is an end of the axis."""
+
 def slice_axis(data: Any, axis: int, begin: int, end: int | None) -> ndarray:
     """data from begin to before end along an axis."""
+
 def slice_like(data: Any, shape_like: Any, axes: Any = ()) -> ndarray:
     """The first elements of data along all axes, or some, as many as shape_like has."""
+
 def smooth_l1(data: Any, scalar: float = 1.0) -> ndarray:
     """abs(data) - 0.5 / scalar**2, but 0.5 * (scalar * data)**2 where abs(data) < 1 / scalar**2."""
-def softmax(data: Any, axis: int = -1, length: Any = None, temperature: float | None = None, use_length: builtins.bool = False, dtype: Any = None) -> ndarray:
+
+def softmax(
+    data: Any,
+    axis: int = -1,
+    length: Any = None,
+    temperature: float | None = None,
+    use_length: builtins.bool = False,
+    dtype: Any = None,
+) -> ndarray:
     """exp(data / temperature) along an axis, divided by its sum."""
-def softmin(data: Any, axis: int = -1, length: Any = None, temperature: float | None = None, use_length: builtins.bool = False, dtype: Any = None) -> ndarray:
+
+def softmin(
+    data: Any,
+    axis: int = -1,
+    length: Any = None,
+    temperature: float | None = None,
+    use_length: builtins.bool = False,
+    dtype: Any = None,
+) -> ndarray:
     """`softmax` of -data."""
-def softplus(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def softplus(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """log(1 + exp(x)), without overflow."""
-def softsign(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def softsign(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """x / (1 + abs(x))."""
-def stop_gradient(x: Any, /, *, out: Any = None, where: Any = True, casting: Any = 'same_kind', order: Any = 'K', dtype: Any = None, subok: Any = True) -> ndarray:
+
+def stop_gradient(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
     """The same elements; gradients do not pass."""
+
 def synchronize(device: Any = None) -> None:
     """Wait until everything issued to a device has been computed, copies to it included."""
+
 def to_dlpack_for_read(data: ndarray) -> Any:
     """A DLPack capsule over the elements, for whoever takes it first. Waits until nothing is
     pending on them."""
+
 def to_dlpack_for_write(data: ndarray) -> Any:
     """A DLPack capsule over the elements, for whoever takes it first. Waits until nothing is
     pending on them."""
-def topk(data: Any, k: int = 1, axis: int | None = -1, ret_typ: str = 'indices', is_ascend: builtins.bool = False, dtype: Any = 'int64') -> Any:
+
+def topk(
+    data: Any,
+    k: int = 1,
+    axis: int | None = -1,
+    ret_typ: str = "indices",
+    is_ascend: builtins.bool = False,
+    dtype: Any = "int64",
+) -> Any:
     """The k largest elements of each row along an axis (smallest with `is_ascend`), in order."""
-def upsampling(data: Any, scale: int, sample_type: str = 'nearest') -> ndarray:
+
+def upsampling(data: Any, scale: int, sample_type: str = "nearest") -> ndarray:
     """Images (N, C, height, width) `scale` times as large, each pixel repeated ("nearest") or mixed
     linearly ("bilinear")."""
+
 def use_np(function: Any) -> Any:
     """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+
 def use_np_array(function: Any) -> Any:
     """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+
 def use_np_shape(function: Any) -> Any:
     """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+
 def waitall() -> None:
     """Wait until everything issued has been computed; raises the first error nobody has seen."""
-def while_loop(cond: Callable[..., Any], func: Callable[..., Any], loop_vars: Any, max_iterations: int) -> Any:
+
+def while_loop(
+    cond: Callable[..., Any], func: Callable[..., Any], loop_vars: Any, max_iterations: int
+) -> Any:
     """func(*variables) -> (output, variables) while cond(*variables) holds, at most so often."""
 
 __all__ = [

@@ -11,39 +11,75 @@ from gemel.ndarray import ndarray
 def adjust_lighting(data: Any, alpha: Any) -> ndarray:
     """Images of 3 channels, 0 to 255, lit as photographs are: alpha says how much in each of the
     three directions their colours vary most (Krizhevsky et al., 2012)."""
+
 def crop(data: Any, x: int, y: int, width: int, height: int) -> ndarray:
     """The part of images that begins at column x and row y. Raises `ShapeError` beyond the image."""
+
 def flip_left_right(data: Any) -> ndarray:
     """Images turned round, left to right."""
+
 def flip_top_bottom(data: Any) -> ndarray:
     """Images turned upside down."""
+
 def normalize(data: Any, mean: Any = 0.0, std: Any = 1.0) -> ndarray:
     """(data - mean) / std of images (channels, height, width), with one number for each channel."""
+
 def random_brightness(data: Any, min_factor: float, max_factor: float) -> ndarray:
     """Images times a factor drawn from a range."""
-def random_color_jitter(data: Any, brightness: float = 0.0, contrast: float = 0.0, saturation: float = 0.0, hue: float = 0.0) -> ndarray:
+
+def random_color_jitter(
+    data: Any,
+    brightness: float = 0.0,
+    contrast: float = 0.0,
+    saturation: float = 0.0,
+    hue: float = 0.0,
+) -> ndarray:
     """Images with brightness, contrast, saturation and hue changed by factors drawn from
     1 - each to 1 + each."""
+
 def random_contrast(data: Any, min_factor: float, max_factor: float) -> ndarray:
     """Images mixed with the grey they are on average, by a factor drawn from a range."""
-def random_crop(data: Any, xrange: tuple[float, float], yrange: tuple[float, float], width: int, height: int, interp: int = 1) -> ndarray:
+
+def random_crop(
+    data: Any,
+    xrange: tuple[float, float],
+    yrange: tuple[float, float],
+    width: int,
+    height: int,
+    interp: int = 1,
+) -> ndarray:
     """A part of images of width x height; it begins at shares, drawn from two ranges, of the room
     there is. An image that is too small is resized first."""
+
 def random_flip_left_right(data: Any, p: float = 0.5) -> ndarray:
     """Images turned round left to right, all or none, with probability p."""
+
 def random_flip_top_bottom(data: Any, p: float = 0.5) -> ndarray:
     """Images turned upside down, all or none, with probability p."""
+
 def random_hue(data: Any, min_factor: float, max_factor: float) -> ndarray:
     """Images with colours turned by a factor drawn from a range: 1 leaves them, 2 is half a turn."""
+
 def random_lighting(data: Any, alpha_std: float = 0.05) -> ndarray:
     """`adjust_lighting` with alpha drawn from a normal distribution."""
-def random_resized_crop(data: Any, width: int, height: int, area: tuple[float, float] = (0.08, 1.0), ratio: tuple[float, float] = (0.75, 1.3333333333333333), interp: int = 1) -> ndarray:
+
+def random_resized_crop(
+    data: Any,
+    width: int,
+    height: int,
+    area: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (0.75, 1.3333333333333333),
+    interp: int = 1,
+) -> ndarray:
     """A part of images with a drawn share of their area and a drawn ratio of width to height, as
     far as it fits, resized to width x height (Szegedy et al., CVPR 2015). Mixes linearly."""
+
 def random_saturation(data: Any, min_factor: float, max_factor: float) -> ndarray:
     """Images mixed with their grey ones, by a factor drawn from a range."""
+
 def resize(data: Any, size: Any, keep_ratio: builtins.bool = False, interp: int = 1) -> ndarray:
     """Images of another size: (width, height), or one number for both."""
+
 def to_tensor(data: Any) -> ndarray:
     """From (height, width, channels), 0 to 255, to float32 (channels, height, width), 0 to 1."""
 

@@ -157,10 +157,13 @@ class BatchNorm(HybridBlock):
     ) -> None:
         super().__init__(**settings)
         self._axis = axis
-        self._momentum = momentum
-        self._epsilon = epsilon
-        self._scale = scale
-        self._use_global_stats = use_global_stats
+        self._kwargs: dict[str, Any] = {
+            "axis": axis,
+            "eps": epsilon,
+            "momentum": momentum,
+            "fix_gamma": not scale,
+            "use_global_stats": use_global_stats,
+        }
         self.gamma = self._vector("gamma", in_channels, gamma_initializer, trained=scale)
         self.beta = self._vector("beta", in_channels, beta_initializer, trained=center)
         self.running_mean = self._vector(
@@ -200,20 +203,13 @@ class BatchNorm(HybridBlock):
             self.beta.data(),
             self.running_mean.data(),
             self.running_var.data(),
-            eps=self._epsilon,
-            momentum=self._momentum,
-            fix_gamma=not self._scale,
-            use_global_stats=self._use_global_stats,
-            axis=self._axis,
+            **self._kwargs,
         )
 
     def __repr__(self) -> str:
         channels = None if self.gamma.shape is None else self.gamma.shape[0]
-        return (
-            f"{type(self).__name__}(axis={self._axis}, eps={self._epsilon}, "
-            f"momentum={self._momentum}, fix_gamma={not self._scale}, "
-            f"use_global_stats={self._use_global_stats}, in_channels={channels})"
-        )
+        said = ", ".join(f"{key}={value}" for key, value in self._kwargs.items())
+        return f"{type(self).__name__}({said}, in_channels={channels})"
 
 
 class BatchNormReLU(BatchNorm):
