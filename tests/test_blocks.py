@@ -60,7 +60,8 @@ def walked(value: Any, found: list[Any]) -> None:
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_a_walk_over_attributes_meets_what_is_the_users(hybrid: bool) -> None:
     net = Mixed()
-    net.initialize()
+    with pytest.warns(UserWarning, match=r"Mixed.several holds dense\d+, which is no part"):
+        net.initialize()
     if hybrid:
         net.body.hybridize()
     with net.register_forward_hook(lambda *_: None):

@@ -199,6 +199,7 @@ class Block:
         initializer of its own uses that. Parameters that hold values keep them unless
         `force_reinit`.
         """
+        self.apply(_warn_of_strays)
         default = init_module.Uniform() if init is None else init_module.create(init)
         self.collect_params().initialize(default, device, verbose, force_reinit, ctx)
         if force_reinit:
@@ -439,6 +440,25 @@ class Block:
 
 # `init` is a keyword of `initialize`, as users write it; this is the module.
 init_module = init
+
+
+def _warn_of_strays(block: Block) -> None:
+    """Warn of blocks that are in a list or a dictionary only, and so no part of the network."""
+    known = set(map(id, block._children.values()))
+    for name, value in vars(block).items():
+        if type(value) not in (list, tuple, dict):
+            continue
+        inside = value.values() if isinstance(value, dict) else value
+        strays = [each for each in inside if isinstance(each, Block) and id(each) not in known]
+        if strays:
+            import warnings
+
+            warnings.warn(
+                f"{type(block).__name__}.{name} holds {strays[0].name}, which is no part of "
+                f"{block.name}: blocks in a {type(value).__name__} are not registered; use "
+                "register_child, or Sequential",
+                stacklevel=4,
+            )
 
 
 def _indented(block: Block) -> str:

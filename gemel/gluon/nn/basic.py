@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import np, npx
 from gemel.dtype import as_dtype
-from gemel.errors import AxisError, ShapeError
+from gemel.errors import AxisError, ShapeError, suggestion
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
@@ -234,7 +234,8 @@ def _function(given: Any) -> Callable[..., Any]:
         return given  # type: ignore[no-any-return]
     found: Callable[..., Any] | None = getattr(npx, given, None) or getattr(np, given, None)
     if found is None:
-        raise ValueError(f"Lambda: neither np nor npx has a function {given!r}")
+        hint = suggestion(given, (*npx.__all__, *np.__all__))
+        raise ValueError(f"Lambda: neither np nor npx has a function {given!r}{hint}")
     return found
 
 
