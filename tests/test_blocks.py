@@ -413,6 +413,56 @@ def test_a_wrong_first_input_leaves_the_shapes_open() -> None:
         assert net(np.ones(right)) is not None
 
 
+class OldDense(nn.HybridBlock):
+    """As one writes a layer for MXNet 1, which finds the shape by itself."""
+
+    def __init__(self, units: int, flatten: bool, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._units, self._flatten = units, flatten
+        with self.name_scope():
+            self.weight = self.params.get("weight", shape=(units, 0), allow_deferred_init=True)
+            self.gamma = self.params.get("gamma", shape=(0,), init="ones")
+            self.inner = nn.Dense(3)
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, gamma: Any) -> Any:
+        """Two products, the examples scaled by their first axis."""
+        x = x * F.reshape(gamma, (1, -1, 1))
+        how = {"num_hidden": self._units, "flatten": self._flatten, "no_bias": True}
+        return self.inner(F.FullyConnected(x, weight, **how))
+
+
+@pytest.mark.parametrize("hybrid", [False, True], ids=["imperative", "hybridized"])
+@pytest.mark.parametrize(("flatten", "columns", "inside"), [(True, 20, 6), (False, 5, 24)])
+def test_shapes_nobody_says(flatten: bool, columns: int, inside: int, hybrid: bool) -> None:
+    net = OldDense(6, flatten)
+    net.initialize("normal")
+    if hybrid:
+        net.hybridize()
+    assert net(np.ones((2, 4, 5))).shape == (2, 3)
+    found = [p.shape for p in net.collect_params().values()]
+    assert found == [(6, columns), (4,), (3, inside), (3,)]
+    assert net(np.ones((7, 4, 5))).shape == (7, 3)
+    if hybrid:
+        assert net._own.compiled.traces == 1, "the batch stays free"
+
+
+def test_shapes_that_several_would_fit() -> None:
+    class Ambiguous(nn.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.row = self.params.get("row", shape=(0,))
+
+        def forward(self, x: Any) -> Any:
+            return x.sum() * self.row.data()
+
+    net = Ambiguous()
+    net.initialize()
+    with pytest.raises(BlockError, match=r"ambiguous\d+_row does not follow.*infer_shape"):
+        net(np.ones((2, 3, 4)))
+    assert net.row.shape == (-1,)
+    assert net(np.ones((2, 3))).shape == (3,)
+
+
 class Looking(nn.HybridBlock):
     def __init__(self, look: Any) -> None:
         super().__init__()

@@ -347,6 +347,8 @@ class Block:
         asked = getattr(current_trace(), "shapes_only", False)
         if asked or any(parameter._waiting is not None for parameter in unknown):
             self.infer_shape(*arguments)
+        if asked:
+            return
         for parameter in unknown:
             parameter._shape_found()
         self._own.unfinished = any(not p.is_shape_known for p in self._reg_params.values())
@@ -354,17 +356,24 @@ class Block:
     def infer_shape(self, *arguments: Any) -> None:
         """Set the shapes of parameters, its own and its children's, from the inputs' (``x.shape``).
 
-        Nothing is computed. Layers with parameters of unknown shape say theirs here.
+        Nothing is computed. Layers with parameters of unknown shape may say theirs here; for those
+        that do not, the one is taken that their `forward` accepts.
         """
-        names = [p.name for p in self._reg_params.values() if not p.is_shape_known]
-        if names:
-            raise BlockError(
-                f"{type(self).__name__}: the shape of {', '.join(names)} is not known; give it, or "
-                "define infer_shape(self, x) to set it from the input's shape"
-            )
-        from gemel.gluon.summary import run_with_symbols
+        from gemel.gluon.shapes import fitting_shapes, run_with_symbols
 
-        run_with_symbols(self, arguments)
+        unknown = [p for p in self._reg_params.values() if not p.is_shape_known]
+        if not unknown:
+            run_with_symbols(self, arguments)
+            return
+        shapes = fitting_shapes(self, unknown, arguments)
+        if shapes is None:
+            raise BlockError(
+                f"{type(self).__name__}: the shape of {', '.join(p.name for p in unknown)} does "
+                "not follow from the input; give it, or define infer_shape(self, x) to set it from "
+                "the input's shape"
+            )
+        for parameter, shape in zip(unknown, shapes, strict=True):
+            parameter.shape = shape
 
     def infer_type(self, *arguments: Any) -> None:
         """Give the parameters the dtype of the first input, and set their shapes."""
