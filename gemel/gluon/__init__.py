@@ -13,7 +13,7 @@ from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Constant, Parameter, ParameterDict
 
 if TYPE_CHECKING:
-    from gemel.gluon import data, loss, utils
+    from gemel.gluon import data, loss, metric, utils
     from gemel.gluon.trainer import Trainer
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Trainer",
     "data",
     "loss",
+    "metric",
     "nn",
     "parameter",
     "utils",
@@ -32,7 +33,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("data", "loss", "utils"):
+    if name in ("data", "loss", "metric", "utils"):
         # The import system sets the attribute, so this runs once for each name.
         __import__(f"gemel.gluon.{name}")
         return globals()[name]

@@ -1,0 +1,3 @@
+"""MXNet 1's name for `gemel.gluon.metric`."""
+
+from gemel.gluon.metric import *  # noqa: F403 -- the same names
