@@ -198,11 +198,12 @@ class Nadam(Moments):
 
     def rates(self, index: Any) -> tuple[float, ...]:
         """The learning rate; the shares of the gradient and of the mean; how full variance is."""
-        step, begin, products = self._index_update_count[index], self.begin_num_update, self._products
-        while len(products) <= step - begin + 1:
-            products.append(products[-1] * self._momentum(begin + len(products)))
-        gradient = (1 - self._momentum(step)) / (1 - products[step - begin])
-        mean = self._momentum(step + 1) / (1 - products[step - begin + 1])
+        step, products = self._index_update_count[index], self._products
+        done = step - self.begin_num_update
+        while len(products) <= done + 1:
+            products.append(products[-1] * self._momentum(step - done + len(products)))
+        gradient = (1 - self._momentum(step)) / (1 - products[done])
+        mean = self._momentum(step + 1) / (1 - products[done + 1])
         return self._get_lr(index), gradient, mean, self.corrections(index)[1]
 
     def advance(

@@ -116,7 +116,8 @@ def optimizer_case(name, settings, dtype="float32"):
     out = []
     for grads in GRADS:
         updater(list(range(len(names))), [nd.array(grads[n], dtype=dtype) for n in names], weights)
-        out.append({n: weight.asnumpy().astype("float32") for n, weight in zip(names, weights)})
+        found = [weight.asnumpy().astype("float32") for weight in weights]
+        out.append(dict(zip(names, found, strict=True)))
     return {"name": name, "settings": settings, "dtype": dtype, "out": out}
 
 
@@ -434,7 +435,12 @@ def initializers():
     drawn = []
     mx.initializer.random.uniform = lambda low, high, *_, **__: drawn.append(["uniform", high])
     mx.initializer.random.normal = lambda mean, sigma, *_, **__: drawn.append(["normal", sigma])
-    simple = [("Uniform", {}), ("Uniform", {"scale": 0.5}), ("Normal", {}), ("Normal", {"sigma": 2})]
+    simple = [
+        ("Uniform", {}),
+        ("Uniform", {"scale": 0.5}),
+        ("Normal", {}),
+        ("Normal", {"sigma": 2}),
+    ]
     for name, settings in [*SCALED, *simple]:
         for shape in SHAPED:
             getattr(mx.init, name)(**settings)(mx.init.InitDesc("a_weight"), nd.zeros(shape))
