@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from gemel import autograd, gluon, lr_scheduler, metric, np, optimizer
+from gemel import autograd, gluon, init, lr_scheduler, metric, np, optimizer
 
 TABLES = Path(__file__).parent / "references"
 
@@ -133,3 +133,20 @@ def test_sampler(case):
     for number, expected in enumerate(case["out"]):
         assert len(sampler) == (case["sizes"][number] if "sizes" in case else case["size"])
         assert list(sampler) == expected
+
+
+# --- initializers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", table("initializers"), ids=lambda c: f"{named(c)}{c['shape']}")
+def test_initializer(case, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(init, "_fill", lambda array, kind, scale: drawn.append([kind, scale]))
+    made, array = getattr(init, case["name"])(**case["settings"]), np.zeros(case["shape"])
+    made._init_weight("weight", array)
+    if "out" in case:
+        close(array, case["out"])
+    else:
+        ((kind, scale),) = drawn
+        assert (kind == "uniform") == (case["drawn"][0] == "uniform")
+        assert scale == pytest.approx(case["drawn"][1], rel=1e-6)
