@@ -1,4 +1,4 @@
-"""Schedulers: what they refuse, users' own, and that they are functions. Values: test_references."""
+"""Schedulers: what they refuse, users' own, and that they are functions of the update alone."""
 
 from __future__ import annotations
 
