@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from gemel import autograd, gluon, np, optimizer
-from gemel.errors import ParameterFileError, UnknownNameError
+from gemel.errors import ParameterFileError, UnknownKeywordError
 from gemel.gluon import Parameter
 from gemel.optimizer import Optimizer
 
@@ -320,7 +320,7 @@ def test_optimizers_of_users(kind, tmp_path):
     train([made], other, 1)
     other.save_states(tmp_path / "more")
     assert other.optimizer.num_update == 3
-    with pytest.raises(UnknownNameError, match="did you mean 'part'"):
+    with pytest.raises(UnknownKeywordError, match="did you mean 'part'"):
         kind(parts=1)
 
 
@@ -373,6 +373,13 @@ def test_updaters_and_optimizers_are_pickled():
     second(0, np.ones(6), copy)
     assert weight.tolist() == copy.tolist()
     assert pickle.loads(pickle.dumps(rule)).num_update == 2
+
+
+def test_unknown_settings_suggest_the_nearest():
+    with pytest.raises(UnknownKeywordError, match="did you mean 'momentum'"):
+        optimizer.create("sgd", momentun=0.9)
+    with pytest.raises(UnknownKeywordError, match="did you mean 'rescale_grad'"):
+        gluon.Trainer([], "adam", {"rescale_grads": 0.9})
 
 
 def test_accepted_for_old_code():
