@@ -50,11 +50,13 @@ __version__ = "0.1.0"
 _LAZY = {
     "autograd": "gemel.autograd",
     "gluon": "gemel.gluon",
+    "image": "gemel.image",
     "init": "gemel.init",
     "np": "gemel.np",
     "npx": "gemel.npx",
     "optimizer": "gemel.optimizer",
     "profiler": "gemel.profiler",
+    "recordio": "gemel.recordio",
 }
 _LAZY_NAMES = {
     "Benchmark": "gemel.benchmark",
@@ -86,6 +88,7 @@ __all__ = [
     "errors",
     "gluon",
     "gpu",
+    "image",
     "init",
     "np",
     "npx",
@@ -93,6 +96,7 @@ __all__ = [
     "ops",
     "optimizer",
     "profiler",
+    "recordio",
     "try_all_gpus",
     "try_gpu",
 ]

@@ -19,7 +19,7 @@ from gemel.gluon.data.sampler import (
 )
 
 if TYPE_CHECKING:
-    from gemel.gluon.data import batchify, vision
+    from gemel.gluon.data import batchify
     from gemel.gluon.data.crew import WorkerError
 
 __all__ = [

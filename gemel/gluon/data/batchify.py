@@ -78,7 +78,8 @@ class Pad:
         shape = (len(arrays), *widest)
         found = np.full(shape, self._val, dtype=self._dtype or arrays[0].dtype)
         for number, x in enumerate(arrays):
-            found[(number, *(slice(0, n) for n in x.shape))] = x
+            place = (number, *(slice(0, n) for n in x.shape))
+            found[place] = x
         return found
 
 

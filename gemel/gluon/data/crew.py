@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gemel import _core
 from gemel.errors import GemelError
 from gemel.np.generator import BitGenerator
-from gemel.ops.random import drawing_from
+from gemel.ops.random import drawing_from, mixed, number_drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,18 +60,6 @@ class Crew(Protocol):
 
     def drop(self, ticket: Any) -> None:
         """Nobody wants the batch any more."""
-
-
-def seed_for(base: int, number: int) -> int:
-    """The seed of a batch: whoever makes it draws the same numbers."""
-    mixed = (base ^ (number + 1) * 0x9E37_79B9_7F4A_7C15) % 2**64
-    return (mixed ^ mixed >> 31) * 0xBF58_476D_1CE4_E5B9 % 2**63
-
-
-def epoch_seed() -> int:
-    """What an epoch's batches take their seeds from: the next number of the program's stream."""
-    seed, number = _core.random_reserve(1)
-    return seed_for(seed, number)
 
 
 def start_streams(seed: int) -> None:
@@ -150,7 +138,8 @@ class Ahead:
         self._prefetch = prefetch
         self._timeout = timeout
         self._release: Callable[[], None] | None = release
-        self._base = epoch_seed()
+        self._base = number_drawn()
+        #: Batches take their seeds from the epoch's and their number.
         self._submitted = 0
         #: Tickets in order; what the sampler raised comes in its place.
         self._pending: deque[Any] = deque()
@@ -161,7 +150,7 @@ class Ahead:
     def _fill(self, wanted: int) -> None:
         """Have batches made until so many are on their way."""
         while len(self._pending) < wanted and (numbers := self._numbers()) is not None:
-            seed = seed_for(self._base, self._submitted)
+            seed = mixed(self._base, self._submitted)
             # With nothing on its way there must be room soon; else the next call tries again.
             ticket = self._crew.submit(numbers, seed, 0.0 if self._pending else self._timeout)
             if ticket is None:
@@ -237,8 +226,6 @@ __all__ = [
     "Maker",
     "Threads",
     "WorkerError",
-    "epoch_seed",
     "late",
-    "seed_for",
     "start_streams",
 ]

@@ -26,11 +26,11 @@ class DataLoader:
 
     Arrays in memory, and what `vision.transforms` make of them, are taken a whole batch at a time,
     by the engine, while Python goes on. For other data sets `num_workers` processes (threads, with
-    `thread_pool`) make `prefetch` batches ahead, by default two for each worker; they start with the
-    first epoch, with a copy of the data set as it is then, and stay. What is drawn at random
+    `thread_pool`) make `prefetch` batches ahead, by default two for each worker; they start with
+    the first epoch, with a copy of the data set as it is then, and stay. What is drawn at random
     depends on the seed and the number of the batch, not on who makes it. Raises `WorkerError` when
     a worker fails, ends, or needs more than `timeout` seconds (None: as long as it takes) for a
-    batch. `pin_memory`, `pin_device_id` and `try_nopython` are accepted for old code.
+    batch. `pin_memory` and the like are accepted for old code.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class DataLoader:
         thread_pool: bool = False,
         timeout: float | None = 120,
         try_nopython: bool | None = None,
+        auto_reload: bool = False,
     ) -> None:
         _check(batch_size, shuffle, sampler, last_batch, batch_sampler)
         self._dataset = dataset
