@@ -8,9 +8,20 @@ from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import flip
-from gemel.ops.choice import clip
 from gemel.ops.distribution import normally, uniformly
-from gemel.ops.elementwise import add, cast, floor, floor_divide, iota, limit, multiply, rint, where
+from gemel.ops.elementwise import (
+    add,
+    cast,
+    floor,
+    floor_divide,
+    iota,
+    limit,
+    maximum,
+    minimum,
+    multiply,
+    rint,
+    where,
+)
 from gemel.ops.indexing import gather
 from gemel.ops.reduction import mean
 from gemel.ops.resampling import weighed
@@ -79,10 +90,10 @@ def resize(data: Any, size: Any, keep_ratio: bool = False, interp: int = 1) -> A
     >>> npx.image.resize(np.arange(4.0).reshape(2, 2, 1), (4, 2)).shape
     """
     x = _image("resize", data)
-    height, width = (int(n) for n in x.shape[-3:-1])
+    height, width = x.shape[-3:-1]
     if isinstance(size, WHOLE) and keep_ratio:
         short = min(height, width)
-        size = (max(int(width * size / short), 1), max(int(height * size / short), 1))
+        size = (max(width * size // short, 1), max(height * size // short, 1))
     wide, high = (size, size) if isinstance(size, WHOLE) else size
     if interp not in range(5):
         raise unknown_name("interp of resize", str(interp), ("0", "1", "2", "3", "4"))
@@ -98,38 +109,46 @@ def resize(data: Any, size: Any, keep_ratio: bool = False, interp: int = 1) -> A
     return found if interp == 0 else _like(found, x)
 
 
-def _stretched(x: Any, axis: int, size: int, linear: bool, corners: bool = False) -> Any:
+# Sizes of images are computed with as arrays: one program does for images of all sizes.
+
+
+def _stretched(x: Any, axis: int, size: Any, linear: bool, corners: bool = False) -> Any:
     """x with another size along an axis; with `corners` the outermost pixels stay at the ends."""
-    old = int(x.shape[axis])
+    old = x.shape[axis]
     if not linear:
         number = iota(shape=(size,), axis=0, dtype="int64")
         return gather(x, floor_divide(multiply(number, old), size), axis=axis)
     if not corners:
-        return _sampled(x, axis, 0.0, float(old), size, linear)
+        return _sampled(x, axis, 0.0, old, size, linear)
     # What lies between the centres of the outermost pixels, and half a new pixel around.
-    gap = (old - 1) / (size - 1) if size > 1 else 0.0
+    gap = (int(old) - 1) / (size - 1) if size > 1 else 0.0
     return _sampled(x, axis, 0.5 - gap / 2, gap * size, size, linear)
 
 
-def _sampled(x: Any, axis: int, begin: Any, span: Any, size: int, linear: bool) -> Any:
+def _sampled(x: Any, axis: int, begin: Any, span: Any, size: Any, linear: bool) -> Any:
     """`size` lines in the place of those between begin and begin + span along an axis.
 
     Along the axes -3 and -2 of a batch of images, begin and span may be (N, 1).
     """
-    extent = int(x.shape[axis])
+    extent = x.shape[axis]
     after = (len(x.shape) - axis if axis >= 0 else -axis) - 1
     number = cast(iota(shape=(size,), axis=0, dtype="int64"), dtype="float32")
-    place = begin + (number + 0.5) * (span * (1 / size))
+    place = (number + 0.5) / size * span + begin
     if not linear:
-        return _lines(x, axis, limit(cast(floor(place), dtype="int64"), 0, extent - 1))
-    place = limit(place - 0.5, 0.0, extent - 1.0)
-    low = limit(cast(floor(place), dtype="int64"), 0, max(extent - 2, 0))
+        return _lines(x, axis, _within(cast(floor(place), dtype="int64"), extent - 1))
+    place = _within(place - 0.5, extent - 1)
+    low = _within(cast(floor(place), dtype="int64"), max(extent - 2, 0))
     shape: tuple[int, ...] = (size, *[1] * after)
     if len(place.shape) == 2:
         shape = (-1, *[1] * (len(x.shape) - after - 2), *shape)
     share = cast(reshape(place - low, shape=shape), dtype=x.dtype.floating)
     first = _lines(x, axis, low)
-    return first + (_lines(x, axis, limit(low + 1, 0, extent - 1)) - first) * share
+    return first + (_lines(x, axis, _within(low + 1, extent - 1)) - first) * share
+
+
+def _within(x: Any, most: Any) -> Any:
+    """x, or the nearest number from 0 to `most`, which may be a free size."""
+    return minimum(maximum(x, 0), most)
 
 
 @function(public="npx")
@@ -378,20 +397,20 @@ def random_crop(
     >>> npx.image.random_crop(np.ones((4, 4, 3)), (0, 1), (0, 1), 2, 3).shape
     """
     x = _image("random_crop", data)
-    rows, columns = (int(n) for n in x.shape[-3:-1])
+    rows, columns = x.shape[-3:-1]
     if rows < height or columns < width:
         x = resize(x, (max(columns, width), max(rows, height)), interp=interp)
         rows, columns = max(rows, height), max(columns, width)
     return _part(_part(x, -3, rows, height, yrange), -2, columns, width, xrange)
 
 
-def _part(x: Any, axis: int, extent: int, size: int, shares: tuple[float, float]) -> Any:
+def _part(x: Any, axis: int, extent: Any, size: int, shares: tuple[float, float]) -> Any:
     """So many lines along an axis, from a drawn place on."""
     low, high = shares
     if not 0 <= low <= high <= 1:
         raise ValueError(f"random_crop: the shares {low} to {high} must lie between 0 and 1")
     room = extent - size
-    first = limit(cast(floor(_factor(x, low, high) * (room + 1.0)), dtype="int64"), 0, room)
+    first = _within(cast(floor(_factor(x, low, high) * (room + 1)), dtype="int64"), room)
     return _lines(x, axis, iota(shape=(size,), axis=0, dtype="int64") + first[..., 0, 0])
 
 
@@ -423,13 +442,13 @@ def random_resized_crop(
     x = _image("random_resized_crop", data)
     if interp not in (0, 1):
         raise unknown_name("interp of random_resized_crop", str(interp), ("0", "1"))
-    rows, columns = (int(n) for n in x.shape[-3:-1])
-    share = _factor(x, *area)[..., 0, 0] * float(rows * columns)
+    rows, columns = x.shape[-3:-1]
+    share = _factor(x, *area)[..., 0, 0] * (rows * columns)
     slant = _factor(x, *(float(r) ** 0.5 for r in ratio))[..., 0, 0] ** 2
-    wide = clip((share * slant) ** 0.5, 1.0, float(columns))
-    high = clip((share / slant) ** 0.5, 1.0, float(rows))
+    wide = minimum(maximum((share * slant) ** 0.5, 1.0), columns)
+    high = minimum(maximum((share / slant) ** 0.5, 1.0), rows)
     found = x if x.dtype.is_floating else cast(x, dtype="float32")
     for axis, extent, span, size in ((-3, rows, high, height), (-2, columns, wide, width)):
-        begin = (float(extent) - span) * uniformly(size=(*x.shape[:-3], 1))
+        begin = (extent - span) * uniformly(size=(*x.shape[:-3], 1))
         found = _sampled(found, axis, begin, span, size, interp == 1)
     return _like(found, x)

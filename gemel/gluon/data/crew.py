@@ -10,9 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TimedOut
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gemel import _core
+from gemel import _core, np
 from gemel.errors import GemelError
-from gemel.np.generator import BitGenerator
 from gemel.ops.random import drawing_from, mixed, number_drawn
 
 if TYPE_CHECKING:
@@ -81,6 +80,7 @@ class Threads:
         self._maker = maker
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="gemel-data")
         self._owner = os.getpid()
+        self._stream: Any = type(np.random.default_rng(0).bit_generator)
 
     @property
     def is_usable(self) -> bool:
@@ -92,7 +92,7 @@ class Threads:
         return self._pool.submit(self._make, numbers, seed)
 
     def _make(self, numbers: list[Any], seed: int) -> Any:
-        with drawing_from(BitGenerator(seed)):
+        with drawing_from(self._stream(seed)):
             return self._maker.make(numbers)
 
     def result(self, ticket: Future[Any], timeout: float | None) -> Any:
@@ -134,7 +134,7 @@ class Ahead:
     ) -> None:
         self._crew = crew
         self._batches: Iterator[list[Any]] | None = iter(batches)
-        self._length = len(batches) if hasattr(batches, "__len__") else 0
+        self._all = batches
         self._prefetch = prefetch
         self._timeout = timeout
         self._release: Callable[[], None] | None = release
@@ -181,7 +181,7 @@ class Ahead:
         return self
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._all)
 
     def __next__(self) -> Any:
         self._fill(max(self._prefetch, 1))
@@ -193,8 +193,10 @@ class Ahead:
             raise ticket
         try:
             batch = self._crew.result(ticket, self._timeout)
-        except BaseException:
+        except BaseException as error:
             self._crew.drop(ticket)
+            if isinstance(error, StopIteration):  # which would end the loop
+                raise RuntimeError("DataLoader: the data set raised StopIteration") from error
             if not self._crew.is_usable:
                 self.close()
             raise

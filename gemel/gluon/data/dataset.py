@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from gemel import np
 from gemel.errors import ShapeError
 from gemel.gluon.data.batchify import default_batchify_fn
+from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.containers import HybridSequential, Sequential
 
 if TYPE_CHECKING:
@@ -149,6 +150,10 @@ class _Transformed(Dataset):
         take = self._source._taker()
         if take is None or not takes_batches(self._function):
             return None
+        function = self._function
+        if isinstance(function, HybridBlock) and not function._active:
+            function = HybridSequential(function)
+            function.hybridize()
 
         def taken(numbers: np.ndarray) -> list[Any]:
             parts = take(numbers)
@@ -156,7 +161,7 @@ class _Transformed(Dataset):
                 # Not images: what is said of one example holds, also when it is refused.
                 found = default_batchify_fn([self[number] for number in numbers.tolist()])
                 return found if isinstance(found, list) else [found]
-            return [self._function(parts[0]), *parts[1:]]
+            return [function(parts[0]), *parts[1:]]
 
         return taken
 

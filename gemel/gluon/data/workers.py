@@ -217,6 +217,8 @@ class Processes:
                 message = self._link.recv(RESULT.size)
             except BlockingIOError:
                 pass
+            except OSError:  # there is nobody left
+                self._died()
             else:
                 if not message:
                     self._died()
@@ -278,19 +280,21 @@ class Processes:
 def _failure(kind: type[BaseException], what: str, where: str, text: str) -> WorkerError:
     """A `WorkerError` that is also of the kind the data set raised, where that can be."""
     told = f"DataLoader: {where}: {what}\nIn the worker:\n\n{text}"
-    made: Any = WorkerError
-    if issubclass(kind, Exception) and not issubclass(WorkerError, kind):
-        with contextlib.suppress(TypeError):
-            made = type(kind.__name__, (WorkerError, kind), {"__init__": _take_text})
-    try:
-        found = made(told)
-    except Exception:
-        found = WorkerError(told)
-    return found  # type: ignore[no-any-return]
+    # A StopIteration would end the loop over the batches.
+    if issubclass(kind, Exception) and not issubclass(kind, StopIteration):
+        methods = {"__init__": _take_text, "__str__": _give_text}
+        with contextlib.suppress(TypeError):  # of a kind that cannot be joined with others
+            found: WorkerError = type(kind.__name__, (WorkerError, kind), methods)(told)
+            return found
+    return WorkerError(told)
 
 
 def _take_text(self: BaseException, text: str) -> None:
     self.args = (text,)
+
+
+def _give_text(self: BaseException) -> str:
+    return str(self.args[0])
 
 
 __all__ = ["Processes"]

