@@ -276,7 +276,7 @@ IMAGE_HEAD = struct.Struct("<IfQQ")
 def pack(header: Any, s: bytes) -> bytes:
     """A record of a header and bytes; a label that is no number becomes float32 numbers."""
     header = IRHeader(*header)
-    if isinstance(header.label, (int, float)):
+    if not isinstance(header.label, (list, tuple)) and not getattr(header.label, "ndim", 0):
         return IMAGE_HEAD.pack(0, header.label, header.id, header.id2) + s
     values = [float(value) for value in header.label]
     head = IMAGE_HEAD.pack(len(values), 0.0, header.id, header.id2)
