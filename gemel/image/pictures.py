@@ -239,7 +239,7 @@ def random_size_crop(
 
 
 #: What lies around a picture: OpenCV's numbers, and NumPy's names.
-BORDERS = ("constant", "symmetric", "reflect", "edge", "wrap")
+BORDERS = ("constant", "edge", "symmetric", "wrap", "reflect")
 
 
 def copyMakeBorder(  # noqa: N802 -- OpenCV's name
@@ -253,8 +253,8 @@ def copyMakeBorder(  # noqa: N802 -- OpenCV's name
     values: Any = (),
     out: Any = None,
 ) -> ndarray:
-    """The picture with a border: 0 of `value` (or `values`, one for each channel), 1 mirrored,
-    2 mirrored without the last line, 3 the last line repeated, 4 the other side."""
+    """The picture with a border: 0 of `value` (or `values`, one for each channel), 1 the last line
+    repeated, 2 mirrored, 3 the other side, 4 mirrored without the last line."""
     x = np.asarray(src)
     if not 0 <= type < len(BORDERS):
         raise unknown_name("type of border", str(type), map(str, range(len(BORDERS))))

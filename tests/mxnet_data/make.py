@@ -88,7 +88,7 @@ def results() -> None:
     found["center_crop(photo, (8, 20))[0]"] = image.center_crop(photo, (8, 20))[0]
     for kind in range(5):
         name = f"copyMakeBorder(photo, 1, 2, 3, 4, {kind})"
-        found[name] = image.copyMakeBorder(photo, 1, 2, 3, 4, kind)
+        found[name] = image.copyMakeBorder(photo, 1, 2, 3, 4, type=kind)
     wide = photo.astype("float32")
     mean, std = mxnet.nd.array([1, 2, 3]), mxnet.nd.array([2, 3, 4])
     found["color_normalize(wide, MEAN, STD)"] = image.color_normalize(wide, mean, std)

@@ -35,7 +35,16 @@ class Compose(Sequential):
     takes_batches = ALL_TAKE_BATCHES
 
 
-class HybridCompose(HybridSequential):
+class _PassesOn(HybridBlock):
+    """A block whose `forward` gets the picture; what comes after it passes by, whatever it is."""
+
+    def __call__(self, x: Tensor, *others: Any) -> Any:
+        """The transformed picture; and what came after it."""
+        found = super().__call__(x)
+        return (found, *others) if others else found
+
+
+class HybridCompose(_PassesOn, HybridSequential):
     """Hybrid transforms one after the other, hybridized; one program does for all sizes."""
 
     def __init__(self, transforms: Any) -> None:
@@ -45,18 +54,10 @@ class HybridCompose(HybridSequential):
     takes_batches = ALL_TAKE_BATCHES
 
 
-class Transform(HybridBlock):
-    """A transform: subclasses say in `_made` what becomes of pictures."""
+class Transform(_PassesOn):
+    """A transform of pictures, which makes of a batch what it makes of each."""
 
     takes_batches = True
-
-    def forward(self, x: Tensor, *others: Tensor) -> Any:
-        """The transformed pictures; and what came after them."""
-        found = self._made(x)
-        return (found, *others) if others else found
-
-    def _made(self, x: Tensor) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} has no _made(self, x)")
 
 
 class Cast(Transform):
@@ -66,14 +67,16 @@ class Cast(Transform):
         super().__init__()
         self._dtype = dtype
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         return x.astype(self._dtype)
 
 
 class ToTensor(Transform):
     """From (H, W, C), 0 to 255, to float32 (C, H, W), 0 to 1."""
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         return npx.image.to_tensor(x)
 
 
@@ -85,7 +88,8 @@ class Normalize(Transform):
         self._mean = mean
         self._std = std
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         return npx.image.normalize(x, self._mean, self._std)
 
 
@@ -98,7 +102,8 @@ class Rotate(Transform):
         super().__init__()
         self._arguments = rotation_degrees, zoom_in, zoom_out
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         return npx.image.rotate(x, *self._arguments)
 
 
@@ -123,7 +128,8 @@ class RandomRotation(Transform):
         self._zoom = zoom_in, zoom_out
         self._p = rotate_with_proba
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         single = len(x.shape) == 3
         batch = np.expand_dims(x, 0) if single else x
         count = (batch.shape[0],)
@@ -147,7 +153,8 @@ class Resize(Transform):
         super().__init__()
         self._arguments = size, keep_ratio, interpolation
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         return npx.image.resize(x, *self._arguments)
 
 
@@ -158,7 +165,8 @@ class CenterCrop(Transform):
         super().__init__()
         self._arguments = _pair(size), interpolation
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         return image.center_crop(x, *self._arguments)[0]
 
 
@@ -172,7 +180,8 @@ class CropResize(Transform):
         size = None if size is None else _pair(size)
         self._arguments = x, y, width, height, size, 1 if interpolation is None else interpolation
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         return image.fixed_crop(x, *self._arguments)
 
 
@@ -191,7 +200,8 @@ class RandomCrop(Transform):
         self._pad_value = pad_value
         self._interpolation = interpolation
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         if self._pad:
             around = ((0, 0),) * (len(x.shape) - 3) + tuple(map(tuple, self._pad))
             x = np.pad(x, around, mode="constant", constant_values=self._pad_value)
@@ -213,7 +223,8 @@ class RandomResizedCrop(Transform):
         scale = (scale, 1.0) if isinstance(scale, (int, float)) else scale
         self._arguments = *_pair(size), scale, ratio, interpolation
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         return npx.image.random_resized_crop(x, *self._arguments)
 
 
@@ -224,7 +235,8 @@ class RandomFlipLeftRight(Transform):
         super().__init__()
         self._p = p
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         return npx.image.random_flip_left_right(x, self._p)
 
 
@@ -235,7 +247,8 @@ class RandomFlipTopBottom(Transform):
         super().__init__()
         self._p = p
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         return npx.image.random_flip_top_bottom(x, self._p)
 
 
@@ -248,7 +261,8 @@ class RandomColorJitter(Transform):
         super().__init__()
         self._arguments = brightness, contrast, saturation, hue
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         return npx.image.random_color_jitter(x, *self._arguments)
 
 
@@ -287,7 +301,8 @@ class RandomLighting(Transform):
         super().__init__()
         self._alpha = alpha
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         return npx.image.random_lighting(x, self._alpha)
 
 
@@ -303,7 +318,8 @@ class RandomGray(Transform):
         super().__init__()
         self._p = p
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         if x.shape[-1] != 3:
             raise ShapeError(f"RandomGray: {list(x.shape)} must have 3 channels, the last axis")
         level = sum(x[..., n : n + 1] * weight for n, weight in enumerate(GREY))
@@ -339,7 +355,8 @@ class HybridRandomApply(Transform):
         """Whether all of them make of a batch what they make of each picture."""
         return takes_batches(self.transforms)
 
-    def _made(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
+        """The transformed pictures."""
         found = self.transforms(x)
         if len(found.shape) != len(x.shape) or found.dtype != x.dtype:
             raise ShapeError(
