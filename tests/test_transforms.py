@@ -293,10 +293,10 @@ def test_a_program_of_transforms_does_for_all_sizes() -> None:
         [transforms.RandomResizedCrop(8), transforms.RandomFlipLeftRight(), transforms.ToTensor()]
     )
     composed(PHOTO)
-    program = composed._compiled
+    program = composed._own.compiled
     traces = sum(map(len, program._programs.values()))
     for high, wide in ((20, 30), (31, 14), (9, 9)):
         assert composed(np.zeros((high, wide, 3), dtype="uint8")).shape == (3, 8, 8)
-    assert composed._compiled is program
+    assert composed._own.compiled is program
     assert sum(map(len, program._programs.values())) == traces == 1
     assert gemel.compile(composed)(PHOTO).shape == (3, 8, 8)
