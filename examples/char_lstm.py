@@ -3,6 +3,8 @@
 python examples/char_lstm.py              # the text in examples/data
 python examples/char_lstm.py book.txt
 python examples/char_lstm.py --quick      # a few steps, to see that it runs
+
+How it is trained stands in `language_training.py`, the data in `language.py`.
 """
 
 from __future__ import annotations

@@ -80,6 +80,7 @@ class Rate:
         self.steps = steps
 
     def __call__(self, step: int) -> float:
+        """The rate after so many steps."""
         warm = max(self.steps // 10, 1)
         if step < warm:
             return self.base * (step + 1) / warm

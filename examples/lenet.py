@@ -134,6 +134,7 @@ class Residual(nn.HybridSequential):
         self.short = nn.Conv2D(channels, 1, stride) if stride > 1 else nn.Identity()
 
     def forward(self, x: Any) -> Any:
+        """(batch, channels, height, width) -> the same, or half as high and wide."""
         y = np.maximum(self.norm(self.first(x)), 0)
         return np.maximum(self.last_norm(self.second(y)) + self.short(x), 0)
 

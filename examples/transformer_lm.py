@@ -3,6 +3,8 @@
 python examples/transformer_lm.py              # the text in examples/data
 python examples/transformer_lm.py book.txt
 python examples/transformer_lm.py --quick      # a few steps, to see that it runs
+
+How it is trained stands in `language_training.py`, the data in `language.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ RATE, EPOCHS = 3e-3, 16
 
 
 class Attention(nn.HybridBlock):
-    """Each position looks at itself and those before (Vaswani et al., Attention is all you need)."""
+    """Each position looks at itself and those before.
+
+    Vaswani et al., Attention is all you need, NeurIPS 2017.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,6 +34,7 @@ class Attention(nn.HybridBlock):
         self.dropout = nn.Dropout(DROPOUT)
 
     def forward(self, x: Any) -> Any:
+        """(batch, time, WIDTH) -> the same."""
         batch, time = x.shape[0], x.shape[1]
         parts = self.queries_keys_values(x).reshape(batch, time, 3, HEADS, WIDTH // HEADS)
         queries, keys, values = (parts[:, :, n].swapaxes(1, 2) for n in range(3))
@@ -53,6 +59,7 @@ class Layer(nn.HybridBlock):
         self.dropout = nn.Dropout(DROPOUT)
 
     def forward(self, x: Any) -> Any:
+        """(batch, time, WIDTH) -> the same."""
         x = x + self.dropout(self.attention(self.norm(x)))
         return x + self.dropout(self.narrow(self.gelu(self.wide(self.last_norm(x)))))
 
@@ -71,6 +78,7 @@ class Transformer(nn.HybridBlock):
         self.output = nn.Dense(count, flatten=False)
 
     def forward(self, x: Any) -> Any:
+        """Logits of the character that follows each one."""
         y = self.symbols(x) + self.places(np.arange(x.shape[1]))
         return self.output(self.norm(self.layers(self.dropout(y))))
 
