@@ -104,7 +104,7 @@ class _Layer(HybridBlock):
         """The first layer's weights have as many columns as an input has values."""
         self._check(inputs)
         for direction in self._directions:
-            weight = self._parameters[f"{direction}0_i2h_weight"]
+            weight = self._reg_params[f"{direction}0_i2h_weight"]
             weight.shape = (weight.shape[0], int(inputs.shape[2]))  # type: ignore[index]
 
     def _check(self, inputs: Tensor) -> None:
@@ -167,7 +167,7 @@ class _Layer(HybridBlock):
         weights = ["i2h_weight", "h2h_weight"] + ["h2r_weight"] * bool(self._projection_size)
         names = [f"{side}_{name}" for side in self._sides() for name in weights]
         names += [f"{side}_{name}_bias" for side in self._sides() for name in ("i2h", "h2h")]
-        return [self._parameters[name].data() for name in names]
+        return [self._reg_params[name].data() for name in names]
 
     def _clips(self) -> dict[str, Any]:
         return {}
@@ -185,7 +185,7 @@ class _Layer(HybridBlock):
     def _cell(self, side: str) -> RecurrentCell:
         own = {
             name.removeprefix(f"{side}_"): parameter
-            for name, parameter in self._parameters.items()
+            for name, parameter in self._reg_params.items()
             if name.startswith(f"{side}_")
         }
         settings: dict[str, Any] = {"prefix": f"{self.prefix}{side}_", "params": ParameterDict(own)}
@@ -198,7 +198,7 @@ class _Layer(HybridBlock):
         return RNNCell(self._hidden_size, self._mode.removeprefix("rnn_"), **settings)
 
     def __repr__(self) -> str:
-        first = self._parameters["l0_i2h_weight"].shape
+        first = self._reg_params["l0_i2h_weight"].shape
         inputs = first[1] if first is not None and first[1] > 0 else None
         parts = [f"{inputs} -> {self._hidden_size}", self._layout]
         parts += [f"num_layers={self._num_layers}"] if self._num_layers > 1 else []
