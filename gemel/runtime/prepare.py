@@ -184,7 +184,7 @@ def waiting(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Call
     def read(value: Any, kind: Any) -> Any:
         if own or kind is None:
             return value if kind is None else value.asnumpy()
-        found = empty(*kind)
+        found: Any = empty(*kind)
         _core.read_into(value, found)
         return found
 
