@@ -10,6 +10,7 @@ from _weakref import ref
 from typing import TYPE_CHECKING, Any
 
 from gemel import init
+from gemel.device import elsewhere
 from gemel.errors import GemelError
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
@@ -185,9 +186,9 @@ class Block:
         """Set every parameter's gradient to zero."""
         self.collect_params().zero_grad()
 
-    def reset_device(self, device: Any) -> None:
-        """Move every parameter to another device."""
-        self.collect_params().reset_device(device)
+    def reset_device(self, device: Any = None, ctx: Any = None) -> None:
+        """Move every parameter to another device, or to several."""
+        self.collect_params().reset_device(device, ctx)
 
     reset_ctx = reset_device
 
@@ -201,7 +202,7 @@ class Block:
     def save_parameters(self, filename: Any) -> None:
         """Write all parameters to `filename`, in MXNet's format, whole or not at all."""
         parameters = self.collect_params()
-        serialize.save(filename, {name: p.array() for name, p in parameters.items()})
+        serialize.save(filename, {name: p.gathered() for name, p in parameters.items()})
 
     def load_parameters(
         self,
@@ -210,18 +211,26 @@ class Block:
         allow_missing: bool = False,
         ignore_extra: bool = False,
         cast_dtype: bool = False,
+        dtype_source: str = "current",
         ctx: Any = None,
     ) -> None:
-        """Read all parameters from `filename` (gemel's or MXNet's).
+        """Read all parameters from `filename` (gemel's or MXNet's), onto all their devices.
 
         Raises `ParameterFileError`, and changes nothing, when the file is damaged, lacks a
-        parameter (unless `allow_missing`), has one too many (unless `ignore_extra`), or has one of
-        another shape or dtype (unless `cast_dtype`).
+        parameter (unless `allow_missing`), has one too many (unless `ignore_extra`), has one of
+        another shape or dtype (unless `cast_dtype`), or when one lives elsewhere than on `device`.
+        With `dtype_source` "saved" the parameters get the file's dtypes.
         """
         source = f"parameter file {filename}"
-        values = serialize.load_named(filename, device if device is not None else ctx)
         serialize.assign(
-            self.collect_params(), values, source, allow_missing, ignore_extra, cast_dtype
+            self.collect_params(),
+            serialize.load_named(filename),
+            source,
+            allow_missing,
+            ignore_extra,
+            cast_dtype,
+            dtype_source,
+            device if device is not None else ctx,
         )
 
     def load_dict(
@@ -252,7 +261,11 @@ class Block:
         try:
             if self._unfinished:
                 self._find_shapes(arguments)
-            return self.forward(*arguments, **keywords)
+            there = elsewhere(arguments)
+            if there is None:
+                return self.forward(*arguments, **keywords)
+            with there:
+                return self.forward(*arguments, **keywords)
         except GemelError as error:
             self._passed(error)
             raise

@@ -97,7 +97,7 @@ class Trainer:
             if parameter.has_fresh_grad:
                 chosen.append(position)
             elif not ignore_stale:
-                parameter.array()  # raises, saying what to do, if there is none
+                parameter.arrays()  # raises, saying what to do, if there is none
                 raise GradientError(
                     f"step: backward has not written the gradient of parameter {parameter.name} "
                     "since the last step, so it had no part in the loss; if that is meant, call "
