@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _weakref import ref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gemel.gluon.parameter import Parameter, ParameterDict
 
@@ -20,6 +20,10 @@ class BlockParameters(ParameterDict):
         """The block's."""
         prefix: str = self._block().prefix
         return prefix
+
+    if TYPE_CHECKING:  # there is always one
+
+        def get(self, name: str, default: Any = None, **settings: Any) -> Parameter: ...
 
     def _add(self, name: str, parameter: Parameter) -> Parameter:
         self._block()._register_parameter(name, parameter)

@@ -1,29 +1,35 @@
-"""Trainer: one step of an optimizer over all parameters, as one program."""
+"""Trainer: one step of an optimizer over all parameters, as one program on each device."""
 
 from __future__ import annotations
 
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from gemel import autograd, compiled, np, optimizer
-from gemel.errors import GemelError, GradientError, ParameterFileError, unknown_name
+from gemel import _core, autograd, kvstore
+from gemel import optimizer as optimizers
+from gemel.errors import DeviceError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
-from gemel.npx import serialize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from gemel.np import ndarray
+    from gemel.device import Device
     from gemel.optimizer import Optimizer
 
-_STORES = ("device", "local")
+# `kvstore` is an argument's name, as users write it; this is the module.
+stores = kvstore
 
 
 class Trainer:
     """Updates `params` with an optimizer.
 
     `params` are a network's `collect_params()` or a list; `optimizer` is a name or an `Optimizer`,
-    `optimizer_params` its settings. `kvstore` says how gradients of several devices meet; with one
-    device ("device", "local" or None) they need not.
+    `optimizer_params` its settings. Where the parameters live on several devices, each computes
+    the gradients of its part of the batch; `kvstore` says where these are added up: ``"device"``,
+    ``"local"`` (on the CPU) or a `KVStore`; None leaves every device to itself.
+    `compression_params` are those of `KVStore.set_gradient_compression`. Each device then updates
+    its own replica, by the same sum to the same bits; with `update_on_kvstore` the store updates a
+    value of its own, and every device gets that.
     """
 
     def __init__(
@@ -36,13 +42,27 @@ class Trainer:
         update_on_kvstore: bool | None = None,
     ) -> None:
         self._params = _distinct(params)
-        if kvstore is not None and kvstore not in _STORES:
-            raise unknown_name("kvstore", kvstore, _STORES)
         self._optimizer = _optimizer(optimizer, optimizer_params)
-        self._states: list[list[ndarray] | None] = [None] * len(self._params)
-        self._counts = [0] * len(self._params)
-        #: The traced programs, by everything that is fixed in them.
-        self._programs: dict[tuple[Any, ...], Any] = {}
+        self._optimizer.param_dict = dict(enumerate(self._params))
+        self._scale = self._optimizer.rescale_grad
+        self._store = stores.create(kvstore) if isinstance(kvstore, str) else kvstore
+        if self._store is not None and not hasattr(self._store, "pushpull"):
+            raise GemelError(
+                f"Trainer: kvstore is a {type(kvstore).__name__}, no name and no store"
+            )
+        if compression_params is not None and self._store is not None:
+            self._store.set_gradient_compression(compression_params)
+        if update_on_kvstore and not isinstance(self._store, stores.KVStore):
+            raise GemelError("Trainer: update_on_kvstore=True needs a kvstore, such as 'device'")
+        self._wants_store = bool(update_on_kvstore)
+        #: Whether the store updates the parameters: with one device there is nothing to gain.
+        self._on_store = False
+        self._devices: list[Device] = []
+        self._updaters = [optimizers.get_updater(self._optimizer)]
+        #: The parameters' arrays when their devices were last looked at.
+        self._seen: list[tuple[Any, ...]] = []
+        #: Versions of the first replicas when the store last gave them its values.
+        self._pulled: dict[int, int] = {}
 
     @property
     def optimizer(self) -> Optimizer:
@@ -54,161 +74,189 @@ class Trainer:
         """The learning rate of the next step."""
         return self._optimizer.learning_rate
 
-    def set_learning_rate(self, learning_rate: float) -> None:
+    def set_learning_rate(self, lr: float) -> None:
         """Change the learning rate; nothing is compiled again."""
-        self._optimizer.set_learning_rate(learning_rate)
+        self._optimizer.set_learning_rate(lr)
+
+    # ---- a step
 
     def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """Bring the gradients together and update every parameter, gradients over `batch_size`.
 
-        Raises `GradientError` for a parameter whose gradient backward has not written since the
-        last step; `ignore_stale_grad` leaves such parameters as they are.
+        Everything is issued, nothing waits. The gradients of the devices stay as they are; see
+        `allreduce_grads`. Raises `GradientError` for a parameter whose gradient backward has not
+        written since the last step, on all its devices; `ignore_stale_grad` leaves such gradients
+        out, and parameters that have no other as they are.
         """
-        self.allreduce_grads()
-        self.update(batch_size, ignore_stale_grad)
-
-    def allreduce_grads(self) -> None:
-        """Sum the gradients over devices. On one device there is nothing to do."""
-
-    def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
-        """The second half of `step`: update every parameter from its gradient."""
+        self._look()
         chosen = self._chosen(ignore_stale_grad)
         if not chosen:
             return
-        parameters = [self._params[position] for position in chosen]
-        self._optimizer.num_update = max(self._counts)
-        groups, scalars = self._groups(chosen)
-        rescale = self._optimizer.rescale_grad / batch_size
-        program = self._program(chosen, groups, [decay != 0 for decay in scalars[1::2]])
-        weights = [parameter.array() for parameter in parameters]
-        arrays = weights + [state for p in chosen for state in self._state(p)]
-        program(arrays + [weight.grad for weight in weights], [rescale, *scalars])
-        for position, parameter in zip(chosen, parameters, strict=True):
-            self._counts[position] += 1
-            parameter._mark_used()
-        self._optimizer.num_update = max(self._counts)
+        if self._on_store:
+            self._by_store(chosen, batch_size)
+            return
+        if len(self._devices) == 1 or self._store is None:
+            self._apply(chosen, batch_size, self._own_gradients(chosen))
+            return
+        self._apply(chosen, batch_size, self._totals(chosen))
 
-    def _chosen(self, ignore_stale: bool) -> tuple[int, ...]:
-        """The positions of the parameters to update."""
-        chosen = []
+    def allreduce_grads(self) -> None:
+        """Replace the gradients on each device by the sum over all; `update` comes after this.
+
+        In between gradients can be changed, clipped for example. On one device there is nothing to
+        do. Raises `GemelError` where the store updates the parameters.
+        """
+        self._look()
+        self._refuse_on_store("allreduce_grads")
+        if len(self._devices) == 1 or self._store is None:
+            return
+        chosen = self._chosen(ignore_stale=True)
+        totals = self._totals(chosen)
+        with autograd.pause():
+            for row, place in zip(totals, range(len(self._devices)), strict=True):
+                for position, total in zip(chosen, row, strict=True):
+                    gradient = self._params[position]._arrays[place].grad
+                    if total is not gradient:
+                        total.copyto(gradient)
+
+    def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
+        """The second half of `step`: update every parameter from its gradient on each device."""
+        self._look()
+        self._refuse_on_store("update")
+        chosen = self._chosen(ignore_stale_grad)
+        if chosen:
+            self._apply(chosen, batch_size, self._own_gradients(chosen))
+
+    def _refuse_on_store(self, name: str) -> None:
+        if self._on_store:
+            raise GemelError(
+                f"{name}: with update_on_kvstore=True gradients meet in the store, which updates "
+                "the parameters; create the Trainer with update_on_kvstore=False"
+            )
+
+    def _chosen(self, ignore_stale: bool) -> dict[int, list[bool]]:
+        """The positions of the parameters to update, and on which devices gradients are fresh."""
+        chosen = {}
         for position, parameter in enumerate(self._params):
             if parameter.grad_req == "null":
                 continue
-            if parameter.has_fresh_grad:
-                chosen.append(position)
+            fresh = parameter.fresh_grads()
+            if True in fresh and (ignore_stale or False not in fresh):
+                chosen[position] = fresh
             elif not ignore_stale:
-                parameter.arrays()  # raises, saying what to do, if there is none
+                parameter.arrays()  # raises, saying what to do, if there are none
+                place = f" on {self._devices[fresh.index(False)]}" if len(fresh) > 1 else ""
                 raise GradientError(
-                    f"step: backward has not written the gradient of parameter {parameter.name} "
-                    "since the last step, so it had no part in the loss; if that is meant, call "
-                    "step(batch_size, ignore_stale_grad=True) or set its grad_req to 'null'"
+                    f"step: backward has not written the gradient of parameter {parameter.name}"
+                    f"{place} since the last step, so it had no part in the loss; if that is "
+                    "meant, call step(batch_size, ignore_stale_grad=True) or set its grad_req to "
+                    "'null'"
                 )
-        return tuple(chosen)
+        return chosen
 
-    def _groups(self, chosen: tuple[int, ...]) -> tuple[tuple[int, ...], list[float]]:
-        """Which parameters share their rates, and for each group the step size and weight decay."""
-        rule = self._optimizer
-        rate = rule.learning_rate
-        groups: dict[tuple[float, float, int], int] = {}
-        members = []
-        for position in chosen:
+    def _own_gradients(self, chosen: Iterable[int]) -> list[list[Any]]:
+        """For each device its own gradients."""
+        rows = [self._params[position]._arrays for position in chosen]
+        return [[arrays[place].grad for arrays in rows] for place in range(len(self._devices))]
+
+    def _fresh_gradients(self, position: int, fresh: list[bool]) -> list[Any]:
+        pairs = zip(self._params[position]._arrays, fresh, strict=True)
+        return [array.grad for array, is_fresh in pairs if is_fresh]
+
+    def _totals(self, chosen: dict[int, list[bool]]) -> list[list[Any]]:
+        """For each device the sums of the gradients over all devices that have fresh ones."""
+        values = [self._fresh_gradients(position, fresh) for position, fresh in chosen.items()]
+        if isinstance(self._store, stores.KVStore):
+            return self._store.totals(list(chosen), values, self._devices)
+        for position, gradients in zip(chosen, values, strict=True):
+            self._store.pushpull(position, gradients, out=gradients, priority=-position)
+        return [
+            [gradients[0].as_in_ctx(device) if len(gradients) <= place else gradients[place]
+             for gradients in values]
+            for place, device in enumerate(self._devices)
+        ]  # fmt: skip
+
+    def _apply(self, chosen: Iterable[int], batch_size: float, gradients: list[list[Any]]) -> None:
+        """Update the replicas on each device by the gradients there."""
+        self._optimizer.rescale_grad = self._scale / batch_size
+        parameters = [self._params[position] for position in chosen]
+        state = _core.random_state()
+        for place, updater in enumerate(self._updaters):
+            if place and _core.random_state() != state:
+                _core.set_random_state(*state)  # every replica gets the same random numbers
+            weights = [parameter._arrays[place] for parameter in parameters]
+            updater(list(chosen), gradients[place], weights)
+        for parameter in parameters:
+            parameter._mark_used()
+
+    def _by_store(self, chosen: dict[int, list[bool]], batch_size: float) -> None:
+        """Have the store update its values, and take them over."""
+        self._optimizer.rescale_grad = self._scale / batch_size
+        for position in reversed(chosen):
             parameter = self._params[position]
-            key = (parameter.lr_mult, parameter.wd_mult, self._counts[position])
-            members.append(groups.setdefault(key, len(groups)))
-        scalars: list[float] = []
-        for lr_mult, wd_mult, count in groups:
-            scalars += [float(rule.rate(rate * lr_mult, count + 1)), float(rule.wd * wd_mult)]
-        return tuple(members), scalars
+            if self._pulled.get(position) != parameter._arrays[0].version:
+                self._store.init(position, parameter._arrays[0])  # new, or written by somebody
+            gradients = self._fresh_gradients(position, chosen[position])
+            self._store.push(position, gradients, priority=-position)
+            self._store.pull(position, list(parameter._arrays), priority=-position)
+            self._pulled[position] = parameter._arrays[0].version
+            parameter._mark_used()
 
-    def _state(self, position: int) -> list[ndarray]:
-        states = self._states[position]
-        if states is None:
-            with autograd.pause():
-                states = self._optimizer.create_states(self._params[position].array())
-            self._states[position] = states
-        return states
+    # ---- where the parameters live
 
-    def _program(self, chosen: tuple[int, ...], groups: tuple[int, ...], decays: list[bool]) -> Any:
-        """The program that updates the chosen parameters, traced the first time it is needed."""
-        sizes = tuple(len(self._state(position)) for position in chosen)
-        key = (chosen, groups, tuple(decays), sizes, self._optimizer.constants())
-        program = self._programs.get(key)
-        if program is None:
-            function = _step_function(self._optimizer, groups, decays, sizes)
-            program = self._programs[key] = compiled.Update(function)
-        return program
+    def _look(self) -> None:
+        """Find the devices the parameters live on. Raises `DeviceError` where they disagree."""
+        now = [parameter._arrays for parameter in self._params]
+        if len(now) == len(self._seen) and all(map(is_, now, self._seen)):
+            return
+        living = [p for p in self._params if p._arrays and p.grad_req != "null"]
+        for parameter in living[1:]:
+            if parameter.homes != living[0].homes:
+                here, there = (", ".join(map(str, p.homes)) for p in (living[0], parameter))
+                raise DeviceError(
+                    f"Trainer: parameter {living[0].name} lives on {here}, but {parameter.name} on "
+                    f"{there}; initialize all on the same devices, or move them with reset_ctx"
+                )
+        devices = living[0].homes if living else self._devices
+        if devices != self._devices:
+            self._settle(devices)
+        self._pulled.clear()
+        self._seen = now
 
-    def save_states(self, filename: Any) -> None:
-        """Write the optimizer's states and step counts to `filename`."""
-        arrays: dict[str, ndarray] = {self._kind: np.array(self._counts, dtype="int64")}
-        for position, states in enumerate(self._states):
-            for number, state in enumerate(states or ()):
-                arrays[f"{position}.{number}"] = state
-        serialize.save(filename, arrays)
+    def _settle(self, devices: list[Device]) -> None:
+        """Have states and counts for each device."""
+        self._devices = devices
+        self._on_store = self._wants_store and len(devices) > 1
+        kept = self._updaters[0].arrays()
+        if self._on_store:
+            self._store.set_optimizer(self._optimizer)
+            self._updaters = [self._store._updater]
+        else:
+            self._updaters = [optimizers.get_updater(self._optimizer) for _ in devices]
+        for updater in self._updaters:
+            updater.restore({key: [a.copy() for a in arrays] for key, arrays in kept.items()})
+        counts = dict(self._optimizer._index_update_count)
+        for device in devices:
+            self._optimizer._set_current_context(device.code)
+            self._optimizer._index_update_count.update(counts)
 
-    def load_states(self, filename: Any) -> None:
-        """Read what `save_states` wrote. Raises `ParameterFileError`, changing nothing, if it
-        belongs to another optimizer or other parameters.
+    # ---- files
+
+    def save_states(self, fname: Any) -> None:
+        """Write the optimizer's states, step counts and learning rate to a file.
+
+        The states of all devices are the same; they are written once.
         """
-        arrays = serialize.load_named(filename)
-        counts = arrays.pop(self._kind, None)
-        if counts is None or counts.shape != (len(self._params),):
-            raise ParameterFileError(
-                f"{filename} does not hold the states of {self._kind.removeprefix('optimizer.')} "
-                f"over {len(self._params)} parameters; no state was changed"
-            )
-        states: list[list[ndarray] | None] = [None] * len(self._params)
-        for name, array in arrays.items():
-            position = self._position(filename, name, array)
-            states[position] = [*(states[position] or ()), array]
-        self._states = states
-        self._counts = [int(count) for count in counts.tolist()]
-        self._optimizer.num_update = max(self._counts, default=0)
+        stores.save_states(fname, self._updaters[0], range(len(self._params)))
 
-    @property
-    def _kind(self) -> str:
-        return f"optimizer.{type(self._optimizer).__name__.lower()}"
+    def load_states(self, fname: Any) -> None:
+        """Read what `save_states` wrote, for as many devices as there are now.
 
-    def _position(self, filename: Any, name: str, array: ndarray) -> int:
-        """Which parameter a saved state belongs to."""
-        place, _, number = name.partition(".")
-        if place.isdecimal() and number.isdecimal() and int(place) < len(self._params):
-            parameter = self._params[int(place)]
-            if not parameter.is_shape_known or tuple(array.shape) == parameter.shape:
-                return int(place)
-        raise ParameterFileError(
-            f"{filename}: state {name} of shape {tuple(array.shape)} belongs to no parameter here; "
-            "no state was changed"
-        )
-
-
-def _step_function(
-    rule: Optimizer, groups: tuple[int, ...], decays: list[bool], sizes: tuple[int, ...]
-) -> Callable[[list[Any], list[Any]], list[Any]]:
-    """One step over many parameters: weights, states, gradients -> new weights, new states.
-
-    The scalars are the gradients' factor, then each group's step size and weight decay.
-    """
-    count = len(groups)
-
-    def step(arrays: list[Any], scalars: list[Any]) -> list[Any]:
-        states = iter(arrays[count : count + sum(sizes)])
-        gradients = arrays[count + sum(sizes) :]
-        weights, kept = [], []
-        for position, group in enumerate(groups):
-            weight, new = rule.update(
-                arrays[position],
-                gradients[position],
-                [next(states) for _ in range(sizes[position])],
-                learning_rate=scalars[1 + 2 * group],
-                weight_decay=scalars[2 + 2 * group] if decays[group] else None,
-                rescale=scalars[0],
-            )
-            weights.append(weight)
-            kept += new
-        return weights + kept
-
-    return step
+        Raises `ParameterFileError`, changing nothing, if it belongs to another optimizer or other
+        parameters.
+        """
+        shapes = [p.shape if p.is_shape_known else None for p in self._params]
+        stores.load_states(fname, self._updaters, range(len(self._params)), shapes)
 
 
 def _distinct(params: Any) -> list[Parameter]:
@@ -231,4 +279,4 @@ def _optimizer(given: str | Optimizer, settings: dict[str, Any] | None) -> Optim
             "Trainer: optimizer_params go with an optimizer's name; the optimizer given already "
             "has its settings"
         )
-    return optimizer.create(given, **(settings or {}))
+    return optimizers.create(given, **(settings or {}))

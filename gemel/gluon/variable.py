@@ -281,7 +281,9 @@ class Parameter:
 
     def row_sparse_data(self, row_id: Any) -> ndarray:
         """Refused: parameters are dense, `data()` has all rows."""
-        raise GemelError(f"parameter {self.name} is dense: call data() instead of row_sparse_data()")
+        raise GemelError(
+            f"parameter {self.name} is dense: call data() instead of row_sparse_data()"
+        )
 
     list_row_sparse_data = row_sparse_data
 
@@ -337,7 +339,7 @@ class Parameter:
                 self._used[position] = (array.grad, array.grad.version)
 
     def fresh_grads(self) -> list[bool]:
-        """For each device: whether backward has written the gradient since the last step used it."""
+        """For each device: whether backward has written the gradient since the last step."""
         if self._grad_req == "null":
             return [False] * len(self._arrays)
         found = []
@@ -345,11 +347,6 @@ class Parameter:
             grad = array.grad
             found.append(grad is not used or grad.version != version)
         return found
-
-    @property
-    def has_fresh_grad(self) -> bool:
-        """Whether backward has written a gradient since the last step used it, on any device."""
-        return True in self.fresh_grads()
 
     def _mark_used(self) -> None:
         """A step has used the gradients as they are now."""

@@ -234,13 +234,12 @@ def _elsewhere(
     targets: dict[str, Parameter], values: dict[str, ndarray], devices: list[Device] | None
 ) -> list[str]:
     """Which parameters live, or wait to live, on other devices than those that were asked for."""
-    problems = []
-    for name in values if devices is not None else ():
-        if name in targets and targets[name].homes not in ([], devices):
-            homes = ", ".join(map(str, targets[name].homes))
-            asked = ", ".join(map(str, devices or ()))
-            problems.append(f"{name} lives on {homes}, not on {asked} (reset_ctx moves it)")
-    return problems
+    names = [name for name in values if name in targets] if devices is not None else []
+    wrong = [name for name in names if targets[name].homes not in ([], devices)]
+    if not wrong:
+        return []
+    homes, asked = (", ".join(map(str, of)) for of in (targets[wrong[0]].homes, devices or ()))
+    return [f"the network has {_listed(wrong)} on {homes}, not on {asked} (reset_ctx moves them)"]
 
 
 # ---- writing

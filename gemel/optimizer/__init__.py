@@ -13,8 +13,9 @@ from gemel.errors import unknown_name
 from gemel.optimizer.adam import Adam
 from gemel.optimizer.base import Optimizer
 from gemel.optimizer.sgd import NAG, SGD
+from gemel.optimizer.updater import Updater, get_updater
 
-__all__ = ["NAG", "SGD", "Adam", "Optimizer", "create"]
+__all__ = ["NAG", "SGD", "Adam", "Optimizer", "Updater", "create", "get_updater"]
 
 _BY_NAME: dict[str, type[Optimizer]] = {"sgd": SGD, "nag": NAG, "adam": Adam}
 

@@ -36,8 +36,12 @@ class Optimizer:
         self.rescale_grad = rescale_grad
         self.clip_gradient = clip_gradient
         self.lr_scheduler = lr_scheduler
+        #: Which Parameter, with its multipliers, an index means.
+        self.param_dict: dict[Any, Any] = {}
         #: How many updates the most often updated parameter has had.
         self.num_update = 0
+        self._all_index_update_counts: dict[int, dict[Any, int]] = {0: {}}
+        self._index_update_count = self._all_index_update_counts[0]
 
     @property
     def learning_rate(self) -> float:
@@ -51,6 +55,16 @@ class Optimizer:
         if self.lr_scheduler is not None:
             raise ValueError("set_learning_rate: the lr_scheduler decides the learning rate")
         self.lr = learning_rate
+
+    def _set_current_context(self, device_id: int) -> None:
+        """Each device counts the updates of its copies of the parameters."""
+        self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
+
+    def _update_count(self, index: Any) -> None:
+        """Count one more update of a parameter."""
+        count = self._index_update_count.get(index, 0) + 1
+        self._index_update_count[index] = count
+        self.num_update = max(self.num_update, count)
 
     def create_states(self, weight: ndarray) -> list[ndarray]:
         """The arrays it keeps for one parameter, at the start."""
