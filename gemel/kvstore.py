@@ -87,7 +87,7 @@ class KVStore:
                 self._values[one] = values[0].copyto(self._place(values, 0))
 
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
-        """Add up the arrays of each key; the sum becomes its value, or (`set_optimizer`) updates it.
+        """Add up the arrays of each key: the sum becomes its value, or updates it by the optimizer.
 
         Keys with a higher `priority` go first where several could.
         """

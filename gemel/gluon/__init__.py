@@ -13,7 +13,7 @@ from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Constant, Parameter, ParameterDict
 
 if TYPE_CHECKING:
-    from gemel.gluon import data, loss, utils
+    from gemel.gluon import contrib, data, loss, utils
     from gemel.gluon.trainer import Trainer
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Parameter",
     "ParameterDict",
     "Trainer",
+    "contrib",
     "data",
     "loss",
     "nn",
@@ -32,7 +33,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("data", "loss", "utils"):
+    if name in ("contrib", "data", "loss", "utils"):
         # The import system sets the attribute, so this runs once for each name.
         __import__(f"gemel.gluon.{name}")
         return globals()[name]

@@ -320,7 +320,7 @@ class Parameter:
                 array[...] = value
 
     def load(self, value: ndarray, devices: list[Device] | None = None) -> None:
-        """Take a value from a file; on `devices` (or where the value is) if it lives nowhere yet."""
+        """Take a value from a file: on `devices`, or where that is, if it lives nowhere yet."""
         if not self._arrays:
             self.shape = value.shape
             self.initialize("zeros", self.homes or devices or value.device)

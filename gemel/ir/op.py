@@ -170,6 +170,11 @@ class Op(_core.OpBase):
         """Declare the kernels: rule(emit, outputs, inputs, **parameters), see runtime.lower."""
         return self._declare("lower", rule)
 
+    def issue(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare how a call is issued that neither kernels nor NumPy do: rule(*arrays, **parameters)
+        -> the result, an array. It is not recorded."""
+        return self._declare("issue", rule)
+
     def view(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Declare that the result is a view of input 0: rule(layout, spec, **parameters)."""
         return self._declare("view", rule)

@@ -61,9 +61,10 @@ if TYPE_CHECKING:
         MaxPool3D,
     )
     from gemel.gluon.nn.shuffle import PixelShuffle1D, PixelShuffle2D, PixelShuffle3D
+    from gemel.gluon.nn.synchronized import SyncBatchNorm
 
 #: Layers that most programs do not use: their modules are imported when they are asked for.
-LATE = ("convolution", "normalization", "pooling", "shuffle")
+LATE = ("convolution", "normalization", "pooling", "shuffle", "synchronized")
 
 __all__ = [
     "ELU",
@@ -114,6 +115,7 @@ __all__ = [
     "Sequential",
     "SiLU",
     "Swish",
+    "SyncBatchNorm",
 ]
 
 

@@ -1,0 +1,86 @@
+"""Batch normalisation over the parts of a batch that several devices have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import autograd, np
+from gemel.gluon.block import Tensor
+from gemel.gluon.nn.basic import BatchNorm
+from gemel.ops.meeting import Group, all_reduce
+
+
+class SyncBatchNorm(BatchNorm):
+    """`BatchNorm` over the whole batch of all devices its parameters live on.
+
+    While training, mean and variance are those of all parts together, so outputs, gradients and
+    running statistics are what `BatchNorm` gives for the batch in one piece. Every device has to
+    take part: issue the forward of each, and the backward of each, before waiting for a result of
+    one (`DeviceError` otherwise). `num_devices`, `ndev` and `key` are accepted for old code.
+    Zhang et al., Context encoding for semantic segmentation, CVPR 2018.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 0,
+        num_devices: int | None = None,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        use_global_stats: bool = False,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        running_mean_initializer: Any = "zeros",
+        running_variance_initializer: Any = "ones",
+        **settings: Any,
+    ) -> None:
+        for accepted in ("ndev", "key"):
+            settings.pop(accepted, None)
+        super().__init__(
+            settings.pop("axis", 1),
+            momentum,
+            epsilon,
+            center,
+            scale,
+            use_global_stats,
+            beta_initializer,
+            gamma_initializer,
+            running_mean_initializer,
+            running_variance_initializer,
+            in_channels,
+            **settings,
+        )
+        self._group: Group | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The shape of `x`, which is one device's part of the batch."""
+        devices = tuple(self.running_mean.homes)
+        if len(devices) == 1 or self._use_global_stats or not autograd.is_training():
+            return super().forward(x)
+        if self._group is None or self._group.devices != devices:
+            self._group = Group(devices, f"SyncBatchNorm {self.name}")
+        axis = self._axis % x.ndim
+        axes = tuple(place for place in range(x.ndim) if place != axis)
+        lined = tuple(-1 if place == axis else 1 for place in range(x.ndim))
+        wide = x.astype("float32") if x.dtype == "float16" else x
+        # Sums of what is left when something near the mean is taken away: nothing cancels.
+        shift = self.running_mean.data()
+        rest = wide - shift.reshape(lined)
+        size = np.ones_like(rest).sum(axis=axes)
+        sums = np.stack([rest.sum(axis=axes), np.square(rest).sum(axis=axes), size])
+        total = all_reduce(sums, group=self._group)
+        mean = total[0] / total[2]
+        variance = total[1] / total[2] - np.square(mean)
+        scale = 1.0 / np.sqrt(variance + self._epsilon)
+        if self._scale:
+            scale = scale * self.gamma.data()
+        y = (rest - mean.reshape(lined)) * scale.reshape(lined) + self.beta.data().reshape(lined)
+        with autograd.pause():
+            for running, new in ((self.running_var, variance), (self.running_mean, mean + shift)):
+                old = running.data()
+                old[...] = self._momentum * old + (1 - self._momentum) * new
+        return y.astype(x.dtype)
+
+
+__all__ = ["SyncBatchNorm"]
