@@ -23,7 +23,8 @@ class BlockParameters(ParameterDict):
 
     if TYPE_CHECKING:  # there is always one
 
-        def get(self, name: str, default: Any = None, **settings: Any) -> Parameter: ...
+        def get(self, name: str, default: Any = None, **settings: Any) -> Parameter:
+            """The parameter, made if need be."""
 
     def _add(self, name: str, parameter: Parameter) -> Parameter:
         self._block()._register_parameter(name, parameter)

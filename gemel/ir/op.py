@@ -171,8 +171,10 @@ class Op(_core.OpBase):
         return self._declare("lower", rule)
 
     def issue(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare how a call is issued that neither kernels nor NumPy do: rule(*arrays, **parameters)
-        -> the result, an array. It is not recorded."""
+        """Declare how calls are issued that no kernel does, nor NumPy: rule(*arrays, **parameters).
+
+        It gives the result, an array, and is not recorded.
+        """
         return self._declare("issue", rule)
 
     def view(self, rule: Callable[..., Any]) -> Callable[..., Any]:
