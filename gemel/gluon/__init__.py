@@ -13,7 +13,7 @@ from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Constant, Parameter, ParameterDict
 
 if TYPE_CHECKING:
-    from gemel.gluon import contrib, data, loss, utils
+    from gemel.gluon import contrib, data, loss, model_zoo, utils
     from gemel.gluon.trainer import Trainer
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "contrib",
     "data",
     "loss",
+    "model_zoo",
     "nn",
     "parameter",
     "utils",
@@ -33,7 +34,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("contrib", "data", "loss", "utils"):
+    if name in ("contrib", "data", "loss", "model_zoo", "utils"):
         # The import system sets the attribute, so this runs once for each name.
         __import__(f"gemel.gluon.{name}")
         return globals()[name]

@@ -11,6 +11,8 @@ from gemel.gluon.parameter import Parameter, ParameterDict
 class BlockParameters(ParameterDict):
     """A block's own parameters; what `get` and `get_constant` make belongs to the block."""
 
+    __slots__ = ("_block", "_shared")
+
     def __init__(self, block: Any, shared: ParameterDict | None = None) -> None:
         super().__init__(shared=shared)
         self._block: Any = ref(block)

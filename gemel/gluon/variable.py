@@ -42,11 +42,11 @@ class Parameter:
     """A named array that training changes, and its gradient.
 
     `shape` may have unknown sizes (0, -1 or None; None alone: nothing is known); the array is then
-    made at the first forward. `init` is an initializer or its name; without one, the initializer
-    given to `initialize` decides by the parameter's name. `grad_req` is ``"write"`` (each backward
-    overwrites the gradient), ``"add"`` or ``"null"``. `lr_mult` and `wd_mult` multiply the
-    trainer's learning rate and weight decay for this parameter. `allow_deferred_init` is accepted
-    for old code: an unknown shape may always wait for the first forward. So is `grad_stype`:
+    made at the first forward. `init` is an initializer or its name; without one, the one given
+    to `initialize` is. `grad_req` is ``"write"`` (each backward overwrites the gradient),
+    ``"add"`` or ``"null"``. `lr_mult` and `wd_mult` multiply the trainer's learning rate and
+    weight decay for this parameter. `allow_deferred_init` is accepted for old code: an unknown
+    shape may always wait for the first forward. So is `grad_stype`:
     gradients are dense, and so is the array (another `stype` raises `GemelError`).
     """
 
@@ -155,11 +155,8 @@ class Parameter:
             self._make()
 
     def _initializer(self, given: Any, default: Any) -> init_module.Initializer:
-        if self.init is not None:
-            return _Always(init_module.create(self.init))
-        if given is not None:
-            return init_module.create(given)
-        return init_module.create(init_module.Uniform() if default is None else default)
+        choices = (self.init, given, default, "uniform")
+        return init_module.create(next(c for c in choices if c is not None))
 
     def _make(self) -> tuple[ndarray, ...]:
         """Make the arrays (or take those there are) and fill them as `initialize` was told."""
@@ -170,7 +167,8 @@ class Parameter:
             if [array.device for array in arrays] != devices:
                 arrays = tuple(np.zeros(self._shape, self._dtype, device=d) for d in devices)
             with np.random.initialization(), devices[0]:
-                initializer(self.name, arrays[0])
+                # In a network names decide nothing: all are filled as weights.
+                initializer(init_module.InitDesc(self.name, {"__init__": initializer}), arrays[0])
             for other in arrays[1:]:
                 arrays[0].copyto(other)
         self._waiting = None
@@ -427,16 +425,6 @@ class Parameter:
             block = owner()
             if block is not None:
                 block._changed()
-
-
-class _Always(init.Initializer):
-    """Fills whatever it is given as a weight: a parameter's own initializer ignores its name."""
-
-    def __init__(self, inner: init.Initializer) -> None:
-        self.inner = inner
-
-    def __call__(self, name: str, array: ndarray) -> None:
-        self.inner._init_weight(name, array)
 
 
 class _Aside:
