@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
-from gemel import autograd, compiled
+from gemel.nested import flatten, unflatten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gemel.np import ndarray
     from gemel.optimizer.base import Optimizer
 
 
@@ -18,9 +16,9 @@ class Updater:
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
-        self.states: dict[Any, list[ndarray]] = {}
-        #: The traced programs, by everything that is fixed in them.
-        self._programs: dict[tuple[Any, ...], Any] = {}
+        self.states: dict[Any, Any] = {}
+        #: Arrays of states read from a file, for parameters not updated since.
+        self.waiting: dict[Any, list[Any]] = {}
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
         """Update one parameter in place, or those in lists as one program."""
@@ -30,85 +28,44 @@ class Updater:
             return
         self.optimizer._set_current_context(weights[0].device.code)
         states = [self.state(i, w) for i, w in zip(indices, weights, strict=True)]
-        for i in indices:
-            self.optimizer._update_count(i)
-        groups, scalars = self._groups(indices)
-        decays = tuple([decay != 0 for decay in scalars[1::2]])
-        sizes = tuple(map(len, states))
-        key = (groups, decays, sizes, self.optimizer.constants())
-        program = self._programs.get(key)
-        if program is None:
-            function = _step_function(self.optimizer, groups, decays, sizes)
-            program = self._programs[key] = compiled.Update(function)
-        arrays = weights + [array for kept in states for array in kept]
         grads = list(grad) if several else [grad]
-        program(arrays + grads, [self.optimizer.rescale_grad, *scalars])
+        self.optimizer.update_multi_precision(indices, weights, grads, states)
 
-    def state(self, index: Any, weight: Any) -> list[ndarray]:
+    def state(self, index: Any, weight: Any) -> Any:
         """The state of a parameter, made when it is first needed, on the weight's device."""
-        states = self.states.get(index)
-        if states is None:
-            with autograd.pause():
-                states = self.optimizer.create_states(weight)
-            self.states[index] = states
-        if states and states[0].device != weight.device:
-            states = self.states[index] = [array.as_in_ctx(weight.device) for array in states]
-        return states
+        if index not in self.states:
+            state = self.optimizer.create_state_multi_precision(index, weight)
+            if index in self.waiting:
+                arrays: list[Any] = []
+                structure = flatten(state, arrays, [])
+                found = [array.as_in_ctx(weight.device) for array in self.waiting.pop(index)]
+                state = unflatten(structure, iter(found)) if len(found) == len(arrays) else state
+            self.states[index] = state
+        return self.states[index]
 
-    def arrays(self) -> dict[Any, list[ndarray]]:
+    def arrays(self) -> dict[Any, list[Any]]:
         """The arrays of each parameter's state, in order."""
-        return {index: list(states) for index, states in self.states.items()}
+        found: dict[Any, list[Any]] = {index: list(kept) for index, kept in self.waiting.items()}
+        for index, state in self.states.items():
+            flatten(state, found.setdefault(index, []), [])
+        return found
 
-    def restore(self, arrays: dict[Any, list[ndarray]]) -> None:
+    def restore(self, arrays: dict[Any, list[Any]]) -> None:
         """Take what `arrays` gave, here or in another process, in place of the states."""
-        self.states = {index: list(states) for index, states in arrays.items()}
+        self.states, self.waiting = {}, dict(arrays)
 
-    def _groups(self, indices: list[Any]) -> tuple[tuple[int, ...], list[float]]:
-        """Which parameters share their rates, and for each group the step size and weight decay."""
-        rule = self.optimizer
-        rate = rule.learning_rate
-        groups: dict[tuple[float, float, int], int] = {}
-        members = []
-        for index in indices:
-            parameter = rule.param_dict.get(index)
-            mults = (1.0, 1.0) if parameter is None else (parameter.lr_mult, parameter.wd_mult)
-            key = (*mults, rule._index_update_count[index])
-            members.append(groups.setdefault(key, len(groups)))
-        scalars: list[float] = []
-        for lr_mult, wd_mult, count in groups:
-            scalars += [float(rule.rate(rate * lr_mult, count)), float(rule.wd * wd_mult)]
-        return tuple(members), scalars
+    def get_states(self, dump_optimizer: bool = False) -> bytes:
+        """The states, pickled; with `dump_optimizer` the optimizer, too."""
+        return pickle.dumps((self.states, self.optimizer) if dump_optimizer else self.states)
+
+    def set_states(self, states: bytes) -> None:
+        """Take what `get_states` gave. Unpickles it: only for bytes you trust."""
+        found = pickle.loads(states)
+        if isinstance(found, tuple):
+            found, self.optimizer = found
+        self.states, self.waiting = found, {}
 
 
 def get_updater(optimizer: Optimizer) -> Updater:
     """An `Updater` of this optimizer."""
     return Updater(optimizer)
-
-
-def _step_function(
-    rule: Optimizer, groups: tuple[int, ...], decays: tuple[bool, ...], sizes: tuple[int, ...]
-) -> Callable[[list[Any], list[Any]], list[Any]]:
-    """One step over many parameters: weights, states, gradients -> new weights, new states.
-
-    The scalars are the gradients' factor, then each group's step size and weight decay.
-    """
-    count = len(groups)
-
-    def step(arrays: list[Any], scalars: list[Any]) -> list[Any]:
-        states = iter(arrays[count : count + sum(sizes)])
-        gradients = arrays[count + sum(sizes) :]
-        weights, kept = [], []
-        for position, group in enumerate(groups):
-            weight, new = rule.update(
-                arrays[position],
-                gradients[position],
-                [next(states) for _ in range(sizes[position])],
-                learning_rate=scalars[1 + 2 * group],
-                weight_decay=scalars[2 + 2 * group] if decays[group] else None,
-                rescale=scalars[0],
-            )
-            weights.append(weight)
-            kept += new
-        return weights + kept
-
-    return step
