@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
     from gemel.device import Device
     from gemel.optimizer import Optimizer
+
+#: The positions of the parameters to update: their gradients on each device, which are fresh.
+Chosen = dict[int, tuple[list[Any], list[bool]]]
 
 # `kvstore` is an argument's name, as users write it; this is the module.
 stores = kvstore
@@ -97,8 +101,8 @@ class Trainer:
             return
         if len(self._devices) == 1 or self._store is None:
             self._apply(chosen, batch_size, self._own_gradients(chosen))
-            return
-        self._apply(chosen, batch_size, self._totals(chosen))
+        else:
+            self._apply(chosen, batch_size, self._totals(chosen))
 
     def allreduce_grads(self) -> None:
         """Replace the gradients on each device by the sum over all; `update` comes after this.
@@ -113,9 +117,8 @@ class Trainer:
         chosen = self._chosen(ignore_stale=True)
         totals = self._totals(chosen)
         with autograd.pause():
-            for row, place in zip(totals, range(len(self._devices)), strict=True):
-                for position, total in zip(chosen, row, strict=True):
-                    gradient = self._params[position]._arrays[place].grad
+            for row, own in zip(totals, self._own_gradients(chosen), strict=True):
+                for total, gradient in zip(row, own, strict=True):
                     if total is not gradient:
                         total.copyto(gradient)
 
@@ -134,15 +137,14 @@ class Trainer:
                 "the parameters; create the Trainer with update_on_kvstore=False"
             )
 
-    def _chosen(self, ignore_stale: bool) -> dict[int, list[bool]]:
-        """The positions of the parameters to update, and on which devices gradients are fresh."""
+    def _chosen(self, ignore_stale: bool) -> Chosen:
         chosen = {}
         for position, parameter in enumerate(self._params):
-            if parameter.grad_req == "null":
+            if parameter._grad_req == "null":
                 continue
-            fresh = parameter.fresh_grads()
+            grads, fresh = parameter.fresh_grads()
             if True in fresh and (ignore_stale or False not in fresh):
-                chosen[position] = fresh
+                chosen[position] = grads, fresh
             elif not ignore_stale:
                 parameter.arrays()  # raises, saying what to do, if there are none
                 place = f" on {self._devices[fresh.index(False)]}" if len(fresh) > 1 else ""
@@ -154,18 +156,14 @@ class Trainer:
                 )
         return chosen
 
-    def _own_gradients(self, chosen: Iterable[int]) -> list[list[Any]]:
+    def _own_gradients(self, chosen: Chosen) -> list[list[Any]]:
         """For each device its own gradients."""
-        rows = [self._params[position]._arrays for position in chosen]
-        return [[arrays[place].grad for arrays in rows] for place in range(len(self._devices))]
+        rows = [grads for grads, _ in chosen.values()]
+        return [[grads[place] for grads in rows] for place in range(len(self._devices))]
 
-    def _fresh_gradients(self, position: int, fresh: list[bool]) -> list[Any]:
-        pairs = zip(self._params[position]._arrays, fresh, strict=True)
-        return [array.grad for array, is_fresh in pairs if is_fresh]
-
-    def _totals(self, chosen: dict[int, list[bool]]) -> list[list[Any]]:
+    def _totals(self, chosen: Chosen) -> list[list[Any]]:
         """For each device the sums of the gradients over all devices that have fresh ones."""
-        values = [self._fresh_gradients(position, fresh) for position, fresh in chosen.items()]
+        values = [list(compress(grads, fresh)) for grads, fresh in chosen.values()]
         if isinstance(self._store, stores.KVStore):
             return self._store.totals(list(chosen), values, self._devices)
         for position, gradients in zip(chosen, values, strict=True):
@@ -176,7 +174,7 @@ class Trainer:
             for place, device in enumerate(self._devices)
         ]  # fmt: skip
 
-    def _apply(self, chosen: Iterable[int], batch_size: float, gradients: list[list[Any]]) -> None:
+    def _apply(self, chosen: Chosen, batch_size: float, gradients: list[list[Any]]) -> None:
         """Update the replicas on each device by the gradients there."""
         self._optimizer.rescale_grad = self._scale / batch_size
         parameters = [self._params[position] for position in chosen]
@@ -186,21 +184,21 @@ class Trainer:
                 _core.set_random_state(*state)  # every replica gets the same random numbers
             weights = [parameter._arrays[place] for parameter in parameters]
             updater(list(chosen), gradients[place], weights)
-        for parameter in parameters:
-            parameter._mark_used()
+        for parameter, (grads, _) in zip(parameters, chosen.values(), strict=True):
+            parameter._mark_used(grads)
 
-    def _by_store(self, chosen: dict[int, list[bool]], batch_size: float) -> None:
+    def _by_store(self, chosen: Chosen, batch_size: float) -> None:
         """Have the store update its values, and take them over."""
         self._optimizer.rescale_grad = self._scale / batch_size
         for position in reversed(chosen):
             parameter = self._params[position]
             if self._pulled.get(position) != parameter._arrays[0].version:
                 self._store.init(position, parameter._arrays[0])  # new, or written by somebody
-            gradients = self._fresh_gradients(position, chosen[position])
-            self._store.push(position, gradients, priority=-position)
+            grads, fresh = chosen[position]
+            self._store.push(position, list(compress(grads, fresh)), priority=-position)
             self._store.pull(position, list(parameter._arrays), priority=-position)
             self._pulled[position] = parameter._arrays[0].version
-            parameter._mark_used()
+            parameter._mark_used(grads)
 
     # ---- where the parameters live
 

@@ -328,27 +328,24 @@ class Parameter:
         """Set the gradients to zero."""
         if self._grad_req == "null":
             return
-        fresh = self.fresh_grads()
+        grads, fresh = self.fresh_grads()
         with _Aside():
-            for array in self._arrays:
-                array.grad[...] = 0
-        for position, array in enumerate(self._arrays):
+            for grad in grads:
+                grad[...] = 0
+        for position, grad in enumerate(grads):
             if not fresh[position]:
-                self._used[position] = (array.grad, array.grad.version)
+                self._used[position] = (grad, grad.version)
 
-    def fresh_grads(self) -> list[bool]:
-        """For each device: whether backward has written the gradient since the last step."""
-        if self._grad_req == "null":
-            return [False] * len(self._arrays)
-        found = []
-        for array, (used, version) in zip(self._arrays, self._used, strict=True):
-            grad = array.grad
-            found.append(grad is not used or grad.version != version)
-        return found
+    def fresh_grads(self) -> tuple[list[ndarray], list[bool]]:
+        """The gradients, and which of them backward has written since the last step."""
+        grads = [array.grad for array in self._arrays]
+        pairs = zip(grads, self._used, strict=True)
+        return grads, [g is not used or g.version != version for g, (used, version) in pairs]
 
-    def _mark_used(self) -> None:
+    def _mark_used(self, grads: list[ndarray] | None = None) -> None:
         """A step has used the gradients as they are now."""
-        grads = [] if self._grad_req == "null" else [array.grad for array in self._arrays]
+        if grads is None:
+            grads = [] if self._grad_req == "null" else [array.grad for array in self._arrays]
         self._used = [(grad, grad.version) for grad in grads]
 
     def cast(self, dtype: Any) -> None:

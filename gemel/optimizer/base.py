@@ -120,7 +120,10 @@ class Optimizer:
 
     def _mults(self, index: Any) -> tuple[float, float]:
         """What multiplies the learning rate and the weight decay of a parameter."""
-        parameter, name = self.param_dict.get(index), self.idx2name.get(index)
+        parameter = self.param_dict.get(index)
+        if parameter is not None and not self.lr_mult and not self.wd_mult:
+            return parameter.lr_mult, parameter.wd_mult
+        name = self.idx2name.get(index)
         rate, decay = (m.get(index, m.get(name, 1.0)) for m in (self.lr_mult, self.wd_mult))
         if parameter is None:
             return rate, decay
