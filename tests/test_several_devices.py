@@ -45,10 +45,10 @@ def devices_of(text: str) -> list[Any]:
 def network(devices: Any, hybrid: bool = True, norm: Any = None) -> nn.HybridSequential:
     np.random.seed(3)
     net = nn.HybridSequential()
-    net.add(nn.Dense(16, activation="relu"))
+    net.add(nn.Dense(16, activation="relu", in_units=5))
     if norm is not None:
         net.add(norm())
-    net.add(nn.Dense(3))
+    net.add(nn.Dense(3, in_units=16))
     net.initialize(init=init.Xavier(), ctx=devices)
     if hybrid:
         net.hybridize()
@@ -128,7 +128,9 @@ def test_gradients_belong_to_a_device():
 
 
 def test_deferred_shapes_and_initializing_again():
-    net = network(TWO)
+    net = nn.HybridSequential()
+    net.add(nn.Dense(16, activation="relu"), nn.Dense(3))
+    net.initialize(ctx=TWO)
     assert net[0].weight.list_ctx() == TWO
     y = net(np.ones((2, 5), device=cpu(1)))
     assert y.device == cpu(1)
@@ -182,8 +184,8 @@ def test_forward_uses_the_replica_where_the_input_is(text, hybrid):
     assert found[0].tolist() == found[1].tolist()
     for number, place in enumerate(devices):  # each its own
         net[1].bias.data(place)[...] = number + 100
-    found = [net(np.array(x, device=place)).min().item() // 50 for place in devices]
-    assert found == [1.0, 2.0] or found[0] >= 1.0
+    found = [net(np.array(x, device=place)).mean().item() for place in devices]
+    assert found[1] - found[0] == pytest.approx(1, abs=1e-3)
     with pytest.raises(DeviceError, match=r"lives on .*, not on cpu\(7\)"):
         net(np.array(x, device=cpu(7)))
 
@@ -214,7 +216,6 @@ def test_a_custom_block_runs_on_the_device_of_its_input():
             return x + np.ones((2,))
 
     assert Shifted()(np.zeros((2,), device=cpu(3))).device == cpu(3)
-    assert Shifted()([1]) if False else True
     assert np.ones(1).device == cpu(0)
 
 
@@ -386,7 +387,7 @@ def test_device_lists_that_disagree():
     net = network(TWO)
     net[1].reset_ctx([cpu(1), cpu(2)])
     trainer = gluon.Trainer(net.collect_params(), "sgd")
-    with pytest.raises(DeviceError, match=r"dense\d+_weight lives on cpu\(0\), cpu\(1\), but"):
+    with pytest.raises(DeviceError, match=r"_weight lives on cpu\(0\), cpu\(1\), but"):
         trainer.step(1, ignore_stale_grad=True)
 
 
@@ -688,7 +689,7 @@ def normalised(text: str, layer: Any, hybrid: bool, dtype: str, steps: int = 3) 
 
 
 @pytest.mark.parametrize("hybrid", [False, True])
-@pytest.mark.parametrize("text", ["c0 c1", "c1 c2 c3", "g0 g1", "g0 c2", "c4"])
+@pytest.mark.parametrize("text", ["c0 c1", "c1 c2 c3", "g0 g1", "g0 c2"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-5)])
 def test_synchronized_batch_norm_is_that_of_the_whole_batch(text, hybrid, dtype, tolerance):
     whole = normalised("c0", nn.BatchNorm, hybrid, dtype)
@@ -710,7 +711,7 @@ def test_a_device_that_does_not_come():
     x = numpy.arange(8.0).reshape(4, 2)
     with autograd.record():
         lonely = net(np.array(x))
-    with pytest.raises(DeviceError, match="SyncBatchNorm .*before all devices had come"):
+    with pytest.raises(DeviceError, match=r"SyncBatchNorm .*before all devices had come"):
         lonely.asnumpy()
     net.running_mean.set_data(np.zeros(2))
     net.running_var.set_data(np.ones(2))
@@ -730,6 +731,7 @@ def test_an_exception_before_the_meeting_reaches_all():
     with autograd.record():
         bad = np.ones((2, 2))[np.array([7, 0])]
         parts = [net(bad), net(np.ones((2, 2), device=cpu(1)))]
+    npx.synchronize(cpu(1))
     for part in parts:
         with pytest.raises(IndexError, match="out of bounds"):
             part.asnumpy()

@@ -127,15 +127,17 @@ void Meeting::join(int rank, const Tensor& given, const Tensor& taken, Front& fr
     came_[place] = true;
     if (joined_ == 0) began_ = std::chrono::steady_clock::now();
     ++joined_;
-    set_open(joined_ < static_cast<int>(came_.size()) && failure_ == nullptr);
   }
   MeetingLaunch work(shared_from_this(), rank, given, taken);
   launch(work, front);
+  // Not before: while it is open nobody waits for room in the queue.
+  const std::lock_guard guard(mutex_);
+  set_open(joined_ < static_cast<int>(came_.size()) && failure_ == nullptr);
 }
 
 bool Meeting::open() const {
   const std::lock_guard guard(mutex_);
-  return failure_ == nullptr && joined_ < static_cast<int>(came_.size());
+  return !called_off_ && joined_ < static_cast<int>(came_.size());
 }
 
 void Meeting::arrive(int rank, Arrival arrival) {
@@ -165,10 +167,11 @@ void Meeting::deliver() {
   }
 }
 
-void Meeting::fail(const FailurePointer& failure) {
+void Meeting::fail(const FailurePointer& failure, bool over) {
   std::vector<std::optional<Arrival>> waiting(came_.size());
   {
     const std::lock_guard guard(mutex_);
+    called_off_ |= over;
     if (failure_ != nullptr || arrivals_.empty()) return;
     failure_ = failure;
     waiting.swap(arrivals_);
@@ -205,7 +208,7 @@ void Meeting::fail_open(const std::string& why, std::chrono::seconds age) {
   }
   const auto now = std::chrono::steady_clock::now();
   for (const std::shared_ptr<Meeting>& meeting : found) {
-    if (now - meeting->began_ >= age) meeting->fail(called_off(meeting->name_ + ": " + why));
+    if (now - meeting->began_ >= age) meeting->fail(called_off(meeting->name_ + ": " + why), true);
   }
 }
 

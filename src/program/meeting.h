@@ -28,9 +28,9 @@ class Meeting : public std::enable_shared_from_this<Meeting> {
   // Issues the operation of a party. Both tensors are dense and in the host's memory; `taken` has
   // room for what all bring. Throws Error for another size than the others', a rank that has come.
   void join(int rank, const Tensor& given, const Tensor& taken, Front& front);
-  // It will not take place: whoever has come, or comes, gets the failure.
-  void fail(const FailurePointer& failure);
-  // Somebody has come and somebody has not.
+  // Whoever has come, or comes, gets the failure. If it is `over`, nobody need come any more.
+  void fail(const FailurePointer& failure, bool over = false);
+  // Somebody may still come.
   bool open() const;
 
   // Of all meetings there are.
@@ -55,7 +55,8 @@ class Meeting : public std::enable_shared_from_this<Meeting> {
   size_t bytes_ = 0;
   int joined_ = 0;
   int arrived_ = 0;
-  bool open_ = false;
+  bool open_ = false;  // who has come waits for others
+  bool called_off_ = false;
   std::chrono::steady_clock::time_point began_;
   std::vector<bool> came_;  // which ranks have joined
   std::vector<std::optional<Arrival>> arrivals_;

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel import autograd, np
+from gemel import autograd, compiled, np
 from gemel.gluon.block import Tensor
 from gemel.gluon.nn.basic import BatchNorm
+from gemel.ir.trace import current_trace
 from gemel.ops.meeting import Group, all_reduce
 
 
@@ -76,11 +77,25 @@ class SyncBatchNorm(BatchNorm):
         if self._scale:
             scale = scale * self.gamma.data()
         y = (rest - mean.reshape(lined)) * scale.reshape(lined) + self.beta.data().reshape(lined)
+        running = self.running_mean, self.running_var
         with autograd.pause():
-            for running, new in ((self.running_var, variance), (self.running_mean, mean + shift)):
-                old = running.data()
-                old[...] = self._momentum * old + (1 - self._momentum) * new
+            found = [*(p.data() for p in running), mean + shift, variance]
+            if current_trace() is None:
+                _mix(found, [self._momentum])
+            else:
+                for parameter, new in zip(running, _mixed(found, [self._momentum]), strict=True):
+                    parameter.set_data(new)
         return y.astype(x.dtype)
+
+
+def _mixed(arrays: list[Any], scalars: list[Any]) -> list[Any]:
+    """The running statistics after those of one more batch."""
+    (kept,) = scalars
+    return [kept * a + (1 - kept) * b for a, b in zip(arrays[:2], arrays[2:], strict=True)]
+
+
+#: Does it in place; statistics of a batch that failed change nothing.
+_mix = compiled.Update(_mixed, "running statistics")
 
 
 __all__ = ["SyncBatchNorm"]
