@@ -56,8 +56,8 @@ class SyncBatchNorm(BatchNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`, which is one device's part of the batch."""
-        devices = tuple(self.running_mean.homes)
-        if len(devices) == 1 or self._use_global_stats or not autograd.is_training():
+        devices, settings = tuple(self.running_mean.homes), self._kwargs
+        if len(devices) == 1 or settings["use_global_stats"] or not autograd.is_training():
             return super().forward(x)
         if self._group is None or self._group.devices != devices:
             self._group = Group(devices, f"SyncBatchNorm {self.name}")
@@ -73,17 +73,19 @@ class SyncBatchNorm(BatchNorm):
         total = all_reduce(sums, group=self._group)
         mean = total[0] / total[2]
         variance = total[1] / total[2] - np.square(mean)
-        scale = 1.0 / np.sqrt(variance + self._epsilon)
-        if self._scale:
+        scale = 1.0 / np.sqrt(variance + settings["eps"])
+        if not settings["fix_gamma"]:
             scale = scale * self.gamma.data()
         y = (rest - mean.reshape(lined)) * scale.reshape(lined) + self.beta.data().reshape(lined)
         running = self.running_mean, self.running_var
         with autograd.pause():
             found = [*(p.data() for p in running), mean + shift, variance]
             if current_trace() is None:
-                _mix(found, [self._momentum])
+                _mix(found, [settings["momentum"]])
             else:
-                for parameter, new in zip(running, _mixed(found, [self._momentum]), strict=True):
+                for parameter, new in zip(
+                    running, _mixed(found, [settings["momentum"]]), strict=True
+                ):
                     parameter.set_data(new)
         return y.astype(x.dtype)
 
