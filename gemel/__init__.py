@@ -50,11 +50,15 @@ __version__ = "0.1.0"
 _LAZY = {
     "autograd": "gemel.autograd",
     "gluon": "gemel.gluon",
+    "image": "gemel.image",
     "init": "gemel.init",
+    "lr_scheduler": "gemel.lr_scheduler",
+    "metric": "gemel.metric",
     "np": "gemel.np",
     "npx": "gemel.npx",
     "optimizer": "gemel.optimizer",
     "profiler": "gemel.profiler",
+    "recordio": "gemel.recordio",
 }
 _LAZY_NAMES = {
     "Benchmark": "gemel.benchmark",
@@ -86,13 +90,17 @@ __all__ = [
     "errors",
     "gluon",
     "gpu",
+    "image",
     "init",
+    "lr_scheduler",
+    "metric",
     "np",
     "npx",
     "num_gpus",
     "ops",
     "optimizer",
     "profiler",
+    "recordio",
     "try_all_gpus",
     "try_gpu",
 ]
