@@ -112,8 +112,8 @@ class Files:
             written = json.load(opened)
         if written != _structure(self):
             raise ParameterFileError(
-                f"{prefix}-model.json is of a network of other blocks than this {type(self).__name__}; no "
-                "parameter was changed"
+                f"{prefix}-model.json is of a network of other blocks than this "
+                f"{type(self).__name__}; no parameter was changed"
             )
         self.load_parameters(f"{prefix}-model.params")
 
