@@ -206,16 +206,17 @@ def test_rates_and_schedules_compile_nothing(name):
     assert len(program._plans) == 1
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("name", EVERY)
-def test_states_are_saved_and_loaded(name, tmp_path):
-    settings = {"wd": 0.01, "learning_rate": 0.05}
+def test_states_are_saved_and_loaded(name, dtype, tmp_path):
+    settings = {"wd": 0.01, "learning_rate": 0.05, "multi_precision": True}
     settings |= {"momentum": 0.9} if name in ("sgd", "nag", "lars", "dcasgd") else {}
     settings |= {"centered": True} if name == "rmsprop" else {}
-    first = parameter()
+    first = parameter(dtype=dtype)
     trainer = gluon.Trainer([first], name, settings)
     train([first], trainer)
     trainer.save_states(tmp_path / "states")
-    second = parameter(value=first.data().tolist())
+    second = parameter(value=first.data().tolist(), dtype=dtype)
     resumed = gluon.Trainer([second], name, settings)
     resumed.load_states(tmp_path / "states")
     for made, its in ((first, trainer), (second, resumed)):
