@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy
 import pytest
 
-from gemel import autograd, gluon, np, npx
+from gemel import autograd, cpu, gluon, np, npx
 from gemel.errors import ShapeError, UnknownNameError
 from gemel.gluon import loss as losses
 
@@ -133,6 +133,17 @@ def test_float16(case):
     found, expected = loss(*half), loss(*wide)
     assert found.dtype == ("float32" if isinstance(loss, losses.CTCLoss) else "float16")
     numpy.testing.assert_allclose(found.asnumpy(), expected.asnumpy(), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: type(case[0]).__name__)
+def test_another_device(case):
+    loss, *arrays = case
+    here, there = ([np.array(a, device=d) for a in arrays] for d in (cpu(0), cpu(1)))
+    for hybrid in (False, True):
+        loss.hybridize(hybrid)
+        found = loss(*there)
+        assert found.device == cpu(1)
+        assert found.tolist() == loss(*here).tolist()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])

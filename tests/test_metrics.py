@@ -8,7 +8,7 @@ import time
 import numpy
 import pytest
 
-from gemel import autograd, gluon, metric, np, npx
+from gemel import autograd, cpu, gluon, metric, np, npx
 from gemel.errors import ShapeError, UnknownNameError
 
 random = numpy.random.RandomState(11)
@@ -207,6 +207,41 @@ def test_update_waits_for_nothing(name, settings, label):
     once.update(label, pred)
     once.update(label, pred)
     assert made.get() == once.get()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("acc", {}),
+        ("top_k_acc", {"top_k": 2}),
+        ("f1", {}),
+        ("f1", {"class_type": "multiclass"}),
+        ("mcc", {"average": "micro"}),
+        ("pcc", {}),
+        ("ce", {}),
+        ("perplexity", {"ignore_label": 1}),
+        ("mse", {}),
+        ("pearsonr", {"average": "micro"}),
+        ("cos_sim", {}),
+        ("loss", {}),
+    ],
+)
+def test_several_devices(name, settings):
+    regression = name in ("mse", "pearsonr", "cos_sim", "loss")
+    binary = name in ("f1", "mcc") and not settings.get("class_type")
+    label = SCORES if regression else LABEL if binary else CLASSES
+    pred = scores(20, 2) if binary else SCORES[::-1].copy()
+    found = []
+    for devices in ([cpu(0)] * 2, [cpu(0), cpu(1)], [cpu(1), cpu(0)]):
+        made = metric.create(name, **settings)
+        for size in (8, 4):
+            parts = [slice(0, size), slice(size, 2 * size)]
+            made.update(
+                [np.array(label[part], device=d) for part, d in zip(parts, devices, strict=True)],
+                [np.array(pred[part], device=d) for part, d in zip(parts, devices, strict=True)],
+            )
+        found.append(made.get())
+    assert found[0] == found[1] == found[2]
 
 
 def test_nothing_of_it_is_recorded():

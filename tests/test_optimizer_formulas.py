@@ -9,7 +9,7 @@ from math import sqrt
 import numpy
 import pytest
 
-from gemel import autograd, gluon, np, optimizer
+from gemel import autograd, cpu, gluon, np, optimizer
 from gemel.errors import ParameterFileError, UnknownKeywordError
 from gemel.gluon import Parameter
 from gemel.optimizer import Optimizer
@@ -223,6 +223,25 @@ def test_states_are_saved_and_loaded(name, dtype, tmp_path):
         np.random.seed(1)
         train([made], its, 2)
     assert first.data().tolist() == second.data().tolist()
+
+
+@pytest.mark.parametrize("name", ["adam", "ftml", "lamb", "lars", "nadam", "sgld"])
+def test_replicas_on_two_devices_stay_the_same(name):
+    found = []
+    for devices in ([cpu(0)], [cpu(0), cpu(1)]):
+        np.random.seed(2)
+        made = Parameter("weight", shape=(6,), init="ones")
+        made.initialize(ctx=devices)
+        trainer = gluon.Trainer([made], name, {"learning_rate": 0.05})
+        for _ in range(3):
+            with autograd.record():
+                sums = [np.square(made.data(d)).sum() / len(devices) for d in devices]
+            for one in sums:
+                one.backward()
+            trainer.step(1)
+        found += [made.data(d).tolist() for d in devices]
+    assert found[1] == found[2]
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
 
 
 def test_states_for_other_settings_are_refused(tmp_path):

@@ -105,7 +105,7 @@ class EvalMetric:
         raise NotImplementedError(f"{type(self).__name__} does not say what it measures")
 
     def _add(self, total: Any, count: Any) -> None:
-        total, count = _settled(total), _settled(count)
+        total, count = settled(total), settled(count)
         self.sum_metric = self.sum_metric + total
         self.num_inst = self.num_inst + count
         self.global_sum_metric = self.global_sum_metric + total
@@ -158,7 +158,7 @@ def pairs(labels: Any, preds: Any) -> list[tuple[ndarray, ndarray]]:
     return found
 
 
-def _settled(value: Any) -> Any:
+def settled(value: Any) -> Any:
     """A number to be added to others: in double precision, on the first CPU."""
     if isinstance(value, ndarray):
         value = value.detach().as_in_ctx(cpu())

@@ -7,7 +7,14 @@ from typing import Any
 
 from gemel import autograd, np, npx
 from gemel.errors import ShapeError, unknown_name
-from gemel.gluon.metric.base import EvalMetric, alias, check_label_shapes, pairs, register
+from gemel.gluon.metric.base import (
+    EvalMetric,
+    alias,
+    check_label_shapes,
+    pairs,
+    register,
+    settled,
+)
 from gemel.np import ndarray
 
 
@@ -126,7 +133,8 @@ class _Counting(EvalMetric):
     def update(self, labels: Any, preds: Any) -> None:
         """Take in a batch: labels, and scores of two classes or how likely the second is."""
         with autograd.pause():
-            counts: Any = sum(self.counts(label, pred) for label, pred in pairs(labels, preds))
+            found = [settled(self.counts(label, pred)) for label, pred in pairs(labels, preds)]
+            counts: Any = sum(found)
             if self.class_type == "binary" and self.average == "macro":
                 self._add(self.score(counts), 1)
             else:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel import np
 from gemel.errors import ShapeError, unknown_name
-from gemel.gluon.metric.base import EvalMetric, alias, check_label_shapes, pairs, register
+from gemel.gluon.metric.base import EvalMetric, alias, check_label_shapes, pairs, register, settled
 from gemel.np import ndarray
 
 
@@ -153,7 +153,7 @@ class PearsonCorrelation(EvalMetric):
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
         """The batch's correlation; "micro" joins its sums with those before (Chan et al. 1979)."""
         check_label_shapes(label, pred, shape=True)
-        x, y = (array.ravel().astype("float64") for array in (label, pred))
+        x, y = (settled(array.ravel()) for array in (label, pred))
         own = (x.size, x.mean(), y.mean())
         x, y = x - own[1], y - own[2]
         sums = (np.square(x).sum(), np.square(y).sum(), (x * y).sum())
