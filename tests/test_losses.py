@@ -164,6 +164,7 @@ def test_settings_that_cannot_be():
     ):
         with pytest.raises(UnknownNameError):
             make()
+    assert losses.L2Loss(weight=numpy.float32(2))(np.ones(1), np.zeros(1)).tolist() == [1.0]
     with pytest.raises(TypeError, match="weight must be a number"):
         losses.L2Loss(weight="1")
 

@@ -365,6 +365,16 @@ def test_multipliers_by_name_and_index():
     assert rule._get_wds([0, 1]) == [0.5, 1.0]
 
 
+def test_a_setting_that_changes_is_another_program():
+    rule, weight = optimizer.SGD(learning_rate=1.0, momentum=numpy.float32(0.5)), np.zeros(1)
+    update = optimizer.get_updater(rule)
+    update(0, np.ones(1), weight)
+    rule.momentum = numpy.float32(0.25)
+    update(0, np.ones(1), weight)
+    assert weight.item() == -1 - 1.25
+    assert len(rule._fused.programs) == 2
+
+
 def test_lars_leaves_biases_alone():
     rule = optimizer.LARS(learning_rate=0.1, eta=0.01, param_idx2name={0: "weight", 1: "bias"})
     weights = [np.ones(4), np.ones(4)]

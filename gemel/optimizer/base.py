@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
@@ -174,7 +175,7 @@ class Optimizer:
 
     def constants(self) -> tuple[Any, ...]:
         """Everything else `advance` reads: the settings. Another value is another program."""
-        simple = (bool, int, float, str, tuple, type(None))
+        simple = (Real, str, tuple, type(None))
         return tuple(
             (name, value)
             for name, value in vars(self).items()
