@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
     from gemel.np import ndarray
 
-#: A number given when the program runs: in a trace a symbol, else a float.
-Scalar = Any
-#: An array, or in a trace the symbol that stands for it.
-Tensor = Any
+#: A new weight and new states: arrays, or in a trace the symbols that stand for them.
+Moved = tuple[Any, list[Any]]
 
 #: Settings that are run-time values of a program: another value is the same program.
 _RUN_TIME = {"lr", "wd", "rescale_grad", "num_update", "begin_num_update"}
@@ -182,14 +180,7 @@ class Optimizer:
             if name[0] != "_" and name not in _RUN_TIME and isinstance(value, simple)
         )
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """The new weight and states. A pure function: it writes to none of its arguments.
 
         `grad` is rescaled, not clipped; `rates` is what `rates(index)` gave; `decay` is the weight
@@ -197,7 +188,7 @@ class Optimizer:
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how a weight moves")
 
-    def _clipped(self, grad: Tensor) -> Tensor:
+    def _clipped(self, grad: Any) -> Any:
         limit = self.clip_gradient
         return np.clip(grad, -limit, limit) if limit else grad
 

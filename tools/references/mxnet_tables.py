@@ -298,10 +298,6 @@ def classes(count, size):
     return random.randint(0, count, size).astype("float32")
 
 
-def two_batches(draw):
-    return [draw(6), draw(4)]
-
-
 METRICS = {
     "Accuracy": [
         ({}, lambda n: (classes(3, n), shares(n, 3))),
@@ -354,7 +350,7 @@ def metrics():
     for name, choices in METRICS.items():
         for settings, draw in choices:
             metric = getattr(mx.metric, name)(**settings)
-            batches, out = two_batches(draw), []
+            batches, out = [draw(6), draw(4)], []
             for label, pred in batches:
                 metric.update([nd.array(label)], [nd.array(pred)])
                 out.append(metric.get())

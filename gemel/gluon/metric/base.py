@@ -56,6 +56,8 @@ class EvalMetric:
     `sum_metric` and `num_inst` (and their `global_` twins, which `reset_local` leaves alone).
     """
 
+    #: What it is called if it is not said.
+    default_name = "metric"
     # Numbers, or arrays of one.
     sum_metric: Any
     num_inst: Any
@@ -64,12 +66,12 @@ class EvalMetric:
 
     def __init__(
         self,
-        name: str,
+        name: str | None = None,
         output_names: list[str] | None = None,
         label_names: list[str] | None = None,
         **settings: Any,
     ) -> None:
-        self.name = str(name)
+        self.name = self.default_name if name is None else str(name)
         self.output_names = output_names
         self.label_names = label_names
         self._has_global_stats = settings.pop("has_global_stats", False)

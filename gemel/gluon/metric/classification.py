@@ -305,10 +305,12 @@ class CrossEntropy(EvalMetric):
     that are `ignore_label` do not count.
     """
 
+    default_name = "cross-entropy"
+
     def __init__(
         self,
         eps: float = 1e-12,
-        name: str = "cross-entropy",
+        name: str | None = None,
         output_names: list[str] | None = None,
         label_names: list[str] | None = None,
         ignore_label: int | None = None,
@@ -349,14 +351,7 @@ class CrossEntropy(EvalMetric):
 class NegativeLogLikelihood(CrossEntropy):
     """The mean of -log(probability of the label + eps): the same as `CrossEntropy`."""
 
-    def __init__(
-        self,
-        eps: float = 1e-12,
-        name: str = "nll-loss",
-        output_names: list[str] | None = None,
-        label_names: list[str] | None = None,
-    ) -> None:
-        super().__init__(eps, name, output_names, label_names)
+    default_name = "nll-loss"
 
 
 @register

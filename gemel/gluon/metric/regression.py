@@ -33,13 +33,7 @@ class _Difference(EvalMetric):
 class MAE(_Difference):
     """The mean over batches of the mean absolute difference."""
 
-    def __init__(
-        self,
-        name: str = "mae",
-        output_names: list[str] | None = None,
-        label_names: list[str] | None = None,
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    default_name = "mae"
 
     def distance(self, difference: ndarray) -> Any:
         """mean(|difference|)."""
@@ -50,13 +44,7 @@ class MAE(_Difference):
 class MSE(_Difference):
     """The mean over batches of the mean squared difference."""
 
-    def __init__(
-        self,
-        name: str = "mse",
-        output_names: list[str] | None = None,
-        label_names: list[str] | None = None,
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    default_name = "mse"
 
     def distance(self, difference: ndarray) -> Any:
         """mean(difference ** 2)."""
@@ -67,13 +55,7 @@ class MSE(_Difference):
 class RMSE(MSE):
     """The mean over batches of the root of the mean squared difference."""
 
-    def __init__(
-        self,
-        name: str = "rmse",
-        output_names: list[str] | None = None,
-        label_names: list[str] | None = None,
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    default_name = "rmse"
 
     def distance(self, difference: ndarray) -> Any:
         """sqrt(mean(difference ** 2))."""
@@ -182,13 +164,7 @@ def _correlation(xx: Any, yy: Any, xy: Any) -> Any:
 class Loss(EvalMetric):
     """The mean of the predictions, which are a loss; labels have no part in it."""
 
-    def __init__(
-        self,
-        name: str = "loss",
-        output_names: list[str] | None = None,
-        label_names: list[str] | None = None,
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    default_name = "loss"
 
     def update(self, _: Any, preds: Any) -> None:
         """Take in a batch's losses: an array, or several."""
@@ -200,10 +176,4 @@ class Loss(EvalMetric):
 class Torch(Loss):
     """`Loss` by another name."""
 
-    def __init__(
-        self,
-        name: str = "torch",
-        output_names: list[str] | None = None,
-        label_names: list[str] | None = None,
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    default_name = "torch"
