@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from gemel import autograd, cpu, gluon, np, optimizer
-from gemel.errors import ParameterFileError, UnknownKeywordError
+from gemel.errors import GemelError, ParameterFileError, ShapeError, UnknownKeywordError
 from gemel.gluon import Parameter
 from gemel.optimizer import Optimizer
 
@@ -373,6 +373,27 @@ def test_a_setting_that_changes_is_another_program():
     update(0, np.ones(1), weight)
     assert weight.item() == -1 - 1.25
     assert len(rule._fused.programs) == 2
+
+
+def test_views_are_updated_where_they_are():
+    whole, rows = np.ones((3, 4)), np.ones((4, 2))
+    for weight, grad in ((whole[:, 1:3], np.ones((2, 3)).T), (rows[1:], np.ones((3, 2)))):
+        optimizer.get_updater(optimizer.SGD(learning_rate=0.5))(0, grad, weight)
+    assert whole.tolist() == [[1.0, 0.5, 0.5, 1.0]] * 3
+    assert rows.tolist() == [[1.0, 1.0]] + [[0.5, 0.5]] * 3
+
+
+def test_bad_input():
+    rule, weight = optimizer.SGD(momentum=0.9), np.ones(3)
+    update = optimizer.get_updater(rule)
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        update(0, np.ones(4), weight)
+    assert weight.tolist() == [1.0] * 3 and rule.num_update == 0
+    with pytest.raises(GemelError, match="2 indices, 1 gradients"):
+        update([0, 1], [np.ones(3)], [weight])
+    for settings in ({"learning_rate": "fast"}, {"wd": None}, {"lr_scheduler": 0.1}):
+        with pytest.raises(TypeError, match=f"SGD: {next(iter(settings))} must be"):
+            optimizer.create("sgd", **settings)
 
 
 def test_lars_leaves_biases_alone():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import np
 from gemel.optimizer.adam import Moments
-from gemel.optimizer.base import Moved, Optimizer
+from gemel.optimizer.base import Moved, Optimizer, limited
 from gemel.optimizer.sgd import decayed
 
 if TYPE_CHECKING:
@@ -116,9 +116,7 @@ class RMSProp(Optimizer):
         if self.centered:
             move = self.gamma2 * states[2] + move
             after.append(move)
-        weight = weight + move
-        limit = self.clip_weights
-        return np.clip(weight, -limit, limit) if limit else weight, after
+        return limited(weight + move, self.clip_weights), after
 
 
 class Ftrl(Optimizer):
