@@ -91,6 +91,13 @@ def test_ties_go_to_the_first_classes():
     assert value(made, ([0, 1, 2, 3], numpy.ones((4, 4)))) == 0.5
 
 
+def test_pcc_of_more_classes_than_before():
+    parts = [([0, 1, 1], [0, 1, 0]), ([3, 2, 0], [3, 0, 2])]
+    made = metric.PCC()
+    made.update(*[[np.array(part[i]) for part in parts] for i in (0, 1)])
+    assert made.get()[1] == value(metric.PCC(), *parts) == value(metric.PCC(), *parts[::-1])
+
+
 def test_names():
     assert {type(metric.create(name)) for name in ("acc", "Accuracy", "ACC")} == {metric.Accuracy}
     made = metric.create(["acc", metric.MAE(), lambda label, pred: (label.sum(), len(label))])
@@ -278,6 +285,10 @@ def test_bad_input():
         with pytest.raises(ShapeError):
             made.update([label], [pred])
         assert numpy.isnan(made.get()[1])
+    made = metric.MSE()
+    with pytest.raises(ShapeError):
+        made.update([np.zeros(2), np.zeros(2)], [np.ones(2), np.ones(3)])
+    assert numpy.isnan(made.get()[1])
     made = metric.CrossEntropy()
     made.update(np.array([2]), np.ones((1, 2)))
     with pytest.raises(IndexError, match="out of bounds"):

@@ -98,9 +98,10 @@ class EvalMetric:
 
         Raises `ShapeError` for shapes that do not fit. Nothing is waited for.
         """
-        for label, pred in pairs(labels, preds):
-            with autograd.pause():
-                self._add(*self.measure(label, pred))
+        with autograd.pause():
+            # All are measured before the first is added: an error changes nothing.
+            for found in [self.measure(label, pred) for label, pred in pairs(labels, preds)]:
+                self._add(*found)
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
         """What a batch adds to the sum, and to the count."""

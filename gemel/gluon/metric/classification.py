@@ -262,7 +262,7 @@ class PCC(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=has_global_stats)
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """The table of predicted and true classes, as large as any before."""
+        """The table of predicted and true classes."""
         label = label.astype("int64")
         sound: Any = 1
         if pred.shape != label.shape:
@@ -274,13 +274,15 @@ class PCC(EvalMetric):
             pred = pred.astype("int64")
             classes = 1 + int(np.maximum(pred.max(), label.max())) if label.size else 1
         check_label_shapes(label, pred, shape=True)
-        for known in (self.sum_metric, self.global_sum_metric):
-            classes = max(classes, *getattr(known, "shape", ()), 1)
         kinds = [npx.one_hot(a.ravel(), classes, dtype="float64") for a in (pred, label)]
-        table = np.matmul(kinds[0].T, kinds[1]) * sound
-        self.sum_metric = _grown(self.sum_metric, classes)
-        self.global_sum_metric = _grown(self.global_sum_metric, classes)
-        return table, 1
+        return np.matmul(kinds[0].T, kinds[1]) * sound, 1
+
+    def _add(self, total: Any, count: Any) -> None:
+        """Add a table, all with room for the same classes."""
+        known = [self.sum_metric, self.global_sum_metric, total]
+        classes = max(size for table in known for size in getattr(table, "shape", (1,)))
+        self.sum_metric, self.global_sum_metric, total = (_grown(t, classes) for t in known)
+        super()._add(total, count)
 
     def mean(self, total: Any, count: Any) -> float:
         """The correlation of this table, NaN where all are of one class."""

@@ -133,21 +133,24 @@ class PearsonCorrelation(EvalMetric):
         self._seen: tuple[Any, ...] = (0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """The batch's correlation; "micro" joins its sums with those before (Chan et al. 1979)."""
+        """The batch's correlation; for "micro" its size, means and sums around those."""
         check_label_shapes(label, pred, shape=True)
         x, y = (settled(array.ravel()) for array in (label, pred))
         own = (x.size, x.mean(), y.mean())
         x, y = x - own[1], y - own[2]
         sums = (np.square(x).sum(), np.square(y).sum(), (x * y).sum())
-        if self.average == "macro":
-            return _correlation(*sums), 1
-        count, mean_x, mean_y, *before = self._seen
-        share, total = own[0] / (count + own[0]), count + own[0]
-        dx, dy = own[1] - mean_x, own[2] - mean_y
-        moved = (dx * dx, dy * dy, dx * dy)
-        joined = [a + b + d * count * share for a, b, d in zip(before, sums, moved, strict=True)]
-        self._seen = (total, mean_x + dx * share, mean_y + dy * share, *joined)
-        return 0.0, 1
+        return _correlation(*sums) if self.average == "macro" else (*own, *sums), 1
+
+    def _add(self, total: Any, count: Any) -> None:
+        """Add a batch; "micro" joins its sums with those before (Chan et al. 1979)."""
+        if self.average == "micro":
+            (seen, mean_x, mean_y, *before), (size, own_x, own_y, *sums) = self._seen, total
+            share, dx, dy = size / (seen + size), own_x - mean_x, own_y - mean_y
+            moved = (dx * dx, dy * dy, dx * dy)
+            joined = [a + b + d * seen * share for a, b, d in zip(before, sums, moved, strict=True)]
+            self._seen = (seen + size, mean_x + dx * share, mean_y + dy * share, *joined)
+            total = 0.0
+        super()._add(total, count)
 
     def mean(self, total: Any, count: Any) -> float:
         """The mean of the batches' correlations, or the correlation of all elements."""
