@@ -98,6 +98,15 @@ def test_pcc_of_more_classes_than_before():
     assert made.get()[1] == value(metric.PCC(), *parts) == value(metric.PCC(), *parts[::-1])
 
 
+@pytest.mark.parametrize("name", sorted(set(gluon.metric.base._BY_NAME) - {"composite"}))
+def test_a_batch_of_no_examples_changes_nothing(name):
+    if "composite" in name or name == "largest":
+        return
+    made = metric.create(name, **({"top_k": 2} if "top" in name else {}))
+    made.update(np.zeros((0, 2)), np.zeros((0, 2)))
+    assert numpy.isnan(made.get()[1])
+
+
 def test_names():
     assert {type(metric.create(name)) for name in ("acc", "Accuracy", "ACC")} == {metric.Accuracy}
     made = metric.create(["acc", metric.MAE(), lambda label, pred: (label.sum(), len(label))])

@@ -96,12 +96,14 @@ class EvalMetric:
     def update(self, labels: Any, preds: Any) -> None:
         """Take in a batch: an array of labels and one of predictions, or lists of them.
 
-        Raises `ShapeError` for shapes that do not fit. Nothing is waited for.
+        Raises `ShapeError` for shapes that do not fit. Nothing is waited for; a batch of no
+        examples changes nothing.
         """
         with autograd.pause():
             # All are measured before the first is added: an error changes nothing.
-            for found in [self.measure(label, pred) for label, pred in pairs(labels, preds)]:
-                self._add(*found)
+            found = [self.measure(*pair) for pair in pairs(labels, preds) if pair[1].size]
+            for total, count in found:
+                self._add(total, count)
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
         """What a batch adds to the sum, and to the count."""

@@ -133,8 +133,10 @@ class _Counting(EvalMetric):
     def update(self, labels: Any, preds: Any) -> None:
         """Take in a batch: labels, and scores of two classes or how likely the second is."""
         with autograd.pause():
-            found = [settled(self.counts(label, pred)) for label, pred in pairs(labels, preds)]
-            counts: Any = sum(found)
+            given = [pair for pair in pairs(labels, preds) if pair[1].size]
+            counts: Any = sum(settled(self.counts(label, pred)) for label, pred in given)
+            if not given:
+                return
             if self.class_type == "binary" and self.average == "macro":
                 self._add(self.score(counts), 1)
             else:
