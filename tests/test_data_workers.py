@@ -437,6 +437,39 @@ except KeyboardInterrupt:
     assert gone(ended.told["pids"])
 
 
+def test_after_a_ctrl_c_the_loader_starts_anew() -> None:
+    ended = end(
+        f"""{HEAD}
+loader = gdata.DataLoader(Slow(0.05), 4, num_workers=2)
+epoch = iter(loader)
+next(epoch)
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+try:
+    while True:
+        next(epoch)
+except KeyboardInterrupt:
+    tell(over=list(epoch))
+loader._dataset.seconds = 0
+tell(again=len(list(loader)))
+""",
+        seconds=30,
+    )
+    assert ended.told == {"over": [], "again": 25} and ended.code == 0, ended
+
+
+def test_a_worker_that_hangs_does_not_outlive_the_program() -> None:
+    ended = end(
+        f"""{HEAD}
+epoch = iter(gdata.DataLoader(Slow(600), 4, num_workers=2))
+tell(pids=pids())
+os.kill(os.getpid(), signal.SIGKILL)
+""",
+        seconds=30,
+    )
+    assert gone(ended.told["pids"])
+
+
 def test_a_fork_leaves_the_workers_to_the_program() -> None:
     ended = end(
         f"""{HEAD}
