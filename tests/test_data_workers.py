@@ -15,7 +15,7 @@ import numpy
 import pytest
 from programs import end
 
-from gemel import np
+from gemel import _core, autograd, np
 from gemel.gluon import data as gdata
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -96,6 +96,16 @@ def test_random_numbers_follow_the_seed_whoever_draws_them() -> None:
     assert draws("processes", 4) != found[0]
     flat = [value for batch in found[0] for row in batch for value in row]
     assert len(set(flat)) == len(flat)
+
+
+def test_what_the_program_does_is_not_done_in_workers() -> None:
+    class Asks(Made):
+        def __getitem__(self, index: int) -> Any:
+            return int(autograd.is_recording()), _core.workers()
+
+    with autograd.record():
+        batch = next(iter(gdata.DataLoader(Asks(), 3, num_workers=1)))
+    assert [x.tolist() for x in batch] == [[0, 0, 0], [0, 0, 0]]
 
 
 def test_each_epoch_draws_anew() -> None:

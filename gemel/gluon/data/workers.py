@@ -46,8 +46,13 @@ def serve(
     # Ctrl-C goes to all processes of a terminal; the program decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _core.set_workers(0)  # there are processes enough
+    # What the program was doing when it started the workers is none of theirs.
+    _core.set_recording(False)
+    if _core.tracing():
+        _core.trace_stop()
     threading.Thread(target=_watch, args=(program,), daemon=True).start()
     while True:
         try:
