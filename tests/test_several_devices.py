@@ -704,6 +704,7 @@ def test_synchronized_batch_norm_predicts_alone():
     assert gluon.contrib.nn.SyncBatchNorm is nn.SyncBatchNorm
 
 
+# engine.md 42
 def test_a_device_that_does_not_come():
     """Waiting for who cannot come any more is an error, and the next batch is fine."""
     net = nn.SyncBatchNorm(in_channels=2)
@@ -724,6 +725,7 @@ def test_a_device_that_does_not_come():
     close([numpy.concatenate([p.asnumpy() for p in parts])], [whole.asnumpy()])
 
 
+# engine.md 42
 def test_an_exception_before_the_meeting_reaches_all():
     net = nn.SyncBatchNorm(in_channels=2)
     net.initialize(ctx=TWO)
@@ -738,6 +740,7 @@ def test_an_exception_before_the_meeting_reaches_all():
     assert net.running_mean.data(cpu(1)).tolist() == before
 
 
+# engine.md 42
 def test_more_operations_than_the_queue_holds_while_others_are_to_come():
     net = nn.SyncBatchNorm(in_channels=2)
     net.initialize(ctx=TWO)
