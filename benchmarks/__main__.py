@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks mlp|issue|train|cold|compile|devices|engine|ufuncs`."""
+"""The command line: `python -m benchmarks mlp|issue|train|cold|compile|devices|engine|...`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from statistics import median
 
-from benchmarks import compiling, devices, engine, instructions, startup, ufuncs, workloads
+from benchmarks import compiling, data, devices, engine, instructions, startup, ufuncs, workloads
 from benchmarks.driver import contenders_of, measure
 from benchmarks.machine import Machine, measure_machine, processor
 from benchmarks.table import print_results, print_rows
@@ -171,6 +171,13 @@ def run_ufuncs(session: Session) -> None:
     session.failed |= ufuncs.run(rounds, options.quick, options.only)
 
 
+def run_data(session: Session) -> None:
+    """Images a second out of DataLoader."""
+    options = session.options
+    rounds = options.runs or (1 if options.quick else 3)
+    session.failed |= data.run(rounds, options.quick, options.only, session.machine)
+
+
 RUNNERS = {
     "mlp": run_mlp,
     "issue": run_issue,
@@ -180,6 +187,7 @@ RUNNERS = {
     "devices": run_devices,
     "engine": run_engine,
     "ufuncs": run_ufuncs,
+    "data": run_data,
 }
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from gemel import init
 from gemel.device import elsewhere
 from gemel.errors import GemelError, ShapeError, unknown_keyword, unknown_name
+from gemel.gluon.block_files import Files
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
 from gemel.gluon.naming import NameScope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.structure import Children, Own
 from gemel.ir.trace import current_trace
-from gemel.npx import serialize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ class BlockError(GemelError, ValueError):
     """A network put together in a way that cannot work."""
 
 
-class Block:
+class Block(Files):
     """A part of a network: children, parameters, and `forward`.
 
     Assigning a block or a parameter to an attribute makes it part of this block. `prefix` begins
@@ -226,58 +226,6 @@ class Block:
             child.cast(dtype)
         for parameter in self._reg_params.values():
             parameter.cast(dtype)
-
-    def save_parameters(self, filename: Any, deduplicate: bool = False) -> None:
-        """Write all parameters to `filename`, in MXNet's format, whole or not at all.
-
-        With `deduplicate` those that layers share are written once.
-        """
-        found = self.collect_params()
-        if deduplicate:
-            names = {id(p): name for name, p in reversed(found.items())}
-            found = ParameterDict({name: found[name] for name in sorted(names.values())})
-        serialize.save(filename, {name: p.gathered() for name, p in found.items()})
-
-    def load_parameters(
-        self,
-        filename: Any,
-        device: Any = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
-        ctx: Any = None,
-    ) -> None:
-        """Read all parameters from `filename` (gemel's or MXNet's), onto all their devices.
-
-        With `cast_dtype` values of another dtype are converted to the parameter's, or with
-        ``dtype_source="saved"`` the parameter takes theirs. Raises `ParameterFileError`, and
-        changes nothing, when the file is damaged, lacks a parameter (unless `allow_missing`), has
-        one too many (unless `ignore_extra`), has one of another shape or dtype, or when a
-        parameter lives elsewhere than on `device`.
-        """
-        device = device if device is not None else ctx
-        values, source = serialize.load_named(filename), f"parameter file {filename}"
-        flags = allow_missing, ignore_extra, cast_dtype, dtype_source
-        serialize.assign(self.collect_params(), values, source, *flags, device)
-
-    def load_dict(
-        self,
-        param_dict: dict[str, Any],
-        device: Any = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
-        ctx: Any = None,
-    ) -> None:
-        """Take the parameters from a dictionary of arrays; checked as `load_parameters` does."""
-        device = device if device is not None else ctx
-        flags = allow_missing, ignore_extra, cast_dtype, dtype_source
-        serialize.assign(self.collect_params(), param_dict, "load_dict", *flags, device)
-
-    save_params = save_parameters
-    load_params = load_parameters
 
     # ---- running
 
