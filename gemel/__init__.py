@@ -50,6 +50,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "autograd": "gemel.autograd",
     "gluon": "gemel.gluon",
+    "image": "gemel.image",
     "init": "gemel.init",
     "lr_scheduler": "gemel.lr_scheduler",
     "metric": "gemel.metric",
@@ -57,6 +58,7 @@ _LAZY = {
     "npx": "gemel.npx",
     "optimizer": "gemel.optimizer",
     "profiler": "gemel.profiler",
+    "recordio": "gemel.recordio",
 }
 _LAZY_NAMES = {
     "Benchmark": "gemel.benchmark",
@@ -88,6 +90,7 @@ __all__ = [
     "errors",
     "gluon",
     "gpu",
+    "image",
     "init",
     "lr_scheduler",
     "metric",
@@ -97,6 +100,7 @@ __all__ = [
     "ops",
     "optimizer",
     "profiler",
+    "recordio",
     "try_all_gpus",
     "try_gpu",
 ]

@@ -53,6 +53,14 @@ class ParameterFileError(GemelError, ValueError):
     """A parameter file is damaged, truncated or not one."""
 
 
+class DataFileError(GemelError, ValueError):
+    """A file of data is damaged, truncated or not one; the message names it and the offset."""
+
+
+class MissingFileError(GemelError, FileNotFoundError):
+    """A file is not there, and cannot be downloaded."""
+
+
 class CompileError(GemelError, RuntimeError):
     """A program could not be turned into machine code."""
 
