@@ -8,13 +8,16 @@ from collections.abc import Iterable
 class GemelError(Exception):
     """Anything gemel itself refuses to do.
 
-    `layer` is where in a network it was refused (``net.3.dense1``), if it was inside of one.
+    `layer` is where in a network it was refused (``net.3.dense1``), if it was inside of one, and
+    `takes` the shape of what that layer takes.
     """
 
     layer = ""
+    takes = ""
 
     def __str__(self) -> str:
-        return super().__str__() + (f" (in {self.layer})" if self.layer else "")
+        takes = f", which takes {self.takes}" if self.takes else ""
+        return super().__str__() + (f" (in {self.layer}{takes})" if self.layer else "")
 
 
 class ShapeError(GemelError, ValueError):
