@@ -83,7 +83,8 @@ if HYBRID:
     net.hybridize()
 data = gluon.data.DataLoader(Noisy(), 7, True, last_batch="rollover", num_workers=WORKERS)
 test = gluon.data.DataLoader(Noisy(), 16)
-metrics = [Right(), "accuracy", gluon.metric.CompositeEvalMetric([gluon.metric.TopKAccuracy(2), "pcc"])]
+several = gluon.metric.CompositeEvalMetric([gluon.metric.TopKAccuracy(2), "pcc"])
+metrics = [Right(), "accuracy", several]
 rule = {"lr_scheduler": Slower(), "wd": 1e-3, "learning_rate": 0.01}
 trainer = gluon.Trainer(net.collect_params(), "adam", rule)
 loss, watch = gluon.loss.SoftmaxCrossEntropyLoss(), Watch()
@@ -386,21 +387,38 @@ def test_an_error_in_the_middle_leaves_the_last_checkpoint(tmp_path: Path) -> No
     assert states[0] == states[1]
 
 
-def test_several_devices() -> None:
+def test_several_devices(tmp_path: Path) -> None:
+    """The same as on one; each device's own running statistics are in a checkpoint, too."""
+    data, found = gluon.data.DataLoader(examples(40), 16), {}
     device.simulate(2)
     try:
-        data = gluon.data.DataLoader(examples(40), 16)
-        found = []
-        for devices in ([cpu()], [gpu(0)]):
-            net, _ = network()
-            net.initialize(init.Xavier(), force_reinit=True, ctx=devices)
-            trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
-            entry = gluon.fit(net, data, LOSS, trainer, Accuracy(), progress=False).history[0]
-            found.append(entry)
-        assert found[0] == pytest.approx(found[1], rel=1e-5)
+        for kind, devices in {
+            "one": [cpu()],
+            "gpu": [gpu(0)],
+            "two": [cpu(0), cpu(1)],
+            "both": [gpu(0), gpu(1)],
+        }.items():
+            for ends in ([3], [1, 3]):
+                for end in ends:
+                    np.random.seed(4)
+                    net = nn.HybridSequential()
+                    net.add(nn.Dense(8, activation="relu"), nn.BatchNorm(), nn.Dense(2))
+                    net[1].setattr("grad_req", "null")
+                    net.initialize(init.Xavier(), ctx=devices)
+                    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+                    run = gluon.fit(
+                        net, data, LOSS, trainer, "acc", [gluon.ClipGradients(5.0)], epochs=end,
+                        progress=False, checkpoint=tmp_path / f"{kind} {ends}",
+                    )  # fmt: skip
+                arrays = [a.tolist() for p in net.collect_params().values() for a in p.list_data()]
+                found[kind, len(ends)] = run.history, arrays
     finally:
         npx.waitall()
         device.simulate(0)
+    for kind in ("one", "gpu", "two", "both"):
+        assert found[kind, 1] == found[kind, 2]
+    assert found["one", 1][0] == [pytest.approx(entry) for entry in found["gpu", 1][0]]
+    assert found["two", 1][0] == [pytest.approx(entry) for entry in found["both", 1][0]]
 
 
 def test_progress_with_and_without_tqdm(

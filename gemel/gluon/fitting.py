@@ -218,7 +218,8 @@ class Run:
                 self.outputs.append(output)
                 self.losses.append(value)
                 self._total = self._total + total.detach().as_in_ctx(self.losses[0].ctx)
-        autograd.backward(heads)
+        for head in heads:  # each device's own program
+            head.backward()
         self.size = sum(value.size for value in self.losses)
         self._count += self.size
         self._update()
