@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import init
+from gemel.device import elsewhere
 from gemel.errors import GemelError, ShapeError, unknown_keyword, unknown_name
 from gemel.gluon.block_files import Files
 from gemel.gluon.block_parameters import BlockParameters
@@ -213,9 +214,9 @@ class Block(Files):
         """Set every parameter's gradient to zero."""
         self.collect_params().zero_grad()
 
-    def reset_device(self, device: Any) -> None:
-        """Move every parameter to another device."""
-        self.collect_params().reset_device(device)
+    def reset_device(self, device: Any = None, ctx: Any = None) -> None:
+        """Move every parameter to another device, or to several."""
+        self.collect_params().reset_device(device, ctx)
 
     reset_ctx = reset_device
 
@@ -243,7 +244,11 @@ class Block(Files):
         try:
             if self._own.unfinished:
                 self._find_shapes(arguments)
-            return self.forward(*arguments, **keywords)
+            there = elsewhere(arguments)
+            if there is None:
+                return self.forward(*arguments, **keywords)
+            with there:
+                return self.forward(*arguments, **keywords)
         except GemelError as error:
             self._passed(error)
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import archives
-from gemel.errors import GemelError, ParameterFileError, unknown_name
+from gemel.errors import ParameterFileError
 from gemel.gluon.parameter import ParameterDict
 from gemel.npx import serialize
 
@@ -28,7 +28,7 @@ class Files:
         if deduplicate:
             names = {id(p): name for name, p in reversed(found.items())}
             found = ParameterDict({name: found[name] for name in sorted(names.values())})
-        serialize.save(filename, {name: p.array() for name, p in found.items()})
+        serialize.save(filename, {name: p.gathered() for name, p in found.items()})
 
     def load_parameters(
         self,
@@ -40,16 +40,18 @@ class Files:
         dtype_source: str = "current",
         ctx: Any = None,
     ) -> None:
-        """Read all parameters from `filename` (gemel's or MXNet's).
+        """Read all parameters from `filename` (gemel's or MXNet's), onto all their devices.
 
         With `cast_dtype` values of another dtype are converted to the parameter's, or with
         ``dtype_source="saved"`` the parameter takes theirs. Raises `ParameterFileError`, and
         changes nothing, when the file is damaged, lacks a parameter (unless `allow_missing`), has
-        one too many (unless `ignore_extra`), or has one of another shape or dtype.
+        one too many (unless `ignore_extra`), has one of another shape or dtype, or when a
+        parameter lives elsewhere than on `device`.
         """
-        values = serialize.load_named(filename, device if device is not None else ctx)
+        device = device if device is not None else ctx
+        values, source = serialize.load_named(filename), f"parameter file {filename}"
         flags = allow_missing, ignore_extra, cast_dtype, dtype_source
-        self._assign(values, f"parameter file {filename}", *flags)
+        serialize.assign(self.collect_params(), values, source, *flags, device)
 
     def load_dict(
         self,
@@ -62,33 +64,9 @@ class Files:
         ctx: Any = None,
     ) -> None:
         """Take the parameters from a dictionary of arrays; checked as `load_parameters` does."""
-        target = device if device is not None else ctx
-        if target is not None:
-            param_dict = {name: value.as_in_ctx(target) for name, value in param_dict.items()}
-        self._assign(param_dict, "load_dict", allow_missing, ignore_extra, cast_dtype, dtype_source)
-
-    def _assign(
-        self,
-        values: dict[str, Any],
-        source: str,
-        allow_missing: bool,
-        ignore_extra: bool,
-        cast_dtype: bool,
-        dtype_source: str,
-    ) -> None:
-        if dtype_source not in ("current", "saved"):
-            raise unknown_name("dtype_source", dtype_source, ("current", "saved"))
-        found = self.collect_params()
-        before = {name: found[name].dtype for name in values if name in found}
-        if cast_dtype and dtype_source == "saved":
-            for name in before:
-                found[name].cast(values[name].dtype)
-        try:
-            serialize.assign(found, values, source, allow_missing, ignore_extra, cast_dtype)
-        except GemelError:
-            for name, dtype in before.items():
-                found[name].cast(dtype)
-            raise
+        device = device if device is not None else ctx
+        flags = allow_missing, ignore_extra, cast_dtype, dtype_source
+        serialize.assign(self.collect_params(), param_dict, "load_dict", *flags, device)
 
     save_params = save_parameters
     load_params = load_parameters
