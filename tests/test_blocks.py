@@ -17,6 +17,7 @@ from gemel.errors import (
     ParameterFileError,
     ShapeError,
     TraceError,
+    UninitializedError,
     UnknownKeywordError,
     UnknownNameError,
 )
@@ -349,7 +350,8 @@ def test_summary(capsys: Any) -> None:
     ]
     assert "Parameters: 52, shared ones once (44 trained, 8 not)" in printed
     assert "of parameters" in printed
-    assert net[0].weight._array is None, "nothing was computed"
+    with pytest.raises(UninitializedError):  # nothing was computed
+        net[0].weight.data()
     net.initialize()
     net.hybridize()
     net.summary(np.ones((2, 3)))
