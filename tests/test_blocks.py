@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import threading
 import warnings
 from typing import Any
 
@@ -136,6 +137,18 @@ def test_d2l_s_sequential() -> None:
     net.initialize()
     assert net(np.ones((3, 5))).shape == (3, 2)
     assert len(net.collect_params()) == 4
+
+
+def test_scopes_of_two_threads() -> None:
+    """Names of blocks made in a thread begin with the scopes of that thread."""
+    outer = nn.Sequential(prefix="outer_")
+    made: list[Any] = []
+    with outer.name_scope():
+        thread = threading.Thread(target=lambda: made.append(nn.Dense(1)))
+        thread.start()
+        thread.join()
+        assert nn.Dense(1).name == "outer_dense0"
+    assert made[0].name.startswith("dense")
 
 
 # ---- copies
