@@ -54,12 +54,17 @@ _LAZY = {
     "np": "gemel.np",
     "npx": "gemel.npx",
     "optimizer": "gemel.optimizer",
+    "nd": "gemel.ndarray",
     "profiler": "gemel.profiler",
+    "sym": "gemel.symbol",
+    "symbol": "gemel.symbol",
 }
 _LAZY_NAMES = {
     "Benchmark": "gemel.benchmark",
     "Timer": "gemel.benchmark",
     "compile": "gemel.compiled",
+    "load": "gemel.export.program",
+    "save": "gemel.export.program",
 }
 
 
@@ -87,12 +92,18 @@ __all__ = [
     "gluon",
     "gpu",
     "init",
+    "load",
+    "nd",
+    "ndarray",
     "np",
     "npx",
     "num_gpus",
     "ops",
     "optimizer",
     "profiler",
+    "save",
+    "sym",
+    "symbol",
     "try_all_gpus",
     "try_gpu",
 ]

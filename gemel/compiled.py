@@ -13,6 +13,7 @@ from typing import Any
 
 from gemel import _core, autograd, tape
 from gemel.errors import GradientError, TraceError
+from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, constant, inline, placeholder
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
 from gemel.kinds import Kind, Place
@@ -294,6 +295,17 @@ class Compiled:
             programs.insert(0, program)
             del programs[PROGRAMS:]
         return Bound(program, program.dims(given.arrays))
+
+    def last(self) -> Arguments | None:
+        """The kind of arguments it was traced for last, specs in place of arrays; None for none."""
+        if not self._programs:
+            return None
+        (structure, _, arrays), programs = list(self._programs.items())[-1]
+        program = programs[0]
+        shapes = (tuple(map(seen, e.shape)) for e in program.graph.inputs[: len(arrays)])
+        dtypes = (entry.dtype for entry in program.graph.inputs)
+        specs = [Spec(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=False)]
+        return Arguments(structure, specs, [number.seen for number in program.numbers])
 
     # --- looking at it ----------------------------------------------------------------------
 

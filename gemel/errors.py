@@ -53,6 +53,14 @@ class ParameterFileError(GemelError, ValueError):
     """A parameter file is damaged, truncated or not one."""
 
 
+class SymbolFileError(ParameterFileError):
+    """A symbol file, or a file of a program, is damaged, truncated or not one."""
+
+
+class ExportError(GemelError, ValueError):
+    """A network cannot be written down in the format asked for."""
+
+
 class CompileError(GemelError, RuntimeError):
     """A program could not be turned into machine code."""
 

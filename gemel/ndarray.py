@@ -478,3 +478,10 @@ __all__ = [
     "ndarray",
     "product",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # As MXNet's module of this name: its operations, and `np`, `npx`, `random`.
+    from importlib import import_module
+
+    return import_module("gemel.legacy.facade").arrays(name, globals())

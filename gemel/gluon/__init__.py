@@ -14,6 +14,7 @@ from gemel.gluon.parameter import Constant, Parameter, ParameterDict
 
 if TYPE_CHECKING:
     from gemel.gluon import data, loss, utils
+    from gemel.gluon.symbol_block import SymbolBlock
     from gemel.gluon.trainer import Trainer
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "HybridBlock",
     "Parameter",
     "ParameterDict",
+    "SymbolBlock",
     "Trainer",
     "data",
     "loss",
@@ -41,4 +43,8 @@ def __getattr__(name: str) -> Any:
 
         globals()[name] = Trainer
         return Trainer
+    if name == "SymbolBlock":
+        from gemel.gluon.symbol_block import SymbolBlock
+
+        return globals().setdefault(name, SymbolBlock)
     raise AttributeError(f"module 'gemel.gluon' has no attribute {name!r}")

@@ -30,6 +30,8 @@ class HybridBlock(Block):
         self._compiled: Any = None
         #: What a call may go to straight away: the program, when there are no hooks around it.
         self._program: Any = None
+        #: The kind of arguments the last program was for, once that is gone.
+        self._last: Any = None
 
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Make `block`, which must be a `HybridBlock` too, a part of this block."""
@@ -61,11 +63,13 @@ class HybridBlock(Block):
         super()._changed()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Run the block: its program if it is hybridized, else its Python."""
+        """Run the block: its program if it is hybridized, else its Python. Symbols give symbols."""
         program = self._program
         if program is not None and not keywords:
             return program(*arguments)
         if not self._active or current_trace() is not None:
+            if arguments and type(arguments[0]).__name__ == "Symbol":
+                return self._symbol(arguments)
             return super().__call__(*arguments, **keywords)
         if keywords:
             arguments = self._positional(arguments, keywords)
@@ -75,15 +79,26 @@ class HybridBlock(Block):
         return program(*arguments)
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
-        if self._active and current_trace() is None:
+        trace = current_trace()
+        if trace is not None:
+            return self._traced(trace, *arguments, **keywords)
+        if self._active:
             return self._compiled_run()(*arguments)
         return super()._run(*arguments, **keywords)
+
+    def _traced(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
+        """The block's Python with symbols, whose names begin with the block's."""
+        trace.scopes.append(self)
+        try:
+            return super()._run(*arguments, **keywords)
+        finally:
+            trace.scopes.pop()
 
     def _compiled_run(self) -> Any:
         """The block's program, made when it is first needed."""
         program = self._compiled
         if program is None:
-            program = self._compiled = compiled.Compiled(super()._run, name=self.name)
+            program = self._compiled = compiled.Compiled(self._run, name=self.name)
         return program
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
@@ -98,6 +113,8 @@ class HybridBlock(Block):
 
     def _forget(self) -> None:
         """Drop the program: structure, parameters or hooks have changed."""
+        if self._compiled is not None:
+            self._last = self._compiled.last() or self._last
         self._compiled = self._program = None
 
     def _positional(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
@@ -114,9 +131,8 @@ class HybridBlock(Block):
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
         """What the block computes; by default what `hybrid_forward` says."""
-        tracing = current_trace() is not None
         own = {n: p.data() for n, p in self._parameters.items() if self.__dict__.get(n) is p}
-        operations = facade.symbol if tracing else facade.ndarray
+        operations = facade.operations(symbols=current_trace() is not None)
         return self.hybrid_forward(operations, *arguments, **keywords, **own)
 
     def hybrid_forward(self, F: Any, *arguments: Any, **parameters: Any) -> Any:  # noqa: N803
@@ -124,3 +140,24 @@ class HybridBlock(Block):
         raise NotImplementedError(
             f"{type(self).__name__} has neither forward(self, x) nor hybrid_forward(self, F, x)"
         )
+
+    # ---- MXNet's files
+
+    def export(self, path: Any, epoch: int = 0, remove_amp_cast: bool = True) -> tuple[str, str]:
+        """Write MXNet's ``PATH-symbol.json`` and ``PATH-EPOCH.params``; gives both names.
+
+        Call the block once before, after `hybridize()`: what it is called on says the number and
+        the kinds of its inputs. Raises `ExportError` for what MXNet has no operation for.
+        """
+        return symbol_block().export(self, path, epoch)
+
+    def _symbol(self, arguments: tuple[Any, ...]) -> Any:
+        """What the block makes of symbols."""
+        return symbol_block().composed(self, arguments)
+
+
+def symbol_block() -> Any:
+    """`gemel.gluon.symbol_block`, which few programs use."""
+    from importlib import import_module
+
+    return import_module("gemel.gluon.symbol_block")

@@ -229,6 +229,16 @@ def _set(parameter: Parameter, value: ndarray) -> None:
 # ---- writing
 
 
+def type_flag(dtype: Any) -> int:
+    """MXNet's number for a dtype."""
+    return _FLAGS[as_dtype(dtype).name]
+
+
+def dtype_of_flag(flag: str) -> str:
+    """The dtype of MXNet's number, given as text; float32 for none."""
+    return _TYPES.get(int(flag) if flag.isdigit() else 0, "float32")
+
+
 def _array_parts(value: ndarray) -> list[bytes]:
     header = pack("<IiI", _V3, 0, value.ndim) + pack(f"<{value.ndim}q", *value.shape)
     return [header + pack("<iii", 1, 0, _FLAGS[value.dtype.name]), _core.to_bytes(value)]

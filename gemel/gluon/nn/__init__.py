@@ -37,6 +37,7 @@ from gemel.gluon.nn.containers import (
 )
 
 if TYPE_CHECKING:
+    from gemel.gluon.symbol_block import SymbolBlock
     from gemel.gluon.nn.convolution import (
         Conv1D,
         Conv1DTranspose,
@@ -114,12 +115,15 @@ __all__ = [
     "Sequential",
     "SiLU",
     "Swish",
+    "SymbolBlock",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise unknown_attribute(__name__, name, __all__)
+    if name == "SymbolBlock":
+        return globals().setdefault(name, import_module("gemel.gluon.symbol_block").SymbolBlock)
     for module in LATE:
         found = getattr(import_module(f"{__name__}.{module}"), name, None)
         if found is not None:

@@ -1,0 +1,41 @@
+"""Symbols, as MXNet 1 has them: `var`, operations by its names, `load`, `Group`.
+
+`F` of `hybrid_forward` is this module while a block is traced, and `gemel.ndarray` otherwise: the
+operations take arrays, what stands for them in a trace, and `Symbol`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import _core
+from gemel.ir.graph import Entry
+from gemel.legacy.facade import attribute
+from gemel.symbol.symbol import Symbol, compose, group, load, load_json, var
+
+Variable = var
+Group = group
+fromjson = load_json
+
+
+def __getattr__(name: str) -> Any:
+    return attribute(name, __name__, globals(), _both)
+
+
+def _both(operation: Any) -> Any:
+    """An operation for symbols, and for arrays as `operation` itself."""
+
+    def call(*inputs: Any, **keywords: Any) -> Any:
+        first = next((each for each in (*inputs, *keywords.values())), None)
+        if isinstance(first, (list, tuple)) and first:
+            first = first[0]
+        if isinstance(first, (_core.Array, Entry)):
+            return operation(*inputs, **keywords)
+        return compose(operation, inputs, keywords)
+
+    call.__name__ = call.__qualname__ = operation.__name__
+    call.__doc__ = operation.__doc__
+    return call
+
+
+__all__ = ["Group", "Symbol", "Variable", "load", "load_json", "var"]
