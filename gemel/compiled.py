@@ -296,16 +296,19 @@ class Compiled:
             del programs[PROGRAMS:]
         return Bound(program, program.dims(given.arrays))
 
+    def kinds(self) -> list[Arguments]:
+        """The kinds of arguments it was traced for, the last one last; specs in place of arrays."""
+        found = []
+        for (structure, _, arrays), programs in self._programs.items():
+            inputs = programs[0].graph.inputs[: len(arrays)]
+            specs = [Spec(tuple(map(seen, entry.shape)), entry.dtype) for entry in inputs]
+            numbers = [number.seen for number in programs[0].numbers]
+            found.append(Arguments(structure, specs, numbers))
+        return found
+
     def last(self) -> Arguments | None:
-        """The kind of arguments it was traced for last, specs in place of arrays; None for none."""
-        if not self._programs:
-            return None
-        (structure, _, arrays), programs = list(self._programs.items())[-1]
-        program = programs[0]
-        shapes = (tuple(map(seen, e.shape)) for e in program.graph.inputs[: len(arrays)])
-        dtypes = (entry.dtype for entry in program.graph.inputs)
-        specs = [Spec(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=False)]
-        return Arguments(structure, specs, [number.seen for number in program.numbers])
+        """The kind of arguments it was traced for last; None before the first call."""
+        return next(reversed(self.kinds()), None)
 
     # --- looking at it ----------------------------------------------------------------------
 

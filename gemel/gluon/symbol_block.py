@@ -102,8 +102,9 @@ class SymbolBlock(HybridBlock):
             if name not in {node.name for node in variables}:
                 raise unknown_name("input of the symbol", name, (n.name for n in variables))
         auxiliary = set(whole.list_auxiliary_states())
+        unread = _unread(whole)
         for node in variables:
-            if node.name not in names:
+            if node.name not in names and id(node) not in unread:
                 self._take(node, node.name in auxiliary, params)
 
     def _take(self, node: SymbolNode, overwritten: bool, shared: Any) -> None:
@@ -128,7 +129,7 @@ class SymbolBlock(HybridBlock):
         damaged files, and where the two do not belong together: a parameter that is missing
         (unless `allow_missing`) or not the network's (unless `ignore_extra`).
         """
-        block = SymbolBlock(load(symbol_file), [_variable(n) for n in _listed(input_names)])
+        block = SymbolBlock(load(symbol_file), _listed(input_names))
         if param_file is not None:
             place = device if device is not None else ctx
             place = place[0] if isinstance(place, (list, tuple)) else place
@@ -187,8 +188,16 @@ def _name(given: Any) -> str:
     return given if isinstance(given, str) else str(given.name)
 
 
-def _variable(given: Any) -> Any:
-    return _name(given)
+def _unread(symbol: Symbol) -> set[int]:
+    """The variables nothing reads here: labels of what networks of MXNet 1 end in."""
+    nodes = nodes_of(symbol._heads)
+    labels, others = set(), set()
+    for node in nodes:
+        unread = "" if node.is_variable else node.legacy.unread
+        place = node.legacy.inputs.index(unread) if unread else -1
+        for position, (inner, _) in enumerate(node.inputs):
+            (labels if position == place else others).add(id(inner))
+    return labels - others
 
 
 def _parameter(node: SymbolNode, overwritten: bool) -> Parameter:

@@ -342,6 +342,25 @@ def full_like(a: Any, fill_value: float, dtype: Any = None) -> Any:
     return np.full_like(a, fill_value, dtype=_named(dtype))
 
 
+def _alike(name: str, first: str) -> None:
+    @written(first)
+    def rule(**given: Any) -> Written | None:
+        x, *_ = given.values()
+        dtype = given.get("dtype")
+        if dtype not in (None, x.dtype):
+            return None
+        if name != "_npi_full_like":
+            return Written(name, (x,), {})
+        value = given.get("fill_value")
+        known = isinstance(value, (int, float))
+        return Written(name, (x,), {"fill_value": float(value)}) if known else None
+
+
+_alike("zeros_like", "zeros_like")
+_alike("ones_like", "ones_like")
+_alike("_npi_full_like", "full_like")
+
+
 @legacy("_arange", "_npi_arange", "arange")
 def arange(
     *, start: float, stop: float | None = None, step: float = 1.0, repeat: int = 1, dtype: Any = "float32"

@@ -49,6 +49,7 @@ class Legacy:
         outputs: int | Callable[[dict[str, Any]], int] = 1,
         visible: int | None = None,
         inputs: int | None = None,
+        unread: str = "",
     ) -> None:
         self.name = names[0]
         self.names = names
@@ -63,6 +64,8 @@ class Legacy:
         self.settings = tuple(arguments[len(self.inputs) :])
         self.defaults = {p.name: p.default for p in given if p.default is not p.empty}
         self.auxiliary = auxiliary
+        #: The input only its gradient in MXNet reads.
+        self.unread = unread
         self.optional = optional
         self._outputs = outputs
         self.visible = visible
@@ -118,6 +121,10 @@ class Legacy:
             inputs = tuple(keywords.pop("data"))
         if self.variadic and len(inputs) == 1 and isinstance(inputs[0], (list, tuple)):
             inputs = tuple(inputs[0])
+        count = len(inputs)
+        while count < len(self.inputs) and self.inputs[count] in given:
+            inputs = (*inputs, given.pop(self.inputs[count]))
+            count += 1
         found = self.function(*inputs, **given, **self.checked(keywords))
         if out is not None:
             out[...] = found

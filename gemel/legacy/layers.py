@@ -207,12 +207,21 @@ def _(**given: Any) -> Written:
 layer_norm = same(npx.layer_norm, "LayerNorm", "layer_norm", "_npx_layer_norm", inputs=3)
 group_norm = same(npx.group_norm, "GroupNorm", "group_norm", "_npx_group_norm", inputs=3)
 instance_norm = same(npx.instance_norm, "InstanceNorm", "instance_norm", "_npx_instance_norm", inputs=3)
+for _norm in (group_norm, instance_norm):
+    _norm.inputs = ("data", "gamma", "beta")
 same(npx.l2_normalization, "L2Normalization", inputs=1)
 
 
 @layer_norm.infer
 def _(shapes: Shapes, axis: int = -1, **_: Any) -> Shapes:
     return _channels(shapes, axis)
+
+
+@written("group_norm")
+def _(data: Any, gamma: Any, beta: Any, num_groups: int, eps: float, **_: Any) -> Written | None:
+    if gamma.shape != (num_groups,):  # MXNet 1.9 knows one number a group, MXNet 2 one a channel
+        return None
+    return Written("GroupNorm", (data, gamma, beta), {"num_groups": num_groups, "eps": eps})
 
 
 instance_norm.infer(_channels)
@@ -349,7 +358,7 @@ written("softmax")(_soft("softmax"))
 written("log_softmax")(_soft("log_softmax"))
 
 
-@legacy("SoftmaxOutput", "Softmax", inputs=2, optional=1)
+@legacy("SoftmaxOutput", "Softmax", inputs=2, optional=1, unread="label")
 def softmax_output(
     data: Any,
     label: Any = None,
@@ -371,7 +380,7 @@ def softmax_output(
 
 
 def _output(function: Any, name: str) -> None:
-    @legacy(name, inputs=2, optional=1)
+    @legacy(name, inputs=2, optional=1, unread="label")
     def operation(data: Any, label: Any = None, grad_scale: float = 1.0) -> Any:
         """What a network ends in, without the gradient of its loss."""
         return function(data)

@@ -16,15 +16,19 @@ from gemel.programs import Arguments
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of
-from gemel.symbol.nodes import as_call, fixed
+from gemel.symbol.nodes import as_call, fixed, free
 from gemel.symbol.noting import Note, Noting
+from gemel.symbol.own import PREFIX, parameters_text
 
 
 class Exported:
     """A function traced for one kind of arguments, as a symbol.
 
     `variables` are the arrays it is given by name: parameters, and arrays it closes over.
-    `given` may name symbols that stand for the arguments, instead of new variables.
+    `given` may name symbols that stand for the arguments, instead of new variables. With `own`
+    what MXNet has no operation for is a node of gemel's own, sizes that depend on the arguments
+    stay free, and parameters may be overwritten: `updates` are their names, the last of `heads`
+    what they then hold.
     """
 
     def __init__(
@@ -32,30 +36,40 @@ class Exported:
         function: Callable[..., Any],
         arguments: Arguments,
         given: Sequence[Reference] = (),
+        own: bool = False,
     ) -> None:
         self.trace = Noting()
+        self.own = own
+        arguments = _batched(arguments)
         count = len(arguments.arrays)
         names = ["data"] if count == 1 else [f"data{place}" for place in range(count)]
         entries = [self._input(i, x, names[i]) for i, x in enumerate(arguments.arrays)]
         results: list[Any] = []
         with autograd.pause(train_mode=False), self.trace:
-            values = unflatten(arguments.structure, iter(entries), iter(arguments.numbers))
+            numbers = [self._number(i, value) for i, value in enumerate(arguments.numbers)]
+            values = unflatten(arguments.structure, iter(entries), iter(numbers))
             with self.trace.watching():
                 found = function(*values)
             self.structure = flatten_results(found, results)
             outputs = [self.trace.current(as_entry(value)) for value in results]
-        if self.trace.updates or any(entry in self.trace.contents for entry in entries):
-            name = next((p.name for p, _ in self.trace.updates.values()), "an argument")
+        if any(entry in self.trace.contents for entry in entries):
+            raise ExportError("export: an argument is overwritten in place; write to a copy of it")
+        updates = list(self.trace.updates.values())
+        if updates and not own:
             raise ExportError(
-                f"export: forward overwrites {name} outside of batch_norm, which MXNet's files "
-                "cannot say"
+                f"export: forward overwrites {updates[0][0].name} outside of batch_norm, which "
+                "MXNet's files cannot say; gemel.save keeps it"
             )
+        self.updated = [parameter for parameter, _ in updates]
         self.inputs = names
         self.variables: dict[str, Any] = {}
         self._references: dict[Entry, Reference] = {}
         self._parameters = {
             entry: parameter for parameter, entry in self.trace.parameters.values()
         }
+        for place, number in enumerate(numbers):
+            if isinstance(number, Entry):
+                self._references[number] = SymbolNode(VARIABLE, f"number{place}"), 0
         for position, entry in enumerate(entries):
             variable = (SymbolNode(VARIABLE, names[position]), 0)
             self._references[entry] = given[position] if given else variable
@@ -65,14 +79,19 @@ class Exported:
         for entry, (note, index) in self.trace.notes.items():
             self._together.setdefault(id(note.written.settings), []).append((entry, index))
         with self.trace:
-            self.heads = self._written(outputs)
+            self.heads = self._written([*outputs, *(entry for _, entry in updates)])
 
     def _input(self, position: int, array: Any, name: str) -> Entry:
+        """An argument; the batch is free though it was one example."""
         shape = [
             self.trace.free(f"n{position}_{axis}", n) if n > 1 else n
             for axis, n in enumerate(array.shape)
         ]
         return placeholder(Spec(shape, array.dtype), name)
+
+    def _number(self, position: int, value: float) -> Any:
+        """A number the function is called with: a constant in MXNet's files."""
+        return self.trace.number(f"number{position}", value) if self.own else value
 
     # ---- entries to references
 
@@ -98,11 +117,15 @@ class Exported:
     def _call(self, entry: Entry) -> Any:
         """What an entry is: a note, entries it is the same as, or None for a variable."""
         note = self.trace.notes.get(entry)
-        if note is not None:
+        if note is not None and not (self.own and free(tuple(note[0].written.settings.values()))):
             return note[0]._replace(written=_of_entries(note[0].written))
         node = entry.node
         if node.op is None:
             return None
+        if self.own:
+            settings = {"parameters": parameters_text(node), "outputs": len(node.entries)}
+            name = node.name or self.trace.named(node.op.name)
+            return Note(Written(f"{PREFIX}{node.op.name}", node.inputs, settings, len(node.entries)), name)
         found = as_call(node)
         if found is None:
             found = self._expanded(node)
@@ -183,6 +206,14 @@ class Exported:
             self.variables[name] = node.value
             return SymbolNode(VARIABLE, name, {"__shape__": text_of(tuple(node.value.shape))}), 0
         raise ExportError(f"export: {node!r} is no input of the program")
+
+
+def _batched(arguments: Arguments) -> Arguments:
+    """Arguments of a batch where these are of one example: an extent of 1 cannot be free."""
+    arrays = arguments.arrays
+    if not arrays or any(not x.shape or x.shape[0] != 1 for x in arrays):
+        return arguments
+    return arguments._replace(arrays=[Spec((2, *x.shape[1:]), x.dtype) for x in arrays])
 
 
 class _ByName:

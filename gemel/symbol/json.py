@@ -11,6 +11,7 @@ from typing import Any
 
 from gemel.errors import GemelError, SymbolFileError
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, nodes_of, value_of
+from gemel.symbol.own import operation
 
 #: The version of MXNet whose form the files have.
 VERSION = 10901
@@ -140,11 +141,14 @@ class _Reader:
 
     def finish(self, node: SymbolNode, where: str) -> None:
         """The operation must be known and take these settings; how many outputs follows."""
+        if node.is_own:
+            node.outputs = self.own_outputs(node, where)
+            return
         try:
-            operation = node.legacy
+            legacy = node.legacy
             settings = node.settings()
-            operation.checked(settings)
-            node.outputs = operation.outputs(settings)
+            legacy.checked(settings)
+            node.outputs = legacy.outputs(settings)
         except GemelError as error:
             raise SymbolFileError(f"symbol file {self.source}: {error}") from None
         except (TypeError, KeyError, ValueError) as error:
@@ -152,10 +156,20 @@ class _Reader:
         if not isinstance(node.outputs, int) or not 0 < node.outputs < MOST_OUTPUTS:
             raise self.fail(f"{where}{node.op} has {node.outputs!r} outputs")
         # Files of before 0.9 leave out what an operation overwrites.
-        missing = len(operation.inputs) - len(node.inputs)
-        if operation.auxiliary and missing == len(operation.auxiliary):
-            added = [SymbolNode(VARIABLE, f"{node.name}_{each}") for each in operation.auxiliary]
+        missing = len(legacy.inputs) - len(node.inputs)
+        if legacy.auxiliary and missing == len(legacy.auxiliary):
+            added = [SymbolNode(VARIABLE, f"{node.name}_{each}") for each in legacy.auxiliary]
             node.inputs = (*node.inputs, *((each, 0) for each in added))
+
+    def own_outputs(self, node: SymbolNode, where: str) -> int:
+        try:
+            operation(node.op)
+            found = value_of(node.attrs["outputs"])
+        except (GemelError, KeyError) as error:
+            raise self.fail(f"{where}{error}") from None
+        if not isinstance(found, int) or not 0 < found < MOST_OUTPUTS:
+            raise self.fail(f"{where}'outputs' is {found!r}")
+        return found
 
     def attributes(self, raw: dict[str, Any], where: str) -> dict[str, str]:
         found: dict[str, str] = {}

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from gemel.legacy import Legacy, find
+from gemel.symbol.own import PREFIX
 
 #: The operation of variables in files.
 VARIABLE = "null"
@@ -36,6 +37,11 @@ class SymbolNode:
         return self.op == VARIABLE
 
     @property
+    def is_own(self) -> bool:
+        """Whether it is an operation of gemel's, which MXNet has not."""
+        return self.op.startswith(PREFIX)
+
+    @property
     def legacy(self) -> Legacy:
         """What it is run by. Raises `UnknownNameError`."""
         return find(self.op, f"node {self.name!r}: ")
@@ -43,7 +49,8 @@ class SymbolNode:
     @property
     def visible(self) -> int:
         """How many of its outputs people get."""
-        found = self.legacy.visible if not self.is_variable else 1
+        plain = self.is_variable or self.is_own
+        found = None if plain else self.legacy.visible
         return self.outputs if found is None else found
 
     def settings(self) -> dict[str, Any]:
@@ -53,7 +60,7 @@ class SymbolNode:
 
     def auxiliary(self) -> list[SymbolNode]:
         """The variables it overwrites while training."""
-        if self.is_variable:
+        if self.is_variable or self.is_own:
             return []
         operation = self.legacy
         pairs = zip(operation.inputs, self.inputs, strict=False)

@@ -13,6 +13,7 @@ from gemel.extent import Dim, same_for_all, seen
 from gemel.ir.graph import Entry, Node
 from gemel.ir.methods import call
 from gemel.legacy.declare import Written
+from gemel.spec import product
 
 Found = Written | tuple[Entry, ...] | None
 RULES: dict[str, Callable[..., Found]] = {}
@@ -66,7 +67,29 @@ def _(node: Node) -> Found:
 @rule("transpose")
 def _(node: Node) -> Found:
     axes = node.params["axes"]
+    if axes is not None and len(axes) > MOST_AXES:
+        return (_moved(node.inputs[0], tuple(axes)),)
     return Written("_np_transpose", node.inputs, {} if axes is None else {"axes": axes})
+
+
+#: How many axes MXNet transposes.
+MOST_AXES = 6
+
+
+def _moved(x: Any, axes: tuple[int, ...]) -> Any:
+    """A transposition, one axis at a time: of what is before it, it, and what it jumps over."""
+    order = list(range(len(axes)))
+    for place, axis in enumerate(axes):
+        at = order.index(axis)
+        if at == place:
+            continue
+        shape = tuple(x.shape)
+        parts = shape[:place], shape[place:at], shape[at : at + 1], shape[at + 1 :]
+        joined = tuple(product(part) for part in parts)
+        x = call("transpose", call("reshape", x, shape=joined), axes=(0, 2, 1, 3))
+        x = call("reshape", x, shape=(*parts[0], *parts[2], *parts[1], *parts[3]))
+        order.insert(place, order.pop(at))
+    return x
 
 
 @rule("broadcast_to")
@@ -84,39 +107,30 @@ def _(node: Node) -> Found:
 
 @rule("concatenate")
 def _(node: Node) -> Found:
-    settings = {"dim": node.params["axis"], "num_args": len(node.inputs)}
+    settings = {"axis": node.params["axis"], "num_args": len(node.inputs)}
     return Written("_npi_concatenate", node.inputs, settings)
 
 
 @rule("basic_index")
 def _(node: Node) -> Found:
     (x,) = node.inputs
-    begin, end, step, dropped = [], [], [], []
-    items = [item for item in node.params["key"] if item is not None and item[0] != "new"]
-    for place, item in enumerate(items):
-        extent = x.shape[place]
-        if item[0] == "slice":
-            first, last, by = item[1:]
-            whole = same_for_all(last, extent) or (by < 0 and seen(last) < 0)
-            begin.append(None if by < 0 and same_for_all(first, extent - 1) else first)
-            end.append(None if whole else last)
-            step.append(by)
-        else:
-            begin.append(item[1])
-            end.append(item[1] + 1)
-            step.append(1)
-            dropped.append(place)
-    if len(items) != len(node.params["key"]):
-        return None
-    if not dropped:
-        settings = {"begin": tuple(begin), "end": tuple(end), "step": tuple(step)}
-        return Written("slice", (x,), settings)
-    key = tuple(
-        ("slice", item[1], item[1] + 1, 1) if place in dropped else item
-        for place, item in enumerate(items)
-    )
-    part = call("basic_index", x, key=key)
+    key = tuple(item for item in node.params["key"] if item[0] != "new")
+    if len(key) == len(node.params["key"]) and all(item[0] == "slice" for item in key):
+        begin, end, step = zip(*map(_bounds, key, x.shape), strict=True) if key else ((), (), ())
+        return Written("slice", (x,), {"begin": begin, "end": end, "step": step})
+    slices = tuple(item if item[0] == "slice" else ("slice", item[1], 1, 1) for item in key)
+    part = call("basic_index", x, key=slices) if key else x
     return (call("reshape", part, shape=node.specs[0].shape),)
+
+
+def _bounds(item: Any, extent: Any) -> tuple[Any, Any, int]:
+    """The begin, end and step of one item of an index; None for the ends of the array."""
+    first, count, by = item[1:]
+    last = first + count * by
+    if by < 0:
+        begin = None if same_for_all(first, extent - 1) else first
+        return begin, None if seen(last) < 0 else last, by
+    return first, None if same_for_all(last, extent) or seen(last) >= seen(extent) else last, by
 
 
 @rule("gather")

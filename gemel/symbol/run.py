@@ -9,27 +9,39 @@ from gemel.errors import GemelError, ShapeError
 from gemel.ir.graph import placeholder
 from gemel.ir.trace import Trace
 from gemel.spec import Spec
+from gemel.symbol import own
 from gemel.symbol.node import Reference, SymbolNode, nodes_of, value_of
 
 
-def run(heads: Iterable[Reference], values: Mapping[str, Any]) -> list[Any]:
-    """What the heads are, for arrays (or symbols of a trace) by the names of the variables."""
+def run(
+    heads: Iterable[Reference], values: Mapping[str, Any], extents: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """What the heads are, for arrays (or symbols of a trace) by the names of the variables.
+
+    `extents` are the sizes that parameters of gemel's own operations name.
+    """
     heads = tuple(heads)
     found: dict[int, Any] = {}
     for node in nodes_of(heads):
         if node.is_variable:
-            found[id(node)] = (values[node.name],)
+            found[id(node)] = (values.get(node.name),)
         else:
-            found[id(node)] = apply(node, [found[id(n)][i] for n, i in node.inputs])
+            found[id(node)] = apply(node, [found[id(n)][i] for n, i in node.inputs], extents)
     return [found[id(node)][index] for node, index in heads]
 
 
-def apply(node: SymbolNode, inputs: list[Any]) -> tuple[Any, ...]:
+def apply(
+    node: SymbolNode, inputs: list[Any], extents: Mapping[str, Any] | None = None
+) -> tuple[Any, ...]:
     """The outputs of one node. An error names the node."""
-    operation = node.legacy
-    settings = node.settings()
-    named = operation.wanted(settings) if not operation.variadic else ()
+    given: Any
     try:
+        if node.is_own:
+            given = own.apply(own.operation(node.op), node.attrs["parameters"], inputs, extents or {})
+            return tuple(given) if isinstance(given, (list, tuple)) else (given,)
+        operation = node.legacy
+        settings = node.settings()
+        named = operation.wanted(settings) if not operation.variadic else ()
         if len(named) == len(inputs):
             given = operation(**dict(zip(named, inputs, strict=True)), **settings)
         else:
@@ -70,7 +82,8 @@ def infer(
             if shape is not None:
                 known[node.name] = shape
             continue
-        _follow(node, known, found)
+        if not node.is_own:
+            _follow(node, known, found)
         inputs = [_spec(each, known, found, dtypes) for each in node.inputs]
         if any(spec is None for spec in inputs):
             found[id(node)] = [None] * node.outputs
