@@ -149,7 +149,8 @@ class HybridBlock(Block):
         Call the block once before, after `hybridize()`: what it is called on says the number and
         the kinds of its inputs. Raises `ExportError` for what MXNet has no operation for.
         """
-        return symbol_block().export(self, path, epoch)
+        names: tuple[str, str] = symbol_block().export(self, path, epoch)
+        return names
 
     def _symbol(self, arguments: tuple[Any, ...]) -> Any:
         """What the block makes of symbols."""

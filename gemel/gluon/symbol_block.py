@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gemel.archives import appear
 from gemel.device import as_device
-from gemel.errors import ExportError, ParameterFileError, ShapeError, unknown_name
+from gemel.errors import ExportError, ShapeError, unknown_name
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
-from gemel.gluon.parameter import Parameter, ParameterDict
+from gemel.gluon.parameter import Parameter
 from gemel.npx import serialize
 from gemel.programs import Arguments
 from gemel.spec import Spec
@@ -134,7 +134,9 @@ class SymbolBlock(HybridBlock):
             place = device if device is not None else ctx
             place = place[0] if isinstance(place, (list, tuple)) else place
             values = serialize.load_named(param_file, as_device(place))
-            block._fill(values, f"parameter file {os.fspath(param_file)}", allow_missing, ignore_extra)
+            block._fill(
+                values, f"parameter file {os.fspath(param_file)}", allow_missing, ignore_extra
+            )
         return block
 
     def _fill(
@@ -151,7 +153,7 @@ class SymbolBlock(HybridBlock):
     def infer_shape(self, *arguments: Any) -> None:
         """The shapes of its parameters, from those of its inputs."""
         given = {name: x.shape for name, x in zip(self._inputs, arguments, strict=False)}
-        known = {n: p.shape for n, p in self._parameters.items() if p.is_shape_known}
+        known = {n: p.shape for n, p in self._parameters.items() if p.shape and -1 not in p.shape}
         found, _ = infer(self._symbol_heads, {**known, **given})
         for name, parameter in self._parameters.items():
             if not parameter.is_shape_known and name in found:
@@ -168,10 +170,6 @@ class SymbolBlock(HybridBlock):
         values.update(zip(self._inputs, arguments, strict=True))
         found = run(self._symbol_heads, values)
         return found[0] if self._single else found
-
-    def cast(self, dtype: Any) -> None:
-        """Change the dtype of its parameters."""
-        super().cast(dtype)
 
     def __repr__(self) -> str:
         outputs = ", ".join(node.output_name(index) for node, index in self._symbol_heads)
@@ -191,7 +189,8 @@ def _name(given: Any) -> str:
 def _unread(symbol: Symbol) -> set[int]:
     """The variables nothing reads here: labels of what networks of MXNet 1 end in."""
     nodes = nodes_of(symbol._heads)
-    labels, others = set(), set()
+    labels: set[int] = set()
+    others: set[int] = set()
     for node in nodes:
         unread = "" if node.is_variable else node.legacy.unread
         place = node.legacy.inputs.index(unread) if unread else -1
@@ -221,5 +220,4 @@ def _number(text: str) -> float:
     return float(found) if isinstance(found, (int, float)) else 1.0
 
 
-Names = Iterable[str]
-__all__ = ["ParameterFileError", "SymbolBlock", "composed", "export", "traced", "ParameterDict"]
+__all__ = ["SymbolBlock", "composed", "export", "traced"]

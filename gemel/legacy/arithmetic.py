@@ -62,7 +62,7 @@ def clip(data: Any, *, a_min: float | None = None, a_max: float | None = None) -
 
 
 @written("clip")
-def _(x: Any, min: Any, max: Any, a_min: Any, a_max: Any, **_: Any) -> Written | None:  # noqa: A002 -- NumPy's names
+def _(x: Any, min: Any, max: Any, a_min: Any, a_max: Any, **_: Any) -> Written | None:
     low, high = a_min if min is None else min, a_max if max is None else max
     if not isinstance(low, (int, float)) or not isinstance(high, (int, float)):
         return None
@@ -140,9 +140,9 @@ for _function, _shorts, _scalar, _reverse in PAIRS:
         _names = f"_{_reverse}_scalar", f"_R{_camel(_scalar)}Scalar"
         _with_number(_function, *_names, swapped=True)
 for _function, _scalar in COMPARISONS:
-    _name = _as_data(_function)
-    _pair(_name, f"broadcast_{_scalar}", f"_{_scalar}", f"_{_camel(_scalar)}")
-    _with_number(_name, f"_{_scalar}_scalar", f"_{_camel(_scalar)}Scalar")
+    _compared = _as_data(_function)
+    _pair(_compared, f"broadcast_{_scalar}", f"_{_scalar}", f"_{_camel(_scalar)}")
+    _with_number(_compared, f"_{_scalar}_scalar", f"_{_camel(_scalar)}Scalar")
 
 _pair(np.arctan2, "arctan2")
 
@@ -200,12 +200,7 @@ for _function, _shorts in (
     _reduction(_function, *_shorts.split())
 
 
-@legacy("norm", inputs=1)
-def norm(
-    data: Any, ord: int = 2, axis: Any = None, out_dtype: Any = None, keepdims: bool = False
-) -> Any:
-    """The sum of absolute values (1), or the root of that of squares (2)."""
-    return npx.norm(data, ord, axis, out_dtype, keepdims)
+same(npx.norm, "norm", inputs=1)
 
 
 def _place(function: Callable[..., Any], *names: str) -> None:
@@ -265,9 +260,6 @@ same(npx.batch_dot, "batch_dot", "_npx_batch_dot", inputs=2)
 @written("batch_dot")
 def _(a: Any, b: Any, **settings: Any) -> Written:
     return Written("batch_dot", (a, b), settings)
-
-
-
 
 
 @legacy("_npi_einsum")
@@ -352,8 +344,9 @@ def _alike(name: str, first: str) -> None:
         if name != "_npi_full_like":
             return Written(name, (x,), {})
         value = given.get("fill_value")
-        known = isinstance(value, (int, float))
-        return Written(name, (x,), {"fill_value": float(value)}) if known else None
+        if not isinstance(value, (int, float)):
+            return None
+        return Written(name, (x,), {"fill_value": float(value)})
 
 
 _alike("zeros_like", "zeros_like")
@@ -363,7 +356,12 @@ _alike("_npi_full_like", "full_like")
 
 @legacy("_arange", "_npi_arange", "arange")
 def arange(
-    *, start: float, stop: float | None = None, step: float = 1.0, repeat: int = 1, dtype: Any = "float32"
+    *,
+    start: float,
+    stop: float | None = None,
+    step: float = 1.0,
+    repeat: int = 1,
+    dtype: Any = "float32",
 ) -> Any:
     """Numbers from start to stop, each `repeat` times."""
     found = np.arange(0, start, step) if stop is None else np.arange(start, stop, step)
@@ -373,7 +371,7 @@ def arange(
 
 def _random(function: Callable[..., Any], first: str, second: str, *names: str) -> None:
     def operation(**given: Any) -> Any:
-        low, high = (float(given.get(key, i)) for i, key in enumerate((first, second)))
+        low, high = (float(given.get(key) or i) for i, key in enumerate((first, second)))
         dtype = _named(given.get("dtype")) or "float32"
         shape = given.get("shape") or given.get("size")
         return function(low, high, size=shape).astype(dtype)

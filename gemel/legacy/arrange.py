@@ -305,12 +305,19 @@ def _whole(indices: Any) -> Any:
 def _(x: Any, indices: Any, axis: Any, mode: str, **_: Any) -> Written | None:
     if axis is None or not hasattr(indices, "shape"):
         return None
-    return Written("take", (x, indices), {"axis": axis, "mode": "clip" if mode == "raise" else mode})
+    return Written(
+        "take", (x, indices), {"axis": axis, "mode": "clip" if mode == "raise" else mode}
+    )
 
 
 @legacy("one_hot", "_npx_one_hot")
 def one_hot(
-    indices: Any, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
+    indices: Any,
+    *,
+    depth: int,
+    on_value: float = 1.0,
+    off_value: float = 0.0,
+    dtype: Any = "float32",
 ) -> Any:
     """For each number a row in which its place is `on_value`, and the others `off_value`."""
     return npx.one_hot(indices, depth, on_value, off_value, dtype)
@@ -355,7 +362,9 @@ def sort(data: Any, *, axis: int | None = -1, is_ascend: bool = True) -> Any:
 
 
 @legacy("argsort", "_npi_argsort")
-def argsort(data: Any, *, axis: int | None = -1, is_ascend: bool = True, dtype: Any = "float32") -> Any:
+def argsort(
+    data: Any, *, axis: int | None = -1, is_ascend: bool = True, dtype: Any = "float32"
+) -> Any:
     """The places of the elements along an axis, in order of the elements."""
     return np.argsort(data if is_ascend else -data, axis=axis).astype(dtype)
 

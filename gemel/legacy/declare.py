@@ -114,7 +114,9 @@ class Legacy:
                 raise TypeError(f"{self.name}: unknown keyword {name!r}{hint}")
         return found
 
-    def __call__(self, *inputs: Any, name: str | None = None, out: Any = None, **keywords: Any) -> Any:
+    def __call__(
+        self, *inputs: Any, name: str | None = None, out: Any = None, **keywords: Any
+    ) -> Any:
         """The operation on arrays, or on the symbols of a trace; `name` is for `gemel.symbol`."""
         given = {key: keywords.pop(key) for key in self.inputs if key in keywords}
         if self.variadic and "data" in keywords and not inputs:
@@ -206,5 +208,16 @@ def find(name: str, where: str = "") -> Legacy:
     return found
 
 
-__all__ = ["IGNORED", "WRITERS", "Legacy", "Written", "find", "known", "legacy", "load", "same", "wanted", "written"]
-
+__all__ = [
+    "IGNORED",
+    "WRITERS",
+    "Legacy",
+    "Written",
+    "find",
+    "known",
+    "legacy",
+    "load",
+    "same",
+    "wanted",
+    "written",
+]

@@ -23,7 +23,9 @@ class Derived(Legacy):
     def checked(self, settings: dict[str, Any]) -> dict[str, Any]:
         """All settings but those that mean nothing here; None is as if not given."""
         kept = {name: value for name, value in settings.items() if value is not None}
-        return {name: value for name, value in kept.items() if name not in ("ctx", "num_args", "is_int")}
+        return {
+            name: value for name, value in kept.items() if name not in ("ctx", "num_args", "is_int")
+        }
 
 
 def operations() -> dict[str, Op]:
@@ -53,7 +55,8 @@ def _scalar(name: str) -> Callable[..., Any] | None:
     name = OTHERS.get(name, name)
     function = getattr(np, name, None)
     if function is not None:
-        return lambda data, scalar=1.0, is_int=True: function(data, _number(scalar, is_int))
+        plain: Callable[..., Any] = function
+        return lambda data, scalar=1.0, is_int=True: plain(data, _number(scalar, is_int))
     turned = OTHERS.get(name[1:], name[1:])
     function = getattr(np, turned, None) if name.startswith("r") else None
     if function is None:
@@ -71,8 +74,10 @@ def derived(name: str) -> Legacy | None:
     if function is None:
         return None
 
+    meant: Callable[..., Any] = function
+
     def operation(*data: Any, **settings: Any) -> Any:
-        return function(*data, **settings)
+        return meant(*data, **settings)
 
     operation.__doc__ = function.__doc__
     found = Derived(operation, (name,))

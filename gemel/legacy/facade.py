@@ -9,9 +9,7 @@ from gemel.errors import unknown_attribute
 from gemel.legacy.declare import TABLE, known, wanted
 
 
-def attribute(
-    name: str, module: str, scope: dict[str, Any], made: Callable[[Any], Any]
-) -> Any:
+def attribute(name: str, module: str, scope: dict[str, Any], made: Callable[[Any], Any]) -> Any:
     """What such a module has under a name: `np`, `npx`, `random`, an operation of MXNet's, or a
     function of `npx` or `np`. Raises `AttributeError`, suggesting the nearest.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import np, npx
+from gemel.errors import ShapeError
 from gemel.legacy.declare import Written, legacy, same, written
 from gemel.spec import product
 
@@ -105,7 +106,11 @@ def _window(given: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 def _(**given: Any) -> Written:
     grows = "adj" in given
     weight, bias = given["weight"], given["bias"]
-    inputs = (given["data"], weight) if bias is None or given["no_bias"] else (given["data"], weight, bias)
+    inputs = (
+        (given["data"], weight)
+        if bias is None or given["no_bias"]
+        else (given["data"], weight, bias)
+    )
     groups = given["num_group"]
     settings = {
         "kernel": tuple(map(int, weight.shape[2:])),
@@ -144,8 +149,10 @@ def upsampling(
     num_filter: int = 0,
     multi_input_mode: str = "concat",
 ) -> Any:
-    """Images enlarged `scale` times."""
-    return npx.upsampling(*data, scale=scale, sample_type=sample_type)
+    """Images enlarged `scale` times. Raises `ShapeError` for several: MXNet's other modes."""
+    if len(data) != 1:
+        raise ShapeError(f"UpSampling: takes one array here, not {len(data)}")
+    return npx.upsampling(data[0], scale, sample_type)
 
 
 same(npx.roi_pooling, "ROIPooling", "_npx_roi_pooling", inputs=2)
@@ -206,7 +213,9 @@ def _(**given: Any) -> Written:
 
 layer_norm = same(npx.layer_norm, "LayerNorm", "layer_norm", "_npx_layer_norm", inputs=3)
 group_norm = same(npx.group_norm, "GroupNorm", "group_norm", "_npx_group_norm", inputs=3)
-instance_norm = same(npx.instance_norm, "InstanceNorm", "instance_norm", "_npx_instance_norm", inputs=3)
+instance_norm = same(
+    npx.instance_norm, "InstanceNorm", "instance_norm", "_npx_instance_norm", inputs=3
+)
 for _norm in (group_norm, instance_norm):
     _norm.inputs = ("data", "gamma", "beta")
 same(npx.l2_normalization, "L2Normalization", inputs=1)
@@ -233,7 +242,9 @@ def _(shapes: Shapes, **_: Any) -> Shapes:
 
 
 @legacy("LRN", "lrn")
-def lrn(data: Any, *, nsize: int, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0) -> Any:
+def lrn(
+    data: Any, *, nsize: int, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0
+) -> Any:
     """data / (knorm + alpha / nsize * the sum of squares of `nsize` neighbouring channels) ** beta.
 
     Krizhevsky et al., ImageNet classification with deep convolutional neural networks, 2012.
@@ -306,7 +317,6 @@ def softmax_activation(data: Any, *, mode: str = "instance") -> Any:
     if mode == "channel":
         return npx.softmax(data, axis=1)
     return npx.softmax(npx.batch_flatten(data)).reshape(data.shape)
-
 
 
 @legacy("softmax", "_npx_softmax", inputs=2, optional=1)
@@ -410,7 +420,15 @@ def _(data: Any, p: float, mode: str, axes: Any, **_: Any) -> Written:
 same(npx.sequence_mask, "SequenceMask", "sequence_mask", "_npx_sequence_mask", inputs=2, optional=1)
 same(npx.sequence_last, "SequenceLast", "sequence_last", inputs=2, optional=1)
 same(npx.sequence_reverse, "SequenceReverse", "sequence_reverse", inputs=2, optional=1)
-same(npx.ctc_loss, "CTCLoss", "ctc_loss", "_contrib_ctc_loss", "_contrib_CTCLoss", inputs=4, optional=2)
+same(
+    npx.ctc_loss,
+    "CTCLoss",
+    "ctc_loss",
+    "_contrib_ctc_loss",
+    "_contrib_CTCLoss",
+    inputs=4,
+    optional=2,
+)
 
 
 def _states(settings: dict[str, Any]) -> int:

@@ -64,9 +64,7 @@ class Exported:
         self.inputs = names
         self.variables: dict[str, Any] = {}
         self._references: dict[Entry, Reference] = {}
-        self._parameters = {
-            entry: parameter for parameter, entry in self.trace.parameters.values()
-        }
+        self._parameters = {entry: parameter for parameter, entry in self.trace.parameters.values()}
         for place, number in enumerate(numbers):
             if isinstance(number, Entry):
                 self._references[number] = SymbolNode(VARIABLE, f"number{place}"), 0
@@ -125,7 +123,9 @@ class Exported:
         if self.own:
             settings = {"parameters": parameters_text(node), "outputs": len(node.entries)}
             name = node.name or self.trace.named(node.op.name)
-            return Note(Written(f"{PREFIX}{node.op.name}", node.inputs, settings, len(node.entries)), name)
+            return Note(
+                Written(f"{PREFIX}{node.op.name}", node.inputs, settings, len(node.entries)), name
+            )
         found = as_call(node)
         if found is None:
             found = self._expanded(node)
@@ -233,7 +233,11 @@ def _of_entries(written: Written) -> Written:
     if all(isinstance(each, Entry) for each in written.inputs):
         return written
     held = tuple(
-        each if isinstance(each, Entry) else captured(each) if hasattr(each, "spec") else as_entry(each)
+        each
+        if isinstance(each, Entry)
+        else captured(each)
+        if hasattr(each, "spec")
+        else as_entry(each)
         for each in written.inputs
     )
     return written._replace(inputs=held)

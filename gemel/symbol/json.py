@@ -89,10 +89,10 @@ class _Reader:
         try:
             whole = json.loads(text)
         except json.JSONDecodeError as error:
-            place = f"line {error.lineno}, column {error.colno}"
-            raise self.fail(f"is no JSON or truncated: {error.msg} at {place}") from None
-        except RecursionError:
-            raise self.fail("is nested too deeply") from None
+            at = f"line {error.lineno}, column {error.colno}"
+            raise self.fail(f"is no JSON or truncated: {error.msg} at {at}") from None
+        except (RecursionError, ValueError) as error:
+            raise self.fail(f"is nested too deeply, or has a number too long: {error}") from None
         if not isinstance(whole, dict):
             raise self.fail(f"holds a {type(whole).__name__}, not an object with nodes")
         nodes: list[SymbolNode] = []

@@ -64,7 +64,9 @@ class SymbolNode:
             return []
         operation = self.legacy
         pairs = zip(operation.inputs, self.inputs, strict=False)
-        return [node for name, (node, _) in pairs if name in operation.auxiliary and node.is_variable]
+        return [
+            node for name, (node, _) in pairs if name in operation.auxiliary and node.is_variable
+        ]
 
     def output_name(self, index: int) -> str:
         """What an output is called: a variable's own name, or the node's and ``_output``."""

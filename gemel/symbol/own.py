@@ -7,7 +7,7 @@ that depend on the arguments are sums over their names, evaluated when the progr
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gemel.dtype import DType, as_dtype
@@ -93,7 +93,9 @@ def _graph(graph: Graph) -> dict[str, Any]:
             names[entry] = [len(nodes), index]
         if node.op is None:
             if not node.is_number:
-                raise ExportError("save: an array inside of npx.cond, foreach or while_loop; pass it in")
+                raise ExportError(
+                    "save: an array inside of npx.cond, foreach or while_loop; pass it in"
+                )
             nodes.append(["number", encoded(node.value)])
         else:
             inputs = [names[entry] for entry in node.inputs]
@@ -167,12 +169,11 @@ def holds(guard: Any, extents: Mapping[str, Any]) -> bool:
 
 def _graph_of(held: Any, extents: Mapping[str, Any], depth: int) -> Graph:
     def entry(place: Any) -> Entry:
-        node, index = place
-        if node == -1:
-            return inputs[index]
-        if not 0 <= node < len(results):
+        node, index = map(int, place)
+        if not -1 <= node < len(results):
             raise SymbolFileError(f"a graph names node {node} before there is one")
-        return results[node][index]
+        of_node: Sequence[Entry] = inputs if node == -1 else results[node]
+        return of_node[index]
 
     inputs = [
         placeholder(Spec(decoded(shape, extents, depth + 1), as_dtype(dtype), weak=bool(weak)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gemel.errors import unknown_attribute, unknown_name
@@ -265,8 +265,6 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
         count = len(operation.inputs)
         positional = dict(zip(operation.inputs, inputs, strict=False))
         extra = dict(zip(operation.settings, inputs[count:], strict=False))
-        if count == 1 and len(inputs) > 1 or len(inputs) > count:
-            extra = dict(zip(operation.settings, inputs[count:], strict=False))
         named = {key: keywords.pop(key) for key in operation.inputs if key in keywords}
         settings = operation.checked({**extra, **keywords})
         found = {**positional, **named}
@@ -280,7 +278,9 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
     name = name or fresh_name(operation.names[0].lower())
     for each in given:
         if not isinstance(each, Symbol):
-            raise TypeError(f"{operation.name}: {each!r} is no Symbol; make a variable with sym.var")
+            raise TypeError(
+                f"{operation.name}: {each!r} is no Symbol; make a variable with sym.var"
+            )
     references = [head for each in given for head in each._heads]
     text = {key: text_of(value) for key, value in settings.items() if value is not None}
     if operation.variadic:
@@ -307,6 +307,3 @@ def load(fname: Any) -> Symbol:
 
         raise SymbolFileError(f"symbol file {path}: is no text at byte {error.start}") from None
     return Symbol(json.read(text, path))
-
-
-Operation = Callable[..., Any]

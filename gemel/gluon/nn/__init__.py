@@ -37,7 +37,6 @@ from gemel.gluon.nn.containers import (
 )
 
 if TYPE_CHECKING:
-    from gemel.gluon.symbol_block import SymbolBlock
     from gemel.gluon.nn.convolution import (
         Conv1D,
         Conv1DTranspose,
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
         MaxPool3D,
     )
     from gemel.gluon.nn.shuffle import PixelShuffle1D, PixelShuffle2D, PixelShuffle3D
+    from gemel.gluon.symbol_block import SymbolBlock
 
 #: Layers that most programs do not use: their modules are imported when they are asked for.
 LATE = ("convolution", "normalization", "pooling", "shuffle")
