@@ -72,8 +72,8 @@ def save(obj: Any, path: Any) -> None:
 
 
 def _kinds_of_block(block: HybridBlock) -> list[Any]:
-    kinds = block._compiled.kinds() if block._compiled is not None else []
-    kinds = kinds or ([block._last] if block._last is not None else [])
+    kinds = block._own.compiled.kinds() if block._own.compiled is not None else []
+    kinds = kinds or ([block._own.last] if block._own.last is not None else [])
     if not kinds:
         raise ExportError(
             f"save: {block.name} has not been called since hybridize(): call net.hybridize() and "
@@ -237,7 +237,7 @@ class Loaded(HybridBlock):
         for exactly in (True, False):
             for saved in self._saved:
                 if saved.fits(given, exactly):
-                    values = {name: p.data() for name, p in self._parameters.items()}
+                    values = {name: p.data() for name, p in self._reg_params.items()}
                     return saved.run(given, values)
         kinds = " or ".join(
             ", ".join(f"{dtype} of {ndim} axes" for ndim, dtype in saved.inputs) + saved.limits()

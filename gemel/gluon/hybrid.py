@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import compiled
-from gemel.errors import TraceError
+from gemel.errors import SymbolGivenError, TraceError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
 from gemel.ir.trace import current_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gemel.gluon.hooks import HookHandle
     from gemel.gluon.parameter import ParameterDict
 
 
@@ -24,14 +21,11 @@ class HybridBlock(Block):
     gets the operations (`F.np`, `F.npx`, and their names directly) and its own parameters.
     """
 
-    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
-        super().__init__(prefix, params)
+    def __init__(
+        self, prefix: str | None = None, params: ParameterDict | None = None, **unknown: Any
+    ) -> None:
+        super().__init__(prefix, params, **unknown)
         self._active = False
-        self._compiled: Any = None
-        #: What a call may go to straight away: the program, when there are no hooks around it.
-        self._program: Any = None
-        #: The kind of arguments the last program was for, once that is gone.
-        self._last: Any = None
 
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Make `block`, which must be a `HybridBlock` too, a part of this block."""
@@ -58,24 +52,27 @@ class HybridBlock(Block):
         self.hybridize(active)
 
     def _changed(self) -> None:
-        if self.__dict__.get("_compiled") is not None:
+        if self._own.compiled is not None:
             self._forget()
         super()._changed()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the block: its program if it is hybridized, else its Python. Symbols give symbols."""
-        program = self._program
+        program = self._own.program
         if program is not None and not keywords:
-            return program(*arguments)
+            try:
+                return program(*arguments)
+            except SymbolGivenError:
+                return symbol_block().composed(self, arguments)
         if not self._active or current_trace() is not None:
-            if arguments and type(arguments[0]).__name__ == "Symbol":
-                return self._symbol(arguments)
+            if any(hasattr(each, "list_arguments") for each in arguments):
+                return symbol_block().composed(self, arguments)
             return super().__call__(*arguments, **keywords)
         if keywords:
             arguments = self._positional(arguments, keywords)
-        if self._hooks or self._pre_hooks:
+        if self._forward_hooks or self._forward_pre_hooks:
             return super().__call__(*arguments)
-        program = self._program = self._compiled_run().quick
+        program = self._own.program = self._compiled_run().quick
         return program(*arguments)
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
@@ -96,26 +93,16 @@ class HybridBlock(Block):
 
     def _compiled_run(self) -> Any:
         """The block's program, made when it is first needed."""
-        program = self._compiled
+        program = self._own.compiled
         if program is None:
-            program = self._compiled = compiled.Compiled(self._run, name=self.name)
+            program = self._own.compiled = compiled.Compiled(self._run, name=self.name)
         return program
-
-    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs, output)`` called after each forward."""
-        self._program = None
-        return super().register_forward_hook(hook)
-
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs)`` called before each forward."""
-        self._program = None
-        return super().register_forward_pre_hook(hook)
 
     def _forget(self) -> None:
         """Drop the program: structure, parameters or hooks have changed."""
-        if self._compiled is not None:
-            self._last = self._compiled.last() or self._last
-        self._compiled = self._program = None
+        if self._own.compiled is not None:
+            self._own.last = self._own.compiled.last() or self._own.last
+        self._own.compiled = self._own.program = None
 
     def _positional(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments of `forward` in order: a program takes no keywords."""
@@ -131,7 +118,7 @@ class HybridBlock(Block):
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
         """What the block computes; by default what `hybrid_forward` says."""
-        own = {n: p.data() for n, p in self._parameters.items() if self.__dict__.get(n) is p}
+        own = {n: p.data() for n, p in self._reg_params.items() if self.__dict__.get(n) is p}
         operations = facade.operations(symbols=current_trace() is not None)
         return self.hybrid_forward(operations, *arguments, **keywords, **own)
 
@@ -151,10 +138,6 @@ class HybridBlock(Block):
         """
         names: tuple[str, str] = symbol_block().export(self, path, epoch)
         return names
-
-    def _symbol(self, arguments: tuple[Any, ...]) -> Any:
-        """What the block makes of symbols."""
-        return symbol_block().composed(self, arguments)
 
 
 def symbol_block() -> Any:

@@ -26,8 +26,8 @@ from gemel.symbol.symbol import Symbol, group, load
 
 def traced(block: HybridBlock, given: Sequence[Any] = ()) -> Exported:
     """The block's forward as a symbol, for arguments like those of its last call."""
-    program = block._compiled
-    arguments = (program and program.last()) or block._last
+    program = block._own.compiled
+    arguments = (program and program.last()) or block._own.last
     if arguments is None:
         raise ExportError(
             f"export: {block.name} has not been called since hybridize(): call net.hybridize() and "
@@ -59,8 +59,8 @@ def composed(block: HybridBlock, arguments: tuple[Any, ...]) -> Any:
     """What a block makes of symbols: a symbol over theirs and its parameters."""
     symbols = [each for each in arguments if isinstance(each, Symbol)]
     given = [each._heads[0] for each in symbols]
-    program = block._compiled
-    last = (program and program.last()) or block._last
+    program = block._own.compiled
+    last = (program and program.last()) or block._own.last
     if last is None:
         shapes = [shape_said(node) for node, _ in given]
         if len(symbols) < len(arguments) or None in shapes:
@@ -95,7 +95,6 @@ class SymbolBlock(HybridBlock):
         names = [_name(each) for each in _listed(inputs)]
         self._symbol_heads = whole._heads
         self._single = len(whole) == 1
-        self._names = dict.fromkeys(names, 0)
         self._inputs = names
         variables = [node for node in nodes_of(whole._heads) if node.is_variable]
         for name in names:
@@ -153,9 +152,9 @@ class SymbolBlock(HybridBlock):
     def infer_shape(self, *arguments: Any) -> None:
         """The shapes of its parameters, from those of its inputs."""
         given = {name: x.shape for name, x in zip(self._inputs, arguments, strict=False)}
-        known = {n: p.shape for n, p in self._parameters.items() if p.shape and -1 not in p.shape}
+        known = {n: p.shape for n, p in self._reg_params.items() if p.shape and -1 not in p.shape}
         found, _ = infer(self._symbol_heads, {**known, **given})
-        for name, parameter in self._parameters.items():
+        for name, parameter in self._reg_params.items():
             if not parameter.is_shape_known and name in found:
                 parameter.shape = found[name]
 
@@ -166,7 +165,7 @@ class SymbolBlock(HybridBlock):
                 f"SymbolBlock: takes {len(self._inputs)} inputs ({', '.join(self._inputs)}), got "
                 f"{len(arguments)}"
             )
-        values = {name: p.data() for name, p in self._parameters.items()}
+        values = {name: p.data() for name, p in self._reg_params.items()}
         values.update(zip(self._inputs, arguments, strict=True))
         found = run(self._symbol_heads, values)
         return found[0] if self._single else found

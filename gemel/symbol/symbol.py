@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gemel.errors import unknown_attribute, unknown_name
+from gemel.errors import SymbolGivenError, unknown_attribute, unknown_name
 from gemel.legacy import Legacy, known, wanted
 from gemel.symbol import json, run
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, nodes_of, text_of
@@ -153,6 +153,10 @@ class Symbol:
         if operation is None:
             raise unknown_attribute("Symbol", name, known())
         return lambda *inputs, **settings: compose(operation, (self, *inputs), settings)
+
+    @property
+    def __array__(self) -> Any:
+        raise SymbolGivenError(f"{self!r} has no elements; use eval() with values for its variables")
 
     def __neg__(self) -> Symbol:
         return self._with("negative")
