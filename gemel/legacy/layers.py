@@ -6,6 +6,9 @@ from typing import Any
 
 from gemel import np, npx
 from gemel.errors import ShapeError
+from gemel.extent import same_for_all
+from gemel.ir.methods import call
+from gemel.ir.trace import current_trace
 from gemel.legacy.declare import Written, legacy, same, written
 from gemel.spec import product
 
@@ -438,6 +441,33 @@ def _states(settings: dict[str, Any]) -> int:
 
 
 rnn = same(npx.rnn, "RNN", "rnn", "_npx_rnn", inputs=5, optional=2, outputs=_states)
+
+@written("rnn")
+def _(data: Any, parameters: Any, **given: Any) -> Written:
+    if isinstance(parameters, (list, tuple)):
+        rows = [call("reshape", each, shape=(-1,)) for each in parameters]
+        parameters = call("concatenate", *rows, axis=0)
+    inputs = [data, parameters, _for_batch(given.pop("state"), data)]
+    cell, lengths = given.pop("state_cell"), given.pop("sequence_length")
+    inputs += [_for_batch(cell, data)] if cell is not None else []
+    inputs += [lengths] if given["use_sequence_length"] else []
+    kept = {name: value for name, value in given.items() if value is not None}
+    if given["lstm_state_clip_min"] is None:
+        del kept["lstm_state_clip_nan"]
+    return Written("RNN", tuple(inputs), kept, _states(kept))
+
+
+def _for_batch(state: Any, data: Any) -> Any:
+    """A state for one example repeated for the batch, which MXNet does not do by itself."""
+    if same_for_all(state.shape[1], data.shape[1]):
+        return state
+    layers, _, width = state.shape
+    found = call("broadcast_to", state, shape=(layers, data.shape[1], width))
+    axes = {"lhs_axes": (1,), "rhs_axes": (1,)}
+    trace: Any = current_trace()
+    trace.note(found, Written("broadcast_like", (state, data), axes))
+    return found
+
 
 #: How many gates each kind of cell has.
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}

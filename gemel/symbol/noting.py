@@ -50,6 +50,10 @@ class Noting(Trace):
             return name if not number else f"{name}{number}"
         return self.named(hint)
 
+    def note(self, entry: Entry, written: Written) -> None:
+        """Say what an entry is as a call of MXNet's."""
+        self.notes[entry] = Note(written, self.note_name(written.name.lower())), 0
+
     def watching(self) -> _Watch:
         """A block of code whose calls are noted."""
         return _Watch(self._event)
