@@ -310,20 +310,20 @@ def _named(dtype: Any) -> Any:
     return None if dtype in (None, "None") else dtype
 
 
-@legacy("_zeros", "_npi_zeros", "zeros")
-def zeros(*, shape: Any, dtype: Any = "float32") -> Any:
+@legacy("_zeros", "_npi_zeros", "zeros", inputs=0)
+def zeros(shape: Any, dtype: Any = "float32") -> Any:
     """An array of zeros."""
     return np.zeros(shape, dtype=_named(dtype))
 
 
-@legacy("_ones", "_npi_ones", "ones")
-def ones(*, shape: Any, dtype: Any = "float32") -> Any:
+@legacy("_ones", "_npi_ones", "ones", inputs=0)
+def ones(shape: Any, dtype: Any = "float32") -> Any:
     """An array of ones."""
     return np.ones(shape, dtype=_named(dtype))
 
 
-@legacy("_full", "_npi_full")
-def full(*, shape: Any, value: float, dtype: Any = "float32") -> Any:
+@legacy("_full", "_npi_full", "full", inputs=0)
+def full(shape: Any, value: float, dtype: Any = "float32") -> Any:
     """An array of one value."""
     return np.full(shape, value, dtype=_named(dtype))
 
@@ -354,9 +354,8 @@ _alike("ones_like", "ones_like")
 _alike("_npi_full_like", "full_like")
 
 
-@legacy("_arange", "_npi_arange", "arange")
+@legacy("_arange", "_npi_arange", "arange", inputs=0)
 def arange(
-    *,
     start: float,
     stop: float | None = None,
     step: float = 1.0,

@@ -123,6 +123,9 @@ class Legacy:
             inputs = tuple(keywords.pop("data"))
         if self.variadic and len(inputs) == 1 and isinstance(inputs[0], (list, tuple)):
             inputs = tuple(inputs[0])
+        if not self.variadic:
+            keywords.update(zip(self.settings, inputs[len(self.inputs) :], strict=False))
+            inputs = inputs[: len(self.inputs)]
         count = len(inputs)
         while count < len(self.inputs) and self.inputs[count] in given:
             inputs = (*inputs, given.pop(self.inputs[count]))

@@ -10,6 +10,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.ir.graph import Entry
+from gemel.ir.trace import current_trace
 from gemel.legacy.facade import attribute
 from gemel.symbol.symbol import Symbol, compose, group, load, load_json, var
 
@@ -26,10 +27,11 @@ def _both(operation: Any) -> Any:
     """An operation for symbols, and for arrays as `operation` itself."""
 
     def call(*inputs: Any, **keywords: Any) -> Any:
-        first = next((each for each in (*inputs, *keywords.values())), None)
-        if isinstance(first, (list, tuple)) and first:
-            first = first[0]
-        if isinstance(first, (_core.Array, Entry)):
+        given = [*inputs, *keywords.values()]
+        given += [each for held in given if isinstance(held, (list, tuple)) for each in held]
+        of_symbols = any(isinstance(each, Symbol) for each in given)
+        arrays = any(isinstance(each, (_core.Array, Entry)) for each in given)
+        if not of_symbols and (arrays or current_trace() is not None):
             return operation(*inputs, **keywords)
         return compose(operation, inputs, keywords)
 
