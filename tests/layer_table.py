@@ -86,7 +86,7 @@ class OldStyle(nn.HybridBlock):
         super().__init__()
         self.weight = self.params.get("weight", shape=(3, 3))
 
-    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:  # noqa: N803 -- MXNet's name
+    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
         y = F.FullyConnected(x, weight, None, num_hidden=3, no_bias=True)
         y = F.Activation(y, act_type="tanh")
         z = F.reshape(F.concat(x, y, dim=1), shape=(0, 2, -1))

@@ -1,4 +1,4 @@
-"""One network, several ways: imperative, hybridized, exported to MXNet's files, saved -- the same."""
+"""One network, several ways: imperative, hybridized, exported, saved -- the same numbers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def test_what_is_read_can_be_trained_and_written_again(name: str, tmp_path: Path
     for each in nets:
         with autograd.record():
             found = each(*inputs)
-            loss = sum((y * y).sum() for y in (found if isinstance(found, (list, tuple)) else [found]))
+            loss = sum(
+                (y * y).sum() for y in (found if isinstance(found, (list, tuple)) else [found])
+            )
         loss.backward()
         held = {p.name: p for p in each.collect_params().values()}
         grads.append({n: p.grad().asnumpy() for n, p in held.items() if p.grad_req != "null"})

@@ -61,7 +61,7 @@ def test_auxiliary_states_and_groups() -> None:
     both = sym.Group([normal, data * 2])
     assert len(both) == 2 and both.name is None
     assert both.infer_shape()[1] == [(2, 3), (2, 3)]
-    assert [each.name for each in both][0] == "norm"
+    assert next(iter(both)).name == "norm"
     assert data.attr("__shape__") == "(2, 3)"
     parts = sym.split(data, num_outputs=3, axis=1, name="parts")
     assert parts.list_outputs() == ["parts_output0", "parts_output1", "parts_output2"]
@@ -126,7 +126,9 @@ def test_blocks_on_symbols() -> None:
     x = np.random.normal(size=(2, 3))
     want = net(x)
     symbol = net(sym.var("data") * 2)
-    block = SymbolBlock(symbol, [sym.var("data")], {p.name: p for p in net.collect_params().values()})
+    block = SymbolBlock(
+        symbol, [sym.var("data")], {p.name: p for p in net.collect_params().values()}
+    )
     assert np.allclose(block(x / 2), want, rtol=1e-5)
 
 
@@ -136,7 +138,7 @@ def test_f_is_the_module_and_symbols_have_names(capsys: Any) -> None:
             super().__init__(prefix="hybridnet0_")
             self.hidden = nn.Dense(4)
 
-        def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803 -- MXNet's name
+        def hybrid_forward(self, F: Any, x: Any) -> Any:
             print("module F: ", F)
             print("value  x: ", x)
             x = F.npx.relu(self.hidden(x))
@@ -174,7 +176,10 @@ X = numpy.arange(24, dtype="float32").reshape(2, 3, 4) - 7
         (lambda x: nd.stack(x, x, axis=1), numpy.stack([X, X], 1)),
         (lambda x: nd.slice_axis(x, axis=2, begin=1, end=-1), X[:, :, 1:-1]),
         (lambda x: nd.SliceChannel(x, num_outputs=3, axis=1, squeeze_axis=True)[1], X[:, 1]),
-        (lambda x: nd.broadcast_add(x, nd.mean(x, axis=2, keepdims=True)), X + X.mean(2)[..., None]),
+        (
+            lambda x: nd.broadcast_add(x, nd.mean(x, axis=2, keepdims=True)),
+            X + X.mean(2)[..., None],
+        ),
         (lambda x: nd.dot(x[0], x[1], transpose_b=True), X[0] @ X[1].T),
         (lambda x: nd.batch_dot(x, x, transpose_a=True), numpy.swapaxes(X, 1, 2) @ X),
         (lambda x: nd.broadcast_greater(x, x * 0), (X > 0).astype("float32")),
@@ -182,7 +187,10 @@ X = numpy.arange(24, dtype="float32").reshape(2, 3, 4) - 7
         (lambda x: nd.swapaxes(x, 0, 2), X.swapaxes(0, 2)),
         (lambda x: nd.transpose(x, axes=(2, 0, 1)), X.transpose(2, 0, 1)),
         (lambda x: nd.broadcast_axis(x[:1], axis=0, size=3), numpy.repeat(X[:1], 3, 0)),
-        (lambda x: nd.depth_to_space(nd.reshape(x, shape=(1, 4, 2, 3)), 2)[0, 0, 0, :2], X.ravel()[[0, 6]]),
+        (
+            lambda x: nd.depth_to_space(nd.reshape(x, shape=(1, 4, 2, 3)), 2)[0, 0, 0, :2],
+            X.ravel()[[0, 6]],
+        ),
         (lambda x: nd.zeros((2, 2)) + nd.ones((2, 2)), numpy.ones((2, 2))),
         (lambda x: nd.array([1, 2]) * 2, numpy.array([2.0, 4.0])),
         (lambda x: nd.topk(x, k=2, ret_typ="value"), -numpy.sort(-X, -1)[..., :2]),

@@ -33,7 +33,8 @@ def traced(block: HybridBlock, given: Sequence[Any] = ()) -> Exported:
             f"export: {block.name} has not been called since hybridize(): call net.hybridize() and "
             "then net(x) once, which says the number, shapes and dtypes of its inputs"
         )
-    return Exported(block._run, arguments, given)
+    names = block._inputs if isinstance(block, SymbolBlock) else ()
+    return Exported(block._run, arguments, given, names=names)
 
 
 def export(block: HybridBlock, path: Any, epoch: int = 0) -> tuple[str, str]:

@@ -13,7 +13,9 @@ from gemel.errors import UnknownNameError, suggestion, unknown_name
 TABLE: dict[str, Legacy] = {}
 #: How calls of functions of `np` and `npx` are written as MXNet's operations, by their names.
 WRITERS: dict[str, Callable[..., Written | None]] = {}
-MODULES = ("layers", "arrange", "arithmetic")
+MODULES = ("layers", "sequences", "arrange", "arithmetic")
+#: The shapes of some inputs, by their names.
+Shapes = dict[str, Any]
 #: Settings of MXNet's that choose between ways to the same result, or say what is known anyhow.
 IGNORED = frozenset(
     ("cudnn_tune", "cudnn_off", "workspace", "num_args", "ctx", "sparse_grad", "forward_stype")

@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel import autograd
 from gemel.errors import ExportError
-from gemel.ir.graph import Entry, Node, captured, placeholder
+from gemel.ir.graph import Entry, Node, captured, placeholder, walk
 from gemel.ir.methods import call
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.legacy.declare import Written
@@ -18,7 +18,7 @@ from gemel.spec import Spec
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of
 from gemel.symbol.nodes import as_call, fixed, free
 from gemel.symbol.noting import Note, Noting
-from gemel.symbol.own import PREFIX, parameters_text
+from gemel.symbol.own import PREFIX, numbers_text, parameters_text
 
 
 class Exported:
@@ -28,7 +28,7 @@ class Exported:
     `given` may name symbols that stand for the arguments, instead of new variables. With `own`
     what MXNet has no operation for is a node of gemel's own, sizes that depend on the arguments
     stay free, and parameters may be overwritten: `updates` are their names, the last of `heads`
-    what they then hold.
+    what they then hold. `names` are those of the arguments: data, or data0, data1, ...
     """
 
     def __init__(
@@ -37,12 +37,14 @@ class Exported:
         arguments: Arguments,
         given: Sequence[Reference] = (),
         own: bool = False,
+        names: Sequence[str] = (),
     ) -> None:
         self.trace = Noting()
         self.own = own
         arguments = _batched(arguments)
         count = len(arguments.arrays)
-        names = ["data"] if count == 1 else [f"data{place}" for place in range(count)]
+        if len(names) != count:
+            names = ["data"] if count == 1 else [f"data{place}" for place in range(count)]
         entries = [self._input(i, x, names[i]) for i, x in enumerate(arguments.arrays)]
         results: list[Any] = []
         with autograd.pause(train_mode=False), self.trace:
@@ -122,14 +124,18 @@ class Exported:
             return None
         if self.own:
             settings = {"parameters": parameters_text(node), "outputs": len(node.entries)}
+            arrays = tuple(e for e in node.inputs if not e.node.is_number)
+            if len(arrays) < len(node.inputs):
+                settings["numbers"] = numbers_text(node)
             name = node.name or self.trace.named(node.op.name)
             return Note(
-                Written(f"{PREFIX}{node.op.name}", node.inputs, settings, len(node.entries)), name
+                Written(f"{PREFIX}{node.op.name}", arrays, settings, len(node.entries)), name
             )
         found = as_call(node)
         if found is None:
             found = self._expanded(node)
         if isinstance(found, Written):
+            found = found._replace(inputs=_typed(found.inputs))
             return Note(_of_entries(found), node.name or self.trace.named(node.op.name))
         return found
 
@@ -142,7 +148,9 @@ class Exported:
         if isinstance(op, Elementwise) and not op.random:
             try:
                 found = op.body(_ByName(op.name), *node.inputs, **node.params)
-                return found if isinstance(found, tuple) else (found,)
+                found = found if isinstance(found, tuple) else (found,)
+                if all(other.op is not op for other in walk(found, node.inputs)):
+                    return found
             except (AttributeError, KeyError, ValueError, TypeError):
                 pass
         where = f" ({node.origin})" if node.origin else ""
@@ -241,6 +249,17 @@ def _of_entries(written: Written) -> Written:
         for each in written.inputs
     )
     return written._replace(inputs=held)
+
+
+def _typed(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Numbers among arrays as arrays of their dtype: in MXNet they do not give way."""
+    dtypes = [each.dtype for each in inputs if not each.node.is_number]
+    if not dtypes or len(dtypes) == len(inputs):
+        return inputs
+    return tuple(
+        call("full", each.node.value, shape=(), dtype=dtypes[-1]) if each.node.is_number else each
+        for each in inputs
+    )
 
 
 def _needs(found: Any) -> Sequence[Entry]:

@@ -149,6 +149,12 @@ def _(node: Node) -> Found:
     return Written("Cast", node.inputs, {"dtype": node.params["dtype"]})
 
 
+@rule("floor_divide")
+def _(node: Node) -> Found:
+    found = call("floor", call("divide", *node.inputs))
+    return (call("cast", found, dtype=node.specs[0].dtype),)
+
+
 @rule("copy")
 def _(node: Node) -> Found:
     return Written("_np_copy", node.inputs, {})

@@ -41,6 +41,12 @@ def parameters_text(node: Node) -> str:
     return json.dumps(kept)
 
 
+def numbers_text(node: Node) -> str:
+    """The numbers among a node's inputs, by their places: they give way to the arrays' dtypes."""
+    places = [(i, entry.node) for i, entry in enumerate(node.inputs) if entry.node.is_number]
+    return json.dumps([[place, encoded(number.value)] for place, number in places])
+
+
 def encoded(value: Any) -> Any:
     """A parameter as JSON. Raises `ExportError` for what is no number, name, dtype or graph."""
     if value is None or isinstance(value, (bool, int, str)):
@@ -203,9 +209,12 @@ def operation(name: str) -> Op:
     return find(name.removeprefix(PREFIX))
 
 
-def apply(op: Op, text: str, inputs: list[Any], extents: Mapping[str, Any]) -> Any:
+def apply(attrs: Mapping[str, str], op: Op, inputs: list[Any], extents: Mapping[str, Any]) -> Any:
     """An operation with the parameters of a file."""
-    parameters = json.loads(text)
-    if not isinstance(parameters, dict):
-        raise SymbolFileError(f"{op.name}: parameters are {text[:80]}, not an object")
-    return op(*inputs, **{name: decoded(value, extents) for name, value in parameters.items()})
+    parameters, numbers = json.loads(attrs["parameters"]), json.loads(attrs.get("numbers", "[]"))
+    if not isinstance(parameters, dict) or not isinstance(numbers, list):
+        raise SymbolFileError(f"{op.name}: parameters are {str(parameters)[:80]}, not an object")
+    given = list(inputs)
+    for place, number in numbers:
+        given.insert(place, decoded(number, extents))
+    return op(*given, **{name: decoded(value, extents) for name, value in parameters.items()})

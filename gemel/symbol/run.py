@@ -37,9 +37,7 @@ def apply(
     given: Any
     try:
         if node.is_own:
-            given = own.apply(
-                own.operation(node.op), node.attrs["parameters"], inputs, extents or {}
-            )
+            given = own.apply(node.attrs, own.operation(node.op), inputs, extents or {})
             return tuple(given) if isinstance(given, (list, tuple)) else (given,)
         operation = node.legacy
         settings = node.settings()

@@ -156,7 +156,9 @@ class Symbol:
 
     @property
     def __array__(self) -> Any:
-        raise SymbolGivenError(f"{self!r} has no elements; use eval() with values for its variables")
+        raise SymbolGivenError(
+            f"{self!r} has no elements; use eval() with values for its variables"
+        )
 
     def __neg__(self) -> Symbol:
         return self._with("negative")
