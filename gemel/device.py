@@ -9,6 +9,7 @@ written, run and looked at on any machine.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from gemel import _core, config
@@ -169,6 +170,20 @@ def cpu_count() -> int:
 def current_device() -> Device:
     """Where new arrays are made: the innermost `with device:` of this thread, else `cpu(0)`."""
     return _current.stack[-1]
+
+
+def elsewhere(values: Iterable[Any]) -> Device | None:
+    """The device of the first value that has one, unless it is the current one.
+
+    Values are arrays, lists of them, or anything else.
+    """
+    for value in values:
+        if isinstance(value, (list, tuple)) and value:
+            value = value[0]
+        device: Device | None = getattr(value, "device", None)
+        if device is not None:
+            return None if device is _current.stack[-1] else device
+    return None
 
 
 def as_device(value: Any) -> Device:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import init
-from gemel.errors import GemelError, unknown_keyword, unknown_name
+from gemel.device import elsewhere
+from gemel.errors import GemelError, ShapeError, unknown_keyword, unknown_name
+from gemel.gluon.block_files import Files
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
 from gemel.gluon.naming import NameScope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.structure import Children, Own
 from gemel.ir.trace import current_trace
-from gemel.npx import serialize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ class BlockError(GemelError, ValueError):
     """A network put together in a way that cannot work."""
 
 
-class Block:
+class Block(Files):
     """A part of a network: children, parameters, and `forward`.
 
     Assigning a block or a parameter to an attribute makes it part of this block. `prefix` begins
@@ -199,6 +200,7 @@ class Block:
         initializer of its own uses that. Parameters that hold values keep them unless
         `force_reinit`.
         """
+        self.apply(_warn_of_strays)
         default = init_module.Uniform() if init is None else init_module.create(init)
         self.collect_params().initialize(default, device, verbose, force_reinit, ctx)
         if force_reinit:
@@ -212,9 +214,9 @@ class Block:
         """Set every parameter's gradient to zero."""
         self.collect_params().zero_grad()
 
-    def reset_device(self, device: Any) -> None:
-        """Move every parameter to another device."""
-        self.collect_params().reset_device(device)
+    def reset_device(self, device: Any = None, ctx: Any = None) -> None:
+        """Move every parameter to another device, or to several."""
+        self.collect_params().reset_device(device, ctx)
 
     reset_ctx = reset_device
 
@@ -224,80 +226,6 @@ class Block:
             child.cast(dtype)
         for parameter in self._reg_params.values():
             parameter.cast(dtype)
-
-    def save_parameters(self, filename: Any, deduplicate: bool = False) -> None:
-        """Write all parameters to `filename`, in MXNet's format, whole or not at all.
-
-        With `deduplicate` those that layers share are written once.
-        """
-        found = self.collect_params()
-        if deduplicate:
-            names = {id(p): name for name, p in reversed(found.items())}
-            found = ParameterDict({name: found[name] for name in sorted(names.values())})
-        serialize.save(filename, {name: p.array() for name, p in found.items()})
-
-    def load_parameters(
-        self,
-        filename: Any,
-        device: Any = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
-        ctx: Any = None,
-    ) -> None:
-        """Read all parameters from `filename` (gemel's or MXNet's).
-
-        With `cast_dtype` values of another dtype are converted to the parameter's, or with
-        ``dtype_source="saved"`` the parameter takes theirs. Raises `ParameterFileError`, and
-        changes nothing, when the file is damaged, lacks a parameter (unless `allow_missing`), has
-        one too many (unless `ignore_extra`), or has one of another shape or dtype.
-        """
-        values = serialize.load_named(filename, device if device is not None else ctx)
-        flags = allow_missing, ignore_extra, cast_dtype, dtype_source
-        self._assign(values, f"parameter file {filename}", *flags)
-
-    def load_dict(
-        self,
-        param_dict: dict[str, Any],
-        device: Any = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
-        ctx: Any = None,
-    ) -> None:
-        """Take the parameters from a dictionary of arrays; checked as `load_parameters` does."""
-        target = device if device is not None else ctx
-        if target is not None:
-            param_dict = {name: value.as_in_ctx(target) for name, value in param_dict.items()}
-        self._assign(param_dict, "load_dict", allow_missing, ignore_extra, cast_dtype, dtype_source)
-
-    def _assign(
-        self,
-        values: dict[str, Any],
-        source: str,
-        allow_missing: bool,
-        ignore_extra: bool,
-        cast_dtype: bool,
-        dtype_source: str,
-    ) -> None:
-        if dtype_source not in ("current", "saved"):
-            raise unknown_name("dtype_source", dtype_source, ("current", "saved"))
-        found = self.collect_params()
-        before = {name: found[name].dtype for name in values if name in found}
-        if cast_dtype and dtype_source == "saved":
-            for name in before:
-                found[name].cast(values[name].dtype)
-        try:
-            serialize.assign(found, values, source, allow_missing, ignore_extra, cast_dtype)
-        except GemelError:
-            for name, dtype in before.items():
-                found[name].cast(dtype)
-            raise
-
-    save_params = save_parameters
-    load_params = load_parameters
 
     # ---- running
 
@@ -316,7 +244,11 @@ class Block:
         try:
             if self._own.unfinished:
                 self._find_shapes(arguments)
-            return self.forward(*arguments, **keywords)
+            there = elsewhere(arguments)
+            if there is None:
+                return self.forward(*arguments, **keywords)
+            with there:
+                return self.forward(*arguments, **keywords)
         except GemelError as error:
             self._passed(error)
             raise
@@ -329,6 +261,12 @@ class Block:
         path = (keys[0], *path) if keys else ()
         error._path = self, path  # type: ignore[attr-defined]
         error.layer = ".".join((self.name, *path))
+        if not path:
+            error.takes = self._takes() if isinstance(error, ShapeError) else ""
+
+    def _takes(self) -> str:
+        """The shape of the inputs a layer takes, for errors: ``(batch, 3)``."""
+        return ""
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
         """What the block computes; subclasses say it."""
@@ -340,6 +278,8 @@ class Block:
         asked = getattr(current_trace(), "shapes_only", False)
         if asked or any(parameter._waiting is not None for parameter in unknown):
             self.infer_shape(*arguments)
+        if asked:
+            return
         for parameter in unknown:
             parameter._shape_found()
         self._own.unfinished = any(not p.is_shape_known for p in self._reg_params.values())
@@ -347,17 +287,24 @@ class Block:
     def infer_shape(self, *arguments: Any) -> None:
         """Set the shapes of parameters, its own and its children's, from the inputs' (``x.shape``).
 
-        Nothing is computed. Layers with parameters of unknown shape say theirs here.
+        Nothing is computed. Layers with parameters of unknown shape may say theirs here; for those
+        that do not, the one is taken that their `forward` accepts.
         """
-        names = [p.name for p in self._reg_params.values() if not p.is_shape_known]
-        if names:
-            raise BlockError(
-                f"{type(self).__name__}: the shape of {', '.join(names)} is not known; give it, or "
-                "define infer_shape(self, x) to set it from the input's shape"
-            )
-        from gemel.gluon.summary import run_with_symbols
+        from gemel.gluon.shapes import fitting_shapes, run_with_symbols
 
-        run_with_symbols(self, arguments)
+        unknown = [p for p in self._reg_params.values() if not p.is_shape_known]
+        if not unknown:
+            run_with_symbols(self, arguments)
+            return
+        shapes = fitting_shapes(self, unknown, arguments)
+        if shapes is None:
+            raise BlockError(
+                f"{type(self).__name__}: the shape of {', '.join(p.name for p in unknown)} does "
+                "not follow from the input; give it, or define infer_shape(self, x) to set it from "
+                "the input's shape"
+            )
+        for parameter, shape in zip(unknown, shapes, strict=True):
+            parameter.shape = shape
 
     def infer_type(self, *arguments: Any) -> None:
         """Give the parameters the dtype of the first input, and set their shapes."""
@@ -386,6 +333,27 @@ class Block:
         self._own.program = None
         return HookHandle(self._forward_pre_hooks, hook)
 
+    def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
+        """Have ``callback(name, operation, array)`` called for what every operation gives.
+
+        Inside of hybridized blocks, after each call; with `monitor_all` also for their inputs and
+        parameters.
+        """
+        for child in self._children.values():
+            child.register_op_hook(callback, monitor_all)
+
+    def share_parameters(self, shared: dict[str, Parameter]) -> Block:
+        """Use parameters of another block of this structure, given by place (`collect_params`)."""
+        for place, parameter in shared.items():
+            *path, name = place.split(".")
+            block: Any = self
+            for step in path:
+                block = block and block._children.get(step)
+            if block is None or name not in block.params:
+                raise unknown_name("parameter", place, self.collect_params())
+            setattr(block, name, parameter)
+        return self
+
     def hybridize(self, active: bool = True, **flags: Any) -> None:
         """Compile the hybrid blocks inside; warns, naming the blocks that cannot be compiled.
 
@@ -412,6 +380,25 @@ class Block:
 
 # `init` is a keyword of `initialize`, as users write it; this is the module.
 init_module = init
+
+
+def _warn_of_strays(block: Block) -> None:
+    """Warn of blocks that are in a list or a dictionary only, and so no part of the network."""
+    known = set(map(id, block._children.values()))
+    for name, value in vars(block).items():
+        if type(value) not in (list, tuple, dict):
+            continue
+        inside = value.values() if isinstance(value, dict) else value
+        strays = [each for each in inside if isinstance(each, Block) and id(each) not in known]
+        if strays:
+            import warnings
+
+            warnings.warn(
+                f"{type(block).__name__}.{name} holds {strays[0].name}, which is no part of "
+                f"{block.name}: blocks in a {type(value).__name__} are not registered; use "
+                "register_child, or Sequential",
+                stacklevel=4,
+            )
 
 
 def _indented(block: Block) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
-from gemel.errors import ShapeError
+from gemel.errors import ShapeError, unknown_attribute
 
 if TYPE_CHECKING:
+    from gemel.gluon.download import check_sha1, download
     from gemel.np import ndarray
 
 
@@ -58,11 +60,11 @@ def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: boo
     Pascanu et al., On the difficulty of training recurrent neural networks, ICML 2013.
     """
     with autograd.pause():
-        total = sum(np.square(array).sum() for array in arrays)
-        norm = np.sqrt(total)
+        place = arrays[0].device
+        norm = np.sqrt(sum(np.square(array).sum().as_in_ctx(place) for array in arrays))
         scale = np.minimum(max_norm / (norm + 1e-8), 1.0)
         for array in arrays:
-            array *= scale
+            array *= scale.as_in_ctx(array.device)
     if not check_isfinite:
         return norm
     value = float(norm)
@@ -73,3 +75,19 @@ def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: boo
             "clip_global_norm: the norm is not finite; the result holds NaN", stacklevel=2
         )
     return value
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("check_sha1", "download"):
+        raise unknown_attribute(__name__, name, __all__)
+    # What speaks to the network takes longer to import than all the rest.
+    return globals().setdefault(name, getattr(import_module("gemel.gluon.download"), name))
+
+
+__all__ = [
+    "check_sha1",
+    "clip_global_norm",
+    "download",
+    "split_and_load",
+    "split_data",
+]

@@ -15,9 +15,9 @@ from gemel.ir.graph import Entry
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ndarray import array_like, default_dtype, ndarray
-from gemel.ops.elementwise import cast, floor, iota, where
+from gemel.ops.elementwise import cast, distance, floor, iota, where
 from gemel.ops.elementwise import full as filled
-from gemel.ops.shape import broadcast_to, distance, listed, operand, reshape, transpose
+from gemel.ops.shape import broadcast_to, listed, operand, reshape, transpose
 from gemel.spec import normalize_axis, whole
 
 
@@ -95,7 +95,9 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Arra
 @function(public="np")
 def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
     """The array with its elements in C order in memory, itself where they are; never 0-d."""
-    found = a if dtype is None and type(a) is ndarray else asarray(a, dtype)
+    if type(a) is ndarray and dtype is None and a.ndim:
+        return a if a._is_contiguous else a.copy()
+    found = asarray(a, dtype)
     found = found if found.ndim else reshape(found, shape=(1,))
     return found if isinstance(found, Entry) or found._is_contiguous else found.copy()
 

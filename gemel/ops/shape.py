@@ -15,7 +15,7 @@ from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import copy as materialized
-from gemel.ops.elementwise import full, iota
+from gemel.ops.elementwise import full
 from gemel.spec import (
     Spec,
     extents,
@@ -50,12 +50,6 @@ def operands(values: Any) -> list[Any]:
     """Several of them: numbers in lists are as exact as the arrays beside them."""
     given = sequence("stack and concatenate", "the arrays", values)
     return [operand(value, given) for value in given]
-
-
-def distance(rows: int, columns: int) -> Any:
-    """How far to the right of the diagonal each element of a matrix lies."""
-    across = iota(shape=(1, columns), axis=1, dtype="int64")
-    return across - iota(shape=(rows, 1), axis=0, dtype="int64")
 
 
 # --- reshape --------------------------------------------------------------------------------
@@ -494,7 +488,12 @@ def stack(
     parts = operands(arrays)
     if not parts:
         raise ShapeError("stack: needs at least one array")
-    place = normalize_axis("stack", axis, parts[0].ndim + 1)
-    shapes = ((*x.shape[:place], 1, *x.shape[place:]) for x in parts)
-    lifted = [reshape(x, shape=shape) for x, shape in zip(parts, shapes, strict=True)]
-    return _joined("stack", lifted, place, out, dtype, casting)
+    shape = parts[0].shape
+    if any(x.shape != shape for x in parts):
+        raise ShapeError(f"stack: shapes {[x.shape for x in parts]} must be equal")
+    place = normalize_axis("stack", axis, len(shape) + 1)
+    if place == len(shape):
+        parts = [reshape(x, shape=(*shape, 1)) for x in parts]
+    found = _joined("stack", parts, place, None, dtype, casting)
+    found = reshape(found, shape=(*shape[:place], len(parts), *shape[place:]))
+    return found if out is None else into("stack", out, found, casting)

@@ -20,6 +20,7 @@ from gemel.gluon.nn.activations import (
 )
 from gemel.gluon.nn.basic import (
     BatchNorm,
+    BatchNormReLU,
     Dense,
     Dropout,
     Flatten,
@@ -60,11 +61,17 @@ if TYPE_CHECKING:
         MaxPool2D,
         MaxPool3D,
     )
-    from gemel.gluon.nn.shuffle import PixelShuffle1D, PixelShuffle2D, PixelShuffle3D
+    from gemel.gluon.nn.shuffle import (
+        PixelShuffle1D,
+        PixelShuffle2D,
+        PixelShuffle3D,
+        ReflectionPad2D,
+    )
+    from gemel.gluon.nn.synchronized import SyncBatchNorm
     from gemel.gluon.symbol_block import SymbolBlock
 
 #: Layers that most programs do not use: their modules are imported when they are asked for.
-LATE = ("convolution", "normalization", "pooling", "shuffle")
+LATE = ("convolution", "normalization", "pooling", "shuffle", "synchronized")
 
 __all__ = [
     "ELU",
@@ -75,6 +82,7 @@ __all__ = [
     "AvgPool2D",
     "AvgPool3D",
     "BatchNorm",
+    "BatchNormReLU",
     "Block",
     "Concatenate",
     "Concurrent",
@@ -112,10 +120,12 @@ __all__ = [
     "PixelShuffle1D",
     "PixelShuffle2D",
     "PixelShuffle3D",
+    "ReflectionPad2D",
     "Sequential",
     "SiLU",
     "Swish",
     "SymbolBlock",
+    "SyncBatchNorm",
 ]
 
 
