@@ -61,6 +61,7 @@ _LAZY = {
     "npx": "gemel.npx",
     "optimizer": "gemel.optimizer",
     "nd": "gemel.ndarray",
+    "ndarray": "gemel.ndarray",
     "profiler": "gemel.profiler",
     "sym": "gemel.symbol",
     "symbol": "gemel.symbol",
