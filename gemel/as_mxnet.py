@@ -78,16 +78,20 @@ class Finder(MetaPathFinder):
 class Missing(MetaPathFinder):
     """The last one to be asked: says what `from mxnet import name` has not found, and the nearest.
 
-    Python looks for a module ``gemel.name`` then, since the module it asks is called so.
+    Python looks for a module ``gemel.name`` then, since the module it asks is called so. Where the
+    book's library is not installed, `d2l` is what gemel has of it.
     """
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> None:
-        """Raise for names in gemel, do nothing for others."""
+    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:
+        """Raise for names in gemel, give `gemel.d2l` for `d2l`, and None for others."""
+        if name == "d2l":
+            return ModuleSpec(name, SameModule(import_module("gemel.d2l")))
         parent, _, last = name.rpartition(".")
         if parent == "gemel" or parent.startswith("gemel."):
             holder = sys.modules.get(parent)
             if holder is not None and not last.startswith("_"):
                 raise _missing(NAME + name.removeprefix("gemel"), holder)
+        return None
 
 
 def install() -> None:
