@@ -158,6 +158,12 @@ DTYPES = (
 _SIGNED = (int8, int16, int32, int64)
 
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
+#: By NumPy's type numbers; C's "long" has 64 bits wherever there is a core.
+_BY_NUMBER = {
+    0: bool_, 1: int8, 2: uint8, 3: int16, 4: uint16, 5: int32, 6: uint32, 7: int64, 8: uint64,
+    9: int64, 10: uint64,
+    11: float32, 12: float64, 14: complex64, 15: complex128, 23: float16,
+}  # fmt: skip
 _PYTHON = {bool: bool_, int: int64, float: float32, complex: complex64}
 
 
@@ -168,6 +174,10 @@ def as_dtype(value: object) -> DType:
     """
     if isinstance(value, DType):
         return value
+    number: Any = getattr(value, "num", None)
+    found = _BY_NUMBER.get(number)  # a quick way for NumPy's dtypes
+    if found is not None:
+        return found
     if isinstance(value, str):
         name = value
     elif isinstance(value, type) and value in _PYTHON:

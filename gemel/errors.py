@@ -80,6 +80,23 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownNameEr
     return UnknownNameError(f"unknown {kind} {name!r}{hint} (known: {', '.join(choices)})")
 
 
+class UnknownKeywordError(GemelError, TypeError):
+    """A keyword that a layer, or another class, does not take."""
+
+
+def unknown_keyword(kind: type, keyword: str) -> UnknownKeywordError:
+    """The error for a keyword none of a class's constructors has, suggesting the nearest."""
+    known: list[str] = []
+    for each in kind.__mro__:
+        code = getattr(each.__dict__.get("__init__"), "__code__", None)
+        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount] if code else ()
+        known += [name for name in names if name not in known]
+    hint = suggestion(keyword, known)
+    return UnknownKeywordError(
+        f"{kind.__name__} takes no keyword {keyword!r}{hint} (it takes {', '.join(known)})"
+    )
+
+
 def unknown_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
     """The error for a name a module lacks. Names with underscores are asked for by machines."""
     hint = "" if name.startswith("_") else suggestion(name, known)

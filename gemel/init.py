@@ -1,33 +1,62 @@
 """Initializers: what a parameter's array holds before training.
 
-An initializer is called with a parameter's name and array, and fills the array in place. The ending
-of the name says what the array is for: weights get what the initializer is about, biases and means
-zeros, scales and variances ones.
+An initializer is called with a parameter's name and array, and fills the array in place. A
+parameter of a network is filled as a weight, whatever its name: the initializer is the parameter's
+own or the one given to `initialize`. Called by hand, the ending of the name says what the array is
+for: biases and means get zeros, scales and variances ones.
 """
 
 from __future__ import annotations
 
-from math import sqrt
+import re
+from math import ceil, erf, sqrt
 from typing import TYPE_CHECKING, Any
 
-from gemel import np
-from gemel.errors import ShapeError, unknown_name
+from gemel import np, npx
+from gemel.errors import ShapeError, UnknownNameError, unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gemel.np import ndarray
 
 
+class InitDesc(str):
+    """A parameter's name with what is known of it: `attrs`, and the network's `global_init`."""
+
+    attrs: dict[str, Any]
+    global_init: Any
+
+    def __new__(cls, name: str, attrs: Any = None, global_init: Any = None) -> InitDesc:
+        """The name, as text that knows more."""
+        found = super().__new__(cls, name)
+        found.attrs, found.global_init = attrs or {}, global_init
+        return found
+
+
 class Initializer:
-    """Base class: subclasses say in `_init_weight(name, array)` how a weight is filled."""
+    """Base class: subclasses say in `_init_weight(name, array)` how a weight is filled.
+
+    `_init_bias`, `_init_gamma`, `_init_beta`, `_init_zero`, `_init_one` and `_init_default` can be
+    said, too. Keywords given to `__init__` are what `dumps` writes.
+    """
+
+    _kwargs: dict[str, Any] = {}  # noqa: RUF012 -- replaced, never changed
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._kwargs = kwargs
 
     def __call__(self, name: str, array: ndarray) -> None:
         """Fill `array`, the parameter called `name`, in place."""
-        if name.endswith(("bias", "beta", "running_mean", "moving_mean")):
-            self._init_zero(name, array)
-        elif name.endswith(("gamma", "running_var", "moving_var")):
-            self._init_one(name, array)
-        else:
-            self._init_weight(name, array)
+        own = name.attrs.get("__init__") if isinstance(name, InitDesc) else None
+        if own:
+            create(own)._init_weight(name, array)
+            return
+        for endings, fill in _FILLS:
+            if name.endswith(endings):
+                getattr(self, fill)(name, array)
+                return
+        self._init_default(name, array)
 
     def _init_weight(self, name: str, array: ndarray) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not say how to fill {name}")
@@ -38,11 +67,99 @@ class Initializer:
     def _init_one(self, name: str, array: ndarray) -> None:
         array[...] = 1
 
+    def _init_bias(self, name: str, array: ndarray) -> None:
+        self._init_zero(name, array)
+
+    def _init_beta(self, name: str, array: ndarray) -> None:
+        self._init_zero(name, array)
+
+    def _init_gamma(self, name: str, array: ndarray) -> None:
+        self._init_one(name, array)
+
+    def _init_default(self, name: str, array: ndarray) -> None:
+        self._init_weight(name, array)
+
+    def dumps(self) -> str:
+        """Its name and keywords as JSON, which `create` reads: ``["normal", {"sigma": 0.5}]``."""
+        import json
+
+        return json.dumps([type(self).__name__.lower(), self._kwargs])
+
+    def set_verbosity(self, verbose: bool = False, print_func: Any = None) -> Initializer:
+        """Itself. Accepted for old code: ``initialize(verbose=True)`` prints the parameters."""
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = object.__hash__
+
     def __repr__(self) -> str:
-        values = ", ".join(f"{key}={value!r}" for key, value in vars(self).items())
-        return f"{type(self).__name__}({values})"
+        shown = ((key, value) for key, value in vars(self).items() if not key.startswith("_"))
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in shown)})"
 
 
+#: What the endings of names stand for.
+_FILLS = (
+    (("weight",), "_init_weight"),
+    (("bias",), "_init_bias"),
+    (("gamma",), "_init_gamma"),
+    (("beta",), "_init_beta"),
+    (("running_mean", "moving_mean", "moving_inv_var", "moving_avg", "min"), "_init_zero"),
+    (("running_var", "moving_var", "max"), "_init_one"),
+)
+
+# --- by name --------------------------------------------------------------------------------
+
+_BY_NAME: dict[str, type[Initializer]] = {}
+
+
+def alias(*names: str) -> Callable[[type[Initializer]], type[Initializer]]:
+    """A decorator that gives an initializer more names."""
+
+    def decorated(kind: type[Initializer]) -> type[Initializer]:
+        _BY_NAME.update({name.lower(): kind for name in names})
+        return kind
+
+    return decorated
+
+
+def register(klass: type[Initializer]) -> type[Initializer]:
+    """A decorator: the initializer can be asked for by its class's name, in any case.
+
+    >>> @register
+    ... class Sevens(Initializer):
+    ...     def _init_weight(self, name, array):
+    ...         array[...] = 7
+    >>> create("sevens")
+    """
+    return alias(klass.__name__)(klass)
+
+
+def create(value: Any, **keywords: Any) -> Initializer:
+    """The initializer meant by an `Initializer` (class or object), a name such as 'xavier', or what
+    `dumps` wrote.
+
+    Raises `UnknownNameError`, which suggests the nearest name.
+    """
+    if isinstance(value, Initializer):
+        return value
+    if isinstance(value, type) and issubclass(value, Initializer):
+        return value(**keywords)
+    if isinstance(value, str) and value.startswith("["):
+        import json
+
+        value, keywords = json.loads(value)
+    if not isinstance(value, str) or value.lower() not in _BY_NAME:
+        raise unknown_name("initializer", value, _BY_NAME)
+    return _BY_NAME[value.lower()](**keywords)
+
+
+# --- the same everywhere --------------------------------------------------------------------
+
+
+@register
+@alias("zeros")
 class Zero(Initializer):
     """Zeros."""
 
@@ -50,6 +167,8 @@ class Zero(Initializer):
         array[...] = 0
 
 
+@register
+@alias("ones")
 class One(Initializer):
     """Ones."""
 
@@ -57,43 +176,96 @@ class One(Initializer):
         array[...] = 1
 
 
+@register
 class Constant(Initializer):
     """One value everywhere: a number, or an array (or nested list) that broadcasts."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any = 0.0) -> None:
+        super().__init__(value=value.tolist() if hasattr(value, "tolist") else value)
         self.value = value
 
     def _init_weight(self, name: str, array: ndarray) -> None:
         array[...] = self.value
 
 
+# --- random ---------------------------------------------------------------------------------
+
+
+@register
 class Uniform(Initializer):
     """Uniform in [-scale, scale)."""
 
     def __init__(self, scale: float = 0.07) -> None:
+        super().__init__(scale=scale)
         self.scale = scale
 
     def _init_weight(self, name: str, array: ndarray) -> None:
-        _fill_uniform(array, self.scale)
+        _fill(array, "uniform", self.scale)
 
 
+@register
+@alias("gaussian")
 class Normal(Initializer):
     """Normal with mean 0 and standard deviation `sigma`."""
 
     def __init__(self, sigma: float = 0.01) -> None:
+        super().__init__(sigma=sigma)
         self.sigma = sigma
 
     def _init_weight(self, name: str, array: ndarray) -> None:
-        _fill_normal(array, self.sigma)
+        _fill(array, "gaussian", self.sigma)
 
 
+@register
+class TruncNorm(Initializer):
+    """Normal with this mean and standard deviation, without what is over 2 of those from the mean.
+
+    Each number is the inverse distribution function of a uniform one.
+    """
+
+    def __init__(self, mean: float = 0.0, stdev: float = 0.01) -> None:
+        super().__init__(mean=mean, stdev=stdev)
+        self.mean = mean
+        self.stdev = stdev
+
+    def _init_weight(self, name: str, array: ndarray) -> None:
+        within = erf(sqrt(2))  # the share of what is that near
+        drawn = np.random.uniform(-within, within, size=array.shape, device=array.device)
+        array[...] = self.mean + self.stdev * sqrt(2) * npx.erfinv(drawn)
+
+
+@register
+class Orthogonal(Initializer):
+    """`scale` times a matrix (outputs, all inputs) with orthonormal rows, or columns if it is tall.
+
+    `rand_type` is what it is made from: ``"uniform"`` or ``"normal"`` numbers. Saxe et al., Exact
+    solutions to the nonlinear dynamics of learning in deep linear networks, ICLR 2014.
+    """
+
+    def __init__(self, scale: float = 1.414, rand_type: str = "uniform") -> None:
+        if rand_type not in ("uniform", "normal"):
+            raise unknown_name("Orthogonal rand_type", rand_type, ("uniform", "normal"))
+        super().__init__(scale=scale, rand_type=rand_type)
+        self.scale = scale
+        self.rand_type = rand_type
+
+    def _init_weight(self, name: str, array: ndarray) -> None:
+        _check_matrix("Orthogonal", name, array.shape)
+        drawn = np.zeros((array.shape[0], array.size // max(array.shape[0], 1)))
+        _fill(drawn, "uniform" if self.rand_type == "uniform" else "gaussian", 1.0)
+        tall = drawn.shape[0] > drawn.shape[1]
+        found, _ = np.linalg.qr(drawn if tall else drawn.T)
+        array[...] = self.scale * (found if tall else found.T).reshape(array.shape)
+
+
+@register
 class Xavier(Initializer):
     """Random weights that keep the scale of signals and gradients from layer to layer.
 
     The variance is magnitude / factor, the factor being the number of inputs (``"in"``), of
-    outputs (``"out"``) or their mean (``"avg"``); ``rnd_type`` is ``"uniform"`` or ``"gaussian"``.
-    Glorot and Bengio, Understanding the difficulty of training deep feedforward neural networks,
-    AISTATS 2010.
+    outputs (``"out"``) or their mean (``"avg"``); ``rnd_type`` is ``"uniform"`` (in plus or minus
+    the square root of that ratio) or ``"gaussian"``. Glorot and Bengio, Understanding the
+    difficulty of training deep feedforward neural networks, AISTATS 2010.
     """
 
     def __init__(
@@ -103,23 +275,16 @@ class Xavier(Initializer):
             raise unknown_name("Xavier rnd_type", rnd_type, ("uniform", "gaussian"))
         if factor_type not in ("avg", "in", "out"):
             raise unknown_name("Xavier factor_type", factor_type, ("avg", "in", "out"))
+        super().__init__(rnd_type=rnd_type, factor_type=factor_type, magnitude=magnitude)
         self.rnd_type = rnd_type
         self.factor_type = factor_type
         self.magnitude = float(magnitude)
 
     def _init_weight(self, name: str, array: ndarray) -> None:
-        scale = sqrt(self.magnitude / self._factor(name, array.shape))
-        if self.rnd_type == "uniform":
-            _fill_uniform(array, scale)
-        else:
-            _fill_normal(array, scale)
+        _check_matrix(type(self).__name__, name, array.shape)
+        _fill(array, self.rnd_type, sqrt(self.magnitude / self._factor(array.shape)))
 
-    def _factor(self, name: str, shape: tuple[int, ...]) -> float:
-        if len(shape) < 2:
-            raise ShapeError(
-                f"Xavier: {name} has shape {shape}; it needs at least 2 dimensions "
-                "(outputs, inputs, ...); give this parameter another initializer"
-            )
+    def _factor(self, shape: tuple[int, ...]) -> float:
         window = 1
         for size in shape[2:]:
             window *= size
@@ -129,39 +294,122 @@ class Xavier(Initializer):
         return float(factors[self.factor_type]) or 1.0
 
 
-def _fill_uniform(array: ndarray, scale: float) -> None:
-    array[...] = np.random.uniform(
-        -scale, scale, size=array.shape, dtype=array.dtype, device=array.device
-    )
+@register
+class MSRAPrelu(Xavier):
+    """Gaussian `Xavier` of magnitude 2 / (1 + slope²), for layers that end in a PReLU of `slope`.
 
-
-def _fill_normal(array: ndarray, sigma: float) -> None:
-    array[...] = np.random.normal(
-        0.0, sigma, size=array.shape, dtype=array.dtype, device=array.device
-    )
-
-
-_BY_NAME: dict[str, type[Initializer]] = {
-    "zero": Zero,
-    "zeros": Zero,
-    "one": One,
-    "ones": One,
-    "uniform": Uniform,
-    "normal": Normal,
-    "gaussian": Normal,
-    "xavier": Xavier,
-}
-
-
-def create(value: Any) -> Initializer:
-    """The initializer meant by an `Initializer` (class or object), or by a name such as 'xavier'.
-
-    Raises `UnknownNameError`, which suggests the nearest name.
+    He et al., Delving deep into rectifiers, ICCV 2015.
     """
-    if isinstance(value, Initializer):
-        return value
-    if isinstance(value, type) and issubclass(value, Initializer):
-        return value()
-    if not isinstance(value, str) or value.lower() not in _BY_NAME:
-        raise unknown_name("initializer", value, _BY_NAME)
-    return _BY_NAME[value.lower()]()
+
+    def __init__(self, factor_type: str = "avg", slope: float = 0.25) -> None:
+        super().__init__("gaussian", factor_type, 2.0 / (1 + slope**2))
+        self._kwargs = {"factor_type": factor_type, "slope": slope}
+
+
+# --- for one kind of layer ------------------------------------------------------------------
+
+
+@register
+class Bilinear(Initializer):
+    """The kernel (.., .., height, width) of a transposed convolution that enlarges images."""
+
+    def _init_weight(self, name: str, array: ndarray) -> None:
+        if len(array.shape) != 4:
+            raise ShapeError(f"Bilinear: {name} has shape {array.shape}; it needs 4 dimensions")
+        half = ceil(array.shape[3] / 2)
+        centre = (2 * half - 1 - half % 2) / (2 * half)
+        rows, columns = (1 - np.abs(np.arange(n) / half - centre) for n in array.shape[2:])
+        array[...] = rows.reshape((-1, 1)) * columns
+
+
+@register
+class LSTMBias(Initializer):
+    """Zeros, but `forget_bias` for the forget gate, the second of the four gates of an LSTM."""
+
+    def __init__(self, forget_bias: float = 1.0) -> None:
+        super().__init__(forget_bias=forget_bias)
+        self.forget_bias = forget_bias
+
+    def _init_weight(self, name: str, array: ndarray) -> None:
+        units = array.shape[0] // 4
+        array[...] = 0
+        array[units : 2 * units] = self.forget_bias
+
+
+# --- made of others -------------------------------------------------------------------------
+
+
+class Mixed(Initializer):
+    """Several initializers: the first whose regular expression matches a name's beginning.
+
+    The patterns are matched with the names of parameters (``dense0_bias``).
+    """
+
+    def __init__(self, patterns: Any, initializers: Any) -> None:
+        if len(patterns) != len(initializers):
+            raise ValueError(
+                f"Mixed: {len(patterns)} patterns and {len(initializers)} initializers; each "
+                "pattern needs its own"
+            )
+        super().__init__()
+        pairs = zip(patterns, initializers, strict=True)
+        self.map = [(re.compile(pattern), create(each)) for pattern, each in pairs]
+
+    def __call__(self, name: str, array: ndarray) -> None:
+        """Fill `array`. Raises `UnknownNameError` if no pattern matches the name."""
+        for pattern, initializer in self.map:
+            if pattern.match(name):
+                initializer(str(name), array)
+                return
+        raise UnknownNameError(
+            f"Mixed: the name {name} matches none of the patterns; add '.*' as the last one"
+        )
+
+    _init_weight = __call__
+
+
+class Load(Initializer):
+    """Arrays from a parameter file or a dictionary; other parameters are left to `default_init`.
+
+    The names are those of parameters (``dense0_weight``); ``arg:`` and ``aux:`` before them are
+    dropped. `verbose` prints where each came from.
+    """
+
+    def __init__(self, param: Any, default_init: Any = None, verbose: bool = False) -> None:
+        super().__init__()
+        found: Any = npx.load(param) if isinstance(param, str) else param
+        self.param = {name.removeprefix("arg:").removeprefix("aux:"): found[name] for name in found}
+        self.default_init = default_init
+        self.verbose = verbose
+
+    def __call__(self, name: str, array: ndarray) -> None:
+        """Fill `array`. Raises `ShapeError`, and `UnknownNameError` for a name there is not."""
+        value = self.param.get(name)
+        if value is None and self.default_init is None:
+            raise unknown_name("loaded parameter", name, self.param)
+        if self.verbose:
+            print(f"{name}: {'by default' if value is None else 'loaded'}")
+        if value is None:
+            create(self.default_init)(str(name), array)
+            return
+        if tuple(value.shape) != tuple(array.shape):
+            raise ShapeError(
+                f"Load: {name} has shape {array.shape}, what was loaded has {value.shape}"
+            )
+        array[...] = value
+
+    _init_weight = __call__
+
+
+def _check_matrix(who: str, name: str, shape: tuple[int, ...]) -> None:
+    if len(shape) < 2:
+        raise ShapeError(
+            f"{who}: {name} has shape {shape}; it needs at least 2 dimensions "
+            "(outputs, inputs, ...); give this parameter another initializer"
+        )
+
+
+def _fill(array: ndarray, kind: str, scale: float) -> None:
+    """Uniform numbers in [-scale, scale), or normal ones of that standard deviation."""
+    low, draw = (-scale, np.random.uniform) if kind == "uniform" else (0.0, np.random.normal)
+    array[...] = draw(low, scale, size=array.shape, dtype=array.dtype, device=array.device)

@@ -294,8 +294,8 @@ def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False
     value = numpy.asarray(value)
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
     dtype = float64 if long else as_dtype(value.dtype)
-    native = dtype.name if long else value.dtype.newbyteorder("=")
-    value = numpy.ascontiguousarray(value, native).reshape(value.shape)
+    native = dtype.name if long or not value.dtype.isnative else value.dtype
+    value = numpy.asarray(value, native, order="C")
     return from_buffer(value, dtype, value.shape, device)
 
 

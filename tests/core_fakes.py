@@ -63,6 +63,9 @@ class Fake(_core.OpBase):
         code = kernels.elementwise(self.expression, rank, codes, result)
         return _core.Elementwise(_core.load_object(code), (result,), self.nanoseconds)
 
+    def _prepare(self, inputs: Any, parameters: Any) -> Any:
+        return None  # neither a plan nor a step of Python's: it is left to _call
+
     def _call(self, inputs: Any, keywords: Any) -> Any:
         return "call", inputs, keywords
 

@@ -307,7 +307,7 @@ def test_blocks_are_not_kept_alive():
     child = net[0]
     del net
     gc.collect()
-    assert child._parents[0]() is None
+    assert child._own.parents[0]() is None
 
 
 # ---- layers

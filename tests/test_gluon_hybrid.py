@@ -237,4 +237,4 @@ def test_hybridized_children_of_a_plain_block_compile_on_their_own():
         warnings.simplefilter("ignore")
         net.hybridize()
     close(net(x), expected)
-    assert net[0]._compiled is not None
+    assert net[0]._own.compiled is not None

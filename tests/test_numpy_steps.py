@@ -242,3 +242,88 @@ def test_only_shapes_that_depend_on_values_refuse_a_trace() -> None:
     with pytest.raises(TraceError, match="nonzero"):
         gemel.compile(lambda x: np.nonzero(x)[0])(np.ones((2,)))
     assert np.nonzero(np.array([0.0, 2.0]))[0].tolist() == [1]
+
+
+# --- steps the core knows: the second call of a kind goes another way than the first -------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "complex64", "float16"])
+@pytest.mark.parametrize("shape", [(7,), (0,), (3, 4), ()])
+def test_the_second_call_gives_what_the_first_gave(dtype: str, shape: tuple[int, ...]) -> None:
+    x = numpy.arange(numpy.prod(shape, dtype=int), dtype=dtype).reshape(shape)[::-1] if shape else 1
+    array = np.array(numpy.ascontiguousarray(numpy.array(x, dtype)))
+    for call in (lambda a: np.unwrap(a) if a.ndim and a.dtype.kind == "f" else a * a, np.fft.fft):
+        if call is np.fft.fft and (not shape or 0 in shape):
+            continue
+        first, second = call(array), call(array)
+        assert first.dtype == second.dtype
+        numpy.testing.assert_array_equal(first.asnumpy(), second.asnumpy())
+
+
+def test_parts_of_arrays_are_found_where_they_lie() -> None:
+    x = np.arange(24.0).reshape(4, 6)[::-1].copy()
+    for _ in range(2):
+        for row in range(4):  # dense views, each at another place
+            numpy.testing.assert_array_equal(
+                np.sort(x[row]).asnumpy(), numpy.sort(x[row].asnumpy())
+            )
+        numpy.testing.assert_array_equal(
+            np.sort(x[:, ::2]).asnumpy(), numpy.sort(x.asnumpy()[:, ::2])
+        )
+        numpy.testing.assert_array_equal(np.sort(x.T).asnumpy(), numpy.sort(x.asnumpy().T))
+
+
+def test_numbers_are_no_part_of_what_is_remembered() -> None:
+    z = np.array([1 + 2j, 3 - 1j])
+    for factor in (2, 3, -1):
+        numpy.testing.assert_array_equal((z * factor).asnumpy(), z.asnumpy() * factor)
+    assert (z * 2.5).dtype == (z * 2).dtype == "complex64"
+
+
+def test_a_step_waits_for_what_is_not_there_yet() -> None:
+    np.sort(np.zeros(300_000))
+    x = np.ones(300_000)
+    for _ in range(30):
+        x = x + 1  # queued: a step must not read before they are done
+        found = np.sort(x)
+    x[...] = 0
+    assert found.asnumpy()[0] == 31
+
+
+def test_steps_are_recorded() -> None:
+    x = np.array([3.0, 1.0, 2.0])
+    np.sort(x)
+    np.sort(x)
+    x.attach_grad()
+    for _ in range(2):
+        with autograd.record():
+            y = (np.sort(x) * np.array([1.0, 10.0, 100.0])).sum()
+        y.backward()
+        assert x.grad.tolist() == [100.0, 1.0, 10.0]
+
+
+def test_a_failing_step_fails_its_results_each_time() -> None:
+    x = np.array([-200.0, 1.0])
+    call = REGISTRY["scaled_by_numpy"]
+    for _ in range(3):
+        found = call(x, np.array(2.0))
+        with pytest.raises(ArithmeticError, match="far too small"):
+            found.wait_to_read()
+    assert call(np.array([1.0, 2.0]), np.array(2.0)).tolist() == [2.0, 4.0]
+
+
+def test_steps_on_another_device_go_there() -> None:
+    on_cpu = np.array([2.0, 1.0])
+    np.sort(on_cpu)
+    moved = on_cpu.to_device(gemel.cpu(1))
+    found = np.sort(moved)
+    assert found.device == gemel.cpu(1)
+    assert found.tolist() == [1.0, 2.0]
+    assert np.unique(moved).device == gemel.cpu(1)
+
+
+def test_shapes_that_depend_on_values_are_found_anew() -> None:
+    for values, wanted in (([1.0, 1.0, 2.0], [1, 2]), ([3.0, 1.0, 2.0], [1, 2, 3])):
+        assert np.unique(np.array(values)).tolist() == wanted
+    with pytest.raises(TraceError):
+        gemel.compile(lambda a: np.unique(a))(np.array([1.0, 1.0, 2.0]))

@@ -224,7 +224,7 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], type[GemelError], str]] 
     ("convolution", (IMAGE, WEIGHT), {"stride": (0, 1)}, ShapeError, "must be positive"),
     ("convolution", (IMAGE, WEIGHT), {"stride": (1,)}, ShapeError, "2 numbers"),
     ("convolution", (IMAGE, WEIGHT), {"dilate": 3}, ShapeError, "reaches over 7"),
-    ("convolution", (IMAGE, WEIGHT), {"layout": "NHWC"}, UnknownNameError, "NCHW"),
+    ("convolution", (IMAGE, WEIGHT), {"layout": "NHCW"}, UnknownNameError, "NCHW"),
     ("convolution", (IMAGE, WEIGHT), {"num_filter": 5}, ShapeError, "num_filter 5"),
     ("convolution", ((2, 4, 5), WEIGHT), {}, ShapeError, "as many axes"),
     ("convolution", (IMAGE, WEIGHT, (5,)), {}, ShapeError, "bias"),

@@ -9,7 +9,6 @@ cached kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
 from typing import Any
 
 from llvmlite import ir
@@ -183,20 +182,22 @@ class Printer:
         if exponent is not b or self.lanes == 1:
             return self._power_to_one(step, a, b, exponent)
         builder = self.builder
-        general = self._expanded(step, [a, b])
-        shorts = [self._function(name, step.dtype, dtypes.bool_, b) for name, _ in powers.SHORT]
+        common = self._function("power_common", step.dtype, step.dtype, a, b)
+        short = self._function("power_short", step.dtype, dtypes.bool_, b)
+        unusual = builder.or_(builder.fcmp_unordered("uno", common, common), short)
         chosen, after = builder.append_basic_block(), builder.append_basic_block()
         before = builder.block
-        builder.cbranch(self._any(reduce(builder.or_, shorts)), chosen, after)
+        builder.cbranch(self._any(unusual), chosen, after)
         builder.position_at_end(chosen)
-        found = general
-        for short, (_, name) in zip(shorts, powers.SHORT, strict=True):
+        found = self._expanded(step, [a, b])
+        for condition, name in powers.SHORT:
+            short = self._function(condition, step.dtype, dtypes.bool_, b)
             found = builder.select(short, self._function(name, step.dtype, step.dtype, a, b), found)
         chosen = builder.block
         builder.branch(after)
         builder.position_at_end(after)
-        result = builder.phi(general.type)
-        result.add_incoming(general, before)
+        result = builder.phi(common.type)
+        result.add_incoming(common, before)
         result.add_incoming(found, chosen)
         return result
 
@@ -271,6 +272,11 @@ class Printer:
             return self._expanded(step, [a])
         name = f"llvm.{_ROUNDING[step.name]}.{suffix(a.type)}"
         return intrinsic(self.builder, name, a.type, [a])
+
+    def _multiply_add(self, step: Instruction, a: Value, b: Value, c: Value) -> Value:
+        if not self.target.fma:
+            return self._expanded(step, [a, b, c])
+        return intrinsic(self.builder, f"llvm.fma.{suffix(a.type)}", a.type, [a, b, c])
 
     def _maximum(self, step: Instruction, a: Value, b: Value) -> Value:
         return self._extreme(step, "greater", a, b)

@@ -141,6 +141,13 @@ class Lane:
 
     divide = true_divide
 
+    def multiply_add(self, a: Value, b: Operand, c: Operand) -> Value:
+        """a * b + c; of float32 rounded once, which is one instruction."""
+        if a.dtype is not dtypes.float32:
+            return a * b + c
+        arguments = (a, self.cast(b, a.dtype), self.cast(c, a.dtype))
+        return self.recorder.append("multiply_add", a.dtype, arguments)
+
     def power(self, a: Operand, b: Operand) -> Value:
         if isinstance(a, Value):
             return power(a, b)

@@ -67,6 +67,7 @@ class Instruction:
     negative absolute sqrt   value
     floor ceil rint trunc    floating
     floor_divide remainder   two of one dtype, Python's signs (x // 0 and x % 0 of integers are 0)
+    multiply_add             three float32: a * b + c, rounded once
     power                    two floating
     maximum minimum          two; NaN wins
     those of FUNCTIONS       floating (mathlib turns them into arithmetic)

@@ -34,6 +34,23 @@ def exact_product(a: Value, b: Value) -> tuple[Value, Value]:
     return product, rest
 
 
+def multiply_add(xp: Lane, a: Value, b: Value, c: Value) -> Value:
+    """a * b + c of float32, rounded once, where the processor has no instruction for it.
+
+    The product is exact in float64. Their sum is rounded to odd there: rounding it twice to nearest
+    would not be rounding it once (Boldo and Melquiond, 2008).
+    """
+    product, c = a.cast(dtypes.float64) * b.cast(dtypes.float64), c.cast(dtypes.float64)
+    total = product + c
+    part = total - product
+    lost = (product - (total - part)) + (c - part)
+    bits = xp.reinterpret(total, dtypes.int64)
+    # Towards zero, then the last bit set. What is infinite or NaN has lost nothing: NaN.
+    odd = (bits - ((lost < 0) != (total < 0)).cast(dtypes.int64)) | 1
+    total = xp.where((lost < 0) | (lost > 0), xp.reinterpret(odd, dtypes.float64), total)
+    return total.cast(dtypes.float32)
+
+
 def _halves_of(a: Value) -> tuple[Value, Value]:
     scaled = a * 134217729.0
     high = scaled - (scaled - a)
@@ -138,4 +155,5 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "trunc": trunc,
     "remainder": remainder,
     "floor_divide": floor_divide,
+    "multiply_add": multiply_add,
 }

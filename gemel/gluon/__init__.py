@@ -5,6 +5,7 @@ What a program does not use is not imported: a network that only computes needs 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gemel.gluon import nn, parameter
@@ -13,32 +14,55 @@ from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Constant, Parameter, ParameterDict
 
 if TYPE_CHECKING:
-    from gemel.gluon import data, loss, utils
+    from gemel.gluon import data, loss, model_zoo, rnn, utils
+    from gemel.gluon.callbacks import Callback, ClipGradients, EarlyStopping
+    from gemel.gluon.checkpoint import Checkpoint
+    from gemel.gluon.fitting import Run, evaluate, fit
     from gemel.gluon.trainer import Trainer
 
 __all__ = [
     "Block",
+    "Callback",
+    "Checkpoint",
+    "ClipGradients",
     "Constant",
+    "EarlyStopping",
     "HybridBlock",
     "Parameter",
     "ParameterDict",
+    "Run",
     "Trainer",
     "data",
+    "evaluate",
+    "fit",
     "loss",
+    "model_zoo",
     "nn",
     "parameter",
+    "rnn",
     "utils",
 ]
 
 
+#: Where names are that are imported when they are asked for.
+_LATE = {
+    "Callback": "callbacks",
+    "Checkpoint": "checkpoint",
+    "ClipGradients": "callbacks",
+    "EarlyStopping": "callbacks",
+    "Run": "fitting",
+    "Trainer": "trainer",
+    "evaluate": "fitting",
+    "fit": "fitting",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("data", "loss", "utils"):
+    if name in ("data", "loss", "model_zoo", "rnn", "utils"):
         # The import system sets the attribute, so this runs once for each name.
         __import__(f"gemel.gluon.{name}")
         return globals()[name]
-    if name == "Trainer":
-        from gemel.gluon.trainer import Trainer
-
-        globals()[name] = Trainer
-        return Trainer
+    if name in _LATE:
+        found = getattr(import_module(f"gemel.gluon.{_LATE[name]}"), name)
+        return globals().setdefault(name, found)
     raise AttributeError(f"module 'gemel.gluon' has no attribute {name!r}")

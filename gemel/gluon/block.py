@@ -6,15 +6,16 @@ A `Block` holds child blocks and parameters, found by assigning them to attribut
 
 from __future__ import annotations
 
-from _weakref import ref
 from typing import TYPE_CHECKING, Any
 
 from gemel import init
-from gemel.errors import GemelError
+from gemel.errors import GemelError, unknown_keyword, unknown_name
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
 from gemel.gluon.naming import NameScope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
+from gemel.gluon.structure import Children, Own
+from gemel.ir.trace import current_trace
 from gemel.npx import serialize
 
 if TYPE_CHECKING:
@@ -39,18 +40,26 @@ class Block:
     #: Containers run their children and nothing else: there is no code of theirs to compile.
     _container = False
 
-    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
-        self._children: dict[str, Block] = {}
-        self._parameters = BlockParameters(self, params)
-        self._parents: list[Any] = []
-        self._prefix = new_prefix(prefix, type(self).__name__.lower())
-        self._names: dict[str, int] = {}
-        self._hooks: list[Any] = []
-        self._pre_hooks: list[Any] = []
-        #: Some own parameter's shape may still be unknown.
-        self._unfinished = False
+    # `vars(block)` shows what MXNet's blocks show, and what subclasses add.
+    __slots__ = ("__dict__", "__weakref__", "_own")
+
+    def __init__(
+        self, prefix: str | None = None, params: ParameterDict | None = None, **unknown: Any
+    ) -> None:
+        if unknown:
+            raise unknown_keyword(type(self), next(iter(unknown)))
+        self._own = Own()
+        self._prefix = new_prefix(prefix, self._alias())
+        self._children = Children(self)
+        self._reg_params = BlockParameters(self, params)
+        self._forward_hooks: dict[int, Any] = {}
+        self._forward_pre_hooks: dict[int, Any] = {}
 
     # ---- names
+
+    def _alias(self) -> str:
+        """What its name begins with, before the number."""
+        return type(self).__name__.lower()
 
     @property
     def prefix(self) -> str:
@@ -66,59 +75,75 @@ class Block:
         """``with self.name_scope():`` blocks made inside get names that begin with this prefix."""
         return NameScope(self)
 
+    @property
+    def _scope(self) -> NameScope:
+        return NameScope(self)
+
     # ---- structure
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, Block):
-            self._require_init(name)
-            self.register_child(value, name)
-        elif isinstance(value, Parameter):
-            self._require_init(name)
-            self._register_parameter(name, value)
-        elif name in self.__dict__.get("_children", ()):
-            del self._children[name]
-            self._changed()
-        elif name in self.__dict__.get("_parameters", ()):
-            del self._parameters[name]
-            self._changed()
-        super().__setattr__(name, value)
-
-    def __delattr__(self, name: str) -> None:
-        if self._children.pop(name, None) or self._parameters.pop(name, None):
-            self._changed()
-        super().__delattr__(name)
-
-    def _require_init(self, name: str) -> None:
-        if "_children" not in self.__dict__:
+        if isinstance(value, (Block, Parameter)) and "_children" not in self.__dict__:
             raise BlockError(
                 f"{type(self).__name__}.{name}: call super().__init__() before assigning layers or "
                 "parameters"
             )
+        if not isinstance(value, Block):
+            self._drop("_children", name)
+        if isinstance(value, Parameter):
+            self._register_parameter(name, value)
+        else:
+            self._drop("_reg_params", name)
+        if isinstance(value, Block):
+            self.register_child(value, name)
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._drop("_children", name)
+        self._drop("_reg_params", name)
+        super().__delattr__(name)
+
+    def _drop(self, registry: str, name: str) -> None:
+        if name in self.__dict__.get(registry, ()):
+            del self.__dict__[registry][name]
+            self._changed()
 
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Make `block` a part of this block, as assigning it to an attribute does."""
         self._children[str(len(self._children)) if name is None else name] = block
-        block._parents.append(ref(self))
-        self._changed()
 
     def _register_parameter(self, name: str, parameter: Parameter) -> None:
         if not parameter.name:
             parameter.name = self._prefix + name
         # `self.w = self.params.get("weight")`: the attribute's name is the one that counts.
-        for other in [key for key, value in self._parameters.items() if value is parameter]:
+        for other in [key for key, value in self._reg_params.items() if value is parameter]:
             if self.__dict__.get(other) is not parameter:
-                del self._parameters[other]
-        self._parameters[name] = parameter
+                del self._reg_params[other]
+        self._reg_params[name] = parameter
         parameter._add_owner(self)
-        self._unfinished = self._unfinished or not parameter.is_shape_known
+        self._own.unfinished = self._own.unfinished or not parameter.is_shape_known
         self._changed()
 
     def _changed(self) -> None:
         """The structure or an array changed: programs compiled over it no longer hold."""
-        for parent in self._parents:
+        for parent in self._own.parents:
             block = parent()
             if block is not None:
                 block._changed()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Programs stay behind: a copy compiles its own.
+        registries = {"_children": dict(self._children), "_reg_params": dict(self._reg_params)}
+        return {**self.__dict__, **registries}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._own = Own()
+        children, parameters = state["_children"], state["_reg_params"]
+        found = {"_children": Children(self), "_reg_params": BlockParameters(self)}
+        self.__dict__.update({**state, **found})
+        for name, child in children.items():
+            self._children[name] = child
+        for name, parameter in parameters.items():
+            self._register_parameter(name, parameter)
 
     def apply(self, function: Callable[[Block], Any]) -> Block:
         """Call `function` on every block inside, children first, then on this one."""
@@ -136,7 +161,9 @@ class Block:
     @property
     def params(self) -> BlockParameters:
         """Its own parameters, without its children's; ``params.get(name, ...)`` makes one."""
-        return self._parameters
+        return self._reg_params
+
+    _params = params
 
     def collect_params(self, select: str | None = None) -> ParameterDict:
         """All parameters, its own and its children's, by their place: ``0.weight``.
@@ -153,7 +180,7 @@ class Block:
         return ParameterDict(kept)
 
     def _walk(self, prefix: str) -> Iterator[tuple[str, Parameter]]:
-        for name, parameter in self._parameters.items():
+        for name, parameter in self._reg_params.items():
             yield prefix + name, parameter
         for name, child in self._children.items():
             yield from child._walk(f"{prefix}{name}.")
@@ -195,13 +222,19 @@ class Block:
         """Change the dtype of every parameter."""
         for child in self._children.values():
             child.cast(dtype)
-        for parameter in self._parameters.values():
+        for parameter in self._reg_params.values():
             parameter.cast(dtype)
 
-    def save_parameters(self, filename: Any) -> None:
-        """Write all parameters to `filename`, in MXNet's format, whole or not at all."""
-        parameters = self.collect_params()
-        serialize.save(filename, {name: p.array() for name, p in parameters.items()})
+    def save_parameters(self, filename: Any, deduplicate: bool = False) -> None:
+        """Write all parameters to `filename`, in MXNet's format, whole or not at all.
+
+        With `deduplicate` those that layers share are written once.
+        """
+        found = self.collect_params()
+        if deduplicate:
+            names = {id(p): name for name, p in reversed(found.items())}
+            found = ParameterDict({name: found[name] for name in sorted(names.values())})
+        serialize.save(filename, {name: p.array() for name, p in found.items()})
 
     def load_parameters(
         self,
@@ -210,47 +243,78 @@ class Block:
         allow_missing: bool = False,
         ignore_extra: bool = False,
         cast_dtype: bool = False,
+        dtype_source: str = "current",
         ctx: Any = None,
     ) -> None:
         """Read all parameters from `filename` (gemel's or MXNet's).
 
-        Raises `ParameterFileError`, and changes nothing, when the file is damaged, lacks a
-        parameter (unless `allow_missing`), has one too many (unless `ignore_extra`), or has one of
-        another shape or dtype (unless `cast_dtype`).
+        With `cast_dtype` values of another dtype are converted to the parameter's, or with
+        ``dtype_source="saved"`` the parameter takes theirs. Raises `ParameterFileError`, and
+        changes nothing, when the file is damaged, lacks a parameter (unless `allow_missing`), has
+        one too many (unless `ignore_extra`), or has one of another shape or dtype.
         """
-        source = f"parameter file {filename}"
         values = serialize.load_named(filename, device if device is not None else ctx)
-        serialize.assign(
-            self.collect_params(), values, source, allow_missing, ignore_extra, cast_dtype
-        )
+        flags = allow_missing, ignore_extra, cast_dtype, dtype_source
+        self._assign(values, f"parameter file {filename}", *flags)
 
     def load_dict(
         self,
-        values: dict[str, Any],
+        param_dict: dict[str, Any],
+        device: Any = None,
         allow_missing: bool = False,
         ignore_extra: bool = False,
         cast_dtype: bool = False,
+        dtype_source: str = "current",
+        ctx: Any = None,
     ) -> None:
         """Take the parameters from a dictionary of arrays; checked as `load_parameters` does."""
-        parameters = self.collect_params()
-        serialize.assign(parameters, values, "load_dict", allow_missing, ignore_extra, cast_dtype)
+        target = device if device is not None else ctx
+        if target is not None:
+            param_dict = {name: value.as_in_ctx(target) for name, value in param_dict.items()}
+        self._assign(param_dict, "load_dict", allow_missing, ignore_extra, cast_dtype, dtype_source)
+
+    def _assign(
+        self,
+        values: dict[str, Any],
+        source: str,
+        allow_missing: bool,
+        ignore_extra: bool,
+        cast_dtype: bool,
+        dtype_source: str,
+    ) -> None:
+        if dtype_source not in ("current", "saved"):
+            raise unknown_name("dtype_source", dtype_source, ("current", "saved"))
+        found = self.collect_params()
+        before = {name: found[name].dtype for name in values if name in found}
+        if cast_dtype and dtype_source == "saved":
+            for name in before:
+                found[name].cast(values[name].dtype)
+        try:
+            serialize.assign(found, values, source, allow_missing, ignore_extra, cast_dtype)
+        except GemelError:
+            for name, dtype in before.items():
+                found[name].cast(dtype)
+            raise
+
+    save_params = save_parameters
+    load_params = load_parameters
 
     # ---- running
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the block, and the hooks around it."""
-        if self._pre_hooks:
-            for hook in tuple(self._pre_hooks):
+        if self._forward_pre_hooks:
+            for hook in tuple(self._forward_pre_hooks.values()):
                 hook(self, arguments)
         result = self._run(*arguments, **keywords)
-        if self._hooks:
-            for hook in tuple(self._hooks):
+        if self._forward_hooks:
+            for hook in tuple(self._forward_hooks.values()):
                 hook(self, arguments, result)
         return result
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
         try:
-            if self._unfinished:
+            if self._own.unfinished:
                 self._find_shapes(arguments)
             return self.forward(*arguments, **keywords)
         except GemelError as error:
@@ -272,28 +336,55 @@ class Block:
 
     def _find_shapes(self, arguments: tuple[Any, ...]) -> None:
         """Finish own parameters whose shapes follow from the first input."""
-        unknown = [p for p in self._parameters.values() if not p.is_shape_known]
-        if any(parameter._waiting is not None for parameter in unknown):
+        unknown = [p for p in self._reg_params.values() if not p.is_shape_known]
+        asked = getattr(current_trace(), "shapes_only", False)
+        if asked or any(parameter._waiting is not None for parameter in unknown):
             self.infer_shape(*arguments)
         for parameter in unknown:
             parameter._shape_found()
-        self._unfinished = any(not p.is_shape_known for p in self._parameters.values())
+        self._own.unfinished = any(not p.is_shape_known for p in self._reg_params.values())
 
     def infer_shape(self, *arguments: Any) -> None:
-        """Set the shapes of own parameters from the inputs' shapes (``x.shape``)."""
-        names = [p.name for p in self._parameters.values() if not p.is_shape_known]
-        raise BlockError(
-            f"{type(self).__name__}: the shape of {', '.join(names)} is not known; give it, or "
-            "define infer_shape(self, x) to set it from the input's shape"
-        )
+        """Set the shapes of parameters, its own and its children's, from the inputs' (``x.shape``).
+
+        Nothing is computed. Layers with parameters of unknown shape say theirs here.
+        """
+        names = [p.name for p in self._reg_params.values() if not p.is_shape_known]
+        if names:
+            raise BlockError(
+                f"{type(self).__name__}: the shape of {', '.join(names)} is not known; give it, or "
+                "define infer_shape(self, x) to set it from the input's shape"
+            )
+        from gemel.gluon.summary import run_with_symbols
+
+        run_with_symbols(self, arguments)
+
+    def infer_type(self, *arguments: Any) -> None:
+        """Give the parameters the dtype of the first input, and set their shapes."""
+        self.cast(arguments[0].dtype)
+        self.infer_shape(*arguments)
+
+    def summary(self, *inputs: Any) -> None:
+        """Print a table of the layers that run on these inputs.
+
+        For each: the shape of its result, how many numbers its parameters are, how many operations
+        on floats it takes (an addition or a multiplication each), and the bytes of its parameters
+        and results. Parameters that layers share are counted once, where they come first. Nothing
+        is computed, unless a layer looks at values; the operations are not known then.
+        """
+        from gemel.gluon.summary import summary
+
+        print(summary(self, inputs))
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Have ``hook(block, inputs, output)`` called after each forward."""
-        return HookHandle(self._hooks, hook)
+        self._own.program = None
+        return HookHandle(self._forward_hooks, hook)
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Have ``hook(block, inputs)`` called before each forward."""
-        return HookHandle(self._pre_hooks, hook)
+        self._own.program = None
+        return HookHandle(self._forward_pre_hooks, hook)
 
     def hybridize(self, active: bool = True, **flags: Any) -> None:
         """Compile the hybrid blocks inside; warns, naming the blocks that cannot be compiled.

@@ -11,6 +11,8 @@ from gemel.gluon.parameter import Constant, Parameter, ParameterDict
 class BlockParameters(ParameterDict):
     """A block's own parameters; `get` makes the ones that are not there yet."""
 
+    __slots__ = ("_block", "_shared")
+
     def __init__(self, block: Any, shared: ParameterDict | None = None) -> None:
         super().__init__()
         self._block: Any = ref(block)

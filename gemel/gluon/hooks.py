@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
+
+_numbers = count()
 
 
 class HookHandle:
     """A registered hook; `detach()` removes it, as leaving a ``with`` block over it does."""
 
-    def __init__(self, hooks: list[Any], hook: Any) -> None:
+    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
         self._hooks = hooks
-        self._hook = hook
-        hooks.append(hook)
+        self.id = next(_numbers)
+        hooks[self.id] = hook
 
     def detach(self) -> None:
         """Remove the hook."""
-        if self._hook in self._hooks:
-            self._hooks.remove(self._hook)
+        self._hooks.pop(self.id, None)
 
     def __enter__(self) -> HookHandle:
         return self

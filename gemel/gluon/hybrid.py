@@ -11,9 +11,6 @@ from gemel.gluon.block import Block, BlockError
 from gemel.ir.trace import current_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gemel.gluon.hooks import HookHandle
     from gemel.gluon.parameter import ParameterDict
 
 
@@ -24,12 +21,11 @@ class HybridBlock(Block):
     gets the operations (`F.np`, `F.npx`, and their names directly) and its own parameters.
     """
 
-    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
-        super().__init__(prefix, params)
+    def __init__(
+        self, prefix: str | None = None, params: ParameterDict | None = None, **unknown: Any
+    ) -> None:
+        super().__init__(prefix, params, **unknown)
         self._active = False
-        self._compiled: Any = None
-        #: What a call may go to straight away: the program, when there are no hooks around it.
-        self._program: Any = None
 
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Make `block`, which must be a `HybridBlock` too, a part of this block."""
@@ -56,22 +52,22 @@ class HybridBlock(Block):
         self.hybridize(active)
 
     def _changed(self) -> None:
-        if self.__dict__.get("_compiled") is not None:
+        if self._own.compiled is not None:
             self._forget()
         super()._changed()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the block: its program if it is hybridized, else its Python."""
-        program = self._program
+        program = self._own.program
         if program is not None and not keywords:
             return program(*arguments)
         if not self._active or current_trace() is not None:
             return super().__call__(*arguments, **keywords)
         if keywords:
             arguments = self._positional(arguments, keywords)
-        if self._hooks or self._pre_hooks:
+        if self._forward_hooks or self._forward_pre_hooks:
             return super().__call__(*arguments)
-        program = self._program = self._compiled_run().quick
+        program = self._own.program = self._compiled_run().quick
         return program(*arguments)
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
@@ -81,24 +77,14 @@ class HybridBlock(Block):
 
     def _compiled_run(self) -> Any:
         """The block's program, made when it is first needed."""
-        program = self._compiled
+        program = self._own.compiled
         if program is None:
-            program = self._compiled = compiled.Compiled(super()._run, name=self.name)
+            program = self._own.compiled = compiled.Compiled(super()._run, name=self.name)
         return program
-
-    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs, output)`` called after each forward."""
-        self._program = None
-        return super().register_forward_hook(hook)
-
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs)`` called before each forward."""
-        self._program = None
-        return super().register_forward_pre_hook(hook)
 
     def _forget(self) -> None:
         """Drop the program: structure, parameters or hooks have changed."""
-        self._compiled = self._program = None
+        self._own.compiled = self._own.program = None
 
     def _positional(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments of `forward` in order: a program takes no keywords."""
@@ -115,7 +101,7 @@ class HybridBlock(Block):
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
         """What the block computes; by default what `hybrid_forward` says."""
         tracing = current_trace() is not None
-        own = {n: p.data() for n, p in self._parameters.items() if self.__dict__.get(n) is p}
+        own = {n: p.data() for n, p in self._reg_params.items() if self.__dict__.get(n) is p}
         operations = facade.symbol if tracing else facade.ndarray
         return self.hybrid_forward(operations, *arguments, **keywords, **own)
 

@@ -30,7 +30,7 @@ def new_prefix(given: str | None, hint: str) -> str:
     """The prefix of a new block: the given one, or one from its class's name; after the scope's."""
     scope = _scopes[-1] if _scopes else None
     if given is None:
-        counts = _counts if scope is None else scope._names
+        counts = _counts if scope is None else scope._own.names
         number = counts.get(hint, 0)
         counts[hint] = number + 1
         given = f"{hint}{number}_"

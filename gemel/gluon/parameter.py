@@ -34,8 +34,8 @@ class Parameter:
     """A named array that training changes, and its gradient.
 
     `shape` may have unknown sizes (0, -1 or None; None alone: nothing is known); the array is then
-    made at the first forward. `init` is an initializer or its name; without one, the initializer
-    given to `initialize` decides by the parameter's name. `grad_req` is ``"write"`` (each backward
+    made at the first forward. `init` is an initializer or its name; without one, the one given
+    to `initialize` is. `grad_req` is ``"write"`` (each backward
     overwrites the gradient), ``"add"`` or ``"null"``. `lr_mult` and `wd_mult` multiply the
     trainer's learning rate and weight decay for this parameter. `allow_deferred_init` is accepted
     for old code: an unknown shape may always wait for the first forward.
@@ -140,11 +140,8 @@ class Parameter:
             self._make()
 
     def _initializer(self, given: Any, default: Any) -> init_module.Initializer:
-        if self.init is not None:
-            return _Always(init_module.create(self.init))
-        if given is not None:
-            return init_module.create(given)
-        return init_module.create(init_module.Uniform() if default is None else default)
+        choices = (self.init, given, default, "uniform")
+        return init_module.create(next(c for c in choices if c is not None))
 
     def _make(self) -> ndarray:
         """Make the array (or take the one there is) and fill it as `initialize` was told."""
@@ -155,7 +152,8 @@ class Parameter:
             if array is None or array.device != device:
                 array = np.zeros(self._shape, dtype=self._dtype, device=device)
             with np.random.initialization():
-                initializer(self.name, array)
+                # In a network names decide nothing: all are filled as weights.
+                initializer(init_module.InitDesc(self.name, {"__init__": initializer}), array)
         self._waiting = None
         return self._adopt(array)
 
@@ -318,6 +316,18 @@ class Parameter:
                 f"initialize it there or call reset_device({device})"
             )
 
+    # ---- copies
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Blocks make themselves owners of the copies; the gradient starts again from zero.
+        return {**self.__dict__, "_owners": [], "_used": (None, 0)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._array is not None and self._grad_req != "null":
+            self._array.attach_grad(self._grad_req)
+            self._mark_used()
+
     # ---- who must hear of changes
 
     def _add_owner(self, block: Any) -> None:
@@ -415,16 +425,6 @@ class ParameterDict(dict[str, Parameter]):
         return devices
 
     list_device = list_ctx
-
-
-class _Always(init.Initializer):
-    """Fills whatever it is given as a weight: a parameter's own initializer ignores its name."""
-
-    def __init__(self, inner: init.Initializer) -> None:
-        self.inner = inner
-
-    def __call__(self, name: str, array: ndarray) -> None:
-        self.inner._init_weight(name, array)
 
 
 class _Aside:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel import autograd, compiled, np, optimizer
+from gemel import np
+from gemel import optimizer as optimizers
 from gemel.errors import GemelError, GradientError, ParameterFileError, unknown_name
 from gemel.gluon.parameter import Parameter
 from gemel.npx import serialize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from gemel.np import ndarray
     from gemel.optimizer import Optimizer
@@ -39,10 +40,9 @@ class Trainer:
         if kvstore is not None and kvstore not in _STORES:
             raise unknown_name("kvstore", kvstore, _STORES)
         self._optimizer = _optimizer(optimizer, optimizer_params)
-        self._states: list[list[ndarray] | None] = [None] * len(self._params)
-        self._counts = [0] * len(self._params)
-        #: The traced programs, by everything that is fixed in them.
-        self._programs: dict[tuple[Any, ...], Any] = {}
+        self._optimizer.param_dict = dict(enumerate(self._params))
+        self._scale = self._optimizer.rescale_grad
+        self._updater = optimizers.get_updater(self._optimizer)
 
     @property
     def optimizer(self) -> Optimizer:
@@ -76,17 +76,11 @@ class Trainer:
         if not chosen:
             return
         parameters = [self._params[position] for position in chosen]
-        self._optimizer.num_update = max(self._counts)
-        groups, scalars = self._groups(chosen)
-        rescale = self._optimizer.rescale_grad / batch_size
-        program = self._program(chosen, groups, [decay != 0 for decay in scalars[1::2]])
         weights = [parameter.array() for parameter in parameters]
-        arrays = weights + [state for p in chosen for state in self._state(p)]
-        program(arrays + [weight.grad for weight in weights], [rescale, *scalars])
-        for position, parameter in zip(chosen, parameters, strict=True):
-            self._counts[position] += 1
+        self._optimizer.rescale_grad = self._scale / batch_size
+        self._updater(chosen, [weight.grad for weight in weights], weights)
+        for parameter in parameters:
             parameter._mark_used()
-        self._optimizer.num_update = max(self._counts)
 
     def _chosen(self, ignore_stale: bool) -> tuple[int, ...]:
         """The positions of the parameters to update."""
@@ -105,45 +99,13 @@ class Trainer:
                 )
         return tuple(chosen)
 
-    def _groups(self, chosen: tuple[int, ...]) -> tuple[tuple[int, ...], list[float]]:
-        """Which parameters share their rates, and for each group the step size and weight decay."""
-        rule = self._optimizer
-        rate = rule.learning_rate
-        groups: dict[tuple[float, float, int], int] = {}
-        members = []
-        for position in chosen:
-            parameter = self._params[position]
-            key = (parameter.lr_mult, parameter.wd_mult, self._counts[position])
-            members.append(groups.setdefault(key, len(groups)))
-        scalars: list[float] = []
-        for lr_mult, wd_mult, count in groups:
-            scalars += [float(rule.rate(rate * lr_mult, count + 1)), float(rule.wd * wd_mult)]
-        return tuple(members), scalars
-
-    def _state(self, position: int) -> list[ndarray]:
-        states = self._states[position]
-        if states is None:
-            with autograd.pause():
-                states = self._optimizer.create_states(self._params[position].array())
-            self._states[position] = states
-        return states
-
-    def _program(self, chosen: tuple[int, ...], groups: tuple[int, ...], decays: list[bool]) -> Any:
-        """The program that updates the chosen parameters, traced the first time it is needed."""
-        sizes = tuple(len(self._state(position)) for position in chosen)
-        key = (chosen, groups, tuple(decays), sizes, self._optimizer.constants())
-        program = self._programs.get(key)
-        if program is None:
-            function = _step_function(self._optimizer, groups, decays, sizes)
-            program = self._programs[key] = compiled.Update(function)
-        return program
-
     def save_states(self, filename: Any) -> None:
         """Write the optimizer's states and step counts to `filename`."""
-        arrays: dict[str, ndarray] = {self._kind: np.array(self._counts, dtype="int64")}
-        for position, states in enumerate(self._states):
-            for number, state in enumerate(states or ()):
-                arrays[f"{position}.{number}"] = state
+        counts = self._optimizer._index_update_count
+        known = [counts.get(position, 0) for position in range(len(self._params))]
+        arrays: dict[str, ndarray] = {self._kind: np.array(known, dtype="int64")}
+        for position, kept in self._updater.arrays().items():
+            arrays.update({f"{position}.{number}": state for number, state in enumerate(kept)})
         serialize.save(filename, arrays)
 
     def load_states(self, filename: Any) -> None:
@@ -157,13 +119,13 @@ class Trainer:
                 f"{filename} does not hold the states of {self._kind.removeprefix('optimizer.')} "
                 f"over {len(self._params)} parameters; no state was changed"
             )
-        states: list[list[ndarray] | None] = [None] * len(self._params)
+        states: dict[int, list[ndarray]] = {}
         for name, array in arrays.items():
-            position = self._position(filename, name, array)
-            states[position] = [*(states[position] or ()), array]
-        self._states = states
-        self._counts = [int(count) for count in counts.tolist()]
-        self._optimizer.num_update = max(self._counts, default=0)
+            states.setdefault(self._position(filename, name, array), []).append(array)
+        self._updater.restore(states)
+        known = [int(count) for count in counts.tolist()]
+        self._optimizer._index_update_count.update(enumerate(known))
+        self._optimizer.num_update = max(known, default=0)
 
     @property
     def _kind(self) -> str:
@@ -180,35 +142,6 @@ class Trainer:
             f"{filename}: state {name} of shape {tuple(array.shape)} belongs to no parameter here; "
             "no state was changed"
         )
-
-
-def _step_function(
-    rule: Optimizer, groups: tuple[int, ...], decays: list[bool], sizes: tuple[int, ...]
-) -> Callable[[list[Any], list[Any]], list[Any]]:
-    """One step over many parameters: weights, states, gradients -> new weights, new states.
-
-    The scalars are the gradients' factor, then each group's step size and weight decay.
-    """
-    count = len(groups)
-
-    def step(arrays: list[Any], scalars: list[Any]) -> list[Any]:
-        states = iter(arrays[count : count + sum(sizes)])
-        gradients = arrays[count + sum(sizes) :]
-        weights, kept = [], []
-        for position, group in enumerate(groups):
-            weight, new = rule.update(
-                arrays[position],
-                gradients[position],
-                [next(states) for _ in range(sizes[position])],
-                learning_rate=scalars[1 + 2 * group],
-                weight_decay=scalars[2 + 2 * group] if decays[group] else None,
-                rescale=scalars[0],
-            )
-            weights.append(weight)
-            kept += new
-        return weights + kept
-
-    return step
 
 
 def _distinct(params: Any) -> list[Parameter]:
@@ -231,4 +164,4 @@ def _optimizer(given: str | Optimizer, settings: dict[str, Any] | None) -> Optim
             "Trainer: optimizer_params go with an optimizer's name; the optimizer given already "
             "has its settings"
         )
-    return optimizer.create(given, **(settings or {}))
+    return optimizers.create(given, **(settings or {}))

@@ -62,36 +62,53 @@ class NumpyLane:
         return numpy().vectorize(erf, otypes=[x.dtype])(x)
 
 
+#: What computes the results of NumPy arrays and Python numbers.
+Computed = Callable[..., tuple[Any, ...]]
+
+
 def reference(op: Op, *arrays: Any, **parameters: Any) -> tuple[Any, ...]:
     """The results of an operation by NumPy, whatever its kernels do."""
+    return resolved(op, tuple(map(spec_of, arrays)), parameters)(*arrays)
+
+
+def resolved(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Computed:
+    """What does an operation by NumPy for inputs with these specs."""
     if isinstance(op, Elementwise):
-        return elementwise(op, arrays, parameters)
+        return elementwise(op, specs, parameters)
     if isinstance(op, Composite):
-        return tuple(composite(op, arrays, parameters))
-    found = op.function(*arrays, **parameters)
-    return found if isinstance(found, tuple) else (found,)
+        return lambda *arrays: tuple(composite(op, arrays, parameters))
+    function = op.function
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        found = function(*arrays, **parameters)
+        return found if isinstance(found, tuple) else (found,)
+
+    return run
 
 
-def elementwise(
-    op: Elementwise, arrays: tuple[Any, ...], parameters: dict[str, Any]
-) -> tuple[Any, ...]:
+def elementwise(op: Elementwise, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Computed:
     """An elementwise body in NumPy: inputs converted, computed and rounded as the kernel does."""
     np = numpy()
     parameters = dict(parameters)
     stream = parameters.pop("stream", (0, 0))
-    specs = tuple(spec_of(array) for array in arrays)
     results = op.infer(*specs, **parameters)
-    result = results[0]
-    inputs, _ = op.types(specs, parameters)
-    wide = [as_number(d) if result.weak else d.compute for d in inputs]
-    values = [np.asarray(a).astype(d.name) for a, d in zip(arrays, wide, strict=True)]
-    lane = NumpyLane(tuple(int(n) for n in result.shape), stream)
-    with np.errstate(all="ignore"):
-        found = _body(op, wide)(lane, *values, **parameters)
-        values = [np.asarray(each) for each in (found if op.outputs > 1 else (found,))]
-        if not result.weak:
-            values = [v.astype(r.dtype.name) for v, r in zip(values, results, strict=True)]
-    return tuple(np.array(np.broadcast_to(value, lane.shape)) for value in values)
+    weak = results[0].weak
+    wide = [as_number(d) if weak else d.compute for d in op.types(specs, parameters)[0]]
+    lane = NumpyLane(tuple(int(n) for n in results[0].shape), stream)
+    body, names = _body(op, wide), [d.name for d in wide]
+    rounded = [None if weak else result.dtype.name for result in results]
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        pairs = zip(arrays, names, strict=True)
+        values = [np.asarray(array).astype(name, copy=False) for array, name in pairs]
+        with np.errstate(all="ignore"):
+            found = body(lane, *values, **parameters)
+            several = found if op.outputs > 1 else (found,)
+            made = zip(several, rounded, strict=True)
+            values = [np.asarray(v) if n is None else np.asarray(v).astype(n) for v, n in made]
+        return tuple(np.array(np.broadcast_to(value, lane.shape)) for value in values)
+
+    return run
 
 
 def _body(op: Elementwise, dtypes: list[DType]) -> Callable[..., Any]:

@@ -367,8 +367,10 @@ class Op(_core.OpBase):
         return inputs[: self.arity], {**named, **keywords}
 
     def _prepare(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """The plan of a call the core has not seen (a miss). None sends the call to `_call`."""
-        if not (self.takes(len(inputs)) and self.has_kernel) or current_trace() is not None:
+        """The plan of a call the core has not seen (a miss), or what NumPy does for it. None sends
+        the call to `_call`.
+        """
+        if not self.takes(len(inputs)) or current_trace() is not None:
             return None
         if not set(keywords) <= set(self.parameters):
             return None

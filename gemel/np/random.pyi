@@ -114,6 +114,10 @@ def geometric(
 ) -> ndarray:
     """How many trials it takes until one succeeds, each with probability p."""
 
+def get_state() -> tuple[int, int, int]:
+    """Where the stream is: the seed, the number of the next call, and that of the next initial
+    values; `set_state` goes on from there."""
+
 def gumbel(
     loc: Any = 0.0,
     scale: Any = 1.0,
@@ -292,6 +296,9 @@ def rayleigh(
 def seed(seed: int | None = None, device: Any = "all") -> None:
     """Start the stream again: the same seed and the same calls give the same numbers."""
 
+def set_state(state: Any) -> None:
+    """Go on from where the stream was when `get_state` gave this state."""
+
 def shuffle(x: Any) -> None:
     """Put an array's rows, or a list, in random order, in place."""
 
@@ -408,6 +415,7 @@ __all__ = [
     "f",
     "gamma",
     "geometric",
+    "get_state",
     "gumbel",
     "hypergeometric",
     "initialization",
@@ -430,6 +438,7 @@ __all__ = [
     "random_sample",
     "rayleigh",
     "seed",
+    "set_state",
     "shuffle",
     "standard_cauchy",
     "standard_exponential",

@@ -141,7 +141,7 @@ def load_named(filename: Any, device: Any = None) -> dict[str, ndarray]:
     """The named arrays in `filename`; ``arg:`` and ``aux:`` before names are dropped."""
     arrays = load(filename, device)
     if isinstance(arrays, dict):
-        return {name.removeprefix("arg:").removeprefix("aux:"): a for name, a in arrays.items()}
+        return {_today(name): array for name, array in arrays.items()}
     if isinstance(arrays, list) and not arrays:
         return {}
     count = len(arrays) if isinstance(arrays, list) else 1
@@ -149,6 +149,18 @@ def load_named(filename: Any, device: Any = None) -> dict[str, ndarray]:
         f"{os.fspath(filename)}: its {count} arrays have no names, so it is not a file of "
         "parameters; npx.load reads it"
     )
+
+
+def _today(name: str) -> str:
+    """A parameter's name. MXNet 1 calls those of recurrent layers after the cells they stand for:
+    ``_unfused.0.i2h_weight``, with both directions ``_unfused.0.l_cell.i2h_weight``.
+    """
+    name = name.removeprefix("arg:").removeprefix("aux:")
+    place, found, rest = name.rpartition("_unfused.")
+    if not found:
+        return name
+    layer, *direction, kind = rest.split(".")
+    return f"{place}{direction[0][0] if direction else 'l'}{layer}_{kind}"
 
 
 def assign(

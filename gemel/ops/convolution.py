@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.errors import DTypeError, ShapeError
 from gemel.extent import WHOLE, minimum
 from gemel.ir.declare import composite
 from gemel.ir.public import Array
+from gemel.ops.layouts import channels_first, channels_last, is_channels_last
 from gemel.ops.linalg import matmul
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape, swapaxes, transpose
 from gemel.ops.windows import Moves, bordered, fold, windows, within
 from gemel.spec import Spec, product, promote_specs, same_shape
-
-#: The layouts there are, by axes of space.
-LAYOUTS = ("NCW", "NCHW", "NCDHW")
 
 
 class Movement(NamedTuple):
@@ -95,12 +93,6 @@ def per_axis(name: str, what: str, value: Any, axes: int, default: int) -> tuple
     if len(found) != axes:
         raise ShapeError(f"{name}: {what} {value!r} must have {axes} numbers, one for each axis")
     return found
-
-
-def check_layout(name: str, layout: Any, axes: int) -> None:
-    """Raises `UnknownNameError` for a layout there is not."""
-    if layout not in (None, LAYOUTS[axes - 1]):
-        raise unknown_name(f"layout of {name}", layout, (LAYOUTS[axes - 1],))
 
 
 def kernel_of(name: str, kernel: Any, weight: Any) -> tuple[int, ...]:
@@ -188,19 +180,21 @@ def _(
     *kernel), result (N, filters, *places), where there are
     (size + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1 places along an axis.
 
-    As in MXNet (and unlike the definition) the kernel is not turned round. `workspace`,
+    As in MXNet (and unlike the definition) the kernel is not turned round. With a `layout` like
+    ``"NHWC"`` the channels of data, weight and result are their last axes. `workspace`,
     `cudnn_tune` and `cudnn_off` change nothing here.
 
     >>> image = np.arange(9.0).reshape(1, 1, 3, 3)
     >>> npx.convolution(image, np.ones((1, 1, 2, 2)), no_bias=True, kernel=(2, 2), num_filter=1)
     """
+    axes = len(weight.shape) - 2
+    last = axes in (1, 2, 3) and is_channels_last("convolution", layout, axes)
+    data, weight = channels_first(data, last), channels_first(weight, last)
     kernel = kernel_of("convolution", kernel, weight)
-    axes = len(kernel)
-    check_layout("convolution", layout, axes)
     if num_filter is not None and not num_filter == weight.shape[0]:
         raise ShapeError(f"convolution: num_filter {num_filter}, weight {list(weight.shape)}")
     inputs = (data, weight) if bias is None or no_bias else (data, weight, bias)
-    return convolution(
+    found = convolution(
         *inputs,
         kernel=kernel,
         stride=per_axis("convolution", "stride", stride, axes, 1),
@@ -208,6 +202,7 @@ def _(
         pad=per_axis("convolution", "pad", pad, axes, 0),
         groups=num_group,
     )
+    return channels_last(found, last)
 
 
 @convolution.spec
@@ -301,15 +296,17 @@ def _(
     result (N, filters, *space), with
     (places - 1) * stride - 2 * pad + dilate * (kernel - 1) + 1 + adj elements along an axis.
 
-    `target_shape` says the size instead of `pad` and `adj`. `workspace`, `cudnn_tune` and
+    `target_shape` says the size instead of `pad` and `adj`; `layout` is that of `convolution`.
+    `workspace`, `cudnn_tune` and
     `cudnn_off` change nothing here. Zeiler et al., Deconvolutional networks, CVPR 2010.
 
     >>> image = np.arange(4.0).reshape(1, 1, 2, 2)
     >>> npx.deconvolution(image, np.ones((1, 1, 2, 2)), stride=2)
     """
+    axes = len(weight.shape) - 2
+    last = axes in (1, 2, 3) and is_channels_last("deconvolution", layout, axes)
+    data, weight = channels_first(data, last), channels_first(weight, last)
     kernel = kernel_of("deconvolution", kernel, weight)
-    axes = len(kernel)
-    check_layout("deconvolution", layout, axes)
     if num_filter is not None and not num_filter == weight.shape[1] * num_group:
         raise ShapeError(f"deconvolution: num_filter {num_filter}, weight {list(weight.shape)}")
     step = per_axis("deconvolution", "stride", stride, axes, 1)
@@ -323,7 +320,7 @@ def _(
         around = tuple((n - m + 1) // 2 for n, m in zip(full, wanted, strict=True))
         adjust = tuple((n - m) % 2 for n, m in zip(full, wanted, strict=True))
     inputs = (data, weight) if bias is None or no_bias else (data, weight, bias)
-    return deconvolution(
+    found = deconvolution(
         *inputs,
         kernel=kernel,
         stride=step,
@@ -332,6 +329,7 @@ def _(
         adjust=adjust,
         groups=num_group,
     )
+    return channels_last(found, last)
 
 
 @deconvolution.spec

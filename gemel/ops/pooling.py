@@ -9,8 +9,9 @@ from gemel.extent import maximum
 from gemel.ir.declare import composite
 from gemel.ir.public import Array
 from gemel.ops import elementwise
-from gemel.ops.convolution import check_layout, per_axis
+from gemel.ops.convolution import per_axis
 from gemel.ops.elementwise import absolute, cast, divide, iota, multiply, power, where
+from gemel.ops.layouts import channels_first, channels_last, is_channels_last
 from gemel.ops.reduction import floating, max, sum, widened
 from gemel.ops.shape import reshape
 from gemel.ops.windows import Moves, bordered, windows
@@ -120,6 +121,7 @@ def _(
     With `global_pool` there is one window, all of an image. Otherwise the number of places along
     an axis is (size + 2 * pad - kernel) / stride + 1, rounded down ("valid") or up ("full"), or
     (size + 2 * pad) / stride, rounded up ("same").
+    With a `layout` like ``"NHWC"`` the channels are the last axis of data and result.
     Averages count the padding unless `count_include_pad` is off. `cudnn_off` changes nothing.
 
     >>> npx.pooling(np.arange(16.0).reshape(1, 1, 4, 4), kernel=(2, 2), stride=(2, 2))
@@ -127,7 +129,7 @@ def _(
     axes = len(data.shape) - 2
     if axes not in (1, 2, 3):
         raise ShapeError(f"pooling: {list(data.shape)} must have 3 to 5 axes: N, C, and space")
-    check_layout("pooling", layout, axes)
+    last = is_channels_last("pooling", layout, axes)
     for what, value, known in (
         ("pool_type", pool_type, KINDS),
         ("pooling_convention", pooling_convention, CONVENTIONS),
@@ -136,8 +138,8 @@ def _(
             raise unknown_name(f"{what} of pooling", value, known)
     if not global_pool and kernel in (None, ()):
         raise ShapeError("pooling: needs a kernel, or global_pool=True")
-    return pooling(
-        data,
+    found = pooling(
+        channels_first(data, last),
         kernel=() if global_pool else per_axis("pooling", "kernel", kernel, axes, 1),
         stride=() if global_pool else per_axis("pooling", "stride", stride, axes, 1),
         pad=() if global_pool else per_axis("pooling", "pad", pad, axes, 0),
@@ -146,6 +148,7 @@ def _(
         padded=count_include_pad is None or bool(count_include_pad),
         p=p_value,
     )
+    return channels_last(found, last)
 
 
 @pooling.spec

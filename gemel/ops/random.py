@@ -39,6 +39,31 @@ def seed(seed: int | None = None, device: Any = "all") -> None:
     _initialized[0] = 0
 
 
+@function(public="np.random")
+def get_state() -> tuple[int, int, int]:
+    """Where the stream is: the seed, the number of the next call, and that of the next initial
+    values; `set_state` goes on from there.
+
+    >>> np.random.seed(1)
+    >>> np.random.get_state()
+    """
+    return (*_core.random_state(), _initialized[0])
+
+
+@function(public="np.random")
+def set_state(state: Any) -> None:
+    """Go on from where the stream was when `get_state` gave this state.
+
+    >>> state = np.random.get_state()
+    >>> a = np.random.uniform(size=(2,))
+    >>> np.random.set_state(state)
+    >>> (a == np.random.uniform(size=(2,))).all()
+    """
+    seed, number, initialized = (whole("set_state", "a part of the state", n) for n in state)
+    _core.set_random_state(seed, number)
+    _initialized[0] = initialized
+
+
 #: How many calls initial values have taken since `seed`.
 _initialized = [0]
 #: What makes their stream another one than the program's own.

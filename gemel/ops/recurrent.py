@@ -118,35 +118,50 @@ class _Weights(NamedTuple):
 def _unpacked(parameters: Any, how: _Settings, layers: int, inputs: Any) -> list[_Weights]:
     """The weights of all layers and directions, which come before all biases. `ShapeError`."""
     rows = GATES[how.mode] * how.size
-    shapes: list[list[tuple[Any, ...]]] = []
+    kinds: list[list[tuple[Any, ...]]] = []
     for layer in range(layers):
         wide = inputs if layer == 0 else how.directions * how.width
-        kinds = [(rows, wide), (rows, how.width)]
-        kinds += [(how.projection, how.size)] if how.projection else []
-        shapes += [kinds] * how.directions
-    wanted = 2 * rows * len(shapes)
-    for kinds in shapes:
-        for m, n in kinds:
-            wanted = wanted + m * n
-    if len(parameters.shape) != 1 or not parameters.shape[0] == wanted:
-        raise ShapeError(
-            f"rnn: parameters {list(parameters.shape)} must be {wanted} in one row, for "
-            f"{layers} layers of {how.mode} with {how.size} states and {inputs} inputs"
-        )
-    at: Any = 0
-
-    def taken(*shape: Any) -> Any:
-        nonlocal at
-        count = shape[0] * shape[1] if len(shape) == 2 else shape[0]
-        at = at + count
-        return reshape(parameters[at - count : at], shape=shape)
-
-    weights = [[taken(*shape) for shape in kinds] for kinds in shapes]
-    biases = [(taken(rows), taken(rows)) for _ in shapes]
+        shapes = [(rows, wide), (rows, how.width)]
+        shapes += [(how.projection, how.size)] if how.projection else []
+        kinds += [shapes] * how.directions
+    biases = [[(rows,), (rows,)]] * len(kinds)
+    wanted = [shape for shapes in (*kinds, *biases) for shape in shapes]
+    whole = f"{layers} layers of {how.mode} with {how.size} states and {inputs} inputs"
+    cut = _listed if isinstance(parameters, (list, tuple)) else _slices
+    parts = iter(cut(parameters, wanted, whole))
+    weights = [[next(parts) for _ in shapes] for shapes in kinds]
     return [
-        _Weights(w[0], w[1], w[2] if how.projection else None, *b)
-        for w, b in zip(weights, biases, strict=True)
+        _Weights(w[0], w[1], w[2] if how.projection else None, next(parts), next(parts))
+        for w in weights
     ]
+
+
+def _listed(parameters: Any, wanted: list[tuple[Any, ...]], whole: str) -> list[Any]:
+    """The parameters, each of which is an array already."""
+    arrays = [operand(each) for each in parameters]
+    fits = len(arrays) == len(wanted) and all(
+        len(a.shape) == len(shape) and all(m == n for m, n in zip(a.shape, shape, strict=True))
+        for a, shape in zip(arrays, wanted, strict=True)
+    )
+    if not fits:
+        found = ", ".join(str(list(a.shape)) for a in arrays)
+        shapes = ", ".join(str(list(shape)) for shape in wanted)
+        raise ShapeError(f"rnn: parameters {found} must be {shapes}, for {whole}")
+    return arrays
+
+
+def _slices(row: Any, wanted: list[tuple[Any, ...]], whole: str) -> list[Any]:
+    """The parameters, which stand in one row."""
+    row = operand(row)
+    ends: list[Any] = [0]
+    for shape in wanted:
+        ends.append(ends[-1] + (shape[0] * shape[1] if len(shape) == 2 else shape[0]))
+    if len(row.shape) != 1 or not row.shape[0] == ends[-1]:
+        raise ShapeError(
+            f"rnn: parameters {list(row.shape)} must be {ends[-1]} in one row, for {whole}"
+        )
+    places = zip(ends[:-1], ends[1:], wanted, strict=True)
+    return [reshape(row[begin:end], shape=shape) for begin, end, shape in places]
 
 
 def _step(added: Any, h: Any, c: Any, w: _Weights, how: _Settings) -> tuple[Any, Any]:
@@ -212,11 +227,12 @@ def rnn(
     inputs): (time, batch, directions * state_size).
 
     `parameters` is one row: for each layer and direction the weights of the input and of the state
-    (and of the projection), then for each their biases. `state`, and `state_cell` of an "lstm",
-    are (layers * directions, batch, state_size). While training a share p of what one layer hands
-    the next is dropped. `projection_size` is that of an lstm's h (Sak et al., 2014), the two clips
-    limit its c. With `use_sequence_length` each sequence ends at its `sequence_length`: what is
-    behind becomes 0. With `state_outputs` the result is a list: also the last states.
+    (and of the projection), then for each their biases; or the list of those arrays. `state`, and
+    `state_cell` of an "lstm", are (layers * directions, batch, state_size). While training a share
+    p of what one layer hands the next is dropped. `projection_size` is that of an lstm's h (Sak et
+    al., 2014), the two clips limit its c. With `use_sequence_length` each sequence ends at its
+    `sequence_length`: what is behind becomes 0. With `state_outputs` the result is a list: also the
+    last states.
 
     In a trace the steps are written out, and the length of time is fixed.
 
@@ -239,7 +255,7 @@ def rnn(
     states = [_states(each, width, how, num_layers, data.shape[1]) for each, width in given]
     lengths = cast(operand(sequence_length), dtype="int64") if use_sequence_length else None
     cells = states[1] if mode == "lstm" else [None] * len(states[0])
-    weights = _unpacked(operand(parameters), how, num_layers, data.shape[2])
+    weights = _unpacked(parameters, how, num_layers, data.shape[2])
     x, last = data, []
     for layer in range(num_layers):
         sides = []

@@ -1,22 +1,66 @@
 """Optimizers: how a parameter moves along its gradient.
 
-An optimizer's `update` is a pure function over arrays. `Trainer` traces it once over all
-parameters and runs it as one program in place; rates that change between steps are run-time
+An optimizer's `advance` is a pure function over arrays. It is traced once over all parameters that
+are updated together, and run as one program in place; rates that change between steps are run-time
 values of that program.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from typing import Any, TypeVar
 
 from gemel.errors import unknown_name
-from gemel.optimizer.adam import Adam
+from gemel.optimizer.adam import AdaBelief, Adam, Adamax, AdamW, Nadam
+from gemel.optimizer.adaptive import FTML, AdaDelta, AdaGrad, Ftrl, RMSProp
 from gemel.optimizer.base import Optimizer
-from gemel.optimizer.sgd import NAG, SGD
+from gemel.optimizer.layerwise import LAMB, LANS, LARS
+from gemel.optimizer.sgd import DCASGD, NAG, SGD, SGLD, Signum, Test
+from gemel.optimizer.updater import Updater, get_updater
 
-__all__ = ["NAG", "SGD", "Adam", "Optimizer", "create"]
+__all__ = [
+    "DCASGD",
+    "FTML",
+    "LAMB",
+    "LANS",
+    "LARS",
+    "NAG",
+    "SGD",
+    "SGLD",
+    "AdaBelief",
+    "AdaDelta",
+    "AdaGrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Ftrl",
+    "Nadam",
+    "Optimizer",
+    "RMSProp",
+    "Signum",
+    "Test",
+    "Updater",
+    "create",
+    "get_updater",
+    "register",
+]
 
-_BY_NAME: dict[str, type[Optimizer]] = {"sgd": SGD, "nag": NAG, "adam": Adam}
+_Kind = TypeVar("_Kind", bound=type[Optimizer])
+
+_BY_NAME: dict[str, type[Optimizer]] = {
+    name.lower(): kind
+    for name, kind in list(globals().items())
+    if isinstance(kind, type) and issubclass(kind, Optimizer) and kind is not Optimizer
+}
+
+
+def register(klass: _Kind) -> _Kind:
+    """A decorator: `create` and `Trainer` find the class by its name, in small letters."""
+    name = klass.__name__.lower()
+    if _BY_NAME.get(name, klass).__qualname__ != klass.__qualname__:
+        warnings.warn(f"the optimizer {name} is replaced by {klass.__module__}", stacklevel=2)
+    _BY_NAME[name] = klass
+    return klass
 
 
 def create(name: str | Optimizer, **settings: Any) -> Optimizer:
@@ -28,18 +72,8 @@ def create(name: str | Optimizer, **settings: Any) -> Optimizer:
         return name
     if not isinstance(name, str) or name.lower() not in _BY_NAME:
         raise unknown_name("optimizer", name, _BY_NAME)
-    kind = _BY_NAME[name.lower()]
-    for setting in settings:
-        known = _settings(kind)
-        if setting not in known:
-            raise unknown_name(f"setting of {name}", setting, known)
-    return kind(**settings)
+    return _BY_NAME[name.lower()](**settings)
 
 
-def _settings(kind: type[Optimizer]) -> list[str]:
-    """The keywords an optimizer and its base take."""
-    names: list[str] = []
-    for cls in (kind, Optimizer):
-        code = cls.__init__.__code__
-        names += code.co_varnames[1 : code.co_argcount]
-    return names
+Optimizer.register = staticmethod(register)  # type: ignore[attr-defined] # MXNet's other spellings
+Optimizer.create_optimizer = staticmethod(create)  # type: ignore[attr-defined]

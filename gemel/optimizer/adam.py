@@ -1,4 +1,4 @@
-"""Adam: steps scaled by running averages of the gradient and of its square."""
+"""Adam and its kin: steps scaled by running means of the gradient and of its square."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import np
 from gemel.optimizer.base import Optimizer, Scalar, Tensor
+from gemel.optimizer.sgd import decayed
 
 if TYPE_CHECKING:
     from gemel.np import ndarray
 
 
-class Adam(Optimizer):
-    """weight -= rate * mean / (sqrt(variance) + epsilon), the averages corrected for their start.
-
-    Kingma and Ba, Adam: a method for stochastic optimization, ICLR 2015.
-    """
+class Moments(Optimizer):
+    """Base class: running means of the gradient, by `beta1`, and of its square, by `beta2`."""
 
     def __init__(
         self,
-        learning_rate: float = 0.001,
+        learning_rate: float | None = 0.001,
         beta1: float = 0.9,
         beta2: float = 0.999,
         epsilon: float = 1e-8,
@@ -35,31 +33,189 @@ class Adam(Optimizer):
         """The running means of the gradient and of its square."""
         return [np.zeros_like(weight), np.zeros_like(weight)]
 
-    def rate(self, learning_rate: float, step: int) -> float:
-        """The learning rate, corrected for averages that began at zero."""
-        return learning_rate * sqrt(1 - self.beta2**step) / (1 - self.beta1**step)
+    def corrections(self, index: Any) -> tuple[float, float]:
+        """1 - beta ** step for both: how much of its final weight a mean has that began at 0."""
+        step = self._index_update_count[index]
+        return 1 - self.beta1**step, 1 - self.beta2**step
 
-    def constants(self) -> tuple[Any, ...]:
-        """The betas and epsilon, besides the base's."""
-        return (*super().constants(), self.beta1, self.beta2, self.epsilon)
-
-    def averages(self, grad: Tensor, states: list[Tensor]) -> list[Tensor]:
+    def moments(self, grad: Tensor, states: list[Tensor]) -> list[Tensor]:
         """The running means after one more gradient."""
         mean = self.beta1 * states[0] + (1 - self.beta1) * grad
-        variance = self.beta2 * states[1] + (1 - self.beta2) * np.square(grad)
-        return [mean, variance]
+        return [mean, self.beta2 * states[1] + (1 - self.beta2) * np.square(grad)]
 
-    def update(
+
+class Adam(Moments):
+    """weight -= rate * mean / (sqrt(variance) + epsilon), the averages corrected for their start.
+
+    Kingma and Ba, Adam: a method for stochastic optimization, ICLR 2015. `lazy_update` is accepted
+    for old code: gradients are dense.
+    """
+
+    #: Whether the averages are corrected for their start.
+    correct_bias = True
+
+    def __init__(
+        self,
+        learning_rate: float | None = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        lazy_update: bool = True,
+        **settings: Any,
+    ) -> None:
+        super().__init__(learning_rate, beta1, beta2, epsilon, **settings)
+
+    def rates(self, index: Any) -> tuple[float, ...]:
+        """The learning rate, corrected for averages that began at zero."""
+        first, second = self.corrections(index)
+        return (self._get_lr(index) * (sqrt(second) / first if self.correct_bias else 1),)
+
+    def advance(
         self,
         weight: Tensor,
         grad: Tensor,
         states: list[Tensor],
-        *,
-        learning_rate: Scalar,
-        weight_decay: Scalar | None,
-        rescale: Scalar,
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
     ) -> tuple[Tensor, list[Tensor]]:
         """One step."""
-        mean, variance = self.averages(self.scaled(weight, grad, weight_decay, rescale), states)
-        step = learning_rate * mean / (np.sqrt(variance) + self.epsilon)
+        mean, variance = self.moments(self._clipped(decayed(weight, grad, decay)), states)
+        step = rates[0] * mean / (np.sqrt(variance) + self.epsilon)
         return weight - step, [mean, variance]
+
+
+class AdamW(Adam):
+    """Adam whose weight decay is apart from the gradient.
+
+    Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | None = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-6,
+        correct_bias: bool = True,
+        **settings: Any,
+    ) -> None:
+        super().__init__(learning_rate, beta1, beta2, epsilon, **settings)
+        self.correct_bias = correct_bias
+
+    def advance(
+        self,
+        weight: Tensor,
+        grad: Tensor,
+        states: list[Tensor],
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One step, the weight decay beside it."""
+        mean, variance = self.moments(self._clipped(grad), states)
+        direction = mean / (np.sqrt(variance) + self.epsilon)
+        return weight - rates[0] * decayed(weight, direction, decay), [mean, variance]
+
+
+class AdaBelief(AdamW):
+    """Adam that divides by how far gradients are from their running mean.
+
+    Zhuang et al., AdaBelief optimizer: adapting stepsizes by the belief in observed gradients,
+    NeurIPS 2020.
+    """
+
+    def advance(
+        self,
+        weight: Tensor,
+        grad: Tensor,
+        states: list[Tensor],
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One step."""
+        grad = decayed(weight, self._clipped(grad), decay)
+        mean = self.beta1 * states[0] + (1 - self.beta1) * grad
+        surprise = self.beta2 * states[1] + (1 - self.beta2) * np.square(grad - mean) + self.epsilon
+        return weight - rates[0] * mean / (np.sqrt(surprise) + self.epsilon), [mean, surprise]
+
+
+class Adamax(Moments):
+    """Adam that divides by the largest gradient, which fades by `beta2`.
+
+    Kingma and Ba, Adam: a method for stochastic optimization, ICLR 2015, section 7.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | None = 0.002,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        **settings: Any,
+    ) -> None:
+        super().__init__(learning_rate, beta1, beta2, epsilon, **settings)
+
+    def rates(self, index: Any) -> tuple[float, ...]:
+        """The learning rate, corrected for a mean that began at zero."""
+        return (self._get_lr(index) / self.corrections(index)[0],)
+
+    def advance(
+        self,
+        weight: Tensor,
+        grad: Tensor,
+        states: list[Tensor],
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One step. Where all gradients were 0, epsilon keeps it from being 0 / 0."""
+        grad = self._clipped(decayed(weight, grad, decay))
+        mean = self.beta1 * states[0] + (1 - self.beta1) * grad
+        largest = np.maximum(self.beta2 * states[1], np.abs(grad))
+        return weight - rates[0] * mean / (largest + self.epsilon), [mean, largest]
+
+
+class Nadam(Moments):
+    """Adam with Nesterov's momentum, which grows with the steps by `schedule_decay`.
+
+    Dozat, Incorporating Nesterov momentum into Adam, ICLR workshop 2016.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | None = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        schedule_decay: float = 0.004,
+        **settings: Any,
+    ) -> None:
+        super().__init__(learning_rate, beta1, beta2, epsilon, **settings)
+        self.schedule_decay = schedule_decay
+        #: The products of the momenta of the first steps, as far as they were asked for.
+        self._products = [1.0]
+
+    def _momentum(self, step: int) -> float:
+        return float(self.beta1 * (1 - 0.5 * 0.96 ** (step * self.schedule_decay)))
+
+    def rates(self, index: Any) -> tuple[float, ...]:
+        """The learning rate; the shares of the gradient and of the mean; how full variance is."""
+        step = self._index_update_count[index]
+        while len(self._products) <= step + 1:
+            self._products.append(self._products[-1] * self._momentum(len(self._products)))
+        gradient = (1 - self._momentum(step)) / (1 - self._products[step])
+        mean = self._momentum(step + 1) / (1 - self._products[step + 1])
+        return self._get_lr(index), gradient, mean, self.corrections(index)[1]
+
+    def advance(
+        self,
+        weight: Tensor,
+        grad: Tensor,
+        states: list[Tensor],
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One step, looking ahead."""
+        rate, of_gradient, of_mean, full = rates
+        grad = self._clipped(decayed(weight, grad, decay))
+        mean, variance = self.moments(grad, states)
+        step = rate * (of_gradient * grad + of_mean * mean)
+        return weight - step / (np.sqrt(variance / full) + self.epsilon), [mean, variance]

@@ -1,12 +1,17 @@
-"""What all optimizers share."""
+"""What all optimizers share: settings, counts, multipliers, and the one form of an update."""
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
-from gemel import np
+from gemel import autograd, np
+from gemel.errors import unknown_name
+from gemel.optimizer.fused import Fused
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gemel.np import ndarray
 
 #: A number given when the program runs: in a trace a symbol, else a float.
@@ -14,77 +19,265 @@ Scalar = Any
 #: An array, or in a trace the symbol that stands for it.
 Tensor = Any
 
+#: Settings that are run-time values of a program: another value is the same program.
+_RUN_TIME = {"lr", "wd", "rescale_grad", "num_update", "begin_num_update"}
+
 
 class Optimizer:
-    """Base class: learning rate, weight decay, gradient scaling and clipping.
+    """Base class: learning rate, weight decay, gradient scaling and clipping, counts of updates.
 
-    `wd` adds wd * weight to the gradient. `rescale_grad` multiplies every gradient (besides the
-    1 / batch size of `Trainer.step`); `clip_gradient` then limits each value to [-c, c].
-    `lr_scheduler` is called with the number of steps done and gives the learning rate.
+    `wd` is the weight decay. `rescale_grad` multiplies every gradient (besides the 1 / batch size
+    of `Trainer.step`); `clip_gradient` then limits each value to [-c, c]. `lr_scheduler`, any
+    callable, gives the learning rate when it is called with the number of the update (from 1);
+    a `learning_rate` given with it becomes its `base_lr`. `begin_num_update` is where counting
+    starts. `multi_precision` keeps a float32 copy of float16 weights, which is what is updated.
+    `param_idx2name` and `param_dict` say which name or Parameter an index means; `sym`,
+    `aggregate_num` and `use_fused_step` are accepted for old code: all parameters given together
+    are one program.
+
+    A subclass says how a weight moves in one of two manners. The first becomes part of a compiled
+    program: `create_states(weight)`, `rates(index)` and `advance(...)`. The second is MXNet's, run
+    as Python: `create_state(index, weight)`, and `update(index, weight, grad, state)` or
+    `step(indices, weights, grads, states)`, which write in place.
     """
 
     def __init__(
         self,
-        learning_rate: float,
+        learning_rate: float | None = None,
         wd: float = 0.0,
         rescale_grad: float = 1.0,
         clip_gradient: float | None = None,
         lr_scheduler: Any = None,
+        param_idx2name: dict[Any, str] | None = None,
+        begin_num_update: int = 0,
+        multi_precision: bool = False,
+        param_dict: dict[Any, Any] | None = None,
+        sym: Any = None,
+        aggregate_num: int | None = None,
+        use_fused_step: bool | None = None,
+        **unknown: Any,
     ) -> None:
+        for name in unknown:
+            raise unknown_name(f"setting of {type(self).__name__}", name, _settings(type(self)))
+        if learning_rate is None and lr_scheduler is None:
+            learning_rate = 0.01
+        elif learning_rate is not None and hasattr(lr_scheduler, "base_lr"):
+            if lr_scheduler.base_lr != learning_rate:
+                warnings.warn(
+                    f"the base_lr of the lr_scheduler, {lr_scheduler.base_lr}, is replaced by the "
+                    f"learning_rate given to {type(self).__name__}, {learning_rate}",
+                    stacklevel=3,
+                )
+            lr_scheduler.base_lr = learning_rate
         self.lr = learning_rate
         self.wd = wd
         self.rescale_grad = rescale_grad
         self.clip_gradient = clip_gradient
         self.lr_scheduler = lr_scheduler
+        self.multi_precision = multi_precision
+        self.idx2name = dict(param_idx2name or {})
+        self.param_dict = param_dict or {}
+        self.begin_num_update = begin_num_update
         #: How many updates the most often updated parameter has had.
-        self.num_update = 0
+        self.num_update = begin_num_update
+        self._all_index_update_counts: dict[int, dict[Any, int]] = {0: {}}
+        self._index_update_count = self._all_index_update_counts[0]
+        self._fused = Fused(self)
+        self.set_lr_mult({})
+        self.set_wd_mult({})
+
+    # --- learning rates and weight decays ---------------------------------------------------
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of the next step."""
+        """The learning rate now, the scheduler's if there is one."""
         if self.lr_scheduler is not None:
             return float(self.lr_scheduler(self.num_update))
-        return self.lr
+        return float(self.lr)  # type: ignore[arg-type] # a number where there is no scheduler
 
-    def set_learning_rate(self, learning_rate: float) -> None:
+    def set_learning_rate(self, lr: float) -> None:
         """Change the learning rate. Raises `ValueError` when a scheduler decides it."""
         if self.lr_scheduler is not None:
             raise ValueError("set_learning_rate: the lr_scheduler decides the learning rate")
-        self.lr = learning_rate
+        self.lr = lr
+
+    def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:
+        """Multiply the learning rate of some parameters, by name or index."""
+        self.lr_mult: dict[Any, float] = dict(args_lr_mult)
+
+    def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
+        """Multiply the weight decay of some parameters, by name or index.
+
+        Where `param_idx2name` was given, only names ending in _weight and _gamma decay by default.
+        """
+        names = self.idx2name.values()
+        self.wd_mult = {n: 0.0 for n in names if not n.endswith(("_weight", "_gamma"))}
+        self.wd_mult.update(args_wd_mult)
+
+    def _name(self, index: Any) -> str:
+        parameter = self.param_dict.get(index)
+        return str(self.idx2name.get(index, index) if parameter is None else parameter.name)
+
+    def _mults(self, index: Any) -> tuple[float, float]:
+        """What multiplies the learning rate and the weight decay of a parameter."""
+        parameter, name = self.param_dict.get(index), self.idx2name.get(index)
+        rate, decay = (m.get(index, m.get(name, 1.0)) for m in (self.lr_mult, self.wd_mult))
+        if parameter is None:
+            return rate, decay
+        return rate * parameter.lr_mult, decay * parameter.wd_mult
+
+    def _get_lrs(self, indices: Iterable[Any]) -> list[float]:
+        rate = self.learning_rate
+        return [rate * self._mults(index)[0] for index in indices]
+
+    def _get_lr(self, index: Any) -> float:
+        return self._get_lrs([index])[0]
+
+    def _get_wds(self, indices: Iterable[Any]) -> list[float]:
+        return [self.wd * self._mults(index)[1] for index in indices]
+
+    def _get_wd(self, index: Any) -> float:
+        return self._get_wds([index])[0]
+
+    # --- counts -----------------------------------------------------------------------------
+
+    def _set_current_context(self, device_id: int) -> None:
+        """Each device counts the updates of its copies of the parameters."""
+        self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
+
+    def _update_count(self, index: Any) -> None:
+        """Count one more update of a parameter, or of each in a list."""
+        for one in index if isinstance(index, (list, tuple)) else [index]:
+            count = self._index_update_count.get(one, self.begin_num_update) + 1
+            self._index_update_count[one] = count
+            self.num_update = max(self.num_update, count)
+
+    # --- an update as a pure function -------------------------------------------------------
 
     def create_states(self, weight: ndarray) -> list[ndarray]:
         """The arrays it keeps for one parameter, at the start."""
         return []
 
-    def rate(self, learning_rate: float, step: int) -> float:
-        """The step size at a parameter's update number `step` (from 1)."""
-        return learning_rate
+    def rates(self, index: Any) -> tuple[float, ...]:
+        """The numbers that say how far the update of parameter `index`, already counted, goes.
+
+        They are run-time values of the program; how many there are never changes.
+        """
+        return (self._get_lr(index),)
+
+    def alike(self, index: Any) -> tuple[Any, ...]:
+        """Parameters for which this is equal have the same rates and the same weight decay."""
+        return (*self._mults(index), self._index_update_count[index])
 
     def constants(self) -> tuple[Any, ...]:
-        """Everything `update` reads besides its arguments: another value is another program."""
-        return (self.clip_gradient,)
+        """Everything else `advance` reads: the settings. Another value is another program."""
+        simple = (bool, int, float, str, tuple, type(None))
+        return tuple(
+            (name, value)
+            for name, value in vars(self).items()
+            if name[0] != "_" and name not in _RUN_TIME and isinstance(value, simple)
+        )
 
-    def update(
+    def advance(
         self,
         weight: Tensor,
         grad: Tensor,
         states: list[Tensor],
-        *,
-        learning_rate: Scalar,
-        weight_decay: Scalar | None,
-        rescale: Scalar,
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
     ) -> tuple[Tensor, list[Tensor]]:
         """The new weight and states. A pure function: it writes to none of its arguments.
 
-        `learning_rate` is what `rate` gave; `weight_decay` is None when there is none.
+        `grad` is rescaled, not clipped; `rates` is what `rates(index)` gave; `decay` is the weight
+        decay, None where there is none.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not say how a weight moves")
 
-    def scaled(
-        self, weight: Tensor, grad: Tensor, weight_decay: Scalar | None, rescale: Scalar
-    ) -> Tensor:
-        """The gradient, rescaled, clipped, and with the weight decay added."""
-        grad = grad * rescale
-        if self.clip_gradient is not None:
-            grad = np.clip(grad, -self.clip_gradient, self.clip_gradient)
-        return grad if weight_decay is None else grad + weight_decay * weight
+    def _clipped(self, grad: Tensor) -> Tensor:
+        limit = self.clip_gradient
+        return np.clip(grad, -limit, limit) if limit else grad
+
+    # --- an update of arrays in place, as MXNet spells it -------------------------------------
+
+    def create_state(self, index: Any, weight: ndarray) -> Any:
+        """What it keeps for a parameter: None, an array, or a tuple."""
+        with autograd.pause():
+            states = self.create_states(weight)
+        return (states[0] if len(states) == 1 else tuple(states)) if states else None
+
+    def create_state_multi_precision(self, index: Any, weight: ndarray) -> Any:
+        """The same; for a float16 weight, with `multi_precision`, (float32 copy, its state)."""
+        if self._has_master(weight):
+            master = weight.detach().astype("float32")
+            return master, self.create_state(index, master)
+        if weight.dtype == "float16":
+            warnings.warn(
+                f"{type(self).__name__}: states in float16 are inaccurate; multi_precision=True "
+                "keeps them, and a copy of the weights, in float32",
+                stacklevel=2,
+            )
+        return self.create_state(index, weight)
+
+    def _has_master(self, weight: ndarray) -> bool:
+        return self.multi_precision and weight.dtype == "float16"
+
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Update one parameter in place, or those in lists."""
+        self.step(*_listed(index, weight, grad, state))
+
+    def step(
+        self, indices: list[Any], weights: list[Any], grads: list[Any], states: list[Any]
+    ) -> None:
+        """Update parameters in place, as one program."""
+        self._update_count(indices)
+        self._fused(indices, weights, grads, states, [None] * len(indices))
+
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """`update`, with the states of `create_state_multi_precision`."""
+        indices, weights, grads, states = _listed(index, weight, grad, state)
+        masters = [self._has_master(w) for w in weights]
+        copies = [s[0] if has else None for s, has in zip(states, masters, strict=True)]
+        rest = [s[1] if has else s for s, has in zip(states, masters, strict=True)]
+        if not _by_hand(type(self)):
+            self._update_count(indices)
+            self._fused(indices, weights, grads, rest, copies)
+            return
+        with autograd.pause():
+            for i, w, g, s, copy in zip(indices, weights, grads, rest, copies, strict=True):
+                if copy is None:
+                    self.update(i, w, g, s)
+                else:
+                    self.update(i, copy, g.astype("float32"), s)
+                    w[...] = copy.astype(w.dtype)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "param_dict": {}, "_fused": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._fused = Fused(self)
+        self._index_update_count = self._all_index_update_counts[0]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(learning_rate={self.learning_rate}, wd={self.wd})"
+
+
+def _by_hand(kind: type[Optimizer]) -> bool:
+    """Whether a class says in MXNet's manner how a weight moves."""
+    return kind.update is not Optimizer.update or kind.step is not Optimizer.step
+
+
+def _listed(*values: Any) -> tuple[list[Any], ...]:
+    """Values of one parameter as lists of one; lists as they are."""
+    if isinstance(values[0], (list, tuple)):
+        return tuple(map(list, values))
+    return tuple([value] for value in values)
+
+
+def _settings(kind: type) -> list[str]:
+    """The keywords a class and its bases take."""
+    names: list[str] = []
+    for cls in kind.__mro__[:-1]:
+        code = getattr(vars(cls).get("__init__"), "__code__", None)
+        names += code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount] if code else ()
+    return names

@@ -1,7 +1,8 @@
-"""Stochastic gradient descent."""
+"""Steps down the gradient: with momentum, by sign, with noise, with compensated delay."""
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
@@ -15,10 +16,17 @@ class SGD(Optimizer):
     """weight -= learning_rate * (grad + wd * weight), with `momentum` a running sum of such steps.
 
     Robbins and Monro, A stochastic approximation method, 1951; Polyak, Some methods of speeding up
-    the convergence of iteration methods, 1964.
+    the convergence of iteration methods, 1964. `lazy_update` is accepted for old code: gradients
+    are dense.
     """
 
-    def __init__(self, learning_rate: float = 0.01, momentum: float = 0.0, **settings: Any) -> None:
+    def __init__(
+        self,
+        learning_rate: float | None = None,
+        momentum: float = 0.0,
+        lazy_update: bool = True,
+        **settings: Any,
+    ) -> None:
         super().__init__(learning_rate, **settings)
         self.momentum = momentum
 
@@ -26,26 +34,24 @@ class SGD(Optimizer):
         """The running step, if there is a momentum."""
         return [np.zeros_like(weight)] if self.momentum else []
 
-    def constants(self) -> tuple[Any, ...]:
-        """The momentum, besides the base's."""
-        return (*super().constants(), self.momentum)
-
-    def update(
+    def advance(
         self,
         weight: Tensor,
         grad: Tensor,
         states: list[Tensor],
-        *,
-        learning_rate: Scalar,
-        weight_decay: Scalar | None,
-        rescale: Scalar,
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
     ) -> tuple[Tensor, list[Tensor]]:
         """One step down the gradient."""
-        step = learning_rate * self.scaled(weight, grad, weight_decay, rescale)
+        step = rates[0] * decayed(weight, self._clipped(grad), decay)
         if not states:
             return weight - step, []
         running = self.momentum * states[0] - step
-        return weight + running, [running]
+        return weight + self._ahead(running, step), [running]
+
+    def _ahead(self, running: Tensor, step: Tensor) -> Tensor:
+        """How far the weight moves, with this momentum and this step."""
+        return running
 
 
 class NAG(SGD):
@@ -55,19 +61,132 @@ class NAG(SGD):
     1983.
     """
 
-    def update(
+    def _ahead(self, running: Tensor, step: Tensor) -> Tensor:
+        return self.momentum * running - step
+
+
+class Signum(SGD):
+    """Steps of one size: the sign of the gradient, or of its running mean where there is momentum.
+
+    `wd_lh` is a weight decay apart from the gradient. Bernstein et al., signSGD: compressed
+    optimisation for non-convex problems, ICML 2018; Loshchilov and Hutter for `wd_lh`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | None = 0.01,
+        momentum: float = 0.9,
+        wd_lh: float = 0.0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(learning_rate, momentum, **settings)
+        self.wd_lh = wd_lh
+
+    def advance(
         self,
         weight: Tensor,
         grad: Tensor,
         states: list[Tensor],
-        *,
-        learning_rate: Scalar,
-        weight_decay: Scalar | None,
-        rescale: Scalar,
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """One step down the gradient, looking ahead."""
-        step = learning_rate * self.scaled(weight, grad, weight_decay, rescale)
+        """One step by the sign; without momentum the weight decay has no part in it."""
+        (rate,), grad = rates, self._clipped(grad)
         if not states:
-            return weight - step, []
-        running = self.momentum * states[0] - step
-        return weight + self.momentum * running - step, [running]
+            kept = weight if decay is None else (1 - rate * decay) * weight
+            return kept - rate * np.sign(grad), []
+        grad = decayed(weight, grad, decay)
+        mean = self.momentum * states[0] + (1 - self.momentum) * grad
+        return (1 - rate * self.wd_lh) * weight - rate * np.sign(mean), [mean]
+
+
+class SGLD(Optimizer):
+    """Stochastic gradient Langevin dynamics: half a step, and noise of variance learning_rate.
+
+    Welling and Teh, Bayesian learning via stochastic gradient Langevin dynamics, ICML 2011;
+    Patterson and Teh, Stochastic gradient Riemannian Langevin dynamics on the probability simplex,
+    NIPS 2013.
+    """
+
+    def rates(self, index: Any) -> tuple[float, ...]:
+        """The learning rate, and the noise's standard deviation."""
+        rate = self._get_lr(index)
+        return rate, sqrt(rate)
+
+    def advance(
+        self,
+        weight: Tensor,
+        grad: Tensor,
+        states: list[Tensor],
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One step, to a place that is drawn."""
+        rate, deviation = rates
+        noise = np.random.normal(0, 1, size=weight.shape, dtype=weight.dtype)
+        step = rate / 2 * decayed(weight, self._clipped(grad), decay)
+        return weight - step + deviation * noise, []
+
+
+class DCASGD(Optimizer):
+    """Asynchronous SGD, the gradient's delay compensated by how far the weight has moved since.
+
+    Zheng et al., Asynchronous stochastic gradient descent with delay compensation, ICML 2017.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | None = None,
+        momentum: float = 0.0,
+        lamda: float = 0.04,
+        **settings: Any,
+    ) -> None:
+        super().__init__(learning_rate, **settings)
+        self.momentum = momentum
+        self.lamda = lamda
+
+    def create_states(self, weight: ndarray) -> list[ndarray]:
+        """The weight before the last update, and the running step."""
+        return [weight.copy(), *([np.zeros_like(weight)] if self.momentum else ())]
+
+    def advance(
+        self,
+        weight: Tensor,
+        grad: Tensor,
+        states: list[Tensor],
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One step down the compensated gradient."""
+        previous, *running = states
+        grad = self._clipped(grad)
+        delay = self.lamda * np.square(grad) * (weight - previous)
+        step = -rates[0] * (decayed(weight, grad, decay) + delay)
+        running = [self.momentum * running[0] + step] if running else []
+        return weight + (running[0] if running else step), [weight, *running]
+
+
+class Test(Optimizer):
+    """Adds the rescaled gradient, and keeps the weight as its state: to test what calls it."""
+
+    __test__ = False  # of no interest to pytest
+
+    def create_states(self, weight: ndarray) -> list[ndarray]:
+        """Zeros."""
+        return [np.zeros_like(weight)]
+
+    def advance(
+        self,
+        weight: Tensor,
+        grad: Tensor,
+        states: list[Tensor],
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """weight + grad."""
+        return weight + grad, [weight + grad]
+
+
+def decayed(weight: Tensor, grad: Tensor, decay: Scalar | None) -> Tensor:
+    """The gradient of the loss plus decay / 2 * sum(weight ** 2)."""
+    return grad if decay is None else grad + decay * weight

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from gemel import _core
 from gemel.device import CPUS, current_device
 from gemel.errors import ShapeError
+from gemel.extent import NUMBER
 from gemel.ops.elementwise import copy
 from gemel.spec import Spec
 
 
 class View:
-    """How an array lies in its storage: enough to make a NumPy array over the storage's bytes."""
+    """How an array lies in its memory: enough to make a NumPy array over it.
+
+    The memory of a dense array is what it holds, another's is its storage.
+    """
 
     __slots__ = ("name", "offset", "shape", "strides")
 
     def __init__(self, array: Any) -> None:
         itemsize = array.dtype.itemsize
+        dense = array._is_contiguous
         self.name = array.dtype.name
         self.shape = array.shape
-        self.strides = tuple(stride * itemsize for stride in array.strides)
-        self.offset = array.offset * itemsize
+        self.strides = None if dense else tuple(stride * itemsize for stride in array.strides)
+        self.offset = 0 if dense else array.offset * itemsize
 
     def over(self, memory: memoryview) -> Any:
         """The NumPy array."""
@@ -58,13 +64,13 @@ def issue(
         arrays = [view.over(memory) for view, memory in zip(seen, readable, strict=True)]
         changed = [view.over(m) for view, m in zip(written, writable, strict=False)]
         found = function(*arrays, *changed)
-        values = found if isinstance(found, tuple) else (found,)
         if results:
-            _deliver(values, results, writable[len(changed) :])
+            values = found if isinstance(found, tuple) else (found,)
+            deliver(values, writable[len(changed) :])
 
-    described = [(spec.dtype.twin.code, spec.shape) for spec in results]
+    deliver = _delivery(results)
     code = 0 if device.linked else device.code
-    made = _core.call_python(run, name, inputs, described, places, code)
+    made = _core.call_python(run, name, inputs, _described(results), places, code)
     for place, target in zip(places, targets, strict=True):
         if place is not target:
             copy.into(target, place)
@@ -73,25 +79,64 @@ def issue(
     return tuple(array.to_device(device) for array in made) if device.linked else made
 
 
+def step(function: Callable[..., Any], specs: Sequence[Spec], results: Sequence[Spec]) -> Any:
+    """What the core keeps of calls on dense arrays and numbers like these, to issue more of them.
+
+    None where an array has to go elsewhere first, into NumPy's dtypes.
+    """
+    if any(spec.dtype.twin is not spec.dtype for spec in (*specs, *results)):
+        return None
+    arrays, deliver = _dense(specs), _delivery(results)
+
+    def run(readable: tuple[Any, ...], writable: tuple[memoryview, ...]) -> None:
+        deliver(function(*arrays(readable)), writable)
+
+    return run, _described(results)
+
+
+def _dense(specs: Sequence[Spec]) -> Callable[[Iterable[Any]], Iterable[Any]]:
+    """What makes NumPy arrays over memories of such arrays; numbers stay what they are."""
+    from numpy import dtype, ndarray
+
+    shapes = [tuple(spec.shape) for spec in specs]
+    kinds = [dtype(spec.dtype.twin.name) for spec in specs]
+    if not any(spec.weak for spec in specs):
+        return partial(map, ndarray, shapes, kinds)
+
+    def over(memories: Iterable[Any]) -> list[Any]:
+        several = zip(shapes, kinds, memories, strict=True)
+        return [m if isinstance(m, NUMBER) else ndarray(n, kind, m) for n, kind, m in several]
+
+    return over
+
+
+def _described(results: Sequence[Spec]) -> list[tuple[int, tuple[int, ...]]]:
+    """Results as the core is told of them."""
+    return [(spec.dtype.twin.code, tuple(spec.shape)) for spec in results]
+
+
 def as_twin(array: Any) -> Any:
     """The array in a dtype NumPy has."""
     return array.astype(array.dtype.twin, copy=False)
 
 
-def _deliver(
-    values: Sequence[Any], results: Sequence[Spec], memories: Sequence[memoryview]
-) -> None:
-    import numpy
+def _delivery(results: Sequence[Spec]) -> Callable[[tuple[Any, ...], Sequence[memoryview]], None]:
+    """What copies what a function returned into the memory of the arrays announced."""
+    from numpy import asarray, ndarray
 
-    if len(values) != len(results):
-        raise ShapeError(f"it returned {len(values)} arrays, {len(results)} were announced")
-    for value, spec, memory in zip(values, results, memories, strict=True):
-        found = numpy.asarray(value)
-        if found.shape != tuple(spec.shape):
-            raise ShapeError(f"it returned shape {found.shape}, {spec} was announced")
-        if found.size:
-            name = spec.dtype.twin.name
-            numpy.ndarray(found.shape, name, memory)[...] = found
+    over = _dense(results)
+
+    def deliver(values: tuple[Any, ...], memories: Sequence[memoryview]) -> None:
+        if len(values) != len(results):
+            raise ShapeError(f"it returned {len(values)} arrays, {len(results)} were announced")
+        for value, place in zip(values, over(memories), strict=True):
+            found = value if type(value) is ndarray else asarray(value)
+            if found.shape != place.shape:
+                named = f"{place.dtype}{list(place.shape)}"
+                raise ShapeError(f"it returned shape {found.shape}, {named} was announced")
+            place[...] = found
+
+    return deliver
 
 
 def copying(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,4 +144,4 @@ def copying(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arrays: function(*(array.copy() for array in arrays))
 
 
-__all__ = ["copying", "issue"]
+__all__ = ["copying", "issue", "step"]

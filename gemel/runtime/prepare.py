@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gemel import _core
@@ -13,11 +13,12 @@ from gemel.errors import DeviceError, NoKernelError
 from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, captured, constant
-from gemel.ir.interpret import reference
+from gemel.ir.interpret import resolved
 from gemel.ir.op import Op, static
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.text import call_text
 from gemel.ir.trace import current_trace
+from gemel.runtime import callback
 from gemel.runtime.backend import Backend, backend_for, backend_of
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, making, plan_for
 from gemel.runtime.relay import by_numpy
@@ -67,16 +68,22 @@ def elementwise_kernel(
 
 
 def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
-    """The plan of a call on arrays and numbers like these, of other sizes too."""
+    """The plan of a call on arrays and numbers like these, of other sizes too; or, of these sizes,
+    what NumPy does.
+    """
     specs = tuple(spec_of(value) for value in inputs)
+    if op.dynamic:
+        op.check_complex(specs)
+        return waiting(op, specs, parameters), None
     if isinstance(op, Composite) and _one_by_one(op, specs):
         return None
     results = op.infer(*specs, **parameters)  # raises when the call is wrong, in numbers
     for spec in results:
         extents(op.name, spec.shape)
-    if not op.kernel_for(specs, results):
-        return None
     strides = strides_of(inputs)
+    if not op.kernel_for(specs, results):
+        plain = not (strides or op.random or _device_of(inputs).linked)
+        return callback.step(resolved(op, specs, parameters), specs, results) if plain else None
     backend = backend_for(inputs)
 
     def make() -> Any:
@@ -93,6 +100,10 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
 def _one_by_one(op: Composite, specs: tuple[Spec, ...]) -> bool:
     """Whether a call makes the operations it is written in, one by one."""
     return not op.has_kernel or op.of_complex(specs)
+
+
+def _device_of(inputs: tuple[Any, ...]) -> Any:
+    return next(value.device for value in inputs if not isinstance(value, NUMBER))
 
 
 def strides_of(inputs: tuple[Any, ...]) -> dict[int, tuple[int, ...]]:
@@ -132,7 +143,8 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     op.check_numbers(inputs, specs, parameters)
     if op.dynamic:
         op.check_complex(specs)
-        return _waiting(op, arrays, parameters)
+        found = waiting(op, specs, parameters)(*arrays)
+        return found if isinstance(found, tuple) else (found,)
     _same_device(op, arrays)
     if isinstance(op, Composite) and _one_by_one(op, specs):
         return op.written_out(arrays, parameters)
@@ -158,14 +170,23 @@ def _recorded(
     return found
 
 
-def _waiting(op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
-    """An operation whose values must be there, since the shape of its result depends on them."""
-    values = [value if isinstance(value, NUMBER) else value.asnumpy() for value in arrays]
-    device = next((a.device for a in arrays if hasattr(a, "device")), None)
+def waiting(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Callable[..., Any]:
+    """A call whose values must be there, since the shape of its result depends on them: what it
+    does with arrays and numbers like these, to give an array or a tuple of several.
+    """
+    function = resolved(op, specs, parameters)
     # What NumPy has in another dtype comes back from there.
-    own = {a.dtype.twin: a.dtype for a in arrays if hasattr(a, "device")}
-    found = [above.from_numpy(value, device) for value in reference(op, *values, **parameters)]
-    return tuple(array.astype(own.get(array.dtype, array.dtype), copy=False) for array in found)
+    own = {s.dtype.twin: s.dtype for s in specs if s.dtype.twin is not s.dtype}
+
+    def run(*inputs: Any) -> Any:
+        values = [value if isinstance(value, NUMBER) else value.asnumpy() for value in inputs]
+        device = next((value.device for value in inputs if not isinstance(value, NUMBER)), None)
+        found = tuple([above.from_numpy(value, device) for value in function(*values)])
+        if own:
+            found = tuple(a.astype(own.get(a.dtype, a.dtype), copy=False) for a in found)
+        return found[0] if op.outputs == 1 and len(found) == 1 else found
+
+    return run
 
 
 def _create(

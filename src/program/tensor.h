@@ -35,6 +35,7 @@ class Tensor {
   OperandLayout layout() const noexcept { return {ndim, dims_, dims_ + ndim}; }
   int64_t bytes() const noexcept { return size * item_size(dtype); }
   int device() const noexcept { return storage->device(); }
+  bool on_host() const noexcept { return Engine::on_host(storage->device()); }
   // The address of the first element; null before memory was taken.
   char* data() const noexcept {
     auto* base = static_cast<char*>(storage->data());

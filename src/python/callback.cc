@@ -9,26 +9,52 @@ namespace {
 
 using Storages = std::vector<Storage*>;
 
-Reference memories(Storage* const* storages, size_t count, int access) {
+// What a function gets for one argument: a stretch of a storage, or a number.
+struct Part {
+  Storage* storage;  // null of a number
+  size_t begin = 0;
+  size_t bytes = 0;
+  PyObject* number = nullptr;
+};
+using Parts = std::vector<Part>;
+
+Part part_of(PyObject* value) {
+  if (!is_array(value)) return {nullptr, 0, 0, value};
+  const Tensor& tensor = tensor_of(value);
+  if (!tensor.contiguous) return {tensor.storage, 0, tensor.storage->bytes()};
+  const auto begin = static_cast<size_t>(tensor.offset * item_size(tensor.dtype));
+  return {tensor.storage, begin, static_cast<size_t>(tensor.bytes())};
+}
+
+Parts parts_of(const std::vector<PyObject*>& values) {
+  Parts parts;
+  parts.reserve(values.size());
+  for (PyObject* value : values) parts.push_back(part_of(value));
+  return parts;
+}
+
+Reference memory(const Part& part, int access) {
   static char nothing[8];
-  Reference views = owned(PyTuple_New(static_cast<Py_ssize_t>(count)));
-  for (size_t i = 0; i < count; ++i) {
-    Storage* storage = storages[i];
-    auto* data = storage->bytes() == 0 ? nothing : static_cast<char*>(storage->data());
-    const auto bytes = static_cast<Py_ssize_t>(storage->bytes());
-    PyTuple_SET_ITEM(views.get(), static_cast<Py_ssize_t>(i),
-                     owned(PyMemoryView_FromMemory(data, bytes, access)).take());
+  if (part.storage == nullptr) return borrowed(part.number);
+  char* data = part.bytes == 0 ? nothing : static_cast<char*>(part.storage->data()) + part.begin;
+  return owned(PyMemoryView_FromMemory(data, static_cast<Py_ssize_t>(part.bytes), access));
+}
+
+Reference memories(const Parts& parts, int access) {
+  Reference views = owned(PyTuple_New(static_cast<Py_ssize_t>(parts.size())));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    PyTuple_SET_ITEM(views.get(), static_cast<Py_ssize_t>(i), memory(parts[i], access).take());
   }
   return views;
 }
 
 // The GIL is held, the storages have memory and nobody else touches them.
-FailurePointer call(PyObject* function, const std::string& name, const Storages& inputs,
-                    const Storages& outputs) {
+FailurePointer call(PyObject* function, const std::string& name, const Parts& inputs,
+                    const Parts& outputs) {
   drop_now();
   try {
-    Reference readable = memories(inputs.data(), inputs.size(), PyBUF_READ);
-    Reference writable = memories(outputs.data(), outputs.size(), PyBUF_WRITE);
+    Reference readable = memories(inputs, PyBUF_READ);
+    Reference writable = memories(outputs, PyBUF_WRITE);
     owned(into_python([&] {
       return PyObject_CallFunctionObjArgs(function, readable.get(), writable.get(), nullptr);
     }));
@@ -41,8 +67,14 @@ FailurePointer call(PyObject* function, const std::string& name, const Storages&
 // Runs on threads which may take the GIL: that is what the Python lane is for.
 class CallbackOperation final : public Operation {
  public:
-  explicit CallbackOperation(PyObject* function) : function_(Py_NewRef(function)) {}
-  ~CallbackOperation() override { drop_later(function_); }
+  CallbackOperation(PyObject* function, Parts given, Parts made)
+      : inputs(std::move(given)), outputs(std::move(made)), function_(Py_NewRef(function)) {
+    for (const Part& part : inputs) Py_XINCREF(part.number);
+  }
+  ~CallbackOperation() override {
+    for (const Part& part : inputs) drop_later(part.number);
+    drop_later(function_);
+  }
   void start(Completion done) override {
     FailurePointer failure;
     {
@@ -57,31 +89,27 @@ class CallbackOperation final : public Operation {
 
   std::string label;
   std::string specs;
-  Storages inputs;
-  Storages outputs;
+  const Parts inputs;
+  const Parts outputs;
 
  private:
   PyObject* function_;
 };
 
-Storages storages_of(const std::vector<PyObject*>& arrays) {
-  Storages storages;
-  for (PyObject* array : arrays) storages.push_back(tensor_of(array).storage);
-  return storages;
-}
-
 class CallbackLaunch final : public Launch {
  public:
   // `results` are the new ones.
-  CallbackLaunch(const Callback& callback, const Storages& results)
+  CallbackLaunch(const Callback& callback, const std::vector<PyObject*>& results)
       : callback_(callback),
-        inputs_(storages_of(callback.inputs)),
-        outputs_(storages_of(callback.targets)) {
-    reads_ = inputs_;
-    reads_.insert(reads_.end(), outputs_.begin(), outputs_.end());
+        inputs_(parts_of(callback.inputs)),
+        outputs_(parts_of(callback.targets)) {
+    for (const Part& part : inputs_) {
+      if (part.storage != nullptr) reads_.push_back(part.storage);
+    }
+    for (const Part& part : outputs_) reads_.push_back(part.storage);
     known_writes = static_cast<int>(outputs_.size());
-    outputs_.insert(outputs_.end(), results.begin(), results.end());
-    writes_ = outputs_;
+    for (PyObject* result : results) outputs_.push_back(part_of(result));
+    for (const Part& part : outputs_) writes_.push_back(part.storage);
     reads = reads_.data();
     read_count = static_cast<int>(reads_.size());
     writes = writes_.data();
@@ -99,41 +127,84 @@ class CallbackLaunch final : public Launch {
   }
 
   std::unique_ptr<Operation> later() override {
-    auto operation = std::make_unique<CallbackOperation>(callback_.function);
+    auto operation = std::make_unique<CallbackOperation>(callback_.function, inputs_, outputs_);
     operation->label = callback_.name;
-    for (PyObject* array : callback_.inputs) {
-      operation->specs += (operation->specs.empty() ? "" : ", ") + describe(tensor_of(array));
+    for (PyObject* input : callback_.inputs) {
+      if (!is_array(input)) continue;
+      operation->specs += (operation->specs.empty() ? "" : ", ") + describe(tensor_of(input));
     }
-    operation->inputs = inputs_;
-    operation->outputs = outputs_;
     microseconds = 10;
     return operation;
   }
 
  private:
   const Callback& callback_;
-  Storages inputs_;
-  Storages outputs_;  // targets, then results
+  Parts inputs_;
+  Parts outputs_;  // targets, then results
   Storages reads_;
   Storages writes_;
 };
 
+constexpr size_t kMostSteps = 1024;
+
 }  // namespace
 
+struct NumpyStep {
+  NumpyStep(PyObject* called, PyObject* described)
+      : function(Py_NewRef(called)), waits(described == Py_None) {
+    if (!waits) results = result_specs_from(described);
+  }
+  NumpyStep(const NumpyStep&) = delete;
+  NumpyStep& operator=(const NumpyStep&) = delete;
+  ~NumpyStep() { drop_later(function); }
+
+  PyObject* const function;
+  const bool waits;
+  std::vector<ResultSpec> results;
+};
+
 Reference issue_callback(const Callback& callback) {
-  Reference results = owned(PyTuple_New(static_cast<Py_ssize_t>(callback.results.size())));
-  Storages made;
-  for (size_t i = 0; i < callback.results.size(); ++i) {
-    const ResultSpec& spec = callback.results[i];
+  const std::vector<ResultSpec>& specs = *callback.results;
+  Reference results = owned(PyTuple_New(static_cast<Py_ssize_t>(specs.size())));
+  std::vector<PyObject*> made;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const ResultSpec& spec = specs[i];
     Reference result = new_array(spec.code, spec.shape.data(), static_cast<int>(spec.shape.size()),
                                  callback.device);
-    made.push_back(tensor_of(result).storage);
+    made.push_back(result.get());
     PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), result.take());
   }
   for (PyObject* target : callback.targets) tensor_of(target).storage->bump_version();
   CallbackLaunch work(callback, made);
   launch(work, python_front());
   return results;
+}
+
+Cache<StepPointer>& steps() {
+  static auto* cache = new Cache<StepPointer>(kMostSteps);
+  return *cache;
+}
+
+StepPointer step_from(PyObject* pair) {
+  return std::make_shared<NumpyStep>(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
+}
+
+PyObject* call_step(const StepPointer& step, PyObject* name, const Operands& operands,
+                    const Arguments& arguments) {
+  if (step->waits) {
+    const auto count = static_cast<size_t>(arguments.count);
+    return owned(into_python([&] {
+             return PyObject_Vectorcall(step->function, arguments.values, count, nullptr);
+           }))
+        .take();
+  }
+  const char* text = PyUnicode_AsUTF8(name);
+  if (text == nullptr) throw PythonError{};
+  Callback callback{step->function, text, {}, {}, &step->results, operands.first->device()};
+  callback.inputs.assign(arguments.values, arguments.values + arguments.count);
+  Reference results = issue_callback(callback);
+  if (PyTuple_GET_SIZE(results.get()) > 1) return results.take();
+  return Py_NewRef(PyTuple_GET_ITEM(results.get(), 0));
 }
 
 }  // namespace gemel

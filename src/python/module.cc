@@ -171,11 +171,10 @@ void copy_between(nb::object source, nb::object target) {
   copy_across(source.ptr(), to);
 }
 
-using ResultTuple = std::tuple<int, std::vector<int64_t>>;
-
 nb::object call_python(nb::object function, std::string name, nb::iterable inputs,
-                       const std::vector<ResultTuple>& results, nb::iterable targets, int device) {
-  Callback callback{function.ptr(), std::move(name), {}, {}, {}, checked_device(device)};
+                       nb::object described, nb::iterable targets, int device) {
+  const std::vector<ResultSpec> results = result_specs_from(described.ptr());
+  Callback callback{function.ptr(), std::move(name), {}, {}, &results, checked_device(device)};
   for (nb::handle input : inputs) {
     checked_tensor(input.ptr(), "call_python");
     callback.inputs.push_back(input.ptr());
@@ -183,10 +182,6 @@ nb::object call_python(nb::object function, std::string name, nb::iterable input
   for (nb::handle target : targets) {
     checked_tensor(target.ptr(), "call_python");
     callback.targets.push_back(target.ptr());
-  }
-  for (const ResultTuple& result : results) {
-    check_shape(std::get<1>(result));
-    callback.results.push_back({checked_code(std::get<0>(result)), std::get<1>(result)});
   }
   return checked(issue_callback(callback));
 }
@@ -387,6 +382,16 @@ ElementwisePointer elementwise_from(PyObject* object) {
   }
   return std::make_shared<const ElementwiseKernel>(
       nb::cast<const ElementwiseKernel&>(nb::handle(object)));
+}
+
+std::vector<ResultSpec> result_specs_from(PyObject* described) {
+  using Described = std::vector<std::tuple<int, std::vector<int64_t>>>;
+  std::vector<ResultSpec> results;
+  for (const auto& [code, shape] : nb::cast<Described>(nb::handle(described))) {
+    check_shape(shape);
+    results.push_back({checked_code(code), shape});
+  }
+  return results;
 }
 
 std::vector<Kernel> kernels_from(PyObject* iterable) {

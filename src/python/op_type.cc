@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "python/callback.h"
 #include "python/flags.h"
 #include "python/history.h"
 #include "python/plan_type.h"
@@ -138,8 +139,7 @@ ElementwisePointer find_kernel(OpObject* op, const ElementwiseCall& call,
   }
   ++cache_counters.misses;
   ElementwisePointer kernel = prepare_kernel(op, call, arguments);
-  const bool missing = kernel != nullptr && kernels().find(key) == nullptr;
-  if (missing) kernels().insert(key, kernel);  // another thread may have
+  if (kernels().find(key) == nullptr) kernels().insert(key, kernel);  // another thread may have
   return kernel;
 }
 
@@ -203,9 +203,9 @@ CallKey key_of(OpObject* op, const Operands& operands, uint32_t parameters, bool
 }
 
 // A binding of one of the programs known for calls like this one, or of one Python makes. Null when
-// Python leaves the call to `_call`.
+// Python has a step for it, or leaves the call to `_call`.
 BindingPointer prepare_binding(OpObject* op, PlanCall& call, CallKey& like,
-                               const Arguments& arguments) {
+                               const Arguments& arguments, StepPointer* step) {
   Mismatch mismatch;
   if (const Variants* known = programs().find(like)) {
     for (const ProgramPointer& program : **known) {
@@ -216,6 +216,10 @@ BindingPointer prepare_binding(OpObject* op, PlanCall& call, CallKey& like,
   Reference parameters = parameters_dict(arguments);
   Reference plan = call_method(as_object(op), "_prepare", "(OO)", inputs.get(), parameters.get());
   if (plan.get() == Py_None) return nullptr;
+  if (PyTuple_Check(plan.get())) {
+    *step = step_from(plan.get());
+    return nullptr;
+  }
   const ProgramPointer program = program_of(plan.get());
   BindingPointer binding = call.bind(program, &mismatch);
   if (binding == nullptr) {
@@ -240,9 +244,19 @@ PyObject* call_program(OpObject* op, const Operands& operands, const Arguments& 
     ++cache_counters.hits;
     return call.run(BindingPointer(*found));
   }
+  const StepPointer* known = operands.first->on_host() ? steps().find(key) : nullptr;
+  if (known != nullptr) {
+    ++cache_counters.hits;
+    return call_step(StepPointer(*known), op->name, operands, arguments);
+  }
   ++cache_counters.misses;
   CallKey like = key_of(op, operands, parameters, false);
-  const BindingPointer binding = prepare_binding(op, call, like, arguments);
+  StepPointer step;
+  const BindingPointer binding = prepare_binding(op, call, like, arguments, &step);
+  if (step != nullptr) {
+    if (steps().find(key) == nullptr) steps().insert(key, step);
+    return call_step(step, op->name, operands, arguments);
+  }
   if (binding == nullptr) return nullptr;
   if (bindings().find(key) == nullptr) bindings().insert(key, binding);
   return call.run(binding);
@@ -286,8 +300,9 @@ PyObject* call_op(PyObject* self, PyObject* const* values, size_t flags, PyObjec
       operands.first == nullptr || !parameters_id(op, arguments, &parameters)) {
     return call_in_python(self, arguments);
   }
-  Reference result(op->elementwise ? call_elementwise(op, operands, arguments, parameters)
-                                   : call_program(op, operands, arguments, parameters));
+  Reference result;
+  if (op->elementwise) result = Reference(call_elementwise(op, operands, arguments, parameters));
+  if (!result) result = Reference(call_program(op, operands, arguments, parameters));
   if (!result) return call_in_python(self, arguments);
   if (thread_flags.recording && tracked && !is_view(result.get())) {
     record_call(op, operands, arguments, parameters, result.get());
@@ -472,12 +487,13 @@ void call_into(OpObject* op, PyObject* target, const Arguments& arguments) {
   call.launch(kernel, nullptr, python_front());
 }
 
-size_t prepared_calls() { return kernels().size() + bindings().size(); }
+size_t prepared_calls() { return kernels().size() + bindings().size() + steps().size(); }
 
 void clear_prepared_calls() {
   kernels().clear();
   programs().clear();
   bindings().clear();
+  steps().clear();
   forget_recorded();
 }
 

@@ -8,7 +8,8 @@ from gemel import npx
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
-from gemel.ops.convolution import check_layout, per_axis
+from gemel.ops.convolution import per_axis
+from gemel.ops.layouts import is_channels_last
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter
@@ -39,13 +40,14 @@ class _Convolution(HybridBlock):
     ) -> None:
         super().__init__(**settings)
         name = type(self).__name__
-        check_layout(name, layout, self._axes)
+        self._last = is_channels_last(name, layout, self._axes)
         self._channels = channels
         self._kernel = per_axis(name, "kernel_size", kernel_size, self._axes, 1)
         self._how: dict[str, Any] = {
             "stride": per_axis(name, "strides", strides, self._axes, 1),
             "pad": per_axis(name, "padding", padding, self._axes, 0),
             "dilate": per_axis(name, "dilation", dilation, self._axes, 1),
+            "layout": layout,
         }
         self._groups = groups
         if self._transposed:
@@ -60,14 +62,18 @@ class _Convolution(HybridBlock):
         if activation is not None:
             self.act = Activation(activation, prefix=f"{self.prefix}{activation}_")
 
+    def _alias(self) -> str:
+        return "conv"
+
     def _weight_shape(self, inputs: int) -> tuple[int, ...]:
+        lead, other = self._channels, inputs // self._groups
         if self._transposed:
-            return (inputs, self._channels // self._groups, *self._kernel)
-        return (self._channels, inputs // self._groups, *self._kernel)
+            lead, other = inputs, self._channels // self._groups
+        return (lead, *self._kernel, other) if self._last else (lead, other, *self._kernel)
 
     def infer_shape(self, x: Tensor) -> None:
         """The weight has a kernel for each channel of the input."""
-        self.weight.shape = self._weight_shape(int(x.shape[1]))
+        self.weight.shape = self._weight_shape(int(x.shape[-1 if self._last else 1]))
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, in_channels, *space) -> (batch, channels, *places)."""
@@ -79,13 +85,14 @@ class _Convolution(HybridBlock):
 
     def __repr__(self) -> str:
         shape = self.weight.shape or (-1, -1)
-        found = shape[0] if self._transposed else shape[1] * self._groups
+        axis = 0 if self._transposed else -1 if self._last else 1
+        found = shape[axis] * (1 if self._transposed else self._groups)
         inputs = max(found, -1)  # -1: not known yet
         said = [f"kernel_size={self._kernel}", f"stride={self._how['stride']}"]
         names = {"pad": "padding", "dilate": "dilation", "adj": "output_padding"}
         for key, name in names.items():
             usual = 1 if key == "dilate" else 0
-            if any(n != usual for n in self._how.get(key, ())):
+            if any(n != usual for n in self._how.get(key) or ()):
                 said.append(f"{name}={self._how[key]}")
         said += [f"groups={self._groups}"] if self._groups != 1 else []
         said += ["bias=False"] if self.bias is None else []

@@ -7,31 +7,42 @@ from typing import Any, ClassVar
 from gemel import npx
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
-from gemel.ops.convolution import check_layout, per_axis
+from gemel.ops.convolution import per_axis
+from gemel.ops.layouts import LAYOUTS, is_channels_last
 
 
-class _Pooling(HybridBlock):
+class _AnyPooling(HybridBlock):
     """What pooling layers share."""
 
     _axes: ClassVar[int]
     _kind: ClassVar[str]
+
+    def _alias(self) -> str:
+        return "pool"
+
+
+class _Pooling(_AnyPooling):
+    """What those with windows share."""
 
     def __init__(
         self,
         pool_size: Any = 2,
         strides: Any = None,
         padding: Any = 0,
-        layout: str | None = None,
-        ceil_mode: bool = False,
+        layout: Any = None,
+        ceil_mode: Any = False,
         count_include_pad: bool = True,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
         name = type(self).__name__
-        check_layout(name, layout, self._axes)
+        if isinstance(layout, bool):  # MXNet's classes differ in the order of these two
+            layout, ceil_mode = ceil_mode or None, layout
+        is_channels_last(name, layout, self._axes)
         kernel = per_axis(name, "pool_size", pool_size, self._axes, 1)
         steps = kernel if strides is None else per_axis(name, "strides", strides, self._axes, 1)
         self._how: dict[str, Any] = {
+            "layout": layout or LAYOUTS[self._axes - 1][0],
             "kernel": kernel,
             "stride": steps,
             "pad": per_axis(name, "padding", padding, self._axes, 0),
@@ -49,7 +60,7 @@ class _Pooling(HybridBlock):
         return (
             f"{type(self).__name__}(size={how['kernel']}, stride={how['stride']}, "
             f"padding={how['pad']}, ceil_mode={ceil_mode}, global_pool=False, "
-            f"pool_type={self._kind}, layout={['NCW', 'NCHW', 'NCDHW'][self._axes - 1]})"
+            f"pool_type={self._kind}, layout={how['layout']})"
         )
 
 
@@ -63,8 +74,8 @@ class _Max(_Pooling):
         pool_size: Any = 2,
         strides: Any = None,
         padding: Any = 0,
-        layout: str | None = None,
-        ceil_mode: bool = False,
+        layout: Any = None,
+        ceil_mode: Any = False,
         **settings: Any,
     ) -> None:
         super().__init__(pool_size, strides, padding, layout, ceil_mode, **settings)
@@ -106,26 +117,24 @@ class AvgPool3D(_Pooling):
     _axes, _kind = 3, "avg"
 
 
-class _Global(HybridBlock):
+class _Global(_AnyPooling):
     """One number for each channel of each example."""
-
-    _axes: ClassVar[int]
-    _kind: ClassVar[str]
 
     def __init__(self, layout: str | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        check_layout(type(self).__name__, layout, self._axes)
+        is_channels_last(type(self).__name__, layout, self._axes)
+        self._layout = layout or LAYOUTS[self._axes - 1][0]
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, channels, *space) -> (batch, channels, 1, ...)."""
-        return npx.pooling(x, pool_type=self._kind, global_pool=True)
+        return npx.pooling(x, pool_type=self._kind, global_pool=True, layout=self._layout)
 
     def __repr__(self) -> str:
         ones = (1,) * self._axes
         return (
             f"{type(self).__name__}(size={ones}, stride={ones}, padding={(0,) * self._axes}, "
             f"ceil_mode=True, global_pool=True, pool_type={self._kind}, "
-            f"layout={['NCW', 'NCHW', 'NCDHW'][self._axes - 1]})"
+            f"layout={self._layout})"
         )
 
 

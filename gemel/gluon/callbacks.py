@@ -1,0 +1,170 @@
+"""What `fit` calls while it trains: plain objects with any of these methods."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from gemel.errors import unknown_name
+from gemel.gluon.utils import clip_global_norm
+
+if TYPE_CHECKING:
+    from gemel.gluon.fitting import Run
+
+
+class Callback:
+    """Base class: does nothing. Any object with some of these methods will do.
+
+    Attributes that are numbers, texts, arrays, or lists and dictionaries of such, are part of a
+    checkpoint: a resumed run finds them as they were.
+    """
+
+    def train_begin(self, run: Run) -> None:
+        """Before the first batch; a resumed run is where it was."""
+
+    def epoch_begin(self, run: Run) -> None:
+        """Before an epoch; not before one that is resumed in its middle."""
+
+    def gradients_ready(self, run: Run) -> None:
+        """Gradients are there, summed over devices; the parameters are about to be updated."""
+
+    def batch_end(self, run: Run) -> None:
+        """After each batch. Reading `run.losses` here waits for the engine."""
+
+    def epoch_end(self, run: Run) -> None:
+        """After each epoch; what it gave is ``run.history[-1]``."""
+
+    def train_end(self, run: Run) -> None:
+        """After the last batch, or when the training is stopped."""
+
+
+#: The ends of names of which less is better.
+_LESS = ("loss", "error", "mse", "mae", "perplexity", "entropy", "likelihood")
+
+
+class EarlyStopping(Callback):
+    """Stops when `monitor`, an entry of the history, has not improved for `patience` epochs.
+
+    `mode` "min" or "max" says what is better; "auto" takes less for losses, errors, perplexity,
+    more for anything else. Changes up to `min_delta` are none. With `restore_best`, the parameters
+    of the best epoch are put back at the end.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "validation loss",
+        patience: int = 3,
+        min_delta: float = 0.0,
+        mode: str = "auto",
+        restore_best: bool = False,
+    ) -> None:
+        if mode not in ("auto", "min", "max"):
+            raise unknown_name("mode of EarlyStopping", mode, ("auto", "min", "max"))
+        self.monitor = monitor
+        self.patience = patience
+        self.min_delta = min_delta
+        self.mode = mode
+        self.restore_best = restore_best
+        self.best: float | None = None
+        self.best_epoch = 0
+        self.parameters: dict[str, Any] = {}
+
+    def epoch_end(self, run: Run) -> None:
+        """Compare this epoch with the best. Raises `UnknownNameError` for an unknown `monitor`."""
+        entry = run.history[-1]
+        if self.monitor not in entry:
+            raise unknown_name("entry of the history", self.monitor, entry)
+        value = entry[self.monitor]
+        gain = 0.0 if self.best is None else value - self.best
+        if self.best is None or (-gain if self._less_is_better() else gain) > self.min_delta:
+            self.best, self.best_epoch = value, run.epoch
+            if self.restore_best:
+                parameters = run.net.collect_params()
+                self.parameters = {name: p.data().copy() for name, p in parameters.items()}
+        elif run.epoch - self.best_epoch >= self.patience:
+            run.stop(f"{self.monitor} has not improved since epoch {self.best_epoch}")
+
+    def _less_is_better(self) -> bool:
+        if self.mode != "auto":
+            return self.mode == "min"
+        return self.monitor.endswith(_LESS)
+
+    def train_end(self, run: Run) -> None:
+        """Put the best parameters back, if that is wanted."""
+        if self.parameters:
+            run.net.load_dict(self.parameters)
+
+
+class ClipGradients(Callback):
+    """Scales the gradients of the mean loss down to a norm of `max_norm`, all together.
+
+    Pascanu et al., On the difficulty of training recurrent neural networks, ICML 2013.
+    """
+
+    def __init__(self, max_norm: float) -> None:
+        self.max_norm = max_norm
+
+    def gradients_ready(self, run: Run) -> None:
+        """Scale them, each device's for itself: they are the same. Nothing waits for that."""
+        trained = [p for p in run.net.collect_params().values() if p.grad_req != "null"]
+        for gradients in zip(*(p.list_grad() for p in trained), strict=True):
+            clip_global_norm(list(gradients), self.max_norm * run.size, check_isfinite=False)
+
+
+class Progress(Callback):
+    """A bar for each epoch if tqdm is installed, else a line."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._began = 0.0
+
+    def _begin(self, run: Run) -> None:
+        self._began = time.perf_counter()
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            return
+        total = len(run.data) if hasattr(run.data, "__len__") else None
+        self._bar = tqdm(total=total, initial=run.batch, desc=self._title(run, run.epoch + 1))
+
+    def train_begin(self, run: Run) -> None:
+        """Say where a resumed run goes on."""
+        if run.epoch or run.batch:
+            place = f", batch {run.batch}" if run.batch else ""
+            print(f"resumed after epoch {run.epoch}{place}", file=sys.stderr, flush=True)
+        if run.batch:
+            self._begin(run)
+
+    def epoch_begin(self, run: Run) -> None:
+        """A new bar."""
+        self._begin(run)
+
+    def batch_end(self, run: Run) -> None:
+        """One step of the bar; nothing is read, so nothing waits."""
+        if self._bar is not None:
+            self._bar.update()
+
+    def epoch_end(self, run: Run) -> None:
+        """What the epoch gave."""
+        entry = ", ".join(f"{name} {value:.4g}" for name, value in run.history[-1].items())
+        if self._bar is not None:
+            self._bar.set_postfix_str(entry)
+            self._bar.close()
+            self._bar = None
+            return
+        seconds = time.perf_counter() - self._began
+        print(f"{self._title(run, run.epoch)}: {entry}, {seconds:.2f} s", flush=True)
+
+    def _title(self, run: Run, epoch: int) -> str:
+        return f"epoch {epoch}/{run.epochs}"
+
+    def train_end(self, run: Run) -> None:
+        """Why it was stopped early."""
+        if self._bar is not None:
+            self._bar.close()
+        if run.stopped:
+            print(f"stopped after epoch {run.epoch}: {run.stopped}", file=sys.stderr, flush=True)
+
+
+__all__ = ["Callback", "ClipGradients", "EarlyStopping", "Progress"]

@@ -1,0 +1,257 @@
+"""Checkpoints: all that decides how a training goes on, in one file, whole or not at all.
+
+A checkpoint is a file of named arrays (`npx.load` reads it): the parameters (``net.``), what the
+trainer saves of itself (``trainer``), and ``state``, a text in JSON whose arrays stand beside it.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import random
+import sys
+import tempfile
+from types import FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from gemel import np
+from gemel.errors import ParameterFileError
+from gemel.gluon.block import Block
+from gemel.gluon.callbacks import Callback
+from gemel.gluon.parameter import Parameter
+from gemel.gluon.trainer import Trainer
+from gemel.npx import serialize
+
+if TYPE_CHECKING:
+    from gemel.gluon.fitting import Run
+
+VERSION = 1
+_PLAIN = (bool, int, float, str, type(None))
+#: What has other ways to be saved, or none.
+_LEFT_OUT = (Block, Parameter, Trainer, type, ModuleType, FunctionType, MethodType)
+
+
+class Checkpoint(Callback):
+    """Writes `path` after every `epochs` epochs, and after every `batches` batches if given.
+
+    The file holds parameters, the optimizer's states and counts, its rates and scheduler, the
+    random streams (gemel's, Python's and NumPy's), the place in the data, metrics, history, and
+    the callbacks' plain attributes. `fit` goes on from it if it is there when it begins.
+    """
+
+    def __init__(self, path: Any, batches: int | None = None, epochs: int = 1) -> None:
+        self.path = os.fspath(path)
+        self.batches = batches
+        self.epochs = epochs
+
+    def batch_end(self, run: Run) -> None:
+        """Write, if so many batches have passed."""
+        if self.batches and run.batch % self.batches == 0:
+            self.save(run)
+
+    def epoch_end(self, run: Run) -> None:
+        """Write, if so many epochs have passed, or this was the last."""
+        if run.epoch % self.epochs == 0 or run.is_over:
+            self.save(run)
+
+    def save(self, run: Run) -> None:
+        """Write the file. Waits for the engine; an array that holds an error raises it here."""
+        arrays: dict[str, Any] = {}
+        callbacks = {k: attributes(c, arrays, False) for k, c in _named(run.callbacks)}
+        content = {"version": VERSION, "run": packed(run.state(), arrays), "callbacks": callbacks}
+        values = {f"net.{name}": p.data() for name, p in run.net.collect_params().items()}
+        values.update({f"gradient.{name}": p.grad() for name, p in _accumulating(run.net)})
+        values.update(
+            trainer=_bytes(_trainer_states(run.trainer)), state=_bytes(json.dumps(content).encode())
+        )
+        folder = os.path.dirname(self.path)
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        serialize.save(self.path, {**values, **arrays})
+
+    def restore(self, run: Run) -> bool:
+        """Put a run where the file says; False if there is none.
+
+        Raises `ParameterFileError`, changing nothing, for a file that is damaged or belongs to
+        another network or trainer.
+        """
+        for left in glob.glob(f"{glob.escape(self.path)}.*.part"):
+            os.unlink(left)  # a process ended while it wrote
+        if not os.path.exists(self.path):
+            return False
+        values = serialize.load_named(self.path)
+        try:
+            content = json.loads(values.pop("state").asnumpy().tobytes())
+            states = values.pop("trainer").asnumpy().tobytes()
+        except (KeyError, ValueError):
+            raise ParameterFileError(f"{self.path} is no checkpoint of gluon.fit") from None
+        if content["version"] != VERSION:
+            raise ParameterFileError(f"{self.path}: version {content['version']} is not known")
+        parameters = run.net.collect_params()
+        weights = _under("net.", values)
+        problems = serialize._differences(parameters, weights, False, False, False)
+        if problems:
+            raise ParameterFileError(
+                f"checkpoint {self.path} does not fit this network: {'; '.join(problems)}; nothing "
+                "was changed. Another network needs another file"
+            )
+        _set_trainer_states(run.trainer, states)
+        serialize.assign(parameters, weights, self.path)
+        for name, gradient in _under("gradient.", values).items():
+            parameters[name].grad()[...] = gradient
+        run.set_state(unpacked(content["run"], values, run.state()))
+        for name, callback in _named(run.callbacks):
+            set_attributes(callback, content["callbacks"].get(name, {}), values)
+        return True
+
+
+def _named(callbacks: list[Any]) -> list[tuple[str, Any]]:
+    """The callbacks besides checkpoints, each with a name: its class's, and how many came before.
+
+    So a resumed run may have others besides.
+    """
+    found: dict[str, Any] = {}
+    for callback in callbacks:
+        kind = type(callback)
+        if not isinstance(callback, Checkpoint) and hasattr(callback, "__dict__"):
+            same = sum(type(other) is kind for other in found.values())
+            found[f"{kind.__module__}.{kind.__qualname__} {same}"] = callback
+    return list(found.items())
+
+
+def _under(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {n.removeprefix(prefix): v for n, v in values.items() if n.startswith(prefix)}
+
+
+def _accumulating(net: Block) -> list[tuple[str, Parameter]]:
+    """Parameters whose gradients go on from what they are."""
+    return [(name, p) for name, p in net.collect_params().items() if p.grad_req == "add"]
+
+
+def _bytes(content: bytes) -> Any:
+    from numpy import frombuffer
+
+    return np.array(frombuffer(content, dtype="uint8"), dtype="uint8")
+
+
+def _trainer_states(trainer: Trainer) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "states")
+        trainer.save_states(path)
+        with open(path, "rb") as file:
+            return file.read()
+
+
+def _set_trainer_states(trainer: Trainer, content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "states of the checkpoint's trainer")
+        with open(path, "wb") as file:
+            file.write(content)
+        trainer.load_states(path)
+
+
+# --- random streams -------------------------------------------------------------------------
+
+
+def streams() -> dict[str, Any]:
+    """Where gemel's stream, Python's and, if it is loaded, NumPy's are."""
+    found = {"gemel": np.random.get_state(), "python": random.getstate()}
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        kind, keys, *rest = numpy.random.get_state()
+        found["numpy"] = (kind, keys.tolist(), *rest)
+    return found
+
+
+def set_streams(state: dict[str, Any]) -> None:
+    """Go on where `streams` was taken."""
+    np.random.set_state(state["gemel"])
+    random.setstate(state["python"])
+    if "numpy" in state:
+        import numpy
+
+        numpy.random.set_state(state["numpy"])
+
+
+# --- values as text, with arrays beside -----------------------------------------------------
+
+
+def packed(
+    value: Any, arrays: dict[str, Any], objects: bool = True, inside: tuple[Any, ...] = ()
+) -> Any:
+    """Nested plain values, arrays and objects as JSON's values; arrays go into `arrays`.
+
+    Raises `TypeError` for what cannot be packed: functions, networks, an object `inside` itself,
+    and without `objects` every object.
+    """
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, np.ndarray) or _is_numpys(value):
+        name = f"array.{len(arrays)}"
+        arrays[name] = np.array(value, dtype=value.dtype.name)
+        return {"kind": "array" if isinstance(value, np.ndarray) else "numpy", "value": name}
+    if isinstance(value, (list, tuple)):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {"kind": kind, "value": [packed(v, arrays, objects, inside) for v in value]}
+    if isinstance(value, dict):
+        items = [[packed(k, arrays), packed(v, arrays, objects, inside)] for k, v in value.items()]
+        return {"kind": "dict", "value": items}
+    if isinstance(value, _LEFT_OUT) or not objects or not hasattr(value, "__dict__"):
+        raise TypeError(f"{type(value).__name__} cannot be packed")
+    if any(value is outer for outer in inside):
+        raise TypeError(f"{type(value).__name__} holds itself")
+    return {"kind": "object", "value": attributes(value, arrays, True, (*inside, value))}
+
+
+def attributes(
+    value: Any, arrays: dict[str, Any], objects: bool, inside: tuple[Any, ...] = ()
+) -> dict[str, Any]:
+    """The attributes of an object that can be packed."""
+    found = {}
+    for name, each in vars(value).items():
+        try:
+            found[name] = packed(each, arrays, objects, inside)
+        except TypeError:
+            continue
+    return found
+
+
+def set_attributes(value: Any, attributes: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Give an object the attributes it was packed with."""
+    for name, packed_value in attributes.items():
+        setattr(value, name, unpacked(packed_value, arrays, getattr(value, name, None)))
+
+
+def _is_numpys(value: Any) -> bool:
+    """Whether it is NumPy's, with numbers in it."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    return type(value).__module__ == "numpy" and kind in ("b", "i", "u", "f", "c")
+
+
+def unpacked(value: Any, arrays: dict[str, Any], old: Any = None) -> Any:
+    """What was packed; objects are those in `old`, at the same place, with their attributes set."""
+    if not isinstance(value, dict):
+        return value
+    kind, content = value["kind"], value["value"]
+    if kind == "array":
+        return arrays[content]
+    if kind == "numpy":
+        return arrays[content].asnumpy()[()]
+    if kind in ("list", "tuple"):
+        before = list(old) if isinstance(old, (list, tuple)) else []
+        before += [None] * (len(content) - len(before))
+        items = [unpacked(v, arrays, b) for v, b in zip(content, before, strict=False)]
+        return items if kind == "list" else tuple(items)
+    if kind == "dict":
+        found = {}
+        for key, item in content:
+            name = unpacked(key, arrays)
+            found[name] = unpacked(item, arrays, old.get(name) if isinstance(old, dict) else None)
+        return found
+    if hasattr(old, "__dict__"):
+        set_attributes(old, content, arrays)
+    return old
+
+
+__all__ = ["Checkpoint", "set_streams", "streams"]

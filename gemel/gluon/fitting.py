@@ -1,0 +1,322 @@
+"""`fit`: the training loop, with validation, callbacks, and checkpoints to resume from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+from gemel import autograd, compiled
+from gemel.errors import GemelError
+from gemel.gluon.block import Block
+from gemel.gluon.callbacks import Callback, Progress
+from gemel.gluon.checkpoint import Checkpoint, set_streams, streams
+from gemel.gluon.trainer import Trainer
+from gemel.gluon.utils import split_and_load
+
+
+class FitError(GemelError, ValueError):
+    """Something `fit` cannot train with."""
+
+
+def fit(
+    net: Block,
+    data: Any,
+    loss: Any,
+    trainer: Trainer,
+    metrics: Any = (),
+    callbacks: Iterable[Any] = (),
+    *,
+    epochs: int = 1,
+    validation: Any = None,
+    checkpoint: Any = None,
+    batch_axis: int = 0,
+    progress: bool = True,
+) -> Run:
+    """Train `net` for `epochs` rounds over `data`; the run, whose `history` has an entry an epoch.
+
+    `data` gives, each time it is iterated over, batches (inputs..., label), such as a `DataLoader`
+    does; `loss(net(*inputs), label)` is one number for each example (or one for all), whose mean
+    the `trainer` lowers. A batch is split over the devices the parameters live on. `metrics` (and
+    the loss) are also taken over `validation` data after each epoch. `callbacks` are objects with
+    any of the methods of `Callback`; `EarlyStopping` and `ClipGradients` are some.
+
+    `checkpoint` is a path, written after each epoch, or a `Checkpoint`. If the file is there when
+    `fit` begins, training goes on from it, to the same bits as if it had never been interrupted:
+    so a script that was killed is just started again. The data must come in an order that follows
+    the random streams (`np.random`, Python's and NumPy's), as a `DataLoader`'s does; data with
+    state besides have ``state_dict()`` and ``load_state_dict(state)``. Raises `ParameterFileError`
+    when the file belongs to another network or trainer.
+
+    >>> net = gluon.nn.Dense(1)
+    >>> net.initialize()
+    >>> data = gluon.data.ArrayDataset(np.random.normal(size=(64, 3)), np.ones((64, 1)))
+    >>> batches = gluon.data.DataLoader(data, 16, shuffle=True)
+    >>> trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    >>> run = gluon.fit(net, batches, gluon.loss.L2Loss(), trainer, epochs=3, progress=False)
+    >>> run.history[-1]["loss"] < run.history[0]["loss"]
+    """
+    given = [Progress()] * progress + [*callbacks]
+    if checkpoint is not None:  # the last, so that it sees what the others made of a batch
+        given.append(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint))
+    run = Run(net, data, loss, trainer, metrics, given, epochs, validation, batch_axis)
+    if checkpoint is not None:
+        given[-1].restore(run)
+    run.train()
+    return run
+
+
+def evaluate(
+    net: Block, data: Any, loss: Any = None, metrics: Any = (), batch_axis: int = 0
+) -> dict[str, float]:
+    """The mean `loss` and the `metrics` of `net` over `data`, by name; nothing is learned."""
+    found = _metrics(metrics)
+    for metric in found:
+        metric.reset()
+    total, count = 0.0, 0
+    for batch in data:
+        inputs, labels = split_batch(batch, devices_of(net), batch_axis)
+        outputs = [net(*each) for each in inputs]
+        if loss is not None:
+            for output, label in zip(outputs, labels, strict=True):
+                value = loss(output, label)
+                total = total + value.astype("float64").sum()
+                count += value.size
+        for metric in found:
+            metric.update(labels, outputs)
+    entry = {} if loss is None or not count else {"loss": float(total) / count}
+    return {**entry, **values_of(found)}
+
+
+class Run:
+    """A training: what is trained, with what, and how far it has come.
+
+    `epoch` counts the epochs that are done, `batch` the batches of the one in work, `step` all of
+    them. `losses`, `outputs` and `labels` are those of the last batch, an array for each device.
+    """
+
+    def __init__(
+        self,
+        net: Block,
+        data: Any,
+        loss: Any,
+        trainer: Trainer,
+        metrics: Any,
+        callbacks: list[Any],
+        epochs: int,
+        validation: Any,
+        batch_axis: int,
+    ) -> None:
+        for name, source in (("data", data), ("validation", validation)):
+            if source is not None and iter(source) is source:
+                raise FitError(
+                    f"fit: {name} can be iterated over once only; give a DataLoader, a list, or "
+                    "another object whose every iteration begins anew"
+                )
+        self.net = net
+        self.data = data
+        self.loss = loss
+        self.trainer = trainer
+        self.metrics = _metrics(metrics)
+        self.callbacks = callbacks
+        self.epochs = epochs
+        self.validation = validation
+        self.batch_axis = batch_axis
+        self.epoch = self.batch = self.step = 0
+        #: How many losses the last batch had.
+        self.size = 0
+        self.history: list[dict[str, float]] = []
+        #: Why the training ended before its last epoch.
+        self.stopped = ""
+        self.losses: list[Any] = []
+        self.outputs: list[Any] = []
+        self.labels: list[Any] = []
+        self._total: Any = 0.0
+        self._count = 0
+        self._epoch_streams: dict[str, Any] = {}
+        self._data_state: Any = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no batch is left to train."""
+        return bool(self.stopped) or self.epoch >= self.epochs
+
+    def stop(self, reason: str) -> None:
+        """End the training after this batch's or epoch's callbacks."""
+        self.stopped = reason
+
+    def train(self) -> None:
+        """Train until the last epoch is done, or a callback stops it."""
+        self._tell("train_begin")
+        try:
+            while not self.is_over:
+                for batch in self._batches():
+                    self._learn(batch)
+                    self.batch += 1
+                    self.step += 1
+                    self._tell("batch_end")
+                    if self.stopped:
+                        return
+                self._finish_epoch()
+        finally:
+            self._tell("train_end")
+
+    def _tell(self, moment: str) -> None:
+        for callback in self.callbacks:
+            method = getattr(callback, moment, None)
+            if method is not None:
+                method(self)
+
+    # ---- an epoch
+
+    def _batches(self) -> Iterator[Any]:
+        """The batches of this epoch; of one that is resumed, those that are left."""
+        done = self.batch
+        if not done:
+            self._total, self._count = 0.0, 0
+            for metric in self.metrics:
+                metric.reset()
+            self._tell("epoch_begin")
+            self._epoch_streams = streams()
+            if hasattr(self.data, "state_dict"):
+                self._data_state = self.data.state_dict()
+            yield from self.data
+            return
+        now = streams()
+        set_streams(self._epoch_streams)
+        if self._data_state is not None:
+            self.data.load_state_dict(self._data_state)
+        batches = iter(self.data)
+        for _ in range(done):
+            next(batches, None)
+        set_streams(now)
+        yield from batches
+
+    def _finish_epoch(self) -> None:
+        if not self.batch:
+            raise FitError("fit: the data have no batches")
+        entry = {"loss": float(self._total) / self._count, **values_of(self.metrics)}
+        if self.validation is not None:
+            arguments = self.validation, self.loss, self.metrics, self.batch_axis
+            found = evaluate(self.net, *arguments)
+            entry.update({f"validation {name}": value for name, value in found.items()})
+        self.history.append(entry)
+        self.epoch += 1
+        self.batch = 0
+        self._tell("epoch_end")
+
+    def _learn(self, batch: Any) -> None:
+        """One batch: forward, backward, update. Nothing here waits for the engine."""
+        inputs, self.labels = split_batch(batch, devices_of(self.net), self.batch_axis)
+        self.outputs, self.losses, heads = [], [], []
+        with autograd.record():
+            for each, label in zip(inputs, self.labels, strict=True):
+                output = self.net(*each)
+                value = self.loss(output, label)
+                head, total = _summed(value)
+                heads.append(head)
+                self.outputs.append(output)
+                self.losses.append(value)
+                self._total = self._total + total.detach().as_in_ctx(self.losses[0].ctx)
+        autograd.backward(heads)
+        self.size = sum(value.size for value in self.losses)
+        self._count += self.size
+        self._update()
+        for metric in self.metrics:
+            metric.update(self.labels, self.outputs)
+
+    def _update(self) -> None:
+        if not any(_overrides(callback, "gradients_ready") for callback in self.callbacks):
+            self.trainer.step(self.size)
+            return
+        self.trainer.allreduce_grads()
+        self._tell("gradients_ready")
+        self.trainer.update(self.size)
+
+    # ---- checkpoints
+
+    def state(self) -> dict[str, Any]:
+        """All that decides how the run goes on, besides parameters and the trainer's states."""
+        return {
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "step": self.step,
+            "stopped": self.stopped,
+            "history": self.history,
+            "total": self._total,
+            "count": self._count,
+            "streams": streams(),
+            "epoch streams": self._epoch_streams,
+            "data": self._data_state,
+            "metrics": self.metrics,
+            "optimizer": self.trainer.optimizer,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state; its metrics and optimizer are the run's own."""
+        self.epoch, self.batch, self.step = state["epoch"], state["batch"], state["step"]
+        self.stopped, self.history = state["stopped"], state["history"]
+        self._total, self._count = state["total"], state["count"]
+        self._epoch_streams, self._data_state = state["epoch streams"], state["data"]
+        set_streams(state["streams"])
+
+
+@compiled.compile
+def _summed(value: Any) -> tuple[Any, Any]:
+    """The sum of the losses, and the same in float64.
+
+    Compiled, so that each step's gradient is compiled when it is first seen: a resumed run must
+    compute as the one before did.
+    """
+    return value.sum(), value.astype("float64").sum()
+
+
+def _overrides(callback: Any, moment: str) -> bool:
+    """Whether a callback does something at that moment."""
+    method = getattr(type(callback), moment, None)
+    return method is not None and method is not getattr(Callback, moment)
+
+
+def _metrics(given: Any) -> list[Any]:
+    """Metrics by name, alone or in a list, as a list of metrics."""
+    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    create = None
+    found = []
+    for metric in several:
+        if not hasattr(metric, "update"):
+            create = create or import_module("gemel.gluon.metric").create
+            metric = create(metric)
+        found.append(metric)
+    return found
+
+
+def values_of(metrics: Iterable[Any]) -> dict[str, float]:
+    """What metrics show now, by name."""
+    found: dict[str, float] = {}
+    for metric in metrics:
+        names, values = metric.get()
+        if not isinstance(names, list):
+            names, values = [names], [values]
+        found.update(zip(names, (float(value) for value in values), strict=True))
+    return found
+
+
+def devices_of(net: Block) -> list[Any]:
+    """The devices a network lives on."""
+    return net.collect_params().list_ctx()
+
+
+def split_batch(batch: Any, devices: list[Any], axis: int) -> tuple[list[Any], list[Any]]:
+    """A batch's inputs and labels, for each device its part."""
+    if not isinstance(batch, (list, tuple)) or len(batch) < 2:
+        raise FitError(
+            f"fit: a batch is {type(batch).__name__}; it must be a list of inputs and a label, "
+            "such as a DataLoader over ArrayDataset(inputs, labels) gives"
+        )
+    count = min(len(devices), len(batch[0]) if axis == 0 else batch[0].shape[axis])
+    parts = [split_and_load(each, devices[:count], axis, even_split=False) for each in batch]
+    *inputs, labels = parts
+    return [list(each) for each in zip(*inputs, strict=True)], labels
+
+
+__all__ = ["FitError", "Run", "evaluate", "fit"]

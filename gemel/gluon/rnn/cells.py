@@ -1,0 +1,257 @@
+"""Recurrent cells: one step of a recurrent network, and `unroll`, which takes many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel import np, npx
+from gemel.errors import ShapeError, unknown_name
+from gemel.gluon.block import Block, Tensor
+from gemel.gluon.hybrid import HybridBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LAYOUTS = ("NTC", "TNC")
+
+
+class RecurrentCell(Block):
+    """Base class: ``cell(inputs, states)`` gives (output, new states).
+
+    Subclasses say in `state_info` what states they have and in `forward` what a step does. What
+    they keep from one step to the next besides is forgotten by `reset`.
+    """
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        """Shape and layout of each state."""
+        found = []
+        for cell in self._children.values():
+            if isinstance(cell, RecurrentCell):
+                found += cell.state_info(batch_size)
+        return found
+
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Any] = np.zeros, **settings: Any
+    ) -> list[Any]:
+        """The states before the first step; `func(shape, **settings)` makes each."""
+        return [func(info["shape"], **settings) for info in self.state_info(batch_size)]
+
+    def reset(self) -> None:
+        """Forget what was kept for the sequence at hand."""
+        for cell in self._children.values():
+            if isinstance(cell, RecurrentCell):
+                cell.reset()
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: list[Any] | None = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Tensor | None = None,
+    ) -> tuple[Any, list[Any]]:
+        """Take `length` steps over `inputs`: an array in `layout` ("NTC", "TNC"), or a list.
+
+        Gives the outputs, as one array if `merge_outputs`, else as a list (or, with
+        `valid_length`, as an array), and the states at the end. Behind `valid_length` (batch,)
+        outputs are 0 and states stay.
+        """
+        self.reset()
+        steps = as_list(length, inputs, layout)
+        states = self._begun(begin_state, steps[0])
+        outputs, history = [], []
+        for x in steps:
+            output, states = self(x, states)
+            outputs.append(output)
+            history.append(states)
+        if valid_length is None:
+            return merged(outputs, layout, bool(merge_outputs)), states
+        ends = [
+            npx.sequence_last(np.stack(list(each)), valid_length, True)
+            for each in zip(*history, strict=True)
+        ]
+        masked = npx.sequence_mask(np.stack(outputs), valid_length, True)
+        if merge_outputs is False:
+            return as_list(length, masked, "TNC"), ends
+        return (masked if layout == "TNC" else masked.swapaxes(0, 1)), ends
+
+    def _begun(self, states: list[Any] | None, x: Tensor) -> list[Any]:
+        """The states given, or zeros for inputs like `x` (batch, ...)."""
+        if states is not None:
+            return states
+        settings = {"dtype": x.dtype, "device": getattr(x, "device", None)}
+        return self.begin_state(x.shape[0], **settings)
+
+
+class HybridRecurrentCell(RecurrentCell, HybridBlock):
+    """A recurrent cell whose step can be compiled."""
+
+
+def as_list(length: int, inputs: Any, layout: str) -> list[Any]:
+    """The steps of a sequence, which is an array in `layout` or a list already."""
+    if layout not in LAYOUTS:
+        raise unknown_name("layout of unroll", layout, LAYOUTS)
+    if isinstance(inputs, (list, tuple)):
+        steps = list(inputs)
+    else:
+        axis = layout.index("T")
+        count = int(inputs.shape[axis])
+        steps = [inputs[:, t] if axis else inputs[t] for t in range(count)]
+    if len(steps) != length or not steps:
+        raise ShapeError(f"unroll: inputs have {len(steps)} steps, and length is {length}")
+    return steps
+
+
+def merged(outputs: list[Any], layout: str, merge: bool) -> Any:
+    """The outputs as one array in `layout`, if that is wanted."""
+    return np.stack(outputs, axis=layout.index("T")) if merge else outputs
+
+
+class _GatedCell(HybridRecurrentCell):
+    """Cells with weights: `i2h_weight` (gates * hidden_size, input_size), `h2h_weight`, biases."""
+
+    _gates = 1
+    _states = 1
+
+    def __init__(
+        self,
+        hidden_size: int,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        activation: str = "tanh",
+        recurrent_activation: str = "sigmoid",
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self._hidden_size = hidden_size
+        self._activation = activation
+        self._recurrent_activation = recurrent_activation
+        rows, get = self._gates * hidden_size, self.params.get
+        self.i2h_weight = get("i2h_weight", shape=(rows, input_size), init=i2h_weight_initializer)
+        self.h2h_weight = get("h2h_weight", shape=(rows, self._width), init=h2h_weight_initializer)
+        self.i2h_bias = get("i2h_bias", shape=(rows,), init=i2h_bias_initializer)
+        self.h2h_bias = get("h2h_bias", shape=(rows,), init=h2h_bias_initializer)
+
+    @property
+    def _width(self) -> int:
+        """How many elements h has."""
+        return self._hidden_size
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        """(batch, width) of h, and (batch, hidden_size) of c where there is one."""
+        widths = [self._width, self._hidden_size][: self._states]
+        return [{"shape": (batch_size, width), "__layout__": "NC"} for width in widths]
+
+    def infer_shape(self, x: Tensor, *others: Any) -> None:
+        """The inputs' weight has as many columns as an input has values."""
+        self.i2h_weight.shape = (self._gates * self._hidden_size, int(x.shape[-1]))
+
+    def _added(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """What the input and what h give to the gates, which stand side by side."""
+        return (
+            npx.fully_connected(x, self.i2h_weight.data(), self.i2h_bias.data(), flatten=False),
+            npx.fully_connected(h, self.h2h_weight.data(), self.h2h_bias.data(), flatten=False),
+        )
+
+    def _gate(self, gates: Tensor, number: int) -> Tensor:
+        size = self._hidden_size
+        return gates[:, number * size : (number + 1) * size]
+
+    def _sigmoid(self, x: Tensor) -> Tensor:
+        return npx.activation(x, act_type=self._recurrent_activation)
+
+    def _tanh(self, x: Tensor) -> Tensor:
+        return npx.activation(x, act_type=self._activation)
+
+    def __repr__(self) -> str:
+        shape = self.i2h_weight.shape
+        inputs = shape[1] if shape is not None and shape[1] > 0 else None
+        return f"{type(self).__name__}({inputs} -> {self._hidden_size})"
+
+
+class RNNCell(_GatedCell):
+    """h = activation(x @ i2h.T + h @ h2h.T + biases) (Elman, 1988)."""
+
+    def __init__(self, hidden_size: int, activation: str = "tanh", **settings: Any) -> None:
+        super().__init__(hidden_size, activation=activation, **settings)
+
+    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+        """(batch, inputs) -> (batch, hidden_size), which is the new state, too."""
+        a, b = self._added(x, states[0])
+        h = self._tanh(a + b)
+        return h, [h]
+
+
+class LSTMCell(_GatedCell):
+    """Long short-term memory; the gates stand in the order input, forget, new, output.
+
+    Hochreiter and Schmidhuber, Long short-term memory, Neural computation 9, 1997.
+    """
+
+    _gates = 4
+    _states = 2
+
+    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+        """(batch, inputs) -> (batch, hidden_size); the states are h and c."""
+        a, b = self._added(x, states[0])
+        into, keep, new, out = (self._gate(a + b, number) for number in range(4))
+        c = self._sigmoid(keep) * states[1] + self._sigmoid(into) * self._tanh(new)
+        h = self._projected(self._sigmoid(out) * self._tanh(c))
+        return h, [h, c]
+
+    def _projected(self, h: Tensor) -> Tensor:
+        return h
+
+
+class LSTMPCell(LSTMCell):
+    """An LSTM whose h is projected to `projection_size` elements by `h2r_weight`.
+
+    Sak et al., Long short-term memory based recurrent neural network architectures for large
+    vocabulary speech recognition, 2014.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        projection_size: int,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        h2r_weight_initializer: Any = None,
+        **settings: Any,
+    ) -> None:
+        self._projection_size = projection_size
+        super().__init__(hidden_size, i2h_weight_initializer, h2h_weight_initializer, **settings)
+        shape = projection_size, hidden_size
+        self.h2r_weight = self.params.get("h2r_weight", shape=shape, init=h2r_weight_initializer)
+
+    @property
+    def _width(self) -> int:
+        return self._projection_size
+
+    def _projected(self, h: Tensor) -> Tensor:
+        return npx.fully_connected(h, self.h2r_weight.data(), None, flatten=False)
+
+
+class GRUCell(_GatedCell):
+    """Gated recurrent unit; the gates stand in the order reset, update, new.
+
+    The reset gate acts on the product of h and its weight, as cuDNN has it (Cho et al., 2014).
+    """
+
+    _gates = 3
+
+    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+        """(batch, inputs) -> (batch, hidden_size), which is the new state, too."""
+        a, b = self._added(x, states[0])
+        reset = self._sigmoid(self._gate(a, 0) + self._gate(b, 0))
+        update = self._sigmoid(self._gate(a, 1) + self._gate(b, 1))
+        new = self._tanh(self._gate(a, 2) + reset * self._gate(b, 2))
+        h = (1 - update) * new + update * states[0]
+        return h, [h]
+
+
+__all__ = ["GRUCell", "HybridRecurrentCell", "LSTMCell", "LSTMPCell", "RNNCell", "RecurrentCell"]

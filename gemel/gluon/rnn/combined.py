@@ -1,0 +1,249 @@
+"""Cells made of other cells: stacks, both directions, and what is done around a cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import np, npx
+from gemel.gluon.block import BlockError, Tensor
+from gemel.gluon.nn.containers import _Children
+from gemel.gluon.rnn.cells import HybridRecurrentCell, RecurrentCell, as_list, merged
+from gemel.ir.trace import current_trace
+
+
+class _Stack(_Children, RecurrentCell):
+    """Cells that stand on each other: each gets the output of the one before."""
+
+    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+        """The last cell's output, and all cells' states."""
+        found: list[Any] = []
+        for cell, own in self._shares(states):
+            x, new = cell(x, own)
+            found += new
+        return x, found
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: list[Any] | None = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Tensor | None = None,
+    ) -> tuple[Any, list[Any]]:
+        """All steps of the first cell, then all of the next; see `RecurrentCell.unroll`."""
+        self.reset()
+        states = self._begun(begin_state, as_list(length, inputs, layout)[0])
+        found: list[Any] = []
+        cells = self._shares(states)
+        for number, (cell, own) in enumerate(cells):
+            merge = merge_outputs if number == len(cells) - 1 else None
+            inputs, new = cell.unroll(length, inputs, own, layout, merge, valid_length)
+            found += new
+        return inputs, found
+
+    def _shares(self, states: list[Any]) -> list[tuple[Any, list[Any]]]:
+        """Each cell with its states."""
+        shares, begin = [], 0
+        for cell in self._children.values():
+            end = begin + len(cell.state_info())  # type: ignore[attr-defined]
+            shares.append((cell, list(states[begin:end])))
+            begin = end
+        if begin != len(states):
+            raise BlockError(f"{self.name} has {begin} states; {len(states)} are given")
+        return shares
+
+
+class SequentialRNNCell(_Stack):
+    """Recurrent cells that stand on each other; `add` appends one."""
+
+
+class HybridSequentialRNNCell(_Stack, HybridRecurrentCell):
+    """Recurrent hybrid cells that stand on each other; `add` appends one."""
+
+
+class BidirectionalCell(HybridRecurrentCell):
+    """One cell that reads from the front and one that reads from the end, outputs side by side.
+
+    It needs the whole sequence: use `unroll`. Schuster and Paliwal, Bidirectional recurrent neural
+    networks, IEEE transactions on signal processing 45, 1997.
+    """
+
+    def __init__(
+        self, l_cell: RecurrentCell, r_cell: RecurrentCell, output_prefix: str = "", **settings: Any
+    ) -> None:
+        super().__init__(**settings)
+        self.l_cell = l_cell
+        self.r_cell = r_cell
+
+    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+        """Cannot be: the way back begins at the end."""
+        raise NotImplementedError(f"{self.name} cannot be stepped: use unroll")
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: list[Any] | None = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Tensor | None = None,
+    ) -> tuple[Any, list[Any]]:
+        """Both cells over the sequence, and over the sequence turned around."""
+        self.reset()
+        steps = as_list(length, inputs, layout)
+        states = self._begun(begin_state, steps[0])
+        count = len(self.l_cell.state_info())
+        forth, ends = self.l_cell.unroll(length, steps, states[:count], layout, False, valid_length)
+        turned = _turned(steps, valid_length)
+        back, others = self.r_cell.unroll(
+            length, turned, states[count:], layout, False, valid_length
+        )
+        pairs = zip(forth, _turned(back, valid_length), strict=True)
+        outputs = [np.concatenate(list(pair), axis=-1) for pair in pairs]
+        merge = not isinstance(inputs, (list, tuple)) if merge_outputs is None else merge_outputs
+        return merged(outputs, layout, merge), [*ends, *others]
+
+
+def _turned(steps: list[Any], valid_length: Tensor | None) -> list[Any]:
+    """The steps from the last to the first, what is behind the valid length left where it is."""
+    if valid_length is None:
+        return steps[::-1]
+    turned = npx.sequence_reverse(np.stack(steps), valid_length, True)
+    return as_list(len(steps), turned, "TNC")
+
+
+class DropoutCell(HybridRecurrentCell):
+    """While training, sets each value to 0 with probability `rate`; it has no states."""
+
+    def __init__(self, rate: float, axes: tuple[int, ...] = (), **settings: Any) -> None:
+        super().__init__(**settings)
+        self._rate = rate
+        self._axes = tuple(axes)
+
+    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+        """The shape of `x`."""
+        return (npx.dropout(x, p=self._rate, axes=self._axes) if self._rate else x), states
+
+
+class ModifierCell(HybridRecurrentCell):
+    """Base class of what is done around another cell, whose states are its own."""
+
+    def __init__(self, base_cell: RecurrentCell, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.base_cell = base_cell
+
+    def unroll(self, *arguments: Any, **keywords: Any) -> tuple[Any, list[Any]]:
+        """As `RecurrentCell.unroll`; nothing of a trace is kept behind it."""
+        found = super().unroll(*arguments, **keywords)
+        if current_trace() is not None:
+            self.reset()
+        return found
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_cell!r})"
+
+
+class ResidualCell(ModifierCell):
+    """Adds the inputs to a cell's outputs. He et al., Deep residual learning, CVPR 2016."""
+
+    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+        """The shape of `x`."""
+        output, states = self.base_cell(x, states)
+        return output + x, states
+
+
+class _Remembering(ModifierCell):
+    """A modifier that keeps arrays from step to step: its cell is compiled, it is not."""
+
+    def hybridize(self, active: bool = True, **flags: Any) -> None:
+        """Compile the cell inside."""
+        self.base_cell.hybridize(active, **flags)
+
+
+class ZoneoutCell(_Remembering):
+    """While training, keeps values of the step before with the probabilities given.
+
+    Krueger et al., Zoneout: regularizing RNNs by randomly preserving hidden activations, ICLR 2017.
+    """
+
+    def __init__(
+        self,
+        base_cell: RecurrentCell,
+        zoneout_outputs: float = 0.0,
+        zoneout_states: float = 0.0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(base_cell, **settings)
+        self._rates = zoneout_outputs, zoneout_states
+        self._before: Any = None
+
+    def reset(self) -> None:
+        """Forget the output of the step before."""
+        super().reset()
+        self._before = None
+
+    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+        """What the cell gives, some of it from the step before."""
+        output, new = self.base_cell(x, states)
+        before = np.zeros_like(output) if self._before is None else self._before
+        output = _zoned(self._rates[0], output, before)
+        new = [_zoned(self._rates[1], a, b) for a, b in zip(new, states, strict=True)]
+        self._before = output
+        return output, new
+
+
+def _zoned(rate: float, new: Tensor, old: Tensor) -> Tensor:
+    """`old` with probability `rate` while training, else `new`."""
+    return np.where(npx.dropout(np.ones_like(new), p=rate), new, old) if rate else new
+
+
+class VariationalDropoutCell(_Remembering):
+    """While training, dropout with masks that stay the same over a whole sequence.
+
+    `drop_states` acts on h only. Gal and Ghahramani, A theoretically grounded application of
+    dropout in recurrent neural networks, NeurIPS 2016.
+    """
+
+    def __init__(
+        self,
+        base_cell: RecurrentCell,
+        drop_inputs: float = 0.0,
+        drop_states: float = 0.0,
+        drop_outputs: float = 0.0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(base_cell, **settings)
+        self._rates = {"inputs": drop_inputs, "states": drop_states, "outputs": drop_outputs}
+        self._masks: dict[str, Any] = {}
+
+    def reset(self) -> None:
+        """Forget the masks: the next step draws new ones."""
+        super().reset()
+        self._masks = {}
+
+    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+        """What the cell gives, all masks applied."""
+        if states:
+            states = [self._masked("states", states[0]), *states[1:]]
+        output, states = self.base_cell(self._masked("inputs", x), states)
+        return self._masked("outputs", output), states
+
+    def _masked(self, place: str, x: Tensor) -> Tensor:
+        if not self._rates[place]:
+            return x
+        if place not in self._masks:
+            self._masks[place] = npx.dropout(np.ones_like(x), p=self._rates[place])
+        return x * self._masks[place]
+
+
+__all__ = [
+    "BidirectionalCell",
+    "DropoutCell",
+    "HybridSequentialRNNCell",
+    "ModifierCell",
+    "ResidualCell",
+    "SequentialRNNCell",
+    "VariationalDropoutCell",
+    "ZoneoutCell",
+]

@@ -1,0 +1,49 @@
+"""What a block is made of, besides the attributes that users see in `vars(block)`."""
+
+from __future__ import annotations
+
+from _weakref import ref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gemel.gluon.block import Block
+
+
+class Own:
+    """What gemel notes about a block. Programs that walk over a block's attributes never meet it.
+
+    `parents` are weak references to the blocks it is a part of, `names` counts the blocks named
+    in its scope, `unfinished` says that the shape of an own parameter may still be unknown;
+    `compiled` is the block's program and `program` what a call may go to straight away: the
+    program, when there are no hooks around it.
+    """
+
+    __slots__ = ("compiled", "names", "parents", "program", "unfinished")
+
+    def __init__(self) -> None:
+        self.parents: tuple[Any, ...] = ()
+        self.names: dict[str, int] = {}
+        self.unfinished = False
+        self.compiled: Any = None
+        self.program: Any = None
+
+
+class Children(dict[str, "Block"]):
+    """The blocks inside of a block, by name; who writes to it changes the block."""
+
+    __slots__ = ("_block",)
+
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        self._block: Any = ref(block)
+
+    def __setitem__(self, name: str, child: Block) -> None:
+        super().__setitem__(name, child)
+        parents = child._own.parents
+        if self._block not in parents:
+            child._own.parents = (*(p for p in parents if p() is not None), self._block)
+        self._block()._changed()
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self._block()._changed()

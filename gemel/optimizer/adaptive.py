@@ -1,0 +1,223 @@
+"""Step sizes for each weight of its own, from the gradients it has had."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel import np
+from gemel.optimizer.adam import Moments
+from gemel.optimizer.base import Optimizer, Scalar, Tensor
+from gemel.optimizer.sgd import decayed
+
+if TYPE_CHECKING:
+    from gemel.np import ndarray
+
+
+class AdaGrad(Optimizer):
+    """Divides by the root of the sum of all squared gradients. The weight decay is apart from it.
+
+    Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic
+    optimization, JMLR 2011. `epsilon` is MXNet 2's name for `eps`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | None = None,
+        eps: float = 1e-7,
+        epsilon: float | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(learning_rate, **settings)
+        self.float_stable_eps = eps if epsilon is None else epsilon
+
+    def create_states(self, weight: ndarray) -> list[ndarray]:
+        """The sum of the squared gradients."""
+        return [np.zeros_like(weight)]
+
+    def advance(
+        self,
+        weight: Tensor,
+        grad: Tensor,
+        states: list[Tensor],
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One step."""
+        grad = self._clipped(grad)
+        history = states[0] + np.square(grad)
+        direction = grad / np.sqrt(history + self.float_stable_eps)
+        return weight - rates[0] * decayed(weight, direction, decay), [history]
+
+
+class AdaDelta(Optimizer):
+    """Steps as large as the running mean of the steps before; `learning_rate` has no part in it.
+
+    Zeiler, ADADELTA: an adaptive learning rate method, 2012.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | None = None,
+        rho: float = 0.9,
+        epsilon: float = 1e-5,
+        **settings: Any,
+    ) -> None:
+        super().__init__(learning_rate, **settings)
+        self.rho = rho
+        self.epsilon = epsilon
+
+    def create_states(self, weight: ndarray) -> list[ndarray]:
+        """The running means of squared gradients and of squared steps."""
+        return [np.zeros_like(weight), np.zeros_like(weight)]
+
+    def advance(
+        self,
+        weight: Tensor,
+        grad: Tensor,
+        states: list[Tensor],
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One step."""
+        grad = self._clipped(grad)
+        of_grad = self.rho * states[0] + (1 - self.rho) * np.square(grad)
+        step = np.sqrt(states[1] + self.epsilon) / np.sqrt(of_grad + self.epsilon) * grad
+        of_step = self.rho * states[1] + (1 - self.rho) * np.square(step)
+        return weight - decayed(weight, step, decay), [of_grad, of_step]
+
+
+class RMSProp(Optimizer):
+    """Divides by the root of the running mean of squared gradients, by `gamma1`.
+
+    Tieleman and Hinton, Lecture 6.5, Coursera 2012. When `centered`, their variance takes its
+    place, and steps have the momentum `gamma2`: Graves, Generating sequences with recurrent neural
+    networks, 2013. `clip_weights` limits the weights afterwards. `rho` and `momentum` are MXNet 2's
+    names for the gammas.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | None = 0.001,
+        gamma1: float = 0.9,
+        gamma2: float = 0.9,
+        epsilon: float = 1e-8,
+        centered: bool = False,
+        clip_weights: float | None = None,
+        rho: float | None = None,
+        momentum: float | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(learning_rate, **settings)
+        self.gamma1 = gamma1 if rho is None else rho
+        self.gamma2 = gamma2 if momentum is None else momentum
+        self.epsilon = epsilon
+        self.centered = centered
+        self.clip_weights = clip_weights
+
+    def create_states(self, weight: ndarray) -> list[ndarray]:
+        """The running mean of squared gradients; centered, also of gradients, and of steps."""
+        return [np.zeros_like(weight) for _ in range(3 if self.centered else 1)]
+
+    def advance(
+        self,
+        weight: Tensor,
+        grad: Tensor,
+        states: list[Tensor],
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One step."""
+        grad = self._clipped(decayed(weight, grad, decay))
+        square = self.gamma1 * states[0] + (1 - self.gamma1) * np.square(grad)
+        after, variance = [square], square
+        if self.centered:
+            mean = self.gamma1 * states[1] + (1 - self.gamma1) * grad
+            after, variance = [square, mean], square - np.square(mean)
+        step = rates[0] * grad / np.sqrt(variance + self.epsilon)
+        if self.centered:
+            step = self.gamma2 * states[2] + step
+            after.append(step)
+        weight = weight - step
+        limit = self.clip_weights
+        return np.clip(weight, -limit, limit) if limit else weight, after
+
+
+class Ftrl(Optimizer):
+    """Follow the regularized leader: weights of small gradients stay at 0, by `lamda1`.
+
+    McMahan et al., Ad click prediction: a view from the trenches, KDD 2013.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | None = 0.1,
+        lamda1: float = 0.01,
+        beta: float = 1.0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(learning_rate, **settings)
+        self.lamda1 = lamda1
+        self.beta = beta
+
+    def create_states(self, weight: ndarray) -> list[ndarray]:
+        """z, a sum of gradients, and n, the sum of their squares."""
+        return [np.zeros_like(weight), np.zeros_like(weight)]
+
+    def advance(
+        self,
+        weight: Tensor,
+        grad: Tensor,
+        states: list[Tensor],
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The weight the leader has now."""
+        (rate,), grad = rates, self._clipped(grad)
+        n = states[1] + np.square(grad)
+        z = states[0] + grad - (np.sqrt(n) - np.sqrt(states[1])) * weight / rate
+        slope = (self.beta + np.sqrt(n)) / rate
+        leader = (np.sign(z) * self.lamda1 - z) / (slope if decay is None else slope + decay)
+        return np.where(np.abs(z) > self.lamda1, leader, 0.0), [z, n]
+
+
+class FTML(Moments):
+    """Follow the moving leader: recent gradients count more.
+
+    Zheng and Kwok, Follow the moving leader in deep learning, ICML 2017.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | None = None,
+        beta1: float = 0.6,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        **settings: Any,
+    ) -> None:
+        super().__init__(learning_rate, beta1, beta2, epsilon, **settings)
+
+    def create_states(self, weight: ndarray) -> list[ndarray]:
+        """d, v and z of the paper."""
+        return [np.zeros_like(weight) for _ in range(3)]
+
+    def rates(self, index: Any) -> tuple[float, ...]:
+        """How much a step costs, and how full the mean of squared gradients is."""
+        first, second = self.corrections(index)
+        return first / self._get_lr(index), second
+
+    def advance(
+        self,
+        weight: Tensor,
+        grad: Tensor,
+        states: list[Tensor],
+        rates: tuple[Scalar, ...],
+        decay: Scalar | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The weight the leader has now."""
+        cost, full = rates
+        grad = self._clipped(decayed(weight, grad, decay))
+        v = self.beta2 * states[1] + (1 - self.beta2) * np.square(grad)
+        d = cost * (np.sqrt(v / full) + self.epsilon)
+        sigma = d - self.beta1 * states[0]
+        z = self.beta1 * states[2] + (1 - self.beta1) * grad - sigma * weight
+        return -z / d, [d, v, z]

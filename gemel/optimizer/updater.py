@@ -1,0 +1,71 @@
+"""The states of many parameters, and their updates: what a trainer or a key-value store holds."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from gemel.nested import flatten, unflatten
+
+if TYPE_CHECKING:
+    from gemel.optimizer.base import Optimizer
+
+
+class Updater:
+    """Calls an optimizer and keeps the states of the parameters it is called for, by index."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        self.states: dict[Any, Any] = {}
+        #: Arrays of states read from a file, for parameters not updated since.
+        self.waiting: dict[Any, list[Any]] = {}
+
+    def __call__(self, index: Any, grad: Any, weight: Any) -> None:
+        """Update one parameter in place, or those in lists as one program."""
+        several = isinstance(index, (list, tuple))
+        indices, weights = (list(index), list(weight)) if several else ([index], [weight])
+        if not indices:
+            return
+        self.optimizer._set_current_context(weights[0].device.device_id)
+        states = [self.state(i, w) for i, w in zip(indices, weights, strict=True)]
+        grads = list(grad) if several else [grad]
+        self.optimizer.update_multi_precision(indices, weights, grads, states)
+
+    def state(self, index: Any, weight: Any) -> Any:
+        """The state of a parameter, made when it is first needed, on the weight's device."""
+        if index not in self.states:
+            state = self.optimizer.create_state_multi_precision(index, weight)
+            if index in self.waiting:
+                arrays: list[Any] = []
+                structure = flatten(state, arrays, [])
+                found = [array.as_in_ctx(weight.device) for array in self.waiting.pop(index)]
+                state = unflatten(structure, iter(found)) if len(found) == len(arrays) else state
+            self.states[index] = state
+        return self.states[index]
+
+    def arrays(self) -> dict[Any, list[Any]]:
+        """The arrays of each parameter's state, in order."""
+        found: dict[Any, list[Any]] = {index: list(kept) for index, kept in self.waiting.items()}
+        for index, state in self.states.items():
+            flatten(state, found.setdefault(index, []), [])
+        return found
+
+    def restore(self, arrays: dict[Any, list[Any]]) -> None:
+        """Take what `arrays` gave, here or in another process, in place of the states."""
+        self.states, self.waiting = {}, dict(arrays)
+
+    def get_states(self, dump_optimizer: bool = False) -> bytes:
+        """The states, pickled; with `dump_optimizer` the optimizer, too."""
+        return pickle.dumps((self.states, self.optimizer) if dump_optimizer else self.states)
+
+    def set_states(self, states: bytes) -> None:
+        """Take what `get_states` gave. Unpickles it: only for bytes you trust."""
+        found = pickle.loads(states)
+        if isinstance(found, tuple):
+            found, self.optimizer = found
+        self.states, self.waiting = found, {}
+
+
+def get_updater(optimizer: Optimizer) -> Updater:
+    """An `Updater` of this optimizer."""
+    return Updater(optimizer)

@@ -1,0 +1,361 @@
+"""Recurrent layers and cells: layers against cells, compiled, with lengths, dropout and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from slow import check
+
+from gemel import autograd, cpu, gluon, init, np, npx
+from gemel.errors import ShapeError, UnknownNameError
+from gemel.gluon import nn, rnn
+
+LAYERS = {
+    "relu": lambda **settings: rnn.RNN(4, **settings),
+    "tanh": lambda **settings: rnn.RNN(4, activation="tanh", **settings),
+    "lstm": lambda **settings: rnn.LSTM(4, **settings),
+    "projected": lambda **settings: rnn.LSTM(4, projection_size=2, **settings),
+    "gru": lambda **settings: rnn.GRU(4, **settings),
+}
+CELLS = {
+    "rnn": lambda: rnn.RNNCell(3),
+    "relu": lambda: rnn.RNNCell(3, "relu"),
+    "lstm": lambda: rnn.LSTMCell(3),
+    "hard": lambda: rnn.LSTMCell(3, activation="softsign", recurrent_activation="sigmoid"),
+    "projected": lambda: rnn.LSTMPCell(4, 3),
+    "gru": lambda: rnn.GRUCell(3),
+    "residual": lambda: rnn.ResidualCell(rnn.GRUCell(3)),
+    "zoneout": lambda: rnn.ZoneoutCell(rnn.LSTMCell(3), 0.3, 0.4),
+    "variational": lambda: rnn.VariationalDropoutCell(rnn.LSTMCell(3), 0.3, 0.4, 0.5),
+    "stack": lambda: stack(rnn.LSTMCell(5), rnn.DropoutCell(0.3), rnn.GRUCell(3)),
+    "both ways": lambda: rnn.BidirectionalCell(rnn.GRUCell(3), rnn.LSTMCell(2)),
+    "both ways in a stack": lambda: stack(
+        rnn.BidirectionalCell(rnn.RNNCell(2), rnn.RNNCell(2)), rnn.RNNCell(3)
+    ),
+}
+
+
+def stack(*cells: Any) -> Any:
+    found = rnn.HybridSequentialRNNCell()
+    found.add(*cells)
+    return found
+
+
+def close(found: Any, wanted: Any, tolerance: float = 1e-5) -> None:
+    numpy.testing.assert_allclose(found.asnumpy(), wanted.asnumpy(), rtol=0, atol=tolerance)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    np.random.seed(7)
+
+
+@pytest.mark.parametrize("layout", ["TNC", "NTC"])
+@pytest.mark.parametrize("shape", [(1, False), (2, True)])
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_layer_is_its_cells(kind: str, shape: tuple[int, bool], layout: str) -> None:
+    layer = LAYERS[kind](num_layers=shape[0], bidirectional=shape[1], layout=layout)
+    layer.initialize(init.Uniform(0.5))
+    x = np.random.normal(size=(5, 3, 2))
+    batch, length = (3, 5) if layout == "TNC" else (5, 3)
+    states = [np.random.normal(size=s.shape) for s in layer.begin_state(batch)]
+    outputs, ends = layer(x, states)
+    cells = layer.unfuse()
+    begun = [state[n] for n in range(states[0].shape[0]) for state in states]
+    found, last = cells.unroll(length, x, begun, layout, merge_outputs=True)
+    close(found, outputs)
+    for number, state in enumerate(last):
+        close(state, ends[number % len(ends)][number // len(ends)])
+    layer.hybridize()
+    for examples in (x, x[:, :2], x[:4]):  # another batch, another length
+        again = layer(examples)
+        layer.hybridize(False)
+        close(again, layer(examples))
+        layer.hybridize()
+    compiled, compiled_ends = layer(x, states)
+    close(compiled, outputs)
+    for a, b in zip(compiled_ends, ends, strict=True):
+        close(a, b)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_gradients(kind: str) -> None:
+    """In float64, of the input and of all parameters, by finite differences."""
+    layer = LAYERS[kind](input_size=2)
+    layer.initialize(init.Uniform(0.5))
+    layer.cast("float64")
+    places = list(layer.collect_params().values())
+    shapes = [tuple(p.shape) for p in places]
+    assert all(p.dtype.name == "float64" for p in places)
+
+    def call(x: Any, *values: Any) -> Any:
+        outputs = npx.rnn(
+            x, list(values), *begin, mode=layer._mode, state_size=4,
+            projection_size=layer._projection_size,
+        )  # fmt: skip
+        return outputs
+
+    order = layer._row()
+    begin = [np.zeros((1, 1, n["shape"][2]), dtype="float64") for n in layer.state_info(1)]
+    generator = numpy.random.default_rng(3)
+    x = generator.standard_normal((3, 2, 2))
+
+    def slow(x: Any, *values: Any) -> Any:
+        arrays = [np.array(value, dtype="float64") for value in values]
+        return call(np.array(x, dtype="float64"), *arrays).asnumpy()
+
+    check(call, slow, [x, *(a.asnumpy() for a in order)])
+    assert len(shapes) == len(order)
+    a = np.array(x, dtype="float64")
+    close(layer(a), call(a, *order), 1e-14)
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_lengths(kind: str) -> None:
+    layer = LAYERS[kind](num_layers=2, bidirectional=True)
+    layer.initialize(init.Uniform(0.5))
+    x, lengths = np.random.normal(size=(5, 3, 2)), np.array([5, 2, 3])
+    states = layer.begin_state(3)
+    for _ in range(2):
+        outputs, ends = layer(x, states, lengths)
+        for example, length in enumerate(lengths.tolist()):
+            alone, end = layer(x[:length, example : example + 1], layer.begin_state(1))
+            close(outputs[:length, example], alone[:, 0])
+            assert float(np.abs(outputs[length:, example]).sum()) == 0
+            for a, b in zip(ends, end, strict=True):
+                close(a[:, example], b[:, 0])
+        layer.hybridize()
+    cells = layer.unfuse()
+    merged, _ = cells.unroll(5, x, layout="TNC", valid_length=lengths)
+    close(merged, layer(x, states, lengths)[0])
+
+
+def test_dropout_between_layers_only_while_training() -> None:
+    layer = rnn.GRU(16, 2, dropout=0.5)
+    layer.initialize()
+    x = np.random.normal(size=(3, 2, 4))
+    assert layer(x).tolist() == layer(x).tolist()
+    with autograd.train_mode():
+        assert layer(x).tolist() != layer(x).tolist()
+    single = rnn.GRU(16, 1, dropout=0.5)
+    single.initialize()
+    with autograd.train_mode():
+        assert single(x).tolist() == single(x).tolist()
+
+
+def test_states_are_carried_and_detached() -> None:
+    layer = rnn.LSTM(4)
+    layer.initialize()
+    layer.hybridize()
+    x = np.random.normal(size=(6, 2, 3))
+    whole = layer(x)
+    states = layer.begin_state(batch_size=2)
+    for part in (x[:2], x[2:4], x[4:]):
+        with autograd.record():
+            states = [state.detach() for state in states]
+            outputs, states = layer(part, states)
+        outputs.backward()
+    close(outputs, whole[4:])
+    with autograd.record():
+        direct, _ = layer(
+            x[4:], [state.detach() for state in layer(x[:4], layer.begin_state(2))[1]]
+        )
+    kept = layer.l0_h2h_weight.grad().copy()
+    direct.backward()
+    close(layer.l0_h2h_weight.grad(), kept)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_cells_unroll(kind: str) -> None:
+    """Lists and arrays, both layouts, with and without lengths; imperative and compiled."""
+    cell = CELLS[kind]()
+    cell.initialize(init.Uniform(0.5))
+    x = np.random.normal(size=(4, 5, 3))  # NTC
+    listed, ends = cell.unroll(5, x, merge_outputs=False)
+    assert len(listed) == 5
+    assert [s.shape for s in ends] == [tuple(i["shape"]) for i in cell.state_info(4)]
+    whole, _ = cell.unroll(5, [x[:, t] for t in range(5)], merge_outputs=True)
+    close(whole, np.stack(listed, axis=1))
+    turned, _ = cell.unroll(5, x.swapaxes(0, 1), layout="TNC", merge_outputs=True)
+    close(turned.swapaxes(0, 1), whole)
+    lengths = np.array([1, 5, 3, 2])
+    cut, last = cell.unroll(5, x, valid_length=lengths)
+    for example, length in enumerate(lengths.tolist()):
+        alone, end = cell.unroll(length, x[example : example + 1, :length], merge_outputs=True)
+        close(cut[example, :length], alone[0])
+        assert float(np.abs(cut[example, length:]).sum()) == 0
+        for a, b in zip(last, end, strict=True):
+            close(a[example], b[0])
+    cell.hybridize()
+    close(cell.unroll(5, x, merge_outputs=True)[0], whole)
+    with autograd.record():
+        outputs, _ = cell.unroll(5, x, merge_outputs=True)
+    outputs.backward()
+    gradients = [p.grad() for p in cell.collect_params().values()]
+    assert gradients and all(float(np.abs(g).sum()) > 0 for g in gradients if g.ndim > 1)
+
+
+def test_cells_inside_a_hybrid_block() -> None:
+    class Net(nn.HybridSequential):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = rnn.ZoneoutCell(rnn.GRUCell(4), 0.5)
+
+        def forward(self, x: Any) -> Any:
+            return self.cell.unroll(3, x, merge_outputs=True)[0]
+
+    net = Net()
+    net.initialize()
+    x = np.random.normal(size=(2, 3, 4))
+    expected = net(x)
+    net.hybridize()
+    close(net(x), expected)
+    close(net(x[:1]), expected[:1])
+    net.cell(x[:, 0], net.cell.begin_state(2))  # nothing of the trace is left
+
+
+def test_zoneout_keeps_what_was() -> None:
+    cell = rnn.ZoneoutCell(rnn.RNNCell(50), zoneout_states=0.5)
+    cell.initialize()
+    x, before = np.ones((20, 3)), np.full((20, 50), 5.0)
+    with autograd.train_mode():
+        _, (after,) = cell(x, [before])
+    kept = float((after == 5).mean())
+    assert 0.4 < kept < 0.6
+    assert float((cell(x, [before])[1][0] == 5).sum()) == 0
+
+
+def test_variational_masks_last_until_reset() -> None:
+    cell = rnn.VariationalDropoutCell(rnn.RNNCell(40), drop_outputs=0.5)
+    cell.initialize()
+    x = np.ones((2, 3))
+    with autograd.train_mode():
+        first, state = cell(x, cell.begin_state(2))
+        second, _ = cell(x, state)
+        assert ((first == 0) == (second == 0)).all()
+        cell.reset()
+        third, _ = cell(x, state)
+    assert not ((first == 0) == (third == 0)).all()
+
+
+def test_parameter_files_of_mxnet_1(tmp_path: Any) -> None:
+    """MXNet 1 writes a layer's parameters as those of the cells it stands for."""
+    net = nn.Sequential()
+    net.add(nn.Dense(2, flatten=False), rnn.LSTM(4, 2), rnn.GRU(3, bidirectional=True))
+    net.initialize()
+    x = np.ones((2, 1, 5))
+    expected = net(x)
+    names = {}
+    for name, parameter in net.collect_params().items():
+        place, _, rest = name.rpartition(".")
+        if rest[0] in "lr" and place == "1":
+            rest = f"_unfused.{rest[1]}.{rest[3:]}"
+        elif rest[0] in "lr":
+            rest = f"_unfused.{rest[1]}.{rest[0]}_cell.{rest[3:]}"
+        names[f"{place}.{rest}"] = parameter.data()
+    npx.save(tmp_path / "old.params", names)
+    net.initialize(force_reinit=True)
+    net.load_parameters(tmp_path / "old.params")
+    close(net(x), expected, 0)
+    net.save_parameters(tmp_path / "new.params")
+    assert "1.l0_i2h_weight" in npx.load(tmp_path / "new.params")
+
+
+def test_learns_to_count() -> None:
+    """A GRU says after each step whether it has seen an odd number of ones."""
+    bits = np.random.randint(0, 2, (12, 64))
+    labels = bits.cumsum(axis=0) % 2
+    net = nn.HybridSequential()
+    net.add(rnn.GRU(16), nn.Dense(2, flatten=False))
+    net.initialize(init.Xavier())
+    net.hybridize()
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.02})
+    for _ in range(200):
+        with autograd.record():
+            value = loss(net(np.expand_dims(bits.astype("float32"), 2)), labels)
+        value.backward()
+        trainer.step(12)
+    assert float(value.mean()) < 0.05
+
+
+def test_begin_state() -> None:
+    layer = rnn.LSTM(4, 2, bidirectional=True, projection_size=3)
+    h, c = layer.begin_state(5, func=np.ones, ctx=cpu(0), dtype="float64")
+    assert h.shape == (4, 5, 3) and c.shape == (4, 5, 4) and float(h.sum()) == 60
+    assert h.dtype.name == "float64"
+    assert layer.state_info(5)[0] == {"shape": (4, 5, 3), "__layout__": "LNC"}
+    assert rnn.LSTMPCell(4, 3).state_info(2)[0]["shape"] == (2, 3)
+
+
+def test_bad_input() -> None:
+    layer = rnn.GRU(4)
+    layer.initialize()
+    x = np.ones((3, 2, 5))
+    cases: list[tuple[type[Exception], str, Any]] = [
+        (UnknownNameError, "TNC", lambda: rnn.GRU(4, layout="TCN")),
+        (UnknownNameError, "tanh", lambda: rnn.RNN(4, activation="tan")),
+        (ValueError, "probability", lambda: rnn.LSTM(4, dropout=1.5)),
+        (ShapeError, "three axes", lambda: layer(np.ones((3, 5)))),
+        (ShapeError, "must be", lambda: layer(x, [np.ones((1, 3, 4))])),
+        (ShapeError, "1 states are needed, not 2", lambda: layer(x, [np.ones((1, 2, 4))] * 2)),
+        (ShapeError, "length is 4", lambda: rnn.GRUCell(4).unroll(4, [x[0]] * 3)),
+        (NotImplementedError, "unroll", lambda: CELLS["both ways"]()(x[0], [])),
+    ]
+    for kind, message, call in cases:
+        with pytest.raises(kind, match=message):
+            call()
+    layer(x)
+    with pytest.raises(ShapeError):
+        layer(np.ones((3, 2, 6)))
+    close(layer(x), layer(x))
+
+
+#: The kinds of `references/rnn_mxnet.py`.
+REFERENCES = {
+    "relu": lambda: rnn.RNN(3),
+    "tanh": lambda: rnn.RNN(3, 2, "tanh", bidirectional=True),
+    "lstm": lambda: rnn.LSTM(3, 2),
+    "lstm_both": lambda: rnn.LSTM(3, 2, bidirectional=True, layout="NTC"),
+    "gru": lambda: rnn.GRU(3, 2),
+    "gru_both": lambda: rnn.GRU(3, 1, "NTC", 0, True),
+    "cell_rnn": lambda: rnn.RNNCell(3),
+    "cell_lstm": lambda: rnn.LSTMCell(3),
+    "cell_gru": lambda: rnn.GRUCell(3),
+    "cell_residual": lambda: rnn.ResidualCell(rnn.GRUCell(2)),
+    "cell_both": lambda: rnn.BidirectionalCell(rnn.LSTMCell(3), rnn.GRUCell(3)),
+}
+
+
+@pytest.mark.parametrize("kind", REFERENCES)
+def test_as_mxnet_gives(kind: str, tmp_path: Any) -> None:
+    """From the parameter file MXNet 1.9.1 wrote: outputs, states, a gradient."""
+    found = numpy.load(Path(__file__).parent / "references" / "rnn.npz")
+    (tmp_path / "net.params").write_bytes(found[f"{kind}.file"].tobytes())
+    net, x = REFERENCES[kind](), np.array(found["x"])
+    net.load_parameters(tmp_path / "net.params")
+    for _ in range(2):
+        with autograd.record():
+            if kind.startswith("cell"):
+                outputs, states = net.unroll(4, x, layout="TNC", merge_outputs=True)
+            else:
+                batch = 4 if "both" in kind else 3
+                outputs, states = net(x, [np.ones_like(s) for s in net.begin_state(batch)])
+            total = (outputs * outputs).sum()
+        total.backward()
+        results = {"whole": [outputs, *states]}
+        if kind.startswith("cell"):
+            cut, ends = net.unroll(
+                4, x, layout="TNC", merge_outputs=True, valid_length=np.array([2, 4, 1])
+            )
+            results["cut"] = [cut, *ends]
+        for name, arrays in results.items():
+            assert f"{kind}.{name}.{len(arrays)}" not in found
+            for number, array in enumerate(arrays):
+                close(array, np.array(found[f"{kind}.{name}.{number}"]), 2e-6)
+        biases = [p for n, p in net.collect_params().items() if n.endswith("i2h_bias")]
+        close(biases[0].grad(), np.array(found[f"{kind}.bias_gradient"]), 2e-5)
+        net.hybridize()
