@@ -109,21 +109,14 @@ class Merge:
                 return like(first, self.objects.own[index])
         if arrays == (None, None) and same(first, second):
             return first
-        if not all(
-            a is not None or number(v) for a, v in zip(arrays, (first, second), strict=True)
-        ):
-            return self._different(
-                name, f"is {described(first)} in one branch, {described(second)} in another"
-            )
-        pair = [
-            as_entry(v if a is None else a) for a, v in zip(arrays, (first, second), strict=True)
-        ]
-XX
-        if pair[0].spec != pair[1].spec:
-            return self._different(
-                name, f"is {pair[0].spec} in one branch, {pair[1].spec} in another"
-            )
-        return _Output(self._output(*pair), second if arrays[0] is None else first)
+        either = f"is {described(first)} in one branch, {described(second)} in another"
+        values = list(zip(arrays, (first, second), strict=True))
+        if not all(array is not None or number(value) for array, value in values):
+            return self._different(name, either)
+        both = _unified(*(as_entry(value if array is None else array) for array, value in values))
+        if both[0].spec != both[1].spec:
+            return self._different(name, either)
+        return _Output(self._output(*both), second if arrays[0] is None else first)
 
     def filled(self, value: Any, entries: Any) -> Any:
         """The value with the branch's results in their places."""
