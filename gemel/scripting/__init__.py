@@ -47,13 +47,19 @@ def script(function: Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
+def own_scripted(function: Any) -> Any:
+    """A function's scripted form where it is the program's own; else the function itself."""
+    plain = getattr(function, "__func__", function)
+    if isinstance(plain, FunctionType) and plain not in _made and _is_own(plain):
+        return script(function)
+    return function
+
+
 class _Scripting(Flow):
     def call(self, function: Any) -> Any:
         """What is called in a function's place: a program's own function is scripted, too."""
-        plain = getattr(function, "__func__", function)
-        if isinstance(plain, FunctionType) and plain not in _made and _is_own(plain):
-            return script(function)
-        return super().call(function)
+        found = own_scripted(function)
+        return found if found is not function else super().call(function)
 
 
 _made: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
@@ -174,4 +180,4 @@ def _named(code: CodeType, name: str) -> CodeType:
     return code.replace(co_name=name, co_consts=tuple(parts))
 
 
-__all__ = ["script"]
+__all__ = ["own_scripted", "script"]

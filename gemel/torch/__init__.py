@@ -11,9 +11,9 @@ from typing import Any
 
 from gemel import np
 from gemel.torch import cuda, jit, nn
-from gemel.torch.tensor import Tensor, device, is_grad_enabled, lifted, no_grad, unwrapped
+from gemel.torch.tensor import Tensor, device, lifted, no_grad, unwrapped
 
-__all__ = ["Tensor", "cuda", "device", "is_grad_enabled", "jit", "nn", "no_grad", "tensor"]
+__all__ = ["Tensor", "cuda", "device", "jit", "nn", "no_grad", "tensor"]
 _device = device
 
 
@@ -35,7 +35,6 @@ def _maker(function: Callable[..., Any], meaning: str) -> Callable[..., Tensor]:
 
 ones, zeros = _maker(np.ones, "Ones"), _maker(np.zeros, "Zeros")
 randn = _maker(lambda size, **more: np.random.normal(size=size, **more), "Normal numbers")
-rand = _maker(lambda size, **more: np.random.uniform(size=size, **more), "Uniform numbers")
 manual_seed = np.random.seed
 
 

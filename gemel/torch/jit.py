@@ -4,37 +4,53 @@ from __future__ import annotations
 
 from typing import Any
 
+import gemel
 from gemel.compiled import Compiled
-from gemel.torch.nn import Module
-from gemel.torch.tensor import apply, unwrapped, wrapped
+from gemel.scripting import own_scripted
+from gemel.torch.nn import Module, Parameter
+from gemel.torch.tensor import Tensor, apply, unwrapped, wrapped
 
 
 class Scripted(Module):
-    """What `script` gives: a module or a function of tensors whose calls run a compiled program."""
+    """A module or a function of tensors whose calls run a compiled program."""
 
-    def __init__(self, obj: Any) -> None:
-        self.original_name = getattr(obj, "__name__", type(obj).__name__)
-        vars(self).update(vars(obj) if isinstance(obj, Module) else {})
-        function, made = getattr(obj, "forward", obj), [""]
+    def __init__(self, obj: Any, parts: dict[str, Any]) -> None:
+        vars(self).update(parts)
+        self._made = "Script"
+        function = own_scripted(getattr(obj, "forward", obj))
 
         def run(*arrays: Any) -> Any:
             found = function(*wrapped(list(arrays), "Given"))
-            made[0] = getattr(found, "_grad_fn", "").removesuffix("Backward0")
+            self._made = getattr(found, "_grad_fn", "").removesuffix("Backward0") or self._made
             return unwrapped(found)
 
-        self._program, self._made = Compiled(run, name=self.original_name), made
+        self._program: Any = Compiled(run, name=getattr(obj, "__name__", type(obj).__name__))
+        for path, parameter in self.state_dict().items():
+            parameter.name = path
 
     def forward(self, *inputs: Any) -> Any:
         """The program's results."""
         found = apply(self._program, "Script", *inputs, among=self.parameters())
         if getattr(found, "_grad_fn", ""):
-            found._grad_fn = f"{self._made[0]}Backward0"
+            found._grad_fn = f"{self._made}Backward0"
         return found
+
+    def save(self, path: Any) -> None:
+        """Write the program, which has been called before, and the parameters into one file."""
+        gemel.save(self._program, path)
 
 
 def script(obj: Any) -> Any:
-    """A module, or a function of tensors, compiled; `if`, `while` and `for` on tensors, too."""
-    return obj if isinstance(obj, Scripted) else Scripted(obj)
+    """A module or a function of tensors, compiled; `if`, `while` and `for` on tensors, too."""
+    if isinstance(obj, Scripted):
+        return obj
+    return Scripted(obj, vars(obj) if isinstance(obj, Module) else {})
 
 
-save = load = None
+def load(path: Any) -> Scripted:
+    """What `save` has written, without its Python."""
+    block = gemel.load(path)
+    parameters = {name: p.data() for name, p in block.collect_params().items()}
+    found = Scripted(block, {name: Parameter(Tensor(x)) for name, x in parameters.items()})
+    found._program = block
+    return found

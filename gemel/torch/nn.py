@@ -7,11 +7,14 @@ from typing import Any
 
 from gemel import autograd, np
 from gemel.ir.trace import current_trace, parameters_replaced
+from gemel.scripting import own_scripted
 from gemel.torch.tensor import Tensor, apply, lifted
 
 
 class Parameter(Tensor):
     """A tensor that a module learns. In a trace it is an input of the program."""
+
+    name, lr_mult, wd_mult = "", 1.0, 1.0  # what files keep of a parameter
 
     def __init__(self, data: Tensor) -> None:
         super().__init__(data.value())
@@ -35,18 +38,17 @@ class Module:
 
     training = True
 
-    def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules assigned to it, and their names."""
-        return ((name, held) for name, held in vars(self).items() if isinstance(held, Module))
+    def _held(self, kind: Any) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, kind)}
 
     def children(self) -> Iterator[Module]:
         """The modules assigned to it."""
-        return (module for _, module in self.named_children())
+        return iter(self._held(Module).values())
 
     def state_dict(self, prefix: str = "") -> dict[str, Any]:
         """The parameters by their paths, those of all modules inside, too."""
-        found = {prefix + k: held for k, held in vars(self).items() if isinstance(held, Parameter)}
-        for name, module in self.named_children():
+        found = {prefix + name: parameter for name, parameter in self._held(Parameter).items()}
+        for name, module in self._held(Module).items():
             found |= module.state_dict(f"{prefix}{name}.")
         return found
 
@@ -72,26 +74,17 @@ class Module:
         parameters_replaced()
         return self
 
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-        for parameter in self.parameters():
-            parameter.requires_grad_()
-
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """What `forward` gives, in the module's mode."""
+        """What `forward` gives, in the module's mode; scripted where a module is being traced."""
+        forward: Any = self.forward  # type: ignore[attr-defined]
         with autograd.train_mode() if self.training else autograd.predict_mode():
-            return self.forward(*inputs, **options)  # type: ignore[attr-defined]
-
-    def extra_repr(self) -> str:
-        """What its representation says of it."""
-        return ""
+            return (own_scripted(forward) if current_trace() else forward)(*inputs, **options)
 
     def __repr__(self) -> str:
-        parts = (
-            f"\n({name}): {part!r}".replace("\n", "\n  ") for name, part in self.named_children()
-        )
-        inner = "".join(parts)
-        return f"{type(self).__name__}({self.extra_repr()}{inner}{chr(10) if inner else ''})"
+        parts = "".join(f"\n({name}): {part!r}" for name, part in self._held(Module).items())
+        sizes = ", ".join(f"{name}={size}" for name, size in self._held(int).items())
+        inner = parts.replace("\n", "\n  ") + "\n" * bool(parts)
+        return f"{type(self).__name__}({sizes.removesuffix('training=True')}{inner})"
 
 
 class Sequential(Module):
@@ -125,17 +118,10 @@ class Linear(Module):
             return x @ self.weight.T
         return apply(lambda b, x, w: np.matmul(x, w.T) + b, "Addmm", self.bias, x, self.weight)
 
-    def extra_repr(self) -> str:
-        """Its sizes."""
-        inputs, outputs = self.in_features, self.out_features
-        return f"in_features={inputs}, out_features={outputs}, bias={self.bias is not None}"
-
 
 def _elementwise(name: str) -> type[Module]:
     function = lifted(name.lower())
-    return type(
-        name, (Module,), {"forward": lambda self, x: function(x), "__doc__": f"{name} of x."}
-    )
+    return type(name, (Module,), {"forward": lambda self, x: function(x), "__doc__": f"{name}."})
 
 
 ReLU, Sigmoid, Tanh = map(_elementwise, ("ReLU", "Sigmoid", "Tanh"))

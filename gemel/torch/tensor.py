@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ContextDecorator
-from math import prod
+from functools import partial
 from threading import local
 from typing import Any
 
@@ -12,7 +11,6 @@ from gemel import autograd, np, npx
 from gemel.device import Device, as_device, cpu, gpu
 from gemel.dtype import DType
 from gemel.ops.loops import leaves
-from gemel.torch.text import text_of
 
 _mode = local()
 
@@ -21,15 +19,10 @@ class no_grad(ContextDecorator):  # noqa: N801 -- used as a function
     """A block, or a function, in which nothing is recorded for gradients."""
 
     def __enter__(self) -> None:
-        self.before, _mode.off = is_grad_enabled(), True
+        self.before, _mode.off = getattr(_mode, "off", False), True
 
     def __exit__(self, *error: object) -> None:
-        _mode.off = not self.before
-
-
-def is_grad_enabled() -> bool:
-    """Whether calls are recorded for gradients on this thread."""
-    return not getattr(_mode, "off", False)
+        _mode.off = self.before
 
 
 def device(type: Any = None, index: int = 0) -> Device:
@@ -37,31 +30,29 @@ def device(type: Any = None, index: int = 0) -> Device:
     if not isinstance(type, str):
         return as_device(type)
     kind, _, number = type.partition(":")
-    return (cpu if kind == "cpu" else gpu)(int(number or index))
-
-
-def mapped(change: Callable[[Any], Any], value: Any) -> Any:
-    """Nested lists and tuples with their values changed."""
-    if not isinstance(value, (list, tuple)):
-        return change(value)
-    return type(value)(mapped(change, item) for item in value)
+    return {"cpu": cpu, "cuda": gpu}[kind](int(number or index))
 
 
 def unwrapped(value: Any) -> Any:
     """The arrays of tensors in nested lists and tuples."""
-    return mapped(lambda x: x.value() if isinstance(x, Tensor) else x, value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(unwrapped, value))
+    return value.value() if isinstance(value, Tensor) else value
 
 
 def wrapped(value: Any, grad_fn: str) -> Any:
     """Tensors of the arrays in nested lists and tuples, made by `grad_fn`."""
-    return mapped(lambda x: Tensor(x, grad_fn) if hasattr(x, "dtype") else x, value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(wrapped(item, grad_fn) for item in value)
+    return Tensor(value, grad_fn) if hasattr(value, "dtype") else value
 
 
 def apply(function: Any, name: str, *arguments: Any, among: Any = (), **options: Any) -> Any:
     """Call a function of gemel on tensors, recorded when they, or those `among`, need gradients."""
     options = {{"dim": "axis", "keepdim": "keepdims"}.get(k, k): v for k, v in options.items()}
     given, needing = unwrapped(list(arguments)), leaves([*arguments, *among])
-    if not is_grad_enabled() or not any(getattr(x, "requires_grad", False) for x in needing):
+    off = getattr(_mode, "off", False)
+    if off or not any(getattr(x, "requires_grad", False) is True for x in needing):
         return wrapped(function(*given, **options), "")
     with autograd.record(autograd.is_training()):
         return wrapped(function(*given, **options), f"{name}Backward0")
@@ -78,14 +69,47 @@ LABELS = {"matmul": "Mm", "reshape": "View"}
 def lifted(name: str) -> Any:
     """The function of tensors, or dtype, with that name in `np` or `npx`, or `AttributeError`."""
     known, label = NAMES.get(name, name), LABELS.get(name, name.title())
-    function = None if name.startswith("__") else getattr(np, known, getattr(npx, known, None))
+    function = None if name.startswith("_") else getattr(np, known, getattr(npx, known, None))
     if function is None:
         raise AttributeError(f"gemel.torch has no {name!r}: it offers what the book's chapter uses")
     if not callable(function) or isinstance(function, DType):
         return function
     if known in ("reshape", "transpose"):  # whose sizes may be given one by one
         function = lambda x, *sizes: getattr(x, known)(*sizes)  # noqa: E731
-    return lambda *given, **options: apply(function, label, *given, **options)
+    call = partial(apply, function, label)
+    call.__doc__ = function.__doc__
+    return call
+
+
+def text_of(array: Any, grad: str) -> str:
+    """`tensor([...])` with what PyTorch adds where it is not the default, 4 decimals."""
+    if not hasattr(array, "version"):  # a symbol
+        return f"tensor({array!r})"
+    import numpy  # when something is printed, not when the module is imported
+
+    values, kind = array.asnumpy(), array.dtype.name
+    notes = [f"device='cuda:{array.device.device_id}'"] if array.device.linked else []
+    notes += [f"dtype=torch.{kind}"] if kind not in ("float32", "int64", "bool") else []
+    write = _writer(values[values != 0]) if values.dtype.kind == "f" else str
+    counted = values if write is str else values[values != 0]
+    width = max((len(write(value)) for value in counted.flat), default=1) if array.ndim else 0
+    format: Any = {"all": lambda value: write(value).rjust(width)}
+    shown = numpy.array2string(values, 80, separator=", ", prefix="tensor(", formatter=format)
+    text = "tensor(" + shown.replace(", ..., ", ",  ..., ")
+    for note in [*notes, *([grad] if grad else [])]:
+        wide = len(text) - text.rfind("\n") + len(note) > 78
+        text += (",\n" + " " * 7 if wide else ", ") + note
+    return text + ")"
+
+
+def _writer(values: Any) -> Any:
+    """What writes one of the numbers of which these are those that are not 0."""
+    sizes = abs(values[abs(values) < float("inf")]).astype("float64")
+    low, high = (sizes.min(), sizes.max()) if sizes.size else (1.0, 1.0)
+    whole = bool((sizes % 1 == 0).all())
+    if high / low > 1000 or high > 1e8 or (not whole and low < 1e-4):
+        return "{:.4e}".format
+    return lambda x: format(x, "#.0f" if whole and abs(x) < float("inf") else ".4f")
 
 
 class Tensor:
@@ -100,15 +124,14 @@ class Tensor:
         return self._array
 
     shape = property(lambda self: tuple(self._array.shape))
-    dtype = property(lambda self: self._array.dtype)
-    device = property(lambda self: self._array.device)
-    ndim = property(lambda self: self._array.ndim)
+    size = property(lambda self: lambda *dim: self.shape[dim[0]] if dim else self.shape)
     T = property(lambda self: lifted("t")(self))
     requires_grad = property(lambda self: bool(self._grad_fn) or self._unused is not None)
 
     def __getattr__(self, name: str) -> Any:
-        function = lifted(name)
-        return lambda *given, **options: function(self, *given, **options)
+        if name in ("dtype", "device", "ndim", "item", "tolist", "numpy"):
+            return getattr(self.value(), {"numpy": "asnumpy"}.get(name, name))
+        return partial(lifted(name), self)
 
     def requires_grad_(self) -> Tensor:
         """Make this a leaf whose gradient `backward` adds to."""
@@ -124,23 +147,11 @@ class Tensor:
 
     def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
         """Add the gradients of this tensor to those of the leaves it was computed from."""
-        if gradient is None and prod(self.shape) != 1:
-            raise RuntimeError("grad can be implicitly created only for scalar outputs")
         self._array.backward(unwrapped(gradient), retain_graph=retain_graph)
 
     def detach(self) -> Tensor:
         """The same elements, cut off from what they were computed from."""
         return Tensor(self.value().detach())
-
-    def size(self, *dim: int) -> Any:
-        """Its shape, or the length of an axis."""
-        return self.shape[dim[0]] if dim else self.shape
-
-    def numpy(self) -> Any:
-        """A NumPy array with a copy of the elements. `RuntimeError` where gradients pass."""
-        if self.requires_grad:
-            raise RuntimeError("numpy() of a tensor that requires grad: use tensor.detach()")
-        return self.value().asnumpy()
 
     def to(self, place: Any) -> Any:
         """On another device (a name, or a device) or in another dtype."""
@@ -148,19 +159,21 @@ class Tensor:
             return apply(lambda x: x.astype(place), "ToCopy", self)
         return apply(lambda x: x.to_device(device(place)), "ToCopy", self)
 
+    __flow__ = value
+
+    def __flow_with__(self, entry: Any) -> Tensor:
+        return Tensor(entry, self._grad_fn)
+
     def __repr__(self) -> str:
-        if not hasattr(self._array, "version"):
-            return f"tensor({self._array!r})"
         grad = f"grad_fn=<{self._grad_fn}>" if self._grad_fn else "requires_grad=True"
         return text_of(self._array, grad if self.requires_grad else "")
-
-    def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec else str(self)
 
     def __getitem__(self, key: Any) -> Any:
         return apply(lambda x: x[unwrapped(key)], "Slice", self)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if self.requires_grad and not getattr(_mode, "off", False):
+            raise RuntimeError("in place on a tensor that requires grad: use torch.no_grad()")
         self.value()[unwrapped(key)] = unwrapped(value)
 
     __hash__ = object.__hash__
@@ -171,8 +184,6 @@ def _operator(name: str, function: str) -> None:
     call = lifted(function)
 
     def in_place(self: Tensor, other: Any) -> Tensor:
-        if self.requires_grad and is_grad_enabled():
-            raise RuntimeError("in place on a tensor that requires grad: use torch.no_grad()")
         self[...] = call(self, other)
         return self
 
@@ -184,5 +195,6 @@ def _operator(name: str, function: str) -> None:
 for _name in ("add", "sub", "mul", "pow", "matmul", "neg", "eq", "ne", "lt", "le", "gt", "ge"):
     _operator(_name, _name)
 _operator("truediv", "div")
-for _name in ("__bool__", "__int__", "__float__", "__len__", "__array__", "item", "tolist"):
-    setattr(Tensor, _name, lambda self, *a, _of=_name: getattr(self.value(), _of)(*a))
+for _name in ("bool", "int", "float", "len", "array", "format"):
+    setattr(Tensor, f"__{_name}__",
+            lambda self, *a, _of=f"__{_name}__": getattr(self.value(), _of)(*a))  # fmt: skip
