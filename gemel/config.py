@@ -91,6 +91,12 @@ TRACEBACK = Variable(
     "full shows gemel's own frames in tracebacks, too",
     ("short", "full"),
 )
+HOME = Variable("MXNET_HOME", "", "folder of data sets and parameters; default: ~/.mxnet")
+REPOSITORY = Variable(
+    "MXNET_GLUON_REPO",
+    "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/",
+    "where they are downloaded from",
+)
 DEBUG = Variable("GEMEL_DEBUG", 0, "1 prints what is compiled, 2 also the programs")
 
 ALL = (
@@ -108,6 +114,8 @@ ALL = (
     VERIFY,
     UNSEEN_ERRORS,
     TRACEBACK,
+    HOME,
+    REPOSITORY,
     DEBUG,
 )
 

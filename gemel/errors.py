@@ -8,13 +8,16 @@ from collections.abc import Iterable
 class GemelError(Exception):
     """Anything gemel itself refuses to do.
 
-    `layer` is where in a network it was refused (``net.3.dense1``), if it was inside of one.
+    `layer` is where in a network it was refused (``net.3.dense1``), if it was inside of one, and
+    `takes` the shape of what that layer takes.
     """
 
     layer = ""
+    takes = ""
 
     def __str__(self) -> str:
-        return super().__str__() + (f" (in {self.layer})" if self.layer else "")
+        takes = f", which takes {self.takes}" if self.takes else ""
+        return super().__str__() + (f" (in {self.layer}{takes})" if self.layer else "")
 
 
 class ShapeError(GemelError, ValueError):
@@ -51,6 +54,14 @@ class DeferredInitializationError(UninitializedError):
 
 class ParameterFileError(GemelError, ValueError):
     """A parameter file is damaged, truncated or not one."""
+
+
+class DataFileError(GemelError, ValueError):
+    """A file of data is damaged, truncated or not one; the message names it and the offset."""
+
+
+class MissingFileError(GemelError, FileNotFoundError):
+    """A file is not there, and cannot be downloaded."""
 
 
 class CompileError(GemelError, RuntimeError):

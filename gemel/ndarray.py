@@ -294,8 +294,8 @@ def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False
     value = numpy.asarray(value)
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
     dtype = float64 if long else as_dtype(value.dtype)
-    native = dtype.name if long or not value.dtype.isnative else value.dtype
-    value = numpy.asarray(value, native, order="C")
+    if long or not value.dtype.isnative or not value.flags.c_contiguous:
+        value = numpy.asarray(value, dtype.name, order="C")
     return from_buffer(value, dtype, value.shape, device)
 
 

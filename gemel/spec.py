@@ -86,6 +86,8 @@ def whole_numbers(name: str, kind: str, values: Any) -> None:
 
 def is_several(values: Any) -> bool:
     """Whether there is something to go through, in order: not a number or an array of no axes."""
+    if isinstance(values, (list, tuple)):
+        return True
     if isinstance(values, (str, bytes, set, frozenset, dict)):
         return False
     return hasattr(values, "__iter__") and getattr(values, "ndim", 1) != 0

@@ -424,6 +424,7 @@ def _indexing() -> list[Case]:
         _case("pick", (4, 5), Draw((4,), "place", "int64", 7), axis=-1, keepdims=False),
         _case("pick", (4, 5), Draw((5,), "place", "float32", 4), axis=0, keepdims=True),
         _case("pick", (2, 3, 4), Draw((2, 4), "place", "int32", 3), axis=1, keepdims=False),
+        _case("pick_inside", (4, 5), Draw((4,), "place", "int64", 5), axis=-1, keepdims=True),
         _case("one_hot", Draw((2, 3), "place", "int64", 4), depth=5),
         _case("one_hot", Draw((3,), "place", "float32", 4), depth=3, on_value=2.0, off_value=-1.0,
               dtype="float64"),

@@ -88,7 +88,7 @@ def test_a_free_batch_size_stays_free_while_training() -> None:
     for n in (96, 3, 128, 13, 192, 64):
         step(n)
     npx.waitall()
-    assert net._compiled.traces == 1
+    assert net._own.compiled.traces == 1
     assert made() == kernels, "a batch size seen before, or a multiple of it, is no new kernel"
 
 
@@ -129,7 +129,7 @@ def test_batch_size_one_is_a_program_of_its_own() -> None:
         close(net(one), wanted[0])
         close(net(many), wanted[1])
     assert net(one).shape == (1, 3)
-    assert net._compiled.traces == 2
+    assert net._own.compiled.traces == 2
 
 
 def test_batch_size_zero() -> None:
@@ -156,7 +156,7 @@ def test_a_batch_size_that_meets_another_extent() -> None:
     net.hybridize()
     for x, y in zip(inputs, wanted, strict=True):
         close(npx.softmax(net(x)), y)
-    assert net._compiled.traces == 1
+    assert net._own.compiled.traces == 1
 
 
 def test_other_dtypes_and_ranks_are_other_programs() -> None:

@@ -387,7 +387,7 @@ def test_a_net_with_deferred_shapes_is_traced_once() -> None:
     net.initialize()
     net.hybridize()
     first = net(np.ones((3, 5))).tolist()
-    program = net._compiled
+    program = net._own.compiled
     assert program is not None and program.traces == 1
     assert net(np.ones((3, 5))).tolist() == first
-    assert net._compiled is program and program.traces == 1
+    assert net._own.compiled is program and program.traces == 1

@@ -257,7 +257,7 @@ def test_custom_layers_need_infer_shape_for_unknown_shapes():
     class Bias(nn.Block):
         def __init__(self):
             super().__init__()
-            self.offset = Parameter(shape=(0,))
+            self.offset = Parameter(shape=(0, 0))
 
         def forward(self, x):
             return x + self.offset.data()

@@ -344,11 +344,11 @@ def test_training_makes_no_plan_for_inference(monkeypatch: pytest.MonkeyPatch) -
             loss = net(np.ones((5, 4))).sum()
         loss.backward()
         trainer.step(5)
-    programs = [program for kept in net._compiled._programs.values() for program in kept]
+    programs = [program for kept in net._own.compiled._programs.values() for program in kept]
     assert [program._plans for program in programs] == [None] * len(programs)
     assert programs and all(len(program._halves) == 1 for program in programs)
     net(np.ones((5, 4)))
-    programs = [program for kept in net._compiled._programs.values() for program in kept]
+    programs = [program for kept in net._own.compiled._programs.values() for program in kept]
     assert any(program._plans is not None for program in programs)
 
 

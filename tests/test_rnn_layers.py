@@ -314,7 +314,7 @@ def test_bad_input() -> None:
     close(layer(x), layer(x))
 
 
-#: The kinds of `references/rnn_mxnet.py`.
+#: The kinds of `reference/rnn_mxnet.py`.
 REFERENCES = {
     "relu": lambda: rnn.RNN(3),
     "tanh": lambda: rnn.RNN(3, 2, "tanh", bidirectional=True),
@@ -333,7 +333,7 @@ REFERENCES = {
 @pytest.mark.parametrize("kind", REFERENCES)
 def test_as_mxnet_gives(kind: str, tmp_path: Any) -> None:
     """From the parameter file MXNet 1.9.1 wrote: outputs, states, a gradient."""
-    found = numpy.load(Path(__file__).parent / "references" / "rnn.npz")
+    found = numpy.load(Path(__file__).parent / "reference" / "rnn.npz")
     (tmp_path / "net.params").write_bytes(found[f"{kind}.file"].tobytes())
     net, x = REFERENCES[kind](), np.array(found["x"])
     net.load_parameters(tmp_path / "net.params")

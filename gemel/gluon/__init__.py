@@ -14,7 +14,7 @@ from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Constant, Parameter, ParameterDict
 
 if TYPE_CHECKING:
-    from gemel.gluon import data, loss, model_zoo, rnn, utils
+    from gemel.gluon import data, loss, metric, model_zoo, rnn, utils
     from gemel.gluon.callbacks import Callback, ClipGradients, EarlyStopping
     from gemel.gluon.checkpoint import Checkpoint
     from gemel.gluon.fitting import Run, evaluate, fit
@@ -36,6 +36,7 @@ __all__ = [
     "evaluate",
     "fit",
     "loss",
+    "metric",
     "model_zoo",
     "nn",
     "parameter",
@@ -58,7 +59,7 @@ _LATE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("data", "loss", "model_zoo", "rnn", "utils"):
+    if name in ("data", "loss", "metric", "model_zoo", "rnn", "utils"):
         # The import system sets the attribute, so this runs once for each name.
         __import__(f"gemel.gluon.{name}")
         return globals()[name]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import init
-from gemel.errors import GemelError, unknown_keyword, unknown_name
+from gemel.errors import GemelError, ShapeError, unknown_keyword, unknown_name
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
 from gemel.gluon.naming import NameScope, new_prefix
@@ -199,6 +199,7 @@ class Block:
         initializer of its own uses that. Parameters that hold values keep them unless
         `force_reinit`.
         """
+        self.apply(_warn_of_strays)
         default = init_module.Uniform() if init is None else init_module.create(init)
         self.collect_params().initialize(default, device, verbose, force_reinit, ctx)
         if force_reinit:
@@ -329,6 +330,12 @@ class Block:
         path = (keys[0], *path) if keys else ()
         error._path = self, path  # type: ignore[attr-defined]
         error.layer = ".".join((self.name, *path))
+        if not path:
+            error.takes = self._takes() if isinstance(error, ShapeError) else ""
+
+    def _takes(self) -> str:
+        """The shape of the inputs a layer takes, for errors: ``(batch, 3)``."""
+        return ""
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
         """What the block computes; subclasses say it."""
@@ -340,6 +347,8 @@ class Block:
         asked = getattr(current_trace(), "shapes_only", False)
         if asked or any(parameter._waiting is not None for parameter in unknown):
             self.infer_shape(*arguments)
+        if asked:
+            return
         for parameter in unknown:
             parameter._shape_found()
         self._own.unfinished = any(not p.is_shape_known for p in self._reg_params.values())
@@ -347,17 +356,24 @@ class Block:
     def infer_shape(self, *arguments: Any) -> None:
         """Set the shapes of parameters, its own and its children's, from the inputs' (``x.shape``).
 
-        Nothing is computed. Layers with parameters of unknown shape say theirs here.
+        Nothing is computed. Layers with parameters of unknown shape may say theirs here; for those
+        that do not, the one is taken that their `forward` accepts.
         """
-        names = [p.name for p in self._reg_params.values() if not p.is_shape_known]
-        if names:
-            raise BlockError(
-                f"{type(self).__name__}: the shape of {', '.join(names)} is not known; give it, or "
-                "define infer_shape(self, x) to set it from the input's shape"
-            )
-        from gemel.gluon.summary import run_with_symbols
+        from gemel.gluon.shapes import fitting_shapes, run_with_symbols
 
-        run_with_symbols(self, arguments)
+        unknown = [p for p in self._reg_params.values() if not p.is_shape_known]
+        if not unknown:
+            run_with_symbols(self, arguments)
+            return
+        shapes = fitting_shapes(self, unknown, arguments)
+        if shapes is None:
+            raise BlockError(
+                f"{type(self).__name__}: the shape of {', '.join(p.name for p in unknown)} does "
+                "not follow from the input; give it, or define infer_shape(self, x) to set it from "
+                "the input's shape"
+            )
+        for parameter, shape in zip(unknown, shapes, strict=True):
+            parameter.shape = shape
 
     def infer_type(self, *arguments: Any) -> None:
         """Give the parameters the dtype of the first input, and set their shapes."""
@@ -386,6 +402,27 @@ class Block:
         self._own.program = None
         return HookHandle(self._forward_pre_hooks, hook)
 
+    def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
+        """Have ``callback(name, operation, array)`` called for what every operation gives.
+
+        Inside of hybridized blocks, after each call; with `monitor_all` also for their inputs and
+        parameters.
+        """
+        for child in self._children.values():
+            child.register_op_hook(callback, monitor_all)
+
+    def share_parameters(self, shared: dict[str, Parameter]) -> Block:
+        """Use parameters of another block of this structure, given by place (`collect_params`)."""
+        for place, parameter in shared.items():
+            *path, name = place.split(".")
+            block: Any = self
+            for step in path:
+                block = block and block._children.get(step)
+            if block is None or name not in block.params:
+                raise unknown_name("parameter", place, self.collect_params())
+            setattr(block, name, parameter)
+        return self
+
     def hybridize(self, active: bool = True, **flags: Any) -> None:
         """Compile the hybrid blocks inside; warns, naming the blocks that cannot be compiled.
 
@@ -412,6 +449,25 @@ class Block:
 
 # `init` is a keyword of `initialize`, as users write it; this is the module.
 init_module = init
+
+
+def _warn_of_strays(block: Block) -> None:
+    """Warn of blocks that are in a list or a dictionary only, and so no part of the network."""
+    known = set(map(id, block._children.values()))
+    for name, value in vars(block).items():
+        if type(value) not in (list, tuple, dict):
+            continue
+        inside = value.values() if isinstance(value, dict) else value
+        strays = [each for each in inside if isinstance(each, Block) and id(each) not in known]
+        if strays:
+            import warnings
+
+            warnings.warn(
+                f"{type(block).__name__}.{name} holds {strays[0].name}, which is no part of "
+                f"{block.name}: blocks in a {type(value).__name__} are not registered; use "
+                "register_child, or Sequential",
+                stacklevel=4,
+            )
 
 
 def _indented(block: Block) -> str:

@@ -8,9 +8,13 @@ from gemel import compiled
 from gemel.errors import TraceError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
+from gemel.ir.graph import walk
 from gemel.ir.trace import current_trace
+from gemel.nested import flatten
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gemel.gluon.parameter import ParameterDict
 
 
@@ -65,22 +69,55 @@ class HybridBlock(Block):
             return super().__call__(*arguments, **keywords)
         if keywords:
             arguments = self._positional(arguments, keywords)
-        if self._forward_hooks or self._forward_pre_hooks:
+        if self._forward_hooks or self._forward_pre_hooks or self._own.op_hook:
             return super().__call__(*arguments)
         program = self._own.program = self._compiled_run().quick
         return program(*arguments)
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
-        if self._active and current_trace() is None:
-            return self._compiled_run()(*arguments)
-        return super()._run(*arguments, **keywords)
+        if not self._active or current_trace() is not None:
+            return super()._run(*arguments, **keywords)
+        found = self._compiled_run()(*arguments)
+        if self._own.op_hook is None:
+            return found
+        result, seen = found
+        for (name, operation), value in seen.items():
+            self._own.op_hook[0](name, operation, value)
+        return result
 
     def _compiled_run(self) -> Any:
         """The block's program, made when it is first needed."""
         program = self._own.compiled
         if program is None:
-            program = self._own.compiled = compiled.Compiled(super()._run, name=self.name)
+            function = super()._run if self._own.op_hook is None else self._with_operations
+            program = self._own.compiled = compiled.Compiled(function, name=self.name)
         return program
+
+    def _with_operations(self, *arguments: Any) -> tuple[Any, dict[Any, Any]]:
+        """The result, and what every operation on the way to it gives: by name and operation."""
+        result = super()._run(*arguments)
+        results: list[Any] = []
+        flatten(result, results, [])
+        monitor_all = self._own.op_hook[1]
+        seen: dict[Any, Any] = {}
+        for number, node in enumerate(walk(results)):
+            operation = node.op.name if node.op else "null"
+            for entry in node.entries if node.op or monitor_all else ():
+                if not entry.spec.weak:
+                    name = node.name or f"{self.name}_{operation}{number}"
+                    seen[f"{name}_output{entry.index or ''}", operation] = entry
+        return result, seen
+
+    def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
+        """Have ``callback(name, operation, array)`` called for what every operation gives."""
+        super().register_op_hook(callback, monitor_all)
+        self._own.op_hook = callback, monitor_all
+        self._forget()
+
+    def optimize_for(self, x: Any, *arguments: Any, backend: Any = None, **flags: Any) -> None:
+        """Hybridize, and compile for these inputs now. There is one backend: ours."""
+        self.hybridize(True, backend=backend, **flags)
+        self(x, *arguments)
 
     def _forget(self) -> None:
         """Drop the program: structure, parameters or hooks have changed."""

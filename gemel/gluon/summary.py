@@ -1,17 +1,14 @@
-"""Networks looked at without computing: shapes of parameters, and the table `summary` prints.
-
-The network runs once with symbols, which need the shapes of parameters and not their values.
-"""
+"""The table of a network's layers that `Block.summary` prints."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd
-from gemel.errors import DeferredInitializationError, TraceError
+from gemel.errors import TraceError
+from gemel.gluon.shapes import run_with_symbols
 from gemel.ir.graph import Entry, Graph, Node, placeholder, walk
-from gemel.ir.trace import Trace
-from gemel.nested import flatten, unflatten
+from gemel.nested import flatten
 from gemel.ops.linalg import matmul
 from gemel.passes import expand
 from gemel.spec import Spec, product
@@ -20,36 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gemel.gluon.block import Block
-
-
-class ShapeTrace(Trace):
-    """A trace in which parameters need no arrays: their shapes do."""
-
-    shapes_only = True
-
-    def parameter(self, parameter: Any) -> Entry:
-        """The symbol that stands for a parameter."""
-        if id(parameter) not in self.parameters:
-            if not parameter.is_shape_known:
-                raise DeferredInitializationError(
-                    f"parameter {parameter.name} has shape {parameter.shape}, which no layer says"
-                )
-            spec = Spec(parameter.shape, parameter.dtype)
-            self.parameters[id(parameter)] = (parameter, placeholder(spec, parameter.name))
-        return super().parameter(parameter)
-
-
-def run_with_symbols(block: Block, arguments: tuple[Any, ...]) -> list[Entry]:
-    """The block's results, and what it writes to parameters, as symbols."""
-    arrays: list[Any] = []
-    numbers: list[float] = []
-    structure = flatten(arguments, arrays, numbers)
-    symbols = iter([placeholder(Spec(a.shape, a.dtype)) for a in arrays])
-    with autograd.pause(), ShapeTrace() as trace:
-        found = block(*unflatten(structure, symbols, iter(numbers)))
-        results: list[Any] = []
-        flatten(found, results, [])
-        return [*results, *(entry for _, entry in trace.updates.values())]
 
 
 class Row:
@@ -196,7 +163,7 @@ def _table(block: Block, rows: list[Row], arguments: tuple[Any, ...], counted: b
     lines = [("Layer (type)", "Output shape", "Parameters", "FLOPs", "Bytes")]
     lines.append(("Input", shapes, "0", "0", f"{sum(x.nbytes for x in given):,}"))
     for row in rows:
-        if row.block._children and not row.operations and not row.parameters:
+        if row.block._children and not (row.operations or row.parameters or row.outputs):
             continue  # its children say it all
         name = f"{row.place} ({type(row.block).__name__})"
         done = f"{row.operations:,}" if counted else "?"

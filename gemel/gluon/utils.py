@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
 from gemel.errors import ShapeError
+from gemel.gluon.download import check_sha1, download
 
 if TYPE_CHECKING:
     from gemel.np import ndarray
@@ -73,3 +74,12 @@ def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: boo
             "clip_global_norm: the norm is not finite; the result holds NaN", stacklevel=2
         )
     return value
+
+
+__all__ = [
+    "check_sha1",
+    "clip_global_norm",
+    "download",
+    "split_and_load",
+    "split_data",
+]

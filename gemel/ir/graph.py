@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from gemel import _core
 from gemel.device import Device, as_device, current_device
 from gemel.dtype import weak
 from gemel.errors import TraceError
@@ -183,9 +184,11 @@ class Entry(ArrayMethods):
         call("setitem", self, key, value)
 
     def _unknown(self, what: str) -> TraceError:
+        line = _core.program_line()
+        place = f" at {line}" if line else ""
         return TraceError(
-            f"{what} needs the value of {self!r} ({self.spec}), which is only known when the "
-            "program runs; use npx.cond for a branch, np.where for a choice per element, "
+            f"{what}{place} needs the value of {self!r} ({self.spec}), which is only known when "
+            "the program runs; use npx.cond for a branch, np.where for a choice per element, "
             "or take this code out of the hybridized function"
         )
 

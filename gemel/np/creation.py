@@ -95,7 +95,9 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Arra
 @function(public="np")
 def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
     """The array with its elements in C order in memory, itself where they are; never 0-d."""
-    found = a if dtype is None and type(a) is ndarray else asarray(a, dtype)
+    if type(a) is ndarray and dtype is None and a.ndim:
+        return a if a._is_contiguous else a.copy()
+    found = asarray(a, dtype)
     found = found if found.ndim else reshape(found, shape=(1,))
     return found if isinstance(found, Entry) or found._is_contiguous else found.copy()
 

@@ -195,7 +195,7 @@ def _over_one_block(a: ndarray, b: ndarray) -> tuple[Any, Any]:
         return int((x.offset + reach + 1) * x.dtype.itemsize)
 
     memory = memoryview(numpy().empty(max(end(a), end(b)), "uint8"))
-    return View(a).over(memory), View(b).over(memory)
+    return View(a, whole=True).over(memory), View(b, whole=True).over(memory)
 
 
 def _memories(a: Any, b: Any) -> tuple[Any, Any] | None:

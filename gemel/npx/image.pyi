@@ -25,7 +25,7 @@ def normalize(data: Any, mean: Any = 0.0, std: Any = 1.0) -> ndarray:
     """(data - mean) / std of images (channels, height, width), with one number for each channel."""
 
 def random_brightness(data: Any, min_factor: float, max_factor: float) -> ndarray:
-    """Images times a factor drawn from a range."""
+    """Images times a factor drawn from a range, for each of a batch another one."""
 
 def random_color_jitter(
     data: Any,
@@ -52,10 +52,10 @@ def random_crop(
     there is. An image that is too small is resized first."""
 
 def random_flip_left_right(data: Any, p: float = 0.5) -> ndarray:
-    """Images turned round left to right, all or none, with probability p."""
+    """Images turned round left to right, each with probability p."""
 
 def random_flip_top_bottom(data: Any, p: float = 0.5) -> ndarray:
-    """Images turned upside down, all or none, with probability p."""
+    """Images turned upside down, each with probability p."""
 
 def random_hue(data: Any, min_factor: float, max_factor: float) -> ndarray:
     """Images with colours turned by a factor drawn from a range: 1 leaves them, 2 is half a turn."""
@@ -80,6 +80,14 @@ def random_saturation(data: Any, min_factor: float, max_factor: float) -> ndarra
 def resize(data: Any, size: Any, keep_ratio: builtins.bool = False, interp: int = 1) -> ndarray:
     """Images of another size: (width, height), or one number for both."""
 
+def rotate(
+    data: Any,
+    rotation_degrees: Any,
+    zoom_in: builtins.bool = False,
+    zoom_out: builtins.bool = False,
+) -> ndarray:
+    """Floating images (C, H, W) turned about their middle, mixing linearly; beyond them is 0."""
+
 def to_tensor(data: Any) -> ndarray:
     """From (height, width, channels), 0 to 255, to float32 (channels, height, width), 0 to 1."""
 
@@ -100,5 +108,6 @@ __all__ = [
     "random_resized_crop",
     "random_saturation",
     "resize",
+    "rotate",
     "to_tensor",
 ]

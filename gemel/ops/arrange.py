@@ -169,8 +169,11 @@ def matrix_transpose(x: Any) -> Array:
 @composite(public="np", method=True, mxnet="_np_repeat")
 def repeat(x: Any, *, repeats: int, axis: int) -> Any:
     """Each element several times along an axis."""
-    inner = (*x.shape[: axis + 1], repeats, *x.shape[axis + 1 :])
-    wide = broadcast_to(expand_dims(x, axis + 1), shape=inner)
+    if axis == x.ndim - 1 and 1 < repeats <= 8:  # too few for a loop over each element's copies
+        wide = concatenate(*[expand_dims(x, axis + 1)] * repeats, axis=axis + 1)
+    else:
+        inner = (*x.shape[: axis + 1], repeats, *x.shape[axis + 1 :])
+        wide = broadcast_to(expand_dims(x, axis + 1), shape=inner)
     return reshape(wide, shape=(*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1 :]))
 
 

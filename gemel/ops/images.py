@@ -8,11 +8,23 @@ from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import flip
-from gemel.ops.choice import clip
 from gemel.ops.distribution import normally, uniformly
-from gemel.ops.elementwise import add, cast, floor, floor_divide, iota, limit, multiply, rint, where
+from gemel.ops.elementwise import (
+    add,
+    cast,
+    floor,
+    floor_divide,
+    iota,
+    limit,
+    maximum,
+    minimum,
+    multiply,
+    rint,
+    where,
+)
 from gemel.ops.indexing import gather
 from gemel.ops.reduction import mean
+from gemel.ops.resampling import weighed
 from gemel.ops.shape import expand_dims, operand, reshape, transpose
 
 #: How much red, green and blue weigh in what an eye takes for grey (ITU-R BT.601).
@@ -72,53 +84,71 @@ def resize(data: Any, size: Any, keep_ratio: bool = False, interp: int = 1) -> A
     """Images of another size: (width, height), or one number for both.
 
     With `keep_ratio` and one number the shorter side gets it. `interp` 0 takes the nearest pixel,
-    1 mixes the four around linearly. Pixels are squares: their centres lie at halves.
+    1 mixes the four around linearly, 2 weighs 4 x 4 by a cubic function, 3 takes the mean over what
+    becomes a pixel, 4 weighs 8 x 8 (Lanczos). Pixels are squares: their centres lie at halves.
 
     >>> npx.image.resize(np.arange(4.0).reshape(2, 2, 1), (4, 2)).shape
     """
     x = _image("resize", data)
-    height, width = (int(n) for n in x.shape[-3:-1])
+    height, width = x.shape[-3:-1]
     if isinstance(size, WHOLE) and keep_ratio:
         short = min(height, width)
-        size = (max(int(width * size / short), 1), max(int(height * size / short), 1))
+        size = (max(width * size // short, 1), max(height * size // short, 1))
     wide, high = (size, size) if isinstance(size, WHOLE) else size
-    if interp not in (0, 1):
-        raise unknown_name("interp of resize", str(interp), ("0", "1"))
+    if interp not in range(5):
+        raise unknown_name("interp of resize", str(interp), ("0", "1", "2", "3", "4"))
     if min(wide, high) < 1:
         raise ShapeError(f"resize: the size ({wide}, {high}) must be positive")
     axis = len(x.shape) - 3
     found = x if x.dtype.is_floating or interp == 0 else cast(x, dtype="float32")
     for place, new in ((axis, high), (axis + 1, wide)):
-        found = _stretched(found, place, new, linear=interp == 1)
+        if interp > 1:
+            found = weighed(found, place, new, interp, height >= high and width >= wide)
+        else:
+            found = _stretched(found, place, new, linear=interp == 1)
     return found if interp == 0 else _like(found, x)
 
 
-def _stretched(x: Any, axis: int, size: int, linear: bool, corners: bool = False) -> Any:
+# Sizes of images are computed with as arrays: one program does for images of all sizes.
+
+
+def _stretched(x: Any, axis: int, size: Any, linear: bool, corners: bool = False) -> Any:
     """x with another size along an axis; with `corners` the outermost pixels stay at the ends."""
-    old = int(x.shape[axis])
+    old = x.shape[axis]
     if not linear:
         number = iota(shape=(size,), axis=0, dtype="int64")
         return gather(x, floor_divide(multiply(number, old), size), axis=axis)
     if not corners:
-        return _sampled(x, axis, 0.0, float(old), size, linear)
+        return _sampled(x, axis, 0.0, old, size, linear)
     # What lies between the centres of the outermost pixels, and half a new pixel around.
-    gap = (old - 1) / (size - 1) if size > 1 else 0.0
+    gap = (int(old) - 1) / (size - 1) if size > 1 else 0.0
     return _sampled(x, axis, 0.5 - gap / 2, gap * size, size, linear)
 
 
-def _sampled(x: Any, axis: int, begin: Any, span: Any, size: int, linear: bool) -> Any:
-    """`size` lines in the place of those between begin and begin + span along an axis."""
-    extent = int(x.shape[axis])
+def _sampled(x: Any, axis: int, begin: Any, span: Any, size: Any, linear: bool) -> Any:
+    """`size` lines in the place of those between begin and begin + span along an axis.
+
+    Along the axes -3 and -2 of a batch of images, begin and span may be (N, 1).
+    """
+    extent = x.shape[axis]
+    after = (len(x.shape) - axis if axis >= 0 else -axis) - 1
     number = cast(iota(shape=(size,), axis=0, dtype="int64"), dtype="float32")
-    place = begin + (number + 0.5) * (span * (1 / size))
+    place = (number + 0.5) / size * span + begin
     if not linear:
-        return gather(x, limit(cast(floor(place), dtype="int64"), 0, extent - 1), axis=axis)
-    place = limit(place - 0.5, 0.0, extent - 1.0)
-    low = limit(cast(floor(place), dtype="int64"), 0, max(extent - 2, 0))
-    shape = (size, *[1] * (len(x.shape) - axis - 1))
+        return _lines(x, axis, _within(cast(floor(place), dtype="int64"), extent - 1))
+    place = _within(place - 0.5, extent - 1)
+    low = _within(cast(floor(place), dtype="int64"), max(extent - 2, 0))
+    shape: tuple[int, ...] = (size, *[1] * after)
+    if len(place.shape) == 2:
+        shape = (-1, *[1] * (len(x.shape) - after - 2), *shape)
     share = cast(reshape(place - low, shape=shape), dtype=x.dtype.floating)
-    first = gather(x, low, axis=axis)
-    return first + (gather(x, limit(low + 1, 0, extent - 1), axis=axis) - first) * share
+    first = _lines(x, axis, low)
+    return first + (_lines(x, axis, _within(low + 1, extent - 1)) - first) * share
+
+
+def _within(x: Any, most: Any) -> Any:
+    """x, or the nearest number from 0 to `most`, which may be a free size."""
+    return minimum(maximum(x, 0), most)
 
 
 @function(public="npx")
@@ -198,13 +228,18 @@ def flip_top_bottom(data: Any) -> Array:
 # --- at random ------------------------------------------------------------------------------
 
 
+def _each(x: Any) -> tuple[Any, ...]:
+    """The shape of what is drawn for an image, or for each of a batch."""
+    return (*x.shape[:-3], 1, 1, 1)
+
+
 def _by_chance(data: Any, changed: Any, p: float) -> Any:
-    return where(uniformly(size=()) < p, changed, data)
+    return where(uniformly(size=_each(data)) < p, changed, data)
 
 
 @function(public="npx.image")
 def random_flip_left_right(data: Any, p: float = 0.5) -> Array:
-    """Images turned round left to right, all or none, with probability p.
+    """Images turned round left to right, each with probability p.
 
     >>> npx.image.random_flip_left_right(np.arange(3).reshape(1, 3, 1)).shape
     """
@@ -213,7 +248,7 @@ def random_flip_left_right(data: Any, p: float = 0.5) -> Array:
 
 @function(public="npx.image")
 def random_flip_top_bottom(data: Any, p: float = 0.5) -> Array:
-    """Images turned upside down, all or none, with probability p.
+    """Images turned upside down, each with probability p.
 
     >>> npx.image.random_flip_top_bottom(np.arange(3).reshape(3, 1, 1)).shape
     """
@@ -238,19 +273,19 @@ def _mixed(name: str, data: Any, other: Any, share: Any) -> Any:
     return _like(found, x)
 
 
-def _factor(low: float, high: float) -> Any:
+def _factor(x: Any, low: float, high: float) -> Any:
     if low > high:
         raise ValueError(f"the factors from {low} to {high} are none")
-    return uniformly(low, high, size=())
+    return uniformly(low, high, size=_each(x))
 
 
 @function(public="npx.image")
 def random_brightness(data: Any, min_factor: float, max_factor: float) -> Array:
-    """Images times a factor drawn from a range.
+    """Images times a factor drawn from a range, for each of a batch another one.
 
     >>> npx.image.random_brightness(np.ones((1, 2, 3)), 0.5, 1.5).shape
     """
-    return _mixed("random_brightness", data, None, _factor(min_factor, max_factor))
+    return _mixed("random_brightness", data, None, _factor(data, min_factor, max_factor))
 
 
 @function(public="npx.image")
@@ -263,7 +298,7 @@ def random_contrast(data: Any, min_factor: float, max_factor: float) -> Array:
     def level(x: Any) -> Any:
         return mean(_grey(x), axis=(-3, -2, -1), keepdims=True)
 
-    return _mixed("random_contrast", data, level, _factor(min_factor, max_factor))
+    return _mixed("random_contrast", data, level, _factor(data, min_factor, max_factor))
 
 
 @function(public="npx.image")
@@ -272,7 +307,7 @@ def random_saturation(data: Any, min_factor: float, max_factor: float) -> Array:
 
     >>> npx.image.random_saturation(np.ones((1, 2, 3)), 0.5, 1.5).shape
     """
-    return _mixed("random_saturation", data, _grey, _factor(min_factor, max_factor))
+    return _mixed("random_saturation", data, _grey, _factor(data, min_factor, max_factor))
 
 
 #: From red, green and blue to lightness and two of colour, and back (NTSC's YIQ).
@@ -289,7 +324,7 @@ def random_hue(data: Any, min_factor: float, max_factor: float) -> Array:
     x = _image("random_hue", data)
     if not x.shape[-1] == 3:
         return x
-    angle = (_factor(min_factor, max_factor) - 1.0) * 3.141592653589793
+    angle = (_factor(x, min_factor, max_factor)[..., 0] - 1.0) * 3.141592653589793
     wide = cast(x, dtype=x.dtype.floating)
     light, first, second = (wide @ operand(list(row), (wide,)).astype(wide.dtype) for row in TO_YIQ)
     cosine, sine = angle.cos(), angle.sin()
@@ -333,7 +368,8 @@ def adjust_lighting(data: Any, alpha: Any) -> Array:
         raise ShapeError(f"adjust_lighting: {list(x.shape)} must have 3 channels, the last axis")
     wide = cast(x, dtype=x.dtype.floating)
     weights = cast(operand([list(row) for row in LIGHTING], (wide,)), dtype=wide.dtype)
-    return _like(add(wide, weights @ cast(operand(alpha, (wide,)), dtype=wide.dtype)), x)
+    shares = cast(operand(alpha, (wide,)), dtype=wide.dtype)
+    return _like(add(wide, shares @ transpose(weights)), x)
 
 
 @function(public="npx.image")
@@ -342,7 +378,8 @@ def random_lighting(data: Any, alpha_std: float = 0.05) -> Array:
 
     >>> npx.image.random_lighting(np.ones((1, 2, 3)), 0.05).shape
     """
-    return adjust_lighting(data, normally(0.0, alpha_std, size=(3,)))
+    x = _image("random_lighting", data)
+    return adjust_lighting(x, normally(0.0, alpha_std, size=(*_each(x)[:-1], 3)))
 
 
 @function(public="npx.image")
@@ -360,22 +397,32 @@ def random_crop(
     >>> npx.image.random_crop(np.ones((4, 4, 3)), (0, 1), (0, 1), 2, 3).shape
     """
     x = _image("random_crop", data)
-    rows, columns = (int(n) for n in x.shape[-3:-1])
+    rows, columns = x.shape[-3:-1]
     if rows < height or columns < width:
         x = resize(x, (max(columns, width), max(rows, height)), interp=interp)
         rows, columns = max(rows, height), max(columns, width)
     return _part(_part(x, -3, rows, height, yrange), -2, columns, width, xrange)
 
 
-def _part(x: Any, axis: int, extent: int, size: int, shares: tuple[float, float]) -> Any:
+def _part(x: Any, axis: int, extent: Any, size: int, shares: tuple[float, float]) -> Any:
     """So many lines along an axis, from a drawn place on."""
     low, high = shares
     if not 0 <= low <= high <= 1:
         raise ValueError(f"random_crop: the shares {low} to {high} must lie between 0 and 1")
     room = extent - size
-    first = limit(cast(floor(_factor(low, high) * (room + 1.0)), dtype="int64"), 0, room)
-    number = iota(shape=(size,), axis=0, dtype="int64")
-    return gather(x, number + first, axis=len(x.shape) + axis)
+    first = _within(cast(floor(_factor(x, low, high) * (room + 1)), dtype="int64"), room)
+    return _lines(x, axis, iota(shape=(size,), axis=0, dtype="int64") + first[..., 0, 0])
+
+
+def _lines(x: Any, axis: int, numbers: Any) -> Any:
+    """The lines with these numbers, (size,), or (N, size) for the axis -3 or -2 of a batch."""
+    if len(numbers.shape) == 1:
+        return gather(x, numbers, axis=axis % len(x.shape))
+    images = iota(shape=(x.shape[0],), axis=0, dtype="int64")
+    if axis == -3:
+        return x[expand_dims(images, -1), numbers]
+    rows = iota(shape=(x.shape[1],), axis=0, dtype="int64")
+    return x[reshape(images, shape=(-1, 1, 1)), expand_dims(rows, -1), expand_dims(numbers, 1)]
 
 
 @function(public="npx.image")
@@ -395,14 +442,13 @@ def random_resized_crop(
     x = _image("random_resized_crop", data)
     if interp not in (0, 1):
         raise unknown_name("interp of random_resized_crop", str(interp), ("0", "1"))
-    rows, columns = (int(n) for n in x.shape[-3:-1])
-    share = _factor(*area) * float(rows * columns)
-    slant = (_factor(*(float(r) ** 0.5 for r in ratio))) ** 2
-    wide = clip((share * slant) ** 0.5, 1.0, float(columns))
-    high = clip((share / slant) ** 0.5, 1.0, float(rows))
+    rows, columns = x.shape[-3:-1]
+    share = _factor(x, *area)[..., 0, 0] * (rows * columns)
+    slant = _factor(x, *(float(r) ** 0.5 for r in ratio))[..., 0, 0] ** 2
+    wide = minimum(maximum((share * slant) ** 0.5, 1.0), columns)
+    high = minimum(maximum((share / slant) ** 0.5, 1.0), rows)
     found = x if x.dtype.is_floating else cast(x, dtype="float32")
-    axis = len(x.shape) - 3
-    for place, extent, span, size in ((axis, rows, high, height), (axis + 1, columns, wide, width)):
-        begin = (float(extent) - span) * uniformly(size=())
-        found = _sampled(found, place, begin, span, size, interp == 1)
+    for axis, extent, span, size in ((-3, rows, high, height), (-2, columns, wide, width)):
+        begin = (extent - span) * uniformly(size=(*x.shape[:-3], 1))
+        found = _sampled(found, axis, begin, span, size, interp == 1)
     return _like(found, x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import as_dtype, int64
+from gemel.dtype import as_dtype, int64, uint64
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
@@ -279,20 +279,34 @@ def pick(x: Any, index: Any, *, axis: int = -1, keepdims: bool = False) -> Any:
 def _(data: Any, index: Any, axis: int = -1, mode: str = "clip", keepdims: bool = False) -> Array:
     """From each row along an axis, the element at that row's index.
 
-    By `mode` an index out of range is the nearest ("clip"), or one counted on from the other end
-    ("wrap"). The index may have extent 1 along the axis.
+    By `mode` an index out of range is the nearest ("clip"), one counted on from the other end
+    ("wrap"), or an `IndexError`, raised when the result is waited for ("raise"). The index may have
+    extent 1 along the axis.
     """
-    if mode not in ("clip", "wrap"):
-        raise unknown_name("mode of pick", mode, ("clip", "wrap"))
+    if mode not in ("clip", "wrap", "raise"):
+        raise unknown_name("mode of pick", mode, ("clip", "wrap", "raise"))
     data, index = operand(data), operand(index)
     place = normalize_axis("pick", axis, len(data.shape))
     if len(index.shape) == len(data.shape) and index.shape[place] == 1:
         index = reshape(index, shape=(*index.shape[:place], *index.shape[place + 1 :]))
     if mode == "wrap":
         index = cast(index, dtype="int64") % data.shape[place]
-    return pick(data, index, axis=axis, keepdims=keepdims)
+    chosen = pick_inside if mode == "raise" else pick
+    return chosen(data, index, axis=axis, keepdims=keepdims)
 
 
+@op(fails=True, mxnet="_npx_pick", moves=1)
+def pick_inside(x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
+    """`pick`, where an index below 0 or beyond the last is an `IndexError`."""
+    np = numpy()
+    place = np.expand_dims(index.astype("int64"), axis)
+    if place.size and not 0 <= place.min() <= place.max() < x.shape[axis]:
+        raise IndexError(f"pick: an index is out of bounds for axis {axis} of {x.shape}")
+    found = np.take_along_axis(x, place, axis)
+    return found if keepdims else np.squeeze(found, axis)
+
+
+@pick_inside.spec
 @pick.spec
 def _(x: Spec, index: Spec, *, axis: int, keepdims: bool) -> Spec:
     place = normalize_axis("pick", axis, x.ndim)
@@ -305,6 +319,7 @@ def _(x: Spec, index: Spec, *, axis: int, keepdims: bool) -> Spec:
     return Spec((*x.shape[:place], 1, *x.shape[place + 1 :]) if keepdims else rows, x.dtype)
 
 
+@pick_inside.gradient
 @pick.gradient
 def _(g: Any, y: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
     place = normalize_axis("pick", axis, x.ndim)
@@ -322,6 +337,20 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, keepdims: bool) -> Non
     loop = emit.loop(rows)
     source = loop.operand(x, (*x.strides[:place], *x.strides[place + 1 :]))
     position = loop.limited(loop.cast(loop.load(index), int64), x.shape[place])
+    loop.store(result.reshaped(rows), loop.gather(source, position, x.strides[place]))
+    loop.finish()
+
+
+@pick_inside.lower
+def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, keepdims: bool) -> None:
+    (result,), (x, index) = outputs, inputs
+    place = axis % len(x.shape)
+    rows = (*x.shape[:place], *x.shape[place + 1 :])
+    loop = emit.loop(rows, failure=out_of_range("pick", place, x.shape))
+    source = loop.operand(x, (*x.strides[:place], *x.strides[place + 1 :]))
+    # As an unsigned one no position counts from the end.
+    position = loop.cast(loop.cast(loop.load(index), int64), uint64)
+    position = loop.checked(position, x.shape[place])
     loop.store(result.reshaped(rows), loop.gather(source, position, x.strides[place]))
     loop.finish()
 

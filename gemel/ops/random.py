@@ -125,6 +125,22 @@ def drawn(operation: Op, *inputs: Any, **parameters: Any) -> Any:
     return operation(*inputs, *_own.stream.take(), call=0, **parameters)
 
 
+def mixed(seed: int, number: int) -> int:
+    """A number below 2**63 that neither of the two can be told from (splitmix64's mixing)."""
+    word = (seed ^ (number + 1) * 0x9E37_79B9_7F4A_7C15) % 2**64
+    word = (word ^ word >> 30) * 0xBF58_476D_1CE4_E5B9 % 2**64
+    word = (word ^ word >> 27) * 0x94D0_49BB_1331_11EB % 2**64
+    return (word ^ word >> 31) >> 1
+
+
+def number_drawn() -> int:
+    """A whole number below 2**63 for Python, from the stream this thread draws from."""
+    if _own.stream is None:
+        return mixed(*_core.random_reserve(1))
+    seed, number = _own.stream.take()
+    return mixed(int(seed), int(number))
+
+
 # --- operations -----------------------------------------------------------------------------
 
 

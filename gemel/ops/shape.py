@@ -494,7 +494,13 @@ def stack(
     parts = operands(arrays)
     if not parts:
         raise ShapeError("stack: needs at least one array")
-    place = normalize_axis("stack", axis, parts[0].ndim + 1)
-    shapes = ((*x.shape[:place], 1, *x.shape[place:]) for x in parts)
-    lifted = [reshape(x, shape=shape) for x, shape in zip(parts, shapes, strict=True)]
-    return _joined("stack", lifted, place, out, dtype, casting)
+    shape = parts[0].shape
+    if any(x.shape != shape for x in parts):
+        found = " and ".join(str(Spec(x.shape, x.dtype)) for x in parts)
+        raise ShapeError(f"stack: {found} must agree in shape")
+    place = normalize_axis("stack", axis, len(shape) + 1)
+    if place == len(shape):
+        parts = [reshape(x, shape=(*shape, 1)) for x in parts]
+    found = _joined("stack", parts, place, None, dtype, casting)
+    found = reshape(found, shape=(*shape[:place], len(parts), *shape[place:]))
+    return found if out is None else into("stack", out, found, casting)

@@ -190,7 +190,7 @@ class Nadam(Moments):
     ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, **settings)
         self.schedule_decay = schedule_decay
-        #: The products of the momenta of the first steps, as far as they were asked for.
+        #: The products of the momenta since `begin_num_update`, as far as they were asked for.
         self._products = [1.0]
 
     def _momentum(self, step: int) -> float:
@@ -198,11 +198,12 @@ class Nadam(Moments):
 
     def rates(self, index: Any) -> tuple[float, ...]:
         """The learning rate; the shares of the gradient and of the mean; how full variance is."""
-        step = self._index_update_count[index]
-        while len(self._products) <= step + 1:
-            self._products.append(self._products[-1] * self._momentum(len(self._products)))
-        gradient = (1 - self._momentum(step)) / (1 - self._products[step])
-        mean = self._momentum(step + 1) / (1 - self._products[step + 1])
+        step, products = self._index_update_count[index], self._products
+        done = step - self.begin_num_update
+        while len(products) <= done + 1:
+            products.append(products[-1] * self._momentum(step - done + len(products)))
+        gradient = (1 - self._momentum(step)) / (1 - products[done])
+        mean = self._momentum(step + 1) / (1 - products[done + 1])
         return self._get_lr(index), gradient, mean, self.corrections(index)[1]
 
     def advance(

@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
-from gemel.errors import unknown_name
+from gemel.errors import unknown_keyword
 from gemel.optimizer.fused import Fused
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Optimizer:
         **unknown: Any,
     ) -> None:
         for name in unknown:
-            raise unknown_name(f"setting of {type(self).__name__}", name, _settings(type(self)))
+            raise unknown_keyword(type(self), name)
         if learning_rate is None and lr_scheduler is None:
             learning_rate = 0.01
         elif learning_rate is not None and hasattr(lr_scheduler, "base_lr"):
@@ -120,7 +120,10 @@ class Optimizer:
 
     def _mults(self, index: Any) -> tuple[float, float]:
         """What multiplies the learning rate and the weight decay of a parameter."""
-        parameter, name = self.param_dict.get(index), self.idx2name.get(index)
+        parameter = self.param_dict.get(index)
+        if parameter is not None and not self.lr_mult and not self.wd_mult:
+            return parameter.lr_mult, parameter.wd_mult
+        name = self.idx2name.get(index)
         rate, decay = (m.get(index, m.get(name, 1.0)) for m in (self.lr_mult, self.wd_mult))
         if parameter is None:
             return rate, decay
@@ -272,12 +275,3 @@ def _listed(*values: Any) -> tuple[list[Any], ...]:
     if isinstance(values[0], (list, tuple)):
         return tuple(map(list, values))
     return tuple([value] for value in values)
-
-
-def _settings(kind: type) -> list[str]:
-    """The keywords a class and its bases take."""
-    names: list[str] = []
-    for cls in kind.__mro__[:-1]:
-        code = getattr(vars(cls).get("__init__"), "__code__", None)
-        names += code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount] if code else ()
-    return names

@@ -60,7 +60,8 @@ class Fused:
 def _leaves(state: Any, master: ndarray | None) -> list[ndarray]:
     """The arrays of a parameter besides its weight, the master first."""
     found: list[Any] = [] if master is None else [master]
-    flatten(state, found, [])
+    if state is not None:
+        flatten(state, found, [])
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
+from gemel.errors import ParameterFileError
 from gemel.nested import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Updater:
         indices, weights = (list(index), list(weight)) if several else ([index], [weight])
         if not indices:
             return
-        self.optimizer._set_current_context(weights[0].device.device_id)
+        self.optimizer._set_current_context(weights[0].device.code)
         states = [self.state(i, w) for i, w in zip(indices, weights, strict=True)]
         grads = list(grad) if several else [grad]
         self.optimizer.update_multi_precision(indices, weights, grads, states)
@@ -36,12 +37,22 @@ class Updater:
         if index not in self.states:
             state = self.optimizer.create_state_multi_precision(index, weight)
             if index in self.waiting:
-                arrays: list[Any] = []
-                structure = flatten(state, arrays, [])
-                found = [array.as_in_ctx(weight.device) for array in self.waiting.pop(index)]
-                state = unflatten(structure, iter(found)) if len(found) == len(arrays) else state
+                state = self._restored(index, state, weight.device)
             self.states[index] = state
         return self.states[index]
+
+    def _restored(self, index: Any, state: Any, device: Any) -> Any:
+        """A state of this structure, from the arrays that were read."""
+        arrays: list[Any] = []
+        structure = flatten(state, arrays, [])
+        found = self.waiting[index]
+        if len(found) != len(arrays):
+            raise ParameterFileError(
+                f"{type(self.optimizer).__name__} keeps {len(arrays)} arrays for parameter {index} "
+                f"with these settings, and {len(found)} were read for it; nothing was updated"
+            )
+        del self.waiting[index]
+        return unflatten(structure, (array.as_in_ctx(device) for array in found))
 
     def arrays(self) -> dict[Any, list[Any]]:
         """The arrays of each parameter's state, in order."""

@@ -4,6 +4,7 @@
     ...
     print(profiler.dumps())          # operations by time
     print(profiler.sync_points())    # lines that made the program wait
+    print(profiler.report())         # where the time went, the bottleneck, and a remedy
     profiler.dump()                  # a trace for Perfetto
 
     with profiler.graph() as g:
@@ -35,6 +36,9 @@ from gemel.profiler.annotations import (
 from gemel.profiler.graph import StepGraph
 from gemel.profiler.perfetto import trace_events
 from gemel.profiler.records import Edge, Operation, Trace, Wait
+from gemel.profiler.report import Report
+from gemel.profiler.report import report as _report
+from gemel.profiler.sampling import Sampler
 from gemel.profiler.session import Recorder, Recording
 from gemel.profiler.sync import SyncPoint, SyncReport
 from gemel.profiler.sync import sync_points as _sync_points
@@ -61,6 +65,20 @@ class _Profiler:
         self.running = False  # also while it is paused
         self.recorder = Recorder()
         self.recording = Recording()
+        self.sampler = Sampler()
+
+    def begin(self) -> None:
+        """Record from here on."""
+        self.recorder.open(self.recording)
+        self.sampler.start()
+
+    def end(self) -> None:
+        """Record no more; waits for what was issued."""
+        if self.sampler.is_running:
+            self.sampler.stop()
+            self.recorder.settle()
+            self.sampler.settled()
+        self.recorder.close(self.recording)
 
     def collect(self) -> Trace:
         """What has been recorded, up to now."""
@@ -93,21 +111,21 @@ def set_state(state: str = "stop") -> None:
     if state not in ("run", "stop"):
         raise unknown_name("state of the profiler", state, ("run", "stop"))
     _profiler.running = state == "run"
-    _profiler.recorder.close(_profiler.recording)
+    _profiler.end()
     if _profiler.running:
-        _profiler.recording = Recording()
-        _profiler.recorder.open(_profiler.recording)
+        _profiler.recording, _profiler.sampler = Recording(), Sampler()
+        _profiler.begin()
 
 
 def pause() -> None:
     """Record nothing until `resume`."""
-    _profiler.recorder.close(_profiler.recording)
+    _profiler.end()
 
 
 def resume() -> None:
     """Go on recording."""
     if _profiler.running:
-        _profiler.recorder.open(_profiler.recording)
+        _profiler.begin()
 
 
 def dump(finished: bool = True) -> str:
@@ -143,6 +161,16 @@ def sync_points() -> SyncReport:
     return _sync_points(_profiler.collect())
 
 
+def report() -> Report:
+    """Which share of the wall time went into data, transforms, Python issue, compute, copies and
+    sync points; the bottleneck, and one remedy.
+
+    It is about the thread that started the recording. What that thread does in Python is sampled
+    every few milliseconds, so a report of less than a tenth of a second says little of it.
+    """
+    return _report(_profiler.collect(), _profiler.sampler)
+
+
 def recording() -> Trace:
     """Everything recorded so far, as records."""
     return _profiler.collect()
@@ -172,6 +200,7 @@ __all__ = [
     "Frame",
     "Marker",
     "Operation",
+    "Report",
     "StepGraph",
     "SyncPoint",
     "SyncReport",
@@ -183,6 +212,7 @@ __all__ = [
     "graph",
     "pause",
     "recording",
+    "report",
     "resume",
     "scope",
     "set_config",

@@ -71,8 +71,12 @@ class Recorder:
 
     def collect(self) -> None:
         """Wait for what was issued, leaving failures where they are, and hand it out."""
-        if not self._open:
-            return
+        if self._open:
+            self.settle()
+            self._take()
+
+    def settle(self) -> None:
+        """Wait for what was issued: no wait of the program's."""
         settling = _Settling()
         self._settling.append(settling)
         try:
@@ -80,7 +84,6 @@ class Recorder:
                 _core.wait_device(device.code)
         finally:
             settling.finished = time.perf_counter_ns()
-            self._take()
 
     def clear(self, recording: Recording) -> None:
         """Make a recording forget what it holds; open or not, it stays so."""

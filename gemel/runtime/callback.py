@@ -17,14 +17,14 @@ from gemel.spec import Spec
 class View:
     """How an array lies in its memory: enough to make a NumPy array over it.
 
-    The memory of a dense array is what it holds, another's is its storage.
+    That is its storage; of a dense array, unless `whole`, only what it holds.
     """
 
     __slots__ = ("name", "offset", "shape", "strides")
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Any, whole: bool = False) -> None:
         itemsize = array.dtype.itemsize
-        dense = array._is_contiguous
+        dense = array._is_contiguous and not whole
         self.name = array.dtype.name
         self.shape = array.shape
         self.strides = None if dense else tuple(stride * itemsize for stride in array.strides)

@@ -174,12 +174,22 @@ def waiting(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Call
     """A call whose values must be there, since the shape of its result depends on them: what it
     does with arrays and numbers like these, to give an array or a tuple of several.
     """
+    from numpy import empty
+
     function = resolved(op, specs, parameters)
+    kinds = [None if s.weak else (tuple(s.shape), s.dtype.twin.name) for s in specs]
     # What NumPy has in another dtype comes back from there.
     own = {s.dtype.twin: s.dtype for s in specs if s.dtype.twin is not s.dtype}
 
+    def read(value: Any, kind: Any) -> Any:
+        if own or kind is None:
+            return value if kind is None else value.asnumpy()
+        found: Any = empty(*kind)
+        _core.read_into(value, found)
+        return found
+
     def run(*inputs: Any) -> Any:
-        values = [value if isinstance(value, NUMBER) else value.asnumpy() for value in inputs]
+        values = map(read, inputs, kinds)
         device = next((value.device for value in inputs if not isinstance(value, NUMBER)), None)
         found = tuple([above.from_numpy(value, device) for value in function(*values)])
         if own:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from os.path import splitext
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gemel import np
 from gemel.errors import ShapeError
+from gemel.gluon.data.batchify import default_batchify_fn
+from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.nn.containers import HybridSequential, Sequential
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+#: Gives several examples at once, by an array of their numbers: an array for each of their parts.
+Taker: TypeAlias = "Callable[[np.ndarray], list[Any]]"
 
 
 class Dataset:
@@ -20,36 +27,43 @@ class Dataset:
     def __getitem__(self, index: int) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__")
 
-    def transform(self, function: Callable[..., Any], lazy: bool = True) -> Dataset:
-        """Each example as `function` makes it: when it is asked for, or with ``lazy=False`` now."""
-        transformed = _Transformed(self, function)
-        if lazy:
-            return transformed
-        return SimpleDataset([transformed[index] for index in range(len(self))])
+    def _taker(self) -> Taker | None:
+        """What gives several examples at once; None where each has to be made by itself."""
+        return None
 
-    def transform_first(self, function: Callable[..., Any], lazy: bool = True) -> Dataset:
+    def transform(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:
+        """Each example as `fn` makes it: when it is asked for, or with ``lazy=False`` now."""
+        return _kept(_Transformed(self, fn, False), lazy)
+
+    def transform_first(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:
         """`transform` of each example's first part, commonly the input without the label."""
+        return _kept(_Transformed(self, fn, True), lazy)
 
-        def first(part: Any, *others: Any) -> Any:
-            return (function(part), *others) if others else function(part)
-
-        return self.transform(first, lazy)
-
-    def filter(self, wanted: Callable[[Any], bool]) -> Dataset:
-        """The examples that `wanted` says yes to."""
-        return _Chosen(self, [index for index in range(len(self)) if wanted(self[index])])
+    def filter(self, fn: Callable[[Any], bool]) -> Dataset:
+        """The examples that `fn` says yes to."""
+        return _Chosen(self, [index for index in range(len(self)) if fn(self[index])])
 
     def take(self, count: int | None) -> Dataset:
-        """The first `count` examples."""
-        size = len(self) if count is None else min(count, len(self))
-        return _Chosen(self, range(size))
+        """The first `count` examples; all of them without a count, or where there are fewer."""
+        if count is not None and count < 0:
+            raise ValueError(f"take: {count} examples cannot be taken; give a number from 0 up")
+        return _Chosen(self, range(len(self) if count is None else min(count, len(self))))
 
     def shard(self, num_shards: int, index: int) -> Dataset:
-        """Part `index` of `num_shards` nearly equal parts."""
+        """Part `index` of `num_shards` parts, the first of which have one example more."""
         if not 0 <= index < num_shards:
             raise ValueError(f"shard: index {index} is not one of {num_shards} shards")
-        size = len(self)
-        return _Chosen(self, range(size * index // num_shards, size * (index + 1) // num_shards))
+        each, more = divmod(len(self), num_shards)
+        begin = each * index + min(index, more)
+        return _Chosen(self, range(begin, begin + each + (index < more)))
+
+    def sample(self, sampler: Iterable[int]) -> Dataset:
+        """The examples whose numbers a sampler gives now, in its order."""
+        return _Chosen(self, list(sampler))
+
+
+def _kept(dataset: Dataset, lazy: bool) -> Dataset:
+    return dataset if lazy else SimpleDataset([dataset[index] for index in range(len(dataset))])
 
 
 class SimpleDataset(Dataset):
@@ -80,47 +94,102 @@ class ArrayDataset(Dataset):
                     f"ArrayDataset: source {number} has {len(source)} examples and source 0 has "
                     f"{len(sources[0])}; they must have the same number"
                 )
-        self._sources = [_as_array(source) for source in sources]
+        self._data = [_as_array(source) for source in sources]
 
     def __len__(self) -> int:
-        return len(self._sources[0])
+        return len(self._data[0])
 
     def __getitem__(self, index: int) -> Any:
-        if len(self._sources) == 1:
-            return self._sources[0][index]
-        return tuple(source[index] for source in self._sources)
+        if len(self._data) == 1:
+            return self._data[0][index]
+        return tuple(source[index] for source in self._data)
 
-    @property
-    def arrays(self) -> list[np.ndarray] | None:
-        """The sources if all of them are arrays, else None."""
-        if all(isinstance(source, np.ndarray) for source in self._sources):
-            return self._sources
-        return None
+    def _taker(self) -> Taker | None:
+        if not all(isinstance(source, np.ndarray) for source in self._data):
+            return None
+        return lambda numbers: [source[numbers] for source in self._data]
+
+
+class RecordFileDataset(Dataset):
+    """The records of a RecordIO file, as bytes; ``name.idx`` beside ``name.rec`` says where.
+
+    Without that file the records are looked for. Each process reads through its own mapping.
+    """
+
+    def __init__(self, filename: Any) -> None:
+        from gemel.recordio import MXIndexedRecordIO
+
+        self._filename = filename
+        self._record = MXIndexedRecordIO(splitext(filename)[0] + ".idx", filename, "r")
+
+    def __len__(self) -> int:
+        return len(self._record.keys)
+
+    def __getitem__(self, index: int) -> bytes:
+        return self._record.read_idx(self._record.keys[index])
 
 
 class _Transformed(Dataset):
-    def __init__(self, source: Dataset, function: Callable[..., Any]) -> None:
+    def __init__(self, source: Dataset, function: Callable[..., Any], first: bool) -> None:
         self._source = source
         self._function = function
+        self._first = first
 
     def __len__(self) -> int:
         return len(self._source)
 
     def __getitem__(self, index: int) -> Any:
         example = self._source[index]
-        return self._function(*example) if isinstance(example, tuple) else self._function(example)
+        if not isinstance(example, tuple):
+            return self._function(example)
+        if self._first:
+            return (self._function(example[0]), *example[1:])
+        return self._function(*example)
+
+    def _taker(self) -> Taker | None:
+        take = self._source._taker()
+        if take is None or not takes_batches(self._function):
+            return None
+        function = self._function
+        if isinstance(function, HybridBlock) and not function._active:
+            function = HybridSequential(function)
+            function.hybridize()
+
+        def taken(numbers: np.ndarray) -> list[Any]:
+            parts = take(numbers)
+            if len(parts[0].shape) != 4 or not (self._first or len(parts) == 1):
+                # Not images: what is said of one example holds, also when it is refused.
+                found = default_batchify_fn([self[number] for number in numbers.tolist()])
+                return found if isinstance(found, list) else [found]
+            return [function(parts[0]), *parts[1:]]
+
+        return taken
+
+
+def takes_batches(function: Any) -> bool:
+    """Whether it makes of a batch of images what it makes of each: `transforms`, one or several."""
+    if type(function) in (HybridSequential, Sequential):
+        return all(takes_batches(child) for child in function)
+    return bool(getattr(function, "takes_batches", False))
 
 
 class _Chosen(Dataset):
-    def __init__(self, source: Dataset, indices: Sequence[int]) -> None:
+    def __init__(self, source: Dataset, numbers: Sequence[int]) -> None:
         self._source = source
-        self._indices = indices
+        self._numbers = numbers
 
     def __len__(self) -> int:
-        return len(self._indices)
+        return len(self._numbers)
 
     def __getitem__(self, index: int) -> Any:
-        return self._source[self._indices[index]]
+        return self._source[self._numbers[index]]
+
+    def _taker(self) -> Taker | None:
+        take = self._source._taker()
+        if take is None:
+            return None
+        chosen = np.array(list(self._numbers), dtype="int64")
+        return lambda numbers: take(chosen[numbers])
 
 
 def _as_array(source: Any) -> Any:
@@ -128,3 +197,6 @@ def _as_array(source: Any) -> Any:
     if isinstance(source, np.ndarray) or not hasattr(source, "__array_interface__"):
         return source
     return np.array(source, dtype=source.dtype)
+
+
+__all__ = ["ArrayDataset", "Dataset", "RecordFileDataset", "SimpleDataset", "Taker"]

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
 from gemel.errors import unknown_name
-from gemel.gluon.data.dataset import ArrayDataset
+from gemel.gluon.data.batchify import default_batchify_fn
+from gemel.gluon.data.dataset import Dataset
 from gemel.gluon.data.sampler import LAST_BATCH, BatchSampler, RandomSampler, SequentialSampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-
-def default_batchify_fn(examples: list[Any]) -> Any:
-    """A batch of examples: arrays are stacked, tuples part by part, numbers become one array."""
-    first = examples[0]
-    if isinstance(first, np.ndarray):
-        return np.stack(examples)
-    if isinstance(first, (tuple, list)):
-        return [default_batchify_fn(list(part)) for part in zip(*examples, strict=True)]
-    if isinstance(first, (bool, int, float)):
-        whole = all(isinstance(example, int) for example in examples)
-        return np.array(examples, dtype="int64" if whole else "float32")
-    return np.stack([np.array(example, dtype=example.dtype) for example in examples])
+    from gemel.gluon.data.dataset import Taker
 
 
 class DataLoader:
@@ -31,9 +22,15 @@ class DataLoader:
 
     Either `batch_size` (with `shuffle`, or a `sampler` of numbers, and `last_batch`: "keep",
     "discard" or "rollover"), or a `batch_sampler` of lists of numbers. `batchify_fn` makes a batch
-    of a list of examples. The order follows `np.random.seed`. An `ArrayDataset` of arrays is read a
-    whole batch at a time, by the engine, while Python goes on; so batches are made in this process,
-    and `num_workers`, `pin_memory`, `prefetch` and the like are accepted for old code.
+    of a list of examples. The order follows `np.random.seed`.
+
+    Arrays in memory, and what `vision.transforms` make of them, are taken a whole batch at a time,
+    by the engine, while Python goes on. For other data sets `num_workers` processes (threads, with
+    `thread_pool`) make `prefetch` batches ahead, by default two for each worker; they start with
+    the first epoch, with a copy of the data set as it is then, and stay. What is drawn at random
+    depends on the seed and the number of the batch, not on who makes it. Raises `WorkerError` when
+    a worker fails, ends, or needs more than `timeout` seconds (None: as long as it takes) for a
+    batch. `pin_memory` and the like are accepted for old code.
     """
 
     def __init__(
@@ -50,36 +47,50 @@ class DataLoader:
         pin_device_id: int = 0,
         prefetch: int | None = None,
         thread_pool: bool = False,
-        timeout: int = 120,
+        timeout: float | None = 120,
         try_nopython: bool | None = None,
+        auto_reload: bool = False,
     ) -> None:
         _check(batch_size, shuffle, sampler, last_batch, batch_sampler)
         self._dataset = dataset
         self._batchify = batchify_fn or default_batchify_fn
-        arrays = dataset.arrays if isinstance(dataset, ArrayDataset) else None
-        self._arrays = arrays if batchify_fn is None else None
+        taker = dataset._taker() if isinstance(dataset, Dataset) else None
+        self._taker: Taker | None = taker if batchify_fn is None else None
         #: Without a sampler of the user's, the order is an array and never comes to Python.
         self._shuffle = shuffle
         self._batch_size = batch_size or 0
-        self._last_batch = last_batch or "keep"
         self._plain = sampler is None and batch_sampler is None and last_batch != "rollover"
         if batch_sampler is None:
             kind = RandomSampler if shuffle else SequentialSampler
             order = sampler if sampler is not None else kind(len(dataset))
-            batch_sampler = BatchSampler(order, self._batch_size, self._last_batch)
+            batch_sampler = BatchSampler(order, self._batch_size, last_batch or "keep")
         self._batch_sampler = batch_sampler
+        self._num_workers = max(num_workers, 0)
+        self._prefetch = max(2 * self._num_workers if prefetch is None else prefetch, 0)
+        self._thread_pool = thread_pool
+        self._timeout = timeout
+        #: Who makes batches, when nobody uses them; and what ends them with the loader.
+        self._idle: Any = None
 
     def __len__(self) -> int:
         return len(self._batch_sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        arrays = self._arrays
-        if arrays is None:
-            for numbers in self._batch_sampler:
-                yield self._batchify([self._dataset[number] for number in numbers])
-            return
-        for indices in self._index_arrays():
-            batch = [array[indices] for array in arrays]
+        if self._taker is not None:
+            return self._taken(self._taker)
+        if self._num_workers:
+            return self._made_by_others()
+        return self._made()
+
+    def _made(self) -> Iterator[Any]:
+        """Batches made here, example by example."""
+        for numbers in self._batch_sampler:
+            yield self._batchify([self._dataset[number] for number in numbers])
+
+    def _taken(self, take: Taker) -> Iterator[Any]:
+        """Batches taken out of arrays."""
+        for numbers in self._index_arrays():
+            batch = take(numbers)
             yield batch if len(batch) > 1 else batch[0]
 
     def _index_arrays(self) -> Iterator[np.ndarray]:
@@ -93,6 +104,42 @@ class DataLoader:
         for batch in range(len(self)):
             begin = batch * self._batch_size
             yield order[begin : begin + self._batch_size]
+
+    def _made_by_others(self) -> Iterator[Any]:
+        """Batches made by workers. An epoch begun inside another one has workers of its own."""
+        from gemel.gluon.data.crew import Ahead
+
+        held, self._idle = self._idle, None
+        if held is not None and not held[0].is_usable:
+            held[1]()
+            held = None
+        crew, end = held = held or self._crew()
+
+        def release() -> None:  # it keeps the loader, with which the workers would end
+            if self._idle is not None or not crew.is_usable:
+                end()
+            else:
+                self._idle = held
+
+        try:
+            return Ahead(crew, self._batch_sampler, self._prefetch, self._timeout, release)
+        except BaseException:
+            end()
+            raise
+
+    def _crew(self) -> tuple[Any, Callable[[], Any]]:
+        """New workers, and what ends them: with the loader, or with the program."""
+        from gemel.gluon.data.crew import Maker, Threads
+
+        maker = Maker(self._dataset, self._batchify)
+        crew: Any
+        if self._thread_pool:
+            crew = Threads(maker, self._num_workers)
+        else:
+            from gemel.gluon.data.workers import Processes
+
+            crew = Processes(maker, self._num_workers, max(self._prefetch, 1))
+        return crew, weakref.finalize(self, crew.close)
 
 
 def _check(

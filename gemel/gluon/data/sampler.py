@@ -8,7 +8,7 @@ from gemel import np
 from gemel.errors import unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LAST_BATCH = ("keep", "discard", "rollover")
 
@@ -48,6 +48,40 @@ class RandomSampler(Sampler):
 
     def __len__(self) -> int:
         return self._length
+
+
+class IntervalSampler(Sampler):
+    """0, interval, 2 * interval, ... below length; with `rollover` then from 1 on, and so forth."""
+
+    def __init__(self, length: int, interval: int, rollover: bool = True) -> None:
+        if not 0 < interval <= length:
+            raise ValueError(
+                f"IntervalSampler: the interval {interval} must lie between 1 and the length, "
+                f"{length}"
+            )
+        self._length = length
+        self._interval = interval
+        self._rollover = rollover
+
+    def __iter__(self) -> Iterator[int]:
+        for begin in range(self._interval if self._rollover else 1):
+            yield from range(begin, self._length, self._interval)
+
+    def __len__(self) -> int:
+        return self._length if self._rollover else -(-self._length // self._interval)
+
+
+class FilterSampler(Sampler):
+    """The numbers of the examples that `fn` says yes to; each example is looked at once, now."""
+
+    def __init__(self, fn: Callable[[Any], bool], dataset: Any) -> None:
+        self._numbers = [number for number in range(len(dataset)) if fn(dataset[number])]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
 
 class BatchSampler(Sampler):

@@ -20,6 +20,7 @@ from gemel.gluon.nn.activations import (
 )
 from gemel.gluon.nn.basic import (
     BatchNorm,
+    BatchNormReLU,
     Dense,
     Dropout,
     Flatten,
@@ -60,7 +61,12 @@ if TYPE_CHECKING:
         MaxPool2D,
         MaxPool3D,
     )
-    from gemel.gluon.nn.shuffle import PixelShuffle1D, PixelShuffle2D, PixelShuffle3D
+    from gemel.gluon.nn.shuffle import (
+        PixelShuffle1D,
+        PixelShuffle2D,
+        PixelShuffle3D,
+        ReflectionPad2D,
+    )
 
 #: Layers that most programs do not use: their modules are imported when they are asked for.
 LATE = ("convolution", "normalization", "pooling", "shuffle")
@@ -74,6 +80,7 @@ __all__ = [
     "AvgPool2D",
     "AvgPool3D",
     "BatchNorm",
+    "BatchNormReLU",
     "Block",
     "Concatenate",
     "Concurrent",
@@ -111,6 +118,7 @@ __all__ = [
     "PixelShuffle1D",
     "PixelShuffle2D",
     "PixelShuffle3D",
+    "ReflectionPad2D",
     "Sequential",
     "SiLU",
     "Swish",

@@ -21,14 +21,14 @@ class Activation(HybridBlock):
         if activation not in ACTIVATIONS:
             raise unknown_name("activation", activation, ACTIVATIONS)
         super().__init__(**settings)
-        self._kind = activation
+        self._act_type = activation
 
     def forward(self, x: Tensor) -> Tensor:
         """The function of each element; the shape of `x`."""
-        return npx.activation(x, act_type=self._kind)
+        return npx.activation(x, act_type=self._act_type)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._kind})"
+        return f"{type(self).__name__}({self._act_type})"
 
 
 class LeakyReLU(HybridBlock):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import np, npx
 from gemel.dtype import as_dtype
+from gemel.errors import AxisError, ShapeError, suggestion
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
@@ -51,12 +52,23 @@ class Dense(HybridBlock):
 
     def infer_shape(self, x: Tensor) -> None:
         """The weight has as many columns as an example has values."""
+        if len(x.shape) <= self._flatten:
+            raise ShapeError(f"Dense: the input {list(x.shape)} has no axis of units")
         columns = x.shape[-1]
         if self._flatten:
             columns = 1
             for size in x.shape[1:]:
                 columns *= int(size)
         self.weight.shape = (self._units, int(columns))
+
+    def _takes(self) -> str:
+        size = (self.weight.shape or (0, -1))[1]
+        values = "in_units" if size < 0 else str(size)
+        return (
+            f"(batch, {values}), further axes counting as one"
+            if self._flatten
+            else f"(..., {values})"
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, ...) -> (batch, units), or (..., in_units) -> (..., units) without `flatten`."""
@@ -107,6 +119,18 @@ class Dropout(HybridBlock):
         return f"{type(self).__name__}(p = {self._rate}, axes={self._axes})"
 
 
+def size_along(name: str, x: Tensor, axis: int) -> int:
+    """How long the input is along an axis. Raises `AxisError` if it has no such axis."""
+    if not -len(x.shape) <= axis < len(x.shape):
+        raise AxisError(f"{name}: the input {list(x.shape)} has no axis {axis}")
+    return int(x.shape[axis])
+
+
+def elements_along(vector: Parameter, axis: int) -> str:
+    """What a layer takes whose parameter has an element for each position along an axis."""
+    return f"{vector.shape[0]} elements along axis {axis}" if vector.shape else ""
+
+
 class BatchNorm(HybridBlock):
     """Normalises each channel (`axis`) to mean 0 and variance 1 over the batch, then scales it.
 
@@ -133,10 +157,13 @@ class BatchNorm(HybridBlock):
     ) -> None:
         super().__init__(**settings)
         self._axis = axis
-        self._momentum = momentum
-        self._epsilon = epsilon
-        self._scale = scale
-        self._use_global_stats = use_global_stats
+        self._kwargs: dict[str, Any] = {
+            "axis": axis,
+            "eps": epsilon,
+            "momentum": momentum,
+            "fix_gamma": not scale,
+            "use_global_stats": use_global_stats,
+        }
         self.gamma = self._vector("gamma", in_channels, gamma_initializer, trained=scale)
         self.beta = self._vector("beta", in_channels, beta_initializer, trained=center)
         self.running_mean = self._vector(
@@ -157,9 +184,12 @@ class BatchNorm(HybridBlock):
 
     def infer_shape(self, x: Tensor) -> None:
         """One value of each parameter for each channel."""
-        channels = int(x.shape[self._axis])
+        channels = size_along("BatchNorm", x, self._axis)
         for parameter in (self.gamma, self.beta, self.running_mean, self.running_var):
             parameter.shape = (channels,)
+
+    def _takes(self) -> str:
+        return elements_along(self.gamma, self._axis)
 
     def cast(self, dtype: Any) -> None:
         """Change the dtype; statistics of float16 data stay float32, which has room for them."""
@@ -173,20 +203,21 @@ class BatchNorm(HybridBlock):
             self.beta.data(),
             self.running_mean.data(),
             self.running_var.data(),
-            eps=self._epsilon,
-            momentum=self._momentum,
-            fix_gamma=not self._scale,
-            use_global_stats=self._use_global_stats,
-            axis=self._axis,
+            **self._kwargs,
         )
 
     def __repr__(self) -> str:
         channels = None if self.gamma.shape is None else self.gamma.shape[0]
-        return (
-            f"{type(self).__name__}(axis={self._axis}, eps={self._epsilon}, "
-            f"momentum={self._momentum}, fix_gamma={not self._scale}, "
-            f"use_global_stats={self._use_global_stats}, in_channels={channels})"
-        )
+        said = ", ".join(f"{key}={value}" for key, value in self._kwargs.items())
+        return f"{type(self).__name__}({said}, in_channels={channels})"
+
+
+class BatchNormReLU(BatchNorm):
+    """`BatchNorm`, and relu of that."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The shape of `x`."""
+        return npx.relu(super().forward(x))
 
 
 class Identity(HybridBlock):
@@ -203,7 +234,8 @@ def _function(given: Any) -> Callable[..., Any]:
         return given  # type: ignore[no-any-return]
     found: Callable[..., Any] | None = getattr(npx, given, None) or getattr(np, given, None)
     if found is None:
-        raise ValueError(f"Lambda: neither np nor npx has a function {given!r}")
+        hint = suggestion(given, (*npx.__all__, *np.__all__))
+        raise ValueError(f"Lambda: neither np nor npx has a function {given!r}{hint}")
     return found
 
 

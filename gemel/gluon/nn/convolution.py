@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemel import npx
+from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
 from gemel.ops.convolution import per_axis
-from gemel.ops.layouts import is_channels_last
+from gemel.ops.layouts import LAYOUTS, is_channels_last
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter
+
+
+#: The axes of space, in error messages.
+SPACE = ("depth", "height", "width")
 
 
 class _Convolution(HybridBlock):
@@ -40,18 +45,21 @@ class _Convolution(HybridBlock):
     ) -> None:
         super().__init__(**settings)
         name = type(self).__name__
+        layout = layout or LAYOUTS[self._axes - 1][0]
         self._last = is_channels_last(name, layout, self._axes)
         self._channels = channels
-        self._kernel = per_axis(name, "kernel_size", kernel_size, self._axes, 1)
-        self._how: dict[str, Any] = {
+        self._kwargs: dict[str, Any] = {
+            "kernel": per_axis(name, "kernel_size", kernel_size, self._axes, 1),
             "stride": per_axis(name, "strides", strides, self._axes, 1),
-            "pad": per_axis(name, "padding", padding, self._axes, 0),
             "dilate": per_axis(name, "dilation", dilation, self._axes, 1),
+            "pad": per_axis(name, "padding", padding, self._axes, 0),
+            "num_filter": channels,
+            "num_group": groups,
+            "no_bias": not use_bias,
             "layout": layout,
         }
-        self._groups = groups
         if self._transposed:
-            self._how["adj"] = per_axis(name, "output_padding", output_padding, self._axes, 0)
+            self._kwargs["adj"] = per_axis(name, "output_padding", output_padding, self._axes, 0)
         self.weight: Parameter = self.params.get(
             "weight", shape=self._weight_shape(in_channels), init=weight_initializer
         )
@@ -66,38 +74,50 @@ class _Convolution(HybridBlock):
         return "conv"
 
     def _weight_shape(self, inputs: int) -> tuple[int, ...]:
-        lead, other = self._channels, inputs // self._groups
+        kernel, groups = self._kwargs["kernel"], self._kwargs["num_group"]
+        lead, other = self._channels, inputs // groups
         if self._transposed:
-            lead, other = inputs, self._channels // self._groups
-        return (lead, *self._kernel, other) if self._last else (lead, other, *self._kernel)
+            lead, other = inputs, self._channels // groups
+        return (lead, *kernel, other) if self._last else (lead, other, *kernel)
 
     def infer_shape(self, x: Tensor) -> None:
         """The weight has a kernel for each channel of the input."""
+        if len(x.shape) != self._axes + 2:
+            raise ShapeError(f"{type(self).__name__}: the input has shape {list(x.shape)}")
         self.weight.shape = self._weight_shape(int(x.shape[-1 if self._last else 1]))
+
+    def _takes(self) -> str:
+        space = SPACE[3 - self._axes :]
+        found = self._inputs()
+        channels = "channels" if found < 0 else str(found)
+        axes = (*space, channels) if self._last else (channels, *space)
+        return f"(batch, {', '.join(axes)})"
+
+    def _inputs(self) -> int:
+        """How many channels the input has; -1 while that is not known."""
+        shape = self.weight.shape or (-1, -1)
+        axis = 0 if self._transposed else -1 if self._last else 1
+        return max(shape[axis] * (1 if self._transposed else self._kwargs["num_group"]), -1)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, in_channels, *space) -> (batch, channels, *places)."""
         bias = None if self.bias is None else self.bias.data()
         function = npx.deconvolution if self._transposed else npx.convolution
-        how = {**self._how, "num_group": self._groups, "no_bias": bias is None}
-        y = function(x, self.weight.data(), bias, kernel=self._kernel, **how)
+        y = function(x, self.weight.data(), bias, **self._kwargs)
         return y if self.act is None else self.act(y)
 
     def __repr__(self) -> str:
-        shape = self.weight.shape or (-1, -1)
-        axis = 0 if self._transposed else -1 if self._last else 1
-        found = shape[axis] * (1 if self._transposed else self._groups)
-        inputs = max(found, -1)  # -1: not known yet
-        said = [f"kernel_size={self._kernel}", f"stride={self._how['stride']}"]
+        how = self._kwargs
+        said = [f"kernel_size={how['kernel']}", f"stride={how['stride']}"]
         names = {"pad": "padding", "dilate": "dilation", "adj": "output_padding"}
         for key, name in names.items():
             usual = 1 if key == "dilate" else 0
-            if any(n != usual for n in self._how.get(key) or ()):
-                said.append(f"{name}={self._how[key]}")
-        said += [f"groups={self._groups}"] if self._groups != 1 else []
+            if any(n != usual for n in how.get(key, ())):
+                said.append(f"{name}={how[key]}")
+        said += [f"groups={how['num_group']}"] if how["num_group"] != 1 else []
         said += ["bias=False"] if self.bias is None else []
         said += [repr(self.act)] if self.act is not None else []
-        return f"{type(self).__name__}({inputs} -> {self._channels}, {', '.join(said)})"
+        return f"{type(self).__name__}({self._inputs()} -> {self._channels}, {', '.join(said)})"
 
 
 class _Forward(_Convolution):

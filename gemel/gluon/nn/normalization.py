@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel import npx
+from gemel import np, npx
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.nn.basic import elements_along, size_along
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter
@@ -43,7 +44,10 @@ class _Norm(HybridBlock):
 
     def infer_shape(self, x: Tensor) -> None:
         """One element for each position along the axis."""
-        self.gamma.shape = self.beta.shape = (int(x.shape[self._axis]),)
+        self.gamma.shape = self.beta.shape = (size_along(type(self).__name__, x, self._axis),)
+
+    def _takes(self) -> str:
+        return elements_along(self.gamma, self._axis)
 
     def _settings(self) -> str:
         return f"eps={self._epsilon}, axis={self._axis}"
@@ -99,15 +103,21 @@ class GroupNorm(_Norm):
     ) -> None:
         started = beta_initializer, gamma_initializer
         super().__init__(1, epsilon, center, scale, *started, in_channels, **settings)
-        self._groups = num_groups
+        self._num_groups = num_groups
 
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`."""
-        vectors = self.gamma.data(), self.beta.data()
-        return npx.group_norm(x, *vectors, num_groups=self._groups, eps=self._epsilon)
+        gamma, beta = (self._for_channels(v.data(), x.shape[1]) for v in (self.gamma, self.beta))
+        return npx.group_norm(x, gamma, beta, num_groups=self._num_groups, eps=self._epsilon)
+
+    def _for_channels(self, vector: Tensor, channels: int) -> Tensor:
+        """An element for each channel; MXNet 1 has, and its files hold, one for each group."""
+        groups = self._num_groups
+        one_a_group = vector.shape[0] == groups and channels % groups == 0
+        return np.repeat(vector, channels // groups) if one_a_group else vector
 
     def _settings(self) -> str:
-        return f"eps={self._epsilon}, num_groups={self._groups}"
+        return f"eps={self._epsilon}, num_groups={self._num_groups}"
 
 
 class InstanceNorm(_Norm):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from gemel import npx
+from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.ops.convolution import per_axis
@@ -12,13 +13,44 @@ from gemel.ops.layouts import LAYOUTS, is_channels_last
 
 
 class _AnyPooling(HybridBlock):
-    """What pooling layers share."""
+    """What pooling layers share: what `npx.pooling` is told."""
 
     _axes: ClassVar[int]
     _kind: ClassVar[str]
 
+    def __init__(
+        self, layout: str | None, global_pool: bool, ceil_mode: Any, how: Any, **settings: Any
+    ) -> None:
+        super().__init__(**settings)
+        layout = layout or LAYOUTS[self._axes - 1][0]
+        is_channels_last(type(self).__name__, layout, self._axes)
+        self._kwargs: dict[str, Any] = {
+            **how,
+            "global_pool": global_pool,
+            "pool_type": self._kind,
+            "layout": layout,
+            "pooling_convention": "full" if ceil_mode else "valid",
+        }
+
     def _alias(self) -> str:
         return "pool"
+
+    def _takes(self) -> str:
+        return f"{self._axes + 2} axes: batch, channels and space"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, channels, *space) -> (batch, channels, *places)."""
+        if len(x.shape) != self._axes + 2:
+            raise ShapeError(f"{type(self).__name__}: the input has shape {list(x.shape)}")
+        return npx.pooling(x, **self._kwargs)
+
+    def __repr__(self) -> str:
+        how = self._kwargs
+        return (
+            f"{type(self).__name__}(size={how['kernel']}, stride={how['stride']}, "
+            f"padding={how['pad']}, ceil_mode={how['pooling_convention'] == 'full'}, "
+            f"global_pool={how['global_pool']}, pool_type={self._kind}, layout={how['layout']})"
+        )
 
 
 class _Pooling(_AnyPooling):
@@ -34,34 +66,18 @@ class _Pooling(_AnyPooling):
         count_include_pad: bool = True,
         **settings: Any,
     ) -> None:
-        super().__init__(**settings)
         name = type(self).__name__
         if isinstance(layout, bool):  # MXNet's classes differ in the order of these two
             layout, ceil_mode = ceil_mode or None, layout
-        is_channels_last(name, layout, self._axes)
         kernel = per_axis(name, "pool_size", pool_size, self._axes, 1)
-        steps = kernel if strides is None else per_axis(name, "strides", strides, self._axes, 1)
-        self._how: dict[str, Any] = {
-            "layout": layout or LAYOUTS[self._axes - 1][0],
+        how: dict[str, Any] = {
             "kernel": kernel,
-            "stride": steps,
+            "stride": per_axis(name, "strides", strides, self._axes, 1) if strides else kernel,
             "pad": per_axis(name, "padding", padding, self._axes, 0),
-            "pooling_convention": "full" if ceil_mode else "valid",
-            "count_include_pad": count_include_pad,
         }
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, channels, *space) -> (batch, channels, *places)."""
-        return npx.pooling(x, pool_type=self._kind, **self._how)
-
-    def __repr__(self) -> str:
-        how = self._how
-        ceil_mode = how["pooling_convention"] == "full"
-        return (
-            f"{type(self).__name__}(size={how['kernel']}, stride={how['stride']}, "
-            f"padding={how['pad']}, ceil_mode={ceil_mode}, global_pool=False, "
-            f"pool_type={self._kind}, layout={how['layout']})"
-        )
+        if self._kind == "avg":
+            how["count_include_pad"] = count_include_pad
+        super().__init__(layout, False, ceil_mode, how, **settings)
 
 
 class _Max(_Pooling):
@@ -118,24 +134,12 @@ class AvgPool3D(_Pooling):
 
 
 class _Global(_AnyPooling):
-    """One number for each channel of each example."""
+    """One number for each channel of each example: (batch, channels, 1, ...)."""
 
     def __init__(self, layout: str | None = None, **settings: Any) -> None:
-        super().__init__(**settings)
-        is_channels_last(type(self).__name__, layout, self._axes)
-        self._layout = layout or LAYOUTS[self._axes - 1][0]
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, channels, *space) -> (batch, channels, 1, ...)."""
-        return npx.pooling(x, pool_type=self._kind, global_pool=True, layout=self._layout)
-
-    def __repr__(self) -> str:
-        ones = (1,) * self._axes
-        return (
-            f"{type(self).__name__}(size={ones}, stride={ones}, padding={(0,) * self._axes}, "
-            f"ceil_mode=True, global_pool=True, pool_type={self._kind}, "
-            f"layout={self._layout})"
-        )
+        ones, zeros = (1,) * self._axes, (0,) * self._axes
+        how = {"kernel": ones, "stride": ones, "pad": zeros}
+        super().__init__(layout, True, True, how, **settings)
 
 
 class GlobalMaxPool1D(_Global):

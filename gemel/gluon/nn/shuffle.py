@@ -1,9 +1,11 @@
-"""Channels become space: what a convolution has computed for each place, laid out as an image."""
+"""Images laid out anew: channels that become space, borders that mirror what is inside."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from gemel import np
+from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.ops.convolution import per_axis
@@ -28,6 +30,11 @@ class _PixelShuffle(HybridBlock):
         count = 1
         for factor in factors:
             count *= factor
+        if len(x.shape) != self._axes + 2 or x.shape[1] % count != 0:
+            raise ShapeError(
+                f"{type(self).__name__}: the input {list(x.shape)} must be (batch, channels, "
+                f"*space) with {self._axes} axes of space, and {count} must divide its channels"
+            )
         parts = x.reshape((x.shape[0], x.shape[1] // count, *factors, *space))
         axes = range(2, 2 + self._axes)
         pairs = [place for axis in axes for place in (axis + self._axes, axis)]
@@ -57,4 +64,23 @@ class PixelShuffle3D(_PixelShuffle):
     _axes = 3
 
 
-__all__ = ["PixelShuffle1D", "PixelShuffle2D", "PixelShuffle3D"]
+class ReflectionPad2D(HybridBlock):
+    """(N, C, H, W) with a border of `padding` that mirrors the image, its edges not repeated.
+
+    `padding` is one number for all sides, or 8: before and after each of the four axes.
+    """
+
+    def __init__(self, padding: Any = 0, **settings: Any) -> None:
+        super().__init__(**settings)
+        found = (0, 0, 0, 0, *(padding,) * 4) if isinstance(padding, int) else tuple(padding)
+        if len(found) != 8:
+            raise ShapeError(f"ReflectionPad2D: padding {padding!r} must be one number, or 8")
+        self._padding = found
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W) -> (N, C, before + H + after, before + W + after)."""
+        pairs = zip(self._padding[::2], self._padding[1::2], strict=True)
+        return np.pad(x, tuple(pairs), mode="reflect")
+
+
+__all__ = ["PixelShuffle1D", "PixelShuffle2D", "PixelShuffle3D", "ReflectionPad2D"]

@@ -1,8 +1,8 @@
 """What MXNet 1.9.1 says of its model zoo, written to `zoo.json` beside this file.
 
-Run with a Python that has mxnet==1.9.1 and numpy==1.23.5: ``python tests/reference/zoo_mxnet.py``.
+Run with a Python that has mxnet==1.9.1 and numpy==1.23.5: ``python tests/references/zoo_mxnet.py``.
 For each network: how many parameters it has, a digest of their names and shapes at the usual size
-of images, and its 10 outputs for the parameters and the image made by `values`. `small.params` is
+of images, and its 10 outputs for the parameters and the image made by `values`. `zoo_small.bin` is
 a small residual network of the zoo's parts as MXNet saved it, with its outputs.
 """
 
@@ -82,7 +82,7 @@ def main() -> None:
         print(name, found[name])
     small = vision.ResNetV2(vision.BottleneckV2, [1, 1], [4, 8, 16], classes=3, thumbnail=True)
     found["small"] = {"outputs": filled(small, (2, 3, 8, 8))}
-    small.save_parameters(str(HERE / "small.params"))
+    small.save_parameters(str(HERE / "zoo_small.bin"))
     (HERE / "zoo.json").write_text(json.dumps(found, indent=1) + "\n")
 
 

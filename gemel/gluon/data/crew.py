@@ -1,0 +1,233 @@
+"""Who makes batches beside the program: threads here, processes in `workers`."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TimedOut
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gemel import _core, np
+from gemel.errors import GemelError
+from gemel.ops.random import drawing_from, mixed, number_drawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class WorkerError(GemelError, RuntimeError):
+    """What made batches has failed, ended, or taken too long.
+
+    A failure of the data set itself is also of the kind that the data set raised.
+    """
+
+
+class Maker:
+    """Makes batches: a data set, and what makes a batch of a list of its examples."""
+
+    def __init__(self, dataset: Any, batchify: Callable[[list[Any]], Any]) -> None:
+        self._dataset = dataset
+        self._batchify = batchify
+
+    def make(self, numbers: list[Any], at: list[Any] | None = None) -> Any:
+        """The batch of these examples; `at` holds the number of the one in work."""
+        examples = []
+        for number in numbers:
+            if at is not None:
+                at[:] = [number]
+            examples.append(self._dataset[number])
+        if at is not None:
+            at.clear()
+        return self._batchify(examples)
+
+
+class Crew(Protocol):
+    """Whoever makes batches ahead of time."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it still works, and for this process."""
+
+    def submit(self, numbers: list[Any], seed: int, timeout: float | None) -> Any:
+        """Have a batch made; a ticket for it, or None when there is no room for so long."""
+
+    def result(self, ticket: Any, timeout: float | None) -> Any:
+        """The batch, when it is made. Raises what went wrong."""
+
+    def drop(self, ticket: Any) -> None:
+        """Nobody wants the batch any more."""
+
+
+def start_streams(seed: int) -> None:
+    """Seed every stream that a data set in this process may draw from."""
+    _core.set_random_state(seed, 0)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+class Threads:
+    """Threads that make batches: for data sets that wait, or that let other threads compute.
+
+    What a data set draws by gemel's functions follows the seed, whichever thread it is in.
+    """
+
+    def __init__(self, maker: Maker, workers: int) -> None:
+        self._maker = maker
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="gemel-data")
+        self._owner = os.getpid()
+        self._stream: Any = type(np.random.default_rng(0).bit_generator)
+
+    @property
+    def is_usable(self) -> bool:
+        """See `Crew`."""
+        return self._owner == os.getpid()
+
+    def submit(self, numbers: list[Any], seed: int, timeout: float | None) -> Future[Any]:
+        """See `Crew`. There is always room."""
+        return self._pool.submit(self._make, numbers, seed)
+
+    def _make(self, numbers: list[Any], seed: int) -> Any:
+        with drawing_from(self._stream(seed)):
+            return self._maker.make(numbers)
+
+    def result(self, ticket: Future[Any], timeout: float | None) -> Any:
+        """See `Crew`."""
+        try:
+            return ticket.result(timeout)
+        except TimedOut:
+            if ticket.done():  # the data set raised it
+                raise
+            raise late(timeout) from None
+
+    def drop(self, ticket: Future[Any]) -> None:
+        """See `Crew`."""
+        ticket.cancel()
+
+    def close(self) -> None:
+        """Let the threads end after what they are doing."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def late(timeout: float | None) -> WorkerError:
+    """The error for a batch that does not come."""
+    return WorkerError(
+        f"DataLoader: no batch within {timeout} seconds: the data set is slower than that, or "
+        "waits for something; timeout= gives it longer"
+    )
+
+
+class Ahead:
+    """An epoch whose batches others make, some ahead of time, handed out in order."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        batches: Any,
+        prefetch: int,
+        timeout: float | None,
+        release: Callable[[], None],
+    ) -> None:
+        self._crew = crew
+        self._batches: Iterator[list[Any]] | None = iter(batches)
+        self._all = batches
+        self._prefetch = prefetch
+        self._timeout = timeout
+        self._release: Callable[[], None] | None = release
+        self._base = number_drawn()
+        #: Batches take their seeds from the epoch's and their number.
+        self._submitted = 0
+        #: Tickets in order; what the sampler raised comes in its place.
+        self._pending: deque[Any] = deque()
+        #: Numbers for which there was no room.
+        self._held: list[Any] | None = None
+        self._fill(prefetch)
+
+    def _fill(self, wanted: int) -> None:
+        """Have batches made until so many are on their way."""
+        while len(self._pending) < wanted and (numbers := self._numbers()) is not None:
+            seed = mixed(self._base, self._submitted)
+            # With nothing on its way there must be room soon; else the next call tries again.
+            ticket = self._crew.submit(numbers, seed, 0.0 if self._pending else self._timeout)
+            if ticket is None:
+                self._held = numbers
+                if not self._pending:
+                    raise late(self._timeout)
+                return
+            self._submitted += 1
+            self._pending.append(ticket)
+
+    def _numbers(self) -> list[Any] | None:
+        """The numbers of the next batch's examples; None after the last."""
+        if self._held is not None:
+            numbers, self._held = self._held, None
+            return numbers
+        if self._batches is None:
+            return None
+        try:
+            return list(next(self._batches))
+        except StopIteration:
+            self._batches = None
+        except Exception as error:
+            self._batches = None
+            self._pending.append(error)
+        return None
+
+    def __iter__(self) -> Ahead:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __next__(self) -> Any:
+        self._fill(max(self._prefetch, 1))
+        if not self._pending:
+            self.close()
+            raise StopIteration
+        ticket = self._pending.popleft()
+        if isinstance(ticket, Exception):
+            raise ticket
+        try:
+            batch = self._crew.result(ticket, self._timeout)
+        except BaseException as error:
+            self._crew.drop(ticket)
+            if isinstance(error, StopIteration):  # which would end the loop
+                raise RuntimeError("DataLoader: the data set raised StopIteration") from error
+            if not self._crew.is_usable:
+                self.close()
+            raise
+        self._fill(self._prefetch)
+        return batch
+
+    next = __next__
+
+    def close(self) -> None:
+        """Leave the epoch: what is on its way is not wanted."""
+        release, self._release = self._release, None
+        if release is None:
+            return
+        self._batches = self._held = None
+        for ticket in self._pending:
+            if not isinstance(ticket, Exception):
+                self._crew.drop(ticket)
+        self._pending.clear()
+        release()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_release"):
+            self.close()
+
+
+__all__ = [
+    "Ahead",
+    "Crew",
+    "Maker",
+    "Threads",
+    "WorkerError",
+    "late",
+    "start_streams",
+]

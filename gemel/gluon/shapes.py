@@ -1,0 +1,95 @@
+"""Shapes found without computing: a network runs with symbols, its parameters have shapes only."""
+
+from __future__ import annotations
+
+from itertools import islice, product
+from typing import TYPE_CHECKING, Any
+
+from gemel import autograd
+from gemel.errors import DeferredInitializationError, GemelError
+from gemel.ir.graph import Entry, placeholder
+from gemel.ir.trace import Trace
+from gemel.nested import flatten, unflatten
+from gemel.spec import Spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gemel.gluon.block import Block
+
+
+class ShapeTrace(Trace):
+    """A trace in which parameters need no arrays: their shapes do."""
+
+    shapes_only = True
+
+    def parameter(self, parameter: Any) -> Entry:
+        """The symbol that stands for a parameter."""
+        if id(parameter) not in self.parameters:
+            if not parameter.is_shape_known:
+                raise DeferredInitializationError(
+                    f"parameter {parameter.name} has shape {parameter.shape}, which no layer says"
+                )
+            spec = Spec(parameter.shape, parameter.dtype)
+            self.parameters[id(parameter)] = (parameter, placeholder(spec, parameter.name))
+        return super().parameter(parameter)
+
+
+def run_with_symbols(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Entry]:
+    """The results of a block or its forward, and what it writes to parameters, as symbols."""
+    arrays: list[Any] = []
+    numbers: list[float] = []
+    structure = flatten(arguments, arrays, numbers)
+    symbols = iter([placeholder(Spec(_sizes(a), a.dtype)) for a in arrays])
+    with autograd.pause(), ShapeTrace() as trace:
+        found = function(*unflatten(structure, symbols, iter(numbers)))
+        results: list[Any] = []
+        flatten(found, results, [])
+        return [*results, *(entry for _, entry in trace.updates.values())]
+
+
+def _sizes(array: Any) -> tuple[int, ...]:
+    """The shape as numbers. To ask a free extent for its number would fix it."""
+    return tuple(getattr(n, "value", n) for n in array.shape)
+
+
+#: How many combinations of sizes are tried.
+TRIALS = 200
+
+
+def fitting_shapes(
+    block: Block, unknown: list[Any], arguments: tuple[Any, ...]
+) -> tuple[tuple[int, ...], ...] | None:
+    """The shapes with which the block accepts these arguments, if there is just one choice.
+
+    An unknown size is that of an axis of an argument, or that of all but the first; which one, the
+    operations decide: each is tried, with symbols.
+    """
+    arrays: list[Any] = []
+    flatten(arguments, arrays, [])
+    sizes: set[int] = set()
+    for shape in map(_sizes, arrays):
+        whole = 1
+        for n in shape[1:]:
+            whole *= n
+        sizes.update((*shape[1:], whole))
+    if any(p.shape is None or p.shape.count(-1) != 1 for p in unknown):
+        return None
+    choices = [
+        [tuple(size if n == -1 else n for n in p.shape) for size in sorted(sizes)] for p in unknown
+    ]
+    every = {id(p): p for p in (*unknown, *block.collect_params().values())}.values()
+    before = [(p, p._shape) for p in every]
+    fitting = []
+    for shapes in islice(product(*choices), TRIALS):
+        for parameter, shape in zip(unknown, shapes, strict=True):
+            parameter._shape = shape
+        try:
+            run_with_symbols(block.forward, arguments)
+            fitting.append(shapes)
+        except GemelError:
+            pass
+        finally:
+            for parameter, shape in before:
+                parameter._shape = shape
+    return fitting[0] if len(fitting) == 1 else None

@@ -1,0 +1,101 @@
+"""Pictures as arrays (height, width, channels): reading, resizing, cutting, changing at random.
+
+Reading files needs Pillow (``pip install gemel[image]``).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gemel.errors import unknown_attribute
+from gemel.image.pictures import (
+    center_crop,
+    color_normalize,
+    copyMakeBorder,
+    decoded,
+    encoded,
+    fixed_crop,
+    imdecode,
+    imread,
+    imresize,
+    imrotate,
+    random_crop,
+    random_rotate,
+    random_size_crop,
+    resize_short,
+    scale_down,
+)
+
+if TYPE_CHECKING:
+    from gemel.image.augmenters import (
+        Augmenter,
+        BrightnessJitterAug,
+        CastAug,
+        CenterCropAug,
+        ColorJitterAug,
+        ColorNormalizeAug,
+        ContrastJitterAug,
+        CreateAugmenter,
+        ForceResizeAug,
+        HorizontalFlipAug,
+        HueJitterAug,
+        LightingAug,
+        RandomCropAug,
+        RandomGrayAug,
+        RandomOrderAug,
+        RandomSizedCropAug,
+        ResizeAug,
+        SaturationJitterAug,
+        SequentialAug,
+    )
+
+#: Modules of what most programs do not use: imported when a name is asked for.
+LATE = ("augmenters",)
+
+__all__ = [
+    "Augmenter",
+    "BrightnessJitterAug",
+    "CastAug",
+    "CenterCropAug",
+    "ColorJitterAug",
+    "ColorNormalizeAug",
+    "ContrastJitterAug",
+    "CreateAugmenter",
+    "ForceResizeAug",
+    "HorizontalFlipAug",
+    "HueJitterAug",
+    "LightingAug",
+    "RandomCropAug",
+    "RandomGrayAug",
+    "RandomOrderAug",
+    "RandomSizedCropAug",
+    "ResizeAug",
+    "SaturationJitterAug",
+    "SequentialAug",
+    "center_crop",
+    "color_normalize",
+    "copyMakeBorder",
+    "decoded",
+    "encoded",
+    "fixed_crop",
+    "imdecode",
+    "imread",
+    "imresize",
+    "imrotate",
+    "random_crop",
+    "random_rotate",
+    "random_size_crop",
+    "resize_short",
+    "scale_down",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise unknown_attribute(__name__, name, __all__)
+    for module in LATE:
+        found = getattr(import_module(f"{__name__}.{module}"), name, None)
+        if found is not None:
+            return globals().setdefault(name, found)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,325 @@
+"""What changes pictures at random, one after the other, in MXNet 1's form.
+
+`gluon.data.vision.transforms` does the same to whole batches.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from gemel import np
+from gemel.image import pictures
+from gemel.image.pictures import drawn, drawn_whole
+from gemel.ops.images import FROM_YIQ, GREY, TO_YIQ
+
+#: Means and deviations of ImageNet's red, green and blue, 0 to 255.
+IMAGENET_MEAN = (123.68, 116.28, 103.53)
+IMAGENET_STD = (58.395, 57.12, 57.375)
+#: How colours of photographs vary (Krizhevsky et al., 2012): variances, and directions.
+EIGENVALUES = (55.46, 4.794, 1.148)
+EIGENVECTORS = (
+    (-0.5675, 0.7192, 0.4009),
+    (-0.5808, -0.0045, -0.8140),
+    (-0.5836, -0.6948, 0.4203),
+)
+
+
+class Augmenter:
+    """Called with a picture (H, W, C), gives another one."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._kwargs = {name: _plain(value) for name, value in kwargs.items()}
+
+    def dumps(self) -> Any:
+        """Its name and settings, as JSON."""
+        return json.dumps([type(self).__name__.lower(), self._settings()])
+
+    def _settings(self) -> dict[str, Any]:
+        names = getattr(self, "__dataclass_fields__", None)
+        return self._kwargs if names is None else {n: _plain(getattr(self, n)) for n in names}
+
+    def __call__(self, src: Any) -> Any:
+        """The changed picture."""
+        return self._made(src)
+
+    def _made(self, src: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no __call__(self, src)")
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+@dataclass
+class SequentialAug(Augmenter):
+    """Several, one after the other."""
+
+    ts: list[Any]
+
+    def dumps(self) -> Any:
+        """Its name and theirs."""
+        return [type(self).__name__.lower(), [each.dumps() for each in self.ts]]
+
+    def _made(self, src: Any) -> Any:
+        for each in self.ts:
+            src = each(src)
+        return src
+
+
+class RandomOrderAug(SequentialAug):
+    """Several, in an order that is drawn each time."""
+
+    def _made(self, src: Any) -> Any:
+        left = list(self.ts)
+        while left:
+            src = left.pop(drawn_whole(0, len(left) - 1))(src)
+        return src
+
+
+@dataclass
+class ResizeAug(Augmenter):
+    """The shorter side gets a size."""
+
+    size: int
+    interp: int = 2
+
+    def _made(self, src: Any) -> Any:
+        return pictures.resize_short(src, self.size, self.interp)
+
+
+@dataclass
+class ForceResizeAug(Augmenter):
+    """Another size (width, height)."""
+
+    size: tuple[int, int]
+    interp: int = 2
+
+    def _made(self, src: Any) -> Any:
+        return pictures.imresize(src, *self.size, self.interp)
+
+
+@dataclass
+class RandomCropAug(Augmenter):
+    """`random_crop`."""
+
+    size: tuple[int, int]
+    interp: int = 2
+
+    def _made(self, src: Any) -> Any:
+        return pictures.random_crop(src, self.size, self.interp)[0]
+
+
+@dataclass
+class RandomSizedCropAug(Augmenter):
+    """`random_size_crop`."""
+
+    size: tuple[int, int]
+    area: float | tuple[float, float]
+    ratio: tuple[float, float]
+    interp: int = 2
+
+    def _made(self, src: Any) -> Any:
+        return pictures.random_size_crop(src, self.size, self.area, self.ratio, self.interp)[0]
+
+
+@dataclass
+class CenterCropAug(Augmenter):
+    """`center_crop`."""
+
+    size: tuple[int, int]
+    interp: int = 2
+
+    def _made(self, src: Any) -> Any:
+        return pictures.center_crop(src, self.size, self.interp)[0]
+
+
+def _factor(jitter: float) -> float:
+    return 1.0 + drawn(-jitter, jitter)
+
+
+def _grey(src: Any) -> Any:
+    return np.dot(src, np.array(GREY, dtype=src.dtype))
+
+
+@dataclass
+class BrightnessJitterAug(Augmenter):
+    """Times a factor between 1 - brightness and 1 + brightness."""
+
+    brightness: float
+
+    def _made(self, src: Any) -> Any:
+        return src * _factor(self.brightness)
+
+
+@dataclass
+class ContrastJitterAug(Augmenter):
+    """Mixed with the grey it is on average."""
+
+    contrast: float
+
+    def _made(self, src: Any) -> Any:
+        alpha = _factor(self.contrast)
+        return src * alpha + _grey(src).mean() * (1.0 - alpha)
+
+
+@dataclass
+class SaturationJitterAug(Augmenter):
+    """Mixed with its grey picture."""
+
+    saturation: float
+
+    def _made(self, src: Any) -> Any:
+        alpha = _factor(self.saturation)
+        return src * alpha + np.expand_dims(_grey(src), -1) * (1.0 - alpha)
+
+
+@dataclass
+class HueJitterAug(Augmenter):
+    """Colours turned by an angle between -hue and hue half turns, in YIQ."""
+
+    hue: float
+
+    def _made(self, src: Any) -> Any:
+        from math import cos, pi, sin
+
+        angle = drawn(-self.hue, self.hue) * pi
+        turn = np.array(
+            [[1.0, 0.0, 0.0], [0.0, cos(angle), -sin(angle)], [0.0, sin(angle), cos(angle)]]
+        )
+        matrix = np.dot(np.dot(np.array(FROM_YIQ), turn), np.array(TO_YIQ))
+        return np.dot(src, matrix.T.astype(src.dtype))
+
+
+class ColorJitterAug(RandomOrderAug):
+    """Brightness, contrast and saturation, those that are not 0, in a drawn order."""
+
+    def __init__(self, brightness: float, contrast: float, saturation: float) -> None:
+        kinds = (BrightnessJitterAug, ContrastJitterAug, SaturationJitterAug)
+        pairs = zip(kinds, (brightness, contrast, saturation), strict=True)
+        super().__init__([kind(by) for kind, by in pairs if by > 0])
+
+
+@dataclass
+class LightingAug(Augmenter):
+    """Noise along the directions in which colours vary."""
+
+    alphastd: float
+    eigval: Any
+    eigvec: Any
+
+    def _made(self, src: Any) -> Any:
+        shares = np.random.normal(0, self.alphastd, size=(3,)) * np.array(self.eigval, "float32")
+        return src + np.dot(np.array(self.eigvec, "float32"), shares).astype(src.dtype)
+
+
+@dataclass
+class ColorNormalizeAug(Augmenter):
+    """`color_normalize`."""
+
+    mean: Any
+    std: Any
+
+    def _made(self, src: Any) -> Any:
+        return pictures.color_normalize(src, _channels(self.mean), _channels(self.std))
+
+
+def _channels(values: Any) -> Any:
+    return None if values is None else np.array(values, dtype="float32")
+
+
+@dataclass
+class RandomGrayAug(Augmenter):
+    """Grey, with three channels still, with probability p."""
+
+    p: float
+
+    def _made(self, src: Any) -> Any:
+        if drawn() >= self.p:
+            return src
+        level = np.dot(src, np.array((0.21, 0.72, 0.07), dtype=src.dtype))
+        return np.repeat(np.expand_dims(level, -1), 3, axis=-1)
+
+
+@dataclass
+class HorizontalFlipAug(Augmenter):
+    """Turned round left to right, with probability p."""
+
+    p: float
+
+    def _made(self, src: Any) -> Any:
+        return np.flip(src, axis=1) if drawn() < self.p else src
+
+
+@dataclass
+class CastAug(Augmenter):
+    """Another dtype."""
+
+    typ: Any = "float32"
+
+    def _made(self, src: Any) -> Any:
+        return src.astype(self.typ)
+
+
+def CreateAugmenter(  # noqa: N802 -- MXNet's name
+    data_shape: tuple[int, int, int],
+    resize: int = 0,
+    rand_crop: bool = False,
+    rand_resize: bool = False,
+    rand_mirror: bool = False,
+    mean: Any = None,
+    std: Any = None,
+    brightness: float = 0,
+    contrast: float = 0,
+    saturation: float = 0,
+    hue: float = 0,
+    pca_noise: float = 0,
+    rand_gray: float = 0,
+    inter_method: int = 2,
+) -> list[Augmenter]:
+    """The augmenters usual for pictures of `data_shape` (C, H, W), in their order.
+
+    `mean` and `std` True are ImageNet's. Raises `ValueError` for `rand_resize` without `rand_crop`.
+    """
+    size = data_shape[2], data_shape[1]
+    found: list[Augmenter] = [ResizeAug(resize, inter_method)] if resize > 0 else []
+    if rand_resize:
+        if not rand_crop:
+            raise ValueError("CreateAugmenter: rand_resize cuts at random; it wants rand_crop, too")
+        found.append(RandomSizedCropAug(size, 0.08, (3 / 4, 4 / 3), inter_method))
+    else:
+        found.append((RandomCropAug if rand_crop else CenterCropAug)(size, inter_method))
+    if rand_mirror:
+        found.append(HorizontalFlipAug(0.5))
+    found.append(CastAug())
+    return found + colour_augmenters(
+        mean, std, brightness, contrast, saturation, hue, pca_noise, rand_gray
+    )
+
+
+def colour_augmenters(
+    mean: Any,
+    std: Any,
+    brightness: float,
+    contrast: float,
+    saturation: float,
+    hue: float,
+    pca_noise: float,
+    rand_gray: float,
+) -> list[Augmenter]:
+    """Those that change values only."""
+    found: list[Augmenter] = []
+    if brightness or contrast or saturation:
+        found.append(ColorJitterAug(brightness, contrast, saturation))
+    if hue:
+        found.append(HueJitterAug(hue))
+    if pca_noise > 0:
+        found.append(LightingAug(pca_noise, EIGENVALUES, EIGENVECTORS))
+    if rand_gray > 0:
+        found.append(RandomGrayAug(rand_gray))
+    mean = IMAGENET_MEAN if mean is True else mean
+    std = IMAGENET_STD if std is True else std
+    if mean is not None or std is not None:
+        found.append(ColorNormalizeAug(mean, std))
+    return found

@@ -1,0 +1,191 @@
+"""Learning rates that change with the number of updates.
+
+A scheduler is a pure function of the number of the update, which an optimizer calls with 1 at the
+first: asked for an earlier update again, it answers the same again. Any callable will do as well.
+"""
+
+from __future__ import annotations
+
+from math import cos, pi
+from typing import TYPE_CHECKING
+
+from gemel.errors import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "CosineScheduler",
+    "FactorScheduler",
+    "LRScheduler",
+    "MultiFactorScheduler",
+    "PolyScheduler",
+]
+
+
+class LRScheduler:
+    """Base class: `base_lr`, and how it is reached during the first `warmup_steps` updates.
+
+    In the mode "linear" the rate grows in equal steps from `warmup_begin_lr` to `base_lr`; in the
+    mode "constant" it is `warmup_begin_lr` until then. Subclasses define `__call__(num_update)`, or
+    `decayed(num_update)` for what comes after. Raises `ValueError` for settings that cannot be.
+    """
+
+    def __init__(
+        self,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        if warmup_mode not in ("linear", "constant"):
+            raise unknown_name("warmup_mode", warmup_mode, ("linear", "constant"))
+        if warmup_begin_lr > base_lr:
+            raise self._refusal("base_lr must be at least warmup_begin_lr", base_lr)
+        if not isinstance(warmup_steps, int) or warmup_steps < 0:
+            raise self._refusal("warmup_steps must be a whole number, at least 0", warmup_steps)
+        self.base_lr = base_lr
+        self.warmup_steps = warmup_steps
+        self.warmup_begin_lr = warmup_begin_lr
+        self.warmup_mode = warmup_mode
+
+    @property
+    def warmup_final_lr(self) -> float:
+        """Where the warm-up ends: at `base_lr`."""
+        return self.base_lr
+
+    def get_warmup_lr(self, num_update: int) -> float:
+        """The rate of an update of the warm-up."""
+        if self.warmup_mode == "constant":
+            return self.warmup_begin_lr
+        done = num_update / self.warmup_steps
+        return self.warmup_begin_lr + (self.warmup_final_lr - self.warmup_begin_lr) * done
+
+    def decayed(self, num_update: int) -> float:
+        """The rate of an update after the warm-up."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how the rate changes")
+
+    def __call__(self, num_update: int) -> float:
+        """The learning rate of update `num_update`."""
+        warming = num_update < self.warmup_steps
+        return self.get_warmup_lr(num_update) if warming else self.decayed(num_update)
+
+    def _refusal(self, rule: str, value: object) -> ValueError:
+        return ValueError(f"{type(self).__name__}: {rule}, not {value!r}")
+
+
+class FactorScheduler(LRScheduler):
+    """`base_lr`, times `factor` after every `step` updates, but not below `stop_factor_lr`."""
+
+    def __init__(
+        self,
+        step: int,
+        factor: float = 1,
+        stop_factor_lr: float = 1e-8,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        if step < 1:
+            raise self._refusal("step must be at least 1", step)
+        if factor > 1:
+            raise self._refusal("factor must be at most 1", factor)
+        self.step = step
+        self.factor = factor
+        self.stop_factor_lr = stop_factor_lr
+
+    def decayed(self, num_update: int) -> float:
+        """The rate after as many steps as are behind this update."""
+        count = max(0, num_update - 1) // self.step
+        rate = self.base_lr * self.factor**count
+        return max(rate, self.stop_factor_lr) if count else rate
+
+
+class MultiFactorScheduler(LRScheduler):
+    """`base_lr`, times `factor` after each of the updates listed in `step`."""
+
+    def __init__(
+        self,
+        step: Sequence[int],
+        factor: float = 1,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        if not step or step[0] < 1 or any(b <= a for a, b in zip(step, step[1:], strict=False)):
+            raise self._refusal("step must be a list of growing numbers from 1", step)
+        if factor > 1:
+            raise self._refusal("factor must be at most 1", factor)
+        self.step = step
+        self.factor = factor
+
+    def decayed(self, num_update: int) -> float:
+        """The rate after those of the listed updates that are behind this one."""
+        return self.base_lr * self.factor ** sum(num_update > step for step in self.step)
+
+
+class _Falling(LRScheduler):
+    """From `base_lr` after the warm-up to `final_lr` at update `max_update`, then level."""
+
+    def __init__(
+        self,
+        max_update: int,
+        base_lr: float = 0.01,
+        final_lr: float = 0,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        if not isinstance(max_update, int) or max_update < 1:
+            raise self._refusal("max_update must be a whole number, at least 1", max_update)
+        self.max_update = max_update
+        self.final_lr = final_lr
+        self.max_steps = max_update - warmup_steps
+
+    def remaining(self, done: float) -> float:
+        """How much of the way down is left when this part, 0 to 1, of the updates is done."""
+        raise NotImplementedError
+
+    def decayed(self, num_update: int) -> float:
+        """The rate on the way down."""
+        done = 1.0
+        if num_update < self.max_update:
+            done = (num_update - self.warmup_steps) / self.max_steps
+        return self.final_lr + (self.base_lr - self.final_lr) * self.remaining(done)
+
+
+class PolyScheduler(_Falling):
+    """From `base_lr` to `final_lr` at `max_update`: what is left falls as its power `pwr`."""
+
+    def __init__(
+        self,
+        max_update: int,
+        base_lr: float = 0.01,
+        pwr: float = 2,
+        final_lr: float = 0,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        super().__init__(max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        self.power = pwr
+
+    def remaining(self, done: float) -> float:
+        """(1 - done) ** pwr."""
+        return float((1 - done) ** self.power)
+
+
+class CosineScheduler(_Falling):
+    """From `base_lr` to `final_lr` at `max_update` along half a wave of the cosine.
+
+    Loshchilov and Hutter, SGDR: stochastic gradient descent with warm restarts, ICLR 2017.
+    """
+
+    def remaining(self, done: float) -> float:
+        """(1 + cos(pi * done)) / 2."""
+        return (1 + cos(pi * done)) / 2

@@ -1,0 +1,137 @@
+"""Images of another size by weighing several pixels, and turned images."""
+
+from __future__ import annotations
+
+from math import ceil, floor, pi, sin
+from typing import Any
+
+from gemel.errors import ShapeError
+from gemel.extent import NUMBER
+from gemel.ir.public import Array, function
+from gemel.ops import elementwise as ops
+from gemel.ops.indexing import gather
+from gemel.ops.shape import expand_dims, operand, reshape, transpose
+
+#: interp of `resize`: its name, and how many pixels to each side are weighed.
+CUBIC, AREA, LANCZOS = 2, 3, 4
+REACH = {CUBIC: 2, LANCZOS: 4}
+
+
+def _cubic(d: float) -> float:
+    """Keys, Cubic convolution interpolation, IEEE ASSP 1981, with a = -0.75 as OpenCV has it."""
+    a, d = -0.75, abs(d)
+    if d <= 1:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+    return ((d - 5) * d + 8) * d * a - 4 * a if d < 2 else 0.0
+
+
+def _lanczos(d: float) -> float:
+    """Duchon, Lanczos filtering in one and two dimensions, 1979: a = 4."""
+    if d == 0:
+        return 1.0
+    return sin(pi * d) * sin(pi * d / 4) / (pi * d) ** 2 * 4 if abs(d) < 4 else 0.0
+
+
+def _taps(old: int, size: int, interp: int, shrinks: bool) -> list[list[tuple[int, float]]]:
+    """For each new line the old ones it is made of, and their weights, which add up to 1."""
+    scale = old / size
+    found = []
+    for line in range(size):
+        if interp != AREA:
+            centre = (line + 0.5) * scale - 0.5
+            weigh, reach = (_cubic if interp == CUBIC else _lanczos), REACH[interp]
+            near = range(floor(centre) - reach + 1, floor(centre) + reach + 1)
+            taps = [(min(max(n, 0), old - 1), weigh(centre - n)) for n in near]
+        elif shrinks:
+            begin, end = line * scale, min((line + 1) * scale, old)
+            inside = range(floor(begin), ceil(end - 1e-9))
+            taps = [(n, min(n + 1, end) - max(n, begin)) for n in inside]
+        else:
+            first = floor(line * scale)
+            share = max(line + 1 - (first + 1) / scale, 0.0) % 1.0
+            taps = [(first, 1 - share), (min(first + 1, old - 1), share)]
+        total = sum(weight for _, weight in taps)
+        found.append([(n, weight / total) for n, weight in taps])
+    return found
+
+
+def weighed(x: Any, axis: int, size: int, interp: int, shrinks: bool) -> Any:
+    """Floating images with `size` lines along an axis, each made of several."""
+    taps = _taps(int(x.shape[axis]), size, interp, shrinks)
+    most = max(map(len, taps))
+    full = [each + [(0, 0.0)] * (most - len(each)) for each in taps]
+    shape = (size, *[1] * (len(x.shape) - axis - 1))
+    found = None
+    for column in zip(*full, strict=True):
+        numbers, weights = zip(*column, strict=True)
+        weight = ops.cast(operand(list(weights), (x,)), dtype=x.dtype)
+        part = gather(x, operand(list(numbers)), axis=axis) * reshape(weight, shape=shape)
+        found = part if found is None else found + part
+    return found
+
+
+@function(public="npx.image")
+def rotate(
+    data: Any, rotation_degrees: Any, zoom_in: bool = False, zoom_out: bool = False
+) -> Array:
+    """Floating images (C, H, W) turned about their middle, mixing linearly; beyond them is 0.
+
+    A batch (N, C, H, W) may have an angle for each. `zoom_in` enlarges until no corner is empty,
+    `zoom_out` makes room for the whole image.
+
+    >>> npx.image.rotate(np.ones((1, 3, 3)), 90).tolist()
+    """
+    x = operand(data)
+    if len(x.shape) not in (3, 4) or not x.dtype.is_floating:
+        raise ShapeError(
+            f"rotate: {x.dtype}{list(x.shape)} must be floating and (C, H, W), or a batch of that; "
+            "use to_tensor first"
+        )
+    if zoom_in and zoom_out:
+        raise ValueError("rotate: zoom_in and zoom_out exclude each other")
+    if len(x.shape) == 3:
+        if not isinstance(rotation_degrees, NUMBER):
+            raise ShapeError("rotate: one image has one angle, a number")
+        return rotate(expand_dims(x, 0), rotation_degrees, zoom_in, zoom_out)[0]
+    angle = ops.cast(operand(rotation_degrees, (x,)), dtype=x.dtype) * (pi / 180)
+    angle = reshape(angle, shape=(-1, 1, 1))
+    if angle.shape[0] != 1 and angle.shape[0] != x.shape[0]:
+        raise ShapeError(f"rotate: {x.shape[0]} images have {angle.shape[0]} angles")
+    high, wide = int(x.shape[2]), int(x.shape[3])
+    rows = reshape(
+        ops.cast(ops.iota(shape=(high,), axis=0, dtype="int64"), dtype=x.dtype), shape=(-1, 1)
+    )
+    columns = ops.cast(ops.iota(shape=(wide,), axis=0, dtype="int64"), dtype=x.dtype)
+    down, right = rows - (high - 1) / 2, columns - (wide - 1) / 2
+    cosine, sine = ops.cos(angle), ops.sin(angle)
+    zoom = _zoom(cosine, sine, high, wide, zoom_in) if zoom_in or zoom_out else 1.0
+    across = (right * cosine - down * sine) * zoom + (wide - 1) / 2
+    along = (right * sine + down * cosine) * zoom + (high - 1) / 2
+    return _at(x, along, across, high, wide)
+
+
+def _zoom(cosine: Any, sine: Any, high: int, wide: int, inwards: bool) -> Any:
+    """How far apart the old pixels lie that become neighbours."""
+    cosine, sine = abs(cosine), abs(sine)
+    # Half extents of what encloses the turned image.
+    across, along = (wide * cosine + high * sine) / wide, (wide * sine + high * cosine) / high
+    if inwards:
+        return 1 / ops.maximum(across, along)
+    return ops.maximum(across, along)
+
+
+def _at(x: Any, rows: Any, columns: Any, high: int, wide: int) -> Any:
+    """Images (N, C, H, W) at places (N or 1, H, W) between pixels, 0 beyond them."""
+    images = reshape(ops.iota(shape=(x.shape[0],), axis=0, dtype="int64"), shape=(-1, 1, 1))
+    pixels = reshape(transpose(x, axes=(0, 2, 3, 1)), shape=(-1, x.shape[1]))
+    top, left = ops.floor(rows), ops.floor(columns)
+    found = None
+    for row, column in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
+        weight = (1 - abs(rows - row)) * (1 - abs(columns - column))
+        inside = (row >= 0) & (row < high) & (column >= 0) & (column < wide)
+        place = ops.limit(row, 0.0, high - 1.0) * wide + ops.limit(column, 0.0, wide - 1.0)
+        number = images * (high * wide) + ops.cast(place, dtype="int64")
+        weight = expand_dims(ops.where(inside, weight, 0.0), -1)
+        part = gather(pixels, number, axis=0) * weight
+        found = part if found is None else found + part
+    return transpose(found, axes=(0, 3, 1, 2))

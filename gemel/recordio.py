@@ -1,0 +1,336 @@
+"""RecordIO: files of records one after the other, as dmlc's libraries write them.
+
+A record is the magic number, a word with three bits of flag and 29 of length, the bytes, and zeros
+up to a multiple of 4. Where the bytes hold the magic number at such a multiple, the record is
+written in parts, between which it is left out; their flags are 1, 2, ..., 2, 3.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections import namedtuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gemel.errors import DataFileError, MissingFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+MAGIC = 0xCED7230A
+MARK = struct.pack("<I", MAGIC)
+HEAD = struct.Struct("<II")
+LONGEST = (1 << 29) - 1
+
+
+class MXRecordIO:
+    """Reads ("r") or writes ("w") the records of a file, one after the other.
+
+    A reader maps the file, so that processes forked from one another do not disturb each other.
+    """
+
+    def __init__(self, uri: Any, flag: str) -> None:
+        if flag not in ("r", "w"):
+            raise ValueError(f"{type(self).__name__}: the flag {flag!r} must be 'r' or 'w'")
+        self.uri = os.fspath(uri)
+        self.flag = flag
+        self.writable = flag == "w"
+        self.is_open = False
+        self.open()
+
+    def open(self) -> None:
+        """Open the file at its beginning; a writer empties it."""
+        self.close()
+        try:
+            self._file = open(self.uri, "wb" if self.writable else "rb")  # noqa: SIM115 -- kept
+        except FileNotFoundError:
+            raise MissingFileError(f"{self.uri} is wanted, and is not there") from None
+        self._map: Any = b""
+        self._position = 0
+        self._process = os.getpid()
+        self.is_open = True
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.is_open:
+            self._file.close()
+            self._map = b""
+            self.is_open = False
+
+    def reset(self) -> None:
+        """Go back to the beginning; a writer empties the file."""
+        self.open()
+
+    def tell(self) -> int:
+        """The offset of the next record."""
+        return self._position
+
+    def __enter__(self) -> MXRecordIO:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "is_open", False):
+            self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.writable:
+            raise TypeError(f"{self.uri} is open for writing, which one process does")
+        state = dict(self.__dict__)
+        del state["_file"], state["_map"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        is_open, position = state.pop("is_open"), state["_position"]
+        self.__dict__.update(state)
+        self.is_open = False
+        if is_open:
+            MXRecordIO.open(self)
+            self._position = position
+
+    # --- writing
+
+    def write(self, buf: Any) -> None:
+        """Append a record. Raises `ValueError` for one of 512 MiB or more."""
+        if not self.writable or not self.is_open:
+            raise ValueError(f"{self.uri} is not open for writing")
+        if self._process != os.getpid():
+            raise RuntimeError(f"{self.uri} is written by the process that opened it")
+        data = bytes(buf)
+        if len(data) > LONGEST:
+            raise ValueError(f"{self.uri}: a record of {len(data)} bytes; {LONGEST} are the most")
+        text = b"".join(_parts(data))
+        self._file.write(text)
+        self._position += len(text)
+
+    # --- reading
+
+    def read(self) -> bytes | None:
+        """The next record; None at the end. Raises `DataFileError` for a damaged file."""
+        if self.writable or not self.is_open:
+            raise ValueError(f"{self.uri} is not open for reading")
+        found, position = self._record(self._position)
+        self._position = position
+        return found
+
+    def _available(self, end: int) -> Any:
+        """The file's bytes, at least up to `end` if it has as many."""
+        if end > len(self._map):
+            size = os.fstat(self._file.fileno()).st_size
+            if size > len(self._map):
+                self._map = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
+        return self._map
+
+    def _record(self, begin: int) -> tuple[bytes | None, int]:
+        """The record at an offset, and where it ends."""
+        parts: list[bytes] = []
+        place = begin
+        while True:
+            data = self._available(place + HEAD.size)
+            left = len(data) - place
+            if left <= 0 and not parts:
+                return None, place
+            if left < HEAD.size:
+                raise self._damaged(place, begin, f"is cut off: {max(left, 0)} of 8 bytes of head")
+            magic, word = HEAD.unpack_from(data, place)
+            if magic != MAGIC:
+                raise self._damaged(place, begin, f"begins with {magic:#010x}, not {MAGIC:#010x}")
+            flag, length = word >> 29, word & LONGEST
+            if flag not in ((2, 3) if parts else (0, 1)):
+                raise self._damaged(place, begin, f"has the flag {flag}, which does not fit here")
+            first, end = place + HEAD.size, place + HEAD.size + length
+            data = self._available(end)
+            if end > len(data):
+                raise self._damaged(
+                    place, begin, f"is cut off: {len(data) - first} of {length} bytes"
+                )
+            parts.append(data[first:end])
+            place = end + -length % 4
+            if flag in (0, 3):
+                return parts[0] if flag == 0 else MARK.join(parts), place
+
+    def _damaged(self, place: int, begin: int, what: str) -> DataFileError:
+        part = "" if place == begin else f" (a part of the record at byte {begin})"
+        return DataFileError(f"{self.uri}: the record at byte {place}{part} {what}")
+
+
+def _parts(data: bytes) -> list[bytes]:
+    """A record as it is written."""
+    cuts, at = [], data.find(MARK)
+    while at >= 0:
+        # Only where a reader looks for it.
+        if at % 4 == 0:
+            cuts.append(at)
+        at = data.find(MARK, at + (4 if at % 4 == 0 else 1))
+    found, begin = [], 0
+    for number, end in enumerate([*cuts, len(data)]):
+        flag = 0 if not cuts else 1 if number == 0 else 3 if number == len(cuts) else 2
+        found += [HEAD.pack(MAGIC, flag << 29 | end - begin), data[begin:end]]
+        begin = end + 4
+    found.append(bytes(-len(data) % 4))
+    return found
+
+
+class MXIndexedRecordIO(MXRecordIO):
+    """A record file with an index, a text of keys and offsets: records are read in any order.
+
+    A reader without the index file makes the index, with keys from 0 up, by going through the
+    records once.
+    """
+
+    def __init__(
+        self, idx_path: Any, uri: Any, flag: str, key_type: Callable[[str], Any] = int
+    ) -> None:
+        self.idx_path = os.fspath(idx_path)
+        self.idx: dict[Any, int] = {}
+        self.keys: list[Any] = []
+        self.key_type = key_type
+        self.fidx: Any = None
+        super().__init__(uri, flag)
+
+    def open(self) -> None:
+        """Open the file and its index."""
+        super().open()
+        self.idx, self.keys = {}, []
+        if self.writable:
+            self.fidx = open(self.idx_path, "w")  # noqa: SIM115 -- kept
+        elif os.path.exists(self.idx_path):
+            self._read_index()
+        else:
+            self._make_index()
+
+    def _read_index(self) -> None:
+        offset = 0
+        for line in Path(self.idx_path).read_bytes().splitlines(keepends=True):
+            try:
+                key, place = line.decode().split("\t")
+                self.idx[self.key_type(key)] = int(place)
+            except ValueError:
+                raise DataFileError(
+                    f"{self.idx_path}: the line at byte {offset} is not a key, a tab and an offset"
+                ) from None
+            offset += len(line)
+        self.keys = list(self.idx)
+
+    def _make_index(self) -> None:
+        place = 0
+        while (found := self._record(place))[0] is not None:
+            self.idx[self.key_type(str(len(self.idx)))] = place
+            place = found[1]
+        self.keys = list(self.idx)
+
+    def close(self) -> None:
+        """Close both files."""
+        super().close()
+        if self.fidx is not None:
+            self.fidx.close()
+            self.fidx = None
+
+    def seek(self, idx: Any) -> None:
+        """Go to the record with that key. Raises `KeyError`."""
+        if self.writable:
+            raise ValueError(f"{self.uri} is open for writing; only readers seek")
+        self._position = self._place(idx)
+
+    def _place(self, key: Any) -> int:
+        if key not in self.idx:
+            raise KeyError(f"{self.idx_path} has no record {key!r}")
+        return self.idx[key]
+
+    def read_idx(self, idx: Any) -> bytes:
+        """The record with that key. Raises `KeyError`, `DataFileError`."""
+        self.seek(idx)
+        place = self._position
+        found = self.read()
+        if found is None:
+            raise DataFileError(
+                f"{self.uri}: record {idx!r} is at byte {place} by {self.idx_path}, where the file "
+                "has ended"
+            )
+        return found
+
+    def write_idx(self, idx: Any, buf: Any) -> None:
+        """Append a record with a key."""
+        key, place = self.key_type(idx), self._position
+        self.write(buf)
+        self.fidx.write(f"{key}\t{place}\n")
+        self.idx[key] = place
+        self.keys.append(key)
+
+
+IRHeader = namedtuple("IRHeader", ["flag", "label", "id", "id2"])
+IRHeader.__doc__ = "Head of a record with a picture: if not 0, `flag` numbers of `label` follow."
+IMAGE_HEAD = struct.Struct("<IfQQ")
+
+
+def pack(header: Any, s: bytes) -> bytes:
+    """A record of a header and bytes; a label that is no number becomes float32 numbers."""
+    header = IRHeader(*header)
+    if not isinstance(header.label, (list, tuple)) and not getattr(header.label, "ndim", 0):
+        return IMAGE_HEAD.pack(0, header.label, header.id, header.id2) + s
+    values = [float(value) for value in header.label]
+    head = IMAGE_HEAD.pack(len(values), 0.0, header.id, header.id2)
+    return head + struct.pack(f"<{len(values)}f", *values) + s
+
+
+def unpack(s: bytes) -> tuple[Any, bytes]:
+    """The header and the bytes of a record; several labels are a NumPy array of float32.
+
+    Raises `DataFileError` for a record that is too short.
+    """
+    if len(s) < IMAGE_HEAD.size:
+        raise DataFileError(f"unpack: a record of {len(s)} bytes has no header of 24")
+    header = IRHeader(*IMAGE_HEAD.unpack_from(s))
+    end = IMAGE_HEAD.size + 4 * header.flag
+    if not header.flag:
+        return header, s[end:]
+    if len(s) < end:
+        raise DataFileError(
+            f"unpack: a record of {len(s)} bytes has no {header.flag} labels (flag, byte 0)"
+        )
+    import numpy
+
+    label = numpy.frombuffer(s, "<f4", header.flag, IMAGE_HEAD.size)
+    return header._replace(label=label), s[end:]
+
+
+def pack_img(header: Any, img: Any, quality: int = 95, img_fmt: str = ".jpg") -> bytes:
+    """A record of a header and a picture (H, W, 3) or (H, W), blue first as OpenCV has it.
+
+    `quality` is 1 to 100 for ".jpg", how much to compress, 1 to 9, for ".png".
+    """
+    from gemel import image
+
+    return pack(header, image.encoded(img, quality, img_fmt, bgr=True))
+
+
+def unpack_img(s: bytes, iscolor: int = -1) -> tuple[Any, Any]:
+    """The header of a record, and its picture as a NumPy array, blue first as OpenCV has it.
+
+    `iscolor` 1 gives (H, W, 3), 0 grey (H, W), -1 what the picture is.
+    """
+    from gemel import image
+
+    header, data = unpack(s)
+    return header, image.decoded(data, iscolor, to_rgb=False)
+
+
+__all__ = [
+    "IRHeader",
+    "MXIndexedRecordIO",
+    "MXRecordIO",
+    "pack",
+    "pack_img",
+    "unpack",
+    "unpack_img",
+]

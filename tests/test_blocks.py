@@ -1,0 +1,629 @@
+"""Blocks as programs meet them: their attributes, copies, hooks, shared and constant parameters."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import warnings
+from typing import Any
+
+import numpy
+import pytest
+
+from gemel import autograd, gluon, init, np, npx
+from gemel.errors import AxisError, ShapeError, TraceError, UnknownKeywordError, UnknownNameError
+from gemel.gluon import Parameter, nn
+from gemel.gluon.block import BlockError
+
+# ---- attributes
+
+
+class Mixed(nn.Block):
+    """A block as users write them: with layers, arrays and lists of them in attributes."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.body = nn.HybridSequential()
+        self.body.add(nn.Dense(4, activation="relu"), nn.BatchNorm(), nn.Conv1D(2, 1))
+        self.scale = Parameter(shape=(1,), init="ones")
+        self.table = np.ones((2, 2))
+        self.several = [nn.Dense(2), {"inner": nn.Dense(3)}]
+        self.fixed = self.params.get_constant("fixed", [1.0, 2.0])
+
+    def forward(self, x: Any) -> Any:
+        """The first layer's result, scaled."""
+        return self.body[0](x) * self.scale.data()
+
+
+PLAIN = (bool, int, float, str, type(None), type, init.Initializer)
+
+
+def walked(value: Any, found: list[Any]) -> None:
+    """What a program finds that looks for arrays, parameters and blocks in all attributes."""
+    if isinstance(value, (np.ndarray, Parameter)):
+        found.append(value)
+    elif isinstance(value, nn.Block):
+        found.append(value)
+        for each in vars(value).values():
+            walked(each, found)
+    elif isinstance(value, dict):
+        for each in value.values():
+            walked(each, found)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            walked(each, found)
+    else:
+        assert isinstance(value, PLAIN), f"a walk meets {value!r}"
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_a_walk_over_attributes_meets_what_is_the_users(hybrid: bool) -> None:
+    net = Mixed()
+    with pytest.warns(UserWarning, match=r"Mixed.several holds dense\d+, which is no part"):
+        net.initialize()
+    if hybrid:
+        net.body.hybridize()
+    with net.register_forward_hook(lambda *_: None):
+        net(np.ones((2, 3)))
+    found: list[Any] = []
+    walked(net, found)
+    kinds = {type(each).__name__ for each in found}
+    assert {"Dense", "HybridSequential", "Parameter", "Constant", "ndarray"} <= kinds
+    assert any(each is net.several[1]["inner"].weight for each in found)
+
+
+def test_a_walk_by_dir() -> None:
+    """As d2l moves parameters made by hand: lists hold modules, arrays get new ones."""
+
+    def to_device(block: Any) -> None:
+        for name in dir(block):
+            value = getattr(block, name)
+            if isinstance(value, np.ndarray):
+                setattr(block, name, value.as_in_ctx(npx.cpu()))
+                getattr(block, name).attach_grad()
+            if isinstance(value, nn.Block):
+                to_device(value)
+            if isinstance(value, list):
+                for element in value:
+                    to_device(element)
+
+    net = Mixed()
+    net.several.pop()
+    to_device(net)
+    assert net.table.grad.tolist() == [[0, 0], [0, 0]]
+
+
+def test_mxnet_s_names_of_attributes() -> None:
+    net = nn.HybridSequential(prefix="net_")
+    with net._scope:
+        dense = nn.Dense(2, in_units=3)
+    net._children[dense.name] = dense  # as d2l's own Sequential does
+    assert dense.name == "net_dense0"
+    assert net._prefix == "net_"
+    assert list(net._children.values()) == [dense]
+    assert dense._reg_params["weight"] is dense.weight
+    assert dense._params["net_dense0_weight"] is dense.weight
+    assert dense._children == {} and dense._forward_hooks == {}
+    net.initialize()
+    net.hybridize()
+    before = net(np.ones((1, 3)))
+    dense.cast("float64")
+    assert net(np.ones((1, 3), dtype="float64")).dtype != before.dtype
+
+
+def test_d2l_s_sequential() -> None:
+    class MySequential(nn.Block):
+        def add(self, block: Any) -> None:
+            self._children[block.name] = block
+
+        def forward(self, x: Any) -> Any:
+            for block in self._children.values():
+                x = block(x)
+            return x
+
+    net = MySequential()
+    net.add(nn.Dense(4, activation="relu"))
+    net.add(nn.Dense(2))
+    net.initialize()
+    assert net(np.ones((3, 5))).shape == (3, 2)
+    assert len(net.collect_params()) == 4
+
+
+# ---- copies
+
+
+def test_copies_share_what_the_original_shared() -> None:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(3, in_units=3))
+    net.add(net[0], nn.Dense(3, params=net[0].params))
+    net.initialize()
+    net.hybridize()
+    x = np.ones((2, 3))
+    expected = net(x).tolist()
+    for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert other[1] is other[0]
+        assert other[2].weight is other[0].weight is not net[0].weight
+        assert other(x).tolist() == expected
+        with autograd.record():
+            loss = other(x).sum()
+        loss.backward()
+        trainer = gluon.Trainer(other.collect_params(), "sgd", {"learning_rate": 1.0})
+        trainer.step(1)
+        assert other(x).tolist() != expected
+        assert net(x).tolist() == expected
+    shallow = copy.copy(net)
+    shallow.add(nn.Dense(1))
+    shallow[-1].initialize()
+    assert len(net) == 3 and shallow[0] is net[0]
+    assert shallow(x).shape == (2, 1)
+
+
+def test_a_copy_before_its_shapes_are_known() -> None:
+    net = nn.Dense(2)
+    net.initialize(init.One())
+    other = copy.deepcopy(net)
+    assert other(np.ones((1, 3))).tolist() == [[3, 3]]
+    assert net.weight.shape == (2, -1)
+    assert net(np.ones((1, 4))).tolist() == [[4, 4]]
+
+
+# ---- hooks
+
+
+def test_hooks_on_operations() -> None:
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(2, 3, activation="relu"), nn.MaxPool2D())
+    net.initialize()
+    x = np.array(numpy.random.default_rng(0).standard_normal((2, 1, 6, 6)), dtype="float32")
+    expected = net(x)
+    net.hybridize()
+    seen: list[Any] = []
+    net.register_op_hook(lambda name, kind, array: seen.append((name, kind, array.shape)))
+    for batch in (2, 1):
+        seen.clear()
+        assert net(x[:batch]).tolist() == expected[:batch].tolist()
+        kinds = [(kind, shape) for _, kind, shape in seen]
+        assert kinds[0] == ("convolution", (batch, 2, 4, 4))
+        assert kinds[-1] == ("pooling", (batch, 2, 2, 2))
+        assert len({name for name, *_ in seen}) == len(seen)
+
+
+def test_a_hook_that_is_forgotten_stays() -> None:
+    net = nn.Dense(1, in_units=1)
+    net.initialize()
+    seen: list[int] = []
+    for number in range(3):
+        net.register_forward_hook(lambda *_, number=number: seen.append(number))
+    net(np.ones((1, 1)))
+    assert seen == [0, 1, 2]
+
+
+# ---- parameters
+
+
+def test_share_parameters() -> None:
+    def make() -> Any:
+        net = nn.HybridSequential()
+        net.add(nn.Dense(3, in_units=2), nn.Dense(1, in_units=3))
+        return net
+
+    first, second = make(), make()
+    first.initialize()
+    assert second.share_parameters(first.collect_params()) is second
+    x = np.ones((2, 2))
+    assert second(x).tolist() == first(x).tolist()
+    assert second[1].bias is first[1].bias
+    with pytest.raises(UnknownNameError, match=r"did you mean '0.weight'"):
+        second.share_parameters({"0.weigth": first[0].weight})
+
+
+def test_d2l_s_fixed_hidden_layer() -> None:
+    class FixedHidden(nn.Block):
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.rand_weight = self.params.get_constant(
+                "rand_weight", np.random.uniform(size=(20, 20))
+            )
+            self.dense = nn.Dense(20, activation="relu")
+
+        def forward(self, x: Any) -> Any:
+            x = self.dense(x)
+            x = npx.relu(np.dot(x, self.rand_weight.data()) + 1)
+            x = self.dense(x)
+            while np.abs(x).sum() > 1:
+                x /= 2
+            return x.sum()
+
+    net = FixedHidden()
+    net.initialize()
+    before = net.rand_weight.data().tolist()
+    assert 0 <= float(net(np.random.uniform(size=(2, 20)))) <= 1
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    with autograd.record():
+        loss = net(np.random.uniform(size=(2, 20)))
+    loss.backward()
+    trainer.step(1)
+    assert net.rand_weight.data().tolist() == before
+
+
+def test_constants_of_mxnet_2_in_a_hybridized_block() -> None:
+    class Shifted(nn.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.shift = gluon.Constant(np.array([1.0, 2.0]))
+
+        def forward(self, x: Any) -> Any:
+            return x + self.shift.data()
+
+    net = Shifted()
+    net.initialize()
+    for _ in range(2):
+        assert net(np.ones(2)).tolist() == [2, 3]
+        net.hybridize()
+
+
+def test_files_without_repetitions(tmp_path: Any) -> None:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(3, in_units=3))
+    net.add(nn.Dense(3, params=net[0].params))
+    net.initialize()
+    path = str(tmp_path / "p")
+    net.save_parameters(path)
+    assert len(npx.load(path)) == 4
+    net.save_parameters(path, deduplicate=True)
+    assert len(npx.load(path)) == 2
+    before = net[0].weight.data().tolist()
+    net.initialize(init.Zero(), force_reinit=True)
+    net.load_parameters(path)
+    assert net[1].weight.data().tolist() == before
+
+
+def test_whose_dtype_counts(tmp_path: Any) -> None:
+    path = str(tmp_path / "p")
+    net = nn.Dense(2, in_units=2)
+    net.initialize()
+    net.cast("float64")
+    net.save_parameters(path)
+    other = nn.Dense(2, in_units=2)
+    other.load_parameters(path, cast_dtype=True)
+    assert str(other.weight.data().dtype) == "float32"
+    other.load_parameters(path, cast_dtype=True, dtype_source="saved")
+    assert str(other.weight.data().dtype) == "float64"
+    other = nn.Dense(3, in_units=2)
+    with pytest.raises(ValueError, match="shape"):
+        other.load_parameters(path, cast_dtype=True, dtype_source="saved")
+    assert str(other.weight.dtype) == "float32", "nothing has changed"
+    with pytest.raises(UnknownNameError, match="current"):
+        other.load_dict({}, dtype_source="curent")
+
+
+def test_infer_type() -> None:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(2), nn.Dense(1))
+    net.infer_type(np.ones((1, 3), dtype="float64"))
+    assert {str(p.dtype) for p in net.collect_params().values()} == {"float64"}
+    assert net[0].weight.shape == (2, 3)
+
+
+# ---- summary
+
+
+def test_summary(capsys: Any) -> None:
+    net = nn.HybridSequential(prefix="net_")
+    net.add(nn.Dense(4), nn.BatchNorm(), nn.Dense(4, in_units=4))
+    net.add(net[2])
+    net.summary(np.ones((2, 3)))
+    printed = capsys.readouterr().out
+    rows = {line.split()[0]: line.split() for line in printed.splitlines() if "(" in line}
+    assert rows["Input"][1:] == ["(2,", "3)", "0", "0", "24"]
+    # 2 x 4 products of 3 numbers, each with a bias: 2 * 2 * 4 * 3 + 8 operations.
+    assert rows["0"] == ["0", "(Dense)", "(2,", "4)", "16", "56", "96"]
+    assert [line.split()[4] for line in printed.splitlines() if line.startswith("2 (")] == [
+        "20",
+        "0",
+    ]
+    assert "Parameters: 52, shared ones once (44 trained, 8 not)" in printed
+    assert "of parameters" in printed
+    assert net[0].weight._array is None, "nothing was computed"
+    net.initialize()
+    net.hybridize()
+    net.summary(np.ones((2, 3)))
+    assert capsys.readouterr().out == printed
+
+
+def test_summary_of_what_looks_at_values(capsys: Any) -> None:
+    class Looks(nn.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Dense(2)
+
+        def forward(self, x: Any) -> Any:
+            return self.dense(x if float(x.sum()) > 0 else -x)
+
+    net = Looks()
+    net.initialize()
+    net.summary(np.ones((1, 3)))
+    printed = capsys.readouterr().out
+    assert "FLOPs: not known" in printed
+    assert "(1, 2)" in printed
+    assert net._forward_hooks == {} == net.dense._forward_pre_hooks
+
+
+# ---- what is refused
+
+
+def test_unknown_keywords() -> None:
+    for make, near in (
+        (lambda: nn.Dense(3, in_unit=4), "in_units"),
+        (lambda: nn.Conv2D(3, 3, stride=2), "strides"),
+        (lambda: nn.BatchNorm(eps=1e-3), "epsilon"),
+        (lambda: nn.MaxPool2D(poolsize=2), "pool_size"),
+        (lambda: nn.Sequential(prefx="a"), "prefix"),
+        (lambda: nn.Embedding(3, 4, weight_init="ones"), "weight_initializer"),
+    ):
+        with pytest.raises(UnknownKeywordError, match=f"did you mean '{near}'"):
+            make()
+        with pytest.raises(TypeError):
+            make()
+
+
+CONV = r"\(batch, 3, height, width\)"
+#: Layer, the shape it has seen, another one it refuses, what it says.
+SHAPES: list[tuple[Any, tuple[int, ...], tuple[int, ...], str]] = [
+    (lambda: nn.Dense(4), (2, 3), (2, 5), r"which takes \(batch, 3\)"),
+    (lambda: nn.Dense(4, flatten=False), (2, 3), (2, 5), r"which takes \(\.\.\., 3\)"),
+    (lambda: nn.Conv2D(4, 3), (1, 3, 8, 8), (1, 4, 8, 8), CONV),
+    (lambda: nn.Conv2D(4, 3), (1, 3, 8, 8), (3, 8, 8), CONV),
+    (lambda: nn.Conv2DTranspose(4, 3), (1, 3, 8, 8), (1, 4, 8, 8), CONV),
+    (lambda: nn.BatchNorm(), (2, 3), (2, 5), "which takes 3 elements along axis 1"),
+    (lambda: nn.LayerNorm(), (2, 3), (2, 5), "which takes 3 elements along axis -1"),
+    (lambda: nn.GroupNorm(), (2, 3, 4), (2, 5, 4), "which takes 3 elements along axis 1"),
+    (lambda: nn.MaxPool2D(), (1, 3, 8, 8), (3, 8, 8), "which takes 4 axes"),
+    (lambda: nn.PixelShuffle2D(2), (1, 4, 2, 2), (1, 3, 2, 2), "4 must divide its channels"),
+]
+
+
+@pytest.mark.parametrize("hybrid", [False, True], ids=["imperative", "hybridized"])
+@pytest.mark.parametrize(("make", "first", "wrong", "match"), SHAPES, ids=lambda v: "")
+def test_wrong_shapes(make: Any, first: Any, wrong: Any, match: str, hybrid: bool) -> None:
+    net = nn.HybridSequential(prefix="net_")
+    net.add(nn.Identity(), make())
+    net.initialize()
+    expected = net(np.ones(first))
+    if hybrid:
+        net.hybridize()
+    with pytest.raises(ShapeError, match=match) as caught:
+        net(np.ones(wrong))
+    assert caught.value.layer == "net.1"
+    numpy.testing.assert_allclose(net(np.ones(first)).asnumpy(), expected.asnumpy(), rtol=1e-5)
+
+
+def test_a_wrong_first_input_leaves_the_shapes_open() -> None:
+    for make, wrong, right in (
+        (lambda: nn.Conv2D(2, 3), (3, 8), (1, 3, 8, 8)),
+        (lambda: nn.Dense(2), (3,), (3, 4)),
+        (lambda: nn.BatchNorm(axis=3), (3, 8), (1, 3, 8, 8)),
+        (lambda: nn.LayerNorm(axis=2), (3, 8), (1, 3, 8, 8)),
+    ):
+        net = make()
+        net.initialize()
+        with pytest.raises((ShapeError, AxisError)):
+            net(np.ones(wrong))
+        assert net(np.ones(right)) is not None
+
+
+class OldDense(nn.HybridBlock):
+    """As one writes a layer for MXNet 1, which finds the shape by itself."""
+
+    def __init__(self, units: int, flatten: bool, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._units, self._flatten = units, flatten
+        with self.name_scope():
+            self.weight = self.params.get("weight", shape=(units, 0), allow_deferred_init=True)
+            self.gamma = self.params.get("gamma", shape=(0,), init="ones")
+            self.inner = nn.Dense(3)
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, gamma: Any) -> Any:
+        """Two products, the examples scaled by their first axis."""
+        x = x * F.reshape(gamma, (1, -1, 1))
+        how = {"num_hidden": self._units, "flatten": self._flatten, "no_bias": True}
+        return self.inner(F.FullyConnected(x, weight, **how))
+
+
+@pytest.mark.parametrize("hybrid", [False, True], ids=["imperative", "hybridized"])
+@pytest.mark.parametrize(("flatten", "columns", "inside"), [(True, 20, 6), (False, 5, 24)])
+def test_shapes_nobody_says(flatten: bool, columns: int, inside: int, hybrid: bool) -> None:
+    net = OldDense(6, flatten)
+    net.initialize("normal")
+    if hybrid:
+        net.hybridize()
+    assert net(np.ones((2, 4, 5))).shape == (2, 3)
+    found = [p.shape for p in net.collect_params().values()]
+    assert found == [(6, columns), (4,), (3, inside), (3,)]
+    assert net(np.ones((7, 4, 5))).shape == (7, 3)
+    if hybrid:
+        assert net._own.compiled.traces == 1, "the batch stays free"
+
+
+def test_shapes_that_several_would_fit() -> None:
+    class Ambiguous(nn.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.row = self.params.get("row", shape=(0,))
+
+        def forward(self, x: Any) -> Any:
+            return x.sum() * self.row.data()
+
+    net = Ambiguous()
+    net.initialize()
+    with pytest.raises(BlockError, match=r"ambiguous\d+_row does not follow.*infer_shape"):
+        net(np.ones((2, 3, 4)))
+    assert net.row.shape == (-1,)
+    assert net(np.ones((2, 3))).shape == (3,)
+
+
+class Looking(nn.HybridBlock):
+    def __init__(self, look: Any) -> None:
+        super().__init__()
+        self.look = look
+
+    def forward(self, x: Any) -> Any:
+        return self.look(x)
+
+
+@pytest.mark.parametrize(
+    ("look", "what"),
+    [
+        (lambda x: x.asnumpy(), r"asnumpy\(\)"),
+        (lambda x: x.sum().item(), r"item\(\)"),
+        (lambda x: x if x.sum() > 0 else -x, r"bool\(\)"),
+        (lambda x: x * float(x[0]), r"float\(\)"),
+        (lambda x: [x] * int(x[0]), r"int\(\)"),
+    ],
+    ids=lambda v: "",
+)
+def test_values_in_a_trace(look: Any, what: str) -> None:
+    """The error names file, line and remedy."""
+    net = nn.HybridSequential(prefix="net_")
+    net.add(Looking(look))
+    net.hybridize()
+    place = rf"{what} at \S*test_blocks\.py:{look.__code__.co_firstlineno}"
+    with pytest.raises(TraceError, match=rf"{place} needs.*use npx\.cond.*\(in net\.0\)"):
+        net(np.ones(2))
+
+
+def test_a_plain_block_among_hybrid_ones() -> None:
+    with pytest.raises(BlockError, match=r"HybridConcatenate can only hold HybridBlocks.*Lambda"):
+        nn.HybridConcatenate(nn.Dense(2), nn.Lambda("tanh"))
+    net = nn.Sequential()
+    net.add(nn.Dense(2), nn.Lambda("tanh"), nn.Concatenate(nn.Lambda("relu"), nn.Dense(2)))
+    with pytest.warns(UserWarning, match=r"1 \(Lambda\), 2\.0 \(Lambda\)") as found:
+        net.hybridize(static_alloc=True, static_shape=True)
+    assert len(found) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        net.hybridize(active=False)
+
+
+# ---- initializers
+
+
+def test_registered_initializers() -> None:
+    @init.register
+    @init.alias("seven")
+    class Sevens(init.Initializer):
+        def __init__(self, more: float = 0) -> None:
+            super().__init__(more=more)
+            self.more = more
+
+        def _init_weight(self, name: str, array: Any) -> None:
+            array[:] = 7 + self.more
+
+        def _init_bias(self, name: str, array: Any) -> None:
+            array[:] = 1
+
+    for name in ("sevens", "Seven", Sevens, Sevens(), Sevens().dumps()):
+        net = nn.Dense(1, in_units=2, weight_initializer=name)
+        net.initialize()
+        assert net.weight.data().tolist() == [[7, 7]]
+    assert json.loads(Sevens(2).dumps()) == ["sevens", {"more": 2}]
+    assert init.create(Sevens(2).dumps()) == Sevens(2) != Sevens()
+    bias = np.zeros(2)
+    Sevens()("x_bias", bias)
+    assert bias.tolist() == [1, 1]
+    net = nn.Dense(1, in_units=2, bias_initializer=None)
+    net.initialize(Sevens())
+    assert net.bias.data().tolist() == [7], "in a network names decide nothing"
+
+
+def test_an_initializer_may_be_called_itself() -> None:
+    class Noted(init.Initializer):
+        def __call__(self, name: str, array: Any) -> None:
+            names.append(str(name))
+            array[:] = 3
+
+    names: list[str] = []
+    net = nn.Dense(2, in_units=2, prefix="d_")
+    net.initialize(Noted())
+    assert names == ["d_weight"]
+    assert net.weight.data().tolist() == [[3, 3], [3, 3]]
+    assert net.bias.data().tolist() == [0, 0]
+
+
+def test_mixed_and_load(tmp_path: Any) -> None:
+    net = nn.HybridSequential(prefix="net_")
+    with net.name_scope():
+        net.add(nn.Dense(2, in_units=2), nn.Dense(2, in_units=2))
+    net.initialize(init.Mixed([".*dense0", ".*"], [init.One(), "zeros"]))
+    assert net[0].weight.data().sum() == 4
+    assert net[1].weight.data().sum() == 0
+    with pytest.raises(UnknownNameError, match="net_dense1_weight matches none"):
+        net.initialize(init.Mixed([".*dense0"], ["ones"]), force_reinit=True)
+    with pytest.raises(ValueError, match="2 patterns"):
+        init.Mixed(["a", "b"], ["ones"])
+    path = str(tmp_path / "p")
+    npx.save(path, {"arg:net_dense1_weight": np.full((2, 2), 5.0)})
+    net.initialize(init.Load(path, default_init="ones"), force_reinit=True)
+    assert net[1].weight.data().sum() == 20
+    assert net[0].weight.data().sum() == 4
+    with pytest.raises(ShapeError, match="shape"):
+        nn.Dense(3, in_units=1, prefix="net_dense1_").initialize(init.Load(path, "ones"))
+
+
+#: Initializer, standard deviation, the most (0: no most).
+SHAPE = (300, 40, 2)
+FANS = (40 * 2 + 300 * 2) / 2, 40 * 2, 300 * 2
+RANDOM: list[tuple[Any, float, float]] = [
+    (init.Uniform(0.5), 0.5 / 3**0.5, 0.5),
+    (init.Normal(2.0), 2.0, 0),
+    (init.TruncNorm(0, 2.0), 2 * 0.8796256610342398, 4.0),
+    (init.Xavier(), (3 / FANS[0]) ** 0.5 / 3**0.5, (3 / FANS[0]) ** 0.5),
+    (init.Xavier("gaussian", "in", 2), (2 / FANS[1]) ** 0.5, 0),
+    (init.Xavier("uniform", "out", 2), (2 / FANS[2]) ** 0.5 / 3**0.5, (2 / FANS[2]) ** 0.5),
+    (init.MSRAPrelu(), (2 / (1 + 0.25**2) / FANS[0]) ** 0.5, 0),
+    (init.MSRAPrelu("in", 0), (2 / FANS[1]) ** 0.5, 0),
+]
+
+
+@pytest.mark.parametrize(("made", "deviation", "most"), RANDOM, ids=lambda v: "")
+def test_distributions(made: Any, deviation: float, most: float) -> None:
+    np.random.seed(0)
+    array = np.zeros(SHAPE)
+    made("weight", array)
+    values = array.asnumpy().astype("float64")
+    assert abs(values.mean()) < 4 * deviation / values.size**0.5
+    assert values.std() == pytest.approx(deviation, rel=0.02)
+    if most:
+        assert 0.98 * most < abs(values).max() <= most * 1.000001
+    else:  # the share of normal numbers within one deviation
+        assert (abs(values) < deviation).mean() == pytest.approx(0.6827, abs=0.015)
+    again = np.zeros(SHAPE)
+    np.random.seed(0)
+    init.create(made.dumps())("weight", again)
+    assert (again == array).all()
+
+
+@pytest.mark.parametrize("kind", ["uniform", "normal"])
+@pytest.mark.parametrize("shape", [(3, 8), (8, 3), (4, 2, 3), (5, 5)])
+def test_orthogonal(shape: tuple[int, ...], kind: str) -> None:
+    array = np.zeros(shape)
+    init.Orthogonal(2.0, kind)("weight", array)
+    rows = array.asnumpy().reshape(shape[0], -1)
+    product = rows @ rows.T if rows.shape[0] <= rows.shape[1] else rows.T @ rows
+    numpy.testing.assert_allclose(product, 4 * numpy.eye(len(product)), atol=1e-5)
+
+
+def test_bilinear_enlarges_images() -> None:
+    net = nn.Conv2DTranspose(1, 4, 2, 1, in_channels=1, weight_initializer=init.Bilinear())
+    net.initialize()
+    y = net(np.ones((1, 1, 5, 5))).asnumpy()
+    numpy.testing.assert_allclose(y[0, 0, 1:-1, 1:-1], 1)
+    with pytest.raises(ShapeError, match="4 dimensions"):
+        init.Bilinear()("weight", np.zeros((2, 2)))
+
+
+def test_lstm_bias() -> None:
+    array = np.ones(8)
+    init.LSTMBias(2.0)("weight", array)
+    assert array.tolist() == [0, 0, 2, 2, 0, 0, 0, 0]

@@ -1,0 +1,186 @@
+"""Losses: gradients in float64, hybridized and not, users' own, and what they refuse."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+
+from gemel import autograd, gluon, np, npx
+from gemel.errors import ShapeError, UnknownNameError
+from gemel.gluon import loss as losses
+
+random = numpy.random.RandomState(5)
+
+
+def normal(*shape):
+    return random.randn(*shape)
+
+
+def shares(*shape):
+    found = random.rand(*shape) + 0.1
+    return found / found.sum(axis=-1, keepdims=True)
+
+
+SIGNS = numpy.sign(normal(4, 3))
+EACH = normal(4, 1) ** 2
+CASES = [
+    (losses.L2Loss(), normal(4, 3), normal(4, 3), EACH),
+    (losses.L1Loss(weight=0.5), normal(4, 3), normal(4, 3), EACH),
+    (losses.HuberLoss(rho=0.7), normal(4, 3), normal(4, 3), EACH),
+    (losses.HingeLoss(), normal(4, 3), SIGNS, EACH),
+    (losses.SquaredHingeLoss(margin=2), normal(4, 3), SIGNS, EACH),
+    (losses.LogisticLoss(), normal(4, 3), SIGNS, EACH),
+    (losses.SigmoidBCELoss(), normal(4, 3), (SIGNS + 1) / 2, EACH),
+    (losses.SigmoidBCELoss(), normal(4, 3), (SIGNS + 1) / 2, EACH, normal(1, 3) ** 2),
+    (losses.SigmoidBCELoss(from_sigmoid=True), shares(4, 3), (SIGNS + 1) / 2, EACH),
+    (losses.SoftmaxCELoss(), normal(4, 3), numpy.array([0, 2, 1, 1])),
+    (losses.SoftmaxCELoss(axis=1), normal(4, 3, 2), random.randint(0, 3, (4, 2))),
+    (losses.SoftmaxCELoss(sparse_label=False), normal(4, 3), shares(4, 3), EACH),
+    (losses.KLDivLoss(from_logits=False), normal(4, 3), shares(4, 3), EACH),
+    (losses.CTCLoss(), normal(2, 6, 4), numpy.array([[1, 0, -1], [2, 1, 1]])),
+    (losses.TripletLoss(margin=3), normal(4, 3), normal(4, 3), normal(4, 3)),
+    (losses.PoissonNLLLoss(), normal(4, 3), random.randint(0, 5, (4, 3)), EACH),
+    (losses.PoissonNLLLoss(from_logits=False), shares(4, 3), random.randint(0, 5, (4, 3))),
+    (losses.CosineEmbeddingLoss(margin=0.1), normal(4, 3), normal(4, 3), SIGNS[:, 0], EACH),
+    (losses.SDMLLoss(), normal(4, 3), normal(4, 3)),
+]
+
+
+def name(case):
+    return repr(case) if isinstance(case, gluon.Block) else "-"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: type(case[0]).__name__)
+def test_gradient(case):
+    loss, pred, *rest = case
+    rest = [np.array(a, dtype="float64" if a.dtype.kind == "f" else None) for a in rest]
+    direction, step = random.randn(*pred.shape), 1e-6
+
+    def value(at):
+        return loss(np.array(at, dtype="float64"), *rest)
+
+    moved = (value(pred + step * direction).sum() - value(pred - step * direction).sum()).item()
+    expected, out = moved / (2 * step), value(pred)
+    for hybrid in (False, True):
+        loss.hybridize(hybrid)
+        x = np.array(pred, dtype="float64")
+        x.attach_grad()
+        with autograd.record():
+            found = loss(x, *rest)
+        found.backward()
+        assert found.dtype == "float64"
+        numpy.testing.assert_allclose(found.asnumpy(), out.asnumpy(), rtol=1e-12)
+        assert (x.grad * direction).sum().item() == pytest.approx(expected, rel=1e-6, abs=1e-8)
+        # The last batch is smaller.
+        if len(pred) == 4 and not isinstance(loss, (losses.PoissonNLLLoss, losses.SDMLLoss)):
+            fewer = loss(x[:3], *[a[:3] if len(a) == 4 else a for a in rest])
+            numpy.testing.assert_allclose(fewer.asnumpy(), out.asnumpy()[:3], rtol=1e-12)
+
+
+def test_stirling_where_the_target_is_above_one():
+    pred = np.array([[0.5, 1.0, 2.0]], dtype="float64")
+    target = np.array([[0.0, 1.0, 4.0]], dtype="float64")
+    plain, full = losses.PoissonNLLLoss(), losses.PoissonNLLLoss(compute_full=True)
+    added = 4 * numpy.log(4) - 4 + 0.5 * numpy.log(2 * numpy.pi * 4)
+    difference = (full(pred, target) - plain(pred, target)).item()
+    assert difference == pytest.approx(added / 3, rel=1e-12)
+
+
+def test_sdml_has_a_weight():
+    x, y = np.array(normal(4, 3)), np.array(normal(4, 3))
+    once, twice = losses.SDMLLoss()(x, y), losses.SDMLLoss(weight=2.0)(x, y)
+    numpy.testing.assert_allclose(twice.asnumpy(), 2 * once.asnumpy(), rtol=1e-6)
+    assert numpy.isfinite(losses.SDMLLoss()(x[:1], y[:1]).asnumpy()).all()
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("label", [[0, 3], [-1, 0]])
+def test_a_label_out_of_range_is_an_error(label, hybrid):
+    loss = losses.SoftmaxCELoss()
+    loss.hybridize(hybrid)
+    x = np.ones((2, 3))
+    x.attach_grad()
+    with autograd.record():
+        found = loss(x, np.array(label))
+    with pytest.raises(IndexError, match="out of bounds for axis 1 with size 3"):
+        found.asnumpy()
+    weights = np.array([[1.0 if 0 <= k < 3 else 0.0] for k in label])
+    assert numpy.isfinite(loss(x, np.array(label), weights).asnumpy()).all()
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_shapes_that_do_not_fit(hybrid):
+    x = np.ones((2, 3))
+    for loss, arguments in (
+        (losses.L2Loss(), (x, np.ones((2, 2)))),
+        (losses.SoftmaxCELoss(), (x, np.zeros((3,)))),
+        (losses.KLDivLoss(), (x, np.ones((2, 2)))),
+        (losses.TripletLoss(), (x, x, np.ones((2, 2)))),
+        (losses.CosineEmbeddingLoss(), (x, x, np.ones((3,)))),
+        (losses.SDMLLoss(), (x, np.ones((3, 3)))),
+        (losses.L1Loss(), (x, x, np.ones((3, 1)))),
+    ):
+        loss.hybridize(hybrid)
+        with pytest.raises(ShapeError):
+            loss(*arguments)
+
+
+def test_settings_that_cannot_be():
+    for make in (
+        lambda: losses.LogisticLoss(label_format="singed"),
+        lambda: losses.CTCLoss(layout="NCT"),
+        lambda: losses.CTCLoss(label_layout="NTT"),
+    ):
+        with pytest.raises(UnknownNameError):
+            make()
+    with pytest.raises(TypeError, match="weight must be a number"):
+        losses.L2Loss(weight="1")
+
+
+def test_no_elements():
+    for loss in (losses.L2Loss(), losses.L1Loss()):
+        assert loss(np.zeros((0, 3)), np.zeros((0, 3))).shape == (0,)
+    assert losses.SoftmaxCELoss()(np.zeros((0, 3)), np.zeros((0,))).shape == (0,)
+
+
+class Forward(losses.Loss):
+    def __init__(self, weight=None, batch_axis=0, **settings):
+        super().__init__(weight, batch_axis, **settings)
+
+    def forward(self, pred, label):
+        return np.abs(pred - label).sum(axis=1)
+
+
+class Hybrid(losses.Loss):
+    def __init__(self, **settings):
+        super().__init__(None, 0, **settings)
+
+    def hybrid_forward(self, F, pred, label, sample_weight=None):
+        return F.np.abs(pred - label).sum(axis=1)
+
+
+class Twice(losses.L1Loss):
+    def hybrid_forward(self, F, pred, label, sample_weight=None):
+        return super().hybrid_forward(F, pred, label, sample_weight) * 3
+
+
+class Masked(losses.SoftmaxCELoss):
+    """As books write it."""
+
+    def forward(self, pred, label, valid_len):
+        weights = np.expand_dims(np.ones_like(label), axis=-1)
+        weights = npx.sequence_mask(weights, valid_len, True, axis=1)
+        return super().forward(pred, label, weights)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_losses_of_users(hybrid):
+    x, y = np.array([[1.0, 2.0, 3.0]]), np.array([[1.0, 1.0, 1.0]])
+    for kind in (Forward, Hybrid, Twice):
+        loss = kind()
+        loss.hybridize(hybrid)
+        assert loss(x, y).tolist() == pytest.approx([3.0])
+    loss = Masked()
+    loss.hybridize(hybrid)
+    found = loss(np.ones((3, 4, 10)), np.ones((3, 4)), np.array([4, 2, 0]))
+    assert found.tolist() == pytest.approx([2.3026, 1.1513, 0.0], abs=1e-4)

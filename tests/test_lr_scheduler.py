@@ -1,0 +1,63 @@
+"""Schedulers: what they refuse, users' own, and that they are functions of the update alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemel import autograd, gluon, lr_scheduler
+from gemel.lr_scheduler import CosineScheduler, FactorScheduler, LRScheduler
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: FactorScheduler(0), "step must be at least 1, not 0"),
+        (lambda: FactorScheduler(1, factor=2), "factor must be at most 1, not 2"),
+        (lambda: lr_scheduler.MultiFactorScheduler([]), "growing numbers"),
+        (lambda: lr_scheduler.MultiFactorScheduler([3, 3]), "growing numbers"),
+        (lambda: lr_scheduler.PolyScheduler(0), "max_update must be a whole number"),
+        (lambda: CosineScheduler(9.5), "max_update must be a whole number"),
+        (lambda: CosineScheduler(9, warmup_steps=-1), "warmup_steps must be"),
+        (lambda: CosineScheduler(9, warmup_begin_lr=1), "at least warmup_begin_lr"),
+        (lambda: CosineScheduler(9, warmup_mode="liner"), "did you mean 'linear'"),
+    ],
+)
+def test_settings_that_cannot_be(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_an_earlier_update_has_the_same_rate_again():
+    scheduler = FactorScheduler(step=2, factor=0.5, base_lr=0.8)
+    first = [scheduler(number) for number in range(9)]
+    assert [scheduler(number) for number in range(9)] == first
+    assert first == [0.8, 0.8, 0.8, 0.4, 0.4, 0.2, 0.2, 0.1, 0.1]
+
+
+def test_asked_late_for_the_first_time():
+    assert CosineScheduler(max_update=5, base_lr=0.3, final_lr=0.1)(100) == pytest.approx(0.1)
+
+
+class Root(LRScheduler):
+    def __call__(self, num_update):
+        return self.base_lr / num_update**0.5
+
+
+@pytest.mark.parametrize("scheduler", [Root(0.4), lambda step: 0.4 / step**0.5])
+def test_schedulers_of_users(scheduler):
+    made = gluon.Parameter("w", shape=(1,), init="ones")
+    made.initialize()
+    trainer = gluon.Trainer([made], "sgd", {"lr_scheduler": scheduler})
+    for step in range(1, 4):
+        before = made.data().item()
+        with autograd.record():
+            loss = made.data().sum()
+        loss.backward()
+        trainer.step(1)
+        assert before - made.data().item() == pytest.approx(0.4 / step**0.5, rel=1e-5)
+        assert trainer.learning_rate == pytest.approx(0.4 / step**0.5)
+
+
+def test_a_base_is_no_schedule():
+    with pytest.raises(NotImplementedError, match="LRScheduler"):
+        LRScheduler()(1)

@@ -1,0 +1,257 @@
+"""Metrics: what MXNet 1.9.1 has no table of, users' own, and that `update` waits for nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy
+import pytest
+
+from gemel import autograd, gluon, metric, np, npx
+from gemel.errors import ShapeError, UnknownNameError
+
+random = numpy.random.RandomState(11)
+
+
+def scores(*shape):
+    found = random.rand(*shape)
+    return found / found.sum(axis=-1, keepdims=True)
+
+
+def value(made, *batches):
+    for label, pred in batches:
+        made.update(np.array(label), np.array(pred))
+    return made.get()[1]
+
+
+def counts(label, pred):
+    yes, right = numpy.asarray(pred, bool), numpy.asarray(label, bool)
+    return (yes & right).sum(0), (yes & ~right).sum(0), (~yes & right).sum(0)
+
+
+def fbeta(label, pred, beta=1.0):
+    hit, false, missed = counts(label, pred)
+    below = (1 + beta**2) * hit + beta**2 * missed + false
+    return numpy.where(below > 0, (1 + beta**2) * hit / numpy.maximum(below, 1), 0)
+
+
+LABEL, PRED = random.randint(0, 2, 20), random.rand(20)
+CLASSES, SCORES = random.randint(0, 4, 30), scores(30, 4)
+ONE_HOT, BEST = numpy.eye(4)[CLASSES], numpy.eye(4)[SCORES.argmax(1)]
+MANY, LIKELY = random.randint(0, 2, (10, 3)), random.rand(10, 3)
+
+
+@pytest.mark.parametrize("beta", [1, 0.5, 2])
+def test_fbeta(beta):
+    batches = [(LABEL[:12], PRED[:12]), (LABEL[12:], PRED[12:])]
+    expected = fbeta(LABEL, PRED > 0.5, beta)
+    assert value(metric.Fbeta(beta=beta), *batches) == pytest.approx(expected)
+    assert value(metric.Fbeta(beta=beta, threshold=0.3), *batches) == pytest.approx(
+        fbeta(LABEL, PRED > 0.3, beta)
+    )
+    made = metric.Fbeta(beta=beta, class_type="multilabel", average="macro")
+    assert value(made, (MANY, LIKELY)) == pytest.approx(fbeta(MANY, LIKELY > 0.5, beta).mean())
+
+
+@pytest.mark.parametrize("average", ["macro", "micro", None])
+def test_f1_of_several_classes(average):
+    made = metric.F1(class_type="multiclass", average=average)
+    found = value(made, (CLASSES[:20], SCORES[:20]), (CLASSES[20:], SCORES[20:]))
+    each = fbeta(ONE_HOT, BEST)
+    together = fbeta(ONE_HOT.ravel(), BEST.ravel())
+    expected = {"macro": each.mean(), "micro": together, None: each}[average]
+    numpy.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_the_rest_of_mxnet_2():
+    made = metric.BinaryAccuracy(threshold=0.6)
+    assert value(made, (LABEL, PRED)) == pytest.approx(((PRED > 0.6) == LABEL).mean())
+    x, y = random.randn(5, 3), random.randn(5, 3)
+    apart = numpy.abs(x - y)
+    for p in (1, 2, 3):
+        expected = ((apart**p).sum(1) ** (1 / p)).mean()
+        found = value(metric.MeanPairwiseDistance(p=p), (x, y))
+        assert found == pytest.approx(expected, rel=1e-5)
+    cosines = (x * y).sum(1) / numpy.sqrt((x * x).sum(1) * (y * y).sum(1))
+    found = value(metric.MeanCosineSimilarity(), (x, y))
+    assert found == pytest.approx(cosines.mean(), rel=1e-5)
+    logits = numpy.log(SCORES)
+    made = metric.CrossEntropy(from_logits=True, ignore_label=2)
+    chosen = CLASSES != 2
+    expected = -logits[numpy.arange(30), CLASSES][chosen].mean()
+    assert value(made, (CLASSES, logits)) == pytest.approx(expected, rel=1e-5)
+    assert value(metric.Perplexity(), (CLASSES, SCORES)) == pytest.approx(
+        numpy.exp(-logits[numpy.arange(30), CLASSES].mean()), rel=1e-5
+    )
+
+
+def test_ties_go_to_the_first_classes():
+    made = metric.TopKAccuracy(top_k=2)
+    assert value(made, ([0, 1, 2, 3], numpy.ones((4, 4)))) == 0.5
+
+
+def test_names():
+    assert {type(metric.create(name)) for name in ("acc", "Accuracy", "ACC")} == {metric.Accuracy}
+    made = metric.create(["acc", metric.MAE(), lambda label, pred: (label.sum(), len(label))])
+    assert [type(part) for part in made.metrics][::2] == [metric.Accuracy, metric.CustomMetric]
+    with pytest.raises(UnknownNameError, match="did you mean 'accuracy'"):
+        metric.create("acuracy")
+    assert metric.create("top_k_acc", top_k=3).name == "top_k_accuracy_3"
+    again = metric.create(**metric.CrossEntropy(eps=0.5, name="mine").get_config())
+    assert (again.name, again.eps) == ("mine", 0.5)
+    assert gluon.metric.Accuracy is metric.Accuracy
+    for name in metric.__all__:
+        assert getattr(metric, name).__doc__
+
+
+def test_composite():
+    made = metric.CompositeEvalMetric(["acc"])
+    made.add(metric.np(lambda label, pred: float((label == 1).mean()), name="ones"))
+    made.update([np.array([1, 0])], [np.array([[0.2, 0.8], [0.1, 0.9]])])
+    assert made.get() == (["accuracy", "ones"], [0.5, 0.5])
+    assert made.get_name_value() == [("accuracy", 0.5), ("ones", 0.5)]
+    assert made.get_metric(0).get() == ("accuracy", 0.5)
+    with pytest.raises(IndexError):
+        made.get_metric(2)
+    made.reset()
+    assert all(numpy.isnan(found) for found in made.get()[1])
+    assert "accuracy" in str(made)
+
+
+def test_update_dict():
+    made = metric.Accuracy(output_names=["out"], label_names=["truth"])
+    pred = {"other": np.zeros((2, 3)), "out": np.array([[0.0, 1], [1, 0]])}
+    made.update_dict({"truth": np.array([1, 1]), "more": np.zeros(2)}, pred)
+    assert made.get() == ("accuracy", 0.5)
+
+
+def test_custom():
+    def error(label, pred):
+        assert isinstance(label, numpy.ndarray)
+        return numpy.abs(label - pred).sum(), label.size
+
+    made = metric.CustomMetric(error)
+    assert made.name == "error"
+    assert value(made, ([1.0, 2.0], [1.0, 1.0]), ([5.0], [0.0])) == 2.0
+    more = metric.CustomMetric(lambda label, pred: pred.sum(), allow_extra_outputs=True)
+    assert more.name == "custom(<lambda>)"
+    more.update([np.ones(2)], [np.ones(2), np.zeros(3)])
+    assert more.get()[1] == 2
+
+
+@metric.register
+class Largest(metric.EvalMetric):
+    """As users of MXNet write it."""
+
+    def __init__(self, name="largest", **settings):
+        super().__init__(name, **settings)
+
+    def update(self, labels, preds):
+        labels, preds = metric.check_label_shapes(labels, preds, True)
+        for _, pred in zip(labels, preds, strict=True):
+            self.sum_metric += pred.max()
+            self.num_inst += 1
+
+
+def test_metrics_of_users():
+    made = metric.create("largest")
+    made.update(np.zeros(3), np.array([1.0, 4.0, 2.0]))
+    made.update([np.zeros(3)], [np.array([0.0, 2.0, 1.0])])
+    assert made.get() == ("largest", 3.0)
+
+
+def test_local_and_global():
+    made = metric.MAE()
+    value(made, ([1.0], [2.0]))
+    made.reset_local()
+    assert value(made, ([1.0], [4.0])) == 3.0
+    assert made.get_global() == ("mae", 2.0)
+    made.reset()
+    assert numpy.isnan(made.get_global()[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "label"),
+    [
+        ("acc", {}, [0, 1]),
+        ("top_k_acc", {"top_k": 2}, [0, 1]),
+        ("f1", {}, [0, 1]),
+        ("f1", {"average": "micro"}, [0, 1]),
+        ("mcc", {}, [0, 1]),
+        ("pcc", {}, [0, 1]),
+        ("ce", {}, [0, 1]),
+        ("perplexity", {"ignore_label": 1}, [0, 1]),
+        ("mse", {}, [[0.0, 1], [1, 0]]),
+        ("pearsonr", {"average": "micro"}, [[0.0, 1], [1, 0]]),
+        ("loss", {}, [0, 1]),
+    ],
+)
+def test_update_waits_for_nothing(name, settings, label):
+    gate, pred, label = threading.Event(), np.array([[0.25, 0.75], [0.5, 0.5]]), np.array(label)
+
+    def late(x, product):
+        gate.wait(20)
+        return x
+
+    made, product = metric.create(name, **settings), np.ones((1200, 1200))
+    product = np.dot(product, product)  # takes a while, so that the callback is handed over
+    waiting = npx.callback(late, pred, product, outputs=((2, 2), "float32"))
+    start = time.monotonic()
+    made.update(label, waiting)
+    waited = time.monotonic() - start
+    gate.set()
+    assert waited < 15
+    made.update(label, pred)
+    once = metric.create(name, **settings)
+    once.update(label, pred)
+    once.update(label, pred)
+    assert made.get() == once.get()
+
+
+def test_nothing_of_it_is_recorded():
+    x, made = np.ones((2, 2)), metric.Loss()
+    x.attach_grad()
+    with autograd.record():
+        made.update(None, x * 2)
+        metric.MSE().update(x, x * 2)
+    with pytest.raises(Exception, match="record"):
+        made.sum_metric.backward()
+
+
+def test_numpy_arrays_lists_and_other_dtypes():
+    assert value(metric.Accuracy(), ([1, 0], [[0.1, 0.9], [0.2, 0.8]])) == 0.5
+    made = metric.RMSE()
+    made.update(numpy.ones(4), numpy.zeros(4, "float16"))
+    assert made.get()[1] == 1.0
+    made = metric.Loss()
+    for _ in range(3):  # sums are in double precision
+        made.update(None, np.full((1000,), 60000, dtype="float16"))
+    assert made.get()[1] == pytest.approx(60000)
+
+
+def test_bad_input():
+    with pytest.raises(ShapeError, match="labels of size"):
+        metric.Accuracy().update([np.zeros(2)], [np.zeros(2), np.zeros(2)])
+    for made, label, pred in (
+        (metric.Accuracy(), np.zeros(3), np.zeros((2, 2))),
+        (metric.TopKAccuracy(2), np.zeros(3), np.zeros((2, 2))),
+        (metric.MSE(), np.zeros(3), np.zeros(2)),
+        (metric.CrossEntropy(), np.zeros(3), np.zeros((2, 2))),
+        (metric.PearsonCorrelation(), np.zeros(3), np.zeros(2)),
+    ):
+        with pytest.raises(ShapeError):
+            made.update([label], [pred])
+        assert numpy.isnan(made.get()[1])
+    made = metric.CrossEntropy()
+    made.update(np.array([2]), np.ones((1, 2)))
+    with pytest.raises(IndexError, match="out of bounds"):
+        made.get()
+    for made in (metric.F1(), metric.PCC()):
+        made.update(np.array([0, 2]), np.ones((2, 2)))
+        with pytest.raises(ValueError, match=r"two classes|2 classes"):
+            made.get()
+    with pytest.raises(ValueError, match="Accuracy"):
+        metric.TopKAccuracy(1)
+    with pytest.raises(UnknownNameError):
+        metric.F1(average="makro")

@@ -1,0 +1,187 @@
+"""RecordIO: read and written as MXNet does; damaged files say where."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from mxnet_records import MAGIC, RECORDS
+
+from gemel import recordio
+from gemel.errors import DataFileError, MissingFileError
+from gemel.gluon import data as gdata
+
+HERE = Path(__file__).parent / "mxnet_data"
+
+
+def written(folder: Path, records: Any = RECORDS) -> Path:
+    path = folder / "some.rec"
+    with recordio.MXRecordIO(path, "w") as writer:
+        for record in records:
+            writer.write(record)
+    return path
+
+
+def read(path: Path) -> list[bytes]:
+    with recordio.MXRecordIO(path, "r") as reader:
+        return list(iter(reader.read, None))  # type: ignore[arg-type]
+
+
+def test_what_mxnet_wrote_is_read() -> None:
+    assert read(HERE / "records.rec") == list(RECORDS)
+    reader = recordio.MXIndexedRecordIO(HERE / "records.idx", HERE / "records.rec", "r")
+    assert reader.keys == [3 * n for n in range(len(RECORDS))]
+    for number in (4, 0, 9, 9, 2):
+        assert reader.read_idx(3 * number) == RECORDS[number]
+    with pytest.raises(KeyError, match="no record 1"):
+        reader.read_idx(1)
+
+
+def test_what_is_written_is_what_mxnet_writes(tmp_path: Path) -> None:
+    assert written(tmp_path).read_bytes() == (HERE / "records.rec").read_bytes()
+    writer = recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w")
+    for number, record in enumerate(RECORDS):
+        assert writer.tell() == os.path.getsize(HERE / "records.rec") or number < len(RECORDS)
+        writer.write_idx(3 * number, record)
+    writer.close()
+    for kind in ("idx", "rec"):
+        expected = (HERE / f"records.{kind}").read_bytes()
+        assert (tmp_path / f"a.{kind}").read_bytes() == expected
+
+
+def test_random_records_come_back(tmp_path: Path) -> None:
+    draw = numpy.random.RandomState(0)
+    pieces = [MAGIC, MAGIC[:2], b"x", b"abcd", draw.bytes(1000)]
+    records = [
+        b"".join(pieces[n] for n in draw.randint(0, 5, draw.randint(0, 9))) for _ in range(200)
+    ]
+    assert read(written(tmp_path, records)) == records
+
+
+def test_an_index_is_made_where_there_is_none(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    reader = recordio.MXIndexedRecordIO(tmp_path / "some.idx", path, "r")
+    assert [reader.read_idx(key) for key in reader.keys] == list(RECORDS)
+    dataset = gdata.RecordFileDataset(str(path))
+    assert len(dataset) == len(RECORDS) and dataset[5] == RECORDS[5]
+
+
+def test_headers() -> None:
+    for label, flag in ((3, 0), (2.5, 0), ([1.0, 2.5], 2), (numpy.float32(4), 0)):
+        data = recordio.pack(recordio.IRHeader(0, label, 17, 2), b"rest")
+        header, rest = recordio.unpack(data)
+        assert (header.flag, header.id, header.id2, rest) == (flag, 17, 2, b"rest")
+        assert numpy.array_equal(header.label, label)
+    with pytest.raises(DataFileError, match="no header"):
+        recordio.unpack(b"short")
+    with pytest.raises(DataFileError, match="no 5 labels"):
+        recordio.unpack(struct.pack("<IfQQ", 5, 0, 0, 0) + b"abcd")
+
+
+def test_pictures_of_mxnet() -> None:
+    pytest.importorskip("PIL")
+    dataset = gdata.vision.ImageRecordDataset(str(HERE / "images.rec"))
+    assert len(dataset) == 3
+    rows, columns = numpy.mgrid[:12, :10]
+    for number in range(3):
+        picture, label = dataset[number]
+        expected = numpy.stack([rows * 20, columns * 25, rows * 0 + 80 * number], -1)
+        assert picture.tolist() == expected.tolist() and str(picture.dtype) == "uint8"
+        assert numpy.array_equal(label, 7.0 if number == 0 else numpy.arange(number + 1) / 2)
+    reader = recordio.MXIndexedRecordIO(HERE / "images.idx", HERE / "images.rec", "r")
+    header, pixels = recordio.unpack_img(reader.read_idx(1))
+    assert header.id == 101 and pixels[0, 1].tolist() == [80, 25, 0]  # blue comes first
+    again = recordio.pack_img(header, pixels, 9, ".png")
+    assert recordio.unpack_img(again)[1].tolist() == pixels.tolist()
+    assert recordio.unpack_img(again, 0)[1].shape == (12, 10)
+
+
+def damaged(path: Path, offset: int, data: bytes) -> None:
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+@pytest.mark.parametrize(
+    ("damage", "offset", "message"),
+    [
+        (lambda p: os.truncate(p, 31), 24, "is cut off: 7 of 8 bytes of head"),
+        (lambda p: os.truncate(p, 23), 12, "is cut off: 3 of 4 bytes"),
+        (lambda p: damaged(p, 12, b"x"), 12, "begins with 0xced72378, not 0xced7230a"),
+        (lambda p: damaged(p, 19, b"\x60"), 12, "has the flag 3"),
+        (lambda p: damaged(p, 18, b"\xff"), 12, "is cut off: "),
+        (lambda p: damaged(p, 31, b"\x40"), 24, "has the flag 2"),
+    ],
+)
+def test_damage_is_told_with_file_and_offset(
+    tmp_path: Path, damage: Any, offset: int, message: str
+) -> None:
+    path = written(tmp_path, [b"a", b"abcd", b"efgh" * 10])
+    damage(path)
+    with pytest.raises(DataFileError, match=message) as found:
+        read(path)
+    assert str(path) in str(found.value) and f"byte {offset}" in str(found.value)
+
+
+def test_a_part_that_is_missing(tmp_path: Path) -> None:
+    path = written(tmp_path, [b"abcd" + MAGIC + b"efgh"])
+    os.truncate(path, 12)
+    with pytest.raises(DataFileError, match=r"byte 12 \(a part of the record at byte 0\) is cut"):
+        read(path)
+
+
+def test_bad_calls(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match=r"none\.rec is wanted"):
+        recordio.MXRecordIO(tmp_path / "none.rec", "r")
+    with pytest.raises(ValueError, match="must be 'r' or 'w'"):
+        recordio.MXRecordIO(tmp_path / "none.rec", "a")
+    path = written(tmp_path)
+    with pytest.raises(ValueError, match="not open for writing"):
+        recordio.MXRecordIO(path, "r").write(b"a")
+    closed = recordio.MXRecordIO(path, "r")
+    closed.close()
+    with pytest.raises(ValueError, match="not open for reading"):
+        closed.read()
+    (tmp_path / "some.idx").write_text("0\t0\nx y\n")
+    with pytest.raises(DataFileError, match=r"some\.idx: the line at byte 4"):
+        recordio.MXIndexedRecordIO(tmp_path / "some.idx", path, "r")
+    (tmp_path / "some.idx").write_text("0\t4000\n")
+    with pytest.raises(DataFileError, match="record 0 is at byte 4000"):
+        recordio.MXIndexedRecordIO(tmp_path / "some.idx", path, "r").read_idx(0)
+    with recordio.MXRecordIO(tmp_path / "w.rec", "w") as writer, pytest.raises(TypeError):
+        pickle.dumps(writer)
+
+
+def test_readers_in_several_processes(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    reader = recordio.MXRecordIO(path, "r")
+    assert [reader.read() for _ in range(3)] == list(RECORDS[:3])
+    copy = pickle.loads(pickle.dumps(reader))
+    assert copy.read() == RECORDS[3]
+    pid = os.fork()
+    if pid == 0:
+        right = list(iter(reader.read, None)) == list(RECORDS[3:])  # type: ignore[arg-type]
+        os._exit(0 if right else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert reader.read() == RECORDS[3]
+    reader.reset()
+    assert reader.read() == RECORDS[0]
+    dataset = gdata.RecordFileDataset(str(path)).transform(len)
+    loader = gdata.DataLoader(dataset, 3, num_workers=2)
+    assert [n for batch in loader for n in batch.tolist()] == [len(record) for record in RECORDS]
+
+
+def test_a_file_that_grows_is_read_on(tmp_path: Path) -> None:
+    path = tmp_path / "some.rec"
+    with recordio.MXRecordIO(path, "w") as writer:
+        writer.write(b"one")
+        writer._file.flush()
+        reader = recordio.MXRecordIO(path, "r")
+        assert [reader.read(), reader.read()] == [b"one", None]
+        writer.write(b"two")
+    assert [reader.read(), reader.read()] == [b"two", None]
