@@ -28,10 +28,10 @@ np.random.seed(0)
 PARTS = {
     "linear regression from scratch and concise": """
 data = d2l.SyntheticRegressionData(w=np.array([2, -3.4]), b=4.2, num_train=200, num_val=50)
-model = d2l.LinearRegressionScratch(2, lr=0.03)
+model = d2l.LinearRegressionScratch(2, lr=0.3)
 d2l.Trainer(max_epochs=4).fit(model, data)
 assert abs(model.w.reshape(-1) - data.w).max() < 1
-model = d2l.LinearRegression(lr=0.03)
+model = d2l.LinearRegression(lr=0.3)
 trainer = d2l.Trainer(max_epochs=4, gradient_clip_val=5)
 trainer.fit(model, data)
 w, b = model.get_w_b()
@@ -70,7 +70,6 @@ for model in models[:2]:
     d2l.Trainer(max_epochs=1, gradient_clip_val=1).fit(model, Data())
     assert len(model.predict('it has', 5, vocab)) == 11
     assert model(Data().X[:4]).shape == (4, 8, len(vocab))
-outputs, state = rnns[2](np.ones((3, 2, 5)))if False else (None, None)
 """,
     "sequence to sequence": """
 encoder = d2l.Seq2SeqEncoder(vocab_size=10, embed_size=8, num_hiddens=16, num_layers=2)
@@ -103,7 +102,7 @@ class Model(d2l.Seq2Seq):
 class Data(d2l.DataModule):
     batch_size = 4
     def get_dataloader(self, train):
-        X = np.random.randint(0, 10, (8, 9))
+        X = np.random.randint(0, 9, (8, 9))
         return self.get_tensorloader((X, X, np.array([9] * 8), X + 1), train)
 model = Model(encoder, Decoder(), tgt_pad=0, lr=0.01)
 Data.Y = None
