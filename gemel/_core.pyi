@@ -190,6 +190,16 @@ class OpBase:
     def into(self, target: Array, *inputs: Any, **parameters: Any) -> Any:
         """Write the result into `target`, cast and broadcast; returns it. Elementwise only."""
 
+class Meeting:
+    """Where operations of several devices meet: see src/program/meeting.h."""
+
+    def __init__(self, parties: int, name: str) -> None: ...
+    @property
+    def open(self) -> bool:
+        """Whether somebody may still come."""
+    def join(self, rank: int, parties: int, array: Array) -> Any:
+        """What all parties bring, in the order of their ranks; nothing waits."""
+
 class Kernel:
     """Machine code mapped into memory; lives as long as anything that may call it."""
 

@@ -12,6 +12,7 @@ from operator import is_ as is_same
 from typing import Any
 
 from gemel import _core, autograd, tape
+from gemel.device import current_device, elsewhere
 from gemel.errors import GradientError, TraceError
 from gemel.ir.graph import Entry, Graph, constant, inline, placeholder
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
@@ -42,30 +43,33 @@ class Bound:
         self.training: dict[Any, BoundHalves] = {}
         self.structure = program.structure
 
-    def parameter_arrays(self) -> tuple[Any, ...]:
-        """The arrays of the parameters now, in the order of the plan's inputs."""
-        return tuple(parameter.array() for parameter in self.program.parameters)
+    def parameter_arrays(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+        """The arrays of the parameters now, where the arguments are, in the plan's order."""
+        if not leaves:
+            return tuple([parameter.data() for parameter in self.program.parameters])
+        device = leaves[0].device
+        return tuple([parameter.array(device) for parameter in self.program.parameters])
 
     def inference(self, leaves: Sequence[Any]) -> Any:
         """The plan that computes the results, and so for arrays like these."""
         if self.plan is None:
-            arrays = (*leaves, *self.parameter_arrays())
+            arrays = (*leaves, *self.parameter_arrays(leaves))
             self.plan = self.program.inference().find(self.values, arrays)
         return self.plan
 
     def image(self, leaves: Sequence[Any]) -> Image:
         """The image of that plan, lowered anew."""
-        backend = backend_for((*leaves, *self.parameter_arrays()))
+        backend = backend_for((*leaves, *self.parameter_arrays(leaves)))
         return self.program.inference().image(self.values, backend)
 
     def summary(self, leaves: list[Any]) -> str:
         """What the plan consists of, and its memory besides the results."""
-        _, workspace = self.inference(leaves).bound(*leaves, *self.parameter_arrays())
+        _, workspace = self.inference(leaves).bound(*leaves, *self.parameter_arrays(leaves))
         return f"{self.image(leaves).count()} kernels, {workspace} bytes of workspace"
 
     def run(self, given: Arguments) -> Any:
         """The function's results on these arguments."""
-        arrays = (*given.arrays, *self.parameter_arrays())
+        arrays = (*given.arrays, *self.parameter_arrays(given.arrays))
         if _core.recording() and tape.tracked(*arrays):
             found = self._recorded(arrays, given.numbers)
         else:
@@ -257,7 +261,7 @@ class Compiled:
         plain = bound.structure is None and len(leaves) == len(arguments)
         plain = plain and not bound.program.written
         if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
-            plan, arrays = bound.inference(leaves), bound.parameter_arrays()
+            plan, arrays = bound.inference(leaves), bound.parameter_arrays(leaves)
             if isinstance(plan, _core.Plan):
                 self.quick.add(generation, _core.training(), tuple(leaves), plan, arrays)
         return found
@@ -288,7 +292,8 @@ class Compiled:
         programs = self._programs.setdefault((given.structure, _core.training(), arrays), [])
         program = next((p for p in programs if p.fits(given)), None)
         if program is None:
-            with autograd.pause(train_mode=autograd.is_training()):
+            there = elsewhere(given.arrays) or current_device()
+            with autograd.pause(train_mode=autograd.is_training()), there:
                 program = Program(self, given)
             self.traces += 1
             programs.insert(0, program)

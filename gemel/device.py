@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from gemel import _core, config
@@ -197,6 +198,20 @@ def current_device() -> Device:
 
 #: MXNet 1's names.
 Context, current_context = Device, current_device
+
+
+def elsewhere(values: Iterable[Any]) -> Device | None:
+    """The device of the first value that has one, unless it is the current one.
+
+    Values are arrays, lists of them, or anything else.
+    """
+    for value in values:
+        if isinstance(value, (list, tuple)) and value:
+            value = value[0]
+        device: Device | None = getattr(value, "device", None)
+        if device is not None:
+            return None if device is _current.stack[-1] else device
+    return None
 
 
 def as_device(value: Any) -> Device:

@@ -83,14 +83,15 @@ class Initializer:
         """Its name and keywords as JSON, which `create` reads: ``["normal", {"sigma": 0.5}]``."""
         import json
 
-        return json.dumps([type(self).__name__.lower(), self._kwargs])
+        described = [type(self).__name__.lower(), self._kwargs]
+        return json.dumps(described, default=lambda array: array.tolist())
 
     def set_verbosity(self, verbose: bool = False, print_func: Any = None) -> Initializer:
         """Itself. Accepted for old code: ``initialize(verbose=True)`` prints the parameters."""
         return self
 
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
+    def __eq__(self, other: Any) -> bool:
+        return type(self) is type(other) and self.dumps() == other.dumps()
 
     __hash__ = object.__hash__
 
@@ -181,7 +182,7 @@ class Constant(Initializer):
     """One value everywhere: a number, or an array (or nested list) that broadcasts."""
 
     def __init__(self, value: Any = 0.0) -> None:
-        super().__init__(value=value.tolist() if hasattr(value, "tolist") else value)
+        super().__init__(value=value)
         self.value = value
 
     def _init_weight(self, name: str, array: ndarray) -> None:
@@ -339,6 +340,7 @@ class LSTMBias(Initializer):
 # --- made of others -------------------------------------------------------------------------
 
 
+@register
 class Mixed(Initializer):
     """Several initializers: the first whose regular expression matches a name's beginning.
 
@@ -351,7 +353,9 @@ class Mixed(Initializer):
                 f"Mixed: {len(patterns)} patterns and {len(initializers)} initializers; each "
                 "pattern needs its own"
             )
-        super().__init__()
+        super().__init__(
+            patterns=list(patterns), initializers=[create(i).dumps() for i in initializers]
+        )
         pairs = zip(patterns, initializers, strict=True)
         self.map = [(re.compile(pattern), create(each)) for pattern, each in pairs]
 

@@ -66,7 +66,8 @@ class LRScheduler:
         raise NotImplementedError(f"{type(self).__name__} does not say how the rate changes")
 
     def __call__(self, num_update: int) -> float:
-        """The learning rate of update `num_update`."""
+        """The learning rate of update `num_update`: a number, or an array of one."""
+        num_update = num_update.item() if hasattr(num_update, "item") else num_update
         warming = num_update < self.warmup_steps
         return self.get_warmup_lr(num_update) if warming else self.decayed(num_update)
 

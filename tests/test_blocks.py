@@ -12,7 +12,14 @@ import numpy
 import pytest
 
 from gemel import autograd, gluon, init, np, npx
-from gemel.errors import AxisError, ShapeError, TraceError, UnknownKeywordError, UnknownNameError
+from gemel.errors import (
+    AxisError,
+    ParameterFileError,
+    ShapeError,
+    TraceError,
+    UnknownKeywordError,
+    UnknownNameError,
+)
 from gemel.gluon import Parameter, nn
 from gemel.gluon.block import BlockError
 
@@ -296,6 +303,23 @@ def test_whose_dtype_counts(tmp_path: Any) -> None:
     assert str(other.weight.dtype) == "float32", "nothing has changed"
     with pytest.raises(UnknownNameError, match="current"):
         other.load_dict({}, dtype_source="curent")
+
+
+def test_a_network_and_its_structure(tmp_path: Any) -> None:
+    def make(*more: Any) -> Any:
+        net = nn.HybridSequential()
+        net.add(nn.Dense(3), nn.BatchNorm(), *more)
+        return net
+
+    net, prefix = make(), str(tmp_path / "net")
+    net.initialize()
+    expected = net(np.ones((2, 4)))
+    net.save(prefix)
+    other = make()
+    other.load(prefix)
+    assert other(np.ones((2, 4))).tolist() == expected.tolist()
+    with pytest.raises(ParameterFileError, match="other blocks than this HybridSequential"):
+        make(nn.Dense(1)).load(prefix)
 
 
 def test_infer_type() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import autograd, np
+from gemel import autograd, np, npx
 from gemel.gluon import nn
 
 Make = Callable[[], Any]
@@ -174,3 +174,21 @@ def test_shapes_without_computing(make: Make, shape: Any, capsys: Any) -> None:
     net.summary(x)
     assert str(made(make, shape)(x).shape) in capsys.readouterr().out
     assert repr(net)
+
+
+@EACH
+def test_no_examples_views_and_another_device(make: Make, shape: Any) -> None:
+    net, x = made(make, shape), given(make, shape, 6)
+    assert net(x[:0]).shape == (0, *net(x).shape[1:])
+    close(net(x[::2]), net(x[::2].copy()))
+    place = npx.cpu(1)
+    elsewhere = make()
+    elsewhere.initialize("normal", ctx=place)
+    for _ in range(2):
+        with autograd.record():
+            y = elsewhere(x.as_in_ctx(place))
+            loss = (y * y).sum()
+        if any(p.grad_req != "null" for p in elsewhere.collect_params().values()):
+            loss.backward()
+        assert y.ctx == loss.ctx == place
+        elsewhere.hybridize()

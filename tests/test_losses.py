@@ -125,6 +125,26 @@ def test_shapes_that_do_not_fit(hybrid):
             loss(*arguments)
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: type(case[0]).__name__)
+def test_float16(case):
+    loss, *arrays = case
+    half = [np.array(a, dtype="float16" if a.dtype.kind == "f" else None) for a in arrays]
+    wide = [np.array(a, dtype="float64" if a.dtype.kind == "f" else None) for a in arrays]
+    found, expected = loss(*half), loss(*wide)
+    assert found.dtype == ("float32" if isinstance(loss, losses.CTCLoss) else "float16")
+    numpy.testing.assert_allclose(found.asnumpy(), expected.asnumpy(), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_probabilities_of_zero_and_one(dtype):
+    hard = np.array([[0.0, 1.0], [1.0, 0.0]], dtype=dtype)
+    logs = np.log(np.array([[0.25, 0.75], [0.5, 0.5]], dtype=dtype))
+    assert numpy.isfinite(losses.KLDivLoss()(logs, hard).asnumpy()).all()
+    assert numpy.isfinite(losses.SigmoidBCELoss(from_sigmoid=True)(hard, hard).asnumpy()).all()
+    zeros, ones = np.zeros((2, 2), dtype=dtype), np.ones((2,), dtype=dtype)
+    assert losses.CosineEmbeddingLoss()(zeros, zeros, ones).tolist() == [[1.0], [1.0]]
+
+
 def test_settings_that_cannot_be():
     for make in (
         lambda: losses.LogisticLoss(label_format="singed"),

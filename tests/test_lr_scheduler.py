@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gemel import autograd, gluon, lr_scheduler
+from gemel import autograd, gluon, lr_scheduler, np
 from gemel.lr_scheduler import CosineScheduler, FactorScheduler, LRScheduler
 
 
@@ -32,6 +32,11 @@ def test_an_earlier_update_has_the_same_rate_again():
     first = [scheduler(number) for number in range(9)]
     assert [scheduler(number) for number in range(9)] == first
     assert first == [0.8, 0.8, 0.8, 0.4, 0.4, 0.2, 0.2, 0.1, 0.1]
+
+
+def test_the_number_may_be_an_array():
+    for scheduler in (FactorScheduler(2, 0.5), CosineScheduler(9), lr_scheduler.PolyScheduler(9)):
+        assert [scheduler(t) for t in np.arange(9)] == [scheduler(t) for t in range(9)]
 
 
 def test_asked_late_for_the_first_time():

@@ -245,7 +245,7 @@ def test_pick() -> None:
             )
     assert npx.pick(np.array(x), np.array([[1], [0], [2]])).shape == (3,)
     with pytest.raises(UnknownNameError, match="mode of pick"):
-        npx.pick(np.array(x), np.array(index), mode="raise")
+        npx.pick(np.array(x), np.array(index), mode="rise")
 
 
 def test_taking_and_placing() -> None:

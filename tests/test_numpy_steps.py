@@ -224,7 +224,8 @@ def test_a_composite_says_that_numpy_does_part_of_it() -> None:
 def test_which_operations_have_no_kernel() -> None:
     """NumPy does these; every other one is compiled."""
     table = [found for found in REGISTRY.values() if isinstance(found, Op)]
-    own = [found for found in table if found.function.__module__.startswith("gemel.ops")]
+    ours = [found for found in table if found.function.__module__.startswith("gemel.ops")]
+    own = [found for found in ours if "issue" not in found.rules]
     found = sorted(found.name for found in own if not found.has_kernel)
     assert found == [
         "anchor_targets", "argpartition", "argsort", "bincount", "bitwise_count", "boolean_index",

@@ -6,6 +6,8 @@ test_losses.py have what is then right.
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import warnings
 from pathlib import Path
@@ -125,8 +127,6 @@ def test_sampler(case):
     if case["name"] == "SequentialSampler":
         sampler = data.SequentialSampler(settings["length"], settings["start"])
     elif case["name"] == "FilterSampler":
-        if not hasattr(data, "FilterSampler"):
-            pytest.skip("there is no FilterSampler yet")
         dataset = data.SimpleDataset(settings["data"])
         sampler = data.FilterSampler(lambda x: x % 3 == 1, dataset)
     else:
@@ -152,3 +152,24 @@ def test_initializer(case, monkeypatch):
         ((kind, scale),) = drawn
         assert (kind == "uniform") == (case["drawn"][0] == "uniform")
         assert scale == pytest.approx(case["drawn"][1], rel=1e-6)
+
+
+# --- keywords ----------------------------------------------------------------------------------
+
+#: Initializers take (name, array), as subclasses of users do.
+RENAMED = {"desc": "name", "arr": "array"}
+
+
+@pytest.mark.parametrize("case", table("keywords"), ids=lambda c: f"{c['module']}.{c['name']}")
+def test_keywords(case):
+    found = importlib.import_module(f"gemel.{case['module']}")
+    kind = getattr(found, case["name"])
+    for method, keywords in case["methods"].items():
+        if method == "hybrid_forward" and case["name"] != "Loss":
+            method, keywords = "forward", keywords[1:]
+        known = inspect.signature(getattr(kind, method)).parameters
+        if method == "__init__":
+            for base in kind.__mro__[1:-1]:  # what a class hands on to its base
+                known = {**inspect.signature(base.__init__).parameters, **known}
+        accepted = {RENAMED.get(k, k) for k in keywords} - {"args", "kwargs", "x"}
+        assert not accepted - set(known), f"{method}: {list(known)}"

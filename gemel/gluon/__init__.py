@@ -14,7 +14,7 @@ from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Constant, Parameter, ParameterDict
 
 if TYPE_CHECKING:
-    from gemel.gluon import data, loss, metric, model_zoo, rnn, utils
+    from gemel.gluon import contrib, data, loss, metric, model_zoo, rnn, utils
     from gemel.gluon.callbacks import Callback, ClipGradients, EarlyStopping
     from gemel.gluon.checkpoint import Checkpoint
     from gemel.gluon.fitting import Run, evaluate, fit
@@ -32,6 +32,7 @@ __all__ = [
     "ParameterDict",
     "Run",
     "Trainer",
+    "contrib",
     "data",
     "evaluate",
     "fit",
@@ -59,7 +60,7 @@ _LATE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("data", "loss", "metric", "model_zoo", "rnn", "utils"):
+    if name in ("contrib", "data", "loss", "metric", "model_zoo", "rnn", "utils"):
         # The import system sets the attribute, so this runs once for each name.
         __import__(f"gemel.gluon.{name}")
         return globals()[name]

@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import init
+from gemel.device import elsewhere
 from gemel.errors import GemelError, ShapeError, unknown_keyword, unknown_name
+from gemel.gluon.block_files import Files
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
 from gemel.gluon.naming import NameScope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.structure import Children, Own
 from gemel.ir.trace import current_trace
-from gemel.npx import serialize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ class BlockError(GemelError, ValueError):
     """A network put together in a way that cannot work."""
 
 
-class Block:
+class Block(Files):
     """A part of a network: children, parameters, and `forward`.
 
     Assigning a block or a parameter to an attribute makes it part of this block. `prefix` begins
@@ -213,9 +214,9 @@ class Block:
         """Set every parameter's gradient to zero."""
         self.collect_params().zero_grad()
 
-    def reset_device(self, device: Any) -> None:
-        """Move every parameter to another device."""
-        self.collect_params().reset_device(device)
+    def reset_device(self, device: Any = None, ctx: Any = None) -> None:
+        """Move every parameter to another device, or to several."""
+        self.collect_params().reset_device(device, ctx)
 
     reset_ctx = reset_device
 
@@ -225,80 +226,6 @@ class Block:
             child.cast(dtype)
         for parameter in self._reg_params.values():
             parameter.cast(dtype)
-
-    def save_parameters(self, filename: Any, deduplicate: bool = False) -> None:
-        """Write all parameters to `filename`, in MXNet's format, whole or not at all.
-
-        With `deduplicate` those that layers share are written once.
-        """
-        found = self.collect_params()
-        if deduplicate:
-            names = {id(p): name for name, p in reversed(found.items())}
-            found = ParameterDict({name: found[name] for name in sorted(names.values())})
-        serialize.save(filename, {name: p.array() for name, p in found.items()})
-
-    def load_parameters(
-        self,
-        filename: Any,
-        device: Any = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
-        ctx: Any = None,
-    ) -> None:
-        """Read all parameters from `filename` (gemel's or MXNet's).
-
-        With `cast_dtype` values of another dtype are converted to the parameter's, or with
-        ``dtype_source="saved"`` the parameter takes theirs. Raises `ParameterFileError`, and
-        changes nothing, when the file is damaged, lacks a parameter (unless `allow_missing`), has
-        one too many (unless `ignore_extra`), or has one of another shape or dtype.
-        """
-        values = serialize.load_named(filename, device if device is not None else ctx)
-        flags = allow_missing, ignore_extra, cast_dtype, dtype_source
-        self._assign(values, f"parameter file {filename}", *flags)
-
-    def load_dict(
-        self,
-        param_dict: dict[str, Any],
-        device: Any = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
-        ctx: Any = None,
-    ) -> None:
-        """Take the parameters from a dictionary of arrays; checked as `load_parameters` does."""
-        target = device if device is not None else ctx
-        if target is not None:
-            param_dict = {name: value.as_in_ctx(target) for name, value in param_dict.items()}
-        self._assign(param_dict, "load_dict", allow_missing, ignore_extra, cast_dtype, dtype_source)
-
-    def _assign(
-        self,
-        values: dict[str, Any],
-        source: str,
-        allow_missing: bool,
-        ignore_extra: bool,
-        cast_dtype: bool,
-        dtype_source: str,
-    ) -> None:
-        if dtype_source not in ("current", "saved"):
-            raise unknown_name("dtype_source", dtype_source, ("current", "saved"))
-        found = self.collect_params()
-        before = {name: found[name].dtype for name in values if name in found}
-        if cast_dtype and dtype_source == "saved":
-            for name in before:
-                found[name].cast(values[name].dtype)
-        try:
-            serialize.assign(found, values, source, allow_missing, ignore_extra, cast_dtype)
-        except GemelError:
-            for name, dtype in before.items():
-                found[name].cast(dtype)
-            raise
-
-    save_params = save_parameters
-    load_params = load_parameters
 
     # ---- running
 
@@ -317,7 +244,11 @@ class Block:
         try:
             if self._own.unfinished:
                 self._find_shapes(arguments)
-            return self.forward(*arguments, **keywords)
+            there = elsewhere(arguments)
+            if there is None:
+                return self.forward(*arguments, **keywords)
+            with there:
+                return self.forward(*arguments, **keywords)
         except GemelError as error:
             self._passed(error)
             raise

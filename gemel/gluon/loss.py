@@ -103,6 +103,11 @@ class _Pointwise(Loss):
         raise NotImplementedError
 
 
+def _tiny(array: Tensor) -> float:
+    """What keeps logarithms and quotients finite: 1e-12, or what the dtype has that is as small."""
+    return 1e-12 if array.dtype != "float16" else 6.2e-5
+
+
 class L2Loss(_Pointwise):
     """Half the squared difference, averaged over each example: 0.5 * mean((label - pred)^2)."""
 
@@ -224,7 +229,7 @@ def _of_logit(pred: Tensor, label: Tensor, pos_weight: Tensor | None = None) -> 
 
 
 def _of_probability(pred: Tensor, label: Tensor, pos_weight: Tensor | None = None) -> Tensor:
-    tiny = 1e-12  # keeps the logarithms finite
+    tiny = _tiny(pred)
     positive = np.log(pred + tiny) * label
     if pos_weight is not None:
         positive = positive * pos_weight
@@ -295,7 +300,7 @@ class KLDivLoss(Loss):
         if not self._from_logits:
             pred = npx.log_softmax(pred, axis=self._axis)
         label = self._like(label, pred)
-        loss = self._weighted(label * (np.log(label + 1e-12) - pred), sample_weight)
+        loss = self._weighted(label * (np.log(label + _tiny(label)) - pred), sample_weight)
         others = self._others(loss)
         return loss.sum(axis=others) if others else loss
 
@@ -424,7 +429,9 @@ class CosineEmbeddingLoss(Loss):
         """Two arrays (batch, size) and labels (batch,) -> (batch, 1)."""
         input1 = self._like(input1, input2)
         lengths = np.sqrt(np.square(input1).sum(axis=-1) * np.square(input2).sum(axis=-1))
-        cosine = ((input1 * input2).sum(axis=-1) / np.maximum(lengths, 1e-12)).reshape(-1, 1)
+        cosine = ((input1 * input2).sum(axis=-1) / np.maximum(lengths, _tiny(lengths))).reshape(
+            -1, 1
+        )
         label = self._like(label, cosine)
         apart = np.where(label == -1, npx.relu(cosine - self._margin), 0.0)
         return self._weighted(np.where(label == 1, 1 - cosine, apart), sample_weight)
@@ -460,7 +467,7 @@ class SDMLLoss(Loss):
         same = np.eye(x1.shape[0], dtype=x1.dtype)
         part = self.smoothing_parameter / max(x1.shape[0] - 1, 1)
         label = same * (1 - self.smoothing_parameter) + (1 - same) * part
-        loss = (label * (np.log(label + 1e-12) - predicted)).sum(axis=1)
+        loss = (label * (np.log(label + _tiny(label)) - predicted)).sum(axis=1)
         return self._weighted(loss, sample_weight)
 
 

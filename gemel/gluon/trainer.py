@@ -1,30 +1,39 @@
-"""Trainer: one step of an optimizer over all parameters, as one program."""
+"""Trainer: one step of an optimizer over all parameters, as one program on each device."""
 
 from __future__ import annotations
 
+from itertools import compress
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from gemel import np
+from gemel import _core, autograd, kvstore
 from gemel import optimizer as optimizers
-from gemel.errors import GemelError, GradientError, ParameterFileError, unknown_name
+from gemel.errors import DeviceError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
-from gemel.npx import serialize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gemel.np import ndarray
+    from gemel.device import Device
     from gemel.optimizer import Optimizer
 
-_STORES = ("device", "local")
+#: The positions of the parameters to update: their gradients on each device, which are fresh.
+Chosen = dict[int, tuple[list[Any], list[bool]]]
+
+# `kvstore` is an argument's name, as users write it; this is the module.
+stores = kvstore
 
 
 class Trainer:
     """Updates `params` with an optimizer.
 
     `params` are a network's `collect_params()` or a list; `optimizer` is a name or an `Optimizer`,
-    `optimizer_params` its settings. `kvstore` says how gradients of several devices meet; with one
-    device ("device", "local" or None) they need not.
+    `optimizer_params` its settings. Where the parameters live on several devices, each computes
+    the gradients of its part of the batch; `kvstore` says where these are added up: ``"device"``,
+    ``"local"`` (on the CPU) or a `KVStore`; None leaves every device to itself.
+    `compression_params` are those of `KVStore.set_gradient_compression`. Each device then updates
+    its own replica, by the same sum to the same bits; with `update_on_kvstore` the store updates a
+    value of its own, and every device gets that.
     """
 
     def __init__(
@@ -37,12 +46,27 @@ class Trainer:
         update_on_kvstore: bool | None = None,
     ) -> None:
         self._params = _distinct(params)
-        if kvstore is not None and kvstore not in _STORES:
-            raise unknown_name("kvstore", kvstore, _STORES)
         self._optimizer = _optimizer(optimizer, optimizer_params)
         self._optimizer.param_dict = dict(enumerate(self._params))
         self._scale = self._optimizer.rescale_grad
-        self._updater = optimizers.get_updater(self._optimizer)
+        self._store = stores.create(kvstore) if isinstance(kvstore, str) else kvstore
+        if self._store is not None and not hasattr(self._store, "pushpull"):
+            raise GemelError(
+                f"Trainer: kvstore is a {type(kvstore).__name__}, no name and no store"
+            )
+        if compression_params is not None and self._store is not None:
+            self._store.set_gradient_compression(compression_params)
+        if update_on_kvstore and not isinstance(self._store, stores.KVStore):
+            raise GemelError("Trainer: update_on_kvstore=True needs a kvstore, such as 'device'")
+        self._wants_store = bool(update_on_kvstore)
+        #: Whether the store updates the parameters: with one device there is nothing to gain.
+        self._on_store = False
+        self._devices: list[Device] = []
+        self._updaters = [optimizers.get_updater(self._optimizer)]
+        #: The parameters' arrays when their devices were last looked at.
+        self._seen: list[tuple[Any, ...]] = []
+        #: Versions of the first replicas when the store last gave them its values.
+        self._pulled: dict[int, int] = {}
 
     @property
     def optimizer(self) -> Optimizer:
@@ -54,94 +78,183 @@ class Trainer:
         """The learning rate of the next step."""
         return self._optimizer.learning_rate
 
-    def set_learning_rate(self, learning_rate: float) -> None:
+    def set_learning_rate(self, lr: float) -> None:
         """Change the learning rate; nothing is compiled again."""
-        self._optimizer.set_learning_rate(learning_rate)
+        self._optimizer.set_learning_rate(lr)
+
+    # ---- a step
 
     def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """Bring the gradients together and update every parameter, gradients over `batch_size`.
 
-        Raises `GradientError` for a parameter whose gradient backward has not written since the
-        last step; `ignore_stale_grad` leaves such parameters as they are.
+        Everything is issued, nothing waits. The gradients of the devices stay as they are; see
+        `allreduce_grads`. Raises `GradientError` for a parameter whose gradient backward has not
+        written since the last step, on all its devices; `ignore_stale_grad` leaves such gradients
+        out, and parameters that have no other as they are.
         """
-        self.allreduce_grads()
-        self.update(batch_size, ignore_stale_grad)
-
-    def allreduce_grads(self) -> None:
-        """Sum the gradients over devices. On one device there is nothing to do."""
-
-    def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
-        """The second half of `step`: update every parameter from its gradient."""
+        self._look()
         chosen = self._chosen(ignore_stale_grad)
         if not chosen:
             return
-        parameters = [self._params[position] for position in chosen]
-        weights = [parameter.array() for parameter in parameters]
-        self._optimizer.rescale_grad = self._scale / batch_size
-        self._updater(chosen, [weight.grad for weight in weights], weights)
-        for parameter in parameters:
-            parameter._mark_used()
+        if self._on_store:
+            self._by_store(chosen, batch_size)
+            return
+        if len(self._devices) == 1 or self._store is None:
+            self._apply(chosen, batch_size, self._own_gradients(chosen))
+        else:
+            self._apply(chosen, batch_size, self._totals(chosen))
 
-    def _chosen(self, ignore_stale: bool) -> tuple[int, ...]:
-        """The positions of the parameters to update."""
-        chosen = []
-        for position, parameter in enumerate(self._params):
-            if parameter.grad_req == "null":
-                continue
-            if parameter.has_fresh_grad:
-                chosen.append(position)
-            elif not ignore_stale:
-                parameter.array()  # raises, saying what to do, if there is none
-                raise GradientError(
-                    f"step: backward has not written the gradient of parameter {parameter.name} "
-                    "since the last step, so it had no part in the loss; if that is meant, call "
-                    "step(batch_size, ignore_stale_grad=True) or set its grad_req to 'null'"
-                )
-        return tuple(chosen)
+    def allreduce_grads(self) -> None:
+        """Replace the gradients on each device by the sum over all; `update` comes after this.
 
-    def save_states(self, filename: Any) -> None:
-        """Write the optimizer's states and step counts to `filename`."""
-        counts = self._optimizer._index_update_count
-        known = [counts.get(position, 0) for position in range(len(self._params))]
-        arrays: dict[str, ndarray] = {self._kind: np.array(known, dtype="int64")}
-        for position, kept in self._updater.arrays().items():
-            arrays.update({f"{position}.{number}": state for number, state in enumerate(kept)})
-        serialize.save(filename, arrays)
-
-    def load_states(self, filename: Any) -> None:
-        """Read what `save_states` wrote. Raises `ParameterFileError`, changing nothing, if it
-        belongs to another optimizer or other parameters.
+        In between gradients can be changed, clipped for example. On one device there is nothing to
+        do. Raises `GemelError` where the store updates the parameters.
         """
-        arrays = serialize.load_named(filename)
-        counts = arrays.pop(self._kind, None)
-        if counts is None or counts.shape != (len(self._params),):
-            raise ParameterFileError(
-                f"{filename} does not hold the states of {self._kind.removeprefix('optimizer.')} "
-                f"over {len(self._params)} parameters; no state was changed"
+        self._look()
+        self._refuse_on_store("allreduce_grads")
+        if len(self._devices) == 1 or self._store is None:
+            return
+        chosen = self._chosen(ignore_stale=True)
+        totals = self._totals(chosen)
+        with autograd.pause():
+            for row, own in zip(totals, self._own_gradients(chosen), strict=True):
+                for total, gradient in zip(row, own, strict=True):
+                    if total is not gradient:
+                        total.copyto(gradient)
+
+    def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
+        """The second half of `step`: update every parameter from its gradient on each device."""
+        self._look()
+        self._refuse_on_store("update")
+        chosen = self._chosen(ignore_stale_grad)
+        if chosen:
+            self._apply(chosen, batch_size, self._own_gradients(chosen))
+
+    def _refuse_on_store(self, name: str) -> None:
+        if self._on_store:
+            raise GemelError(
+                f"{name}: with update_on_kvstore=True gradients meet in the store, which updates "
+                "the parameters; create the Trainer with update_on_kvstore=False"
             )
-        states: dict[int, list[ndarray]] = {}
-        for name, array in arrays.items():
-            states.setdefault(self._position(filename, name, array), []).append(array)
-        self._updater.restore(states)
-        known = [int(count) for count in counts.tolist()]
-        self._optimizer._index_update_count.update(enumerate(known))
-        self._optimizer.num_update = max(known, default=0)
 
-    @property
-    def _kind(self) -> str:
-        return f"optimizer.{type(self._optimizer).__name__.lower()}"
+    def _chosen(self, ignore_stale: bool) -> Chosen:
+        chosen = {}
+        for position, parameter in enumerate(self._params):
+            if parameter._grad_req == "null":
+                continue
+            grads, fresh = parameter.fresh_grads()
+            if True in fresh and (ignore_stale or False not in fresh):
+                chosen[position] = grads, fresh
+            elif not ignore_stale:
+                parameter.arrays()  # raises, saying what to do, if there are none
+                place = f" on {self._devices[fresh.index(False)]}" if len(fresh) > 1 else ""
+                raise GradientError(
+                    f"step: backward has not written the gradient of parameter {parameter.name}"
+                    f"{place} since the last step, so it had no part in the loss; if that is "
+                    "meant, call step(batch_size, ignore_stale_grad=True) or set its grad_req to "
+                    "'null'"
+                )
+        return chosen
 
-    def _position(self, filename: Any, name: str, array: ndarray) -> int:
-        """Which parameter a saved state belongs to."""
-        place, _, number = name.partition(".")
-        if place.isdecimal() and number.isdecimal() and int(place) < len(self._params):
-            parameter = self._params[int(place)]
-            if not parameter.is_shape_known or tuple(array.shape) == parameter.shape:
-                return int(place)
-        raise ParameterFileError(
-            f"{filename}: state {name} of shape {tuple(array.shape)} belongs to no parameter here; "
-            "no state was changed"
-        )
+    def _own_gradients(self, chosen: Chosen) -> list[list[Any]]:
+        """For each device its own gradients."""
+        rows = [grads for grads, _ in chosen.values()]
+        return [[grads[place] for grads in rows] for place in range(len(self._devices))]
+
+    def _totals(self, chosen: Chosen) -> list[list[Any]]:
+        """For each device the sums of the gradients over all devices that have fresh ones."""
+        values = [list(compress(grads, fresh)) for grads, fresh in chosen.values()]
+        if isinstance(self._store, stores.KVStore):
+            return self._store.totals(list(chosen), values, self._devices)
+        for position, gradients in zip(chosen, values, strict=True):
+            self._store.pushpull(position, gradients, out=gradients, priority=-position)
+        return [
+            [gradients[0].as_in_ctx(device) if len(gradients) <= place else gradients[place]
+             for gradients in values]
+            for place, device in enumerate(self._devices)
+        ]  # fmt: skip
+
+    def _apply(self, chosen: Chosen, batch_size: float, gradients: list[list[Any]]) -> None:
+        """Update the replicas on each device by the gradients there."""
+        self._optimizer.rescale_grad = self._scale / batch_size
+        parameters = [self._params[position] for position in chosen]
+        state = _core.random_state()
+        for place, updater in enumerate(self._updaters):
+            if place and _core.random_state() != state:
+                _core.set_random_state(*state)  # every replica gets the same random numbers
+            weights = [parameter._arrays[place] for parameter in parameters]
+            updater(list(chosen), gradients[place], weights)
+        for parameter, (grads, _) in zip(parameters, chosen.values(), strict=True):
+            parameter._mark_used(grads)
+
+    def _by_store(self, chosen: Chosen, batch_size: float) -> None:
+        """Have the store update its values, and take them over."""
+        self._optimizer.rescale_grad = self._scale / batch_size
+        for position in reversed(chosen):
+            parameter = self._params[position]
+            if self._pulled.get(position) != parameter._arrays[0].version:
+                self._store.init(position, parameter._arrays[0])  # new, or written by somebody
+            grads, fresh = chosen[position]
+            self._store.push(position, list(compress(grads, fresh)), priority=-position)
+            self._store.pull(position, list(parameter._arrays), priority=-position)
+            self._pulled[position] = parameter._arrays[0].version
+            parameter._mark_used(grads)
+
+    # ---- where the parameters live
+
+    def _look(self) -> None:
+        """Find the devices the parameters live on. Raises `DeviceError` where they disagree."""
+        now = [parameter._arrays for parameter in self._params]
+        if len(now) == len(self._seen) and all(map(is_, now, self._seen)):
+            return
+        living = [p for p in self._params if p._arrays and p.grad_req != "null"]
+        for parameter in living[1:]:
+            if parameter.homes != living[0].homes:
+                here, there = (", ".join(map(str, p.homes)) for p in (living[0], parameter))
+                raise DeviceError(
+                    f"Trainer: parameter {living[0].name} lives on {here}, but {parameter.name} on "
+                    f"{there}; initialize all on the same devices, or move them with reset_ctx"
+                )
+        devices = living[0].homes if living else self._devices
+        if devices != self._devices:
+            self._settle(devices)
+        self._pulled.clear()
+        self._seen = now
+
+    def _settle(self, devices: list[Device]) -> None:
+        """Have states and counts for each device."""
+        self._devices = devices
+        self._on_store = self._wants_store and len(devices) > 1
+        kept = self._updaters[0].arrays()
+        if self._on_store:
+            self._store.set_optimizer(self._optimizer)
+            self._updaters = [self._store._updater]
+        else:
+            self._updaters = [optimizers.get_updater(self._optimizer) for _ in devices]
+        for updater in self._updaters:
+            updater.restore({key: [a.copy() for a in arrays] for key, arrays in kept.items()})
+        counts = dict(self._optimizer._index_update_count)
+        for device in devices:
+            self._optimizer._set_current_context(device.code)
+            self._optimizer._index_update_count.update(counts)
+
+    # ---- files
+
+    def save_states(self, fname: Any) -> None:
+        """Write the optimizer's states, step counts and learning rate to a file.
+
+        The states of all devices are the same; they are written once.
+        """
+        stores.save_states(fname, self._updaters[0], range(len(self._params)))
+
+    def load_states(self, fname: Any) -> None:
+        """Read what `save_states` wrote, for as many devices as there are now.
+
+        Raises `ParameterFileError`, changing nothing, if it belongs to another optimizer or other
+        parameters.
+        """
+        shapes = [p.shape if p.is_shape_known else None for p in self._params]
+        stores.load_states(fname, self._updaters, range(len(self._params)), shapes)
 
 
 def _distinct(params: Any) -> list[Parameter]:

@@ -59,11 +59,11 @@ def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: boo
     Pascanu et al., On the difficulty of training recurrent neural networks, ICML 2013.
     """
     with autograd.pause():
-        total = sum(np.square(array).sum() for array in arrays)
-        norm = np.sqrt(total)
+        place = arrays[0].device
+        norm = np.sqrt(sum(np.square(array).sum().as_in_ctx(place) for array in arrays))
         scale = np.minimum(max_norm / (norm + 1e-8), 1.0)
         for array in arrays:
-            array *= scale
+            array *= scale.as_in_ctx(array.device)
     if not check_isfinite:
         return norm
     value = float(norm)

@@ -170,6 +170,13 @@ class Op(_core.OpBase):
         """Declare the kernels: rule(emit, outputs, inputs, **parameters), see runtime.lower."""
         return self._declare("lower", rule)
 
+    def issue(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare how calls are issued that no kernel does, nor NumPy: rule(*arrays, **parameters).
+
+        It gives the result, an array, and is not recorded.
+        """
+        return self._declare("issue", rule)
+
     def view(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Declare that the result is a view of input 0: rule(layout, spec, **parameters)."""
         return self._declare("view", rule)

@@ -15,9 +15,9 @@ from gemel.ir.graph import Entry
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ndarray import array_like, default_dtype, ndarray
-from gemel.ops.elementwise import cast, floor, iota, where
+from gemel.ops.elementwise import cast, distance, floor, iota, where
 from gemel.ops.elementwise import full as filled
-from gemel.ops.shape import broadcast_to, distance, listed, operand, reshape, transpose
+from gemel.ops.shape import broadcast_to, listed, operand, reshape, transpose
 from gemel.spec import normalize_axis, whole
 
 

@@ -22,7 +22,7 @@ from gemel import _core
 from gemel.archives import appear, is_numpys, packed, unpacked
 from gemel.device import Device, as_device
 from gemel.dtype import DTYPES, DType, as_dtype
-from gemel.errors import ParameterFileError
+from gemel.errors import ParameterFileError, unknown_name
 from gemel.ir.public import function, publish
 from gemel.ndarray import array_like, from_buffer
 
@@ -170,24 +170,35 @@ def assign(
     allow_missing: bool = False,
     ignore_extra: bool = False,
     cast_dtype: bool = False,
+    dtype_source: str = "current",
+    device: Any = None,
 ) -> None:
     """Set `parameters` to `values`, all of them or, when anything is wrong, none.
 
-    Values go by place (``0.weight``), or by full name when the file has those.
+    Values go by place (``0.weight``), or by full name when the file has those. `device` (one or
+    several) is for parameters that do not live anywhere yet; others have to live there already.
+    `dtype_source` "saved" gives the parameters the dtypes of the values.
     """
+    if dtype_source not in ("current", "saved"):
+        raise unknown_name("dtype_source", dtype_source, ("current", "saved"))
+    given = device if isinstance(device, (list, tuple)) else [device]
+    devices = None if device is None else list(map(as_device, given))
     targets: dict[str, Parameter] = parameters
     if not any(name in parameters for name in values):
         by_name = {parameter.name: parameter for parameter in parameters.values()}
         if any(name in by_name for name in values):
             targets = by_name
     problems = _differences(targets, values, allow_missing, ignore_extra, cast_dtype)
+    problems += _elsewhere(targets, values, devices)
     if problems:
         raise ParameterFileError(
             f"{source} does not fit this network: {'; '.join(problems)}; no parameter was changed"
         )
     for name, value in values.items():
         if name in targets:
-            _set(targets[name], value)
+            if dtype_source == "saved":
+                targets[name].cast(value.dtype)
+            targets[name].load(value, devices)
 
 
 def _differences(
@@ -231,11 +242,16 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:5]) + more
 
 
-def _set(parameter: Parameter, value: ndarray) -> None:
-    if parameter._array is None:
-        parameter.shape = value.shape
-        parameter.initialize("zeros", value.device)
-    parameter.set_data(value)
+def _elsewhere(
+    targets: dict[str, Parameter], values: dict[str, ndarray], devices: list[Device] | None
+) -> list[str]:
+    """Which parameters live, or wait to live, on other devices than those that were asked for."""
+    names = [name for name in values if name in targets] if devices is not None else []
+    wrong = [name for name in names if targets[name].homes not in ([], devices)]
+    if not wrong:
+        return []
+    homes, asked = (", ".join(map(str, of)) for of in (targets[wrong[0]].homes, devices or ()))
+    return [f"the network has {_listed(wrong)} on {homes}, not on {asked} (reset_ctx moves them)"]
 
 
 # ---- writing

@@ -38,6 +38,7 @@ later(
     "gemel.ops.keywords",
     "gemel.ops.lookup",
     "gemel.ops.loops",
+    "gemel.ops.meeting",
     "gemel.ops.nan_ranks",
     "gemel.ops.normalization",
     "gemel.ops.norms",

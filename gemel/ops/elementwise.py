@@ -486,3 +486,9 @@ def iota(xp: Any, *, shape: Any, axis: int, dtype: Any) -> Any:
 def _(*, shape: Any, axis: int, dtype: Any) -> Spec:
     normalize_axis("iota", axis, len(shape))
     return Spec(extents("iota", shape), dtype)
+
+
+def distance(rows: int, columns: int) -> Any:
+    """How far to the right of the diagonal each element of a matrix lies."""
+    across = iota(shape=(1, columns), axis=1, dtype="int64")
+    return across - iota(shape=(rows, 1), axis=0, dtype="int64")

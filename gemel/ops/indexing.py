@@ -9,7 +9,7 @@ from gemel.dtype import as_dtype, int64, uint64
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
-from gemel.ir.declare import composite, op
+from gemel.ir.declare import op
 from gemel.ir.keywords import into
 from gemel.ir.layout import Layout
 from gemel.ir.methods import named
@@ -353,27 +353,6 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, keepdims: bool) -> Non
     position = loop.checked(position, x.shape[place])
     loop.store(result.reshaped(rows), loop.gather(source, position, x.strides[place]))
     loop.finish()
-
-
-@composite(public="npx", onnx="OneHot", mxnet="_npx_one_hot")
-def one_hot(
-    x: Any, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
-) -> Any:
-    """A new last axis of `depth` lanes: `on_value` in the lane x names, `off_value` elsewhere."""
-    lanes = iota(shape=(depth,), axis=0, dtype="int64")
-    chosen = expand_dims(cast(x, dtype="int64"), -1) == lanes
-    on, off = (full(float(value), shape=(), dtype=dtype) for value in (on_value, off_value))
-    return where(chosen, on, off)
-
-
-@one_hot.gradient
-def _(g: Any, y: Any, x: Any, **_: Any) -> Any:
-    return (None,)
-
-
-@one_hot.spec
-def _(x: Spec, *, depth: int, on_value: float, off_value: float, dtype: Any) -> Spec:
-    return Spec((*x.shape, depth), dtype)
 
 
 @op(dynamic=True, public="np", method=True, mxnet="_npx_nonzero", complex=True)

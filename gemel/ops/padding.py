@@ -92,6 +92,18 @@ def pad(
     sides = per_side("pad", "pad_width", pad_width, x.ndim)
     if not all(isinstance(n, WHOLE) and n >= 0 for side in sides for n in side):
         raise ShapeError(f"pad: pad_width {pad_width} must hold whole numbers, none below 0")
+    with x.device:  # where the borders are made
+        return _padded(
+            x,
+            sides,
+            mode,
+            (constant_values, end_values, stat_length),
+        )
+
+
+def _padded(x: Any, sides: Any, mode: str, settings: tuple[Any, Any, Any]) -> Any:
+    """The array between its borders."""
+    constant_values, end_values, stat_length = settings
     if mode in ("constant", "empty"):
         values = 0 if mode == "empty" else constant_values
         return _framed(x, sides, per_side("pad", "constant_values", values, x.ndim))

@@ -7,7 +7,7 @@ from typing import Any
 from gemel.dtype import as_dtype
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.ir.above import above
-from gemel.ir.declare import op
+from gemel.ir.declare import composite, op
 from gemel.ir.keywords import into
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
@@ -313,3 +313,24 @@ def _(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Arr
     positions = map(operand, sequence("ravel_multi_index", "the positions", multi_index))
     mode = mode if isinstance(mode, str) else tuple(mode)
     return ravel_multi_index(*positions, dims=tuple(listed(dims)), mode=mode, order=order)
+
+
+@composite(public="npx", onnx="OneHot", mxnet="_npx_one_hot")
+def one_hot(
+    x: Any, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
+) -> Any:
+    """A new last axis of `depth` lanes: `on_value` in the lane x names, `off_value` elsewhere."""
+    lanes = iota(shape=(depth,), axis=0, dtype="int64")
+    chosen = expand_dims(cast(x, dtype="int64"), -1) == lanes
+    on, off = (full(float(value), shape=(), dtype=dtype) for value in (on_value, off_value))
+    return where(chosen, on, off)
+
+
+@one_hot.gradient
+def _(g: Any, y: Any, x: Any, **_: Any) -> Any:
+    return (None,)
+
+
+@one_hot.spec
+def _(x: Spec, *, depth: int, on_value: float, off_value: float, dtype: Any) -> Spec:
+    return Spec((*x.shape, depth), dtype)

@@ -15,7 +15,7 @@ from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import copy as materialized
-from gemel.ops.elementwise import full, iota
+from gemel.ops.elementwise import full
 from gemel.spec import (
     Spec,
     extents,
@@ -50,12 +50,6 @@ def operands(values: Any) -> list[Any]:
     """Several of them: numbers in lists are as exact as the arrays beside them."""
     given = sequence("stack and concatenate", "the arrays", values)
     return [operand(value, given) for value in given]
-
-
-def distance(rows: int, columns: int) -> Any:
-    """How far to the right of the diagonal each element of a matrix lies."""
-    across = iota(shape=(1, columns), axis=1, dtype="int64")
-    return across - iota(shape=(rows, 1), axis=0, dtype="int64")
 
 
 # --- reshape --------------------------------------------------------------------------------
@@ -496,8 +490,7 @@ def stack(
         raise ShapeError("stack: needs at least one array")
     shape = parts[0].shape
     if any(x.shape != shape for x in parts):
-        found = " and ".join(str(Spec(x.shape, x.dtype)) for x in parts)
-        raise ShapeError(f"stack: {found} must agree in shape")
+        raise ShapeError(f"stack: shapes {[x.shape for x in parts]} must be equal")
     place = normalize_axis("stack", axis, len(shape) + 1)
     if place == len(shape):
         parts = [reshape(x, shape=(*shape, 1)) for x in parts]

@@ -13,10 +13,10 @@ from gemel.ir.keywords import into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import moved
-from gemel.ops.elementwise import cast, full, iota, where
+from gemel.ops.elementwise import cast, distance, full, iota, where
 from gemel.ops.indexing import basic_index, place
 from gemel.ops.reduction import sum
-from gemel.ops.shape import distance, operand, reshape, transpose
+from gemel.ops.shape import operand, reshape, transpose
 from gemel.spec import Spec, whole
 
 

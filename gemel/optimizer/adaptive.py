@@ -133,11 +133,11 @@ class RMSProp(Optimizer):
         if self.centered:
             mean = self.gamma1 * states[1] + (1 - self.gamma1) * grad
             after, variance = [square, mean], square - np.square(mean)
-        step = rates[0] * grad / np.sqrt(variance + self.epsilon)
+        move = -rates[0] * grad / np.sqrt(variance + self.epsilon)
         if self.centered:
-            step = self.gamma2 * states[2] + step
-            after.append(step)
-        weight = weight - step
+            move = self.gamma2 * states[2] + move
+            after.append(move)
+        weight = weight + move
         limit = self.clip_weights
         return np.clip(weight, -limit, limit) if limit else weight, after
 

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -13,6 +14,7 @@
 #include "engine/simulated.h"
 #include "memory/machine.h"
 #include "memory/memory.h"
+#include "program/meeting.h"
 #include "python/array.h"
 #include "python/call_site.h"
 #include "python/callback.h"
@@ -171,6 +173,17 @@ void copy_between(nb::object source, nb::object target) {
   copy_across(source.ptr(), to);
 }
 
+nb::object join(Meeting& meeting, int rank, int parties, nb::object array) {
+  checked_tensor(array.ptr(), "Meeting.join");
+  Reference given = dense(array.ptr());
+  const Tensor& tensor = tensor_of(given);
+  std::vector<int64_t> extents{parties};
+  extents.insert(extents.end(), tensor.extents(), tensor.extents() + tensor.ndim);
+  Reference taken = new_array(tensor.dtype, extents.data(), tensor.ndim + 1, tensor.device());
+  meeting.join(rank, tensor, tensor_of(taken), python_front());
+  return checked(std::move(taken));
+}
+
 nb::object call_python(nb::object function, std::string name, nb::iterable inputs,
                        nb::object described, nb::iterable targets, int device) {
   const std::vector<ResultSpec> results = result_specs_from(described.ptr());
@@ -256,6 +269,10 @@ void define_plan_parts(nb::module_& module) {
            "nanoseconds_per_element"_a = 1.0, "failure"_a = nb::none(), "name"_a = "elementwise",
            "limits"_a = std::vector<int>());
   module.def("load_object", &load_object, "code"_a);
+  nb::class_<Meeting>(module, "Meeting")
+      .def(nb::new_(&Meeting::make), "parties"_a, "name"_a)
+      .def("join", &join, "rank"_a, "parties"_a, "array"_a)
+      .def_prop_ro("open", &Meeting::open);
 }
 
 void define_arrays(nb::module_& module) {
@@ -351,6 +368,7 @@ void define_engine(nb::module_& module) {
   module.def("trace_take", [] { return checked(take_trace()); });
   module.def("trace_thread", &trace::this_thread);
   module.def("drain_for_fork", [] {
+    call_off_meetings();
     // Closed with the GIL held: who has found room, and issues without dropping the GIL, is done.
     Engine::get().close_for_fork();
     WithoutGil released;

@@ -61,32 +61,6 @@ bool collect_scalar(PyObject* object, Operands* operands) {
   return false;
 }
 
-// False, without a Python error, when the call is one for Python: an operand of another kind,
-// different devices, too many operands, an int beyond 64 bits. `tracked`: some array is on a tape.
-bool collect_operands(PyObject* const* objects, Py_ssize_t count, Operands* operands,
-                      bool* tracked) {
-  *tracked = false;
-  if (count > kMaxInputs) return false;
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!is_array(objects[i])) {
-      if (!collect_scalar(objects[i], operands)) return false;
-      continue;
-    }
-    const Tensor& tensor = tensor_of(objects[i]);
-    operands->tensors[i] = &tensor;
-    operands->arrays |= uint64_t{1} << 2 * i;
-    operands->add(tensor.dtype);
-    ++operands->array_count;
-    *tracked |= is_tracked(objects[i]);
-    if (operands->first == nullptr) {
-      operands->first = &tensor;
-    } else if (tensor.device() != operands->first->device()) {
-      return false;
-    }
-  }
-  return true;
-}
-
 // Whether a result, or the first of several, shows what another array has: it shares its history.
 bool is_view(PyObject* result) {
   if (PyTuple_Check(result)) {
@@ -126,21 +100,6 @@ ElementwisePointer prepare_kernel(OpObject* op, const ElementwiseCall& call,
                          call.inner_class(call.operands->array_count));
   }
   return kernel.get() == Py_None ? nullptr : elementwise_from(kernel.get());
-}
-
-// The kernel for this call, from the cache or from Python. The caller's copy keeps it while the
-// call runs, as Python code may empty the cache meanwhile. Null when there is none: NumPy does it.
-ElementwisePointer find_kernel(OpObject* op, const ElementwiseCall& call,
-                               const Arguments& arguments, uint32_t parameters) {
-  const ElementwiseKey key = call.key(op->owner, parameters);
-  if (const ElementwisePointer* found = kernels().find(key)) {
-    ++cache_counters.hits;
-    return *found;
-  }
-  ++cache_counters.misses;
-  ElementwisePointer kernel = prepare_kernel(op, call, arguments);
-  if (kernels().find(key) == nullptr) kernels().insert(key, kernel);  // another thread may have
-  return kernel;
 }
 
 // Null when the shapes do not broadcast, and when there is no kernel.
@@ -310,38 +269,6 @@ PyObject* call_op(PyObject* self, PyObject* const* values, size_t flags, PyObjec
   return result.take();
 }
 
-// --- writing into an array ---
-
-void check_into(const Operands& operands, const Tensor& target, bool collected) {
-  if (!collected) {
-    throw Error("TypeError", "into() takes arrays on one device and Python numbers of 64 bits");
-  }
-  if (operands.first != nullptr && operands.first->device() != target.device()) {
-    throw Error("TypeError", "into(): the target is on another device than the inputs");
-  }
-}
-
-// Inputs that overlap the target are replaced by copies, which `copies` keeps alive.
-void copy_overlapping(Operands* operands, const Tensor& target, const Arguments& arguments,
-                      std::vector<Reference>* copies) {
-  for (int i = 0; i < operands->count; ++i) {
-    const Tensor* input = operands->tensors[i];
-    if (input == nullptr || input->same_layout(target) || !input->overlaps(target)) continue;
-    copies->push_back(copy_of(arguments.values[i]));
-    operands->tensors[i] = &tensor_of(copies->back());
-    if (operands->first == input) operands->first = operands->tensors[i];
-  }
-}
-
-[[noreturn]] void refuse_shapes(OpObject* op, const Tensor& target, const Arguments& arguments) {
-  // Inputs that do not broadcast among themselves get their own, better error from Python.
-  owned(call_in_python(as_object(op), arguments));
-  const char* name = PyUnicode_AsUTF8(op->name);
-  if (name == nullptr) throw PythonError{};
-  throw Error("ShapeError", std::string(name) + ": the result does not fit a target of shape " +
-                                shape_text(target.extents(), target.ndim));
-}
-
 PyObject* method_into(PyObject* self, PyObject* const* values, Py_ssize_t count, PyObject* names) {
   if (count < 1 || !is_array(values[0])) {
     throw Error("TypeError", "into(target, *inputs): the target must be an array");
@@ -456,35 +383,47 @@ PyType_Spec spec = {
 
 }  // namespace
 
+bool collect_operands(PyObject* const* objects, Py_ssize_t count, Operands* operands,
+                      bool* tracked) {
+  *tracked = false;
+  if (count > kMaxInputs) return false;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!is_array(objects[i])) {
+      if (!collect_scalar(objects[i], operands)) return false;
+      continue;
+    }
+    const Tensor& tensor = tensor_of(objects[i]);
+    operands->tensors[i] = &tensor;
+    operands->arrays |= uint64_t{1} << 2 * i;
+    operands->add(tensor.dtype);
+    ++operands->array_count;
+    *tracked |= is_tracked(objects[i]);
+    if (operands->first == nullptr) {
+      operands->first = &tensor;
+    } else if (tensor.device() != operands->first->device()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+ElementwisePointer find_kernel(OpObject* op, const ElementwiseCall& call,
+                               const Arguments& arguments, uint32_t parameters) {
+  const ElementwiseKey key = call.key(op->owner, parameters);
+  if (const ElementwisePointer* found = kernels().find(key)) {
+    ++cache_counters.hits;
+    return *found;
+  }
+  ++cache_counters.misses;
+  ElementwisePointer kernel = prepare_kernel(op, call, arguments);
+  if (kernels().find(key) == nullptr) kernels().insert(key, kernel);  // another thread may have
+  return kernel;
+}
+
 PyObject* call_in_python(PyObject* op, const Arguments& arguments) {
   Reference inputs = inputs_tuple(arguments);
   Reference parameters = parameters_dict(arguments);
   return call_method(op, "_call", "(OO)", inputs.get(), parameters.get()).take();
-}
-
-void call_into(OpObject* op, PyObject* target, const Arguments& arguments) {
-  const Tensor& tensor = tensor_of(target);
-  Operands operands;
-  bool tracked;
-  uint32_t parameters;
-  const bool collected = collect_operands(arguments.values, arguments.count, &operands, &tracked) &&
-                         parameters_id(op, arguments, &parameters);
-  check_into(operands, tensor, collected);
-  std::vector<Reference> copies;
-  copy_overlapping(&operands, tensor, arguments, &copies);
-  ElementwiseCall call;
-  call.operands = &operands;
-  call.target = &tensor;
-  if (!call.prepare()) refuse_shapes(op, tensor, arguments);
-  const ElementwisePointer kernel = find_kernel(op, call, arguments, parameters);
-  if (kernel == nullptr) {
-    Reference inputs = inputs_tuple(arguments);
-    Reference given = parameters_dict(arguments);
-    call_method(as_object(op), "_into", "(OOO)", target, inputs.get(), given.get());
-    return;
-  }
-  if (!kernel->limits.empty()) call.check_numbers(*kernel);
-  call.launch(kernel, nullptr, python_front());
 }
 
 size_t prepared_calls() { return kernels().size() + bindings().size() + steps().size(); }

@@ -37,6 +37,14 @@ bool parameters_id(OpObject* op, const Arguments& arguments, uint32_t* id);
 Reference parameters_dict(const Arguments& arguments);
 Reference inputs_tuple(const Arguments& arguments);
 
+// False, without a Python error, when the call is one for Python: an operand of another kind,
+// different devices, too many operands, an int beyond 64 bits. `tracked`: some array is on a tape.
+bool collect_operands(PyObject* const* objects, Py_ssize_t count, Operands* operands,
+                      bool* tracked);
+// The kernel for this call, from the cache or from Python. The caller's copy keeps it while the
+// call runs, as Python code may empty the cache meanwhile. Null when there is none: NumPy does it.
+ElementwisePointer find_kernel(OpObject* op, const ElementwiseCall& call,
+                               const Arguments& arguments, uint32_t parameters);
 // `self._call(args, kwargs)`.
 PyObject* call_in_python(PyObject* op, const Arguments& arguments);
 // `op.into(target, ...)`

@@ -116,7 +116,7 @@ void PlanCall::separate_written(const Program& program) {
 void PlanCall::run(const BindingPointer& binding, int device, PyObject** results) {
   const Program& program = *binding->program;
   if (program.writes_inputs) separate_written(program);
-  if (count_ > 0) device = tensor(0).device();
+  if (device < 0) device = count_ > 0 ? tensor(0).device() : 0;
   const Tensor* const* inputs = tensors();
   const size_t outputs = program.outputs.size();
   SmallArray<Reference, kInsideResults> made(outputs);

@@ -58,10 +58,11 @@ class PlanCall {
   // Replaces an array by a dense copy of it.
   void make_dense(size_t index);
   const Tensor& tensor(size_t index) { return tensor_of(arrays_[index]); }
-  // New references; runs it here or hands it over. `device` matters without arrays.
+  // New references; runs it here or hands it over: on `device`, or if that is -1 where the first
+  // array is.
   void run(const BindingPointer& binding, int device, PyObject** results);
   // The same, in one object: the only result, or a tuple.
-  PyObject* run(const BindingPointer& binding, int device = 0);
+  PyObject* run(const BindingPointer& binding, int device = -1);
 
  private:
   const Tensor* const* tensors();

@@ -21,8 +21,9 @@ struct PlanObject {
 
 PlanObject* as_plan(PyObject* object) { return reinterpret_cast<PlanObject*>(object); }
 
+// -1: none was given.
 int take_device(PyObject* const* values, Py_ssize_t count, PyObject* names) {
-  int device = 0;
+  int device = -1;
   for (Py_ssize_t i = 0; names != nullptr && i < PyTuple_GET_SIZE(names); ++i) {
     PyObject* name = PyTuple_GET_ITEM(names, i);
     if (PyUnicode_CompareWithASCIIString(name, "device") != 0) {
@@ -34,7 +35,12 @@ int take_device(PyObject* const* values, Py_ssize_t count, PyObject* names) {
   return device;
 }
 
-void check_arguments(const Program& program, PyObject* const* values, size_t count) {
+// Who says where a plan runs may give it arrays of other CPU devices: their memory is one.
+bool reaches(int device, int other) {
+  return device == other || (Engine::on_host(device) && Engine::on_host(other));
+}
+
+void check_arguments(const Program& program, PyObject* const* values, size_t count, int given) {
   const size_t arrays = program.inputs.size();
   if (count != arrays + static_cast<size_t>(program.scalars)) {
     throw Error("TypeError", program.name + " takes " + std::to_string(arrays) + " arrays and " +
@@ -47,8 +53,8 @@ void check_arguments(const Program& program, PyObject* const* values, size_t cou
       throw Error("TypeError", which + " is a " + Py_TYPE(values[i])->tp_name + ", not an array");
     }
     const int device = tensor_of(values[i]).device();
-    const int first = tensor_of(values[0]).device();
-    if (device != first) {
+    const int first = given < 0 ? tensor_of(values[0]).device() : given;
+    if (given < 0 ? device != first : !reaches(given, device)) {
       throw Error("TypeError", which + " is on device " + std::to_string(device) +
                                    ", the others are on device " + std::to_string(first));
     }
@@ -77,7 +83,7 @@ PyObject* call_plan(PyObject* self, PyObject* const* values, size_t flags, PyObj
   const ProgramPointer program = as_plan(self)->program;
   const auto count = static_cast<size_t>(PyVectorcall_NARGS(flags));
   const int device = take_device(values, static_cast<Py_ssize_t>(count), names);
-  check_arguments(*program, values, count);
+  check_arguments(*program, values, count, device);
   PlanCall call(values, program->inputs.size(), values + program->inputs.size());
   const BindingPointer binding = find_binding(as_plan(self), program, call);
   SmallArray<PyObject*, 8> results(program->outputs.size());

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "program/meeting.h"
 #include "python/failures.h"
 #include "python/waits.h"
 
@@ -42,6 +43,7 @@ bool ended_by_interrupt() {
 PyObject* at_exit(PyObject*, PyObject*) {
   const bool abandon = ended_by_interrupt();
   stop_other_threads();
+  Meeting::fail_open("the program has ended before all devices had come");
   {
     WithoutGil released;
     Engine::get().shut_down(abandon, interrupted_by_signal);

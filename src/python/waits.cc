@@ -1,9 +1,11 @@
 #include "python/waits.h"
 
 #include <atomic>
+#include <chrono>
 #include <optional>
 #include <thread>
 
+#include "program/meeting.h"
 #include "python/failures.h"
 #include "python/flags.h"
 #include "python/origins.h"
@@ -37,9 +39,30 @@ WithoutGil::~WithoutGil() {
 
 GilHeld::GilHeld() : state_(into_python(PyGILState_Ensure)) {}
 
+namespace {
+
+// How long a thread waits for a meeting that only other threads can complete.
+constexpr std::chrono::seconds kPatience{60};
+
+bool is_only_thread() {
+  PyThreadState* first = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+  return first != nullptr && PyThreadState_Next(first) == nullptr;
+}
+
+}  // namespace
+
+void call_off_meetings() {
+  if (!Meeting::any_open()) return;
+  Meeting::fail_open(
+      "a result was waited for before all devices had come: run the forward of every device, and "
+      "the backward of every device, before waiting for a result of one",
+      is_only_thread() ? std::chrono::seconds{0} : kPatience);
+}
+
 bool interrupted_by_signal() {
   stop_at_exit();
   GilHeld held;
+  call_off_meetings();
   return PyErr_CheckSignals() != 0;
 }
 
@@ -71,6 +94,12 @@ class PythonFront final : public Front {
   void issue(std::unique_ptr<Operation> operation) override {
     Engine& engine = Engine::get();
     operation->priority = thread_flags.priority;
+    if (Meeting::any_open() && !engine.serial()) {
+      // What the queue is full of may wait for what is issued next.
+      const InsideOperation no_room_needed;
+      engine.issue(std::move(operation));
+      return;
+    }
     if (!engine.may_block()) {
       engine.issue(std::move(operation));
       return;

@@ -38,6 +38,9 @@ void stop_other_threads();
 
 // For Engine::wait: true when a signal handler raised; the error stays set for this thread.
 bool interrupted_by_signal();
+// Meetings that cannot take place fail: somebody is missing, and who could still come is this
+// thread, which waits. Where there are other threads, they get a minute.
+void call_off_meetings();
 // Records a wait, when tracing is on, from its making to its end. Made while the GIL is held.
 class TracedWait {
  public:

@@ -8,6 +8,7 @@ Each file is a list of cases: what is made with which settings, what it is given
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import sys
@@ -447,11 +448,53 @@ def initializers():
             yield {"name": name, "settings": settings, "shape": shape, "drawn": drawn.pop()}
 
 
+# --- keywords ----------------------------------------------------------------------------------
+
+MODULES = {
+    "gluon.loss": gluon.loss,
+    "metric": mx.metric,
+    "optimizer": mx.optimizer,
+    "lr_scheduler": mx.lr_scheduler,
+    "init": mx.init,
+    "gluon.data": gluon.data.sampler,
+}
+#: What is of no use here: other frameworks' names, and what MXNet itself calls deprecated.
+LEFT_OUT = {"Caffe", "LBSGD", "ccSGD", "FusedRNN"}
+#: And methods that are MXNet's own business, or only say that they are deprecated.
+INTERNAL = {"set_lr_scale", "sync_state_context", "reset_micro", "update_cov", "update_variance"}
+
+
+def keywords():
+    """The keywords of every class, and of its methods."""
+    for module, found in MODULES.items():
+        for name, kind in sorted(vars(found).items()):
+            if not inspect.isclass(kind) or name.startswith("_") or name in LEFT_OUT:
+                continue
+            own = kind.__module__
+            if own.startswith(found.__name__):
+                methods = {
+                    method: list(inspect.signature(function).parameters)[1:]
+                    for method, function in inspect.getmembers(kind, inspect.isfunction)
+                    if function.__module__ == own
+                    and method not in INTERNAL
+                    and (not method.startswith("_") or method in ("__init__", "__call__"))
+                }
+                yield {"module": module, "name": name, "methods": methods}
+
+
 def main() -> None:
     folder = sys.argv[1]
     warnings.simplefilter("ignore")
     logging.disable(logging.INFO)
-    for name in ("optimizers", "schedulers", "losses", "metrics", "samplers", "initializers"):
+    for name in (
+        "optimizers",
+        "schedulers",
+        "losses",
+        "metrics",
+        "samplers",
+        "initializers",
+        "keywords",
+    ):
         write(folder, name, globals()[name]())
 
 

@@ -194,12 +194,12 @@ class CompositeEvalMetric(EvalMetric):
         """One of the metrics. Raises `IndexError`."""
         return self.metrics[index]
 
-    def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
+    def update_dict(self, labels: dict[str, Any], preds: dict[str, Any]) -> None:
         """`update_dict` of each."""
-        label = {name: label[name] for name in self.label_names or label}
-        pred = {name: pred[name] for name in self.output_names or pred}
+        labels = {name: labels[name] for name in self.label_names or labels}
+        preds = {name: preds[name] for name in self.output_names or preds}
         for metric in self.metrics:
-            metric.update_dict(label, pred)
+            metric.update_dict(labels, preds)
 
     def update(self, labels: Any, preds: Any) -> None:
         """`update` of each."""

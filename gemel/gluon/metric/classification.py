@@ -327,7 +327,7 @@ class CrossEntropy(EvalMetric):
         place = label if counts is None else np.where(counts, label, 0)
         if self.from_logits:
             pred = npx.softmax(pred, axis=axis)
-        lost = self.surprise(npx.pick(pred, place, axis=axis, mode="raise")).astype("float64")
+        lost = self.surprise(npx.pick(pred, place, axis=axis, mode="raise").astype("float64"))
         if counts is None:
             return lost.sum(), label.size
         return np.where(counts, lost, 0.0).sum(), counts.sum()

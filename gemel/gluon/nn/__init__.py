@@ -67,9 +67,10 @@ if TYPE_CHECKING:
         PixelShuffle3D,
         ReflectionPad2D,
     )
+    from gemel.gluon.nn.synchronized import SyncBatchNorm
 
 #: Layers that most programs do not use: their modules are imported when they are asked for.
-LATE = ("convolution", "normalization", "pooling", "shuffle")
+LATE = ("convolution", "normalization", "pooling", "shuffle", "synchronized")
 
 __all__ = [
     "ELU",
@@ -122,6 +123,7 @@ __all__ = [
     "Sequential",
     "SiLU",
     "Swish",
+    "SyncBatchNorm",
 ]
 
 

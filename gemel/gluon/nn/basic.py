@@ -87,7 +87,7 @@ class Flatten(HybridBlock):
 
     def forward(self, x: Tensor) -> Tensor:
         """The examples as rows."""
-        return x.reshape((x.shape[0], -1))
+        return npx.batch_flatten(x)
 
     def __repr__(self) -> str:
         return type(self).__name__

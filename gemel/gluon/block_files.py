@@ -1,0 +1,102 @@
+"""Blocks and files: parameters written, and read back whole or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import archives
+from gemel.errors import ParameterFileError
+from gemel.gluon.parameter import ParameterDict
+from gemel.npx import serialize
+
+
+class Files:
+    """What a block does with files of parameters."""
+
+    __slots__ = ()
+
+    def collect_params(self, select: str | None = None) -> ParameterDict:
+        """All parameters, by their place."""
+        raise NotImplementedError
+
+    def save_parameters(self, filename: Any, deduplicate: bool = False) -> None:
+        """Write all parameters to `filename`, in MXNet's format, whole or not at all.
+
+        With `deduplicate` those that layers share are written once.
+        """
+        found = self.collect_params()
+        if deduplicate:
+            names = {id(p): name for name, p in reversed(found.items())}
+            found = ParameterDict({name: found[name] for name in sorted(names.values())})
+        serialize.save(filename, {name: p.gathered() for name, p in found.items()})
+
+    def load_parameters(
+        self,
+        filename: Any,
+        device: Any = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+        ctx: Any = None,
+    ) -> None:
+        """Read all parameters from `filename` (gemel's or MXNet's), onto all their devices.
+
+        With `cast_dtype` values of another dtype are converted to the parameter's, or with
+        ``dtype_source="saved"`` the parameter takes theirs. Raises `ParameterFileError`, and
+        changes nothing, when the file is damaged, lacks a parameter (unless `allow_missing`), has
+        one too many (unless `ignore_extra`), has one of another shape or dtype, or when a
+        parameter lives elsewhere than on `device`.
+        """
+        device = device if device is not None else ctx
+        values, source = serialize.load_named(filename), f"parameter file {filename}"
+        flags = allow_missing, ignore_extra, cast_dtype, dtype_source
+        serialize.assign(self.collect_params(), values, source, *flags, device)
+
+    def load_dict(
+        self,
+        param_dict: dict[str, Any],
+        device: Any = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+        ctx: Any = None,
+    ) -> None:
+        """Take the parameters from a dictionary of arrays; checked as `load_parameters` does."""
+        device = device if device is not None else ctx
+        flags = allow_missing, ignore_extra, cast_dtype, dtype_source
+        serialize.assign(self.collect_params(), param_dict, "load_dict", *flags, device)
+
+    save_params = save_parameters
+    load_params = load_parameters
+
+    def save(self, prefix: str) -> None:
+        """Write `prefix`-model.params, and `prefix`-model.json, which says what the blocks are."""
+        import json
+
+        self.save_parameters(f"{prefix}-model.params")
+        text = json.dumps(_structure(self), indent=2)
+        archives.appear(f"{prefix}-model.json", [text.encode()])
+
+    def load(self, prefix: str) -> None:
+        """Read what `save` wrote into a network made in the same way.
+
+        Raises `ParameterFileError`, and changes nothing, for one whose blocks are others.
+        """
+        import json
+
+        with open(f"{prefix}-model.json", encoding="utf-8") as opened:
+            written = json.load(opened)
+        if written != _structure(self):
+            raise ParameterFileError(
+                f"{prefix}-model.json is of a network of other blocks than this "
+                f"{type(self).__name__}; no parameter was changed"
+            )
+        self.load_parameters(f"{prefix}-model.params")
+
+
+def _structure(block: Any) -> dict[str, Any]:
+    """The kinds of a block and all inside of it, by their names."""
+    children = {name: _structure(child) for name, child in block._children.items()}
+    return {"class": type(block).__name__, "children": children}

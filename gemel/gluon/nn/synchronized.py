@@ -1,0 +1,103 @@
+"""Batch normalisation over the parts of a batch that several devices have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import autograd, compiled, np
+from gemel.gluon.block import Tensor
+from gemel.gluon.nn.basic import BatchNorm
+from gemel.ir.trace import current_trace
+from gemel.ops.meeting import Group, all_reduce
+
+
+class SyncBatchNorm(BatchNorm):
+    """`BatchNorm` over the whole batch of all devices its parameters live on.
+
+    While training, mean and variance are those of all parts together, so outputs, gradients and
+    running statistics are what `BatchNorm` gives for the batch in one piece. Every device has to
+    take part: issue the forward of each, and the backward of each, before waiting for a result of
+    one (`DeviceError` otherwise). `num_devices`, `ndev` and `key` are accepted for old code.
+    Zhang et al., Context encoding for semantic segmentation, CVPR 2018.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 0,
+        num_devices: int | None = None,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        use_global_stats: bool = False,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        running_mean_initializer: Any = "zeros",
+        running_variance_initializer: Any = "ones",
+        **settings: Any,
+    ) -> None:
+        for accepted in ("ndev", "key"):
+            settings.pop(accepted, None)
+        super().__init__(
+            settings.pop("axis", 1),
+            momentum,
+            epsilon,
+            center,
+            scale,
+            use_global_stats,
+            beta_initializer,
+            gamma_initializer,
+            running_mean_initializer,
+            running_variance_initializer,
+            in_channels,
+            **settings,
+        )
+        self._group: Group | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The shape of `x`, which is one device's part of the batch."""
+        devices, settings = tuple(self.running_mean.homes), self._kwargs
+        if len(devices) == 1 or settings["use_global_stats"] or not autograd.is_training():
+            return super().forward(x)
+        if self._group is None or self._group.devices != devices:
+            self._group = Group(devices, f"SyncBatchNorm {self.name}")
+        axis = self._axis % x.ndim
+        axes = tuple(place for place in range(x.ndim) if place != axis)
+        lined = tuple(-1 if place == axis else 1 for place in range(x.ndim))
+        wide = x.astype("float32") if x.dtype == "float16" else x
+        # Sums of what is left when something near the mean is taken away: nothing cancels.
+        shift = self.running_mean.data()
+        rest = wide - shift.reshape(lined)
+        size = np.ones_like(rest).sum(axis=axes)
+        sums = np.stack([rest.sum(axis=axes), np.square(rest).sum(axis=axes), size])
+        total = all_reduce(sums, group=self._group)
+        mean = total[0] / total[2]
+        variance = total[1] / total[2] - np.square(mean)
+        scale = 1.0 / np.sqrt(variance + settings["eps"])
+        if not settings["fix_gamma"]:
+            scale = scale * self.gamma.data()
+        y = (rest - mean.reshape(lined)) * scale.reshape(lined) + self.beta.data().reshape(lined)
+        running = self.running_mean, self.running_var
+        with autograd.pause():
+            found = [*(p.data() for p in running), mean + shift, variance]
+            if current_trace() is None:
+                _mix(found, [settings["momentum"]])
+            else:
+                for parameter, new in zip(
+                    running, _mixed(found, [settings["momentum"]]), strict=True
+                ):
+                    parameter.set_data(new)
+        return y.astype(x.dtype)
+
+
+def _mixed(arrays: list[Any], scalars: list[Any]) -> list[Any]:
+    """The running statistics after those of one more batch."""
+    (kept,) = scalars
+    return [kept * a + (1 - kept) * b for a, b in zip(arrays[:2], arrays[2:], strict=True)]
+
+
+#: Does it in place; statistics of a batch that failed change nothing.
+_mix = compiled.Update(_mixed, "running statistics")
+
+
+__all__ = ["SyncBatchNorm"]

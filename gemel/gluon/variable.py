@@ -1,0 +1,484 @@
+"""Parameters: named arrays that training changes, made as soon as their shape is known.
+
+A parameter lives on one device or on several: then each has an array of its own, a replica, and a
+gradient. The replicas begin equal, and a `Trainer` keeps them so.
+"""
+
+from __future__ import annotations
+
+from _weakref import ref
+from typing import TYPE_CHECKING, Any
+
+from gemel import autograd, compiled, init, np
+from gemel.device import as_device, current_device
+from gemel.dtype import DType, as_dtype
+from gemel.errors import (
+    DeferredInitializationError,
+    DeviceError,
+    GemelError,
+    GradientError,
+    ShapeError,
+    UninitializedError,
+    unknown_name,
+)
+from gemel.extent import WHOLE
+from gemel.ir import trace
+from gemel.ir.graph import placeholder
+from gemel.ir.trace import current_trace
+from gemel.spec import Spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gemel.device import Device
+    from gemel.np import ndarray
+
+__all__ = ["Parameter"]
+
+_GRAD_REQUESTS = ("write", "add", "null")
+
+
+class Parameter:
+    """A named array that training changes, and its gradient.
+
+    `shape` may have unknown sizes (0, -1 or None; None alone: nothing is known); the array is then
+    made at the first forward. `init` is an initializer or its name; without one, the one given
+    to `initialize` is. `grad_req` is ``"write"`` (each backward overwrites the gradient),
+    ``"add"`` or ``"null"``. `lr_mult` and `wd_mult` multiply the trainer's learning rate and
+    weight decay for this parameter. `allow_deferred_init` is accepted for old code: an unknown
+    shape may always wait for the first forward. So is `grad_stype`:
+    gradients are dense, and so is the array (another `stype` raises `GemelError`).
+    """
+
+    def __init__(
+        self,
+        name: str = "",
+        grad_req: str = "write",
+        shape: Any = None,
+        dtype: Any = "float32",
+        lr_mult: float = 1.0,
+        wd_mult: float = 1.0,
+        init: Any = None,
+        allow_deferred_init: bool = True,
+        differentiable: bool = True,
+        stype: str = "default",
+        grad_stype: str = "default",
+    ) -> None:
+        if stype != "default":
+            raise GemelError(f"parameter {name}: stype={stype!r}; parameters are dense ('default')")
+        self.name = name
+        self.lr_mult = lr_mult
+        self.wd_mult = wd_mult
+        self.init = init
+        self._differentiable = differentiable
+        self._dtype = as_dtype(dtype)
+        self._shape = _normalized(shape)
+        self._grad_req = _checked_request(grad_req if differentiable else "null")
+        #: One for each device it lives on; none until they can be made.
+        self._arrays: tuple[ndarray, ...] = ()
+        #: What `initialize` was told, until then: initializer, devices.
+        self._waiting: tuple[init_module.Initializer, list[Device]] | None = None
+        self._owners: list[Any] = []
+        #: The gradients as the last step left them: the arrays and their versions.
+        self._used: list[tuple[Any, int]] = []
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} {self.name} (shape={self.shape}, dtype={self.dtype})"
+
+    # ---- what it is
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Its shape; unknown sizes are -1. None: not even the number of dimensions is known."""
+        return self._shape
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        new = _normalized(shape)
+        old = self._shape
+        if old is not None and (new is None or not _fits(old, new)):
+            raise ShapeError(
+                f"parameter {self.name}: shape {new} does not fit the shape {old} it already has"
+            )
+        if old is not None and new is not None:
+            new = tuple(a if b == -1 else b for a, b in zip(old, new, strict=True))
+        self._shape = new
+
+    @property
+    def is_shape_known(self) -> bool:
+        """Whether every size is known, so that the array can be made."""
+        return self._shape is not None and -1 not in self._shape
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of its array. To change it, call `cast`."""
+        return self._dtype
+
+    @property
+    def grad_req(self) -> str:
+        """What backward does with the gradient: "write", "add" or "null"."""
+        return self._grad_req
+
+    @grad_req.setter
+    def grad_req(self, request: str) -> None:
+        request = _checked_request(request)
+        if request != "null" and not self._differentiable:
+            raise GradientError(f"parameter {self.name} is not differentiable: grad_req stays null")
+        if request == self._grad_req:
+            return
+        self._grad_req = request
+        for array in self._arrays:
+            array.attach_grad(request)
+        self._mark_used()
+        self._changed()
+
+    # ---- making the array
+
+    def initialize(
+        self,
+        init: Any = None,
+        device: Any = None,
+        default_init: Any = None,
+        force_reinit: bool = False,
+        ctx: Any = None,
+    ) -> None:
+        """Fill the array, or have it made and filled as soon as the shape is known.
+
+        `device` is a device, or several of them: on each it lives with the same values. The
+        parameter's own initializer comes first, then `init`, then `default_init` (Uniform(0.07) by
+        default). A parameter that has an array keeps it unless `force_reinit`.
+        """
+        if self._arrays and not force_reinit:
+            return
+        self._waiting = (self._initializer(init, default_init), places(device, ctx))
+        if self.is_shape_known:
+            self._make()
+
+    def _initializer(self, given: Any, default: Any) -> init_module.Initializer:
+        choices = (self.init, given, default, "uniform")
+        return init_module.create(next(c for c in choices if c is not None))
+
+    def _make(self) -> tuple[ndarray, ...]:
+        """Make the arrays (or take those there are) and fill them as `initialize` was told."""
+        assert self._waiting is not None
+        initializer, devices = self._waiting
+        arrays = self._arrays
+        with _Aside():
+            if [array.device for array in arrays] != devices:
+                arrays = tuple(np.zeros(self._shape, self._dtype, device=d) for d in devices)
+            with np.random.initialization(), devices[0]:
+                # In a network names decide nothing: all are filled as weights.
+                initializer(init_module.InitDesc(self.name, {"__init__": initializer}), arrays[0])
+            for other in arrays[1:]:
+                arrays[0].copyto(other)
+        self._waiting = None
+        self._adopt(arrays)
+        return arrays
+
+    def _adopt(self, arrays: tuple[ndarray, ...]) -> None:
+        if arrays is self._arrays:
+            return
+        first, self._arrays = not self._arrays, arrays
+        if self._grad_req != "null":
+            for array in arrays:
+                array.attach_grad(self._grad_req)
+            self._mark_used()
+        # No program has a parameter without an array, but the one that asks for it now.
+        if not first:
+            compiled.parameters_replaced()
+            self._changed()
+
+    def _shape_found(self) -> None:
+        """The shape became known in a forward: make the array if that was waited for."""
+        if self._waiting is not None and self.is_shape_known:
+            self._make()
+
+    def arrays(self) -> tuple[ndarray, ...]:
+        """Its array on each device, also during a trace; made now if that can be done.
+
+        Raises `UninitializedError` before `initialize`, `DeferredInitializationError` before the
+        shape is known.
+        """
+        if self._arrays:
+            return self._arrays
+        if self._waiting is None:
+            raise UninitializedError(
+                f"parameter {self.name} has no value yet: call initialize() on the network (or on "
+                "this parameter) before using it"
+            )
+        if not self.is_shape_known:
+            raise DeferredInitializationError(
+                f"parameter {self.name} has shape {self._shape}, which is not known before the "
+                "first forward: pass a batch through the network, or give the layer's input size "
+                "(in_units=...)"
+            )
+        return self._make()
+
+    def array(self, device: Device | None = None) -> ndarray:
+        """The first of its arrays, or the one on `device`, also during a trace.
+
+        Raises what `arrays` does, and `DeviceError` when it does not live on `device`.
+        """
+        arrays = self._arrays or self.arrays()
+        return arrays[0] if device is None else arrays[self._place(device)]
+
+    def _place(self, device: Device) -> int:
+        for position, array in enumerate(self.arrays()):
+            if array.device is device:
+                return position
+        homes = [str(array.device) for array in self._arrays]
+        raise DeviceError(
+            f"parameter {self.name} lives on {' and '.join(homes)}, not on {device}; initialize it "
+            f"there or call reset_device([{', '.join([*homes, str(device)])}])"
+        )
+
+    def _chosen(self, device: Any, ctx: Any) -> int:
+        """Which replica is meant: of several and no device, the one on the current device."""
+        given = device if device is not None else ctx
+        if given is None and len(self.arrays()) == 1:
+            return 0
+        return self._place(current_device() if given is None else as_device(given))
+
+    def gathered(self) -> ndarray:
+        """Its value for a file or another device: what the replicas agree on, else their mean.
+
+        Those that a `Trainer` updates agree; running statistics are the mean of the devices', as
+        MXNet saves them.
+        """
+        first, *others = self.arrays()
+        if not others or self._grad_req != "null":
+            return first
+        with _Aside():
+            values = [first, *(other.as_in_ctx(first.device) for other in others)]
+            same = sum(value == first for value in values) == len(values)
+            mean = sum(values[1:], first) / len(values)
+            return np.where(same, first, mean.astype(self._dtype))
+
+    # ---- using it
+
+    def data(self, device: Any = None, ctx: Any = None) -> Any:
+        """Its array on `device`; in a trace, the symbol that stands for it.
+
+        Without `device` the only array, or of several that on the current device: within a block's
+        forward that is the device of the input. Raises `DeviceError` when it does not live there.
+        """
+        tracing = current_trace()
+        if tracing is not None:
+            return tracing.parameter(self)
+        arrays = self._arrays
+        if len(arrays) == 1 and device is None and ctx is None:
+            return arrays[0]
+        return self.arrays()[self._chosen(device, ctx)]
+
+    def grad(self, device: Any = None, ctx: Any = None) -> ndarray:
+        """Its gradient on a device (as `data`), zeros before the first backward.
+
+        Raises `GradientError` if it has none.
+        """
+        return self.list_grad()[self._chosen(device, ctx)]
+
+    def row_sparse_data(self, row_id: Any) -> ndarray:
+        """Refused: parameters are dense, `data()` has all rows."""
+        raise GemelError(
+            f"parameter {self.name} is dense: call data() instead of row_sparse_data()"
+        )
+
+    list_row_sparse_data = row_sparse_data
+
+    def var(self) -> Any:
+        """A symbol that stands for it; in a trace, the one of the program being traced."""
+        tracing = current_trace()
+        if tracing is not None:
+            return tracing.parameter(self)
+        if not self.is_shape_known:
+            self.arrays()  # raises, saying what to do
+        return placeholder(Spec(self._shape or (), self._dtype), self.name)
+
+    def set_data(self, value: Any) -> None:
+        """Write `value` (an array of its shape, or a nested list) into its arrays, in place.
+
+        In a trace, this is what the compiled program does each time it runs.
+        """
+        tracing = current_trace()
+        if tracing is not None:
+            tracing.update(self, value)
+            return
+        if not hasattr(value, "shape"):
+            value = np.array(value, dtype=self._dtype)
+        shape = tuple(value.shape)
+        if self._shape is not None and not _fits(self._shape, shape):
+            raise ShapeError(
+                f"set_data: parameter {self.name} has shape {self._shape}; it cannot take data "
+                f"of shape {shape}"
+            )
+        self._shape = shape
+        arrays = self.arrays()
+        with _Aside():
+            for array in arrays:
+                array[...] = value
+
+    def load(self, value: ndarray, devices: list[Device] | None = None) -> None:
+        """Take a value from a file: on `devices`, or where that is, if it lives nowhere yet."""
+        if not self._arrays:
+            self.shape = value.shape
+            self.initialize("zeros", self.homes or devices or value.device)
+        self.set_data(value)
+
+    def zero_grad(self) -> None:
+        """Set the gradients to zero."""
+        if self._grad_req == "null":
+            return
+        grads, fresh = self.fresh_grads()
+        with _Aside():
+            for grad in grads:
+                grad[...] = 0
+        for position, grad in enumerate(grads):
+            if not fresh[position]:
+                self._used[position] = (grad, grad.version)
+
+    def fresh_grads(self) -> tuple[list[ndarray], list[bool]]:
+        """The gradients, and which of them backward has written since the last step."""
+        grads = [array.grad for array in self._arrays]
+        pairs = zip(grads, self._used, strict=True)
+        return grads, [g is not used or g.version != version for g, (used, version) in pairs]
+
+    def _mark_used(self, grads: list[ndarray] | None = None) -> None:
+        """A step has used the gradients as they are now."""
+        if grads is None:
+            grads = [] if self._grad_req == "null" else [array.grad for array in self._arrays]
+        self._used = [(grad, grad.version) for grad in grads]
+
+    def cast(self, dtype: Any) -> None:
+        """Change the dtype; the gradients start again from zero."""
+        new = as_dtype(dtype)
+        if new is self._dtype:
+            return
+        self._dtype = new
+        if self._arrays:
+            with _Aside():
+                arrays = tuple([array.astype(new) for array in self._arrays])
+            self._adopt(arrays)
+
+    def reset_device(self, device: Any = None, ctx: Any = None) -> None:
+        """Move it to another device, or to several; the gradients start again from zero."""
+        devices = places(device, ctx)
+        if self._waiting is not None:
+            self._waiting = (self._waiting[0], devices)
+        if self._arrays and [array.device for array in self._arrays] != devices:
+            value = self.gathered()
+            with _Aside():
+                arrays = tuple([value.copyto(device) for device in devices])
+            self._adopt(arrays)
+
+    reset_ctx = reset_device
+
+    def list_data(self) -> list[ndarray]:
+        """Its array on each device it lives on."""
+        return list(self.arrays())
+
+    def list_grad(self) -> list[ndarray]:
+        """Its gradient on each device it lives on. Raises `GradientError` if it has none."""
+        arrays = self.arrays()
+        if self._grad_req == "null":
+            raise GradientError(
+                f"parameter {self.name} has no gradient: its grad_req is 'null'; set it to 'write'"
+            )
+        return [array.grad for array in arrays]
+
+    @property
+    def homes(self) -> list[Device]:
+        """The devices it lives on, or will; none before `initialize`."""
+        if not self._arrays and self._waiting is not None:
+            return list(self._waiting[1])
+        return [array.device for array in self._arrays]
+
+    def list_ctx(self) -> list[Device]:
+        """The devices it lives on. Raises `UninitializedError` before `initialize`."""
+        return self.homes or [array.device for array in self.arrays()]
+
+    list_device = list_ctx
+
+    # ---- copies and pickles: without the blocks it belongs to
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_owners": [], "_used": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if self._grad_req != "null":
+            for array in self._arrays:
+                array.attach_grad(self._grad_req)
+        self._mark_used()
+
+    # ---- who must hear of changes
+
+    def _add_owner(self, block: Any) -> None:
+        if all(owner() is not block for owner in self._owners):
+            self._owners.append(ref(block))
+
+    def _changed(self) -> None:
+        """Programs compiled over this parameter no longer hold."""
+        for owner in self._owners:
+            block = owner()
+            if block is not None:
+                block._changed()
+
+
+class _Aside:
+    """Work on a parameter that is no part of what is being recorded or traced around it."""
+
+    def __enter__(self) -> None:
+        self._trace = trace.suspended()
+        self._trace.__enter__()
+        self._pause = autograd.pause()
+        self._pause.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._pause.__exit__(None, None, None)
+        self._trace.__exit__(None, None, None)
+
+
+# `init` is a parameter's name above, as users write it; this is the module.
+init_module = init
+
+
+def _normalized(shape: Any) -> tuple[int, ...] | None:
+    if shape is None:
+        return None
+    sizes: Iterable[Any] = (shape,) if isinstance(shape, WHOLE) else shape
+    return tuple(-1 if size is None or int(size) <= 0 else int(size) for size in sizes)
+
+
+def _fits(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    if len(old) != len(new):
+        return False
+    return all(a in (-1, b) or b == -1 for a, b in zip(old, new, strict=True))
+
+
+def _checked_request(request: str) -> str:
+    if request not in _GRAD_REQUESTS:
+        raise unknown_name("grad_req", request, _GRAD_REQUESTS)
+    return request
+
+
+def places(device: Any, ctx: Any = None) -> list[Device]:
+    """The devices meant by either keyword: one or several, each once."""
+    given = device if device is not None else ctx
+    if not isinstance(given, (list, tuple)):
+        return [as_device(given)]
+    if not given:
+        raise DeviceError("a parameter lives on one device at least; the list of devices is empty")
+    devices = list(dict.fromkeys(map(as_device, given)))
+    if len(devices) < len(given):
+        warn(
+            f"{list(map(str, given))} names a device twice; parameters live there once, and with "
+            "grad_req='write' each part's backward overwrites the gradient of the one before"
+        )
+    return devices
+
+
+def warn(message: str) -> None:
+    """A warning about the call of a method of a parameter, or of several."""
+    import warnings
+
+    warnings.warn(message, stacklevel=4)

@@ -1,0 +1,87 @@
+"""Where the devices of a data-parallel network meet within its forward, and within its backward."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from gemel import _core
+from gemel.device import CPUS, Device, from_code
+from gemel.errors import DeviceError
+from gemel.ir.declare import op
+from gemel.ops.reduction import sum
+from gemel.spec import Spec
+
+
+class Group:
+    """Devices that meet again and again: the first call of each is the first meeting, and so on.
+
+    A call joins the oldest meeting its device has not come to; a meeting that failed is over, and
+    the next call begins another.
+    """
+
+    def __init__(self, devices: tuple[Device, ...], name: str) -> None:
+        self.devices = devices
+        self.name = name
+        self._lock = threading.Lock()
+        self._open: list[tuple[Any, set[int]]] = []
+        self._backward: Group | None = None
+
+    @property
+    def backward(self) -> Group:
+        """The same devices, for the gradients."""
+        if self._backward is None:
+            self._backward = Group(self.devices, f"{self.name}, backward")
+        return self._backward
+
+    def gathered(self, array: Any) -> Any:
+        """What all devices bring, in their order, one behind the other; issued, not waited for."""
+        device = from_code(array.device.code)
+        if device not in self.devices:
+            homes = " and ".join(map(str, self.devices))
+            raise DeviceError(f"{self.name}: {homes} meet, and the call is on {device}")
+        rank = self.devices.index(device)
+        with self._lock:
+            self._open = [(meeting, came) for meeting, came in self._open if meeting.open]
+            found = next((pair for pair in self._open if rank not in pair[1]), None)
+            if found is None:
+                found = _core.Meeting(len(self.devices), self.name), set()
+                self._open.append(found)
+            meeting, came = found
+            came.add(rank)
+            host = _core.copy_to_device(array, CPUS[0].code) if device.linked else array
+            together = meeting.join(rank, len(self.devices), host)
+        return _core.copy_to_device(together, device.code) if device.linked else together
+
+    def __deepcopy__(self, memory: Any) -> Group:
+        return Group(self.devices, self.name)
+
+    def __reduce__(self) -> Any:
+        return Group, (self.devices, self.name)
+
+
+@op()
+def all_reduce(x: Any, *, group: Any) -> Any:
+    """The sum of what the devices of a group bring, each by its own call; the same on all.
+
+    Nothing waits: the result is there when every device's x is.
+    """
+    return x.copy()
+
+
+@all_reduce.spec
+def _(x: Spec, *, group: Any) -> Spec:
+    return Spec(x.shape, x.dtype)
+
+
+@all_reduce.gradient
+def _(g: Any, y: Any, x: Any, *, group: Any) -> Any:
+    return (all_reduce(g, group=group.backward),)
+
+
+@all_reduce.issue
+def _(x: Any, *, group: Any) -> Any:
+    return sum(group.gathered(x), axis=0)
+
+
+__all__ = ["Group", "all_reduce"]
