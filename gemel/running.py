@@ -71,7 +71,7 @@ def run_notebook(path: str, main: ModuleType) -> int:
     """Run the code cells of a notebook in the module's namespace; 0, or 1 after an exception."""
     try:
         cells = list(code_cells(path))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         print(f"gemel run: {path} is no notebook: {error!r}", file=sys.stderr)
         return 2
     os.environ.setdefault("MPLBACKEND", "agg")  # figures have no window

@@ -65,8 +65,9 @@ class Data(d2l.DataModule):
     def get_dataloader(self, train):
         return self.get_tensorloader([self.X, self.Y], train, slice(0, 64))
 rnns = [d2l.RNNScratch(len(vocab), 8), d2l.RNN(8), d2l.GRU(8, 2)]
-models = [d2l.RNNLMScratch(rnns[0], len(vocab), lr=1), *(d2l.RNNLM(r, len(vocab), lr=1) for r in rnns[1:])]
-for model in models[:2]:
+models = [d2l.RNNLMScratch(rnns[0], len(vocab), lr=1)]
+models += [d2l.RNNLM(r, len(vocab), lr=1) for r in rnns[1:]]
+for model in models:
     d2l.Trainer(max_epochs=1, gradient_clip_val=1).fit(model, Data())
     assert len(model.predict('it has', 5, vocab)) == 11
     assert model(Data().X[:4]).shape == (4, 8, len(vocab))
@@ -121,7 +122,8 @@ attention = d2l.AdditiveAttention(num_hiddens=8, dropout=0.1)
 attention.initialize()
 q, kv = np.random.normal(size=(2, 1, 20)), np.random.normal(size=(2, 10, 2))
 assert attention(q, kv, kv, np.array([2, 6])).shape == (2, 1, 2)
-d2l.show_heatmaps(attention.attention_weights.reshape((1, 1, 2, 10)), xlabel='Keys', ylabel='Queries')
+weights = attention.attention_weights.reshape((1, 1, 2, 10))
+d2l.show_heatmaps(weights, xlabel='Keys', ylabel='Queries')
 dot = d2l.DotProductAttention(dropout=0.5)
 dot.initialize()
 assert dot(kv, kv, kv, np.array([2, 6])).shape == (2, 10, 2)
@@ -163,10 +165,12 @@ assert labels.tolist() == [[1, 0]]
 """,
     "training loops": """
 def loader(n=40, shape=(1, 12, 12)):
-    return d2l.load_array((np.random.normal(size=(n, *shape)), np.array([i % 3 for i in range(n)])), 8)
+    X, y = np.random.normal(size=(n, *shape)), np.array([i % 3 for i in range(n)])
+    return d2l.load_array((X, y), 8)
 def net():
     net = nn.Sequential()
-    net.add(nn.Conv2D(4, 3), nn.BatchNorm(), nn.Activation('relu'), nn.GlobalAvgPool2D(), nn.Dense(3))
+    net.add(nn.Conv2D(4, 3), nn.BatchNorm(), nn.Activation('relu'))
+    net.add(nn.GlobalAvgPool2D(), nn.Dense(3))
     return net
 d2l.train_ch6(net(), loader(), loader(), 1, 0.1, d2l.try_gpu())
 devices = [npx.cpu(0)]
@@ -183,8 +187,10 @@ for block in (d2l.Residual(4, True, 2), d2l.ResNeXtBlock(8, 4, 1, True, 2)):
     assert block(np.ones((2, 4, 8, 8))).shape[2:] == (4, 4)
 data_iter = d2l.load_array((np.random.normal(size=(400, 5)), np.random.normal(size=(400,))), 10)
 d2l.train_concise_ch11('sgd', {'learning_rate': 0.05}, data_iter, 1)
-d2l.train_ch11(lambda ps, states, hyper: [p.__setitem__(slice(None), p - 0.05 * p.grad) for p in ps],
-               None, {}, data_iter, 5, 1)
+def sgd(params, states, hyperparams):
+    for p in params:
+        p[:] -= hyperparams['lr'] * p.grad
+d2l.train_ch11(sgd, None, {'lr': 0.05}, data_iter, 5, 1)
 """,
     "plots, timers and sums": """
 d2l.plot(np.arange(0, 3, 0.1), [np.sin(np.arange(0, 3, 0.1))], 'x', 'f(x)', legend=['f'])

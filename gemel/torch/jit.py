@@ -50,7 +50,7 @@ def script(obj: Any) -> Any:
 def load(path: Any) -> Scripted:
     """What `save` has written, without its Python."""
     block = gemel.load(path)
-    parameters = {name: p.data() for name, p in block.collect_params().items()}
-    found = Scripted(block, {name: Parameter(Tensor(x)) for name, x in parameters.items()})
+    held = {name: Parameter(Tensor(p.data())) for name, p in block.collect_params().items()}
+    found = Scripted(block, held)
     found._program = block
     return found

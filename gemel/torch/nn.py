@@ -25,7 +25,7 @@ class Parameter(Tensor):
         trace = current_trace()
         return self._array if trace is None else trace.parameter(self)
 
-    def array(self) -> Any:
+    def array(self, device: Any = None) -> Any:
         """What a trace asks its parameters for."""
         return self._array
 
@@ -36,7 +36,7 @@ class Parameter(Tensor):
 class Module:
     """A part of a network: modules and parameters assigned to it, and `forward`."""
 
-    training = True
+    training, _sizes = True, ""
 
     def _held(self, kind: Any) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if isinstance(value, kind)}
@@ -82,9 +82,8 @@ class Module:
 
     def __repr__(self) -> str:
         parts = "".join(f"\n({name}): {part!r}" for name, part in self._held(Module).items())
-        sizes = ", ".join(f"{name}={size}" for name, size in self._held(int).items())
         inner = parts.replace("\n", "\n  ") + "\n" * bool(parts)
-        return f"{type(self).__name__}({sizes.removesuffix('training=True')}{inner})"
+        return f"{type(self).__name__}({self._sizes}{inner})"
 
 
 class Sequential(Module):
@@ -99,15 +98,12 @@ class Sequential(Module):
             x = layer(x)
         return x
 
-    def __getitem__(self, index: int) -> Module:
-        return list(self.children())[index]
-
 
 class Linear(Module):
     """x @ weight.T + bias; weight (out_features, in_features), both uniform in 1/sqrt(inputs)."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
-        self.in_features, self.out_features = in_features, out_features
+        self._sizes = f"{in_features=}, {out_features=}, {bias=}"
         bound, shape = in_features**-0.5, (out_features, in_features)
         self.weight = Parameter(Tensor(np.random.uniform(-bound, bound, shape)))
         self.bias = Parameter(Tensor(np.random.uniform(-bound, bound, shape[:1]))) if bias else None

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from contextlib import ContextDecorator
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial, partialmethod
 from threading import local
 from typing import Any
 
 from gemel import autograd, np, npx
 from gemel.device import Device, as_device, cpu, gpu
 from gemel.dtype import DType
+from gemel.np.printing import fixed_text
 from gemel.ops.loops import leaves
 
 _mode = local()
 
 
-class no_grad(ContextDecorator):  # noqa: N801 -- used as a function
-    """A block, or a function, in which nothing is recorded for gradients."""
-
-    def __enter__(self) -> None:
-        self.before, _mode.off = getattr(_mode, "off", False), True
-
-    def __exit__(self, *error: object) -> None:
-        _mode.off = self.before
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """A block, or a decorated function, in which nothing is recorded for gradients."""
+    before, _mode.off = getattr(_mode, "off", False), True
+    try:
+        yield
+    finally:
+        _mode.off = before
 
 
 def device(type: Any = None, index: int = 0) -> Device:
@@ -81,37 +83,6 @@ def lifted(name: str) -> Any:
     return call
 
 
-def text_of(array: Any, grad: str) -> str:
-    """`tensor([...])` with what PyTorch adds where it is not the default, 4 decimals."""
-    if not hasattr(array, "version"):  # a symbol
-        return f"tensor({array!r})"
-    import numpy  # when something is printed, not when the module is imported
-
-    values, kind = array.asnumpy(), array.dtype.name
-    notes = [f"device='cuda:{array.device.device_id}'"] if array.device.linked else []
-    notes += [f"dtype=torch.{kind}"] if kind not in ("float32", "int64", "bool") else []
-    write = _writer(values[values != 0]) if values.dtype.kind == "f" else str
-    counted = values if write is str else values[values != 0]
-    width = max((len(write(value)) for value in counted.flat), default=1) if array.ndim else 0
-    format: Any = {"all": lambda value: write(value).rjust(width)}
-    shown = numpy.array2string(values, 80, separator=", ", prefix="tensor(", formatter=format)
-    text = "tensor(" + shown.replace(", ..., ", ",  ..., ")
-    for note in [*notes, *([grad] if grad else [])]:
-        wide = len(text) - text.rfind("\n") + len(note) > 78
-        text += (",\n" + " " * 7 if wide else ", ") + note
-    return text + ")"
-
-
-def _writer(values: Any) -> Any:
-    """What writes one of the numbers of which these are those that are not 0."""
-    sizes = abs(values[abs(values) < float("inf")]).astype("float64")
-    low, high = (sizes.min(), sizes.max()) if sizes.size else (1.0, 1.0)
-    whole = bool((sizes % 1 == 0).all())
-    if high / low > 1000 or high > 1e8 or (not whole and low < 1e-4):
-        return "{:.4e}".format
-    return lambda x: format(x, "#.0f" if whole and abs(x) < float("inf") else ".4f")
-
-
 class Tensor:
     """An array of gemel's with PyTorch's face. Other methods than these are functions of arrays."""
 
@@ -125,7 +96,7 @@ class Tensor:
 
     shape = property(lambda self: tuple(self._array.shape))
     size = property(lambda self: lambda *dim: self.shape[dim[0]] if dim else self.shape)
-    T = property(lambda self: lifted("t")(self))
+    T = property(lambda self: self.t())
     requires_grad = property(lambda self: bool(self._grad_fn) or self._unused is not None)
 
     def __getattr__(self, name: str) -> Any:
@@ -165,8 +136,17 @@ class Tensor:
         return Tensor(entry, self._grad_fn)
 
     def __repr__(self) -> str:
+        array, kind = self._array, self._array.dtype.name
+        if not hasattr(array, "version"):
+            return f"tensor({array!r})"
         grad = f"grad_fn=<{self._grad_fn}>" if self._grad_fn else "requires_grad=True"
-        return text_of(self._array, grad if self.requires_grad else "")
+        text = "tensor(" + fixed_text(array.asnumpy(), "tensor(")
+        notes = [f"device='cuda:{array.device.device_id}'"] if array.device.linked else []
+        notes += [f"dtype=torch.{kind}"] if kind not in ("float32", "int64", "bool") else []
+        for note in [*notes, *([grad] if self.requires_grad else [])]:
+            wide = len(text) - text.rfind("\n") + len(note) > 78
+            text += (",\n" + " " * 7 if wide else ", ") + note
+        return text + ")"
 
     def __getitem__(self, key: Any) -> Any:
         return apply(lambda x: x[unwrapped(key)], "Slice", self)
@@ -176,25 +156,18 @@ class Tensor:
             raise RuntimeError("in place on a tensor that requires grad: use torch.no_grad()")
         self.value()[unwrapped(key)] = unwrapped(value)
 
+    def _hold(self, other: Tensor) -> Tensor:
+        self[...] = other
+        return self
+
     __hash__ = object.__hash__
 
 
-def _operator(name: str, function: str) -> None:
-    """Python's operator, swapped and in place, too."""
-    call = lifted(function)
-
-    def in_place(self: Tensor, other: Any) -> Tensor:
-        self[...] = call(self, other)
-        return self
-
-    setattr(Tensor, f"__{name}__", lambda self, *other: call(self, *other))
-    setattr(Tensor, f"__r{name}__", lambda self, other: call(other, self))
-    setattr(Tensor, f"__i{name}__", in_place)
-
-
-for _name in ("add", "sub", "mul", "pow", "matmul", "neg", "eq", "ne", "lt", "le", "gt", "ge"):
-    _operator(_name, _name)
-_operator("truediv", "div")
-for _name in ("bool", "int", "float", "len", "array", "format"):
-    setattr(Tensor, f"__{_name}__",
-            lambda self, *a, _of=f"__{_name}__": getattr(self.value(), _of)(*a))  # fmt: skip
+OPERATORS = "add sub mul pow matmul neg eq ne lt le gt ge div"
+for _name in OPERATORS.split():
+    _call, _of = lifted(_name), {"div": "truediv"}.get(_name, _name)
+    setattr(Tensor, f"__{_of}__", partialmethod(_call))
+    setattr(Tensor, f"__r{_of}__", lambda self, other, _call=_call: _call(other, self))
+    setattr(Tensor, f"__i{_of}__", lambda self, other, _call=_call: self._hold(_call(self, other)))
+for _of in ("__bool__", "__int__", "__float__", "__len__", "__array__", "__format__"):
+    setattr(Tensor, _of, lambda self, *a, _of=_of: getattr(self.value(), _of)(*a))
