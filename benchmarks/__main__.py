@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks mlp|issue|train|cold|compile|engine|ufuncs`."""
+"""The command line: `python -m benchmarks mlp|issue|train|cold|compile|engine|ufuncs|data`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from statistics import median
 
-from benchmarks import compiling, engine, instructions, startup, ufuncs, workloads
+from benchmarks import compiling, data, engine, instructions, startup, ufuncs, workloads
 from benchmarks.driver import contenders_of, measure
 from benchmarks.machine import Machine, measure_machine, processor
 from benchmarks.table import print_results, print_rows
@@ -165,6 +165,13 @@ def run_ufuncs(session: Session) -> None:
     session.failed |= ufuncs.run(rounds, options.quick, options.only)
 
 
+def run_data(session: Session) -> None:
+    """Images a second out of DataLoader."""
+    options = session.options
+    rounds = options.runs or (1 if options.quick else 3)
+    session.failed |= data.run(rounds, options.quick, options.only, session.machine)
+
+
 RUNNERS = {
     "mlp": run_mlp,
     "issue": run_issue,
@@ -173,6 +180,7 @@ RUNNERS = {
     "compile": run_compile,
     "engine": run_engine,
     "ufuncs": run_ufuncs,
+    "data": run_data,
 }
 
 

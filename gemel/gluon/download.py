@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import http.client
 import os
+import socket
+import ssl
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from gemel import config
 from gemel.errors import MissingFileError
@@ -26,8 +33,6 @@ def repository_url(namespace: str, filename: str) -> str:
 
 def check_sha1(filename: Any, sha1_hash: str) -> bool:
     """Whether the file's SHA-1 begins as `sha1_hash` says."""
-    import hashlib
-
     found = hashlib.sha1(usedforsecurity=False)
     with open(filename, "rb") as file:
         while piece := file.read(PIECE):
@@ -60,8 +65,6 @@ def download(
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     with open(part, "ab") as file:
-        import fcntl
-
         fcntl.flock(file, fcntl.LOCK_EX)
         if not part.exists() or not os.path.samestat(os.stat(part), os.fstat(file.fileno())):
             # Somebody else has finished it, or given up, while this process waited.
@@ -98,19 +101,12 @@ def _may_pass(error: OSError) -> bool:
     code = getattr(error, "code", None)
     if code is not None:
         return int(code) >= 500
-    import socket
-
     reason = getattr(error, "reason", error)
     return not isinstance(reason, (socket.gaierror, ConnectionRefusedError))
 
 
 def _fetch(url: str, file: Any, resume: bool, verify_ssl: bool) -> None:
     """Append what is missing to the file. Raises `OSError`."""
-    import http.client
-    import ssl
-    from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
-
     if not resume:
         file.truncate(0)
     have = os.fstat(file.fileno()).st_size

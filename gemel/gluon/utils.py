@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
-from gemel.errors import ShapeError
-from gemel.gluon.download import check_sha1, download
+from gemel.errors import ShapeError, unknown_attribute
 
 if TYPE_CHECKING:
+    from gemel.gluon.download import check_sha1, download
     from gemel.np import ndarray
 
 
@@ -74,6 +75,13 @@ def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: boo
             "clip_global_norm: the norm is not finite; the result holds NaN", stacklevel=2
         )
     return value
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("check_sha1", "download"):
+        raise unknown_attribute(__name__, name, __all__)
+    # What speaks to the network takes longer to import than all the rest.
+    return globals().setdefault(name, getattr(import_module("gemel.gluon.download"), name))
 
 
 __all__ = [

@@ -49,9 +49,21 @@ if TYPE_CHECKING:
         SaturationJitterAug,
         SequentialAug,
     )
+    from gemel.image.detection import (
+        CreateDetAugmenter,
+        CreateMultiRandCropAugmenter,
+        DetAugmenter,
+        DetBorrowAug,
+        DetHorizontalFlipAug,
+        DetRandomCropAug,
+        DetRandomPadAug,
+        DetRandomSelectAug,
+        ImageDetIter,
+    )
+    from gemel.image.iterators import ImageIter
 
 #: Modules of what most programs do not use: imported when a name is asked for.
-LATE = ("augmenters",)
+LATE = ("augmenters", "iterators", "detection")
 
 __all__ = [
     "Augmenter",
@@ -62,9 +74,19 @@ __all__ = [
     "ColorNormalizeAug",
     "ContrastJitterAug",
     "CreateAugmenter",
+    "CreateDetAugmenter",
+    "CreateMultiRandCropAugmenter",
+    "DetAugmenter",
+    "DetBorrowAug",
+    "DetHorizontalFlipAug",
+    "DetRandomCropAug",
+    "DetRandomPadAug",
+    "DetRandomSelectAug",
     "ForceResizeAug",
     "HorizontalFlipAug",
     "HueJitterAug",
+    "ImageDetIter",
+    "ImageIter",
     "LightingAug",
     "RandomCropAug",
     "RandomGrayAug",

@@ -1,0 +1,142 @@
+"""Batches of pictures from record files, lists and folders, in MXNet 1's form."""
+
+from __future__ import annotations
+
+from os.path import splitext
+from pathlib import Path
+from typing import Any
+
+from gemel import np, recordio
+from gemel.errors import DataFileError, MissingFileError, ShapeError
+from gemel.image.augmenters import CreateAugmenter
+from gemel.image.pictures import imdecode
+from gemel.io import Batches, DataBatch, DataDesc
+
+
+class ImageIter(Batches):
+    """Batches (N, C, H, W) of pictures that augmenters have changed.
+
+    They come from a record file (`path_imgrec`, with the index `path_imgidx` beside it), or from
+    files below `path_root` that a list names: `path_imglist`, lines of number, labels and path, or
+    `imglist`, rows of labels and path. `aug_list` are augmenters, by default those of
+    `CreateAugmenter(data_shape, **settings)`. Part `part_index` of `num_parts` is used.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        data_shape: tuple[int, int, int],
+        label_width: int = 1,
+        path_imgrec: Any = None,
+        path_imglist: Any = None,
+        path_root: Any = None,
+        path_imgidx: Any = None,
+        shuffle: bool = False,
+        part_index: int = 0,
+        num_parts: int = 1,
+        aug_list: Any = None,
+        imglist: Any = None,
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        dtype: Any = "float32",
+        last_batch_handle: str = "pad",
+        **settings: Any,
+    ) -> None:
+        if len(data_shape) != 3 or data_shape[0] not in (1, 3):
+            raise ShapeError(f"{type(self).__name__}: data_shape {data_shape} must be (3, H, W)")
+        if not 0 <= part_index < num_parts:
+            raise ValueError(f"{type(self).__name__}: {part_index} is not one of {num_parts} parts")
+        self.data_shape, self.label_width, self._dtype = tuple(data_shape), label_width, dtype
+        self.auglist = self._augmenters(settings) if aug_list is None else list(aug_list)
+        self._source = _source(path_imgrec, path_imgidx, path_imglist, path_root, imglist)
+        size = len(self._source) // num_parts
+        self._first = size * part_index
+        self._names = data_name, label_name
+        super().__init__(
+            len(self._source) if num_parts == 1 else size, batch_size, shuffle, last_batch_handle
+        )
+
+    def _augmenters(self, settings: dict[str, Any]) -> list[Any]:
+        return list(CreateAugmenter(self.data_shape, **settings))  # type: ignore[arg-type]
+
+    @property
+    def provide_data(self) -> list[DataDesc]:  # type: ignore[override]
+        """Name and shape of a batch's pictures."""
+        return [DataDesc(self._names[0], (self.batch_size, *self.data_shape))]
+
+    @property
+    def provide_label(self) -> list[DataDesc]:  # type: ignore[override]
+        """Name and shape of a batch's labels."""
+        width = (self.label_width,) if self.label_width > 1 else ()
+        return [DataDesc(self._names[1], (self.batch_size, *width), self._dtype)]
+
+    def _sample(self, number: int) -> tuple[Any, Any]:
+        """A picture, decoded, and its label."""
+        label, data, name = self._source[self._first + number]
+        return imdecode(data, name=name), label
+
+    def _batch(self, numbers: list[int], pad: int) -> DataBatch:
+        samples = [self._sample(number) for number in numbers]
+        found = np.stack([self._changed(picture) for picture, _ in samples])
+        labels = np.array([_label(each, self.label_width) for _, each in samples], self._dtype)
+        data = [found.transpose(0, 3, 1, 2)]
+        return DataBatch(data, [labels], pad, numbers, None, self.provide_data, self.provide_label)
+
+    def _changed(self, picture: Any) -> Any:
+        for augmenter in self.auglist:
+            picture = augmenter(picture)
+        return picture
+
+
+def _label(label: Any, width: int) -> Any:
+    values = [float(value) for value in label] if getattr(label, "ndim", 0) else [float(label)]
+    if len(values) != width:
+        raise ShapeError(f"ImageIter: a label has {len(values)} numbers; label_width is {width}")
+    return values[0] if width == 1 else values
+
+
+def _source(record: Any, index: Any, lines: Any, root: Any, rows: Any) -> Any:
+    """A sequence of label, bytes of a file and its name."""
+    if record is not None:
+        return _Records(record, index)
+    if lines is None and rows is None:
+        raise ValueError("ImageIter: give path_imgrec, path_imglist or imglist")
+    # It is above this module, and is needed only here.
+    from gemel.gluon.data.vision import ImageListDataset
+
+    if rows is not None:  # labels may be a list of their own
+        rows = [[*(r[0] if isinstance(r[0], (list, tuple)) else r[:-1]), r[-1]] for r in rows]
+    return _Files(ImageListDataset(root or ".", lines if lines is not None else rows))
+
+
+class _Records:
+    def __init__(self, path: Any, index: Any) -> None:
+        place = index if index is not None else splitext(path)[0] + ".idx"
+        self._record = recordio.MXIndexedRecordIO(place, path, "r")
+
+    def __len__(self) -> int:
+        return len(self._record.keys)
+
+    def __getitem__(self, number: int) -> tuple[Any, bytes, str]:
+        key = self._record.keys[number]
+        name = f"{self._record.uri}: record {key} at byte {self._record.idx[key]}"
+        try:
+            header, data = recordio.unpack(self._record.read_idx(key))
+        except DataFileError as error:
+            raise DataFileError(f"{name}: {error}") from None
+        return header.label, data, name
+
+
+class _Files:
+    def __init__(self, dataset: Any) -> None:
+        self._items = dataset.items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, number: int) -> tuple[Any, bytes, str]:
+        path, label = self._items[number]
+        try:
+            return label, Path(path).read_bytes(), path
+        except FileNotFoundError:
+            raise MissingFileError(f"{path} is wanted, and is not there") from None

@@ -1,0 +1,268 @@
+"""Iterators over batches in MXNet 1's form; `gluon.data` is the other one."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gemel import np
+from gemel.errors import DataFileError, MissingFileError, ShapeError, unknown_name
+from gemel.ir.op import numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LAST_BATCH = ("pad", "discard", "roll_over")
+
+
+class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
+    """Name and shape of an array in a batch; `dtype` and `layout`, too."""
+
+    dtype: Any
+    layout: str | None
+
+    def __new__(
+        cls, name: str, shape: Any, dtype: Any = "float32", layout: str | None = "NCHW"
+    ) -> DataDesc:
+        """Describe one array."""
+        found = super().__new__(cls, name, tuple(shape))
+        found.dtype, found.layout = dtype, layout
+        return found
+
+    def __repr__(self) -> str:
+        return f"DataDesc[{self.name},{self.shape},{self.dtype},{self.layout}]"
+
+    @staticmethod
+    def get_batch_axis(layout: str | None) -> int:
+        """Which axis counts the examples."""
+        return 0 if layout is None else layout.find("N")
+
+
+class DataBatch:
+    """Lists of arrays `data` and `label`; the last `pad` examples only fill up."""
+
+    def __init__(
+        self,
+        data: list[Any],
+        label: list[Any] | None = None,
+        pad: int | None = None,
+        index: Any = None,
+        bucket_key: Any = None,
+        provide_data: Any = None,
+        provide_label: Any = None,
+    ) -> None:
+        self.data, self.label, self.pad, self.index = data, label, pad, index
+        self.bucket_key = bucket_key
+        self.provide_data, self.provide_label = provide_data, provide_label
+
+    def __str__(self) -> str:
+        shapes = [[x.shape for x in arrays or []] for arrays in (self.data, self.label)]
+        return f"DataBatch: data shapes: {shapes[0]} label shapes: {shapes[1]}"
+
+
+class DataIter:
+    """Base class: `next` gives a batch or raises `StopIteration`, `reset` begins again."""
+
+    provide_data: list[DataDesc]
+    provide_label: list[DataDesc]
+
+    def __init__(self, batch_size: int = 0) -> None:
+        self.batch_size = batch_size
+
+    def __iter__(self) -> Iterator[DataBatch]:
+        return self
+
+    def __next__(self) -> DataBatch:
+        return self.next()
+
+    def next(self) -> DataBatch:
+        """The next batch."""
+        raise NotImplementedError(f"{type(self).__name__} has no next(self)")
+
+    def reset(self) -> None:
+        """Begin again."""
+
+
+class Batches(DataIter):
+    """An iterator over examples with numbers, of which subclasses make batches in `_batch`."""
+
+    def __init__(
+        self, size: int, batch_size: int, shuffle: bool, last_batch_handle: str = "pad"
+    ) -> None:
+        super().__init__(batch_size)
+        if last_batch_handle not in LAST_BATCH:
+            raise unknown_name("last_batch_handle", last_batch_handle, LAST_BATCH)
+        if batch_size < 1 or (size < batch_size and last_batch_handle != "pad"):
+            raise ValueError(
+                f"{type(self).__name__}: batch_size is {batch_size}, and there are {size} examples"
+            )
+        self.last_batch_handle = last_batch_handle
+        self._size, self._shuffle = size, shuffle
+        self._left: list[int] = []
+        self._order: list[int] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin an epoch; what "roll_over" has left of the last one comes first."""
+        new = np.random.permutation(self._size).tolist() if self._shuffle else range(self._size)
+        self._order = [*self._left, *new]
+        self._left = []
+        self._at = 0
+
+    def hard_reset(self) -> None:
+        """Begin an epoch, without what was left."""
+        self._left = []
+        self.reset()
+
+    def next(self) -> DataBatch:
+        """The next batch. An incomplete last one is padded from the epoch's beginning, left out,
+        or kept for the next epoch."""
+        begin, end = self._at, self._at + self.batch_size
+        numbers = self._order[begin:end]
+        self._at = end
+        pad = self.batch_size - len(numbers)
+        if pad and numbers and self.last_batch_handle == "roll_over":
+            self._left = numbers
+        if not numbers or (pad and self.last_batch_handle != "pad"):
+            raise StopIteration
+        if pad:
+            numbers = numbers + [self._order[n % len(self._order)] for n in range(pad)]
+        return self._batch(numbers, pad)
+
+    def _batch(self, numbers: list[int], pad: int) -> DataBatch:
+        raise NotImplementedError
+
+
+def _named(values: Any, name: str) -> list[tuple[str, Any]]:
+    """Arrays with names: of one array, a list of them or a dictionary. NumPy's become float32."""
+    if values is None:
+        return []
+    if isinstance(values, dict):
+        pairs = list(values.items())
+    elif isinstance(values, (list, tuple)):
+        names = [name] if len(values) == 1 else [f"_{n}_{name}" for n in range(len(values))]
+        pairs = list(zip(names, values, strict=True))
+    else:
+        pairs = [(name, values)]
+    ours = np.ndarray
+    return [(n, x if isinstance(x, ours) else np.array(x, dtype="float32")) for n, x in pairs]
+
+
+class NDArrayIter(Batches):
+    """Batches of arrays: one, a list or a dictionary of them, with labels in the same form.
+
+    `last_batch_handle` is "pad", "discard" or "roll_over".
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        label: Any = None,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        last_batch_handle: str = "pad",
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+    ) -> None:
+        self.data, self.label = _named(data, data_name), _named(label, label_name)
+        sizes = {name: len(x) for name, x in (*self.data, *self.label)}
+        if len(set(sizes.values())) != 1:
+            raise ShapeError(f"NDArrayIter: the arrays differ in length: {sizes}")
+        super().__init__(next(iter(sizes.values())), batch_size, shuffle, last_batch_handle)
+
+    def _described(self, arrays: list[tuple[str, Any]]) -> list[DataDesc]:
+        return [DataDesc(n, (self.batch_size, *x.shape[1:]), x.dtype) for n, x in arrays]
+
+    @property
+    def provide_data(self) -> list[DataDesc]:  # type: ignore[override]
+        """Names and shapes of a batch's data."""
+        return self._described(self.data)
+
+    @property
+    def provide_label(self) -> list[DataDesc]:  # type: ignore[override]
+        """Names and shapes of a batch's labels."""
+        return self._described(self.label)
+
+    def _batch(self, numbers: list[int], pad: int) -> DataBatch:
+        index = np.array(numbers, dtype="int64")
+        data, label = ([x[index] for _, x in each] for each in (self.data, self.label))
+        return DataBatch(data, label, pad, index, None, self.provide_data, self.provide_label)
+
+
+def read_csv(path: Any, dtype: Any = "float32") -> Any:
+    """A NumPy array (rows, columns) of the numbers in a text with commas.
+
+    Raises `MissingFileError`, and `DataFileError` for what is no number and for a row of another
+    length, with its offset.
+    """
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise MissingFileError(f"{path} is wanted, and is not there")
+    try:
+        return numpy().loadtxt(path, dtype, delimiter=",", ndmin=2, comments=None)
+    except ValueError as error:
+        raise DataFileError(f"{path}: {_place(path.read_bytes())}: {error}") from None
+
+
+def _place(text: bytes) -> str:
+    """Where the first row is that is not like the first."""
+    offset, number, columns = 0, 0, None
+    for line in text.splitlines(keepends=True):
+        fields = line.split(b",")
+        try:
+            if line.strip():
+                _ = [float(field) for field in fields]
+                columns = columns or len(fields)
+                if len(fields) != columns:
+                    break
+        except ValueError:
+            break
+        offset, number = offset + len(line), number + 1
+    return f"row {number} at byte {offset}"
+
+
+class CSVIter(NDArrayIter):
+    """Batches of the rows of a CSV file, each as an array of `data_shape`; with those of another
+    file as labels, or zeros.
+
+    The last batch is filled up from the beginning, whatever `round_batch` says; its `pad` tells.
+    """
+
+    def __init__(
+        self,
+        data_csv: Any,
+        data_shape: tuple[int, ...],
+        label_csv: Any = None,
+        label_shape: tuple[int, ...] = (1,),
+        batch_size: int = 1,
+        round_batch: bool = True,
+        dtype: Any = "float32",
+        data_name: str = "data",
+        label_name: str = "label",
+    ) -> None:
+        data = _shaped(data_csv, data_shape, dtype)
+        if label_csv in (None, "NULL"):
+            label = numpy().zeros((len(data),), dtype)
+        else:
+            label = _shaped(label_csv, label_shape, dtype)
+            label = label[:, 0] if tuple(label_shape) == (1,) else label
+        if len(label) != len(data):
+            raise DataFileError(
+                f"{data_csv} has {len(data)} rows, and {label_csv} has {len(label)} labels"
+            )
+        first, second = (np.array(each, dtype=dtype) for each in (data, label))
+        super().__init__(first, second, batch_size, False, "pad", data_name, label_name)
+
+
+def _shaped(path: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    rows = read_csv(path, dtype)
+    try:
+        return rows.reshape(-1, *shape) if len(rows) else rows.reshape(0, *shape)
+    except ValueError:
+        raise DataFileError(
+            f"{path}: {len(rows)} rows of {rows.shape[1]} numbers do not make arrays of {shape}"
+        ) from None
+
+
+__all__ = ["Batches", "CSVIter", "DataBatch", "DataDesc", "DataIter", "NDArrayIter", "read_csv"]

@@ -1,0 +1,197 @@
+"""Iterators over batches in MXNet 1's form: arrays, CSV files, pictures, pictures with boxes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from gemel import image, io, np, recordio
+from gemel.errors import DataFileError, MissingFileError
+
+ROWS = numpy.arange(10).reshape(5, 2)
+RECORDS = Path(__file__).parent / "mxnet_data" / "images.rec"
+
+
+def epochs(batches: Any, count: int) -> list[Any]:
+    found = []
+    for _ in range(count):
+        found.append([b.data[0].asnumpy()[:, 0].tolist() for b in batches])
+        batches.reset()
+    return found
+
+
+# As MXNet 1.9.1 gives them.
+@pytest.mark.parametrize(
+    ("handle", "expected"),
+    [
+        ("pad", [[[0, 2], [4, 6], [8, 0]]] * 3),
+        ("discard", [[[0, 2], [4, 6]]] * 3),
+        ("roll_over", [[[0, 2], [4, 6]], [[8, 0], [2, 4], [6, 8]], [[0, 2], [4, 6]]]),
+    ],
+)
+def test_the_last_batch(handle: str, expected: Any) -> None:
+    batches = io.NDArrayIter(ROWS, numpy.arange(5), 2, last_batch_handle=handle)
+    assert epochs(batches, 3) == expected
+    assert [batch.pad for batch in batches][-1] == (handle == "pad")
+
+
+def test_arrays_by_name() -> None:
+    batches = io.NDArrayIter({"a": ROWS, "b": np.ones((5, 3), "int8")}, batch_size=2, shuffle=True)
+    assert [(d.name, d.shape) for d in batches.provide_data] == [("a", (2, 2)), ("b", (2, 3))]
+    batch = next(batches)
+    assert [str(x.dtype) for x in batch.data] == ["float32", "int8"] and batch.label == []
+    assert "data shapes: [(2, 2), (2, 3)]" in str(batch)
+    two = io.NDArrayIter([ROWS, ROWS], batch_size=2)
+    assert [d.name for d in two.provide_data] == ["_0_data", "_1_data"]
+    assert repr(io.NDArrayIter(ROWS, batch_size=2).provide_data[0]).startswith("DataDesc[data,(2,")
+    with pytest.raises(ValueError, match="differ in length"):
+        io.NDArrayIter(ROWS, numpy.ones(4))
+    with pytest.raises(ValueError, match="did you mean 'discard'"):
+        io.NDArrayIter(ROWS, last_batch_handle="discrad")
+
+
+def test_csv(tmp_path: Path) -> None:
+    data, labels = tmp_path / "a.csv", tmp_path / "b.csv"
+    data.write_text("1,2,3,4\n5,6,7,8\n9,10,11,12\n")
+    labels.write_text("1\n0\n1\n")
+    batches = io.CSVIter(data, (2, 2), labels, batch_size=2)
+    found = [(b.data[0].tolist(), b.label[0].tolist(), b.pad) for b in batches]
+    assert found == [
+        ([[[1, 2], [3, 4]], [[5, 6], [7, 8]]], [1, 0], 0),
+        ([[[9, 10], [11, 12]], [[1, 2], [3, 4]]], [1, 1], 1),
+    ]
+    assert next(io.CSVIter(data, (4,))).label[0].tolist() == [0]
+    for text, message in (
+        ("1,2\n3,x\n", r"a\.csv: row 1 at byte 4: "),
+        ("1,2\n3,4\n5\n", r"a\.csv: row 2 at byte 8: "),
+    ):
+        data.write_text(text)
+        with pytest.raises(DataFileError, match=message):
+            io.CSVIter(data, (2,))
+    data.write_text("1,2\n3,4\n")
+    with pytest.raises(DataFileError, match=r"2 rows of 2 numbers do not make arrays of \(3,\)"):
+        io.CSVIter(data, (3,))
+    with pytest.raises(DataFileError, match=r"has 2 rows, and .* has 3 labels"):
+        io.CSVIter(data, (2,), labels)
+    with pytest.raises(MissingFileError, match=r"c\.csv is wanted"):
+        io.CSVIter(tmp_path / "c.csv", (2,))
+
+
+# --- pictures -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    pytest.importorskip("PIL")
+    for number in range(5):
+        pixels = numpy.full((12, 16, 3), 50 * number, "uint8")
+        (tmp_path / f"{number}.png").write_bytes(image.encoded(pixels, 9, ".png"))
+    return tmp_path
+
+
+def test_pictures_of_a_list(files: Path) -> None:
+    rows = [[float(n), f"{n}.png"] for n in range(5)]
+    batches = image.ImageIter(2, (3, 8, 8), imglist=rows, path_root=files, mean=numpy.ones(3))
+    found = list(batches)
+    assert [b.pad for b in found] == [0, 0, 1]
+    assert found[1].data[0].shape == (2, 3, 8, 8) and found[1].label[0].tolist() == [2, 3]
+    assert found[1].data[0][0, 0, 0, 0].item() == 99
+    (files / "all.lst").write_text("".join(f"{n}\t{n}\t{2 * n}\t{n}.png\n" for n in range(5)))
+    batches = image.ImageIter(
+        2, (3, 8, 8), 2, path_imglist="all.lst", path_root=files, part_index=1, num_parts=2
+    )
+    assert [b.label[0].tolist() for b in batches] == [[[2, 4], [3, 6]]]
+    assert batches.provide_label[0].shape == (2, 2)
+    np.random.seed(1)
+    mixed = image.ImageIter(5, (3, 8, 8), imglist=rows, path_root=files, shuffle=True, aug_list=[])
+    order = next(mixed).label[0].tolist()
+    assert sorted(order) == [0, 1, 2, 3, 4] != order
+    (files / "3.png").write_bytes(b"no picture")
+    with pytest.raises(DataFileError, match=r"3\.png: no picture"):
+        list(image.ImageIter(2, (3, 8, 8), imglist=rows, path_root=files))
+    with pytest.raises(ValueError, match="label_width is 2"):
+        next(image.ImageIter(2, (3, 8, 8), 2, imglist=rows, path_root=files))
+
+
+def test_pictures_of_records(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    batches = image.ImageIter(1, (3, 5, 5), path_imgrec=str(RECORDS))
+    assert next(batches).label[0].tolist() == [7.0]
+    broken = recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w")
+    broken.write_idx(0, recordio.pack((0, 1.0, 0, 0), b"hello"))
+    broken.close()
+    with pytest.raises(DataFileError, match=r"a\.rec: record 0 at byte 0: no picture"):
+        next(image.ImageIter(1, (3, 5, 5), path_imgrec=str(tmp_path / "a.rec")))
+
+
+BOXES = numpy.array([[1, 0.25, 0.25, 0.75, 0.75], [0, 0.0, 0.5, 0.5, 1.0]], "float32")
+
+
+def painted() -> Any:
+    """A picture (40, 80) whose second box is white."""
+    pixels = numpy.zeros((40, 80, 3), "uint8")
+    pixels[20:, :40] = 255
+    return np.array(pixels, dtype="uint8")
+
+
+def white(picture: Any) -> list[float]:
+    """Where the white is: left, top, right, bottom as shares."""
+    rows, columns = numpy.nonzero(picture.asnumpy()[..., 0] > 128)
+    high, wide = picture.shape[:2]
+    return [
+        columns.min() / wide, rows.min() / high, (columns.max() + 1) / wide, (rows.max() + 1) / high
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "augmenter",
+    [
+        image.DetHorizontalFlipAug(1.0),
+        image.DetRandomCropAug(0.1, (0.5, 2.0), (0.3, 1.0), 0.2),
+        image.DetRandomPadAug((1.5, 2.5), (1.2, 3.0), pad_val=(9, 9, 9)),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_boxes_move_with_the_picture(augmenter: Any) -> None:
+    np.random.seed(2)
+    before, changed = BOXES.copy(), 0
+    for _ in range(20):
+        picture, boxes = augmenter(painted(), BOXES)
+        changed += picture.shape != (40, 80, 3) or not numpy.array_equal(boxes, BOXES)
+        second = boxes[boxes[:, 0] == 0]
+        if len(second):
+            numpy.testing.assert_allclose(white(picture), second[0, 1:], atol=0.03)
+        assert (boxes[:, 1:] >= 0).all() and (boxes[:, 1:] <= 1).all()
+    assert changed > 10 and numpy.array_equal(BOXES, before)
+
+
+def test_pictures_with_boxes(files: Path) -> None:
+    rows = [[[2, 5, *BOXES[: 1 + n % 2].ravel().tolist()], f"{n}.png"] for n in range(5)]
+    settings: Any = {"imglist": rows, "path_root": files}
+    batches = image.ImageDetIter(2, (3, 8, 10), **settings)
+    assert batches.label_shape == (2, 5)
+    batch = next(batches)
+    assert batch.data[0].shape == (2, 3, 8, 10) and batch.label[0].shape == (2, 2, 5)
+    numpy.testing.assert_allclose(batch.label[0][1].asnumpy(), BOXES)
+    assert batch.label[0][0, 1].tolist() == [-1] * 5
+    np.random.seed(0)
+    changed = image.ImageDetIter(
+        3, (3, 8, 10), rand_crop=0.7, rand_pad=0.7, rand_mirror=True, mean=True, std=True,
+        brightness=0.1, hue=0.1, pca_noise=0.1, rand_gray=0.1, **settings,
+    )  # fmt: skip
+    for batch in changed:
+        assert batch.data[0].shape == (3, 3, 8, 10) and batch.label[0].shape == (3, 2, 5)
+    changed.reshape(label_shape=(4, 6))
+    changed.reset()
+    assert batches.sync_label_shape(changed).provide_label[0].shape == (3, 4, 6)
+    assert next(changed).label[0].shape == (3, 4, 6) and batches.label_shape == (4, 6)
+    with pytest.raises(ValueError, match="must hold"):
+        changed.reshape(label_shape=(1, 5))
+    rows[3][0] = [2, 5, 1, 1]
+    with pytest.raises(DataFileError, match=r"3\.png: a label of 4 numbers that begins with"):
+        image.ImageDetIter(2, (3, 8, 10), **settings)
+    several = image.CreateMultiRandCropAugmenter([0.1, 0.5], area_range=[(0.1, 1), (0.2, 1)])
+    assert len(several.aug_list) == 2
