@@ -6,7 +6,6 @@ computed from tensors that require gradients is recorded unless `no_grad` says o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from gemel import np
@@ -23,7 +22,7 @@ def tensor(data: Any, device: Any = None, requires_grad: Any = False, **options:
     return found.requires_grad_() if requires_grad else found
 
 
-def _maker(function: Callable[..., Any], meaning: str) -> Callable[..., Tensor]:
+def _maker(function: Any, meaning: str) -> Any:
     def make(*size: Any, device: Any = None, requires_grad: Any = False, **options: Any) -> Tensor:
         shape = options.pop("size", size[0] if size and hasattr(size[0], "__len__") else size)
         with _device(device):

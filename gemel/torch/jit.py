@@ -42,9 +42,7 @@ class Scripted(Module):
 
 def script(obj: Any) -> Any:
     """A module or a function of tensors, compiled; `if`, `while` and `for` on tensors, too."""
-    if isinstance(obj, Scripted):
-        return obj
-    return Scripted(obj, vars(obj) if isinstance(obj, Module) else {})
+    return obj if isinstance(obj, Scripted) else Scripted(obj, vars(obj))
 
 
 def load(path: Any) -> Scripted:

@@ -104,9 +104,9 @@ class Linear(Module):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         self._sizes = f"{in_features=}, {out_features=}, {bias=}"
-        bound, shape = in_features**-0.5, (out_features, in_features)
-        self.weight = Parameter(Tensor(np.random.uniform(-bound, bound, shape)))
-        self.bias = Parameter(Tensor(np.random.uniform(-bound, bound, shape[:1]))) if bias else None
+        draw, bound = np.random.uniform, in_features**-0.5
+        self.weight = Parameter(Tensor(draw(-bound, bound, (out_features, in_features))))
+        self.bias = Parameter(Tensor(draw(-bound, bound, (out_features,)))) if bias else None
 
     def forward(self, x: Any) -> Any:
         """The product, and the bias added."""

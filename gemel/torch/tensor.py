@@ -137,10 +137,9 @@ class Tensor:
 
     def __repr__(self) -> str:
         array, kind = self._array, self._array.dtype.name
-        if not hasattr(array, "version"):
-            return f"tensor({array!r})"
         grad = f"grad_fn=<{self._grad_fn}>" if self._grad_fn else "requires_grad=True"
-        text = "tensor(" + fixed_text(array.asnumpy(), "tensor(")
+        known = hasattr(array, "version")  # it is no symbol
+        text = "tensor(" + (fixed_text(array.asnumpy(), "tensor(") if known else repr(array))
         notes = [f"device='cuda:{array.device.device_id}'"] if array.device.linked else []
         notes += [f"dtype=torch.{kind}"] if kind not in ("float32", "int64", "bool") else []
         for note in [*notes, *([grad] if self.requires_grad else [])]:
