@@ -146,6 +146,8 @@ class SymbolBlock(HybridBlock):
         for name, value in values.items():
             parameter = parameters.get(name) if name in parameters else None
             if parameter is not None and parameter.dtype != value.dtype:
+                if not value.dtype.is_floating:  # a constant: indices, for instance
+                    parameter.grad_req = "null"
                 parameter.cast(value.dtype)
         serialize.assign(parameters, values, source, allow_missing, ignore_extra)
 
@@ -198,16 +200,20 @@ def _unread(symbol: Symbol) -> set[int]:
     return labels - others
 
 
+DTYPES_TRAINED = ("float16", "bfloat16", "float32", "float64")
+
+
 def _parameter(node: SymbolNode, overwritten: bool) -> Parameter:
     """The parameter a variable stands for; its attributes say shape, dtype and multipliers."""
     said = json.value_of(node.attrs.get("__shape__", "None"))
     flag = node.attrs.get("__dtype__", "0")
-    trained = not overwritten
+    dtype = serialize.dtype_of_flag(flag)
+    trained = not overwritten and dtype in DTYPES_TRAINED
     return Parameter(
         node.name,
         grad_req="write" if trained else "null",
         shape=said if isinstance(said, tuple) else None,
-        dtype=serialize.dtype_of_flag(flag),
+        dtype=dtype,
         lr_mult=_number(node.attrs.get("__lr_mult__", "1.0")),
         wd_mult=_number(node.attrs.get("__wd_mult__", "1.0")),
         differentiable=trained,

@@ -22,7 +22,7 @@ def _unary(function: Callable[..., Any], *names: str) -> None:
 for _name in (
     *("exp", "log", "log2", "log10", "log1p", "expm1", "sqrt", "cbrt", "square", "reciprocal"),
     *("sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh"),
-    *("arccosh", "arctanh", "degrees", "radians", "sign", "floor", "ceil", "trunc", "rint"),
+    *("arccosh", "arctanh", "degrees", "radians", "sign", "floor", "ceil", "trunc"),
     *("negative", "zeros_like", "ones_like"),
 ):
     _unary(getattr(np, _name), _name)
@@ -31,7 +31,8 @@ for _name in ("sigmoid", "relu", "erf", "erfinv", "gamma", "gammaln", "digamma",
 
 _unary(np.abs, "abs", "_npi_abs")
 _unary(np.trunc, "fix", "_npi_fix")
-_unary(lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5), "round")
+_unary(lambda x: np.sign(x) * (np.floor(np.abs(x)) + (np.abs(x) % 1 >= 0.5)), "round")
+_unary(lambda x: np.floor(x) + (x % 1 > 0.5), "rint")
 _unary(lambda x: 1 / np.sqrt(x), "rsqrt")
 _unary(lambda x: 1 / np.cbrt(x), "rcbrt")
 _unary(lambda x: np.equal(x, 0).astype(x.dtype), "logical_not")

@@ -289,6 +289,12 @@ def _(m: Any, axis: Any) -> Written:
     return Written("_npi_flip", (m,), {"axis": axes})
 
 
+@written("pick")
+def _(data: Any, index: Any, axis: int, mode: str, keepdims: bool) -> Written:
+    settings = {"axis": axis, "mode": "clip" if mode == "raise" else mode, "keepdims": keepdims}
+    return Written("pick", (data, index), settings)
+
+
 @legacy("take", "_npi_take")
 def take(a: Any, indices: Any, *, axis: int = 0, mode: str = "clip") -> Any:
     """The parts of a along an axis that indices name."""
@@ -330,9 +336,17 @@ def _(**given: Any) -> Written:
     return Written("one_hot", (indices,), settings)
 
 
-@legacy("where", "_npi_where")
+@legacy("where")
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """x where the condition holds, else y."""
+    """x where the condition holds, else y; of a vector, each element chooses a row."""
+    if len(condition.shape) == 1 < len(x.shape):
+        condition = condition.reshape(-1, *[1] * (len(x.shape) - 1))
+    return np.where(condition, x, y)
+
+
+@legacy("_npi_where")
+def np_where(condition: Any, x: Any, y: Any) -> Any:
+    """x where the condition holds, else y; shapes broadcast."""
     return np.where(condition, x, y)
 
 

@@ -13,7 +13,7 @@ from gemel.errors import UnknownNameError, suggestion, unknown_name
 TABLE: dict[str, Legacy] = {}
 #: How calls of functions of `np` and `npx` are written as MXNet's operations, by their names.
 WRITERS: dict[str, Callable[..., Written | None]] = {}
-MODULES = ("layers", "sequences", "arrange", "arithmetic")
+MODULES = ("layers", "sequences", "arrange", "arithmetic", "numeric")
 #: The shapes of some inputs, by their names.
 Shapes = dict[str, Any]
 #: Settings of MXNet's that choose between ways to the same result, or say what is known anyhow.
@@ -97,6 +97,7 @@ class Legacy:
             "state_cell": settings.get("mode") != "lstm",
             "sequence_length": not settings.get("use_sequence_length"),
             "length": not settings.get("use_length"),
+            "weights": settings.get("weighted") is False,
             "data_lengths": not settings.get("use_data_lengths"),
             "label_lengths": not settings.get("use_label_lengths"),
         }

@@ -210,12 +210,28 @@ def _(**given: Any) -> Written:
 
 
 layer_norm = same(npx.layer_norm, "LayerNorm", "layer_norm", "_npx_layer_norm", inputs=3)
-group_norm = same(npx.group_norm, "GroupNorm", "group_norm", "_npx_group_norm", inputs=3)
+group_norm = same(npx.group_norm, "_npx_group_norm", "group_norm", inputs=3)
 instance_norm = same(
     npx.instance_norm, "InstanceNorm", "instance_norm", "_npx_instance_norm", inputs=3
 )
 for _norm in (group_norm, instance_norm):
     _norm.inputs = ("data", "gamma", "beta")
+
+
+@legacy("GroupNorm")
+def group_norm_of_one(
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    *,
+    num_groups: int = 1,
+    eps: float = 1e-5,
+    output_mean_var: bool = False,
+) -> Any:
+    """`npx.group_norm`, with MXNet 1's eps."""
+    return npx.group_norm(data, gamma, beta, num_groups, eps, output_mean_var)
+
+
 same(npx.l2_normalization, "L2Normalization", inputs=1)
 
 
@@ -235,6 +251,7 @@ instance_norm.infer(_channels)
 
 
 @group_norm.infer
+@group_norm_of_one.infer
 def _(shapes: Shapes, **_: Any) -> Shapes:
     return _channels(shapes)
 

@@ -128,9 +128,24 @@ def _bounds(item: Any, extent: Any) -> tuple[Any, Any, int]:
     first, count, by = item[1:]
     last = first + count * by
     if by < 0:
-        begin = None if same_for_all(first, extent - 1) else first
-        return begin, None if seen(last) < 0 else last, by
-    return first, None if same_for_all(last, extent) or seen(last) >= seen(extent) else last, by
+        begin = None if same_for_all(first, extent - 1) else _place(first, extent)
+        return begin, None if seen(last) < 0 else _place(last, extent), by
+    whole = same_for_all(last, extent) or seen(last) >= seen(extent)
+    return _place(first, extent), None if whole else _place(last, extent), by
+
+
+def _place(place: Any, extent: Any) -> Any:
+    """A place on an axis; one that is counted from a free end as that."""
+    from_end = place - extent if isinstance(place, Dim) else 0
+    return place if free(from_end) or from_end >= 0 else from_end
+
+
+@rule("narrow")
+def _(node: Node) -> Found:
+    (x,), along = node.inputs, node.params["axis"]
+    spans = [(0, extent) for extent in x.shape]
+    spans[along] = node.params["start"], node.params["length"]
+    return (call("basic_index", x, key=tuple(("slice", *span, 1) for span in spans)),)
 
 
 @rule("gather")
@@ -183,8 +198,8 @@ def _(node: Node) -> Found:
 def _reduced(name: str) -> Callable[[Node], Found]:
     def write(node: Node) -> Found:
         settings = {key: node.params[key] for key in ("axis", "keepdims")}
-        kept = {key: value for key, value in settings.items() if value not in (None, False)}
-        return Written(name, node.inputs, kept)
+        given = {key: value for key, value in settings.items() if value not in ((), None)}
+        return Written(name, node.inputs, {k: v for k, v in given.items() if v is not False})
 
     return write
 
@@ -215,8 +230,42 @@ RULES["stop_gradient"] = _activation("BlockGrad")
 
 @rule("logical_and", "logical_or", "logical_xor")
 def _(node: Node) -> Found:
+    """By comparisons: MXNet's own take no booleans, and give none."""
     assert node.op is not None
-    return Written(f"broadcast_{node.op.name}", node.inputs, {})
+    a, b = (call("cast", call("not_equal", x, 0), dtype="float32") for x in node.inputs)
+    if node.op.name == "logical_and":
+        return (call("not_equal", call("multiply", a, b), 0),)
+    return (
+        call("not_equal", call("add", a, b), 0)
+        if node.op.name == "logical_or"
+        else call("not_equal", a, b),
+    )
+
+
+@rule("vector_norm")
+def _(node: Node) -> Found:
+    """Of vectors: without axes and flag MXNet takes the norm of a matrix."""
+    (x,), order, axis = node.inputs, node.params["ord"], node.params["axis"]
+    if order != 2 or not x.dtype.is_floating:
+        return None
+    settings = {"ord": 2, "keepdims": node.params["keepdims"]}
+    axes = (axis,) if isinstance(axis, int) else axis
+    return Written("_npi_norm", (x,), {**settings, "axis": axes, "flag": -2 if axes is None else 1})
+
+
+@rule("cumsum")
+def _(node: Node) -> Found:
+    return Written("_np_cumsum", node.inputs, {"axis": node.params["axis"]})
+
+
+@rule("replace_special")
+def _(node: Node) -> Found:
+    x, *numbers = node.inputs
+    if not all(each.node.is_number for each in numbers):
+        return None
+    values = (float(each.node.value) for each in numbers)
+    named = zip(("nan", "posinf", "neginf"), values, strict=True)
+    return Written("_npi_nan_to_num", (x,), {"copy": True, **dict(named)})
 
 
 @rule("where")
@@ -262,9 +311,15 @@ def as_call(node: Node) -> Found:
     numbers = [entry.node.is_number for entry in node.inputs]
     if name in SCALARS and numbers.count(True) == 1:
         first = numbers[0]
-        number = node.inputs[0 if first else 1].node.value
-        settings = {"scalar": float(number), "is_int": isinstance(number, int)}
-        return Written(SCALARS[name][first], (node.inputs[1 if first else 0],), settings)
+        number, x = node.inputs[0 if first else 1].node.value, node.inputs[1 if first else 0]
+        dtype = node.specs[0].dtype
+        if dtype.is_floating and not x.dtype.is_floating:  # MXNet's would be float64
+            x = call("cast", x, dtype=dtype)
+        settings = {
+            "scalar": float(number),
+            "is_int": isinstance(number, int) or not dtype.is_floating,
+        }
+        return Written(SCALARS[name][first], (x,), settings)
     settings = {
         key: value for key, value in node.params.items() if op.defaults.get(key, ...) != value
     }

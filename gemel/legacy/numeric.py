@@ -1,0 +1,151 @@
+"""MXNet's operations on NumPy's model whose settings in files are not the functions' keywords."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import np, npx
+from gemel.legacy.declare import legacy
+
+
+@legacy("_npi_norm")
+def norm(
+    data: Any,
+    *,
+    ord: Any = 2,  # noqa: A002 -- NumPy's name
+    axis: Any = None,
+    keepdims: bool = False,
+    flag: int = -1,
+) -> Any:
+    """The norm of vectors or (without axes and flag) of a matrix."""
+    if flag in (1, -2):  # of Frobenius: the 2-norm of all elements
+        return np.linalg.vector_norm(data, axis=axis, keepdims=keepdims)
+    if isinstance(axis, tuple) and len(axis) == 1:
+        axis = axis[0]
+    return np.linalg.norm(data, "nuc" if flag == 2 else ord, axis, keepdims)
+
+
+# --- choices --------------------------------------------------------------------------------
+
+
+@legacy("_npi_where_lscalar")
+def where_lscalar(condition: Any, y: Any, *, scalar: float = 0.0) -> Any:
+    """A number where the condition holds, else y."""
+    return np.where(condition, scalar, y)
+
+
+@legacy("_npi_where_rscalar")
+def where_rscalar(condition: Any, x: Any, *, scalar: float = 0.0) -> Any:
+    """x where the condition holds, else a number."""
+    return np.where(condition, x, scalar)
+
+
+@legacy("_npi_where_scalar2")
+def where_scalars(condition: Any, *, x: float = 0.0, y: float = 0.0) -> Any:
+    """One number where the condition holds, else another."""
+    return np.where(condition, x, y).astype("float32")
+
+
+# --- several arrays -------------------------------------------------------------------------
+
+
+@legacy("_npi_hstack")
+def hstack(*data: Any) -> Any:
+    """The arrays side by side."""
+    return np.hstack(data)
+
+
+@legacy("_npi_vstack")
+def vstack(*data: Any) -> Any:
+    """The arrays one below the other."""
+    return np.vstack(data)
+
+
+@legacy("_npi_dstack")
+def dstack(*data: Any) -> Any:
+    """The arrays one behind the other."""
+    return np.dstack(data)
+
+
+@legacy("_npi_column_stack")
+def column_stack(*data: Any) -> Any:
+    """The arrays as columns."""
+    return np.column_stack(data)
+
+
+# --- statistics -----------------------------------------------------------------------------
+
+
+@legacy("_npi_average", inputs=2)
+def average(
+    a: Any,
+    weights: Any = None,
+    *,
+    axis: Any = None,
+    returned: bool = False,
+    weighted: bool = True,
+) -> Any:
+    """The mean, of elements that have weights if `weighted`."""
+    return np.average(a, axis, weights if weighted else None, returned)
+
+
+@legacy("_npi_percentile", inputs=2)
+def percentile(
+    a: Any,
+    q: Any = None,
+    *,
+    axis: Any = None,
+    interpolation: str = "linear",
+    keepdims: bool = False,
+    q_scalar: float | None = None,
+) -> Any:
+    """What `q` percent of the elements are below; `q_scalar` is one number."""
+    wanted = q_scalar if q is None else q
+    return np.percentile(a, wanted, axis=axis, method=interpolation, keepdims=keepdims)
+
+
+# --- matrices -------------------------------------------------------------------------------
+
+
+@legacy("_linalg_det", "linalg_det")
+def det(A: Any) -> Any:  # noqa: N803 -- MXNet's name
+    """The determinant of each matrix."""
+    return np.linalg.det(A)
+
+
+@legacy("_linalg_inverse", "linalg_inverse")
+def inverse(A: Any) -> Any:  # noqa: N803
+    """The inverse of each matrix."""
+    return np.linalg.inv(A)
+
+
+@legacy("_linalg_slogdet", "linalg_slogdet", outputs=2)
+def slogdet(A: Any) -> Any:  # noqa: N803
+    """The sign of each matrix's determinant, and the logarithm of its size."""
+    return tuple(np.linalg.slogdet(A))
+
+
+@legacy("_npi_eigh", outputs=2)
+def eigh(A: Any, *, UPLO: str = "L") -> Any:  # noqa: N803
+    """The eigenvalues and the eigenvectors of each symmetric matrix."""
+    return tuple(np.linalg.eigh(A, UPLO))
+
+
+@legacy("diag")
+def diag(data: Any, *, k: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """A vector as a diagonal, or the diagonal of a matrix."""
+    if len(data.shape) == 1:
+        return np.diag(data, k)
+    return np.diagonal(data, k, axis1, axis2)
+
+
+@legacy("_contrib_div_sqrt_dim")
+def div_sqrt_dim(data: Any) -> Any:
+    """The data divided by the root of its last axis's length."""
+    return data / float(data.shape[-1]) ** 0.5
+
+
+@legacy("softmax_cross_entropy")
+def softmax_cross_entropy(data: Any, label: Any) -> Any:
+    """The cross-entropy of softmax(data) and the classes in label, summed over the batch."""
+    return -npx.pick(npx.log_softmax(data, axis=-1), label).sum(keepdims=True).reshape(1)

@@ -1,0 +1,137 @@
+"""Calls as MXNet 1.9.1 writes and reads them, where a name and the same keywords are not enough.
+
+The settings wanted here were tried with MXNet 1.9.1 itself, on the same numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from gemel import gluon, np, npx, sym
+from gemel.gluon import SymbolBlock, nn
+from gemel.legacy.declare import find
+
+X = numpy.array([[1.0, -2.0, 0.5], [3.0, 4.0, -1.5]], "float32")
+
+
+def exported(function: Callable[..., Any], path: Path, *inputs: Any) -> list[dict[str, Any]]:
+    """The nodes of a function's file, which gives the same numbers when it is read."""
+    net = nn.HybridLambda(function)
+    net.hybridize()
+    arrays = [np.array(x, dtype=x.dtype) for x in inputs]
+    want = net(*arrays)
+    files = net.export(path / "net")
+    names = ["data"] if len(inputs) == 1 else [f"data{i}" for i in range(len(inputs))]
+    found = SymbolBlock.imports(files[0], names, files[1])(*arrays)
+    assert found.dtype == want.dtype
+    numpy.testing.assert_allclose(found.asnumpy(), want.asnumpy(), rtol=1e-6)
+    nodes: list[dict[str, Any]] = json.loads(Path(files[0]).read_text())["nodes"]
+    return nodes
+
+
+@pytest.mark.parametrize(
+    ("function", "operation", "settings"),
+    [
+        (lambda x: x.sum(axis=0), "_np_sum", {"axis": "0"}),
+        (lambda x: x.mean(axis=0, keepdims=True), "_npi_mean", {"axis": "0", "keepdims": "True"}),
+        (lambda x: x.max(), "_np_max", {}),
+        (lambda x: x.argmax(axis=0), "_npi_argmax", {"axis": "0"}),
+        (lambda x: np.cumsum(x, axis=0), "_np_cumsum", {"axis": "0"}),
+        (
+            np.linalg.norm,
+            "_npi_norm",
+            {"ord": "2", "axis": "None", "flag": "-2", "keepdims": "False"},
+        ),
+        (
+            lambda x: np.linalg.norm(x, axis=0),
+            "_npi_norm",
+            {"ord": "2", "axis": "(0,)", "flag": "1", "keepdims": "False"},
+        ),
+        (lambda x: x[-1:], "slice", {"begin": "(-1, 0)", "end": "(None, None)", "step": "(1, 1)"}),
+        (lambda x: x[:-1], "slice", {"begin": "(0, 0)", "end": "(-1, None)", "step": "(1, 1)"}),
+        (
+            lambda x: np.nan_to_num(x, nan=1.0, posinf=3.0, neginf=-2.0),
+            "_npi_nan_to_num",
+            {"copy": "True", "nan": "1.0", "posinf": "3.0", "neginf": "-2.0"},
+        ),
+    ],
+)
+def test_settings(
+    function: Callable[..., Any], operation: str, settings: dict[str, str], tmp_path: Path
+) -> None:
+    (node,) = [n for n in exported(function, tmp_path, X) if n["op"] == operation]
+    assert node.get("attrs", {}) == settings
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.logical_and(x > 0, x < 3),
+        lambda x: np.logical_or(x, x > 3),
+        lambda x: np.logical_xor(x > 0, x),
+        lambda x: np.roll(x, 1, axis=1),
+        lambda x: (x > 0) * 2.0,
+        lambda x: x.astype("int32") * 5,
+        lambda x: x[:, np.array([0, 2], dtype="int32")],
+    ],
+)
+def test_operations_mxnet_has(function: Callable[..., Any], tmp_path: Path) -> None:
+    """None is called what MXNet 1.9.1 does not know, or does not take for these dtypes."""
+    names = {node["op"] for node in exported(function, tmp_path, X)}
+    assert not names & {"broadcast_logical_and", "_npi_cumsum", "narrow"}
+
+
+def test_numbers_keep_the_dtype(tmp_path: Path) -> None:
+    """A floating number makes float64 of MXNet's integers and booleans."""
+    nodes = exported(lambda x: (x > 0) * 2.0, tmp_path, X)
+    place = next(i for i, node in enumerate(nodes) if node["op"] == "_npi_multiply_scalar")
+    assert nodes[nodes[place]["inputs"][0][0]]["attrs"] == {"dtype": "float32"}
+
+
+def test_losses_are_written(tmp_path: Path) -> None:
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    nodes = exported(lambda x, y: loss(x, y), tmp_path, X, numpy.array([0.0, 2.0], "float32"))
+    assert next(node for node in nodes if node["op"] == "pick")["attrs"]["mode"] == "clip"
+
+
+@pytest.mark.parametrize(
+    ("operation", "count", "settings", "want"),
+    [
+        ("_npi_norm", 1, {"axis": "None", "flag": "-2", "ord": "2"}, numpy.linalg.norm(X)),
+        ("_npi_norm", 1, {"axis": "(0,)", "flag": "1"}, numpy.linalg.norm(X, axis=0)),
+        ("_npi_norm", 1, {"axis": "(0,)", "flag": "-1", "ord": "1"}, abs(X).sum(0)),
+        ("_npi_norm", 1, {"flag": "2"}, numpy.linalg.norm(X, "nuc")),
+        ("_npi_where_lscalar", 2, {"scalar": "0.5"}, numpy.where(X, 0.5, X)),
+        ("_npi_where_rscalar", 2, {"scalar": "0.5"}, numpy.where(X, X, 0.5)),
+        ("_npi_where_scalar2", 1, {"x": "0.5", "y": "2.0"}, numpy.full_like(X, 0.5)),
+        ("_npi_vstack", 2, {"num_args": "2"}, numpy.vstack([X, X])),
+        ("_npi_average", 1, {"axis": "1", "weighted": "False"}, X.mean(1)),
+        ("_npi_percentile", 1, {"q_scalar": "30.0"}, numpy.percentile(X, 30)),
+        ("diag", 1, {"k": "1"}, numpy.diagonal(X, 1)),
+    ],
+)
+def test_reading(operation: str, count: int, settings: dict[str, str], want: Any) -> None:
+    nodes: list[dict[str, Any]] = [{"op": "null", "name": "data", "inputs": []}]
+    inputs = [[0, 0, 0]] * count
+    nodes += [{"op": operation, "name": "it", "attrs": settings, "inputs": inputs}]
+    symbol = sym.load_json(json.dumps({"nodes": nodes, "heads": [[1, 0, 0]]}))
+    found = SymbolBlock(symbol, "data")(np.array(X))
+    numpy.testing.assert_allclose(found.asnumpy(), want, rtol=1e-5)
+
+
+def test_manners_of_mxnet_1() -> None:
+    """A vector chooses rows; rint and round at halves; the eps of GroupNorm."""
+    rows = find("where")(np.array([1.0, 0.0]), np.array(X), np.array(-X))
+    assert rows.asnumpy().tolist() == [X[0].tolist(), (-X[1]).tolist()]
+    halves = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997, 8388609.0])
+    assert find("rint")(halves).tolist() == [0, 1, 2, -1, -2, 0, 8388609]
+    assert find("round")(halves).tolist() == [1, 2, 3, -1, -2, 0, 8388609]
+    x, ones = np.array(X * 0.01).reshape(2, 3, 1), np.ones(3)
+    found = find("GroupNorm")(x, ones, ones, num_groups=1)
+    assert np.all(found == npx.group_norm(x, ones, ones, 1, 1e-5))
