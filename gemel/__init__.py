@@ -60,13 +60,18 @@ _LAZY = {
     "np": "gemel.np",
     "npx": "gemel.npx",
     "optimizer": "gemel.optimizer",
+    "nd": "gemel.ndarray",
     "profiler": "gemel.profiler",
+    "sym": "gemel.symbol",
+    "symbol": "gemel.symbol",
     "recordio": "gemel.recordio",
 }
 _LAZY_NAMES = {
     "Benchmark": "gemel.benchmark",
     "Timer": "gemel.benchmark",
     "compile": "gemel.compiled",
+    "load": "gemel.export.program",
+    "save": "gemel.export.program",
 }
 
 
@@ -98,8 +103,11 @@ __all__ = [
     "io",
     "kv",
     "kvstore",
+    "load",
     "lr_scheduler",
     "metric",
+    "nd",
+    "ndarray",
     "np",
     "npx",
     "num_gpus",
@@ -107,6 +115,9 @@ __all__ = [
     "optimizer",
     "profiler",
     "recordio",
+    "save",
+    "sym",
+    "symbol",
     "try_all_gpus",
     "try_gpu",
 ]

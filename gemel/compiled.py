@@ -14,6 +14,7 @@ from typing import Any
 from gemel import _core, autograd, tape
 from gemel.device import current_device, elsewhere
 from gemel.errors import GradientError, TraceError
+from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, constant, inline, placeholder
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
 from gemel.kinds import Kind, Place
@@ -299,6 +300,20 @@ class Compiled:
             programs.insert(0, program)
             del programs[PROGRAMS:]
         return Bound(program, program.dims(given.arrays))
+
+    def kinds(self) -> list[Arguments]:
+        """The kinds of arguments it was traced for, the last one last; specs in place of arrays."""
+        found = []
+        for (structure, _, arrays), programs in self._programs.items():
+            inputs = programs[0].graph.inputs[: len(arrays)]
+            specs = [Spec(tuple(map(seen, entry.shape)), entry.dtype) for entry in inputs]
+            numbers = [number.seen for number in programs[0].numbers]
+            found.append(Arguments(structure, specs, numbers))
+        return found
+
+    def last(self) -> Arguments | None:
+        """The kind of arguments it was traced for last; None before the first call."""
+        return next(reversed(self.kinds()), None)
 
     # --- looking at it ----------------------------------------------------------------------
 

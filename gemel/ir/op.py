@@ -305,6 +305,8 @@ class Op(_core.OpBase):
         trace = current_trace()
         if trace:
             node.origin = trace.origin()
+            if trace.scopes:
+                node.name = trace.named(self.name)
             for position, index in self.updates.items():
                 trace.overwrite(self.name, entries[position], found[index])
         return found

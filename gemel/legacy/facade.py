@@ -1,0 +1,34 @@
+"""Modules that offer the operations under MXNet's names: `gemel.ndarray` and `gemel.symbol`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemel.errors import unknown_attribute
+from gemel.legacy.declare import TABLE, known, wanted
+
+
+def attribute(name: str, module: str, scope: dict[str, Any], made: Callable[[Any], Any]) -> Any:
+    """What such a module has under a name: `np`, `npx`, `random`, an operation of MXNet's, or a
+    function of `npx` or `np`. Raises `AttributeError`, suggesting the nearest.
+    """
+    from gemel import np, npx
+
+    if name.startswith("__"):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    modules = {"np": np, "npx": npx, "random": np.random, "linalg": np.linalg}
+    if name in modules:
+        return modules[name]
+    operation = wanted(name)
+    if operation is not None:
+        return scope.setdefault(name, made(operation))
+    for place in (npx, np):
+        if hasattr(place, name):
+            return getattr(place, name)
+    raise unknown_attribute(module, name, (*TABLE, *known()))
+
+
+def arrays(name: str, scope: dict[str, Any]) -> Any:
+    """What `gemel.ndarray` has under a name."""
+    return attribute(name, "gemel.ndarray", scope, lambda operation: operation)
