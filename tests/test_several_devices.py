@@ -528,6 +528,28 @@ def test_each_gradient_travels_as_soon_as_it_is_there():
     assert {1, 2} <= set(depends)  # the last layer's copies need one piece, the first layer's two
 
 
+@pytest.mark.parametrize("text", ["c0 c1", "c0 g1"])
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_one_backward_from_the_losses_of_all_devices(text, hybrid):
+    devices = devices_of(text)
+    net = network(devices, hybrid)
+    for _ in range(3):
+        with autograd.record():
+            losses = [
+                (net(np.ones((2, 5), device=d)) * (n + 1)).sum() for n, d in enumerate(devices)
+            ]
+        autograd.backward(losses)
+    first, second = (g.asnumpy() for g in net[0].weight.list_grad())
+    close([2 * first], [second])
+    # One device's array on both ways: what travels is a part of the same step.
+    w = np.array([2.0], device=devices[0])
+    w.attach_grad()
+    with autograd.record():
+        losses = [w * w, w.as_in_ctx(devices[1]) * 3]
+    autograd.backward(losses)
+    assert w.grad.item() == 7
+
+
 # ---- stores
 
 
