@@ -75,6 +75,16 @@ class DataLoader:
     def __len__(self) -> int:
         return len(self._batch_sampler)
 
+    def state_dict(self) -> dict[str, Any]:
+        """What an epoch leaves to the next one: what its batch sampler says, commonly nothing."""
+        sampler = self._batch_sampler
+        return dict(sampler.state_dict()) if hasattr(sampler, "state_dict") else {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Begin the next epoch with that."""
+        if state:
+            self._batch_sampler.load_state_dict(state)
+
     def __iter__(self) -> Iterator[Any]:
         if self._taker is not None:
             return self._taken(self._taker)

@@ -94,10 +94,20 @@ class BatchSampler(Sampler):
     def __init__(self, sampler: Any, batch_size: int, last_batch: str = "keep") -> None:
         if last_batch not in LAST_BATCH:
             raise unknown_name("last_batch", last_batch, LAST_BATCH)
+        if batch_size < 1:
+            raise ValueError(f"BatchSampler: batch_size is {batch_size}; give a number from 1 up")
         self._sampler = sampler
         self._batch_size = batch_size
         self._last_batch = last_batch
         self._left: list[Any] = []
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next epoch begins with, for a checkpoint taken between two epochs."""
+        return {"left": list(self._left)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Begin the next epoch with that."""
+        self._left = list(state["left"])
 
     def __iter__(self) -> Iterator[list[Any]]:
         batch, self._left = self._left, []
