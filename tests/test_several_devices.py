@@ -750,6 +750,19 @@ def test_a_device_that_does_not_come():
     close([numpy.concatenate([p.asnumpy() for p in parts])], [whole.asnumpy()])
 
 
+def test_a_device_that_goes_ahead():
+    net = nn.SyncBatchNorm(in_channels=2)
+    net.initialize(ctx=TWO)
+    net.hybridize()
+    with autograd.record(), pytest.raises(DeviceError, match=r"cpu\(0\) has come 1024 times more"):
+        for _ in range(1025):
+            y = net(np.ones((2, 2)))
+    with pytest.raises(DeviceError, match="before all devices had come"):
+        y.asnumpy()
+    with pytest.raises(DeviceError):
+        npx.waitall()
+
+
 # engine.md 42
 def test_an_exception_before_the_meeting_reaches_all():
     net = nn.SyncBatchNorm(in_channels=2)

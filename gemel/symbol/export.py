@@ -198,7 +198,7 @@ class Exported:
         parameter = self._parameters.get(entry)
         if parameter is not None:
             name = self._unique(parameter.name or "parameter")
-            self.variables[name] = parameter.array()
+            self.variables[name] = parameter.gathered()
             return SymbolNode(VARIABLE, name, _attributes(parameter)), 0
         node = entry.node
         if node.is_number:
