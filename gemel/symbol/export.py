@@ -210,7 +210,7 @@ class Exported:
             self._used.add(found)
             self._held[found] = source
             is_parameter = hasattr(source, "grad_req") and hasattr(source, "array")
-            self.variables[found] = source.array() if is_parameter else source
+            self.variables[found] = source.gathered() if is_parameter else source
             if is_parameter:
                 self.parameters[found] = source
             self._sources[id(source)] = SymbolNode(VARIABLE, found, attrs), 0
