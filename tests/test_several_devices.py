@@ -782,3 +782,14 @@ def test_the_end_of_a_program_with_an_open_meeting(ending):
         [sys.executable, "-c", code], env=os.environ, capture_output=True, text=True, timeout=60
     )
     assert found.returncode == 70 and "SyncBatchNorm" in found.stderr
+
+
+def test_backward_of_heads_on_several_devices():
+    for _ in range(4):  # what comes again is compiled
+        arrays = [np.ones(3, device=device) for device in TWO]
+        for array in arrays:
+            array.attach_grad()
+        with autograd.record():
+            heads = [np.square(array).sum() for array in arrays]
+        autograd.backward(heads)
+        assert [array.grad.tolist() for array in arrays] == [[2.0] * 3] * 2

@@ -117,6 +117,11 @@ class drawing_from:  # noqa: N801 -- used as a function
         _own.stream = self._before
 
 
+def has_own_stream() -> bool:
+    """Whether this thread draws from another stream than the program's."""
+    return _own.stream is not None
+
+
 def drawn(operation: Op, *inputs: Any, **parameters: Any) -> Any:
     """A random operation on the stream this thread draws from; in a trace, a step of it."""
     if current_trace() is not None:
