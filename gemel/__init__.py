@@ -75,6 +75,7 @@ _LAZY = {
     "npx": "gemel.npx",
     "optimizer": "gemel.optimizer",
     "nd": "gemel.ndarray",
+    "ndarray": "gemel.ndarray",
     "profiler": "gemel.profiler",
     "sym": "gemel.symbol",
     "symbol": "gemel.symbol",

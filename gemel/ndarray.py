@@ -482,6 +482,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # As MXNet's module of this name: its operations, and `np`, `npx`, `random`.
+    if name.startswith("__"):  # what Python asks of modules
+        raise AttributeError(f"module 'gemel.ndarray' has no attribute {name!r}")
     from importlib import import_module
 
     return import_module("gemel.legacy.facade").arrays(name, globals())

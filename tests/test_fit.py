@@ -81,12 +81,15 @@ net.add(nn.Dense(16, activation="relu"), nn.BatchNorm(), nn.Dropout(0.4), nn.Den
 net.initialize(init.Xavier())
 if HYBRID:
     net.hybridize()
-data = gluon.data.DataLoader(Noisy(), 7, shuffle=True)
+data = gluon.data.DataLoader(Noisy(), 7, True, last_batch="rollover", num_workers=WORKERS)
+test = gluon.data.DataLoader(Noisy(), 16)
+several = gluon.metric.CompositeEvalMetric([gluon.metric.TopKAccuracy(2), "pcc"])
+metrics = [Right(), "accuracy", several]
 rule = {"lr_scheduler": Slower(), "wd": 1e-3, "learning_rate": 0.01}
 trainer = gluon.Trainer(net.collect_params(), "adam", rule)
 loss, watch = gluon.loss.SoftmaxCrossEntropyLoss(), Watch()
 found = gluon.fit(
-    net, data, loss, trainer, [Right()], [watch], epochs=4, validation=data,
+    net, data, loss, trainer, metrics, [watch], epochs=4, validation=test,
     checkpoint=gluon.Checkpoint(FILE, batches=2), progress=False,
 )
 bits = sha256()
@@ -95,11 +98,13 @@ for parameter in net.collect_params().values():
 tell(bits=bits.hexdigest(), history=found.history, steps=watch.steps, rate=trainer.learning_rate,
      drawn=[random.random(), float(np.random.uniform()), numpy.random.rand()])
 """
-BATCHES = 28
+BATCHES = 27  # of 7 examples each, 3 roll over
 
 
-def program(file: Path, hybrid: bool, kill: int = -1, writing: int = 0, pause: float = 0) -> str:
-    settings = f"FILE, HYBRID, KILL = {str(file)!r}, {hybrid}, {kill}\n"
+def program(
+    file: Path, hybrid: bool, kill: int = -1, writing: int = 0, pause: float = 0, workers: int = 0
+) -> str:
+    settings = f"FILE, HYBRID, KILL, WORKERS = {str(file)!r}, {hybrid}, {kill}, {workers}\n"
     return settings + f"WRITING, PAUSE = {writing}, {pause}\n" + TRAINING
 
 
@@ -118,21 +123,27 @@ def test_killed_and_resumed(hybrid: bool, tmp_path: Path) -> None:
     whole = run(program(tmp_path / "whole", hybrid))
     assert whole["steps"] == list(range(1, BATCHES + 1)) and len(whole["history"]) == 4
     file = tmp_path / "interrupted"
-    for kill in (1, 9):
+    for kill in (9,) if hybrid else (1, 9):
         assert killed(program(file, hybrid, kill))
-    for writing in (1, 3):
-        assert killed(program(file, hybrid, writing=writing))
-    assert killed(program(file, hybrid, BATCHES - 1))
+    assert killed(program(file, hybrid, writing=2))
     assert run(program(file, hybrid)) == whole
-    assert run(program(file, hybrid))["bits"] == whole["bits"]  # done: nothing is left to train
+    if hybrid:  # done: nothing is left to train
+        assert run(program(file, hybrid))["bits"] == whole["bits"]
     assert [path.name for path in tmp_path.iterdir() if "interrupted" in path.name] == [file.name]
+
+
+def test_killed_with_workers(tmp_path: Path) -> None:
+    """What workers draw follows the streams, too."""
+    whole = run(program(tmp_path / "whole", True, workers=2))
+    assert killed(program(tmp_path / "interrupted", True, 9, workers=2))
+    assert run(program(tmp_path / "interrupted", True, workers=2)) == whole
 
 
 def test_killed_at_any_moment(tmp_path: Path) -> None:
     """From outside, wherever it is: importing, compiling, training, writing."""
     whole = run(program(tmp_path / "whole", True))
     chance, file, kills = random.Random(), tmp_path / "interrupted", 0
-    for _ in range(4):
+    for _ in range(3):
         process = start(program(file, True, pause=0.02))
         time.sleep(chance.uniform(0.3, 1.0))
         process.kill()
@@ -219,8 +230,8 @@ def test_a_mean_loss_is_the_same() -> None:
 def test_metrics_and_validation() -> None:
     data = examples(256)
     net, trainer = network()
-    train, test = data.take(192), gluon.data.ArrayDataset(*(a[192:] for a in data.arrays))
-    batches, others = gluon.data.DataLoader(train, 16, True), gluon.data.DataLoader(test, 32)
+    batches = gluon.data.DataLoader(data.take(192), 16, True)
+    others = gluon.data.DataLoader(data.shard(4, 3), 32)
     found = gluon.fit(
         net, batches, LOSS, trainer, Accuracy(), epochs=8, validation=others, progress=False
     )
@@ -376,21 +387,38 @@ def test_an_error_in_the_middle_leaves_the_last_checkpoint(tmp_path: Path) -> No
     assert states[0] == states[1]
 
 
-def test_several_devices() -> None:
+def test_several_devices(tmp_path: Path) -> None:
+    """The same as on one; each device's own running statistics are in a checkpoint, too."""
+    data, found = gluon.data.DataLoader(examples(40), 16), {}
     device.simulate(2)
     try:
-        data = gluon.data.DataLoader(examples(40), 16)
-        found = []
-        for devices in ([cpu()], [gpu(0)]):
-            net, _ = network()
-            net.initialize(init.Xavier(), force_reinit=True, ctx=devices)
-            trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
-            entry = gluon.fit(net, data, LOSS, trainer, Accuracy(), progress=False).history[0]
-            found.append(entry)
-        assert found[0] == pytest.approx(found[1], rel=1e-5)
+        for kind, devices in {
+            "one": [cpu()],
+            "gpu": [gpu(0)],
+            "two": [cpu(0), cpu(1)],
+            "both": [gpu(0), gpu(1)],
+        }.items():
+            for ends in ([3], [1, 3]):
+                for end in ends:
+                    np.random.seed(4)
+                    net = nn.HybridSequential()
+                    net.add(nn.Dense(8, activation="relu"), nn.BatchNorm(), nn.Dense(2))
+                    net[1].setattr("grad_req", "null")
+                    net.initialize(init.Xavier(), ctx=devices)
+                    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+                    run = gluon.fit(
+                        net, data, LOSS, trainer, "acc", [gluon.ClipGradients(5.0)], epochs=end,
+                        progress=False, checkpoint=tmp_path / f"{kind} {ends}",
+                    )  # fmt: skip
+                arrays = [a.tolist() for p in net.collect_params().values() for a in p.list_data()]
+                found[kind, len(ends)] = run.history, arrays
     finally:
         npx.waitall()
         device.simulate(0)
+    for kind in ("one", "gpu", "two", "both"):
+        assert found[kind, 1] == found[kind, 2]
+    assert found["one", 1][0] == [pytest.approx(entry) for entry in found["gpu", 1][0]]
+    assert found["two", 1][0] == [pytest.approx(entry) for entry in found["both", 1][0]]
 
 
 def test_progress_with_and_without_tqdm(

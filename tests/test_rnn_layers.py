@@ -9,7 +9,7 @@ import numpy
 import pytest
 from slow import check
 
-from gemel import autograd, cpu, gluon, init, np, npx
+from gemel import autograd, cpu, device, gluon, gpu, init, np, npx
 from gemel.errors import ShapeError, UnknownNameError
 from gemel.gluon import nn, rnn
 
@@ -291,6 +291,26 @@ def test_begin_state() -> None:
     assert rnn.LSTMPCell(4, 3).state_info(2)[0]["shape"] == (2, 3)
 
 
+def test_on_another_device_and_in_float16() -> None:
+    device.simulate(1)
+    try:
+        layer = rnn.LSTM(4, 2)
+        layer.initialize(ctx=gpu(0))
+        layer.cast("float16")
+        x = np.random.normal(size=(3, 2, 5), ctx=gpu(0)).astype("float16")
+        for _ in range(2):
+            outputs, states = layer(x, layer.begin_state(2, ctx=gpu(0), dtype="float16"))
+            assert outputs.ctx == layer(x).ctx == states[1].ctx == gpu(0)
+            assert outputs.dtype.name == layer(x).dtype.name == "float16"
+            assert (outputs == layer(x)).all()
+            layer.hybridize()
+        assert layer(x[:, :0]).shape == (3, 0, 4)
+        assert gluon.contrib.rnn.LSTMPCell is rnn.LSTMPCell
+    finally:
+        npx.waitall()
+        device.simulate(0)
+
+
 def test_bad_input() -> None:
     layer = rnn.GRU(4)
     layer.initialize()
@@ -314,7 +334,7 @@ def test_bad_input() -> None:
     close(layer(x), layer(x))
 
 
-#: The kinds of `reference/rnn_mxnet.py`.
+#: The kinds of `references/rnn_mxnet.py`.
 REFERENCES = {
     "relu": lambda: rnn.RNN(3),
     "tanh": lambda: rnn.RNN(3, 2, "tanh", bidirectional=True),
@@ -333,7 +353,7 @@ REFERENCES = {
 @pytest.mark.parametrize("kind", REFERENCES)
 def test_as_mxnet_gives(kind: str, tmp_path: Any) -> None:
     """From the parameter file MXNet 1.9.1 wrote: outputs, states, a gradient."""
-    found = numpy.load(Path(__file__).parent / "reference" / "rnn.npz")
+    found = numpy.load(Path(__file__).parent / "references" / "rnn.npz")
     (tmp_path / "net.params").write_bytes(found[f"{kind}.file"].tobytes())
     net, x = REFERENCES[kind](), np.array(found["x"])
     net.load_parameters(tmp_path / "net.params")

@@ -197,6 +197,9 @@ X = numpy.arange(24, dtype="float32").reshape(2, 3, 4) - 7
         (lambda x: nd.elemwise_sub(x, x) - 3, X * 0 - 3),
         (lambda x: nd.add_n(x, x, x), X * 3),
         (lambda x: nd.cast(x, dtype="int32"), X.astype("int32")),
+        (lambda x: nd.contrib.arange_like(x, axis=1), numpy.arange(3.0)),
+        (lambda x: nd.linalg.gemm2(x, x, transpose_b=True), X @ numpy.swapaxes(X, 1, 2)),
+        (lambda x: nd.linalg.norm(x), numpy.linalg.norm(X)),
     ],
 )
 def test_legacy_operations(call: Any, want: Any) -> None:

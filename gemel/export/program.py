@@ -24,7 +24,7 @@ from gemel.nested import unflatten
 from gemel.npx import serialize
 from gemel.programs import Arguments
 from gemel.symbol import json as symbols
-from gemel.symbol.export import Exported
+from gemel.symbol.export import Exported, exported
 from gemel.symbol.node import nodes_of
 from gemel.symbol.own import encoded, encoded_guard, holds
 from gemel.symbol.run import run
@@ -59,7 +59,7 @@ def save(obj: Any, path: Any) -> None:
         raise ExportError(f"save: call {name} once before: its arguments say what it is for")
     programs, arrays = [], {}
     for function, given in kinds:
-        found = Exported(function, given, own=True)
+        found = exported(function, given, own=True)
         programs.append(_described(found, given))
         arrays.update(found.variables)
     settings = {n: _settings(parameters[n]) for n in arrays if n in parameters}

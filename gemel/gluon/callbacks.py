@@ -81,7 +81,7 @@ class EarlyStopping(Callback):
             self.best, self.best_epoch = value, run.epoch
             if self.restore_best:
                 parameters = run.net.collect_params()
-                self.parameters = {name: p.data().copy() for name, p in parameters.items()}
+                self.parameters = {name: p.list_data()[0].copy() for name, p in parameters.items()}
         elif run.epoch - self.best_epoch >= self.patience:
             run.stop(f"{self.monitor} has not improved since epoch {self.best_epoch}")
 

@@ -24,6 +24,8 @@ from gemel.gluon.trainer import Trainer
 from gemel.npx import serialize
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gemel.gluon.fitting import Run
 
 VERSION = 1
@@ -60,8 +62,9 @@ class Checkpoint(Callback):
         arrays: dict[str, Any] = {}
         callbacks = {k: attributes(c, arrays, False) for k, c in _named(run.callbacks)}
         content = {"version": VERSION, "run": packed(run.state(), arrays), "callbacks": callbacks}
-        values = {f"net.{name}": p.data() for name, p in run.net.collect_params().items()}
-        values.update({f"gradient.{name}": p.grad() for name, p in _accumulating(run.net)})
+        parameters = run.net.collect_params()
+        values = {f"net.{name}": p.list_data()[0] for name, p in parameters.items()}
+        values.update({f"own.{name}": array for name, array in _own(parameters)})
         values.update(
             trainer=_bytes(_trainer_states(run.trainer)), state=_bytes(json.dumps(content).encode())
         )
@@ -98,8 +101,10 @@ class Checkpoint(Callback):
             )
         _set_trainer_states(run.trainer, states)
         serialize.assign(parameters, weights, self.path)
-        for name, gradient in _under("gradient.", values).items():
-            parameters[name].grad()[...] = gradient
+        own = _under("own.", values)
+        for name, array in _own(parameters):
+            if name in own:
+                array[...] = own[name]
         run.set_state(unpacked(content["run"], values, run.state()))
         for name, callback in _named(run.callbacks):
             set_attributes(callback, content["callbacks"].get(name, {}), values)
@@ -124,9 +129,17 @@ def _under(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
     return {n.removeprefix(prefix): v for n, v in values.items() if n.startswith(prefix)}
 
 
-def _accumulating(net: Block) -> list[tuple[str, Parameter]]:
-    """Parameters whose gradients go on from what they are."""
-    return [(name, p) for name, p in net.collect_params().items() if p.grad_req == "add"]
+def _own(parameters: dict[str, Parameter]) -> Iterator[tuple[str, Any]]:
+    """What each device has of its own: gradients that go on from what they are, and what the
+    trainer does not keep equal on all devices, such as running statistics.
+    """
+    for name, parameter in parameters.items():
+        if parameter.grad_req == "add":
+            found = parameter.list_grad()
+        else:
+            found = parameter.list_data()[1:] if parameter.grad_req == "null" else []
+        for number, array in enumerate(found):
+            yield f"{number}.{name}", array
 
 
 def _bytes(content: bytes) -> Any:

@@ -177,20 +177,20 @@ class Run:
             for metric in self.metrics:
                 metric.reset()
             self._tell("epoch_begin")
-            self._epoch_streams = streams()
-            if hasattr(self.data, "state_dict"):
-                self._data_state = self.data.state_dict()
+            self._epoch_streams, self._data_state = streams(), self._state_of_data()
             yield from self.data
             return
         now = streams()
         set_streams(self._epoch_streams)
-        if self._data_state is not None:
-            self.data.load_state_dict(self._data_state)
         batches = iter(self.data)
         for _ in range(done):
             next(batches, None)
         set_streams(now)
         yield from batches
+
+    def _state_of_data(self) -> Any:
+        """What the data say of themselves, between two epochs."""
+        return self.data.state_dict() if hasattr(self.data, "state_dict") else None
 
     def _finish_epoch(self) -> None:
         if not self.batch:
@@ -218,7 +218,8 @@ class Run:
                 self.outputs.append(output)
                 self.losses.append(value)
                 self._total = self._total + total.detach().as_in_ctx(self.losses[0].ctx)
-        autograd.backward(heads)
+        for head in heads:  # each device's own program
+            head.backward()
         self.size = sum(value.size for value in self.losses)
         self._count += self.size
         self._update()
@@ -247,7 +248,7 @@ class Run:
             "count": self._count,
             "streams": streams(),
             "epoch streams": self._epoch_streams,
-            "data": self._data_state,
+            "data": self._data_state if self.batch else self._state_of_data(),
             "metrics": self.metrics,
             "optimizer": self.trainer.optimizer,
         }
@@ -258,6 +259,8 @@ class Run:
         self.stopped, self.history = state["stopped"], state["history"]
         self._total, self._count = state["total"], state["count"]
         self._epoch_streams, self._data_state = state["epoch streams"], state["data"]
+        if self._data_state is not None:
+            self.data.load_state_dict(self._data_state)
         set_streams(state["streams"])
 
 

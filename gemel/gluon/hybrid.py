@@ -10,6 +10,7 @@ from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
 from gemel.ir.graph import walk
 from gemel.ir.trace import current_trace
+from gemel.ndarray import ndarray
 from gemel.nested import flatten
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class HybridBlock(Block):
             except SymbolGivenError:
                 return symbol_block().composed(self, arguments)
         if not self._active or current_trace() is not None:
-            if any(hasattr(each, "list_arguments") for each in arguments):
+            symbols = arguments and type(arguments[0]) is not ndarray
+            if symbols and any(hasattr(each, "list_arguments") for each in arguments):
                 return symbol_block().composed(self, arguments)
             return super().__call__(*arguments, **keywords)
         if keywords:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 from gemel.archives import appear
@@ -16,7 +15,7 @@ from gemel.npx import serialize
 from gemel.programs import Arguments
 from gemel.spec import Spec
 from gemel.symbol import json
-from gemel.symbol.export import Exported
+from gemel.symbol.export import Exported, exported
 from gemel.symbol.node import SymbolNode, nodes_of
 from gemel.symbol.run import infer, run, shape_said
 from gemel.symbol.symbol import Symbol, group, load
@@ -24,7 +23,7 @@ from gemel.symbol.symbol import Symbol, group, load
 # --- writing --------------------------------------------------------------------------------
 
 
-def traced(block: HybridBlock, given: Sequence[Any] = ()) -> Exported:
+def traced(block: HybridBlock) -> Exported:
     """The block's forward as a symbol, for arguments like those of its last call."""
     program = block._own.compiled
     arguments = (program and program.last()) or block._own.last
@@ -34,7 +33,7 @@ def traced(block: HybridBlock, given: Sequence[Any] = ()) -> Exported:
             "then net(x) once, which says the number, shapes and dtypes of its inputs"
         )
     names = block._inputs if isinstance(block, SymbolBlock) else ()
-    return Exported(block._run, arguments, given, names=names)
+    return exported(block._run, arguments, names=names)
 
 
 def export(block: HybridBlock, path: Any, epoch: int = 0) -> tuple[str, str]:
@@ -75,7 +74,7 @@ def composed(block: HybridBlock, arguments: tuple[Any, ...]) -> Any:
         raise ExportError(
             f"{block.name}: takes {len(last.arrays)} inputs, as it was called, not {len(given)}"
         )
-    found = Exported(block._run, last, given)
+    found = exported(block._run, last, given=given)
     made = Symbol(found.heads)
     return made if found.structure is None else [Symbol((head,)) for head in found.heads]
 

@@ -156,12 +156,6 @@ def add_n(*data: Any) -> Any:
     return found
 
 
-@legacy("_scatter_elemwise_div")
-def scatter_divide(lhs: Any, rhs: Any) -> Any:
-    """lhs / rhs."""
-    return lhs / rhs
-
-
 # --- along axes -----------------------------------------------------------------------------
 
 

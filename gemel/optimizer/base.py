@@ -156,10 +156,11 @@ class Optimizer:
 
     def _update_count(self, index: Any) -> None:
         """Count one more update of a parameter, or of each in a list."""
+        counts = self._index_update_count
         for one in index if isinstance(index, (list, tuple)) else [index]:
-            count = self._index_update_count.get(one, self.begin_num_update) + 1
-            self._index_update_count[one] = count
-            self.num_update = max(self.num_update, count)
+            counts[one] = count = counts.get(one, self.begin_num_update) + 1
+            if count > self.num_update:
+                self.num_update = count
 
     # --- an update as a pure function -------------------------------------------------------
 
@@ -176,7 +177,10 @@ class Optimizer:
 
     def alike(self, index: Any) -> tuple[Any, ...]:
         """Parameters for which this is equal have the same rates and the same weight decay."""
-        return (*self._mults(index), self._index_update_count[index])
+        parameter = self.param_dict.get(index)
+        if parameter is None or self.lr_mult or self.wd_mult:
+            return (*self._mults(index), self._index_update_count[index])
+        return parameter.lr_mult, parameter.wd_mult, self._index_update_count[index]
 
     def constants(self) -> tuple[Any, ...]:
         """Everything else `advance` reads: the settings. Another value is another program."""
@@ -247,6 +251,9 @@ class Optimizer:
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """`update`, with the states of `create_state_multi_precision`."""
         indices, weights, grads, states = _listed(index, weight, grad, state)
+        if not (self.multi_precision or _by_hand(type(self))):
+            self.step(indices, weights, grads, states)
+            return
         masters = [self._has_master(w) for w in weights]
         copies = [s[0] if has else None for s, has in zip(states, masters, strict=True)]
         rest = [s[1] if has else s for s, has in zip(states, masters, strict=True)]

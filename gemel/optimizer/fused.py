@@ -40,7 +40,7 @@ class Fused:
         members: list[int] = []
         decays: list[bool] = []
         for index in indices:
-            number = groups.setdefault(rule.alike(index), len(groups))
+            number = groups.setdefault(rule.alike(index), len(decays))
             members.append(number)
             if number == len(decays):
                 decay = rule._get_wd(index)

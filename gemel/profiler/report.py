@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gemel import _core, config
 from gemel.profiler.records import Operation, Trace, kibibytes
-from gemel.profiler.sampling import Sample, Sampler
+from gemel.profiler.sampling import Sampler
 from gemel.profiler.sync import sync_points
 
 #: Sync points are named when they cost this much of the time, and this much of the largest share:
@@ -28,8 +28,8 @@ REMEDIES = {
     "data": "have workers read: DataLoader(num_workers=...) goes on while the network computes"
     "{place}",
     "transforms": "transform whole batches, or in workers (DataLoader(num_workers=...)){place}",
-    "Python issue": "{tiny} are too tiny for a call of Python: hybridize() the network and the "
-    "loss (gemel.compile a function), or use larger batches",
+    "Python issue": "Python takes longer than the {tiny} it issues{place}: hybridize() the network "
+    "and the loss (gemel.compile a function), or use larger batches",
     "sync points": "do not wait in every step{line}: keep the value in an array and read it "
     "(item(), asnumpy()) after the epoch",
     "memory limit": "raise {limit}, or use smaller batches: operations that could have run waited "
@@ -148,13 +148,14 @@ class _Times:
             limit=limit,
             tiny=f"{len(operations)} operations of {mean:.1f} us each",
             line="".join(f" ({p.file}:{p.line}, {p.times} times)" for p in points),
-            place=_most("; most of it at", [(s.where, s.duration) for s in self.of_kind(name)]),
+            place=_most("; most of it at", self._places(name)),
             longest=_most(", most of it for", [(o.name, o.duration) for o in operations]),
         )
 
-    def of_kind(self, kind: str) -> list[Sample]:
-        """The samples that found the program at a line of its own while doing that."""
-        return [s for s in self.samples if s.kind == kind and s.where]
+    def _places(self, name: str) -> list[tuple[str, int]]:
+        """The lines of the program's own where samples found it busy with that, and how long."""
+        kind = "python" if name == "Python issue" else name
+        return [(s.where, s.duration) for s in self.samples if s.kind == kind and s.where]
 
 
 def _most(said: str, amounts: list[tuple[str, int]]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gemel import autograd
-from gemel.errors import ExportError
+from gemel.errors import ExportError, ShapeError
 from gemel.ir.graph import Entry, Node, captured, placeholder, walk
 from gemel.ir.methods import call
 from gemel.ir.op_kinds import Composite, Elementwise
@@ -41,7 +41,6 @@ class Exported:
     ) -> None:
         self.trace = Noting()
         self.own = own
-        arguments = _batched(arguments)
         count = len(arguments.arrays)
         if len(names) != count:
             names = ["data"] if count == 1 else [f"data{place}" for place in range(count)]
@@ -216,12 +215,19 @@ class Exported:
         raise ExportError(f"export: {node!r} is no input of the program")
 
 
-def _batched(arguments: Arguments) -> Arguments:
-    """Arguments of a batch where these are of one example: an extent of 1 cannot be free."""
+def exported(function: Callable[..., Any], arguments: Arguments, **settings: Any) -> Exported:
+    """A function as a symbol; for any batch also where the arguments are one example.
+
+    An extent of 1 cannot be free, so that two are traced then, if the function takes two.
+    """
     arrays = arguments.arrays
-    if not arrays or any(not x.shape or x.shape[0] != 1 for x in arrays):
-        return arguments
-    return arguments._replace(arrays=[Spec((2, *x.shape[1:]), x.dtype) for x in arrays])
+    if arrays and all(x.shape and x.shape[0] == 1 for x in arrays):
+        two = arguments._replace(arrays=[Spec((2, *x.shape[1:]), x.dtype) for x in arrays])
+        try:
+            return Exported(function, two, **settings)
+        except ShapeError:
+            pass
+    return Exported(function, arguments, **settings)
 
 
 class _ByName:

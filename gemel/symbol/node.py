@@ -15,7 +15,7 @@ VARIABLE = "null"
 class SymbolNode:
     """An operation by MXNet's name, its settings as text, and what it is applied to."""
 
-    __slots__ = ("attrs", "inputs", "name", "op", "outputs")
+    __slots__ = ("_settings", "attrs", "inputs", "name", "op", "outputs")
 
     def __init__(
         self,
@@ -30,6 +30,7 @@ class SymbolNode:
         self.attrs = attrs or {}
         self.inputs = tuple(inputs)
         self.outputs = outputs
+        self._settings: dict[str, Any] | None = None
 
     @property
     def is_variable(self) -> bool:
@@ -55,8 +56,10 @@ class SymbolNode:
 
     def settings(self) -> dict[str, Any]:
         """Its settings as values, without what is about the node itself."""
-        kept = ((n, v) for n, v in self.attrs.items() if not n.startswith("__"))
-        return {name: value_of(text) for name, text in kept}
+        if self._settings is None:
+            kept = ((n, v) for n, v in self.attrs.items() if not n.startswith("__"))
+            self._settings = {name: value_of(text) for name, text in kept}
+        return self._settings
 
     def auxiliary(self) -> list[SymbolNode]:
         """The variables it overwrites while training."""

@@ -1,5 +1,5 @@
-"""What MXNet 1 kept under `contrib`: layers that are in `gluon.nn` now."""
+"""What MXNet 1 kept under `contrib`: layers and cells of `gluon.nn` and `gluon.rnn` now."""
 
-from gemel.gluon.contrib import nn
+from gemel.gluon.contrib import nn, rnn
 
-__all__ = ["nn"]
+__all__ = ["nn", "rnn"]

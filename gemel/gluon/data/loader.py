@@ -75,6 +75,16 @@ class DataLoader:
     def __len__(self) -> int:
         return len(self._batch_sampler)
 
+    def state_dict(self) -> dict[str, Any]:
+        """What an epoch leaves to the next one: what its batch sampler says, commonly nothing."""
+        sampler = self._batch_sampler
+        return dict(sampler.state_dict()) if hasattr(sampler, "state_dict") else {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Begin the next epoch with that."""
+        if state:
+            self._batch_sampler.load_state_dict(state)
+
     def __iter__(self) -> Iterator[Any]:
         if self._taker is not None:
             return self._taken(self._taker)
@@ -107,6 +117,7 @@ class DataLoader:
 
     def _made_by_others(self) -> Iterator[Any]:
         """Batches made by workers. An epoch begun inside another one has workers of its own."""
+        # Most loaders take their batches out of arrays, and need no module of this.
         from gemel.gluon.data.crew import Ahead
 
         held, self._idle = self._idle, None

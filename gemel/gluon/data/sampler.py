@@ -101,6 +101,14 @@ class BatchSampler(Sampler):
         self._last_batch = last_batch
         self._left: list[Any] = []
 
+    def state_dict(self) -> dict[str, Any]:
+        """What the next epoch begins with, for a checkpoint taken between two epochs."""
+        return {"left": list(self._left)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Begin the next epoch with that."""
+        self._left = list(state["left"])
+
     def __iter__(self) -> Iterator[list[Any]]:
         batch, self._left = self._left, []
         for index in self._sampler:

