@@ -357,16 +357,23 @@ def without_folding() -> tuple[Any, ...]:
     return tuple(step for step in PIPELINE if step is not fold)
 
 
-def compile(function: Callable[..., Any], *, fold: bool = True) -> Compiled:  # noqa: A001
+def compile(  # noqa: A001
+    function: Callable[..., Any], *, fold: bool = True, script: bool = False
+) -> Compiled:
     """Compile a function: the same results, computed by one native program.
 
     The function runs once with symbols for each kind of arguments (dtypes, numbers of dimensions,
-    Python numbers); what it does besides operations on them happens only then.
+    Python numbers); what it does besides operations on them happens only then. With `script`,
+    `if`, `while` and `for` may depend on values of arrays, see `gemel.scripting`.
 
     >>> f = compile(lambda a, b, c, d: (a + b) + (c + d))
     >>> str(f.graph(1, 2, 3, 4))
     '(1 + 2) + (3 + 4)'
     """
+    if script:
+        from gemel.scripting import script as scripted  # few programs use it
+
+        function = scripted(function)
     return Compiled(function, fold=fold, symbolic=True)
 
 
