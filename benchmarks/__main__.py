@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks mlp|issue|train|cold|compile|engine|ufuncs|data`."""
+"""The command line: `python -m benchmarks mlp|issue|train|cold|compile|devices|engine|...`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from statistics import median
 
-from benchmarks import compiling, data, engine, instructions, startup, ufuncs, workloads
+from benchmarks import compiling, data, devices, engine, instructions, startup, ufuncs, workloads
 from benchmarks.driver import contenders_of, measure
 from benchmarks.machine import Machine, measure_machine, processor
 from benchmarks.table import print_results, print_rows
@@ -144,6 +144,12 @@ def run_engine(session: Session) -> None:
     print_results(title, results, "ms in all", 1e-3 * workloads.DOT.count, floor, issue=True)
 
 
+def run_devices(session: Session) -> None:
+    """Data-parallel training beside training on one device."""
+    options = session.options
+    session.failed |= devices.run(options.runs or (1 if options.quick else 5))
+
+
 def run_cold(session: Session) -> None:
     """From the start of a process to the first inference."""
     options = session.options
@@ -178,6 +184,7 @@ RUNNERS = {
     "train": run_train,
     "cold": run_cold,
     "compile": run_compile,
+    "devices": run_devices,
     "engine": run_engine,
     "ufuncs": run_ufuncs,
     "data": run_data,

@@ -237,10 +237,10 @@ CASES: dict[str, Callable[[], Figures]] = {
 # --- the table ------------------------------------------------------------------------------
 
 
-def once(case: str) -> Figures:
+def once(module: str, case: str) -> Figures:
     """One case in a process of its own."""
     process = subprocess.run(
-        [sys.executable, "-m", "benchmarks.engine", case],
+        [sys.executable, "-m", module, case],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -254,12 +254,19 @@ def once(case: str) -> Figures:
 
 def run(rounds: int) -> bool:
     """Measure every promise and print them; whether one was broken."""
-    found: dict[str, list[Figures]] = {case: [] for case in CASES}
+    return report("what the engine promises", "benchmarks.engine", PROMISES, list(CASES), rounds)
+
+
+def report(
+    title: str, module: str, promises: tuple[Promise, ...], cases: list[str], rounds: int
+) -> bool:
+    """The promises about the cases of a module as a table; whether one was broken."""
+    found: dict[str, list[Figures]] = {case: [] for case in cases}
     for _ in range(rounds):
-        for case in CASES:
-            found[case].append(once(case))
+        for case in cases:
+            found[case].append(once(module, case))
     rows, broken = [], False
-    for promise in PROMISES:
+    for promise in promises:
         values = [figures[promise.figure] for figures in found[promise.case]]
         value = median(values)
         broken |= not promise.kept(value)
@@ -268,7 +275,7 @@ def run(rounds: int) -> bool:
         verdict = "" if promise.limit is None else "kept" if promise.kept(value) else "BROKEN"
         spread = f"{min(values):.3g}-{max(values):.3g}"
         rows.append([promise.text, f"{value:.3g} {promise.unit}".strip(), spread, limit, verdict])
-    print(f"## what the engine promises, medians of {rounds} processes\n")
+    print(f"## {title}, medians of {rounds} processes\n")
     print_rows(["", "measured", "range", "promised", ""], rows)
     return broken
 

@@ -28,8 +28,20 @@ _core.configure(
     ahead_bytes=config.AHEAD_BYTES.read(),
 )
 
-from gemel import errors, notebook, ops, tracebacks  # noqa: E402 -- the engine is configured before anything can run
-from gemel.device import cpu, gpu, num_gpus, try_all_gpus, try_gpu  # noqa: E402
+from gemel import device, errors, notebook, ops, tracebacks  # noqa: E402 -- the engine is configured before anything can run
+from gemel.device import (  # noqa: E402
+    Context,
+    Device,
+    cpu,
+    cpu_pinned,
+    current_context,
+    current_device,
+    gpu,
+    gpu_memory_info,
+    num_gpus,
+    try_all_gpus,
+    try_gpu,
+)
 
 _core.set_exception_types(
     {name: getattr(errors, name) for name in dir(errors) if name.endswith("Error")}
@@ -46,9 +58,11 @@ def load_ipython_extension(shell: Any) -> None:
 
 __version__ = "0.1.0"
 
-#: What is imported when it is first asked for.
+#: Modules that are imported when they are first asked for.
 _LAZY = {
     "autograd": "gemel.autograd",
+    "context": "gemel.context",
+    "d2l": "gemel.d2l",
     "gluon": "gemel.gluon",
     "image": "gemel.image",
     "init": "gemel.init",
@@ -60,13 +74,26 @@ _LAZY = {
     "np": "gemel.np",
     "npx": "gemel.npx",
     "optimizer": "gemel.optimizer",
+    "nd": "gemel.ndarray",
+    "ndarray": "gemel.ndarray",
     "profiler": "gemel.profiler",
+    "sym": "gemel.symbol",
+    "symbol": "gemel.symbol",
     "recordio": "gemel.recordio",
+    "torch": "gemel.torch",
+    "util": "gemel.util",
+    # Second names, which MXNet has.
+    "initializer": "gemel.init",
+    "numpy": "gemel.np",
+    "numpy_extension": "gemel.npx",
+    "random": "gemel.np.random",
 }
 _LAZY_NAMES = {
     "Benchmark": "gemel.benchmark",
     "Timer": "gemel.benchmark",
     "compile": "gemel.compiled",
+    "load": "gemel.export.program",
+    "save": "gemel.export.program",
 }
 
 
@@ -77,7 +104,7 @@ def __getattr__(name: str) -> Any:
         return import_module(_LAZY[name])
     if name in _LAZY_NAMES:
         return getattr(import_module(_LAZY_NAMES[name]), name)
-    raise AttributeError(f"module 'gemel' has no attribute {name!r}")
+    raise errors.unknown_attribute("gemel", name, __dir__())
 
 
 def __dir__() -> list[str]:
@@ -86,20 +113,32 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Benchmark",
+    "Context",
+    "Device",
     "Timer",
     "autograd",
     "compile",
+    "context",
     "cpu",
+    "cpu_pinned",
+    "current_context",
+    "current_device",
+    "d2l",
+    "device",
     "errors",
     "gluon",
     "gpu",
+    "gpu_memory_info",
     "image",
     "init",
     "io",
     "kv",
     "kvstore",
+    "load",
     "lr_scheduler",
     "metric",
+    "nd",
+    "ndarray",
     "np",
     "npx",
     "num_gpus",
@@ -107,6 +146,11 @@ __all__ = [
     "optimizer",
     "profiler",
     "recordio",
+    "save",
+    "sym",
+    "symbol",
+    "torch",
     "try_all_gpus",
     "try_gpu",
+    "util",
 ]

@@ -200,6 +200,18 @@ class Meeting:
     def join(self, rank: int, parties: int, array: Array) -> Any:
         """What all parties bring, in the order of their ranks; nothing waits."""
 
+class SortedRows:
+    """How an operation sorts: dense arrays of before x length x after elements along the second."""
+
+    def __init__(
+        self,
+        before: int,
+        length: int,
+        after: int,
+        descending: bool = False,
+        positions: bool = False,
+    ) -> None: ...
+
 class Kernel:
     """Machine code mapped into memory; lives as long as anything that may call it."""
 

@@ -14,6 +14,7 @@ from typing import Any
 from gemel import _core, autograd, tape
 from gemel.device import current_device, elsewhere
 from gemel.errors import GradientError, TraceError
+from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, constant, inline, placeholder
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
 from gemel.kinds import Kind, Place
@@ -300,6 +301,20 @@ class Compiled:
             del programs[PROGRAMS:]
         return Bound(program, program.dims(given.arrays))
 
+    def kinds(self) -> list[Arguments]:
+        """The kinds of arguments it was traced for, the last one last; specs in place of arrays."""
+        found = []
+        for (structure, _, arrays), programs in self._programs.items():
+            inputs = programs[0].graph.inputs[: len(arrays)]
+            specs = [Spec(tuple(map(seen, entry.shape)), entry.dtype) for entry in inputs]
+            numbers = [number.seen for number in programs[0].numbers]
+            found.append(Arguments(structure, specs, numbers))
+        return found
+
+    def last(self) -> Arguments | None:
+        """The kind of arguments it was traced for last; None before the first call."""
+        return next(reversed(self.kinds()), None)
+
     # --- looking at it ----------------------------------------------------------------------
 
     def graph(self, *arguments: Any, optimized: bool = False) -> Graph:
@@ -342,16 +357,23 @@ def without_folding() -> tuple[Any, ...]:
     return tuple(step for step in PIPELINE if step is not fold)
 
 
-def compile(function: Callable[..., Any], *, fold: bool = True) -> Compiled:  # noqa: A001
+def compile(  # noqa: A001
+    function: Callable[..., Any], *, fold: bool = True, script: bool = False
+) -> Compiled:
     """Compile a function: the same results, computed by one native program.
 
     The function runs once with symbols for each kind of arguments (dtypes, numbers of dimensions,
-    Python numbers); what it does besides operations on them happens only then.
+    Python numbers); what it does besides operations on them happens only then. With `script`,
+    `if`, `while` and `for` may depend on values of arrays, see `gemel.scripting`.
 
     >>> f = compile(lambda a, b, c, d: (a + b) + (c + d))
     >>> str(f.graph(1, 2, 3, 4))
     '(1 + 2) + (3 + 4)'
     """
+    if script:
+        from gemel.scripting import script as scripted  # few programs use it
+
+        function = scripted(function)
     return Compiled(function, fold=fold, symbolic=True)
 
 

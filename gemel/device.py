@@ -8,6 +8,7 @@ written, run and looked at on any machine.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -23,18 +24,22 @@ GPU_COUNT = 8
 class Device:
     """A place for arrays. As a context manager it is where new arrays are made.
 
-    `code` is its number in the core.
+    `Device("cpu", 1)` is `cpu(1)`; there is one object for each place. `code` is its number in the
+    core. Raises `DeviceError` for a kind that is not there, or a number.
     """
 
     __slots__ = ("code", "device_id", "device_type", "simulated")
 
-    def __init__(
-        self, device_type: str, device_id: int, code: int, simulated: bool = False
-    ) -> None:
-        self.device_type = device_type
-        self.device_id = device_id
-        self.code = code
-        self.simulated = simulated
+    code: int
+    device_id: int
+    device_type: str
+    simulated: bool
+
+    def __new__(cls, device_type: Any, device_id: int = 0) -> Device:
+        """The place so called; the device itself when it is one already."""
+        if isinstance(device_type, Device):
+            return device_type
+        return _restore(device_type, device_id)
 
     def __repr__(self) -> str:
         note = ", simulated" if self.simulated else ""
@@ -62,8 +67,15 @@ class Device:
         return self.code >= CPU_COUNT
 
 
-CPUS = tuple(Device("cpu", index, index) for index in range(CPU_COUNT))
-GPUS = tuple(Device("gpu", index, CPU_COUNT + index, True) for index in range(GPU_COUNT))
+def _place(kind: str, number: int, code: int) -> Device:
+    place = object.__new__(Device)
+    place.device_type, place.device_id, place.code = kind, number, code
+    place.simulated = kind == "gpu"
+    return place
+
+
+CPUS = tuple(_place("cpu", index, index) for index in range(CPU_COUNT))
+GPUS = tuple(_place("gpu", index, CPU_COUNT + index) for index in range(GPU_COUNT))
 
 
 class _Current(threading.local):
@@ -109,9 +121,21 @@ def gpu(device_id: int = 0) -> Device:
     raise DeviceError(f"gpu({device_id}): there are {found} GPUs, the last is {last}")
 
 
+def cpu_pinned(device_id: int = 0) -> Device:
+    """Memory that copies to a GPU are quick from: the CPU's own here."""
+    return cpu(device_id)
+
+
 def num_gpus() -> int:
     """How many GPUs can be used; simulated ones count."""
     return _simulation.gpus
+
+
+def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
+    """(free, total) bytes of memory of a GPU. A simulated one has the machine's memory."""
+    gpu(device_id)
+    total, free = (os.sysconf(f"SC_{name}PHYS_PAGES") for name in ("", "AV"))
+    return free * os.sysconf("SC_PAGE_SIZE"), total * os.sysconf("SC_PAGE_SIZE")
 
 
 def try_gpu(device_id: int = 0) -> Device:
@@ -172,6 +196,10 @@ def current_device() -> Device:
     return _current.stack[-1]
 
 
+#: MXNet 1's names.
+Context, current_context = Device, current_device
+
+
 def elsewhere(values: Iterable[Any]) -> Device | None:
     """The device of the first value that has one, unless it is the current one.
 
@@ -200,8 +228,14 @@ def from_code(code: int) -> Device:
     return (*CPUS, *GPUS)[code]
 
 
+#: MXNet's kinds of places. Memory that several processes or a GPU see is a CPU's here.
+KINDS = {"cpu": cpu, "gpu": gpu, "cpu_pinned": cpu, "cpu_shared": cpu}
+
+
 def _restore(device_type: str, device_id: int) -> Device:
-    return cpu(device_id) if device_type == "cpu" else gpu(device_id)
+    if device_type not in KINDS:
+        raise DeviceError(f"{device_type!r} is no kind of device; there are {', '.join(KINDS)}")
+    return KINDS[device_type](device_id)
 
 
 simulate(config.SIMULATED_GPUS.read())

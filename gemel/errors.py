@@ -40,6 +40,10 @@ class TraceError(GemelError, RuntimeError):
     """A traced function asked for a value that is only known when the program runs."""
 
 
+class SymbolGivenError(TraceError):
+    """A `gemel.symbol.Symbol`, which has no elements, where an array is needed."""
+
+
 class GradientError(GemelError, RuntimeError):
     """`backward` or `grad` cannot give what was asked for."""
 
@@ -54,6 +58,14 @@ class DeferredInitializationError(UninitializedError):
 
 class ParameterFileError(GemelError, ValueError):
     """A parameter file is damaged, truncated or not one."""
+
+
+class SymbolFileError(ParameterFileError):
+    """A symbol file, or a file of a program, is damaged, truncated or not one."""
+
+
+class ExportError(GemelError, ValueError):
+    """A network cannot be written down in the format asked for."""
 
 
 class DataFileError(GemelError, ValueError):

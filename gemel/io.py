@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
-from gemel.errors import DataFileError, MissingFileError, ShapeError, unknown_name
+from gemel.errors import (
+    DataFileError,
+    MissingFileError,
+    ShapeError,
+    unknown_attribute,
+    unknown_name,
+)
 from gemel.ir.op import numpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from gemel.image.iterators import ImageRecordIter, MNISTIter
 
 LAST_BATCH = ("pad", "discard", "roll_over")
 
@@ -265,4 +274,21 @@ def _shaped(path: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         ) from None
 
 
-__all__ = ["Batches", "CSVIter", "DataBatch", "DataDesc", "DataIter", "NDArrayIter", "read_csv"]
+def __getattr__(name: str) -> Any:
+    if name not in ("ImageRecordIter", "MNISTIter"):
+        raise unknown_attribute(__name__, name, __all__)
+    # They decode pictures, and are built on this module.
+    return globals().setdefault(name, getattr(import_module("gemel.image.iterators"), name))
+
+
+__all__ = [
+    "Batches",
+    "CSVIter",
+    "DataBatch",
+    "DataDesc",
+    "DataIter",
+    "ImageRecordIter",
+    "MNISTIter",
+    "NDArrayIter",
+    "read_csv",
+]

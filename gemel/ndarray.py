@@ -36,7 +36,7 @@ from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
 from gemel.manners import Manners
 from gemel.ops import assignment, elementwise, indexing, keys
-from gemel.ops.shape import stack
+from gemel.ops.shape import stack as _stack  # `nd.stack` is MXNet's
 from gemel.passes.gradient import gradient
 from gemel.runtime import callback, prepare
 from gemel.runtime.prepare import as_entry, elementwise_kernel
@@ -331,7 +331,7 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
 
 def _stacked(value: Any) -> Any:
     """Nested lists of arrays, symbols and numbers as one array, without waiting for them."""
-    return stack([_stacked(v) if isinstance(v, (list, tuple)) else v for v in value])
+    return _stack([_stacked(v) if isinstance(v, (list, tuple)) else v for v in value])
 
 
 def default_dtype(value: Any) -> DType:
@@ -478,3 +478,12 @@ __all__ = [
     "ndarray",
     "product",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # As MXNet's module of this name: its operations, and `np`, `npx`, `random`.
+    if name.startswith("__"):  # what Python asks of modules
+        raise AttributeError(f"module 'gemel.ndarray' has no attribute {name!r}")
+    from importlib import import_module
+
+    return import_module("gemel.legacy.facade").arrays(name, globals())

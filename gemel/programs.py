@@ -63,7 +63,11 @@ class Program:
         self.trace = Trace(of_program=True)
         self._plans: Plans | None = None
         self._halves: dict[Any, Halves] = {}
-        entries = [self._input(position, array) for position, array in enumerate(given.arrays)]
+        several = len(given.arrays) > 1
+        entries = [
+            self._input(i, array, f"data{i if several else ''}")
+            for i, array in enumerate(given.arrays)
+        ]
         self.numbers = [self.trace.number(f"number{i}", n) for i, n in enumerate(given.numbers)]
         results: list[Any] = []
         with self.trace:
@@ -87,12 +91,12 @@ class Program:
         with self.trace:
             self.graph = settled(traced, self._settled())
 
-    def _input(self, position: int, array: Any) -> Entry:
+    def _input(self, position: int, array: Any, name: str) -> Entry:
         shape = [
             self.trace.free(f"n{position}_{axis}", n) if n > 1 else n
             for axis, n in enumerate(array.shape)
         ]
-        return placeholder(Spec(shape, array.dtype), f"data{position or ''}")
+        return placeholder(Spec(shape, array.dtype), name)
 
     def _settled(self) -> dict[str, int]:
         """The free extents after the trace: those it found equal have one name, or are a number."""

@@ -298,7 +298,9 @@ def worth_compiling(calls: int, times: int) -> bool:
 
 
 def met(step: Step, targets: Sequence[Target | Leaf], in_place: bool) -> Met | None:
-    """The plan of a step; None for one that is not worth a plan yet."""
+    """The plan of a step; None for one that is not worth a plan yet, or is on several devices."""
+    if len(step.heads) > 1 and len({head.device.code for head in step.heads}) > 1:
+        return None
     wanted = step.wanted(targets)
     pieces = in_place and in_pieces(targets)
     backend = backend_for(step.heads)

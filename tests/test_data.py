@@ -112,3 +112,65 @@ def test_samplers():
 def test_contradictions_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         gdata.DataLoader(gdata.ArrayDataset(np.arange(4)), **settings)
+
+
+def test_interval_and_filter_samplers():
+    assert list(gdata.IntervalSampler(7, 3)) == [0, 3, 6, 1, 4, 2, 5]
+    once = gdata.IntervalSampler(7, 3, rollover=False)
+    assert list(once) == [0, 3, 6] and len(once) == 3
+    with pytest.raises(ValueError, match="between 1 and the length, 7"):
+        gdata.IntervalSampler(7, 8)
+    dataset = gdata.SimpleDataset([5, 2, 8, 1])
+    large = gdata.FilterSampler(lambda x: x > 1, dataset)
+    assert list(large) == [0, 1, 2] and len(large) == 3
+    assert [b.tolist() for b in gdata.DataLoader(dataset, 2, sampler=large)] == [[5, 2], [8]]
+
+
+def test_parts_of_data_sets():
+    dataset = gdata.SimpleDataset(list(range(10)))
+
+    def all_of(part):
+        return [part[n] for n in range(len(part))]
+
+    # The first parts have one more, as in MXNet.
+    assert [all_of(dataset.shard(4, n)) for n in range(4)] == [
+        [0, 1, 2], [3, 4, 5], [6, 7], [8, 9],
+    ]  # fmt: skip
+    assert all_of(dataset.sample(gdata.IntervalSampler(10, 4)))[:3] == [0, 4, 8]
+    assert len(dataset.take(None)) == len(dataset.take(99)) == 10 and len(dataset.take(0)) == 0
+    assert all_of(dataset.transform(lambda x: -x, lazy=False).take(3)) == [0, -1, -2]
+    for bad in (lambda: dataset.shard(4, 4), lambda: dataset.take(-1)):
+        with pytest.raises(ValueError, match=r"shards|from 0 up"):
+            bad()
+    assert list(gdata.DataLoader(dataset.take(0), 4)) == []
+    assert list(gdata.DataLoader(gdata.ArrayDataset(np.ones((5, 2))).take(0), 4)) == []
+
+
+def test_batchify():
+    batchify = gdata.batchify
+    assert batchify.Stack()([np.ones(2), np.zeros(2)]).tolist() == [[1, 1], [0, 0]]
+    assert str(batchify.Stack()([1, 2]).dtype) == "int64"
+    rows = [[1, 2, 3], np.array([4.0]), [5, 6]]
+    assert batchify.Pad(val=-1)(rows[1:]).tolist() == [[4, -1], [5, 6]]
+    padded = batchify.Pad(dtype="float16", round_to=4)(rows)
+    assert padded.tolist() == [[1, 2, 3, 0], [4, 0, 0, 0], [5, 6, 0, 0]]
+    assert str(padded.dtype) == "float16"
+    both = batchify.Pad()([np.ones((1, 3), "int8"), np.ones((2, 1), "int8")])
+    assert both.shape == (2, 2, 3) and str(both.dtype) == "int8" and both.sum().item() == 5
+    assert [x.shape for x in batchify.Append()([[1, 2], [3]])] == [(1, 2), (1, 1)]
+    assert [x.shape for x in batchify.Append(expand=False)([np.ones(2)])] == [(2,)]
+    group = batchify.Group(batchify.Stack(), batchify.Pad(val=9), batchify.AsList())
+    x, y, text = group([(1, [1], "a"), (2, [1, 2], "b")])
+    assert (x.tolist(), y.tolist(), text) == ([1, 2], [[1, 9], [1, 2]], ["a", "b"])
+    assert batchify.Tuple([batchify.Stack()])([(1,), (2,)])[0].tolist() == [1, 2]
+    with pytest.raises(GemelError, match="3 functions, and examples of"):
+        group([(1, 2)])
+    with pytest.raises(GemelError, match="they must have as many"):
+        batchify.Pad()([np.ones(2), np.ones((2, 2))])
+    with pytest.raises(TypeError, match=r"no array can be made of str.*AsList"):
+        next(iter(gdata.DataLoader(gdata.SimpleDataset(["a"]), 1)))
+    loader = gdata.DataLoader(
+        gdata.SimpleDataset([(n, [n] * n) for n in range(1, 6)]), 2, num_workers=2,
+        batchify_fn=batchify.Group(batchify.Stack(), batchify.Pad()),
+    )  # fmt: skip
+    assert [y.shape for _, y in loader] == [(2, 2), (2, 4), (1, 5)]

@@ -15,7 +15,7 @@ import numpy
 import pytest
 from programs import end
 
-from gemel import np
+from gemel import _core, autograd, np
 from gemel.gluon import data as gdata
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -96,6 +96,16 @@ def test_random_numbers_follow_the_seed_whoever_draws_them() -> None:
     assert draws("processes", 4) != found[0]
     flat = [value for batch in found[0] for row in batch for value in row]
     assert len(set(flat)) == len(flat)
+
+
+def test_what_the_program_does_is_not_done_in_workers() -> None:
+    class Asks(Made):
+        def __getitem__(self, index: int) -> Any:
+            return int(autograd.is_recording()), _core.workers()
+
+    with autograd.record():
+        batch = next(iter(gdata.DataLoader(Asks(), 3, num_workers=1)))
+    assert [x.tolist() for x in batch] == [[0, 0, 0], [0, 0, 0]]
 
 
 def test_each_epoch_draws_anew() -> None:
@@ -434,6 +444,39 @@ except KeyboardInterrupt:
     )
     assert ended.code == 0 and ended.told.get("interrupted"), ended
     assert ended.text.count("Traceback") == 0, ended
+    assert gone(ended.told["pids"])
+
+
+def test_after_a_ctrl_c_the_loader_starts_anew() -> None:
+    ended = end(
+        f"""{HEAD}
+loader = gdata.DataLoader(Slow(0.05), 4, num_workers=2)
+epoch = iter(loader)
+next(epoch)
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+try:
+    while True:
+        next(epoch)
+except KeyboardInterrupt:
+    tell(over=list(epoch))
+loader._dataset.seconds = 0
+tell(again=len(list(loader)))
+""",
+        seconds=30,
+    )
+    assert ended.told == {"over": [], "again": 25} and ended.code == 0, ended
+
+
+def test_a_worker_that_hangs_does_not_outlive_the_program() -> None:
+    ended = end(
+        f"""{HEAD}
+epoch = iter(gdata.DataLoader(Slow(600), 4, num_workers=2))
+tell(pids=pids())
+os.kill(os.getpid(), signal.SIGKILL)
+""",
+        seconds=30,
+    )
     assert gone(ended.told["pids"])
 
 

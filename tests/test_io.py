@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,27 @@ def test_pictures_of_records(tmp_path: Path) -> None:
     broken.close()
     with pytest.raises(DataFileError, match=r"a\.rec: record 0 at byte 0: no picture"):
         next(image.ImageIter(1, (3, 5, 5), path_imgrec=str(tmp_path / "a.rec")))
+
+
+def test_iterators_of_formats(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    settings: Any = {"mean_r": 10, "std_r": 2, "scale": 0.5, "path_imgrec": str(RECORDS)}
+    batches = io.ImageRecordIter(data_shape=(3, 12, 10), batch_size=1, **settings)
+    red = (numpy.arange(12) * 20 - 10) / 4
+    numpy.testing.assert_allclose(next(batches).data[0].asnumpy()[0, 0, :, 3], red)
+    pixels = numpy.random.RandomState(0).randint(0, 256, (5, 28, 28)).astype("uint8")
+    head = struct.pack(">4I", 0x803, 5, 28, 28), struct.pack(">2I", 0x801, 5)
+    (tmp_path / "a").write_bytes(head[0] + pixels.tobytes())
+    (tmp_path / "b").write_bytes(head[1] + bytes(range(5)))
+    for flat, shape in ((True, (2, 784)), (False, (2, 1, 28, 28))):
+        digits = io.MNISTIter(tmp_path / "a", tmp_path / "b", 2, shuffle=False, flat=flat)
+        found = list(digits)
+        assert [batch.data[0].shape for batch in found] == [shape, shape]
+        assert found[1].label[0].tolist() == [2, 3]
+        expected = pixels[2].ravel() / 256
+        numpy.testing.assert_allclose(found[1].data[0][0].asnumpy().ravel(), expected)
+    with pytest.raises(AttributeError, match="did you mean 'MNISTIter'"):
+        io.MNISTIterr  # noqa: B018 -- the name is what is asked for
 
 
 BOXES = numpy.array([[1, 0.25, 0.25, 0.75, 0.75], [0, 0.0, 0.5, 0.5, 1.0]], "float32")

@@ -1,4 +1,5 @@
-"""The ten most used layers equal references in NumPy, in float64: results and gradients.
+"""The ten most used layers equal references in NumPy, in float64, and all those MXNet 1.9.1 has
+equal MXNet's, in float32: results and gradients.
 
 The references are the definitions, written out with loops; their gradients are central
 differences.
@@ -8,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
+from references.layers_mxnet import LAYERS as LIKE_MXNET
+from references.layers_mxnet import drawn
 
 from gemel import autograd, np
 from gemel.gluon import nn
@@ -93,6 +97,10 @@ def embedding(x: Any, weight: Any) -> Any:
     return numpy.array([[weight[int(i)] for i in row] for row in x])
 
 
+def selu(x: Any) -> Any:
+    return 1.0507009873554805 * numpy.where(x > 0, x, 1.6732632423543772 * numpy.expm1(x))
+
+
 #: Layer, shape of its input, reference of the input and the parameters.
 LAYERS: list[tuple[Any, tuple[int, ...], Reference]] = [
     (lambda: nn.Dense(3), (2, 2, 2), dense),
@@ -107,6 +115,7 @@ LAYERS: list[tuple[Any, tuple[int, ...], Reference]] = [
     (lambda: nn.Activation("relu"), (3, 4), lambda x: numpy.maximum(x, 0)),
     (lambda: nn.Activation("sigmoid"), (3, 4), lambda x: 1 / (1 + numpy.exp(-x))),
     (lambda: nn.Activation("tanh"), (3, 4), numpy.tanh),
+    (lambda: nn.SELU(), (3, 4), selu),
 ]
 
 
@@ -180,3 +189,38 @@ def test_dropout(hybrid: bool) -> None:
     numpy.testing.assert_allclose(x.grad.asnumpy(), kept / 0.6, rtol=1e-12)
     assert abs(kept.mean() - 0.6) < 4 * (0.4 * 0.6 / kept.size) ** 0.5
     assert (net(x).asnumpy() == x.asnumpy()).all()
+
+
+# ---- as MXNet computes them
+
+TABLE = numpy.load(Path(__file__).parent / "references" / "layers.npz")
+
+
+@pytest.mark.parametrize("hybrid", [False, True], ids=["imperative", "hybridized"])
+@pytest.mark.parametrize("text", LIKE_MXNET)
+def test_like_mxnet(text: str, hybrid: bool) -> None:
+    """Results, gradients and running statistics of MXNet 1.9.1's layers."""
+    net = eval(f"nn.{text}", {"nn": nn})
+    expected = {name[len(text) + 1 :]: TABLE[name] for name in TABLE if name.startswith(f"{text} ")}
+    parameters = net.collect_params()
+    net.load_dict({name: np.array(expected[name]) for name in parameters})
+    if hybrid:
+        net.hybridize()
+    x = np.array(drawn(f"{text} x", LIKE_MXNET[text]))
+    x.attach_grad()
+    near = {"rtol": 1e-4, "atol": 1e-5}
+    numpy.testing.assert_allclose(net(x).asnumpy(), expected["predicted"], **near)
+    with autograd.record():
+        y = net(x)
+    y.backward(np.array(drawn(f"{text} head", y.shape)))
+    numpy.testing.assert_allclose(y.asnumpy(), expected["trained"], **near)
+    # MXNet's gradient of SELU is not that of the function; `test_reference` has the right one.
+    if "dx" in expected and text != "SELU()":
+        numpy.testing.assert_allclose(x.grad.asnumpy(), expected["dx"], **near)
+    for name, parameter in parameters.items():
+        if parameter.grad_req != "null":
+            numpy.testing.assert_allclose(parameter.grad().asnumpy(), expected[f"d{name}"], **near)
+        elif f"new {name}" in expected:
+            numpy.testing.assert_allclose(
+                parameter.data().asnumpy(), expected[f"new {name}"], **near
+            )

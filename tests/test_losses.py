@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy
 import pytest
 
-from gemel import autograd, gluon, np, npx
+from gemel import autograd, cpu, gluon, np, npx
 from gemel.errors import ShapeError, UnknownNameError
 from gemel.gluon import loss as losses
 
@@ -135,6 +135,17 @@ def test_float16(case):
     numpy.testing.assert_allclose(found.asnumpy(), expected.asnumpy(), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: type(case[0]).__name__)
+def test_another_device(case):
+    loss, *arrays = case
+    here, there = ([np.array(a, device=d) for a in arrays] for d in (cpu(0), cpu(1)))
+    for hybrid in (False, True):
+        loss.hybridize(hybrid)
+        found = loss(*there)
+        assert found.device == cpu(1)
+        assert found.tolist() == loss(*here).tolist()
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_probabilities_of_zero_and_one(dtype):
     hard = np.array([[0.0, 1.0], [1.0, 0.0]], dtype=dtype)
@@ -153,6 +164,7 @@ def test_settings_that_cannot_be():
     ):
         with pytest.raises(UnknownNameError):
             make()
+    assert losses.L2Loss(weight=numpy.float32(2))(np.ones(1), np.zeros(1)).tolist() == [1.0]
     with pytest.raises(TypeError, match="weight must be a number"):
         losses.L2Loss(weight="1")
 

@@ -8,7 +8,7 @@ import time
 import numpy
 import pytest
 
-from gemel import autograd, gluon, metric, np, npx
+from gemel import autograd, cpu, gluon, metric, np, npx
 from gemel.errors import ShapeError, UnknownNameError
 
 random = numpy.random.RandomState(11)
@@ -89,6 +89,22 @@ def test_the_rest_of_mxnet_2():
 def test_ties_go_to_the_first_classes():
     made = metric.TopKAccuracy(top_k=2)
     assert value(made, ([0, 1, 2, 3], numpy.ones((4, 4)))) == 0.5
+
+
+def test_pcc_of_more_classes_than_before():
+    parts = [([0, 1, 1], [0, 1, 0]), ([3, 2, 0], [3, 0, 2])]
+    made = metric.PCC()
+    made.update(*[[np.array(part[i]) for part in parts] for i in (0, 1)])
+    assert made.get()[1] == value(metric.PCC(), *parts) == value(metric.PCC(), *parts[::-1])
+
+
+@pytest.mark.parametrize("name", sorted(set(gluon.metric.base._BY_NAME) - {"composite"}))
+def test_a_batch_of_no_examples_changes_nothing(name):
+    if "composite" in name or name == "largest":
+        return
+    made = metric.create(name, **({"top_k": 2} if "top" in name else {}))
+    made.update(np.zeros((0, 2)), np.zeros((0, 2)))
+    assert numpy.isnan(made.get()[1])
 
 
 def test_names():
@@ -209,6 +225,41 @@ def test_update_waits_for_nothing(name, settings, label):
     assert made.get() == once.get()
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("acc", {}),
+        ("top_k_acc", {"top_k": 2}),
+        ("f1", {}),
+        ("f1", {"class_type": "multiclass"}),
+        ("mcc", {"average": "micro"}),
+        ("pcc", {}),
+        ("ce", {}),
+        ("perplexity", {"ignore_label": 1}),
+        ("mse", {}),
+        ("pearsonr", {"average": "micro"}),
+        ("cos_sim", {}),
+        ("loss", {}),
+    ],
+)
+def test_several_devices(name, settings):
+    regression = name in ("mse", "pearsonr", "cos_sim", "loss")
+    binary = name in ("f1", "mcc") and not settings.get("class_type")
+    label = SCORES if regression else LABEL if binary else CLASSES
+    pred = scores(20, 2) if binary else SCORES[::-1].copy()
+    found = []
+    for devices in ([cpu(0)] * 2, [cpu(0), cpu(1)], [cpu(1), cpu(0)]):
+        made = metric.create(name, **settings)
+        for size in (8, 4):
+            parts = [slice(0, size), slice(size, 2 * size)]
+            made.update(
+                [np.array(label[part], device=d) for part, d in zip(parts, devices, strict=True)],
+                [np.array(pred[part], device=d) for part, d in zip(parts, devices, strict=True)],
+            )
+        found.append(made.get())
+    assert found[0] == found[1] == found[2]
+
+
 def test_nothing_of_it_is_recorded():
     x, made = np.ones((2, 2)), metric.Loss()
     x.attach_grad()
@@ -243,6 +294,10 @@ def test_bad_input():
         with pytest.raises(ShapeError):
             made.update([label], [pred])
         assert numpy.isnan(made.get()[1])
+    made = metric.MSE()
+    with pytest.raises(ShapeError):
+        made.update([np.zeros(2), np.zeros(2)], [np.ones(2), np.ones(3)])
+    assert numpy.isnan(made.get()[1])
     made = metric.CrossEntropy()
     made.update(np.array([2]), np.ones((1, 2)))
     with pytest.raises(IndexError, match="out of bounds"):

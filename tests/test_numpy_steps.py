@@ -328,3 +328,64 @@ def test_shapes_that_depend_on_values_are_found_anew() -> None:
         assert np.unique(np.array(values)).tolist() == wanted
     with pytest.raises(TraceError):
         gemel.compile(lambda a: np.unique(a))(np.array([1.0, 1.0, 2.0]))
+
+
+# --- sorting, which the core does ----------------------------------------------------------------
+
+REAL = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+REAL += ["float16", "float32", "float64"]
+ROWS = [((1000,), 0), ((7,), 0), ((0,), 0), ((3, 50), 1), ((50, 3), 0), ((4, 60, 5), 1)]
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize(("shape", "axis"), ROWS, ids=str)
+def test_sorted_as_numpy_sorts(dtype: str, shape: tuple[int, ...], axis: int) -> None:
+    values = numpy.random.default_rng(0).normal(0, 50, shape)
+    x = (
+        values > 20 if dtype == "bool" else numpy.abs(values) if dtype[0] == "u" else values
+    ).astype(dtype)
+    if dtype[0] == "f" and x.size > 20:
+        x.flat[3:13] = [
+            numpy.nan,
+            -numpy.nan,
+            numpy.inf,
+            -numpy.inf,
+            0.0,
+            -0.0,
+            0.0,
+            65504,
+            -65504,
+            6e-8,
+        ]
+    array, floating = np.array(x), dtype[0] == "f"
+    assert numpy.array_equal(np.sort(array, axis).asnumpy(), numpy.sort(x, axis), floating)
+    assert numpy.array_equal(
+        np.argsort(array, axis).asnumpy(), numpy.argsort(x, axis, kind="stable")
+    )
+    down = np.argsort(array, axis, descending=True).asnumpy()
+    found = numpy.take_along_axis(x, down, axis)
+    assert numpy.array_equal(found, numpy.flip(numpy.sort(x, axis), axis), floating)
+    assert numpy.array_equal(np.sort(array, axis, descending=True).asnumpy(), found, floating)
+    same = numpy.diff(down, axis=axis) < 0  # equal elements keep their order
+    assert not (same & (numpy.diff(found, axis=axis) == 0)).any()
+
+
+def test_sorting_what_lies_otherwise_or_is_not_there_yet() -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    assert np.sort(x.T[::-1], axis=0).tolist() == numpy.sort(x.asnumpy().T[::-1], axis=0).tolist()
+    assert np.sort(np.array([3.0, 1.0, 2.0], dtype="bfloat16")).tolist() == [1.0, 2.0, 3.0]
+    y = np.zeros(200_000)
+    for _ in range(20):
+        y = y + np.arange(200_000)[::-1]
+    assert np.sort(y)[:3].tolist() == [0.0, 20.0, 40.0]
+    compiled = gemel.compile(lambda a: np.sort(a * 2) + np.argsort(a)[0])
+    for n in (5, 9):
+        assert compiled(np.arange(float(n))).tolist() == [2.0 * i for i in range(n)]
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_distinct_elements(equal: bool) -> None:
+    for values in ([], [1.0], [2.0, 1.0, 2.0, 2.0], [numpy.nan, 1.0, numpy.nan], [0.0, -0.0]):
+        x = numpy.array(values, "float32")
+        found = np.unique(np.array(x), equal_nan=equal).asnumpy()
+        assert numpy.array_equal(found, numpy.unique(x, equal_nan=equal), equal_nan=True)

@@ -9,8 +9,8 @@ from math import sqrt
 import numpy
 import pytest
 
-from gemel import autograd, gluon, np, optimizer
-from gemel.errors import ParameterFileError, UnknownKeywordError
+from gemel import autograd, cpu, gluon, np, optimizer
+from gemel.errors import GemelError, ParameterFileError, ShapeError, UnknownKeywordError
 from gemel.gluon import Parameter
 from gemel.optimizer import Optimizer
 
@@ -206,22 +206,42 @@ def test_rates_and_schedules_compile_nothing(name):
     assert len(program._plans) == 1
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("name", EVERY)
-def test_states_are_saved_and_loaded(name, tmp_path):
-    settings = {"wd": 0.01, "learning_rate": 0.05}
+def test_states_are_saved_and_loaded(name, dtype, tmp_path):
+    settings = {"wd": 0.01, "learning_rate": 0.05, "multi_precision": True}
     settings |= {"momentum": 0.9} if name in ("sgd", "nag", "lars", "dcasgd") else {}
     settings |= {"centered": True} if name == "rmsprop" else {}
-    first = parameter()
+    first = parameter(dtype=dtype)
     trainer = gluon.Trainer([first], name, settings)
     train([first], trainer)
     trainer.save_states(tmp_path / "states")
-    second = parameter(value=first.data().tolist())
+    second = parameter(value=first.data().tolist(), dtype=dtype)
     resumed = gluon.Trainer([second], name, settings)
     resumed.load_states(tmp_path / "states")
     for made, its in ((first, trainer), (second, resumed)):
         np.random.seed(1)
         train([made], its, 2)
     assert first.data().tolist() == second.data().tolist()
+
+
+@pytest.mark.parametrize("name", ["adam", "ftml", "lamb", "lars", "nadam", "sgld"])
+def test_replicas_on_two_devices_stay_the_same(name):
+    found = []
+    for devices in ([cpu(0)], [cpu(0), cpu(1)]):
+        np.random.seed(2)
+        made = Parameter("weight", shape=(6,), init="ones")
+        made.initialize(ctx=devices)
+        trainer = gluon.Trainer([made], name, {"learning_rate": 0.05})
+        for _ in range(3):
+            with autograd.record():
+                sums = [np.square(made.data(d)).sum() / len(devices) for d in devices]
+            for one in sums:
+                one.backward()
+            trainer.step(1)
+        found += [made.data(d).tolist() for d in devices]
+    assert found[1] == found[2]
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
 
 
 def test_states_for_other_settings_are_refused(tmp_path):
@@ -343,6 +363,37 @@ def test_multipliers_by_name_and_index():
     rule.set_wd_mult({1: 2.0})
     assert rule._get_lrs([0, 1]) == [0.1, 1.0]
     assert rule._get_wds([0, 1]) == [0.5, 1.0]
+
+
+def test_a_setting_that_changes_is_another_program():
+    rule, weight = optimizer.SGD(learning_rate=1.0, momentum=numpy.float32(0.5)), np.zeros(1)
+    update = optimizer.get_updater(rule)
+    update(0, np.ones(1), weight)
+    rule.momentum = numpy.float32(0.25)
+    update(0, np.ones(1), weight)
+    assert weight.item() == -1 - 1.25
+    assert len(rule._fused.programs) == 2
+
+
+def test_views_are_updated_where_they_are():
+    whole, rows = np.ones((3, 4)), np.ones((4, 2))
+    for weight, grad in ((whole[:, 1:3], np.ones((2, 3)).T), (rows[1:], np.ones((3, 2)))):
+        optimizer.get_updater(optimizer.SGD(learning_rate=0.5))(0, grad, weight)
+    assert whole.tolist() == [[1.0, 0.5, 0.5, 1.0]] * 3
+    assert rows.tolist() == [[1.0, 1.0]] + [[0.5, 0.5]] * 3
+
+
+def test_bad_input():
+    rule, weight = optimizer.SGD(momentum=0.9), np.ones(3)
+    update = optimizer.get_updater(rule)
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        update(0, np.ones(4), weight)
+    assert weight.tolist() == [1.0] * 3 and rule.num_update == 0
+    with pytest.raises(GemelError, match="2 indices, 1 gradients"):
+        update([0, 1], [np.ones(3)], [weight])
+    for settings in ({"learning_rate": "fast"}, {"wd": None}, {"lr_scheduler": 0.1}):
+        with pytest.raises(TypeError, match=f"SGD: {next(iter(settings))} must be"):
+            optimizer.create("sgd", **settings)
 
 
 def test_lars_leaves_biases_alone():

@@ -370,7 +370,7 @@ def test_stale_gradients():
     trainer.step(12)
     other.step(12)
     # One example: the second device has none, and what lies in its gradient is of the last batch.
-    backward(net, [cpu(0)], size=1)
+    backward(net, TWO, size=1)
     backward(alone, [cpu(0)], size=1)
     with pytest.raises(GradientError, match=r"dense\d+_weight on cpu\(1\).*ignore_stale_grad"):
         trainer.step(1)
@@ -611,6 +611,7 @@ BAD: list[tuple[Any, type[Exception], str]] = [
     ),
     (lambda: Parameter("w", stype="row_sparse"), GemelError, "dense"),
     (lambda: split_data(np.ones((3, 2)), 4), ShapeError, "3 examples"),
+    (lambda: split_data(np.ones((0, 2)), 4, even_split=False), ShapeError, "0 examples"),
     (lambda: split_data(np.ones((5, 2)), 2), ShapeError, "even_split=False"),
     (lambda: split_and_load(np.ones((4,)), []), ValueError, "give the devices"),
 ]
@@ -640,6 +641,8 @@ def test_splitting(given):
     assert {p.shape[0] for p in parts} == {2, 3}
     columns = split_and_load(given, TWO, batch_axis=1)
     assert [c.shape for c in columns] == [(5, 1), (5, 1)]
+    few = split_and_load(np.ones((1, 2)), [gpu(1), cpu(0)], even_split=False)
+    assert [(one.shape, one.device) for one in few] == [((1, 2), gpu(1))]
     twice = split_and_load(np.ones((4, 2)), [cpu(1), cpu(1)])
     assert [t.device for t in twice] == [cpu(1)] * 2
     assert split_and_load(np.ones((1, 2)), ctx_list=[gpu(1)])[0].device == gpu(1)
@@ -704,6 +707,7 @@ def test_synchronized_batch_norm_predicts_alone():
     assert gluon.contrib.nn.SyncBatchNorm is nn.SyncBatchNorm
 
 
+# engine.md 42
 def test_a_device_that_does_not_come():
     """Waiting for who cannot come any more is an error, and the next batch is fine."""
     net = nn.SyncBatchNorm(in_channels=2)
@@ -724,6 +728,7 @@ def test_a_device_that_does_not_come():
     close([numpy.concatenate([p.asnumpy() for p in parts])], [whole.asnumpy()])
 
 
+# engine.md 42
 def test_an_exception_before_the_meeting_reaches_all():
     net = nn.SyncBatchNorm(in_channels=2)
     net.initialize(ctx=TWO)
@@ -738,6 +743,7 @@ def test_an_exception_before_the_meeting_reaches_all():
     assert net.running_mean.data(cpu(1)).tolist() == before
 
 
+# engine.md 42
 def test_more_operations_than_the_queue_holds_while_others_are_to_come():
     net = nn.SyncBatchNorm(in_channels=2)
     net.initialize(ctx=TWO)
@@ -782,3 +788,14 @@ def test_the_end_of_a_program_with_an_open_meeting(ending):
         [sys.executable, "-c", code], env=os.environ, capture_output=True, text=True, timeout=60
     )
     assert found.returncode == 70 and "SyncBatchNorm" in found.stderr
+
+
+def test_backward_of_heads_on_several_devices():
+    for _ in range(4):  # what comes again is compiled
+        arrays = [np.ones(3, device=device) for device in TWO]
+        for array in arrays:
+            array.attach_grad()
+        with autograd.record():
+            heads = [np.square(array).sum() for array in arrays]
+        autograd.backward(heads)
+        assert [array.grad.tolist() for array in arrays] == [[2.0] * 3] * 2

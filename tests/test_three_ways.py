@@ -19,6 +19,11 @@ from gemel import autograd, np, npx
 from gemel.errors import TraceError
 from gemel.ir.interpret import interpret
 from gemel.ir.op_kinds import Composite, Elementwise, Reduction
+from gemel.programs import Arguments
+from gemel.spec import Spec
+from gemel.symbol import json
+from gemel.symbol.export import exported
+from gemel.symbol.run import run
 
 SEED = 5
 
@@ -45,6 +50,21 @@ def interpreted(case: Case, inputs: list[Any]) -> list[Any]:
         return interpret(graph, *given, stream=(SEED, 0))
 
 
+def saved(case: Case, inputs: list[Any]) -> list[Any]:
+    """The program written as text, read, and run call by call."""
+    op, parameters = case.op, case.parameters
+    arrays = on_gemel(inputs)
+    given = Arguments.of(tuple(arrays))
+    specs = [Spec(x.shape, x.dtype) for x in given.arrays]
+    found = exported(lambda *xs: op(*xs, **parameters), given._replace(arrays=specs), own=True)
+    values = {**found.variables, **dict(zip(found.inputs, given.arrays, strict=True))}
+    values.update({f"number{i}": number for i, number in enumerate(given.numbers)})
+    places = {name: name[1:].split("_") for name in found.trace.dims}
+    sizes = {name: given.arrays[int(i)].shape[int(axis)] for name, (i, axis) in places.items()}
+    op_table.seeded(SEED)
+    return results(run(json.read(json.written(found.heads)), values, sizes))
+
+
 _programs: dict[str, Any] = {}
 
 
@@ -64,6 +84,7 @@ WAYS: dict[str, Way] = {
     "imperative": imperatively,
     "hybridized": hybridized,
     "interpreted": interpreted,
+    "saved": saved,
 }
 
 TRACED = [case for case in CASES if not case.op.dynamic and not case.op.updates]
@@ -76,7 +97,7 @@ def dtype_of(case: Case) -> str:
 def check(case: Case, inputs: list[Any]) -> None:
     """All ways give the same; what runs on kernels gives the same bits for random numbers."""
     found = {name: way(case, inputs) for name, way in WAYS.items()}
-    for way in ("hybridized", "interpreted"):
+    for way in ("hybridized", "interpreted", "saved"):
         for a, b in zip(found["imperative"], found[way], strict=True):
             close(b, a, case.name)
     if case.op.random:

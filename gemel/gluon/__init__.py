@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gemel.gluon.callbacks import Callback, ClipGradients, EarlyStopping
     from gemel.gluon.checkpoint import Checkpoint
     from gemel.gluon.fitting import Run, evaluate, fit
+    from gemel.gluon.symbol_block import SymbolBlock
     from gemel.gluon.trainer import Trainer
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Parameter",
     "ParameterDict",
     "Run",
+    "SymbolBlock",
     "Trainer",
     "contrib",
     "data",
@@ -53,6 +55,7 @@ _LATE = {
     "ClipGradients": "callbacks",
     "EarlyStopping": "callbacks",
     "Run": "fitting",
+    "SymbolBlock": "symbol_block",
     "Trainer": "trainer",
     "evaluate": "fitting",
     "fit": "fitting",

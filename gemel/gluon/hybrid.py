@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import compiled
-from gemel.errors import TraceError
+from gemel.errors import SymbolGivenError, TraceError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
 from gemel.ir.graph import walk
 from gemel.ir.trace import current_trace
+from gemel.ndarray import ndarray
 from gemel.nested import flatten
 
 if TYPE_CHECKING:
@@ -61,11 +62,17 @@ class HybridBlock(Block):
         super()._changed()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Run the block: its program if it is hybridized, else its Python."""
+        """Run the block: its program if it is hybridized, else its Python. Symbols give symbols."""
         program = self._own.program
         if program is not None and not keywords:
-            return program(*arguments)
+            try:
+                return program(*arguments)
+            except SymbolGivenError:
+                return symbol_block().composed(self, arguments)
         if not self._active or current_trace() is not None:
+            symbols = arguments and type(arguments[0]) is not ndarray
+            if symbols and any(hasattr(each, "list_arguments") for each in arguments):
+                return symbol_block().composed(self, arguments)
             return super().__call__(*arguments, **keywords)
         if keywords:
             arguments = self._positional(arguments, keywords)
@@ -75,7 +82,10 @@ class HybridBlock(Block):
         return program(*arguments)
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
-        if not self._active or current_trace() is not None:
+        trace = current_trace()
+        if trace is not None:
+            return self._traced(trace, *arguments, **keywords)
+        if not self._active:
             return super()._run(*arguments, **keywords)
         found = self._compiled_run()(*arguments)
         if self._own.op_hook is None:
@@ -85,17 +95,25 @@ class HybridBlock(Block):
             self._own.op_hook[0](name, operation, value)
         return result
 
+    def _traced(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
+        """The block's Python with symbols, whose names begin with the block's."""
+        trace.scopes.append(self)
+        try:
+            return super()._run(*arguments, **keywords)
+        finally:
+            trace.scopes.pop()
+
     def _compiled_run(self) -> Any:
         """The block's program, made when it is first needed."""
         program = self._own.compiled
         if program is None:
-            function = super()._run if self._own.op_hook is None else self._with_operations
+            function = self._run if self._own.op_hook is None else self._with_operations
             program = self._own.compiled = compiled.Compiled(function, name=self.name)
         return program
 
     def _with_operations(self, *arguments: Any) -> tuple[Any, dict[Any, Any]]:
         """The result, and what every operation on the way to it gives: by name and operation."""
-        result = super()._run(*arguments)
+        result = self._run(*arguments)
         results: list[Any] = []
         flatten(result, results, [])
         monitor_all = self._own.op_hook[1]
@@ -121,6 +139,8 @@ class HybridBlock(Block):
 
     def _forget(self) -> None:
         """Drop the program: structure, parameters or hooks have changed."""
+        if self._own.compiled is not None:
+            self._own.last = self._own.compiled.last() or self._own.last
         self._own.compiled = self._own.program = None
 
     def _positional(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
@@ -137,9 +157,8 @@ class HybridBlock(Block):
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
         """What the block computes; by default what `hybrid_forward` says."""
-        tracing = current_trace() is not None
         own = {n: p.data() for n, p in self._reg_params.items() if self.__dict__.get(n) is p}
-        operations = facade.symbol if tracing else facade.ndarray
+        operations = facade.operations(symbols=current_trace() is not None)
         return self.hybrid_forward(operations, *arguments, **keywords, **own)
 
     def hybrid_forward(self, F: Any, *arguments: Any, **parameters: Any) -> Any:  # noqa: N803
@@ -147,3 +166,21 @@ class HybridBlock(Block):
         raise NotImplementedError(
             f"{type(self).__name__} has neither forward(self, x) nor hybrid_forward(self, F, x)"
         )
+
+    # ---- MXNet's files
+
+    def export(self, path: Any, epoch: int = 0, remove_amp_cast: bool = True) -> tuple[str, str]:
+        """Write MXNet's ``PATH-symbol.json`` and ``PATH-EPOCH.params``; gives both names.
+
+        Call the block once before, after `hybridize()`: what it is called on says the number and
+        the kinds of its inputs. Raises `ExportError` for what MXNet has no operation for.
+        """
+        names: tuple[str, str] = symbol_block().export(self, path, epoch)
+        return names
+
+
+def symbol_block() -> Any:
+    """`gemel.gluon.symbol_block`, which few programs use."""
+    from importlib import import_module
+
+    return import_module("gemel.gluon.symbol_block")

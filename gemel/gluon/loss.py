@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import pi
+from numbers import Real
 from typing import Any
 
 from gemel import np, npx
@@ -41,7 +42,7 @@ class Loss(HybridBlock):
 
     def __init__(self, weight: float | None = None, batch_axis: int = 0, **settings: Any) -> None:
         super().__init__(**settings)
-        if weight is not None and not isinstance(weight, (int, float)):
+        if not isinstance(weight, (Real, type(None))):
             raise TypeError(f"{type(self).__name__}: weight must be a number or None")
         self._weight = weight
         self._batch_axis = batch_axis

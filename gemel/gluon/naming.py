@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,7 +10,16 @@ if TYPE_CHECKING:
 
 #: How many blocks of each kind were named outside any scope.
 _counts: dict[str, int] = {}
-_scopes: list[Block] = []
+
+
+class _Scopes(threading.local):
+    """The scopes this thread is in."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+
+
+_scopes = _Scopes()
 
 
 class NameScope:
@@ -19,16 +29,16 @@ class NameScope:
         self._block = block
 
     def __enter__(self) -> Block:
-        _scopes.append(self._block)
+        _scopes.blocks.append(self._block)
         return self._block
 
     def __exit__(self, *error: object) -> None:
-        _scopes.pop()
+        _scopes.blocks.pop()
 
 
 def new_prefix(given: str | None, hint: str) -> str:
     """The prefix of a new block: the given one, or one from its class's name; after the scope's."""
-    scope = _scopes[-1] if _scopes else None
+    scope = _scopes.blocks[-1] if _scopes.blocks else None
     if given is None:
         counts = _counts if scope is None else scope._own.names
         number = counts.get(hint, 0)

@@ -15,10 +15,14 @@ class Own:
     `parents` are weak references to the blocks it is a part of, `names` counts the blocks named
     in its scope, `unfinished` says that the shape of an own parameter may still be unknown;
     `compiled` is the block's program and `program` what a call may go to straight away: the
-    program, when there are no hooks around it. `op_hook` is told what every operation gives.
+    program, when there are no hooks around it; `last` is the kind of arguments the last program
+    was for, once that is gone. `op_hook` is told what every operation gives. `group` is where the
+    devices of a layer meet that computes over all of them.
     """
 
-    __slots__ = ("compiled", "names", "op_hook", "parents", "program", "unfinished")
+    __slots__ = (
+        *("compiled", "group", "last", "names", "op_hook", "parents", "program", "unfinished"),
+    )
 
     def __init__(self) -> None:
         self.parents: tuple[Any, ...] = ()
@@ -26,7 +30,9 @@ class Own:
         self.unfinished = False
         self.compiled: Any = None
         self.program: Any = None
+        self.last: Any = None
         self.op_hook: Any = None
+        self.group: Any = None
 
 
 class Children(dict[str, "Block"]):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
 from gemel.errors import ShapeError, unknown_attribute
+from gemel.gluon.hooks import HookHandle
 
 if TYPE_CHECKING:
     from gemel.gluon.download import check_sha1, download
@@ -18,16 +19,16 @@ def split_data(
 ) -> list[ndarray]:
     """`data` in `num_slice` parts along `batch_axis`; views of it.
 
-    Raises `ShapeError` when there are fewer examples than parts, or when `even_split` and the
-    parts would differ in length.
+    Raises `ShapeError` when the parts would differ in length. Without `even_split` they may, by
+    one, and of fewer examples than `num_slice` each is a part.
     """
     size = data.shape[batch_axis]
-    if size < num_slice or (even_split and size % num_slice):
+    if size == 0 or (even_split and size % num_slice):
         raise ShapeError(
             f"split_data: {size} examples (axis {batch_axis} of shape {data.shape}) do not split "
-            f"into {num_slice} {'equal ' if even_split else ''}parts; use another batch size"
-            + (" or even_split=False" if even_split and size > num_slice else "")
+            f"into {num_slice} equal parts; use another batch size or even_split=False"
         )
+    num_slice = min(num_slice, size)
     bounds = [size * part // num_slice for part in range(num_slice + 1)]
     before = (slice(None),) * (batch_axis % data.ndim)
     parts = [(*before, slice(a, b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
@@ -41,7 +42,11 @@ def split_and_load(
     even_split: bool = True,
     devices: list[Any] | None = None,
 ) -> list[ndarray]:
-    """`data` in as many parts as there are devices, each on its device."""
+    """`data` in as many parts as there are devices, each on its device; see `split_data`.
+
+    The last devices get nothing of fewer examples than devices; let `Trainer.step` ignore their
+    stale gradients then.
+    """
     places = devices if devices is not None else ctx_list
     if not places:
         raise ValueError("split_and_load: give the devices, as a list")
@@ -50,7 +55,7 @@ def split_and_load(
     if len(places) == 1:
         return [data.as_in_ctx(places[0])]
     parts = split_data(data, len(places), batch_axis, even_split)
-    return [part.as_in_ctx(place) for part, place in zip(parts, places, strict=True)]
+    return [part.as_in_ctx(place) for part, place in zip(parts, places, strict=False)]
 
 
 def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: bool = True) -> Any:
@@ -85,6 +90,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "HookHandle",
     "check_sha1",
     "clip_global_norm",
     "download",

@@ -338,9 +338,12 @@ class Parameter:
 
     def fresh_grads(self) -> tuple[list[ndarray], list[bool]]:
         """The gradients, and which of them backward has written since the last step."""
-        grads = [array.grad for array in self._arrays]
-        pairs = zip(grads, self._used, strict=True)
-        return grads, [g is not used or g.version != version for g, (used, version) in pairs]
+        grads, fresh = [], []  # without comprehensions: every step asks every parameter
+        for array, (used, version) in zip(self._arrays, self._used, strict=False):
+            grad: Any = array._grad
+            grads.append(grad)
+            fresh.append(grad is not used or grad.version != version)
+        return grads, fresh
 
     def _mark_used(self, grads: list[ndarray] | None = None) -> None:
         """A step has used the gradients as they are now."""

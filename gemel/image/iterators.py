@@ -10,7 +10,7 @@ from gemel import np, recordio
 from gemel.errors import DataFileError, MissingFileError, ShapeError
 from gemel.image.augmenters import CreateAugmenter
 from gemel.image.pictures import imdecode
-from gemel.io import Batches, DataBatch, DataDesc
+from gemel.io import Batches, DataBatch, DataDesc, NDArrayIter
 
 
 class ImageIter(Batches):
@@ -140,3 +140,72 @@ class _Files:
             return label, Path(path).read_bytes(), path
         except FileNotFoundError:
             raise MissingFileError(f"{path} is wanted, and is not there") from None
+
+
+def ImageRecordIter(  # noqa: N802 -- MXNet's name
+    path_imgrec: Any,
+    data_shape: tuple[int, int, int],
+    batch_size: int,
+    path_imgidx: Any = None,
+    label_width: int = 1,
+    shuffle: bool = False,
+    resize: int = -1,
+    rand_crop: bool = False,
+    rand_mirror: bool = False,
+    mean_r: float = 0.0,
+    mean_g: float = 0.0,
+    mean_b: float = 0.0,
+    std_r: float = 1.0,
+    std_g: float = 1.0,
+    std_b: float = 1.0,
+    scale: float = 1.0,
+    round_batch: bool = True,
+    part_index: int = 0,
+    num_parts: int = 1,
+    data_name: str = "data",
+    label_name: str = "softmax_label",
+    inter_method: int = 1,
+    preprocess_threads: int = 4,
+    prefetch_buffer: int = 4,
+) -> ImageIter:
+    """An `ImageIter` over a record file, whose pictures become (x - mean) / std * scale.
+
+    `preprocess_threads` and `prefetch_buffer` are accepted for old code: a `DataLoader` over an
+    `ImageRecordDataset` has workers.
+    """
+    changes = CreateAugmenter(
+        data_shape, max(resize, 0), rand_crop, False, rand_mirror,
+        np.array((mean_r, mean_g, mean_b)), np.array((std_r, std_g, std_b)) / scale,
+        inter_method=inter_method,
+    )  # fmt: skip
+    return ImageIter(
+        batch_size, data_shape, label_width, path_imgrec, path_imgidx=path_imgidx, shuffle=shuffle,
+        part_index=part_index, num_parts=num_parts, aug_list=changes, data_name=data_name,
+        label_name=label_name, last_batch_handle="pad" if round_batch else "discard",
+    )  # fmt: skip
+
+
+def MNISTIter(  # noqa: N802 -- MXNet's name
+    image: Any,
+    label: Any,
+    batch_size: int = 128,
+    shuffle: bool = True,
+    flat: bool = False,
+    silent: bool = False,
+    seed: int = 0,
+    num_parts: int = 1,
+    part_index: int = 0,
+) -> NDArrayIter:
+    """Batches of idx files: pictures (N, 1, 28, 28), or `flat` (N, 784), from 0 to 255 / 256.
+
+    An incomplete last batch is left out. `silent` and `seed` are accepted for old code: the order
+    follows `np.random.seed`.
+    """
+    from gemel.gluon.data.vision.formats import read_pictures  # above this module
+
+    pictures, labels = read_pictures(Path(image), Path(label))
+    size = len(labels) // num_parts
+    part = slice(size * part_index, size * (part_index + 1))
+    shape = (-1, pictures[0].size) if flat else (-1, 1, *pictures.shape[1:3])
+    data = np.array(pictures[part], dtype="float32").reshape(shape) / 256
+    return NDArrayIter(data, labels[part], batch_size, shuffle, "discard")

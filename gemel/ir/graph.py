@@ -83,7 +83,10 @@ class Node:
     def has_kernel(self) -> bool:
         """Whether it becomes machine code; NumPy does the others."""
         op = self.op
-        return op is not None and op.kernel_for([e.spec for e in self.inputs], self.specs)
+        if op is None or not op.kernel_for([e.spec for e in self.inputs], self.specs):
+            return False
+        graphs = [value for value in self.params.values() if isinstance(value, Graph)]
+        return all(node.has_kernel for g in graphs for node in g.walk() if node.op is not None)
 
     def __repr__(self) -> str:
         kind = self.op.name if self.op else "constant" if self.is_constant else "input"

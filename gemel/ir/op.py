@@ -170,6 +170,11 @@ class Op(_core.OpBase):
         """Declare the kernels: rule(emit, outputs, inputs, **parameters), see runtime.lower."""
         return self._declare("lower", rule)
 
+    def step(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare what the core does for dense arrays on the host: rule(*input specs, **parameters)
+        -> `_core.SortedRows`, or None where NumPy does it."""
+        return self._declare("step", rule)
+
     def issue(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Declare how calls are issued that no kernel does, nor NumPy: rule(*arrays, **parameters).
 
@@ -305,6 +310,8 @@ class Op(_core.OpBase):
         trace = current_trace()
         if trace:
             node.origin = trace.origin()
+            if trace.scopes:
+                node.name = trace.named(self.name)
             for position, index in self.updates.items():
                 trace.overwrite(self.name, entries[position], found[index])
         return found

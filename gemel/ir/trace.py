@@ -46,6 +46,20 @@ class Trace:
         self._holders: dict[Entry, Entry] = {}
         self.dims: dict[str, int] = {}
         self.held: dict[Scalar, float] = {}
+        #: The blocks that are being run, outermost first, and what in them has been named.
+        self.scopes: list[Any] = []
+        self.counts: dict[str, int] = {}
+
+    def named(self, hint: str) -> str:
+        """The name of a step made now: that of the block it is made in, and a number."""
+        name = f"{self.scopes[-1].prefix if self.scopes else ''}{hint}"
+        number = self.counts.get(name, 0)
+        self.counts[name] = number + 1
+        return f"{name}{number}"
+
+    def unchanged(self, entry: Entry) -> Entry:
+        """A result that is the argument itself."""
+        return entry
 
     def origin(self) -> str:
         """Where a node made now comes from."""

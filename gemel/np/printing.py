@@ -87,3 +87,32 @@ def array_str(
     elements = asarray(a).asnumpy()
     text: str = numpy().array_str(elements, max_line_width, precision, suppress_small)
     return text
+
+
+# --- four decimals --------------------------------------------------------------------------
+
+
+def fixed_text(values: Any, prefix: str) -> str:
+    """A NumPy array's elements with four decimals, as PyTorch prints them, behind `prefix`.
+
+    Whole numbers lose their decimals; exponents come where sizes differ more than thousandfold, and
+    for numbers of more than 8 or with only 0 in their four places.
+    """
+    import numpy
+
+    write = _writer(values[values != 0]) if values.dtype.kind == "f" else str
+    counted = values if write is str else values[values != 0]
+    width = max((len(write(value)) for value in counted.flat), default=1) if values.ndim else 0
+    form: Any = {"all": lambda value: write(value).rjust(width)}
+    shown = numpy.array2string(values, 80, separator=", ", prefix=prefix, formatter=form)
+    return shown.replace(", ..., ", ",  ..., ")
+
+
+def _writer(values: Any) -> Any:
+    """What writes one of the numbers of which these are those that are not 0."""
+    sizes = abs(values[abs(values) < float("inf")]).astype("float64")
+    low, high = (sizes.min(), sizes.max()) if sizes.size else (1.0, 1.0)
+    whole = bool((sizes % 1 == 0).all())
+    if high / low > 1000 or high > 1e8 or (not whole and low < 1e-4):
+        return "{:.4e}".format
+    return lambda x: format(x, "#.0f" if whole and abs(x) < float("inf") else ".4f")

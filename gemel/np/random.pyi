@@ -293,7 +293,7 @@ def rayleigh(
 ) -> ndarray:
     """Lengths of vectors of two normally distributed numbers of deviation `scale`."""
 
-def seed(seed: int | None = None, device: Any = "all") -> None:
+def seed(seed: int | None = None, device: Any = "all", ctx: Any = "all") -> None:
     """Start the stream again: the same seed and the same calls give the same numbers."""
 
 def set_state(state: Any) -> None:

@@ -8,13 +8,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.device import cpu, current_device, gpu, num_gpus, try_all_gpus, try_gpu
+from gemel.device import (
+    cpu,
+    cpu_pinned,
+    current_device,
+    gpu,
+    gpu_memory_info,
+    num_gpus,
+    try_all_gpus,
+    try_gpu,
+)
 from gemel.ir.public import NAMESPACES, asked
 from gemel.npx import engine, image, random, serialize  # noqa: F401 -- they declare what is public
 
-_devices = (cpu, current_device, gpu, num_gpus, try_all_gpus, try_gpu)
+_devices = (
+    cpu,
+    cpu_pinned,
+    current_device,
+    gpu,
+    gpu_memory_info,
+    num_gpus,
+    try_all_gpus,
+    try_gpu,
+)
 _others: dict[str, Any] = {function.__name__: function for function in _devices}
-_others.update(image=image, random=random)
+_others.update(current_context=current_device, image=image, random=random)
 globals().update(_others, **NAMESPACES["npx"])
 
 

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.device import cpu as cpu
+from gemel.device import cpu_pinned as cpu_pinned
+from gemel.device import current_context as current_context
 from gemel.device import current_device as current_device
 from gemel.device import gpu as gpu
+from gemel.device import gpu_memory_info as gpu_memory_info
 from gemel.device import num_gpus as num_gpus
 from gemel.device import try_all_gpus as try_all_gpus
 from gemel.device import try_gpu as try_gpu
@@ -768,7 +771,9 @@ __all__ = [
     "constraint_check",
     "convolution",
     "cpu",
+    "cpu_pinned",
     "ctc_loss",
+    "current_context",
     "current_device",
     "deconvolution",
     "digamma",
@@ -786,6 +791,7 @@ __all__ = [
     "gather_nd",
     "gelu",
     "gpu",
+    "gpu_memory_info",
     "group_norm",
     "hard_sigmoid",
     "image",

@@ -28,7 +28,7 @@ def normal_n(
 ) -> ndarray:
     """Normal numbers in the shape batch_shape, followed by that of the parameters together."""
 
-def seed(seed: int | None = None, device: Any = "all") -> None:
+def seed(seed: int | None = None, device: Any = "all", ctx: Any = "all") -> None:
     """Start the stream again: the same seed and the same calls give the same numbers."""
 
 def uniform_n(

@@ -66,21 +66,26 @@ def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
     The file appears whole or not at all: it is written beside its place and moved there. An array
     that holds an error raises it here, before anything is written.
     """
+    appear(os.fspath(file), parts(arr))
+
+
+def parts(arr: Any) -> list[bytes]:
+    """What `save` writes, in pieces."""
     names = list(arr) if isinstance(arr, dict) else []
     mark = _ALONE if isinstance(arr, _core.Array) else _CHECKED
     if isinstance(arr, dict):
         values = list(arr.values())
     else:  # to iterate over one array would give its rows
         values = [arr] if isinstance(arr, _core.Array) else list(arr)
-    parts = [pack("<Q", len(values))]
+    found = [pack("<Q", len(values))]
     for value in values:
-        parts += _array_parts(array_like(value))
-    parts.append(pack("<Q", len(names)))
+        found += _array_parts(array_like(value))
+    found.append(pack("<Q", len(names)))
     for name in names:
         encoded = name.encode()
-        parts += [pack("<Q", len(encoded)), encoded]
-    head = pack("<QQ", _MAGIC, mark << 32 | _checksum(parts))
-    appear(os.fspath(file), [head, *parts])
+        found += [pack("<Q", len(encoded)), encoded]
+    head = pack("<QQ", _MAGIC, mark << 32 | _checksum(found))
+    return [head, *found]
 
 
 @function(public="npx")
@@ -255,6 +260,16 @@ def _elsewhere(
 
 
 # ---- writing
+
+
+def type_flag(dtype: Any) -> int:
+    """MXNet's number for a dtype."""
+    return _FLAGS[as_dtype(dtype).name]
+
+
+def dtype_of_flag(flag: str) -> str:
+    """The dtype of MXNet's number, given as text; float32 for none."""
+    return _TYPES.get(int(flag) if flag.isdigit() else 0, "float32")
 
 
 def _array_parts(value: ndarray) -> list[bytes]:

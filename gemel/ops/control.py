@@ -15,6 +15,7 @@ from gemel.ir.methods import call
 from gemel.ir.op import Op
 from gemel.ir.public import function
 from gemel.ir.trace import current_trace
+from gemel.ops.elementwise import full
 from gemel.spec import Spec
 
 
@@ -84,15 +85,15 @@ def cond(
         return (then_func if bool(condition) else else_func)(*arguments)
     if condition.dtype is not bool_:
         condition = call("not_equal", condition, 0)
-    entries = _listed(arguments)
+    entries = listed(arguments)
     stand_ins = tuple(placeholder(entry.spec, entry.node.name) for entry in entries)
     sides = [_record(function, stand_ins) for function in (then_func, else_func)]
     free: dict[Entry, None] = {}
     for results in sides:
-        free.update(dict.fromkeys(_free(_listed(results), stand_ins)))
+        free.update(dict.fromkeys(free_inputs(listed(results), stand_ins)))
     outside = (*stand_ins, *free)
     named = zip(sides, NAMES, strict=True)
-    graphs = [_closed(_listed(results), outside, name) for results, name in named]
+    graphs = [closed(listed(results), outside, name) for results, name in named]
     parameters = {"then": graphs[0], "otherwise": graphs[1]}
     found = branch.apply((condition, *entries, *free), parameters)
     return found if isinstance(sides[0], (tuple, list)) else found[0]
@@ -101,7 +102,81 @@ def cond(
 NAMES = ("then", "otherwise")
 
 
-def _listed(results: Any) -> tuple[Entry, ...]:
+# --- loops that run as often as values say --------------------------------------------------
+
+
+@op(fails=True)
+def iterate(*inputs: Any, test: Any, step: Any) -> Any:
+    """The first inputs after as many steps as the test of all of them holds before.
+
+    `test` is a graph of all inputs with one result, `step` one whose results are the first inputs'
+    next values. NumPy does it, operation by operation.
+    """
+    return tuple(_steps(inputs, test, step)[-1][: len(step.outputs)])
+
+
+def _steps(inputs: Any, test: Any, step: Any) -> list[list[Any]]:
+    """All inputs before each step, and after the last."""
+    found = [list(inputs)]
+    while bool(interpret(test, *found[-1])[0]):
+        after = interpret(step, *found[-1])
+        found.append([*after, *inputs[len(after) :]])
+    return found
+
+
+@iterate.spec
+def _(*inputs: Spec, test: Any, step: Any) -> tuple[Spec, ...]:
+    condition, after = test.outputs[0].spec, tuple(entry.spec for entry in step.outputs)
+    if condition.size != 1:
+        raise ShapeError(f"while: the condition {condition} must have one element")
+    if after != inputs[: len(after)]:
+        raise ShapeError(f"while: a step makes {list(after)} of {list(inputs[: len(after)])}")
+    return after
+
+
+@iterate.gradient
+def _(g: Any, y: Any, *inputs: Any, test: Any, step: Any) -> Any:
+    gs = g if isinstance(g, tuple) else (g,)
+    used = [i for i, entry in enumerate(step.outputs) if entry.dtype.is_inexact]
+    wanted = [i for i, entry in enumerate(inputs) if entry.dtype.is_inexact]
+    ends = [above.as_entry(inputs[i]) for i in used]
+    heads = [
+        full(0, shape=x.shape, dtype=x.dtype) if gs[i] is None else gs[i]
+        for i, x in zip(used, ends, strict=True)
+    ]
+    back = backward_graph(step, used, wanted)
+    back = Graph((*back.inputs[len(inputs) :], *back.inputs[: len(inputs)]), back.outputs)
+    parameters = {"test": test, "step": step, "back": back}
+    found = iterate_backward.apply((*heads, *inputs), parameters)
+    gradients: list[Any] = [None] * len(inputs)
+    for index, entry in zip(wanted, found, strict=True):
+        gradients[index] = entry
+    return tuple(gradients)
+
+
+@op(fails=True)
+def iterate_backward(*inputs: Any, test: Any, step: Any, back: Any) -> Any:
+    """The gradients of a loop's floating inputs, from its results' and the inputs.
+
+    `back` makes the gradients of one step's floating inputs of those of its results and the inputs.
+    The steps are made once more, and what was before each is kept.
+    """
+    count = len(back.inputs) - len(step.inputs)
+    heads, states = list(inputs[:count]), _steps(inputs[count:], test, step)
+    others = [x * 0 for x in states[0][len(step.outputs) :] if x.dtype.kind == "f"]
+    for before in reversed(states[:-1]):
+        found = interpret(back, *heads, *before)
+        heads = found[:count]
+        others = [a + b for a, b in zip(others, found[count:], strict=True)]
+    return (*heads, *others)
+
+
+@iterate_backward.spec
+def _(*inputs: Spec, test: Any, step: Any, back: Any) -> tuple[Spec, ...]:
+    return tuple(entry.spec for entry in back.outputs)
+
+
+def listed(results: Any) -> tuple[Entry, ...]:
     values = results if isinstance(results, (tuple, list)) else (results,)
     return tuple(above.as_entry(value) for value in values)
 
@@ -124,7 +199,7 @@ def _record(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     return results
 
 
-def _free(results: tuple[Entry, ...], stand_ins: tuple[Entry, ...]) -> list[Entry]:
+def free_inputs(results: tuple[Entry, ...], stand_ins: tuple[Entry, ...]) -> list[Entry]:
     """What a branch needs besides its arguments: the program's inputs its results lead back to.
 
     A value computed before the branch and reached by closure is computed again inside it; pass it
@@ -134,10 +209,10 @@ def _free(results: tuple[Entry, ...], stand_ins: tuple[Entry, ...]) -> list[Entr
     return [node.entries[0] for node in walk(results) if node.is_input and node not in known]
 
 
-def _closed(results: tuple[Entry, ...], free: tuple[Entry, ...], name: str) -> Graph:
+def closed(results: tuple[Entry, ...], free: tuple[Entry, ...], name: str) -> Graph:
     """The branch as a graph over placeholders for what it needs from outside."""
     inputs = tuple(placeholder(entry.spec, entry.node.name) for entry in free)
     return Graph(inputs, inline(Graph(free, results), inputs), name=name)
 
 
-__all__ = ["Op", "branch", "cond"]
+__all__ = ["Op", "branch", "closed", "cond", "free_inputs", "iterate", "listed"]

@@ -228,7 +228,8 @@ def constraint_check(data: Any, msg: str = "Constraint violated.") -> Array:
     data = operand(data)
     if data.dtype.kind != "b":
         raise DTypeError(f"constraint_check: {data.dtype} must be bool")
-    return required(full(True, shape=(), dtype="bool"), data.all(), message=msg)
+    holds = data.all()
+    return required(holds, holds, message=msg)
 
 
 __all__ = [

@@ -9,6 +9,7 @@ from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.ir.declare import composite
 from gemel.ir.methods import call as called
 from gemel.ir.public import Array, function
+from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import (
     cast,
     divide,
@@ -160,7 +161,8 @@ def _(
     if mode not in ("training", "always"):
         raise unknown_name("mode of dropout", mode, ("training", "always"))
     if p == 0 or not (mode == "always" or _core.training()):
-        return data
+        trace = current_trace()
+        return data if trace is None else trace.unchanged(data)
     return dropout(data, p=float(p), axes=tuple(axes))[0]
 
 

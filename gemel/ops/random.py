@@ -25,10 +25,11 @@ from gemel.spec import Spec, extents, whole
 
 
 @function(public="np.random")
-def seed(seed: int | None = None, device: Any = "all") -> None:
+def seed(seed: int | None = None, device: Any = "all", ctx: Any = "all") -> None:
     """Start the stream again: the same seed and the same calls give the same numbers.
 
-    All devices draw from one stream, whatever `device` says. Without a seed nobody knows it.
+    All devices draw from one stream, whatever `device` or `ctx` says. Without a seed nobody knows
+    it.
 
     >>> np.random.seed(42)
     >>> np.random.uniform(size=(2,))
@@ -114,6 +115,11 @@ class drawing_from:  # noqa: N801 -- used as a function
 
     def __exit__(self, *error: object) -> None:
         _own.stream = self._before
+
+
+def has_own_stream() -> bool:
+    """Whether this thread draws from another stream than the program's."""
+    return _own.stream is not None
 
 
 def drawn(operation: Op, *inputs: Any, **parameters: Any) -> Any:

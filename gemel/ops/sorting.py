@@ -1,9 +1,10 @@
-"""Sorting and searching, and arrays as sets. NumPy does most of it."""
+"""Sorting and searching, and arrays as sets. The core sorts, NumPy does most of the rest."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from gemel import _core
 from gemel.dtype import as_dtype, bool_, float64, int64
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE
@@ -15,7 +16,7 @@ from gemel.ops.indexing import boolean_index, gather
 from gemel.ops.logic import logical_not
 from gemel.ops.selection import add_along_axis, take_along_axis
 from gemel.ops.shape import concatenate, narrow, operand, operands, reshape
-from gemel.spec import Spec, normalize_axis, promote_specs, same_shape
+from gemel.spec import Spec, normalize_axis, product, promote_specs, same_shape
 
 # --- sorting --------------------------------------------------------------------------------
 
@@ -25,7 +26,7 @@ def argsort(x: Any, *, axis: int = -1, descending: bool = False) -> Any:
     """The positions that sort each row along an axis, equal elements in order; NaN is largest."""
     np = numpy()
     if not descending:
-        return np.argsort(x, axis=axis, kind="stable")
+        return np.argsort(x, axis, kind="stable")
     # Backwards twice: equal elements keep their order.
     back = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
     return x.shape[axis] - 1 - np.flip(back, axis)
@@ -40,8 +41,7 @@ def _(x: Spec, *, axis: int, descending: bool) -> Spec:
 @op(public="np", mxnet="_npi_sort")
 def sort(x: Any, *, axis: int = -1, descending: bool = False) -> Any:
     """Each row along an axis in order; NaN is largest."""
-    found = x.copy()
-    found.sort(axis)
+    found = numpy().sort(x, axis)
     return numpy().flip(found, axis) if descending else found
 
 
@@ -49,6 +49,25 @@ def sort(x: Any, *, axis: int = -1, descending: bool = False) -> Any:
 def _(x: Spec, *, axis: int, descending: bool) -> Spec:
     normalize_axis("sort", axis, x.ndim)
     return Spec(x.shape, x.dtype)
+
+
+@sort.step
+def _(x: Spec, *, axis: int, descending: bool) -> Any:
+    return _sorted_rows(x, axis, descending)
+
+
+@argsort.step
+def _(x: Spec, *, axis: int, descending: bool) -> Any:
+    return _sorted_rows(x, axis, descending, positions=True)
+
+
+def _sorted_rows(x: Spec, axis: int, descending: bool, positions: bool = False) -> Any:
+    """How the core sorts; None without an order, and for more positions than 32 bits tell."""
+    place = normalize_axis("sort", axis, x.ndim)
+    if x.dtype.kind == "c" or x.shape[place] >= 2**32:
+        return None
+    before, after = product(x.shape[:place]), product(x.shape[place + 1 :])
+    return _core.SortedRows(before, x.shape[place], after, descending, positions)
 
 
 @sort.gradient
@@ -360,9 +379,23 @@ def _(
     """
     asked = (return_index, return_inverse, return_counts)
     if not any(asked):
-        return unique(operand(ar), more=False, axis=axis, equal_nan=equal_nan)
+        return _distinct(operand(ar), axis, equal_nan)
     values, *more = unique(operand(ar), axis=axis, equal_nan=equal_nan)
     return (values, *(found for found, wanted in zip(more, asked, strict=True) if wanted))
+
+
+def _distinct(x: Any, axis: int | None = None, equal_nan: bool = True) -> Any:
+    """The distinct elements alone: of sorted ones, those that differ from the one before."""
+    if axis is not None or x.dtype.kind == "c" or not isinstance(x, _core.Array):
+        return unique(x, more=False, axis=axis, equal_nan=equal_nan)
+    row = sort(reshape(x, shape=(-1,)), axis=0, descending=False)
+    if row.size < 2:
+        return row
+    before, after = row[:-1], row[1:]
+    differs = before != after
+    if equal_nan and row.dtype.kind == "f":
+        differs = differs & (before == before)  # after a NaN there are others only
+    return concatenate(row[:1], after[differs], axis=0)
 
 
 @function(public="np")
@@ -391,7 +424,7 @@ def unique_inverse(x: Any) -> UniqueInverse:
 @function(public="np")
 def unique_values(x: Any) -> Array:
     """The distinct elements in order. NaNs are distinct. Waits for x."""
-    return unique(operand(x), more=False, equal_nan=False)
+    return _distinct(operand(x), equal_nan=False)
 
 
 @op(public="np", complex=True)
@@ -424,7 +457,7 @@ def _as_sets(a: Any, b: Any, unique_already: bool) -> tuple[Any, Any]:
     rows = [reshape(x, shape=(-1,)) for x in operands((a, b))]
     dtype = promote_specs(*(Spec(x.shape, x.dtype) for x in rows))
     rows = [cast(x, dtype=dtype) for x in rows]
-    return tuple(x if unique_already else unique(x, more=False) for x in rows)
+    return tuple(x if unique_already else _distinct(x) for x in rows)
 
 
 @function(public="np")
@@ -449,7 +482,7 @@ def intersect1d(
 def union1d(ar1: Any, ar2: Any) -> Array:
     """What is in any of two arrays, in order. Waits for them."""
     a, b = _as_sets(ar1, ar2, True)
-    return unique(concatenate(a, b, axis=0), more=False)
+    return _distinct(concatenate(a, b, axis=0))
 
 
 @function(public="np")

@@ -6,7 +6,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
-from gemel.optimizer.base import Optimizer, Scalar, Tensor
+from gemel.optimizer.base import Moved, Optimizer
 from gemel.optimizer.sgd import decayed
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Moments(Optimizer):
         step = self._index_update_count[index]
         return 1 - self.beta1**step, 1 - self.beta2**step
 
-    def moments(self, grad: Tensor, states: list[Tensor]) -> list[Tensor]:
+    def moments(self, grad: Any, states: list[Any]) -> list[Any]:
         """The running means after one more gradient."""
         mean = self.beta1 * states[0] + (1 - self.beta1) * grad
         return [mean, self.beta2 * states[1] + (1 - self.beta2) * np.square(grad)]
@@ -70,14 +70,7 @@ class Adam(Moments):
         first, second = self.corrections(index)
         return (self._get_lr(index) * (sqrt(second) / first if self.correct_bias else 1),)
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step."""
         mean, variance = self.moments(self._clipped(decayed(weight, grad, decay)), states)
         step = rates[0] * mean / (np.sqrt(variance) + self.epsilon)
@@ -102,14 +95,7 @@ class AdamW(Adam):
         super().__init__(learning_rate, beta1, beta2, epsilon, **settings)
         self.correct_bias = correct_bias
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step, the weight decay beside it."""
         mean, variance = self.moments(self._clipped(grad), states)
         direction = mean / (np.sqrt(variance) + self.epsilon)
@@ -123,14 +109,7 @@ class AdaBelief(AdamW):
     NeurIPS 2020.
     """
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step."""
         grad = decayed(weight, self._clipped(grad), decay)
         mean = self.beta1 * states[0] + (1 - self.beta1) * grad
@@ -158,14 +137,7 @@ class Adamax(Moments):
         """The learning rate, corrected for a mean that began at zero."""
         return (self._get_lr(index) / self.corrections(index)[0],)
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step. Where all gradients were 0, epsilon keeps it from being 0 / 0."""
         grad = self._clipped(decayed(weight, grad, decay))
         mean = self.beta1 * states[0] + (1 - self.beta1) * grad
@@ -206,14 +178,7 @@ class Nadam(Moments):
         mean = self._momentum(step + 1) / (1 - products[done + 1])
         return self._get_lr(index), gradient, mean, self.corrections(index)[1]
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step, looking ahead."""
         rate, of_gradient, of_mean, full = rates
         grad = self._clipped(decayed(weight, grad, decay))

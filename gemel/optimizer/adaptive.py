@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import np
 from gemel.optimizer.adam import Moments
-from gemel.optimizer.base import Optimizer, Scalar, Tensor
+from gemel.optimizer.base import Moved, Optimizer, limited
 from gemel.optimizer.sgd import decayed
 
 if TYPE_CHECKING:
@@ -34,14 +34,7 @@ class AdaGrad(Optimizer):
         """The sum of the squared gradients."""
         return [np.zeros_like(weight)]
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step."""
         grad = self._clipped(grad)
         history = states[0] + np.square(grad)
@@ -70,14 +63,7 @@ class AdaDelta(Optimizer):
         """The running means of squared gradients and of squared steps."""
         return [np.zeros_like(weight), np.zeros_like(weight)]
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step."""
         grad = self._clipped(grad)
         of_grad = self.rho * states[0] + (1 - self.rho) * np.square(grad)
@@ -118,14 +104,7 @@ class RMSProp(Optimizer):
         """The running mean of squared gradients; centered, also of gradients, and of steps."""
         return [np.zeros_like(weight) for _ in range(3 if self.centered else 1)]
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step."""
         grad = self._clipped(decayed(weight, grad, decay))
         square = self.gamma1 * states[0] + (1 - self.gamma1) * np.square(grad)
@@ -137,9 +116,7 @@ class RMSProp(Optimizer):
         if self.centered:
             move = self.gamma2 * states[2] + move
             after.append(move)
-        weight = weight + move
-        limit = self.clip_weights
-        return np.clip(weight, -limit, limit) if limit else weight, after
+        return limited(weight + move, self.clip_weights), after
 
 
 class Ftrl(Optimizer):
@@ -163,14 +140,7 @@ class Ftrl(Optimizer):
         """z, a sum of gradients, and n, the sum of their squares."""
         return [np.zeros_like(weight), np.zeros_like(weight)]
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """The weight the leader has now."""
         (rate,), grad = rates, self._clipped(grad)
         n = states[1] + np.square(grad)
@@ -205,14 +175,7 @@ class FTML(Moments):
         first, second = self.corrections(index)
         return first / self._get_lr(index), second
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """The weight the leader has now."""
         cost, full = rates
         grad = self._clipped(decayed(weight, grad, decay))

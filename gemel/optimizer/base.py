@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
@@ -14,10 +15,8 @@ if TYPE_CHECKING:
 
     from gemel.np import ndarray
 
-#: A number given when the program runs: in a trace a symbol, else a float.
-Scalar = Any
-#: An array, or in a trace the symbol that stands for it.
-Tensor = Any
+#: A new weight and new states: arrays, or in a trace the symbols that stand for them.
+Moved = tuple[Any, list[Any]]
 
 #: Settings that are run-time values of a program: another value is the same program.
 _RUN_TIME = {"lr", "wd", "rescale_grad", "num_update", "begin_num_update"}
@@ -59,6 +58,13 @@ class Optimizer:
     ) -> None:
         for name in unknown:
             raise unknown_keyword(type(self), name)
+        given = {"learning_rate": learning_rate, "wd": wd, "rescale_grad": rescale_grad}
+        for name, value in {**given, "clip_gradient": clip_gradient}.items():
+            optional = value is None and name in ("learning_rate", "clip_gradient")
+            if not (optional or isinstance(value, Real) or hasattr(value, "item")):
+                raise TypeError(f"{type(self).__name__}: {name} must be a number, not {value!r}")
+        if not (lr_scheduler is None or callable(lr_scheduler)):
+            raise TypeError(f"{type(self).__name__}: lr_scheduler must be callable")
         if learning_rate is None and lr_scheduler is None:
             learning_rate = 0.01
         elif learning_rate is not None and hasattr(lr_scheduler, "base_lr"):
@@ -150,10 +156,11 @@ class Optimizer:
 
     def _update_count(self, index: Any) -> None:
         """Count one more update of a parameter, or of each in a list."""
+        counts = self._index_update_count
         for one in index if isinstance(index, (list, tuple)) else [index]:
-            count = self._index_update_count.get(one, self.begin_num_update) + 1
-            self._index_update_count[one] = count
-            self.num_update = max(self.num_update, count)
+            counts[one] = count = counts.get(one, self.begin_num_update) + 1
+            if count > self.num_update:
+                self.num_update = count
 
     # --- an update as a pure function -------------------------------------------------------
 
@@ -170,25 +177,21 @@ class Optimizer:
 
     def alike(self, index: Any) -> tuple[Any, ...]:
         """Parameters for which this is equal have the same rates and the same weight decay."""
-        return (*self._mults(index), self._index_update_count[index])
+        parameter = self.param_dict.get(index)
+        if parameter is None or self.lr_mult or self.wd_mult:
+            return (*self._mults(index), self._index_update_count[index])
+        return parameter.lr_mult, parameter.wd_mult, self._index_update_count[index]
 
     def constants(self) -> tuple[Any, ...]:
         """Everything else `advance` reads: the settings. Another value is another program."""
-        simple = (bool, int, float, str, tuple, type(None))
+        simple = (Real, str, tuple, type(None))
         return tuple(
             (name, value)
             for name, value in vars(self).items()
             if name[0] != "_" and name not in _RUN_TIME and isinstance(value, simple)
         )
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """The new weight and states. A pure function: it writes to none of its arguments.
 
         `grad` is rescaled, not clipped; `rates` is what `rates(index)` gave; `decay` is the weight
@@ -196,9 +199,8 @@ class Optimizer:
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how a weight moves")
 
-    def _clipped(self, grad: Tensor) -> Tensor:
-        limit = self.clip_gradient
-        return np.clip(grad, -limit, limit) if limit else grad
+    def _clipped(self, grad: Any) -> Any:
+        return limited(grad, self.clip_gradient)
 
     # --- an update of arrays in place, as MXNet spells it -------------------------------------
 
@@ -232,18 +234,31 @@ class Optimizer:
         self, indices: list[Any], weights: list[Any], grads: list[Any], states: list[Any]
     ) -> None:
         """Update parameters in place, as one program."""
+        self._run(indices, weights, grads, states, [None] * len(indices))
+
+    def _run(self, indices: list[Any], *arrays: list[Any]) -> None:
+        number = self.num_update
         self._update_count(indices)
-        self._fused(indices, weights, grads, states, [None] * len(indices))
+        try:
+            self._fused(indices, *arrays)
+        except BaseException:
+            # Nothing was updated: nothing is counted.
+            for index in indices:
+                self._index_update_count[index] -= 1
+            self.num_update = number
+            raise
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """`update`, with the states of `create_state_multi_precision`."""
         indices, weights, grads, states = _listed(index, weight, grad, state)
+        if not (self.multi_precision or _by_hand(type(self))):
+            self.step(indices, weights, grads, states)
+            return
         masters = [self._has_master(w) for w in weights]
         copies = [s[0] if has else None for s, has in zip(states, masters, strict=True)]
         rest = [s[1] if has else s for s, has in zip(states, masters, strict=True)]
         if not _by_hand(type(self)):
-            self._update_count(indices)
-            self._fused(indices, weights, grads, rest, copies)
+            self._run(indices, weights, grads, rest, copies)
             return
         with autograd.pause():
             for i, w, g, s, copy in zip(indices, weights, grads, rest, copies, strict=True):
@@ -263,6 +278,11 @@ class Optimizer:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(learning_rate={self.learning_rate}, wd={self.wd})"
+
+
+def limited(array: Any, limit: float | None) -> Any:
+    """An array with its values limited to [-limit, limit]; as it is for no limit, 0 or below."""
+    return array if limit is None or limit <= 0 else np.clip(array, -limit, limit)
 
 
 def _by_hand(kind: type[Optimizer]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel import compiled
+from gemel import autograd, compiled
 from gemel.nested import flatten
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Fused:
         members: list[int] = []
         decays: list[bool] = []
         for index in indices:
-            number = groups.setdefault(rule.alike(index), len(groups))
+            number = groups.setdefault(rule.alike(index), len(decays))
             members.append(number)
             if number == len(decays):
                 decay = rule._get_wd(index)
@@ -54,7 +54,13 @@ class Fused:
         if program is None:
             function = _step(rule, members, decays, sizes, led)
             program = self.programs[key] = compiled.Update(function)
-        program([*weights, *(array for leaves in kept for array in leaves), *grads], scalars)
+        # A program overwrites whole arrays: a view of part of one is updated beside it.
+        whole = [w if w._is_contiguous else w.copy() for w in weights]
+        program([*whole, *(array for leaves in kept for array in leaves), *grads], scalars)
+        for weight, new in zip(weights, whole, strict=True):
+            if new is not weight:
+                with autograd.pause():
+                    weight[...] = new
 
 
 def _leaves(state: Any, master: ndarray | None) -> list[ndarray]:

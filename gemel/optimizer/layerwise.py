@@ -6,15 +6,15 @@ from typing import Any
 
 from gemel import np
 from gemel.optimizer.adam import Moments
-from gemel.optimizer.base import Scalar, Tensor
+from gemel.optimizer.base import Moved
 from gemel.optimizer.sgd import SGD, decayed
 
 
-def _norm(array: Tensor) -> Tensor:
+def _norm(array: Any) -> Any:
     return np.sqrt(np.square(array).sum())
 
 
-def _ratio(above: Tensor, below: Tensor) -> Tensor:
+def _ratio(above: Any, below: Any) -> Any:
     """above / below, 1 where either is 0."""
     sound = np.logical_and(above > 0, below > 0)
     return np.where(sound, above / np.where(sound, below, 1.0), 1.0)
@@ -61,14 +61,7 @@ class LARS(SGD):
         """The common learning rate; what multiplies it here; whether the step is scaled."""
         return self.learning_rate, self._mults(index)[0], 0.0 if self._is_plain(index) else 1.0
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step. Corrected, the momentum is of steps before the learning rate scales them."""
         rate, mult, scaled = rates
         size, slope = _norm(weight), _norm(grad)
@@ -113,20 +106,13 @@ class LAMB(Moments):
         full = self.corrections(index) if self.bias_correction else (1.0, 1.0)
         return (self._get_lr(index), *full)
 
-    def _size(self, weight: Tensor) -> Tensor:
+    def _size(self, weight: Any) -> Any:
         size = _norm(weight)
         if self.lower_bound:
             size = np.maximum(size, self.lower_bound)
         return np.minimum(size, self.upper_bound) if self.upper_bound else size
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step of the weight's size."""
         rate, first, second = rates
         mean, variance = self.moments(self._clipped(grad), states)
@@ -155,14 +141,7 @@ class LANS(LAMB):
         bounds = lower_bound, upper_bound
         super().__init__(learning_rate, beta1, beta2, epsilon, *bounds, **settings)
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step of the weight's size: a part along the mean, a part along the gradient."""
         rate, first, second = rates
         slope = _norm(grad)

@@ -6,7 +6,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
-from gemel.optimizer.base import Optimizer, Scalar, Tensor
+from gemel.optimizer.base import Moved, Optimizer
 
 if TYPE_CHECKING:
     from gemel.np import ndarray
@@ -34,14 +34,7 @@ class SGD(Optimizer):
         """The running step, if there is a momentum."""
         return [np.zeros_like(weight)] if self.momentum else []
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step down the gradient."""
         step = rates[0] * decayed(weight, self._clipped(grad), decay)
         if not states:
@@ -49,7 +42,7 @@ class SGD(Optimizer):
         running = self.momentum * states[0] - step
         return weight + self._ahead(running, step), [running]
 
-    def _ahead(self, running: Tensor, step: Tensor) -> Tensor:
+    def _ahead(self, running: Any, step: Any) -> Any:
         """How far the weight moves, with this momentum and this step."""
         return running
 
@@ -61,7 +54,7 @@ class NAG(SGD):
     1983.
     """
 
-    def _ahead(self, running: Tensor, step: Tensor) -> Tensor:
+    def _ahead(self, running: Any, step: Any) -> Any:
         return self.momentum * running - step
 
 
@@ -82,14 +75,7 @@ class Signum(SGD):
         super().__init__(learning_rate, momentum, **settings)
         self.wd_lh = wd_lh
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step by the sign; without momentum the weight decay has no part in it."""
         (rate,), grad = rates, self._clipped(grad)
         if not states:
@@ -113,14 +99,7 @@ class SGLD(Optimizer):
         rate = self._get_lr(index)
         return rate, sqrt(rate)
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step, to a place that is drawn."""
         rate, deviation = rates
         noise = np.random.normal(0, 1, size=weight.shape, dtype=weight.dtype)
@@ -149,14 +128,7 @@ class DCASGD(Optimizer):
         """The weight before the last update, and the running step."""
         return [weight.copy(), *([np.zeros_like(weight)] if self.momentum else ())]
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """One step down the compensated gradient."""
         previous, *running = states
         grad = self._clipped(grad)
@@ -175,18 +147,11 @@ class Test(Optimizer):
         """Zeros."""
         return [np.zeros_like(weight)]
 
-    def advance(
-        self,
-        weight: Tensor,
-        grad: Tensor,
-        states: list[Tensor],
-        rates: tuple[Scalar, ...],
-        decay: Scalar | None,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """weight + grad."""
         return weight + grad, [weight + grad]
 
 
-def decayed(weight: Tensor, grad: Tensor, decay: Scalar | None) -> Tensor:
+def decayed(weight: Any, grad: Any, decay: Any) -> Any:
     """The gradient of the loss plus decay / 2 * sum(weight ** 2)."""
     return grad if decay is None else grad + decay * weight

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import ParameterFileError
+from gemel.errors import GemelError, ParameterFileError
 from gemel.nested import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -25,11 +25,16 @@ class Updater:
         """Update one parameter in place, or those in lists as one program."""
         several = isinstance(index, (list, tuple))
         indices, weights = (list(index), list(weight)) if several else ([index], [weight])
+        grads = list(grad) if several else [grad]
+        if not len(indices) == len(weights) == len(grads):
+            raise GemelError(
+                f"Updater: {len(indices)} indices, {len(grads)} gradients and {len(weights)} "
+                "weights; there must be as many of each"
+            )
         if not indices:
             return
         self.optimizer._set_current_context(weights[0].device.code)
         states = [self.state(i, w) for i, w in zip(indices, weights, strict=True)]
-        grads = list(grad) if several else [grad]
         self.optimizer.update_multi_precision(indices, weights, grads, states)
 
     def state(self, index: Any, weight: Any) -> Any:

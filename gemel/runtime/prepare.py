@@ -21,7 +21,7 @@ from gemel.ir.trace import current_trace
 from gemel.runtime import callback
 from gemel.runtime.backend import Backend, backend_for, backend_of
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, making, plan_for
-from gemel.runtime.relay import by_numpy
+from gemel.runtime.relay import by_numpy, core_step
 from gemel.spec import Spec, extents
 
 
@@ -83,7 +83,7 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
     strides = strides_of(inputs)
     if not op.kernel_for(specs, results):
         own = strides or op.random or "issue" in op.rules or _device_of(inputs).linked
-        return None if own else callback.step(resolved(op, specs, parameters), specs, results)
+        return None if own else _step(op, specs, parameters, results)
     backend = backend_for(inputs)
 
     def make() -> Any:
@@ -95,6 +95,16 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
         return plan_for(call_text(op, (specs, strides), parameters), backend, make)
     except NoKernelError as error:
         raise NoKernelError(f"{op.name}: {error}; declare it with kernel=False") from None
+
+
+def _step(
+    op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any], results: tuple[Spec, ...]
+) -> Any:
+    """What the core keeps of calls on dense arrays like these: its own work, or NumPy's."""
+    done = core_step(op, specs, parameters)
+    if done is not None:
+        return done, [(spec.dtype.code, spec.shape) for spec in results]
+    return callback.step(resolved(op, specs, parameters), specs, results)
 
 
 def _one_by_one(op: Composite, specs: tuple[Spec, ...]) -> bool:

@@ -20,6 +20,12 @@ from gemel.spec import Spec
 Planner = Callable[[Graph], Any]
 
 
+def core_step(op: Op, specs: Sequence[Spec], parameters: dict[str, Any]) -> Any:
+    """What the core does for an operation on dense arrays of the host; None where NumPy does it."""
+    rule = op.rules.get("step")
+    return None if rule is None else rule(*specs, **parameters)
+
+
 def by_numpy(
     op: Op, parameters: dict[str, Any], specs: Sequence[Spec], *inputs: Any
 ) -> tuple[Any, ...]:
@@ -30,6 +36,9 @@ def by_numpy(
     if "issue" in op.rules:
         return (op.rules["issue"](*inputs, **parameters),)
     arrays = [value for value in inputs if hasattr(value, "device")]
+    given = [Spec(array.shape, array.dtype) for array in arrays]
+    if not any(a.device.linked for a in arrays) and core_step(op, given, parameters) is not None:
+        return (op(*[a if a._is_contiguous else a.copy() for a in arrays], **parameters),)
 
     def run(*given: Any) -> Any:
         left = iter(given)
@@ -115,4 +124,4 @@ def arrays_first(entries: Any) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.spec.weak)
 
 
-__all__ = ["Relay", "by_numpy"]
+__all__ = ["Relay", "by_numpy", "core_step"]

@@ -151,7 +151,7 @@ constexpr size_t kMostSteps = 1024;
 
 struct NumpyStep {
   NumpyStep(PyObject* called, PyObject* described)
-      : function(Py_NewRef(called)), waits(described == Py_None) {
+      : function(Py_NewRef(called)), rows(sorted_rows_from(called)), waits(described == Py_None) {
     if (!waits) results = result_specs_from(described);
   }
   NumpyStep(const NumpyStep&) = delete;
@@ -159,6 +159,7 @@ struct NumpyStep {
   ~NumpyStep() { drop_later(function); }
 
   PyObject* const function;
+  const SortedRows* const rows;
   const bool waits;
   std::vector<ResultSpec> results;
 };
@@ -197,6 +198,13 @@ PyObject* call_step(const StepPointer& step, PyObject* name, const Operands& ope
              return PyObject_Vectorcall(step->function, arguments.values, count, nullptr);
            }))
         .take();
+  }
+  if (step->rows != nullptr) {
+    const ResultSpec& spec = step->results[0];
+    Reference result = new_array(spec.code, spec.shape.data(), static_cast<int>(spec.shape.size()),
+                                 operands.first->device());
+    launch_sort(*step->rows, *operands.first, tensor_of(result), python_front());
+    return result.take();
   }
   const char* text = PyUnicode_AsUTF8(name);
   if (text == nullptr) throw PythonError{};

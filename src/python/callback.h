@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "program/sort.h"
 #include "python/op_type.h"
 
 namespace gemel {
@@ -38,12 +39,14 @@ using StepPointer = std::shared_ptr<const NumpyStep>;
 // By the exact key of such calls. Guarded by the GIL.
 Cache<StepPointer>& steps();
 // From (function, [(code, shape) of each result]); or from (function, None), which is called with
-// the inputs, waits for them and returns what the operation does.
+// the inputs, waits for them and returns what the operation does. A SortedRows in place of the
+// function is done without Python.
 StepPointer step_from(PyObject* pair);
 // A new reference: the result, or a tuple of several.
 PyObject* call_step(const StepPointer& step, PyObject* name, const Operands& operands,
                     const Arguments& arguments);
-// module.cc: results as Python describes them.
+// module.cc: null for anything else; and results as Python describes them.
+const SortedRows* sorted_rows_from(PyObject* object);
 std::vector<ResultSpec> result_specs_from(PyObject* described);
 
 }  // namespace gemel

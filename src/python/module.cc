@@ -264,6 +264,9 @@ void define_plan_parts(nb::module_& module) {
   nb::class_<Kernel>(module, "Kernel").def_prop_ro("address", [](const Kernel& kernel) {
     return reinterpret_cast<uintptr_t>(kernel.function);
   });
+  nb::class_<SortedRows>(module, "SortedRows")
+      .def(nb::init<int64_t, int64_t, int64_t, bool, bool>(), "before"_a, "length"_a, "after"_a,
+           "descending"_a = false, "positions"_a = false);
   nb::class_<ElementwiseKernel>(module, "Elementwise")
       .def(nb::new_(&make_elementwise), "kernel"_a, "out_codes"_a,
            "nanoseconds_per_element"_a = 1.0, "failure"_a = nb::none(), "name"_a = "elementwise",
@@ -400,6 +403,10 @@ ElementwisePointer elementwise_from(PyObject* object) {
   }
   return std::make_shared<const ElementwiseKernel>(
       nb::cast<const ElementwiseKernel&>(nb::handle(object)));
+}
+
+const SortedRows* sorted_rows_from(PyObject* object) {
+  return nb::isinstance<SortedRows>(object) ? nb::cast<SortedRows*>(nb::handle(object)) : nullptr;
 }
 
 std::vector<ResultSpec> result_specs_from(PyObject* described) {

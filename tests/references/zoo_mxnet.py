@@ -46,9 +46,11 @@ def values(name: str, shape: tuple[int, ...]) -> Any:
     return drawn.astype("float32")
 
 
-def digest(shapes: dict[str, tuple[int, ...]]) -> str:
-    """A digest of the names and the shapes."""
-    lines = sorted(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+def digest(parameters: dict[str, Any], prefix: str) -> str:
+    """A digest of the places, the names (without that of the network) and the shapes."""
+    lines = sorted(
+        f"{place} {p.name.removeprefix(prefix)} {tuple(p.shape)}" for place, p in parameters.items()
+    )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
@@ -72,11 +74,10 @@ def main() -> None:
         size = usual_size(name)
         net.infer_shape(mxnet.nd.zeros((1, 3, size, size)))
         parameters = net._collect_params_with_prefix()
-        shapes = {key: tuple(p.shape) for key, p in parameters.items()}
         size = size_of(name)
         found[name] = {
-            "count": len(shapes),
-            "digest": digest(shapes),
+            "count": len(parameters),
+            "digest": digest(parameters, net.prefix),
             "outputs": filled(vision.get_model(name, classes=10), (1, 3, size, size)),
         }
         print(name, found[name])

@@ -101,8 +101,7 @@ MIXED = ["SGD", "NAG", "Adam", "LAMB", "AdaGrad"]
 def optimizer_case(name, settings, dtype="float32"):
     """A few steps of two parameters.
 
-    Of Nadam one only: MXNet multiplies its schedule once for each parameter, not for each step. Of
-    LARS the weight and the bias apart: together MXNet 1.9.1 writes some of them in another order.
+    Of Nadam one only: MXNet multiplies its schedule once for each parameter, not for each step.
     """
     made = dict(settings)
     if "lr_scheduler" in made:
@@ -110,7 +109,7 @@ def optimizer_case(name, settings, dtype="float32"):
     if name in ("RMSProp", "Adam", "Adamax", "Nadam", "Signum", "LAMB") and "lr_scheduler" in made:
         # Their default learning rate would replace the scheduler's.
         made["learning_rate"] = settings["learning_rate"] = 0.1
-    names = ["0_weight"] if name in ("Nadam", "LARS") else list(SHAPES)
+    names = ["0_weight"] if name == "Nadam" else list(SHAPES)
     rule = mx.optimizer.create(name, param_idx2name=dict(enumerate(names)), **made)
     updater = mx.optimizer.get_updater(rule)
     weights = [nd.array(START[n], dtype=dtype) for n in names]
@@ -298,10 +297,6 @@ def classes(count, size):
     return random.randint(0, count, size).astype("float32")
 
 
-def two_batches(draw):
-    return [draw(6), draw(4)]
-
-
 METRICS = {
     "Accuracy": [
         ({}, lambda n: (classes(3, n), shares(n, 3))),
@@ -354,7 +349,7 @@ def metrics():
     for name, choices in METRICS.items():
         for settings, draw in choices:
             metric = getattr(mx.metric, name)(**settings)
-            batches, out = two_batches(draw), []
+            batches, out = [draw(6), draw(4)], []
             for label, pred in batches:
                 metric.update([nd.array(label)], [nd.array(pred)])
                 out.append(metric.get())

@@ -60,6 +60,9 @@ class Crew(Protocol):
     def drop(self, ticket: Any) -> None:
         """Nobody wants the batch any more."""
 
+    def close(self) -> None:
+        """End."""
+
 
 def start_streams(seed: int) -> None:
     """Seed every stream that a data set in this process may draw from."""
@@ -79,13 +82,13 @@ class Threads:
     def __init__(self, maker: Maker, workers: int) -> None:
         self._maker = maker
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="gemel-data")
-        self._owner = os.getpid()
+        self._owner, self._ended = os.getpid(), False
         self._stream: Any = type(np.random.default_rng(0).bit_generator)
 
     @property
     def is_usable(self) -> bool:
         """See `Crew`."""
-        return self._owner == os.getpid()
+        return self._owner == os.getpid() and not self._ended
 
     def submit(self, numbers: list[Any], seed: int, timeout: float | None) -> Future[Any]:
         """See `Crew`. There is always room."""
@@ -110,6 +113,7 @@ class Threads:
 
     def close(self) -> None:
         """Let the threads end after what they are doing."""
+        self._ended = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -184,6 +188,18 @@ class Ahead:
         return len(self._all)
 
     def __next__(self) -> Any:
+        try:
+            return self._following()
+        except Exception:
+            if not self._crew.is_usable:
+                self.close()
+            raise
+        except BaseException:  # a Ctrl-C, anywhere: nobody knows what is on its way
+            self._crew.close()
+            self.close()
+            raise
+
+    def _following(self) -> Any:
         self._fill(max(self._prefetch, 1))
         if not self._pending:
             self.close()
@@ -193,12 +209,10 @@ class Ahead:
             raise ticket
         try:
             batch = self._crew.result(ticket, self._timeout)
-        except BaseException as error:
+        except StopIteration as error:  # which would end the loop
+            raise RuntimeError("DataLoader: the data set raised StopIteration") from error
+        except Exception:
             self._crew.drop(ticket)
-            if isinstance(error, StopIteration):  # which would end the loop
-                raise RuntimeError("DataLoader: the data set raised StopIteration") from error
-            if not self._crew.is_usable:
-                self.close()
             raise
         self._fill(self._prefetch)
         return batch

@@ -94,6 +94,8 @@ class BatchSampler(Sampler):
     def __init__(self, sampler: Any, batch_size: int, last_batch: str = "keep") -> None:
         if last_batch not in LAST_BATCH:
             raise unknown_name("last_batch", last_batch, LAST_BATCH)
+        if batch_size < 1:
+            raise ValueError(f"BatchSampler: batch_size is {batch_size}; give a number from 1 up")
         self._sampler = sampler
         self._batch_size = batch_size
         self._last_batch = last_batch

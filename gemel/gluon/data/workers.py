@@ -16,6 +16,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -29,8 +30,8 @@ from gemel.gluon.data.crew import Maker, WorkerError, late, start_streams
 TASK = struct.Struct("<QQQQ")
 #: What became of it: number, slot, whether it worked, the bytes of the pickled part and of all.
 RESULT = struct.Struct("<QQQQQ")
-#: Seconds after which an idle worker looks whether the program is still there.
-LOOK_AROUND = 2.0
+#: Seconds after which a worker looks whether the program is still there.
+LOOK_AROUND = 1.0
 #: Seconds that workers have to end by themselves, and then after SIGTERM.
 PATIENCE = (0.1, 1.0)
 
@@ -38,22 +39,24 @@ PATIENCE = (0.1, 1.0)
 # --- in the worker --------------------------------------------------------------------------
 
 
-def serve(maker: Maker, me: int, link: socket.socket, slots: list[shared.Slot], board: Any) -> None:
-    """Make batches until the program is gone."""
+def serve(
+    maker: Maker, me: int, link: socket.socket, slots: list[shared.Slot], board: Any, program: int
+) -> None:
+    """Make batches until the program, the process of that number, is gone."""
     # Ctrl-C goes to all processes of a terminal; the program decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _core.set_workers(0)  # there are processes enough
-    link.settimeout(LOOK_AROUND)
-    program = os.getppid()
+    # What the program was doing when it started the workers is none of theirs.
+    _core.set_recording(False)
+    if _core.tracing():
+        _core.trace_stop()
+    threading.Thread(target=_watch, args=(program,), daemon=True).start()
     while True:
         try:
             message = link.recv(TASK.size)
-        except TimeoutError:
-            if os.getppid() != program:
-                return
-            continue
         except OSError:
             return
         if not message:
@@ -70,6 +73,13 @@ def serve(maker: Maker, me: int, link: socket.socket, slots: list[shared.Slot], 
             link.send(RESULT.pack(number, place, works, head, total))
         except OSError:
             return
+
+
+def _watch(program: int) -> None:
+    """End with the program, also in the middle of an example that takes for ever."""
+    while os.getppid() == program:
+        time.sleep(LOOK_AROUND)
+    os._exit(1)
 
 
 def _made(maker: Maker, slot: shared.Slot, numbers: list[Any]) -> tuple[bool, int, int]:
@@ -138,7 +148,7 @@ class Processes:
     def _start(self, number: int, maker: Maker, theirs: Any) -> None:
         def begin() -> None:
             self._link.close()  # else the worker would keep its own socket open
-            serve(maker, number, theirs, self._slots, self._board)
+            serve(maker, number, theirs, self._slots, self._board, self._owner)
 
         # A Ctrl-C before the worker ignores it would end it with a traceback.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -56,6 +56,8 @@ class EvalMetric:
     `sum_metric` and `num_inst` (and their `global_` twins, which `reset_local` leaves alone).
     """
 
+    #: What it is called if it is not said.
+    default_name = "metric"
     # Numbers, or arrays of one.
     sum_metric: Any
     num_inst: Any
@@ -64,12 +66,12 @@ class EvalMetric:
 
     def __init__(
         self,
-        name: str,
+        name: str | None = None,
         output_names: list[str] | None = None,
         label_names: list[str] | None = None,
         **settings: Any,
     ) -> None:
-        self.name = str(name)
+        self.name = self.default_name if name is None else str(name)
         self.output_names = output_names
         self.label_names = label_names
         self._has_global_stats = settings.pop("has_global_stats", False)
@@ -94,18 +96,21 @@ class EvalMetric:
     def update(self, labels: Any, preds: Any) -> None:
         """Take in a batch: an array of labels and one of predictions, or lists of them.
 
-        Raises `ShapeError` for shapes that do not fit. Nothing is waited for.
+        Raises `ShapeError` for shapes that do not fit. Nothing is waited for; a batch of no
+        examples changes nothing.
         """
-        for label, pred in pairs(labels, preds):
-            with autograd.pause():
-                self._add(*self.measure(label, pred))
+        with autograd.pause():
+            # All are measured before the first is added: an error changes nothing.
+            found = [self.measure(*pair) for pair in pairs(labels, preds) if pair[1].size]
+            for total, count in found:
+                self._add(total, count)
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
         """What a batch adds to the sum, and to the count."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it measures")
 
     def _add(self, total: Any, count: Any) -> None:
-        total, count = _settled(total), _settled(count)
+        total, count = settled(total), settled(count)
         self.sum_metric = self.sum_metric + total
         self.num_inst = self.num_inst + count
         self.global_sum_metric = self.global_sum_metric + total
@@ -158,7 +163,7 @@ def pairs(labels: Any, preds: Any) -> list[tuple[ndarray, ndarray]]:
     return found
 
 
-def _settled(value: Any) -> Any:
+def settled(value: Any) -> Any:
     """A number to be added to others: in double precision, on the first CPU."""
     if isinstance(value, ndarray):
         value = value.detach().as_in_ctx(cpu())

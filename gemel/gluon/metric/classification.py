@@ -7,7 +7,14 @@ from typing import Any
 
 from gemel import autograd, np, npx
 from gemel.errors import ShapeError, unknown_name
-from gemel.gluon.metric.base import EvalMetric, alias, check_label_shapes, pairs, register
+from gemel.gluon.metric.base import (
+    EvalMetric,
+    alias,
+    check_label_shapes,
+    pairs,
+    register,
+    settled,
+)
 from gemel.np import ndarray
 
 
@@ -126,7 +133,10 @@ class _Counting(EvalMetric):
     def update(self, labels: Any, preds: Any) -> None:
         """Take in a batch: labels, and scores of two classes or how likely the second is."""
         with autograd.pause():
-            counts: Any = sum(self.counts(label, pred) for label, pred in pairs(labels, preds))
+            given = [pair for pair in pairs(labels, preds) if pair[1].size]
+            counts: Any = sum(settled(self.counts(label, pred)) for label, pred in given)
+            if not given:
+                return
             if self.class_type == "binary" and self.average == "macro":
                 self._add(self.score(counts), 1)
             else:
@@ -254,7 +264,7 @@ class PCC(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=has_global_stats)
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """The table of predicted and true classes, as large as any before."""
+        """The table of predicted and true classes."""
         label = label.astype("int64")
         sound: Any = 1
         if pred.shape != label.shape:
@@ -266,13 +276,15 @@ class PCC(EvalMetric):
             pred = pred.astype("int64")
             classes = 1 + int(np.maximum(pred.max(), label.max())) if label.size else 1
         check_label_shapes(label, pred, shape=True)
-        for known in (self.sum_metric, self.global_sum_metric):
-            classes = max(classes, *getattr(known, "shape", ()), 1)
         kinds = [npx.one_hot(a.ravel(), classes, dtype="float64") for a in (pred, label)]
-        table = np.matmul(kinds[0].T, kinds[1]) * sound
-        self.sum_metric = _grown(self.sum_metric, classes)
-        self.global_sum_metric = _grown(self.global_sum_metric, classes)
-        return table, 1
+        return np.matmul(kinds[0].T, kinds[1]) * sound, 1
+
+    def _add(self, total: Any, count: Any) -> None:
+        """Add a table, all with room for the same classes."""
+        known = [self.sum_metric, self.global_sum_metric, total]
+        classes = max(size for table in known for size in getattr(table, "shape", (1,)))
+        self.sum_metric, self.global_sum_metric, total = (_grown(t, classes) for t in known)
+        super()._add(total, count)
 
     def mean(self, total: Any, count: Any) -> float:
         """The correlation of this table, NaN where all are of one class."""
@@ -297,10 +309,12 @@ class CrossEntropy(EvalMetric):
     that are `ignore_label` do not count.
     """
 
+    default_name = "cross-entropy"
+
     def __init__(
         self,
         eps: float = 1e-12,
-        name: str = "cross-entropy",
+        name: str | None = None,
         output_names: list[str] | None = None,
         label_names: list[str] | None = None,
         ignore_label: int | None = None,
@@ -341,14 +355,7 @@ class CrossEntropy(EvalMetric):
 class NegativeLogLikelihood(CrossEntropy):
     """The mean of -log(probability of the label + eps): the same as `CrossEntropy`."""
 
-    def __init__(
-        self,
-        eps: float = 1e-12,
-        name: str = "nll-loss",
-        output_names: list[str] | None = None,
-        label_names: list[str] | None = None,
-    ) -> None:
-        super().__init__(eps, name, output_names, label_names)
+    default_name = "nll-loss"
 
 
 @register

@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel import np
 from gemel.errors import ShapeError, unknown_name
-from gemel.gluon.metric.base import EvalMetric, alias, check_label_shapes, pairs, register
+from gemel.gluon.metric.base import EvalMetric, alias, check_label_shapes, pairs, register, settled
 from gemel.np import ndarray
 
 
@@ -33,13 +33,7 @@ class _Difference(EvalMetric):
 class MAE(_Difference):
     """The mean over batches of the mean absolute difference."""
 
-    def __init__(
-        self,
-        name: str = "mae",
-        output_names: list[str] | None = None,
-        label_names: list[str] | None = None,
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    default_name = "mae"
 
     def distance(self, difference: ndarray) -> Any:
         """mean(|difference|)."""
@@ -50,13 +44,7 @@ class MAE(_Difference):
 class MSE(_Difference):
     """The mean over batches of the mean squared difference."""
 
-    def __init__(
-        self,
-        name: str = "mse",
-        output_names: list[str] | None = None,
-        label_names: list[str] | None = None,
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    default_name = "mse"
 
     def distance(self, difference: ndarray) -> Any:
         """mean(difference ** 2)."""
@@ -67,13 +55,7 @@ class MSE(_Difference):
 class RMSE(MSE):
     """The mean over batches of the root of the mean squared difference."""
 
-    def __init__(
-        self,
-        name: str = "rmse",
-        output_names: list[str] | None = None,
-        label_names: list[str] | None = None,
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    default_name = "rmse"
 
     def distance(self, difference: ndarray) -> Any:
         """sqrt(mean(difference ** 2))."""
@@ -151,21 +133,24 @@ class PearsonCorrelation(EvalMetric):
         self._seen: tuple[Any, ...] = (0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """The batch's correlation; "micro" joins its sums with those before (Chan et al. 1979)."""
+        """The batch's correlation; for "micro" its size, means and sums around those."""
         check_label_shapes(label, pred, shape=True)
-        x, y = (array.ravel().astype("float64") for array in (label, pred))
+        x, y = (settled(array.ravel()) for array in (label, pred))
         own = (x.size, x.mean(), y.mean())
         x, y = x - own[1], y - own[2]
         sums = (np.square(x).sum(), np.square(y).sum(), (x * y).sum())
-        if self.average == "macro":
-            return _correlation(*sums), 1
-        count, mean_x, mean_y, *before = self._seen
-        share, total = own[0] / (count + own[0]), count + own[0]
-        dx, dy = own[1] - mean_x, own[2] - mean_y
-        moved = (dx * dx, dy * dy, dx * dy)
-        joined = [a + b + d * count * share for a, b, d in zip(before, sums, moved, strict=True)]
-        self._seen = (total, mean_x + dx * share, mean_y + dy * share, *joined)
-        return 0.0, 1
+        return _correlation(*sums) if self.average == "macro" else (*own, *sums), 1
+
+    def _add(self, total: Any, count: Any) -> None:
+        """Add a batch; "micro" joins its sums with those before (Chan et al. 1979)."""
+        if self.average == "micro":
+            (seen, mean_x, mean_y, *before), (size, own_x, own_y, *sums) = self._seen, total
+            share, dx, dy = size / (seen + size), own_x - mean_x, own_y - mean_y
+            moved = (dx * dx, dy * dy, dx * dy)
+            joined = [a + b + d * seen * share for a, b, d in zip(before, sums, moved, strict=True)]
+            self._seen = (seen + size, mean_x + dx * share, mean_y + dy * share, *joined)
+            total = 0.0
+        super()._add(total, count)
 
     def mean(self, total: Any, count: Any) -> float:
         """The mean of the batches' correlations, or the correlation of all elements."""
@@ -182,13 +167,7 @@ def _correlation(xx: Any, yy: Any, xy: Any) -> Any:
 class Loss(EvalMetric):
     """The mean of the predictions, which are a loss; labels have no part in it."""
 
-    def __init__(
-        self,
-        name: str = "loss",
-        output_names: list[str] | None = None,
-        label_names: list[str] | None = None,
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    default_name = "loss"
 
     def update(self, _: Any, preds: Any) -> None:
         """Take in a batch's losses: an array, or several."""
@@ -200,10 +179,4 @@ class Loss(EvalMetric):
 class Torch(Loss):
     """`Loss` by another name."""
 
-    def __init__(
-        self,
-        name: str = "torch",
-        output_names: list[str] | None = None,
-        label_names: list[str] | None = None,
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    default_name = "torch"

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         ReflectionPad2D,
     )
     from gemel.gluon.nn.synchronized import SyncBatchNorm
+    from gemel.gluon.symbol_block import SymbolBlock
 
 #: Layers that most programs do not use: their modules are imported when they are asked for.
 LATE = ("convolution", "normalization", "pooling", "shuffle", "synchronized")
@@ -123,6 +124,7 @@ __all__ = [
     "Sequential",
     "SiLU",
     "Swish",
+    "SymbolBlock",
     "SyncBatchNorm",
 ]
 
@@ -130,6 +132,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise unknown_attribute(__name__, name, __all__)
+    if name == "SymbolBlock":
+        return globals().setdefault(name, import_module("gemel.gluon.symbol_block").SymbolBlock)
     for module in LATE:
         found = getattr(import_module(f"{__name__}.{module}"), name, None)
         if found is not None:

@@ -48,7 +48,8 @@ class Dense(HybridBlock):
             self.bias = self.params.get("bias", shape=(units,), dtype=dtype, init=bias_initializer)
         self.act: Activation | None = None
         if activation is not None:
-            self.act = Activation(activation, prefix=f"{self.prefix}{activation}_")
+            with self.name_scope():
+                self.act = Activation(activation, prefix=f"{activation}_")
 
     def infer_shape(self, x: Tensor) -> None:
         """The weight has as many columns as an example has values."""

@@ -68,7 +68,8 @@ class _Convolution(HybridBlock):
             self.bias = self.params.get("bias", shape=(channels,), init=bias_initializer)
         self.act: Activation | None = None
         if activation is not None:
-            self.act = Activation(activation, prefix=f"{self.prefix}{activation}_")
+            with self.name_scope():
+                self.act = Activation(activation, prefix=f"{activation}_")
 
     def _alias(self) -> str:
         return "conv"

@@ -52,15 +52,14 @@ class SyncBatchNorm(BatchNorm):
             in_channels,
             **settings,
         )
-        self._group: Group | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`, which is one device's part of the batch."""
         devices, settings = tuple(self.running_mean.homes), self._kwargs
         if len(devices) == 1 or settings["use_global_stats"] or not autograd.is_training():
             return super().forward(x)
-        if self._group is None or self._group.devices != devices:
-            self._group = Group(devices, f"SyncBatchNorm {self.name}")
+        if self._own.group is None or self._own.group.devices != devices:
+            self._own.group = Group(devices, f"SyncBatchNorm {self.name}")
         axis = self._axis % x.ndim
         axes = tuple(place for place in range(x.ndim) if place != axis)
         lined = tuple(-1 if place == axis else 1 for place in range(x.ndim))
@@ -70,7 +69,7 @@ class SyncBatchNorm(BatchNorm):
         rest = wide - shift.reshape(lined)
         size = np.ones_like(rest).sum(axis=axes)
         sums = np.stack([rest.sum(axis=axes), np.square(rest).sum(axis=axes), size])
-        total = all_reduce(sums, group=self._group)
+        total = all_reduce(sums, group=self._own.group)
         mean = total[0] / total[2]
         variance = total[1] / total[2] - np.square(mean)
         scale = 1.0 / np.sqrt(variance + settings["eps"])

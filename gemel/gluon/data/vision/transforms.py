@@ -18,6 +18,7 @@ from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.containers import HybridSequential, Sequential
 from gemel.image.pictures import drawn
 from gemel.ops.images import GREY
+from gemel.ops.random import has_own_stream
 
 #: Whether all transforms of a sequence make of a batch what they make of each picture.
 ALL_TAKE_BATCHES = property(lambda self: all(takes_batches(child) for child in self))
@@ -39,8 +40,12 @@ class _PassesOn(HybridBlock):
     """A block whose `forward` gets the picture; what comes after it passes by, whatever it is."""
 
     def __call__(self, x: Tensor, *others: Any) -> Any:
-        """The transformed picture; and what came after it."""
-        found = super().__call__(x)
+        """The transformed picture; and what came after it.
+
+        In a thread with a stream of its own no program is used: it would go on drawing from the
+        stream it was traced with.
+        """
+        found = self.forward(x) if has_own_stream() else super().__call__(x)
         return (found, *others) if others else found
 
 

@@ -111,8 +111,8 @@ class SqueezeNet(Network):
 
 
 def _fire(squeezed: int, expanded: int) -> nn.HybridSequential:
-    paths = beside(_path(expanded, 1), _path(expanded, 3, 1))
-    return sequence(_path(squeezed, 1), paths)
+    first = _path(squeezed, 1)
+    return sequence(first, beside(_path(expanded, 1), _path(expanded, 3, 1)))
 
 
 def _path(channels: int, kernel: int, pad: int = 0) -> nn.HybridSequential:

@@ -1,0 +1,39 @@
+"""`python -m gemel`: run programs written for MXNet as they are."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+DESCRIPTION = """\
+gemel run executes a program or a notebook written for MXNet as it is: `import mxnet` means gemel.
+
+  python -m gemel run train.py --epochs 3
+  python -m gemel run chapter.ipynb
+
+A notebook runs cell by cell; what its cells print and the values of their last lines are printed.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """What the command line asks for; gives the exit status."""
+    parser = argparse.ArgumentParser(
+        "python -m gemel",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    run = commands.add_parser("run", help="run a Python script or a notebook, mxnet being gemel")
+    run.add_argument("file", help="script.py or notebook.ipynb")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
+    given = parser.parse_args(arguments)
+    if given.command is None:
+        parser.print_help()
+        return 2
+    from gemel import running  # imported here: help needs none of it
+
+    return running.run(given.file, given.arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

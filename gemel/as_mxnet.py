@@ -1,0 +1,116 @@
+"""`import gemel.as_mxnet`: from here on `import mxnet` and all its modules mean gemel.
+
+They are the same modules under a second name: `mxnet.gluon.nn` is `gemel.gluon.nn`. An installed
+MXNet is passed over; one that has been imported already is an error, since a program cannot use
+arrays of both. Processes started by `multiprocessing` know the name, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+import gemel
+from gemel.errors import suggestion
+
+NAME = "mxnet"
+#: On the path of processes that are spawned: there nothing else of this process's is known.
+STANDINS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standins")
+
+
+def resolve(name: str) -> ModuleType:
+    """The module of gemel that `mxnet...` names. Raises `ModuleNotFoundError`."""
+    parent, _, last = name.rpartition(".")
+    if not parent:
+        return gemel
+    holder = resolve(parent)
+    found = getattr(holder, last, None)
+    if isinstance(found, ModuleType):
+        return found
+    inner = f"{holder.__name__}.{last}"
+    try:
+        return import_module(inner)
+    except ModuleNotFoundError as error:
+        if error.name not in (inner, holder.__name__, name):
+            raise
+    raise _missing(name, holder)
+
+
+def _missing(name: str, holder: ModuleType) -> ModuleNotFoundError:
+    last = name.rpartition(".")[2]
+    known = {*dir(holder), *getattr(holder, "__all__", ())}
+    hint = suggestion(last, (each for each in known if not each.startswith("_")))
+    return ModuleNotFoundError(f"gemel has no module or name {name!r}{hint}", name=name)
+
+
+class SameModule(Loader):
+    """Gives a module that is there already, and leaves it as it is."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+        self.spec = module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module itself."""
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """The import system has written its own spec into the module: put the module's back."""
+        module.__spec__ = self.spec
+
+
+class Finder(MetaPathFinder):
+    """Finds `mxnet` and what is in it."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:
+        """A spec for the module of gemel that the name means, None for other names."""
+        if name != NAME and not name.startswith(NAME + "."):
+            return None
+        return ModuleSpec(name, SameModule(resolve(name)), is_package=True)
+
+
+class Missing(MetaPathFinder):
+    """The last one to be asked: says what `from mxnet import name` has not found, and the nearest.
+
+    Python looks for a module ``gemel.name`` then, since the module it asks is called so. Where the
+    book's library is not installed, `d2l` is what gemel has of it.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:
+        """Raise for names in gemel, give `gemel.d2l` for `d2l`, and None for others."""
+        if name == "d2l":
+            return ModuleSpec(name, SameModule(import_module("gemel.d2l")))
+        parent, _, last = name.rpartition(".")
+        if parent == "gemel" or parent.startswith("gemel."):
+            holder = sys.modules.get(parent)
+            if holder is not None and not last.startswith("_"):
+                raise _missing(NAME + name.removeprefix("gemel"), holder)
+        return None
+
+
+def install() -> None:
+    """Make `mxnet` mean gemel. Raises `ImportError` if MXNet itself has been imported."""
+    other = sys.modules.get(NAME)
+    if other is gemel:
+        return
+    if other is not None and getattr(other, "__file__", None) != os.path.join(
+        STANDINS, f"{NAME}.py"
+    ):
+        raise ImportError(
+            f"gemel.as_mxnet: MXNet is imported already, from {getattr(other, '__file__', '?')}; "
+            "import gemel.as_mxnet before it"
+        )
+    sys.modules[NAME] = gemel
+    sys.meta_path.insert(0, Finder())
+    sys.meta_path.append(Missing())
+    if STANDINS not in sys.path:
+        sys.path.insert(1, STANDINS)  # before an installed MXNet
+
+
+install()

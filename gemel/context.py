@@ -1,0 +1,25 @@
+"""Devices by the names they had in MXNet 1: a context is a device."""
+
+from gemel.device import (
+    Context,
+    Device,
+    cpu,
+    cpu_pinned,
+    current_context,
+    current_device,
+    gpu,
+    gpu_memory_info,
+    num_gpus,
+)
+
+__all__ = [
+    "Context",
+    "Device",
+    "cpu",
+    "cpu_pinned",
+    "current_context",
+    "current_device",
+    "gpu",
+    "gpu_memory_info",
+    "num_gpus",
+]

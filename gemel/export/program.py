@@ -1,0 +1,287 @@
+"""One file with a program and its weights: what `gemel.save` writes and `gemel.load` reads.
+
+Little-endian: ``gemel``, a zero, u16 version; u64 the program's length, u32 its CRC-32; the
+program (JSON); the weights (as `npx.save` writes them, with a checksum of their own). No field is
+believed before it is compared with the file's size, and nothing in it is run: a program names
+gemel's operations, and their parameters are numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from struct import pack, unpack_from
+from typing import Any
+
+from gemel.archives import appear
+from gemel.compiled import Compiled
+from gemel.device import as_device
+from gemel.errors import ExportError, GemelError, ShapeError, SymbolFileError
+from gemel.gluon.block import Block
+from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.parameter import Parameter
+from gemel.nested import unflatten
+from gemel.npx import serialize
+from gemel.programs import Arguments
+from gemel.symbol import json as symbols
+from gemel.symbol.export import Exported, exported
+from gemel.symbol.node import nodes_of
+from gemel.symbol.own import encoded, encoded_guard, holds
+from gemel.symbol.run import run
+
+MAGIC = b"gemel\0"
+VERSION = 1
+HEAD = len(MAGIC) + 2 + 8 + 4
+
+
+# --- writing --------------------------------------------------------------------------------
+
+
+def save(obj: Any, path: Any) -> None:
+    """Write a network or a compiled function, with its weights, into one file.
+
+    `obj` is a `HybridBlock` or what `gemel.compile` gave, called once before: what it is called on
+    says the number and the kinds of its arguments. `gemel.load` needs neither class nor source.
+    The file appears whole or not at all. Raises `ExportError` for what is no program.
+    """
+    if isinstance(obj, HybridBlock):
+        kinds = _kinds_of_block(obj)
+        name, parameters = obj.name, {p.name: p for p in obj.collect_params().values()}
+    elif isinstance(obj, Compiled):
+        kinds = [(obj.function, given) for given in obj.kinds()]
+        name, parameters = obj.name, {}
+    else:
+        hint = "derive it from HybridBlock" if isinstance(obj, Block) else "use npx.save for arrays"
+        raise ExportError(
+            f"save: {type(obj).__name__} is neither a HybridBlock nor a compiled function; {hint}"
+        )
+    if not kinds:
+        raise ExportError(f"save: call {name} once before: its arguments say what it is for")
+    programs, arrays = [], {}
+    for function, given in kinds:
+        found = exported(function, given, own=True)
+        programs.append(_described(found, given))
+        arrays.update(found.variables)
+    settings = {n: _settings(parameters[n]) for n in arrays if n in parameters}
+    content = {"name": name, "programs": programs, "parameters": settings}
+    program = json.dumps(content, separators=(",", ":")).encode()
+    from zlib import crc32
+
+    head = MAGIC + pack("<HQI", VERSION, len(program), crc32(program))
+    appear(os.fspath(path), [head, program, *serialize.parts(arrays)])
+
+
+def _kinds_of_block(block: HybridBlock) -> list[Any]:
+    kinds = block._own.compiled.kinds() if block._own.compiled is not None else []
+    kinds = kinds or ([block._own.last] if block._own.last is not None else [])
+    if not kinds:
+        raise ExportError(
+            f"save: {block.name} has not been called since hybridize(): call net.hybridize() and "
+            "then net(x) once, which says the number, shapes and dtypes of its inputs"
+        )
+    return [(block._run, given) for given in kinds]
+
+
+def _settings(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "grad_req": parameter.grad_req,
+        "lr_mult": parameter.lr_mult,
+        "wd_mult": parameter.wd_mult,
+    }
+
+
+def _described(found: Exported, given: Arguments) -> dict[str, Any]:
+    trace = found.trace
+    held = {int(str(e.node.name)[6:]): value.hex() for e, value in trace.held.items()}
+    return {
+        "arguments": _structure(given.structure),
+        "inputs": [[len(x.shape), x.dtype.name] for x in given.arrays],
+        "numbers": len(given.numbers),
+        "held": [[place, value] for place, value in held.items()],
+        "results": _structure(found.structure),
+        "updates": [parameter.name for parameter in found.updated],
+        "extents": list(trace.dims),
+        "guards": [encoded_guard(guard) for guard in trace.guards],
+        "symbol": symbols.written(found.heads),
+    }
+
+
+def _structure(structure: Any) -> Any:
+    """How arguments or results are nested, as JSON."""
+    if structure is None:
+        return "array"
+    kind, *rest = structure
+    if kind == "number":
+        return "number"
+    if kind == "static":
+        return {"static": encoded(rest[1])}
+    if kind is dict:
+        return {"dict": [[str(name), _structure(item)] for name, item in rest[0]]}
+    items = [_structure(item) for item in rest[0]]
+    return {"list" if kind is list else "tuple": items}
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+def load(path: Any, device: Any = None, ctx: Any = None) -> Loaded:
+    """The network or function in a file of `save`: a block, to be called, trained or saved again.
+
+    Raises `SymbolFileError`, naming the field and the place, for a file that is damaged, truncated
+    or not one.
+    """
+    source = os.fspath(path)
+    with open(source, "rb") as file:
+        content = file.read()
+
+    def damaged(problem: str) -> SymbolFileError:
+        return SymbolFileError(f"program file {source}: {problem}")
+
+    if len(content) < HEAD or not content.startswith(MAGIC):
+        raise damaged(f"is none: its first bytes are {content[:8]!r}")
+    version, length, check = unpack_from("<HQI", content, len(MAGIC))
+    if version != VERSION:
+        raise damaged(f"has version {version}; this gemel reads {VERSION}")
+    if length > len(content) - HEAD:
+        raise damaged(f"is truncated: its program takes {length} bytes from byte {HEAD}")
+    program = content[HEAD : HEAD + length]
+    from zlib import crc32
+
+    if crc32(program) != check:
+        raise damaged(f"is damaged between byte {HEAD} and byte {HEAD + length}: checksum")
+    place = as_device(device if device is not None else ctx)
+    weights = serialize.read(f"{source} from byte {HEAD + length}", content[HEAD + length :], place)
+    try:
+        return Loaded(json.loads(program), weights or {}, source)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
+        if isinstance(error, GemelError):
+            raise
+        raise damaged(f"its program cannot be read: {type(error).__name__}: {error}") from None
+
+
+class _Saved:
+    """One program of a file: for arguments of one kind."""
+
+    def __init__(self, held: dict[str, Any], source: str) -> None:
+        self.heads = symbols.read(held["symbol"], source)
+        self.structure = _structure_of(held["arguments"])
+        self.results = _structure_of(held["results"])
+        self.inputs = [(int(ndim), str(dtype)) for ndim, dtype in held["inputs"]]
+        count = len(self.inputs)
+        self.names = ["data"] if count == 1 else [f"data{place}" for place in range(count)]
+        self.numbers = [f"number{place}" for place in range(int(held["numbers"]))]
+        self.held = {int(place): float.fromhex(value) for place, value in held["held"]}
+        self.updates = [str(name) for name in held["updates"]]
+        self.extents = [str(name) for name in held["extents"]]
+        self.places = [tuple(map(int, name[1:].split("_"))) for name in self.extents]
+        self.guards = held["guards"]
+        for position, axis in self.places:
+            if not (0 <= position < count and 0 <= axis < self.inputs[position][0]):
+                raise SymbolFileError(f"program file {source}: extent n{position}_{axis}")
+
+    def sizes(self, arrays: list[Any]) -> dict[str, Any]:
+        """The free extents of these arguments."""
+        pairs = zip(self.extents, self.places, strict=True)
+        return {name: arrays[position].shape[axis] for name, (position, axis) in pairs}
+
+    def fits(self, given: Arguments, exactly: bool) -> bool:
+        """Whether it is for arguments like these."""
+        if _plain(given.structure) != _plain(self.structure):
+            return False
+        pairs = zip(given.arrays, self.inputs, strict=True)
+        if any(len(x.shape) != ndim or (exactly and x.dtype.name != d) for x, (ndim, d) in pairs):
+            return False
+        if any(given.numbers[place] != value for place, value in self.held.items()):
+            return False
+        sizes = self.sizes(given.arrays)
+        return all(holds(guard, sizes) for guard in self.guards)
+
+    def limits(self) -> str:
+        """What the program relied on when it was traced."""
+        said = [str(guard[4]) for guard in self.guards]
+        return f" where {', '.join(said)}" if said else ""
+
+    def run(self, given: Arguments, parameters: dict[str, Any]) -> Any:
+        """The results for these arguments."""
+        values = {**parameters, **dict(zip(self.numbers, given.numbers, strict=True))}
+        values.update(zip(self.names, given.arrays, strict=True))
+        found = run(self.heads, values, self.sizes(given.arrays))
+        count = len(found) - len(self.updates)
+        for name, value in zip(self.updates, found[count:], strict=True):
+            parameters[name][...] = value
+        return unflatten(self.results, iter(found[:count]))
+
+
+class Loaded(HybridBlock):
+    """A program from a file, with its weights as parameters."""
+
+    def __init__(self, held: dict[str, Any], weights: dict[str, Any], source: str) -> None:
+        super().__init__(prefix="")
+        self._title = str(held["name"])
+        self._saved = [_Saved(each, source) for each in held["programs"]]
+        given: set[str] = {n for s in self._saved for n in (*s.names, *s.numbers)}
+        wanted = {n.name for s in self._saved for n in nodes_of(s.heads) if n.is_variable} - given
+        if not isinstance(weights, dict) or wanted - weights.keys():
+            missing = ", ".join(sorted(wanted - set(weights)))
+            raise SymbolFileError(f"program file {source}: the weights lack {missing}")
+        for name, value in weights.items():
+            settings = held["parameters"].get(name, {"grad_req": "null"})
+            parameter = Parameter(name, shape=value.shape, dtype=value.dtype, **settings)
+            parameter.initialize("zeros", value.device)
+            parameter.set_data(value)
+            self._register_parameter(name, parameter)
+
+    def forward(self, *arguments: Any) -> Any:
+        """What the program computes. Raises `ShapeError` for arguments of another kind."""
+        given = Arguments.of(arguments)
+        for exactly in (True, False):
+            for saved in self._saved:
+                if saved.fits(given, exactly):
+                    values = {name: p.data() for name, p in self._reg_params.items()}
+                    return saved.run(given, values)
+        kinds = " or ".join(
+            ", ".join(f"{dtype} of {ndim} axes" for ndim, dtype in saved.inputs) + saved.limits()
+            for saved in self._saved
+        )
+        had = ", ".join(f"{x.dtype}{list(x.shape)}" for x in given.arrays)
+        raise ShapeError(f"{self._title}: was saved for {kinds}, and not for {had or 'no arrays'}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._title})"
+
+
+def _plain(structure: Any) -> Any:
+    """A structure without the types of its containers' values."""
+    if structure is None:
+        return None
+    kind, *rest = structure
+    if kind == "number":
+        return "number"
+    if kind == "static":
+        return "static", rest[-1]
+    if kind is dict:
+        return dict, tuple((str(name), _plain(item)) for name, item in rest[0])
+    return list if kind is list else tuple, tuple(_plain(item) for item in rest[0])
+
+
+def _structure_of(held: Any) -> Any:
+    if held == "array":
+        return None
+    if held == "number":
+        return ("number",)
+    ((kind, items),) = held.items()
+    if kind == "static":
+        value = _static(items)
+        return "static", type(value), value
+    if kind == "dict":
+        return dict, tuple((str(name), _structure_of(item)) for name, item in items)
+    return {"list": list, "tuple": tuple}[kind], tuple(_structure_of(item) for item in items)
+
+
+def _static(value: Any) -> Any:
+    from gemel.symbol.own import decoded
+
+    return decoded(value, {})
+
+
+__all__ = ["Loaded", "load", "save"]

@@ -1,0 +1,222 @@
+"""Networks and MXNet's files: what `export` writes, and `SymbolBlock`, which runs what is read."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from gemel.archives import appear
+from gemel.device import as_device
+from gemel.errors import ExportError, ShapeError, unknown_name
+from gemel.gluon.block import Tensor
+from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.parameter import Parameter
+from gemel.npx import serialize
+from gemel.programs import Arguments
+from gemel.spec import Spec
+from gemel.symbol import json
+from gemel.symbol.export import Exported, exported
+from gemel.symbol.node import SymbolNode, nodes_of
+from gemel.symbol.run import infer, run, shape_said
+from gemel.symbol.symbol import Symbol, group, load
+
+# --- writing --------------------------------------------------------------------------------
+
+
+def traced(block: HybridBlock) -> Exported:
+    """The block's forward as a symbol, for arguments like those of its last call."""
+    program = block._own.compiled
+    arguments = (program and program.last()) or block._own.last
+    if arguments is None:
+        raise ExportError(
+            f"export: {block.name} has not been called since hybridize(): call net.hybridize() and "
+            "then net(x) once, which says the number, shapes and dtypes of its inputs"
+        )
+    names = block._inputs if isinstance(block, SymbolBlock) else ()
+    return exported(block._run, arguments, names=names)
+
+
+def export(block: HybridBlock, path: Any, epoch: int = 0) -> tuple[str, str]:
+    """Write MXNet's two files, each whole or not at all; gives their names."""
+    found = traced(block)
+    symbol = Symbol(found.heads)
+    auxiliary = set(symbol.list_auxiliary_states())
+    arrays = {
+        f"{'aux' if name in auxiliary else 'arg'}:{name}": array
+        for name, array in found.variables.items()
+    }
+    place = os.fspath(path)
+    folder = os.path.dirname(place)
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    names = f"{place}-symbol.json", f"{place}-{epoch:04d}.params"
+    serialize.save(names[1], arrays)
+    appear(names[0], [json.written(found.heads).encode()])
+    return names
+
+
+def composed(block: HybridBlock, arguments: tuple[Any, ...]) -> Any:
+    """What a block makes of symbols: a symbol over theirs and its parameters."""
+    symbols = [each for each in arguments if isinstance(each, Symbol)]
+    given = [each._heads[0] for each in symbols]
+    program = block._own.compiled
+    last = (program and program.last()) or block._own.last
+    if last is None:
+        shapes = [shape_said(node) for node, _ in given]
+        if len(symbols) < len(arguments) or None in shapes:
+            raise ExportError(
+                f"{block.name}: the shapes of {', '.join(n.name for n, _ in given)} are not known: "
+                "call the block once on arrays before, or give them: sym.var(name, shape=...)"
+            )
+        specs = [Spec(shape, "float32") for shape in shapes if shape is not None]
+        last = Arguments((tuple, (None,) * len(specs)), specs, [])
+    if len(last.arrays) != len(given):
+        raise ExportError(
+            f"{block.name}: takes {len(last.arrays)} inputs, as it was called, not {len(given)}"
+        )
+    found = exported(block._run, last, given=given)
+    made = Symbol(found.heads)
+    return made if found.structure is None else [Symbol((head,)) for head in found.heads]
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+class SymbolBlock(HybridBlock):
+    """A block that runs a symbol: what is not among its `inputs` are its parameters.
+
+    `outputs` is a symbol, or a list of them; `inputs` the variables that `forward` is called with,
+    in their order. `params` are parameters to share, by name. Made from files by `imports`.
+    """
+
+    def __init__(self, outputs: Any, inputs: Any, params: Any = None) -> None:
+        super().__init__(prefix="")
+        whole = outputs if isinstance(outputs, Symbol) else group(outputs)
+        names = [_name(each) for each in _listed(inputs)]
+        self._symbol_heads = whole._heads
+        self._single = len(whole) == 1
+        self._inputs = names
+        variables = [node for node in nodes_of(whole._heads) if node.is_variable]
+        for name in names:
+            if name not in {node.name for node in variables}:
+                raise unknown_name("input of the symbol", name, (n.name for n in variables))
+        auxiliary = set(whole.list_auxiliary_states())
+        unread = _unread(whole)
+        for node in variables:
+            if node.name not in names and id(node) not in unread:
+                self._take(node, node.name in auxiliary, params)
+
+    def _take(self, node: SymbolNode, overwritten: bool, shared: Any) -> None:
+        parameter = (shared or {}).get(node.name)
+        if not isinstance(parameter, Parameter):
+            parameter = _parameter(node, overwritten)
+        self._register_parameter(node.name, parameter)
+
+    @staticmethod
+    def imports(
+        symbol_file: Any,
+        input_names: Any,
+        param_file: Any = None,
+        ctx: Any = None,
+        device: Any = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+    ) -> SymbolBlock:
+        """The network in files of MXNet's, with its parameters on a device.
+
+        Raises `SymbolFileError` and `ParameterFileError`, naming the field and the place, for
+        damaged files, and where the two do not belong together: a parameter that is missing
+        (unless `allow_missing`) or not the network's (unless `ignore_extra`).
+        """
+        block = SymbolBlock(load(symbol_file), _listed(input_names))
+        if param_file is not None:
+            place = device if device is not None else ctx
+            place = place[0] if isinstance(place, (list, tuple)) else place
+            values = serialize.load_named(param_file, as_device(place))
+            block._fill(
+                values, f"parameter file {os.fspath(param_file)}", allow_missing, ignore_extra
+            )
+        return block
+
+    def _fill(
+        self, values: dict[str, Any], source: str, allow_missing: bool, ignore_extra: bool
+    ) -> None:
+        """Take the parameters from these arrays, and the dtypes they have."""
+        parameters = self.params
+        for name, value in values.items():
+            parameter = parameters.get(name) if name in parameters else None
+            if parameter is not None and parameter.dtype != value.dtype:
+                parameter.cast(value.dtype)
+        serialize.assign(parameters, values, source, allow_missing, ignore_extra)
+
+    def infer_shape(self, *arguments: Any) -> None:
+        """The shapes of its parameters, from those of its inputs."""
+        given = {name: x.shape for name, x in zip(self._inputs, arguments, strict=False)}
+        known = {n: p.shape for n, p in self._reg_params.items() if p.shape and -1 not in p.shape}
+        found, _ = infer(self._symbol_heads, {**known, **given})
+        for name, parameter in self._reg_params.items():
+            if not parameter.is_shape_known and name in found:
+                parameter.shape = found[name]
+
+    def forward(self, *arguments: Tensor) -> Any:
+        """The symbol's outputs: one, or a list."""
+        if len(arguments) != len(self._inputs):
+            raise ShapeError(
+                f"SymbolBlock: takes {len(self._inputs)} inputs ({', '.join(self._inputs)}), got "
+                f"{len(arguments)}"
+            )
+        values = {name: p.data() for name, p in self._reg_params.items()}
+        values.update(zip(self._inputs, arguments, strict=True))
+        found = run(self._symbol_heads, values)
+        return found[0] if self._single else found
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(node.output_name(index) for node, index in self._symbol_heads)
+        return f"{type(self).__name__}({', '.join(self._inputs)} -> {outputs})"
+
+
+def _listed(given: Any) -> list[Any]:
+    if isinstance(given, Symbol):
+        return [Symbol((head,)) for head in given._heads]
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _name(given: Any) -> str:
+    return given if isinstance(given, str) else str(given.name)
+
+
+def _unread(symbol: Symbol) -> set[int]:
+    """The variables nothing reads here: labels of what networks of MXNet 1 end in."""
+    nodes = nodes_of(symbol._heads)
+    labels: set[int] = set()
+    others: set[int] = set()
+    for node in nodes:
+        unread = "" if node.is_variable else node.legacy.unread
+        place = node.legacy.inputs.index(unread) if unread else -1
+        for position, (inner, _) in enumerate(node.inputs):
+            (labels if position == place else others).add(id(inner))
+    return labels - others
+
+
+def _parameter(node: SymbolNode, overwritten: bool) -> Parameter:
+    """The parameter a variable stands for; its attributes say shape, dtype and multipliers."""
+    said = json.value_of(node.attrs.get("__shape__", "None"))
+    flag = node.attrs.get("__dtype__", "0")
+    trained = not overwritten
+    return Parameter(
+        node.name,
+        grad_req="write" if trained else "null",
+        shape=said if isinstance(said, tuple) else None,
+        dtype=serialize.dtype_of_flag(flag),
+        lr_mult=_number(node.attrs.get("__lr_mult__", "1.0")),
+        wd_mult=_number(node.attrs.get("__wd_mult__", "1.0")),
+        differentiable=trained,
+    )
+
+
+def _number(text: str) -> float:
+    found = json.value_of(text)
+    return float(found) if isinstance(found, (int, float)) else 1.0
+
+
+__all__ = ["SymbolBlock", "composed", "export", "traced"]

@@ -1,0 +1,228 @@
+"""Legacy: one operation of MXNet's, declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from inspect import signature
+from typing import Any, NamedTuple
+
+from gemel.errors import UnknownNameError, suggestion, unknown_name
+
+#: The operations by MXNet's names; filled as the modules below are imported.
+TABLE: dict[str, Legacy] = {}
+#: How calls of functions of `np` and `npx` are written as MXNet's operations, by their names.
+WRITERS: dict[str, Callable[..., Written | None]] = {}
+MODULES = ("layers", "sequences", "arrange", "arithmetic")
+#: The shapes of some inputs, by their names.
+Shapes = dict[str, Any]
+#: Settings of MXNet's that choose between ways to the same result, or say what is known anyhow.
+IGNORED = frozenset(
+    ("cudnn_tune", "cudnn_off", "workspace", "num_args", "ctx", "sparse_grad", "forward_stype")
+    + ("min_calib_range", "max_calib_range", "is_int", "infer_range")
+)
+
+
+class Written(NamedTuple):
+    """A call as MXNet's: the operation's name, its inputs, its settings."""
+
+    name: str
+    inputs: tuple[Any, ...]
+    settings: dict[str, Any]
+    outputs: int = 1
+
+
+class Legacy:
+    """An operation of MXNet's: `function` takes its inputs and settings by MXNet's names.
+
+    `names`: what it is registered as, the first one in files. `inputs`: how many arrays it takes
+    (by default those without a default, and the `optional` ones that follow, which may be left
+    out); any number if it is declared with ``*data``. `auxiliary` are the names of those
+    it overwrites while training. `outputs`: how many arrays a node of it has in files, where that
+    is not 1: a number, or a function of its settings; `visible` are those people get.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        names: tuple[str, ...],
+        auxiliary: tuple[str, ...] = (),
+        optional: int = 0,
+        outputs: int | Callable[[dict[str, Any]], int] = 1,
+        visible: int | None = None,
+        inputs: int | None = None,
+        unread: str = "",
+    ) -> None:
+        self.name = names[0]
+        self.names = names
+        self.function = function
+        given = [p for p in signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        self.variadic = any(p.kind is p.VAR_POSITIONAL for p in given)
+        arguments = [p.name for p in given if p.kind is not p.VAR_POSITIONAL]
+        if inputs is None:
+            inputs = sum(p.default is p.empty and p.kind is not p.KEYWORD_ONLY for p in given)
+            inputs += optional
+        self.inputs = () if self.variadic else tuple(arguments[:inputs])
+        self.settings = tuple(arguments[len(self.inputs) :])
+        self.defaults = {p.name: p.default for p in given if p.default is not p.empty}
+        self.auxiliary = auxiliary
+        #: The input only its gradient in MXNet reads.
+        self.unread = unread
+        self.optional = optional
+        self._outputs = outputs
+        self.visible = visible
+        #: The shapes of inputs that follow from those of others: rule(shapes, settings).
+        self.shapes: Callable[..., dict[str, tuple[int, ...]]] | None = None
+        self.__name__ = self.name.lstrip("_")
+        self.__doc__ = function.__doc__
+        for name in names:
+            TABLE[name] = self
+
+    def infer(self, rule: Callable[..., dict[str, tuple[int, ...]]]) -> Any:
+        """Declare which shapes of parameters follow from the first input's and the settings."""
+        self.shapes = rule
+        return rule
+
+    def outputs(self, settings: dict[str, Any]) -> int:
+        """How many arrays a node with these settings has in files."""
+        if isinstance(self._outputs, int):
+            return self._outputs
+        return self._outputs({**self.defaults, **settings})
+
+    def wanted(self, settings: dict[str, Any]) -> tuple[str, ...]:
+        """The names of the inputs a node with these settings has."""
+        left_out = {
+            "bias": settings.get("no_bias", self.defaults.get("no_bias")),
+            "gamma": self.name == "LeakyReLU" and settings.get("act_type") != "prelu",
+            "state_cell": settings.get("mode") != "lstm",
+            "sequence_length": not settings.get("use_sequence_length"),
+            "length": not settings.get("use_length"),
+            "data_lengths": not settings.get("use_data_lengths"),
+            "label_lengths": not settings.get("use_label_lengths"),
+        }
+        count = len(self.inputs) - self.optional
+        return tuple(
+            name for i, name in enumerate(self.inputs) if i < count or not left_out.get(name, True)
+        )
+
+    def checked(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """The settings it takes. Raises `TypeError` for unknown ones, suggesting the nearest."""
+        found = {}
+        for name, value in settings.items():
+            if name in self.settings:
+                found[name] = value
+            elif name not in IGNORED:
+                hint = suggestion(name, (*self.inputs, *self.settings))
+                raise TypeError(f"{self.name}: unknown keyword {name!r}{hint}")
+        return found
+
+    def __call__(
+        self, *inputs: Any, name: str | None = None, out: Any = None, **keywords: Any
+    ) -> Any:
+        """The operation on arrays, or on the symbols of a trace; `name` is for `gemel.symbol`."""
+        given = {key: keywords.pop(key) for key in self.inputs if key in keywords}
+        if self.variadic and "data" in keywords and not inputs:
+            inputs = tuple(keywords.pop("data"))
+        if self.variadic and len(inputs) == 1 and isinstance(inputs[0], (list, tuple)):
+            inputs = tuple(inputs[0])
+        if not self.variadic:
+            keywords.update(zip(self.settings, inputs[len(self.inputs) :], strict=False))
+            inputs = inputs[: len(self.inputs)]
+        count = len(inputs)
+        while count < len(self.inputs) and self.inputs[count] in given:
+            inputs = (*inputs, given.pop(self.inputs[count]))
+            count += 1
+        found = self.function(*inputs, **given, **self.checked(keywords))
+        if out is not None:
+            out[...] = found
+            return out
+        return found
+
+    def __repr__(self) -> str:
+        return f"<legacy operation {self.name}>"
+
+
+def legacy(*names: str, **options: Any) -> Callable[[Callable[..., Any]], Legacy]:
+    """Declare an operation of MXNet's under these names."""
+    return lambda function: Legacy(function, names, **options)
+
+
+def same(function: Any, *names: str, **options: Any) -> Legacy:
+    """Declare that a function of `np` or `npx` is an operation of MXNet's, keywords and all.
+
+    Calls of it are written down as that.
+    """
+    found = Legacy(function, names, **options)
+
+    def rule(**given: Any) -> Written:
+        inputs = tuple(given[name] for name in found.inputs if given[name] is not None)
+        kept = {
+            name: given[name]
+            for name in found.settings
+            if name not in IGNORED and given[name] is not None
+        }
+        return Written(found.name, inputs, kept)
+
+    WRITERS.setdefault(function.__name__, rule)
+    return found
+
+
+def written(*names: str) -> Callable[[Callable[..., Any]], Any]:
+    """Declare how calls of these functions are written down: rule(**arguments) -> Written.
+
+    None: as what they call in turn.
+    """
+
+    def declare(rule: Callable[..., Any]) -> Any:
+        WRITERS.update(dict.fromkeys(names, rule))
+        return rule
+
+    return declare
+
+
+def load() -> dict[str, Legacy]:
+    """All of the table."""
+    for module in MODULES:
+        import_module(f"gemel.legacy.{module}")
+    return TABLE
+
+
+def known() -> list[str]:
+    """The names of all operations."""
+    return sorted(load())
+
+
+def wanted(name: str) -> Legacy | None:
+    """The operation called `name`, in any of the spellings of MXNet 1 and 2; None for none."""
+    table = load()
+    if name in table:
+        return table[name]
+    from gemel.legacy.derived import derived
+
+    return derived(name)
+
+
+def find(name: str, where: str = "") -> Legacy:
+    """The operation called `name`. Raises `UnknownNameError`, suggesting the nearest."""
+    found = wanted(name)
+    if found is None:
+        error = unknown_name("operation", name, ())
+        hint = suggestion(name, known())
+        error = UnknownNameError(f"{where}unknown operation {name!r}{hint}")
+        raise error
+    return found
+
+
+__all__ = [
+    "IGNORED",
+    "WRITERS",
+    "Legacy",
+    "Written",
+    "find",
+    "known",
+    "legacy",
+    "load",
+    "same",
+    "wanted",
+    "written",
+]

@@ -1,0 +1,62 @@
+"""Modules that offer the operations under MXNet's names: `gemel.ndarray` and `gemel.symbol`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemel.errors import unknown_attribute
+from gemel.legacy.declare import TABLE, known, wanted
+
+#: Parts of the modules, and what names of the operations in them begin with.
+PARTS = {"contrib": "_contrib_", "linalg": "_linalg_"}
+
+
+class Part:
+    """`contrib` and `linalg`: operations whose names begin alike."""
+
+    def __init__(self, name: str, prefix: str, made: Callable[[Any], Any]) -> None:
+        self._name = name
+        self._prefix = prefix
+        self._made = made
+
+    def __getattr__(self, name: str) -> Any:
+        from gemel import np, npx
+
+        operation = wanted(self._prefix + name)
+        if operation is not None:
+            return self._made(operation)
+        for place in (np.linalg, npx) if not name.startswith("_") else ():
+            if hasattr(place, name):
+                return getattr(place, name)
+        raise unknown_attribute(self._name, name, (*dir(np.linalg), *dir(npx)))
+
+    def __repr__(self) -> str:
+        return f"<module '{self._name}'>"
+
+
+def attribute(name: str, module: str, scope: dict[str, Any], made: Callable[[Any], Any]) -> Any:
+    """What such a module has under a name: `np`, `npx`, `random`, an operation of MXNet's, or a
+    function of `npx` or `np`. Raises `AttributeError`, suggesting the nearest.
+    """
+    from gemel import np, npx
+
+    if name.startswith("__"):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    modules = {"np": np, "npx": npx, "random": np.random}
+    if name in modules:
+        return modules[name]
+    if name in PARTS:
+        return scope.setdefault(name, Part(f"{module}.{name}", PARTS[name], made))
+    operation = wanted(name)
+    if operation is not None:
+        return scope.setdefault(name, made(operation))
+    for place in (npx, np):
+        if hasattr(place, name):
+            return getattr(place, name)
+    raise unknown_attribute(module, name, (*TABLE, *known()))
+
+
+def arrays(name: str, scope: dict[str, Any]) -> Any:
+    """What `gemel.ndarray` has under a name."""
+    return attribute(name, "gemel.ndarray", scope, lambda operation: operation)

@@ -1,0 +1,187 @@
+"""Running scripts and notebooks that import `mxnet`, unedited.
+
+A script is `__main__`, with its own arguments and folder, as under `python script.py`; what it
+raises is shown from its own first line on. A notebook needs no Jupyter: its code cells run one
+after the other in one namespace.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import linecache
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from gemel import as_mxnet, notebook, tracebacks  # noqa: F401 -- from here on mxnet is gemel
+
+
+def run(file: str, arguments: list[str]) -> int:
+    """Run a script or a notebook as the program of this process; gives its exit status.
+
+    What a script raises goes on; a cell's exception ends the notebook, is shown, and gives 1.
+    """
+    path = os.path.abspath(file)
+    if not os.path.isfile(path):
+        print(f"gemel run: there is no file {file!r}", file=sys.stderr)
+        return 2
+    sys.argv = [file, *arguments]
+    sys.path[0] = os.path.dirname(path)  # Python put the folder it was started in there
+    main = ModuleType("__main__")
+    sys.modules["__main__"] = main
+    if path.endswith(".ipynb"):
+        return run_notebook(path, main)
+    main.__file__ = path
+    with open(path, "rb") as source:
+        program = source.read()
+    start_tracebacks_at(path)
+    exec(compile(program, path, "exec"), vars(main))
+    return 0
+
+
+def start_tracebacks_at(path: str) -> None:
+    """What led to a program's own first line is no part of what its exceptions show."""
+    shown_before = sys.excepthook
+
+    def show(kind: type[BaseException], error: BaseException, _: Any) -> None:
+        begin_at(path, error)
+        shown_before(kind, error, error.__traceback__)
+
+    sys.excepthook = show
+
+
+def begin_at(path: str, error: BaseException) -> None:
+    """Take out of an exception's traceback what comes before a file's first line."""
+    first = error.__traceback__
+    while first is not None and first.tb_frame.f_code.co_filename != path:
+        first = first.tb_next
+    if first is not None or isinstance(error, SyntaxError):
+        error.__traceback__ = first
+
+
+# --- notebooks ------------------------------------------------------------------------------
+
+
+def run_notebook(path: str, main: ModuleType) -> int:
+    """Run the code cells of a notebook in the module's namespace; 0, or 1 after an exception."""
+    try:
+        cells = list(code_cells(path))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        print(f"gemel run: {path} is no notebook: {error!r}", file=sys.stderr)
+        return 2
+    os.environ.setdefault("MPLBACKEND", "agg")  # figures have no window
+    scope = vars(main)
+    scope.update({"__name__": "__main__", "display": display})
+    for number, source in enumerate(cells, 1):
+        name = f"{path} In [{number}]"
+        try:
+            value = run_cell(source, scope, name)
+            if value is not None:
+                display(value)
+        except SystemExit:
+            raise
+        except BaseException as error:
+            begin_at(name, error)
+            tracebacks.shorten(error)
+            traceback.print_exception(error)
+            return 130 if isinstance(error, KeyboardInterrupt) else 1
+        finally:
+            notebook.report()
+            sys.stdout.flush()
+    return 0
+
+
+def code_cells(path: str) -> Iterator[str]:
+    """The sources of the code cells of a notebook file, of format 4 or 3."""
+    with open(path, encoding="utf-8") as file:
+        book = json.load(file)
+    sheets = book.get("worksheets", [book])
+    for cell in (cell for sheet in sheets for cell in sheet["cells"]):
+        if cell["cell_type"] == "code":
+            source = cell["source"] if "source" in cell else cell["input"]
+            yield source if isinstance(source, str) else "".join(source)
+
+
+def run_cell(source: str, scope: dict[str, Any], name: str = "<cell>") -> Any:
+    """Run a cell; gives the value of its last line where that is an expression, else None.
+
+    `name` stands for it in tracebacks, which show its lines. As in Jupyter a semicolon at the end
+    hides the value, `!command` runs in a shell, and `%time` runs its line; other magics do nothing.
+    """
+    scope["_gemel_shell"] = shell
+    text = plain(source)
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    tree = ast.parse(text, name)
+    last = tree.body[-1] if tree.body and not text.rstrip().endswith(";") else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
+        exec(compile(tree, name, "exec"), scope)
+        return eval(compile(ast.Expression(last.value), name, "eval"), scope)
+    exec(compile(tree, name, "exec"), scope)
+    return None
+
+
+def plain(source: str) -> str:
+    """A cell's source as Python: lines with magics and shell commands translated, none added."""
+    lines = source.splitlines()
+    if source.startswith("%%") and magic(lines[0])[0] not in TIMED:
+        return ""  # a cell in another language
+    while True:
+        text = "\n".join(lines) + "\n"
+        try:
+            ast.parse(text)
+            return text
+        except SyntaxError as error:
+            # A magic is known by being no Python: `% 2` may go on with a line before.
+            index = (error.lineno or 0) - 1
+            line = lines[index].strip() if 0 <= index < len(lines) else ""
+            if not line.startswith(("%", "!", "?")) and not line.endswith("?"):
+                return text
+            start = lines[index][: lines[index].index(line)]
+            lines[index] = start + translated(line)
+
+
+def magic(line: str) -> tuple[str, str]:
+    """The name and the arguments of a magic."""
+    name, _, rest = line.lstrip("%").partition(" ")
+    return name, rest.strip()
+
+
+#: Magics whose argument, or cell, is Python.
+TIMED = ("time", "timeit", "prun", "capture")
+
+
+def translated(line: str) -> str:
+    """A line of a notebook that is no Python, as Python."""
+    if line.startswith("!"):
+        return f"_gemel_shell({line.lstrip('!')!r})"
+    name, rest = magic(line)
+    return rest if name in TIMED and not line.startswith("%%") and rest else "pass"
+
+
+def shell(command: str) -> None:
+    """Run a command of a notebook in a shell and print what it prints.
+
+    Packages are not installed: what a notebook wants is MXNet and what that needs.
+    """
+    words = command.split()
+    if "install" in words and words[0] in ("pip", "pip3", "conda", "mamba", "apt", "apt-get"):
+        print(f"gemel run: skipped !{command}", file=sys.stderr)
+        return
+    sys.stdout.flush()
+    found = subprocess.run(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    print(found.stdout.decode(errors="replace"), end="")
+
+
+def display(*values: Any) -> None:
+    """What a notebook shows of values, as text."""
+    for value in values:
+        print(repr(value))
+
+
+__all__ = ["run", "run_cell", "run_notebook"]

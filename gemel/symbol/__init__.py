@@ -1,0 +1,43 @@
+"""Symbols, as MXNet 1 has them: `var`, operations by its names, `load`, `Group`.
+
+`F` of `hybrid_forward` is this module while a block is traced, and `gemel.ndarray` otherwise: the
+operations take arrays, what stands for them in a trace, and `Symbol`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import _core
+from gemel.ir.graph import Entry
+from gemel.ir.trace import current_trace
+from gemel.legacy.facade import attribute
+from gemel.symbol.symbol import Symbol, compose, group, load, load_json, var
+
+Variable = var
+Group = group
+fromjson = load_json
+
+
+def __getattr__(name: str) -> Any:
+    return attribute(name, __name__, globals(), _both)
+
+
+def _both(operation: Any) -> Any:
+    """An operation for symbols, and for arrays as `operation` itself."""
+
+    def call(*inputs: Any, **keywords: Any) -> Any:
+        given = [*inputs, *keywords.values()]
+        given += [each for held in given if isinstance(held, (list, tuple)) for each in held]
+        of_symbols = any(isinstance(each, Symbol) for each in given)
+        arrays = any(isinstance(each, (_core.Array, Entry)) for each in given)
+        if not of_symbols and (arrays or current_trace() is not None):
+            return operation(*inputs, **keywords)
+        return compose(operation, inputs, keywords)
+
+    call.__name__ = call.__qualname__ = operation.__name__
+    call.__doc__ = operation.__doc__
+    return call
+
+
+__all__ = ["Group", "Symbol", "Variable", "load", "load_json", "var"]

@@ -1,0 +1,297 @@
+"""Traced programs as symbols: gemel's graph, written in MXNet's operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gemel import autograd
+from gemel.errors import ExportError, ShapeError
+from gemel.ir.graph import Entry, Node, captured, placeholder, walk
+from gemel.ir.methods import call
+from gemel.ir.op_kinds import Composite, Elementwise
+from gemel.legacy.declare import Written
+from gemel.nested import flatten_results, unflatten
+from gemel.programs import Arguments
+from gemel.runtime.prepare import as_entry
+from gemel.spec import Spec
+from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of
+from gemel.symbol.nodes import as_call, fixed, free
+from gemel.symbol.noting import Note, Noting
+from gemel.symbol.own import PREFIX, numbers_text, parameters_text
+
+
+class Exported:
+    """A function traced for one kind of arguments, as a symbol.
+
+    `variables` are the arrays it is given by name: parameters, and arrays it closes over.
+    `given` may name symbols that stand for the arguments, instead of new variables. With `own`
+    what MXNet has no operation for is a node of gemel's own, sizes that depend on the arguments
+    stay free, and parameters may be overwritten: `updates` are their names, the last of `heads`
+    what they then hold. `names` are those of the arguments: data, or data0, data1, ...
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: Arguments,
+        given: Sequence[Reference] = (),
+        own: bool = False,
+        names: Sequence[str] = (),
+    ) -> None:
+        self.trace = Noting()
+        self.own = own
+        count = len(arguments.arrays)
+        if len(names) != count:
+            names = ["data"] if count == 1 else [f"data{place}" for place in range(count)]
+        entries = [self._input(i, x, names[i]) for i, x in enumerate(arguments.arrays)]
+        results: list[Any] = []
+        with autograd.pause(train_mode=False), self.trace:
+            numbers = [self._number(i, value) for i, value in enumerate(arguments.numbers)]
+            values = unflatten(arguments.structure, iter(entries), iter(numbers))
+            with self.trace.watching():
+                found = function(*values)
+            self.structure = flatten_results(found, results)
+            outputs = [self.trace.current(as_entry(value)) for value in results]
+        if any(entry in self.trace.contents for entry in entries):
+            raise ExportError("export: an argument is overwritten in place; write to a copy of it")
+        updates = list(self.trace.updates.values())
+        if updates and not own:
+            raise ExportError(
+                f"export: forward overwrites {updates[0][0].name} outside of batch_norm, which "
+                "MXNet's files cannot say; gemel.save keeps it"
+            )
+        self.updated = [parameter for parameter, _ in updates]
+        self.inputs = names
+        self.variables: dict[str, Any] = {}
+        self._references: dict[Entry, Reference] = {}
+        self._parameters = {entry: parameter for parameter, entry in self.trace.parameters.values()}
+        for place, number in enumerate(numbers):
+            if isinstance(number, Entry):
+                self._references[number] = SymbolNode(VARIABLE, f"number{place}"), 0
+        for position, entry in enumerate(entries):
+            variable = (SymbolNode(VARIABLE, names[position]), 0)
+            self._references[entry] = given[position] if given else variable
+        self._used = set(names)
+        #: The results of each noted call.
+        self._together: dict[int, list[tuple[Entry, int]]] = {}
+        for entry, (note, index) in self.trace.notes.items():
+            self._together.setdefault(id(note.written.settings), []).append((entry, index))
+        with self.trace:
+            self.heads = self._written([*outputs, *(entry for _, entry in updates)])
+
+    def _input(self, position: int, array: Any, name: str) -> Entry:
+        """An argument; the batch is free though it was one example."""
+        shape = [
+            self.trace.free(f"n{position}_{axis}", n) if n > 1 else n
+            for axis, n in enumerate(array.shape)
+        ]
+        return placeholder(Spec(shape, array.dtype), name)
+
+    def _number(self, position: int, value: float) -> Any:
+        """A number the function is called with: a constant in MXNet's files."""
+        return self.trace.number(f"number{position}", value) if self.own else value
+
+    # ---- entries to references
+
+    def _written(self, outputs: Iterable[Entry]) -> list[Reference]:
+        heads = tuple(outputs)
+        calls: dict[Entry, Any] = {}
+        stack = list(reversed(heads))
+        while stack:
+            entry = stack[-1]
+            if entry in self._references:
+                stack.pop()
+                continue
+            if entry not in calls:
+                calls[entry] = self._call(entry)
+            missing = [e for e in _needs(calls[entry]) if e not in self._references]
+            if missing:
+                stack += reversed(missing)
+                continue
+            stack.pop()
+            self._make(entry, calls[entry])
+        return [self._references[entry] for entry in heads]
+
+    def _call(self, entry: Entry) -> Any:
+        """What an entry is: a note, entries it is the same as, or None for a variable."""
+        note = self.trace.notes.get(entry)
+        if note is not None and not (self.own and free(tuple(note[0].written.settings.values()))):
+            return note[0]._replace(written=_of_entries(note[0].written))
+        node = entry.node
+        if node.op is None:
+            return None
+        if self.own:
+            settings = {"parameters": parameters_text(node), "outputs": len(node.entries)}
+            arrays = tuple(e for e in node.inputs if not e.node.is_number)
+            if len(arrays) < len(node.inputs):
+                settings["numbers"] = numbers_text(node)
+            name = node.name or self.trace.named(node.op.name)
+            return Note(
+                Written(f"{PREFIX}{node.op.name}", arrays, settings, len(node.entries)), name
+            )
+        found = as_call(node)
+        if found is None:
+            found = self._expanded(node)
+        if isinstance(found, Written):
+            found = found._replace(inputs=_typed(found.inputs))
+            return Note(_of_entries(found), node.name or self.trace.named(node.op.name))
+        return found
+
+    def _expanded(self, node: Node) -> tuple[Entry, ...]:
+        """The node by other operations. Raises `ExportError`."""
+        op = node.op
+        assert op is not None
+        if isinstance(op, Composite):
+            return op.written_out(node.inputs, node.params)
+        if isinstance(op, Elementwise) and not op.random:
+            try:
+                found = op.body(_ByName(op.name), *node.inputs, **node.params)
+                found = found if isinstance(found, tuple) else (found,)
+                if all(other.op is not op for other in walk(found, node.inputs)):
+                    return found
+            except (AttributeError, KeyError, ValueError, TypeError):
+                pass
+        where = f" ({node.origin})" if node.origin else ""
+        raise ExportError(
+            f"export: MXNet has no operation for {op.name}{where}; write it by others, or use "
+            "gemel.save, which keeps every operation"
+        )
+
+    def _make(self, entry: Entry, found: Any) -> None:
+        node = entry.node
+        if found is None:
+            self._references[entry] = self._variable(entry)
+        elif isinstance(found, Note):
+            self._apply(entry, found)
+        else:
+            for mine, other in zip(node.entries, found, strict=False):
+                self._references.setdefault(mine, self._references[other])
+
+    def _apply(self, entry: Entry, note: Note) -> None:
+        written = note.written
+        settings = {
+            key: text_of(fixed(value, f"export: {note.name}: {key}"))
+            for key, value in written.settings.items()
+        }
+        inputs = [self._references[each] for each in written.inputs]
+        made = SymbolNode(
+            written.name, self._unique(note.name), settings, inputs, _outputs(written, entry)
+        )
+        for other, index in self._together.get(id(written.settings), ()):
+            self._references[other] = (made, index)
+        if entry not in self._references:
+            for index, each in enumerate(entry.node.entries):
+                self._references.setdefault(each, (made, index))
+
+    def _unique(self, name: str) -> str:
+        found, number = name, 0
+        while found in self._used:
+            number += 1
+            found = f"{name}_{number}"
+        self._used.add(found)
+        return found
+
+    # ---- variables
+
+    def _variable(self, entry: Entry) -> Reference:
+        parameter = self._parameters.get(entry)
+        if parameter is not None:
+            name = self._unique(parameter.name or "parameter")
+            self.variables[name] = parameter.array()
+            return SymbolNode(VARIABLE, name, _attributes(parameter)), 0
+        node = entry.node
+        if node.is_number:
+            settings = {
+                "shape": "()",
+                "value": repr(float(node.value)),
+                "dtype": entry.dtype.name if entry.dtype.kind != "f" else "float32",
+            }
+            return SymbolNode("_full", self._unique(self.trace.named("number")), settings), 0
+        if node.is_constant:
+            name = self._unique(self.trace.named("constant"))
+            self.variables[name] = node.value
+            return SymbolNode(VARIABLE, name, {"__shape__": text_of(tuple(node.value.shape))}), 0
+        raise ExportError(f"export: {node!r} is no input of the program")
+
+
+def exported(function: Callable[..., Any], arguments: Arguments, **settings: Any) -> Exported:
+    """A function as a symbol; for any batch also where the arguments are one example.
+
+    An extent of 1 cannot be free, so that two are traced then, if the function takes two.
+    """
+    arrays = arguments.arrays
+    if arrays and all(x.shape and x.shape[0] == 1 for x in arrays):
+        two = arguments._replace(arrays=[Spec((2, *x.shape[1:]), x.dtype) for x in arrays])
+        try:
+            return Exported(function, two, **settings)
+        except ShapeError:
+            pass
+    return Exported(function, arguments, **settings)
+
+
+class _ByName:
+    """Operations on entries by their names: what an elementwise operation is written in."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._name:  # it is no composition of others
+            raise AttributeError(name)
+        return lambda *inputs, **parameters: call(name, *inputs, **parameters)
+
+
+def _of_entries(written: Written) -> Written:
+    """The call with arrays it was given as entries."""
+    if all(isinstance(each, Entry) for each in written.inputs):
+        return written
+    held = tuple(
+        each
+        if isinstance(each, Entry)
+        else captured(each)
+        if hasattr(each, "spec")
+        else as_entry(each)
+        for each in written.inputs
+    )
+    return written._replace(inputs=held)
+
+
+def _typed(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Numbers among arrays as arrays of their dtype: in MXNet they do not give way."""
+    dtypes = [each.dtype for each in inputs if not each.node.is_number]
+    if not dtypes or len(dtypes) == len(inputs):
+        return inputs
+    return tuple(
+        call("full", each.node.value, shape=(), dtype=dtypes[-1]) if each.node.is_number else each
+        for each in inputs
+    )
+
+
+def _needs(found: Any) -> Sequence[Entry]:
+    if found is None:
+        return ()
+    return found.written.inputs if isinstance(found, Note) else found
+
+
+def _outputs(written: Written, entry: Entry) -> int:
+    if written.outputs > 1:
+        return written.outputs
+    return 1
+
+
+def _attributes(parameter: Any) -> dict[str, str]:
+    """What a variable says of a parameter, as MXNet does."""
+    from gemel.npx.serialize import type_flag
+
+    found = {
+        "__dtype__": str(type_flag(parameter.dtype)),
+        "__lr_mult__": text_of(float(parameter.lr_mult)),
+        "__shape__": text_of(tuple(parameter.shape)),
+        "__storage_type__": "0",
+        "__wd_mult__": text_of(float(parameter.wd_mult)),
+    }
+    initializer = getattr(parameter, "init", None)
+    if isinstance(initializer, str):
+        found["__init__"] = initializer
+    return found

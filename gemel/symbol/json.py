@@ -1,0 +1,203 @@
+"""MXNet's symbol files: JSON, written as MXNet 1.9.1 does, read from any version since 0.9.
+
+Files come from strangers: every field and index is checked, and the error names it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from gemel.errors import GemelError, SymbolFileError
+from gemel.symbol.node import VARIABLE, Reference, SymbolNode, nodes_of, value_of
+from gemel.symbol.own import operation
+
+#: The version of MXNet whose form the files have.
+VERSION = 10901
+
+
+# --- writing --------------------------------------------------------------------------------
+
+
+def written(heads: Sequence[Reference]) -> str:
+    """The text of a symbol file."""
+    nodes = nodes_of(heads)
+    places = {id(node): place for place, node in enumerate(nodes)}
+    versions: dict[int, int] = {id(n): 1 for node in nodes for n in node.auxiliary()}
+    rows = [0]
+    listed = []
+    for node in nodes:
+        rows.append(rows[-1] + node.outputs)
+        fields = [f'"op": {_quoted(node.op)}', f'"name": {_quoted(node.name)}']
+        if node.attrs:
+            fields.append(f'"attrs": {_attributes(node.attrs)}')
+        inputs = [[places[id(n)], index, versions.get(id(n), 0)] for n, index in node.inputs]
+        fields.append(f'"inputs": {_wrapped(inputs, 6)}')
+        listed.append("    {\n      " + ", \n      ".join(fields) + "\n    }")
+    variables = [place for place, node in enumerate(nodes) if node.is_variable]
+    ends = [[places[id(node)], index, 0] for node, index in heads]
+    parts = [
+        '"nodes": [\n' + ", \n".join(listed) + "\n  ]",
+        f'"arg_nodes": {_wrapped(variables)}',
+        f'"node_row_ptr": {_wrapped(rows)}',
+        f'"heads": {_wrapped(ends)}',
+        '"attrs": {\n    "is_np_shape": ["int", 1], \n    "mxnet_version": '
+        f'["int", {VERSION}]\n  }}',
+    ]
+    return "{\n  " + ", \n  ".join(parts) + "\n}"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _attributes(attrs: dict[str, str]) -> str:
+    pairs = [f"{_quoted(name)}: {_quoted(value)}" for name, value in sorted(attrs.items())]
+    if len(pairs) == 1:
+        return f"{{{pairs[0]}}}"
+    return "{\n        " + ", \n        ".join(pairs) + "\n      }"
+
+
+def _wrapped(items: Sequence[Any], indent: int = 2) -> str:
+    """A list on one line, or (with more than ten items) each item on its own."""
+    texts = [json.dumps(item) for item in items]
+    if len(texts) <= 10:
+        return f"[{', '.join(texts)}]"
+    inner = " " * (indent + 2)
+    return f"[\n{inner}" + f", \n{inner}".join(texts) + f"\n{' ' * indent}]"
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+def read(text: str, source: str = "symbol") -> list[Reference]:
+    """The heads of the symbol a file holds. Raises `SymbolFileError`."""
+    return _Reader(source).graph(text)
+
+
+class _Reader:
+    """Checks one file, field by field."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def fail(self, problem: str) -> SymbolFileError:
+        return SymbolFileError(f"symbol file {self.source}: {problem}")
+
+    def graph(self, text: str) -> list[Reference]:
+        try:
+            whole = json.loads(text)
+        except json.JSONDecodeError as error:
+            at = f"line {error.lineno}, column {error.colno}"
+            raise self.fail(f"is no JSON or truncated: {error.msg} at {at}") from None
+        except (RecursionError, ValueError) as error:
+            raise self.fail(f"is nested too deeply, or has a number too long: {error}") from None
+        if not isinstance(whole, dict):
+            raise self.fail(f"holds a {type(whole).__name__}, not an object with nodes")
+        nodes: list[SymbolNode] = []
+        for place, raw in enumerate(self.listed(whole, "nodes", "")):
+            nodes.append(self.node(place, raw, nodes))
+        heads = self.listed(whole, "heads", "")
+        if not heads:
+            raise self.fail("'heads' is empty: the symbol has no outputs")
+        return [self.entry(each, f"heads[{i}]", nodes) for i, each in enumerate(heads)]
+
+    def listed(self, held: dict[str, Any], field: str, where: str) -> list[Any]:
+        if field not in held:
+            raise self.fail(f"{where}{field!r} is missing")
+        found = held[field]
+        if not isinstance(found, list):
+            raise self.fail(f"{where}{field!r} is a {type(found).__name__}, not a list")
+        return found
+
+    def text(self, held: dict[str, Any], field: str, where: str) -> str:
+        found = held.get(field)
+        if not isinstance(found, str):
+            said = "missing" if field not in held else f"{found!r}, not text"
+            raise self.fail(f"{where}{field!r} is {said}")
+        return found
+
+    def node(self, place: int, raw: Any, before: list[SymbolNode]) -> SymbolNode:
+        where = f"nodes[{place}]: "
+        if not isinstance(raw, dict):
+            raise self.fail(f"{where}is a {type(raw).__name__}, not an object")
+        op, name = self.text(raw, "op", where), self.text(raw, "name", where)
+        where = f"nodes[{place}] ({name}): "
+        attrs = self.attributes(raw, where)
+        inputs = [
+            self.entry(each, f"{where}inputs[{i}]", before)
+            for i, each in enumerate(self.listed(raw, "inputs", where))
+        ]
+        if raw.get("subgraphs"):
+            raise self.fail(f"{where}{op} has subgraphs, which are not read")
+        node = SymbolNode(op, name, attrs, inputs)
+        if op == VARIABLE:
+            if inputs:
+                raise self.fail(f"{where}is a variable and has {len(inputs)} inputs")
+            return node
+        self.finish(node, where)
+        return node
+
+    def finish(self, node: SymbolNode, where: str) -> None:
+        """The operation must be known and take these settings; how many outputs follows."""
+        if node.is_own:
+            node.outputs = self.own_outputs(node, where)
+            return
+        try:
+            legacy = node.legacy
+            settings = node.settings()
+            legacy.checked(settings)
+            node.outputs = legacy.outputs(settings)
+        except GemelError as error:
+            raise SymbolFileError(f"symbol file {self.source}: {error}") from None
+        except (TypeError, KeyError, ValueError) as error:
+            raise self.fail(f"{where}{node.op}: {error}") from None
+        if not isinstance(node.outputs, int) or not 0 < node.outputs < MOST_OUTPUTS:
+            raise self.fail(f"{where}{node.op} has {node.outputs!r} outputs")
+        # Files of before 0.9 leave out what an operation overwrites.
+        missing = len(legacy.inputs) - len(node.inputs)
+        if legacy.auxiliary and missing == len(legacy.auxiliary):
+            added = [SymbolNode(VARIABLE, f"{node.name}_{each}") for each in legacy.auxiliary]
+            node.inputs = (*node.inputs, *((each, 0) for each in added))
+
+    def own_outputs(self, node: SymbolNode, where: str) -> int:
+        try:
+            operation(node.op)
+            found = value_of(node.attrs["outputs"])
+        except (GemelError, KeyError) as error:
+            raise self.fail(f"{where}{error}") from None
+        if not isinstance(found, int) or not 0 < found < MOST_OUTPUTS:
+            raise self.fail(f"{where}'outputs' is {found!r}")
+        return found
+
+    def attributes(self, raw: dict[str, Any], where: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for field in ("param", "attr", "attrs"):
+            held = raw.get(field, {})
+            if not isinstance(held, dict):
+                raise self.fail(f"{where}{field!r} is a {type(held).__name__}, not an object")
+            for name, value in held.items():
+                if not isinstance(value, str):
+                    raise self.fail(f"{where}{field}[{name!r}] is {value!r}, not text")
+                found[name] = value
+        return found
+
+    def entry(self, raw: Any, where: str, nodes: list[SymbolNode]) -> Reference:
+        whole = isinstance(raw, list) and 2 <= len(raw) <= 3
+        if not whole or any(type(number) is not int for number in raw):
+            raise self.fail(f"{where} is {str(raw)[:80]}, not [node, output, version]")
+        place, index = raw[:2]
+        if not 0 <= place < len(nodes):
+            raise self.fail(
+                f"{where} names node {place}; only the {len(nodes)} before it can be inputs"
+            )
+        if not 0 <= index < nodes[place].outputs:
+            name, count = nodes[place].name, nodes[place].outputs
+            raise self.fail(f"{where} names output {index} of {name}, which has {count}")
+        return nodes[place], index
+
+
+MOST_OUTPUTS = 65536
+
+__all__ = ["read", "value_of", "written"]

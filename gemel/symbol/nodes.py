@@ -1,0 +1,285 @@
+"""Operations of gemel's graphs as MXNet's, where that is more than a name.
+
+A rule gives the call as MXNet writes it, or entries that are the same by other operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemel.errors import ExportError
+from gemel.extent import Dim, same_for_all, seen
+from gemel.ir.graph import Entry, Node
+from gemel.ir.methods import call
+from gemel.legacy.declare import Written
+from gemel.spec import product
+
+Found = Written | tuple[Entry, ...] | None
+RULES: dict[str, Callable[..., Found]] = {}
+
+
+def rule(*names: str) -> Callable[[Callable[..., Found]], Callable[..., Found]]:
+    """Declare how nodes of these operations are written."""
+
+    def declare(function: Callable[..., Found]) -> Callable[..., Found]:
+        RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return declare
+
+
+# --- shapes ---------------------------------------------------------------------------------
+
+
+def free(value: Any) -> bool:
+    """Whether an extent, or one of several, is free."""
+    if isinstance(value, tuple):
+        return any(map(free, value))
+    return isinstance(value, Dim)
+
+
+def kept(source: tuple[Any, ...], target: tuple[Any, ...]) -> tuple[int, ...]:
+    """The codes of `npx.reshape` for a shape: free extents copied where they stay in place, one
+    left over for -1, the others as they were seen.
+    """
+    codes: list[int] = []
+    left = False
+    for place, extent in enumerate(target):
+        if not isinstance(extent, Dim):
+            codes.append(int(extent))
+        elif place < len(source) and same_for_all(extent, source[place]):
+            codes.append(-2)
+        elif not left:
+            codes.append(-1)
+            left = True
+        else:
+            codes.append(seen(extent))
+    return tuple(codes)
+
+
+@rule("reshape")
+def _(node: Node) -> Found:
+    x, target = node.inputs[0], node.specs[0].shape
+    return Written("_npx_reshape", (x,), {"newshape": kept(x.shape, target)})
+
+
+@rule("transpose")
+def _(node: Node) -> Found:
+    axes = node.params["axes"]
+    if axes is not None and len(axes) > MOST_AXES:
+        return (_moved(node.inputs[0], tuple(axes)),)
+    return Written("_np_transpose", node.inputs, {} if axes is None else {"axes": axes})
+
+
+#: How many axes MXNet transposes.
+MOST_AXES = 6
+
+
+def _moved(x: Any, axes: tuple[int, ...]) -> Any:
+    """A transposition, one axis at a time: of what is before it, it, and what it jumps over."""
+    order = list(range(len(axes)))
+    for place, axis in enumerate(axes):
+        at = order.index(axis)
+        if at == place:
+            continue
+        shape = tuple(x.shape)
+        parts = shape[:place], shape[place:at], shape[at : at + 1], shape[at + 1 :]
+        joined = tuple(product(part) for part in parts)
+        x = call("transpose", call("reshape", x, shape=joined), axes=(0, 2, 1, 3))
+        x = call("reshape", x, shape=(*parts[0], *parts[2], *parts[1], *parts[3]))
+        order.insert(place, order.pop(at))
+    return x
+
+
+@rule("broadcast_to")
+def _(node: Node) -> Found:
+    x, target = node.inputs[0], node.specs[0].shape
+    lead = len(target) - len(x.shape)
+    codes = []
+    for place, extent in enumerate(target):
+        same = place >= lead and same_for_all(extent, x.shape[place - lead])
+        if isinstance(extent, Dim) and not same:
+            return None
+        codes.append(-2 if same and isinstance(extent, Dim) else extent)
+    return Written("_npi_broadcast_to", (x,), {"shape": tuple(codes)})
+
+
+@rule("concatenate")
+def _(node: Node) -> Found:
+    settings = {"axis": node.params["axis"], "num_args": len(node.inputs)}
+    return Written("_npi_concatenate", node.inputs, settings)
+
+
+@rule("basic_index")
+def _(node: Node) -> Found:
+    (x,) = node.inputs
+    key = tuple(item for item in node.params["key"] if item[0] != "new")
+    if len(key) == len(node.params["key"]) and all(item[0] == "slice" for item in key):
+        begin, end, step = zip(*map(_bounds, key, x.shape), strict=True) if key else ((), (), ())
+        return Written("slice", (x,), {"begin": begin, "end": end, "step": step})
+    slices = tuple(item if item[0] == "slice" else ("slice", item[1], 1, 1) for item in key)
+    part = call("basic_index", x, key=slices) if key else x
+    return (call("reshape", part, shape=node.specs[0].shape),)
+
+
+def _bounds(item: Any, extent: Any) -> tuple[Any, Any, int]:
+    """The begin, end and step of one item of an index; None for the ends of the array."""
+    first, count, by = item[1:]
+    last = first + count * by
+    if by < 0:
+        begin = None if same_for_all(first, extent - 1) else first
+        return begin, None if seen(last) < 0 else last, by
+    return first, None if same_for_all(last, extent) or seen(last) >= seen(extent) else last, by
+
+
+@rule("gather")
+def _(node: Node) -> Found:
+    settings = {"axis": node.params["axis"], "mode": "clip"}
+    return Written("take", node.inputs, settings)
+
+
+# --- numbers --------------------------------------------------------------------------------
+
+
+@rule("cast")
+def _(node: Node) -> Found:
+    if node.inputs[0].node.is_number or node.inputs[0].dtype is node.specs[0].dtype:
+        return node.inputs
+    return Written("Cast", node.inputs, {"dtype": node.params["dtype"]})
+
+
+@rule("floor_divide")
+def _(node: Node) -> Found:
+    found = call("floor", call("divide", *node.inputs))
+    return (call("cast", found, dtype=node.specs[0].dtype),)
+
+
+@rule("copy")
+def _(node: Node) -> Found:
+    return Written("_np_copy", node.inputs, {})
+
+
+@rule("full")
+def _(node: Node) -> Found:
+    settings = {"shape": node.specs[0].shape, "dtype": node.specs[0].dtype}
+    value = node.inputs[0].node
+    if not value.is_number:
+        return None
+    return Written("_full", (), {**settings, "value": float(value.value)})
+
+
+@rule("iota")
+def _(node: Node) -> Found:
+    shape, axis = node.params["shape"], node.params["axis"]
+    settings = {"start": 0.0, "stop": float(shape[axis]), "step": 1.0, "dtype": node.specs[0].dtype}
+    if len(shape) == 1:
+        return Written("_npi_arange", (), settings)
+    row = call("iota", shape=(shape[axis],), axis=0, dtype=node.params["dtype"])
+    lined = tuple(n if i == axis else 1 for i, n in enumerate(shape))
+    return (call("broadcast_to", call("reshape", row, shape=lined), shape=shape),)
+
+
+def _reduced(name: str) -> Callable[[Node], Found]:
+    def write(node: Node) -> Found:
+        settings = {key: node.params[key] for key in ("axis", "keepdims")}
+        kept = {key: value for key, value in settings.items() if value not in (None, False)}
+        return Written(name, node.inputs, kept)
+
+    return write
+
+
+for _op, _name in (
+    ("sum", "_np_sum"),
+    ("prod", "_np_prod"),
+    ("max", "_np_max"),
+    ("min", "_np_min"),
+    ("mean", "_npi_mean"),
+    ("any", "_np_any"),
+    ("all", "_np_all"),
+    ("argmax", "_npi_argmax"),
+    ("argmin", "_npi_argmin"),
+):
+    RULES[_op] = _reduced(_name)
+
+
+def _activation(name: str, **settings: Any) -> Callable[[Node], Found]:
+    return lambda node: Written(name, node.inputs[:1], settings)
+
+
+RULES["gelu"] = _activation("LeakyReLU", act_type="gelu")
+RULES["softplus"] = _activation("Activation", act_type="softrelu")
+RULES["softsign"] = _activation("Activation", act_type="softsign")
+RULES["stop_gradient"] = _activation("BlockGrad")
+
+
+@rule("logical_and", "logical_or", "logical_xor")
+def _(node: Node) -> Found:
+    assert node.op is not None
+    return Written(f"broadcast_{node.op.name}", node.inputs, {})
+
+
+@rule("where")
+def _(node: Node) -> Found:
+    return Written("_npi_where", node.inputs, {})
+
+
+#: Operations on two of which one may be a number: what they are then, and with the number first.
+SCALARS: dict[str, tuple[str, str]] = {
+    **{
+        f"_npi_{name}": (f"_npi_{name}_scalar",) * 2
+        for name in ("add", "multiply", "maximum", "minimum", "hypot", "equal", "not_equal")
+    },
+    **{
+        f"_npi_{name}": (f"_npi_{name}_scalar", f"_npi_r{name}_scalar")
+        for name in ("subtract", "true_divide", "power", "mod", "arctan2", "copysign", "ldexp")
+    },
+    "_npi_less": ("_npi_less_scalar", "_npi_greater_scalar"),
+    "_npi_less_equal": ("_npi_less_equal_scalar", "_npi_greater_equal_scalar"),
+    "_npi_greater": ("_npi_greater_scalar", "_npi_less_scalar"),
+    "_npi_greater_equal": ("_npi_greater_equal_scalar", "_npi_less_equal_scalar"),
+}
+#: What others are called in files: MXNet 1.9 has no operations of these names.
+LACKING = frozenset(
+    ("_npi_fmax", "_npi_fmin", "_npi_fmod", "_npi_gcd", "_npi_logaddexp", "_npi_real", "_npi_imag")
+    + ("_npi_conj", "_npi_bitwise_left_shift", "_npi_bitwise_right_shift", "_npx_digamma")
+    + ("_npx_masked_softmax", "_npx_masked_log_softmax", "_npi_unravel_index", "_npi_qr")
+    + ("_npi_triu", "_npx_slice_axis", "_npx_leaky_relu", "_npx_smooth_l1", "_npx_group_norm")
+    + ("_npx_convolution", "_npx_deconvolution", "_npx_pooling", "_npx_batch_norm")
+    + ("_npx_layer_norm", "_npx_instance_norm", "_npx_dropout", "_npi_clip", "_npi_around")
+)
+
+
+def as_call(node: Node) -> Found:
+    """A node as a call of MXNet's; None where there is none."""
+    op = node.op
+    assert op is not None
+    if op.name in RULES:
+        return RULES[op.name](node)
+    name = op.names.get("mxnet")
+    if name is None or name in LACKING:
+        return None
+    numbers = [entry.node.is_number for entry in node.inputs]
+    if name in SCALARS and numbers.count(True) == 1:
+        first = numbers[0]
+        number = node.inputs[0 if first else 1].node.value
+        settings = {"scalar": float(number), "is_int": isinstance(number, int)}
+        return Written(SCALARS[name][first], (node.inputs[1 if first else 0],), settings)
+    settings = {
+        key: value for key, value in node.params.items() if op.defaults.get(key, ...) != value
+    }
+    return Written(name, node.inputs, settings)
+
+
+def fixed(value: Any, what: str) -> Any:
+    """A setting without free extents. Raises `ExportError` for the batch size."""
+    if isinstance(value, tuple):
+        return tuple(fixed(each, what) for each in value)
+    if isinstance(value, Dim):
+        if any(str(atom).endswith("_0") for product, _ in value.form for atom in product):
+            raise ExportError(
+                f"{what} depends on the batch size ({value!r}), which MXNet's files cannot say: "
+                "make it from an array of that size, as with np.zeros_like(x)"
+            )
+        return seen(value)
+    return value

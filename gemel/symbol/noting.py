@@ -1,0 +1,116 @@
+"""A trace that notes which calls of `np` and `npx` made what, so that they can be written down.
+
+Most layers call functions that compute by several operations. What such a call is in MXNet, its
+declaration in `gemel.legacy` says; while a program is exported the interpreter tells of the calls
+(`sys.setprofile`, on this thread only), so that they cost nothing otherwise.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from gemel import np, npx
+from gemel.ir.graph import Entry
+from gemel.ir.methods import call
+from gemel.ir.trace import Trace
+from gemel.legacy.declare import WRITERS, Written, load
+
+
+class Note(NamedTuple):
+    """A call as MXNet's, and what the node is called."""
+
+    written: Written
+    name: str
+
+
+class Noting(Trace):
+    """While it is entered with `watching`, calls that MXNet has an operation for are noted."""
+
+    def __init__(self) -> None:
+        super().__init__(of_program=True)
+        #: By what it gave: the call, and which of its results this is.
+        self.notes: dict[Entry, tuple[Note, int]] = {}
+        self._codes = _watched()
+        self._open: tuple[FrameType, Note] | None = None
+
+    def unchanged(self, entry: Any) -> Any:
+        """A result that is the argument, as an entry of its own."""
+        return call("copy", entry)
+
+    def note_name(self, hint: str) -> str:
+        """What the node of a call is called: ``dense0_fwd`` for what a layer consists in."""
+        block = self.scopes[-1] if self.scopes else None
+        if block is not None and type(block).__module__.startswith("gemel."):
+            name = f"{block.prefix}fwd"
+            number = self.counts.get(name, 0)
+            self.counts[name] = number + 1
+            return name if not number else f"{name}{number}"
+        return self.named(hint)
+
+    def note(self, entry: Entry, written: Written) -> None:
+        """Say what an entry is as a call of MXNet's."""
+        self.notes[entry] = Note(written, self.note_name(written.name.lower())), 0
+
+    def watching(self) -> _Watch:
+        """A block of code whose calls are noted."""
+        return _Watch(self._event)
+
+    def _event(self, frame: FrameType, event: str, value: Any) -> None:
+        if event == "call" and self._open is None:
+            rule = self._codes.get(frame.f_code)
+            if rule is not None:
+                self._opened(frame, rule)
+        elif event == "return" and self._open is not None and self._open[0] is frame:
+            note, self._open = self._open[1], None
+            found = value if isinstance(value, (tuple, list)) else (value,)
+            for index, entry in enumerate(found):
+                if isinstance(entry, Entry):
+                    self.notes.setdefault(entry, (note, index))
+
+    def _opened(self, frame: FrameType, rule: Callable[..., Written | None]) -> None:
+        code = frame.f_code
+        count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4)
+        given = {name: frame.f_locals[name] for name in code.co_varnames[:count]}
+        if not any(isinstance(each, Entry) for each in _leaves(given.values())):
+            return
+        written = rule(**given)
+        if written is not None:
+            hint = code.co_name if code.co_name != "_" else written.name.lower()
+            self._open = frame, Note(written, self.note_name(hint.lower()))
+
+
+def _leaves(values: Any) -> Any:
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from value
+        else:
+            yield value
+
+
+class _Watch:
+    """Sets what the interpreter tells of calls, and puts back what was there."""
+
+    def __init__(self, event: Callable[..., None]) -> None:
+        self._event = event
+
+    def __enter__(self) -> None:
+        self._before = sys.getprofile()
+        sys.setprofile(self._event)
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(self._before)
+
+
+def _watched() -> dict[CodeType, Callable[..., Written | None]]:
+    """The public functions whose calls are written down, by their code."""
+    load()
+    found = {}
+    for name, rule in WRITERS.items():
+        for module in (np, npx):
+            code = getattr(getattr(module, name, None), "__code__", None)
+            if code is not None:
+                found[code] = rule
+    return found

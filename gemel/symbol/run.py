@@ -1,0 +1,125 @@
+"""Symbols run on arrays, and what shapes follow from others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gemel.errors import GemelError, ShapeError
+from gemel.ir.graph import placeholder
+from gemel.ir.trace import Trace
+from gemel.spec import Spec
+from gemel.symbol import own
+from gemel.symbol.node import Reference, SymbolNode, nodes_of, value_of
+
+
+def run(
+    heads: Iterable[Reference], values: Mapping[str, Any], extents: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """What the heads are, for arrays (or symbols of a trace) by the names of the variables.
+
+    `extents` are the sizes that parameters of gemel's own operations name.
+    """
+    heads = tuple(heads)
+    found: dict[int, Any] = {}
+    for node in nodes_of(heads):
+        if node.is_variable:
+            found[id(node)] = (values.get(node.name),)
+        else:
+            found[id(node)] = apply(node, [found[id(n)][i] for n, i in node.inputs], extents)
+    return [found[id(node)][index] for node, index in heads]
+
+
+def apply(
+    node: SymbolNode, inputs: list[Any], extents: Mapping[str, Any] | None = None
+) -> tuple[Any, ...]:
+    """The outputs of one node. An error names the node."""
+    given: Any
+    try:
+        if node.is_own:
+            given = own.apply(node.attrs, own.operation(node.op), inputs, extents or {})
+            return tuple(given) if isinstance(given, (list, tuple)) else (given,)
+        operation = node.legacy
+        settings = node.settings()
+        named = operation.wanted(settings) if not operation.variadic else ()
+        if len(named) == len(inputs):
+            given = operation(**dict(zip(named, inputs, strict=True)), **settings)
+        else:
+            given = operation(*inputs, **settings)
+    except GemelError as error:
+        if not getattr(error, "_of_node", False):
+            error._of_node = True  # type: ignore[attr-defined]
+            error.args = (f"node {node.name!r} ({node.op}): {error}", *error.args[1:])
+        raise
+    except (TypeError, IndexError, KeyError) as error:
+        raise ShapeError(f"node {node.name!r} ({node.op}): {error}") from error
+    return tuple(given) if isinstance(given, (list, tuple)) else (given,)
+
+
+def shape_said(node: SymbolNode) -> tuple[int, ...] | None:
+    """The shape a variable's attributes say, if they say all of it."""
+    found = value_of(node.attrs.get("__shape__", ""))
+    whole = isinstance(found, tuple) and all(type(n) is int and n > 0 for n in found)
+    return found if whole else None
+
+
+def infer(
+    heads: Iterable[Reference],
+    shapes: Mapping[str, tuple[int, ...]],
+    dtypes: Mapping[str, Any] | None = None,
+) -> tuple[dict[str, tuple[int, ...]], list[Spec | None]]:
+    """The shapes of the variables that follow from those given, and the specs of the heads.
+
+    Where something is not known, neither is what follows from it.
+    """
+    heads = tuple(heads)
+    known: dict[str, tuple[int, ...]] = {name: tuple(shape) for name, shape in shapes.items()}
+    dtypes = dtypes or {}
+    found: dict[int, list[Any]] = {}
+    for node in nodes_of(heads):
+        if node.is_variable:
+            shape = known.get(node.name) or shape_said(node)
+            if shape is not None:
+                known[node.name] = shape
+            continue
+        if not node.is_own:
+            _follow(node, known, found)
+        inputs = [_spec(each, known, found, dtypes) for each in node.inputs]
+        if any(spec is None for spec in inputs):
+            found[id(node)] = [None] * node.outputs
+            continue
+        with Trace():
+            outputs = apply(node, [placeholder(spec) for spec in inputs if spec is not None])
+        found[id(node)] = [entry.spec for entry in outputs]
+    return known, [_spec(each, known, found, dtypes) for each in heads]
+
+
+def _spec(
+    reference: Reference,
+    known: dict[str, tuple[int, ...]],
+    found: dict[int, list[Any]],
+    dtypes: Mapping[str, Any],
+) -> Spec | None:
+    node, index = reference
+    if not node.is_variable:
+        outputs: list[Spec | None] = found[id(node)]
+        return outputs[index]
+    shape = known.get(node.name)
+    return None if shape is None else Spec(shape, dtypes.get(node.name, "float32"))
+
+
+def _follow(
+    node: SymbolNode, known: dict[str, tuple[int, ...]], found: dict[int, list[Any]]
+) -> None:
+    """The shapes of a layer's parameters, from that of its data."""
+    operation = node.legacy
+    if operation.shapes is None or not node.inputs:
+        return
+    data = _spec(node.inputs[0], known, found, {})
+    if data is None:
+        return
+    settings = node.settings()
+    rule = operation.shapes({"data": data.shape}, **operation.checked(settings))
+    for name, (inner, _) in zip(operation.wanted(settings), node.inputs, strict=False):
+        if inner.is_variable and inner.name not in known and name in rule:
+            known[inner.name] = rule[name]

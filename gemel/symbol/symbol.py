@@ -1,0 +1,315 @@
+"""Symbol: programs as MXNet 1 writes them, put together by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gemel.errors import SymbolGivenError, unknown_attribute, unknown_name
+from gemel.legacy import Legacy, known, wanted
+from gemel.symbol import json, run
+from gemel.symbol.node import VARIABLE, Reference, SymbolNode, nodes_of, text_of
+
+#: How many nodes of each operation have been named.
+_counts: dict[str, int] = {}
+
+
+class Symbol:
+    """What some nodes give: variables and operations on them, by MXNet's names.
+
+    Made by `var`, by the operations of `gemel.symbol`, by `load`, and by calling a hybrid block on
+    symbols. Nothing is computed before `eval` or a `gluon.SymbolBlock`.
+    """
+
+    def __init__(self, heads: Iterable[Reference]) -> None:
+        self._heads = tuple(heads)
+
+    # ---- what it is
+
+    @property
+    def name(self) -> str | None:
+        """The name of its node; None for a group."""
+        return self._heads[0][0].name if len({id(node) for node, _ in self._heads}) == 1 else None
+
+    def _variables(self) -> list[SymbolNode]:
+        return [node for node in nodes_of(self._heads) if node.is_variable]
+
+    def _auxiliary(self) -> set[int]:
+        return {id(inner) for node in nodes_of(self._heads) for inner in node.auxiliary()}
+
+    def list_arguments(self) -> list[str]:
+        """The names of the variables that are given, in order of use."""
+        overwritten = self._auxiliary()
+        return [node.name for node in self._variables() if id(node) not in overwritten]
+
+    def list_auxiliary_states(self) -> list[str]:
+        """The names of the variables that training overwrites, as running statistics."""
+        overwritten = self._auxiliary()
+        return [node.name for node in self._variables() if id(node) in overwritten]
+
+    def list_inputs(self) -> list[str]:
+        """The names of all variables."""
+        return [node.name for node in self._variables()]
+
+    def list_outputs(self) -> list[str]:
+        """The names of its outputs."""
+        return [node.output_name(index) for node, index in self._heads]
+
+    def get_internals(self) -> Symbol:
+        """All outputs of all nodes inside, which are found by name."""
+        nodes = nodes_of(self._heads)
+        return Symbol((node, index) for node in nodes for index in range(node.visible))
+
+    def get_children(self) -> Symbol | None:
+        """What its nodes are applied to; None for a variable."""
+        inputs = [each for node, _ in self._heads for each in node.inputs]
+        return Symbol(inputs) if inputs else None
+
+    def attr(self, key: str) -> str | None:
+        """An attribute of its node, as text."""
+        return self._heads[0][0].attrs.get(key)
+
+    def list_attr(self) -> dict[str, str]:
+        """The attributes of its node."""
+        return dict(self._heads[0][0].attrs)
+
+    def attr_dict(self) -> dict[str, dict[str, str]]:
+        """The attributes of every node that has some, by its name."""
+        return {node.name: dict(node.attrs) for node in nodes_of(self._heads) if node.attrs}
+
+    # ---- its outputs
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def __iter__(self) -> Iterator[Symbol]:
+        return (Symbol((head,)) for head in self._heads)
+
+    def __getitem__(self, key: Any) -> Symbol:
+        if isinstance(key, str):
+            names = self.list_outputs()
+            if key not in names:
+                raise unknown_name("output", key, names)
+            return Symbol((self._heads[names.index(key)],))
+        if isinstance(key, slice):
+            return Symbol(self._heads[key])
+        return Symbol((self._heads[key],))
+
+    def __repr__(self) -> str:
+        if self.name is not None:
+            return f"<{type(self).__name__} {self.name}>"
+        return f"<{type(self).__name__} group [{', '.join(node.name for node, _ in self._heads)}]>"
+
+    # ---- what follows from shapes
+
+    def infer_shape(self, *shapes: Any, **named: Any) -> tuple[Any, Any, Any]:
+        """The shapes of arguments, outputs and auxiliary states, from those of some arguments.
+
+        Raises `ShapeError` where they do not fit; three None where they do not say enough.
+        """
+        found = self.infer_shape_partial(*shapes, **named)
+        return found if all(None not in part for part in found) else (None, None, None)
+
+    def infer_shape_partial(self, *shapes: Any, **named: Any) -> tuple[Any, Any, Any]:
+        """As `infer_shape`; None for each shape that is not known."""
+        given = {**dict(zip(self.list_arguments(), shapes, strict=False)), **named}
+        known, heads = run.infer(self._heads, {n: s for n, s in given.items() if s is not None})
+        return (
+            [known.get(name) for name in self.list_arguments()],
+            [None if spec is None else tuple(spec.shape) for spec in heads],
+            [known.get(name) for name in self.list_auxiliary_states()],
+        )
+
+    # ---- running
+
+    def eval(self, ctx: Any = None, device: Any = None, **values: Any) -> list[Any]:
+        """Its outputs, for arrays by the names of its variables. Raises `UnknownNameError`."""
+        names = self.list_inputs()
+        for name in values:
+            if name not in names:
+                raise unknown_name("variable", name, names)
+        missing = [name for name in names if name not in values]
+        if missing:
+            raise unknown_name("value for the variable", missing[0], values)
+        return run.run(self._heads, values)
+
+    # ---- files
+
+    def tojson(self, remove_amp_cast: bool = True) -> str:
+        """The text of its symbol file."""
+        return json.written(self._heads)
+
+    def save(self, fname: Any, remove_amp_cast: bool = True) -> None:
+        """Write its symbol file, whole or not at all."""
+        from gemel.archives import appear
+
+        appear(os.fspath(fname), [self.tojson().encode()])
+
+    # ---- put together
+
+    def __getattr__(self, name: str) -> Any:
+        operation = None if name.startswith("_") else wanted(name)
+        if operation is None:
+            raise unknown_attribute("Symbol", name, known())
+        return lambda *inputs, **settings: compose(operation, (self, *inputs), settings)
+
+    @property
+    def __array__(self) -> Any:
+        raise SymbolGivenError(
+            f"{self!r} has no elements; use eval() with values for its variables"
+        )
+
+    def __neg__(self) -> Symbol:
+        return self._with("negative")
+
+    def __abs__(self) -> Symbol:
+        return self._with("abs")
+
+    def _with(self, name: str, *others: Any) -> Symbol:
+        operation = wanted(name)
+        assert operation is not None
+        return compose(operation, (self, *others), {})
+
+    __hash__ = object.__hash__
+
+
+def _operator(pair: str, scalar: str, reverse: str = "") -> tuple[Any, Any]:
+    def method(self: Symbol, other: Any) -> Any:
+        if isinstance(other, Symbol):
+            return self._with(pair, other)
+        return self._with(scalar, other) if isinstance(other, (int, float)) else NotImplemented
+
+    def reflected(self: Symbol, other: Any) -> Any:
+        if not isinstance(other, (int, float)):
+            return NotImplemented
+        return self._with(reverse or scalar, other)
+
+    return method, reflected
+
+
+for _name, _kind, _short in (
+    ("add", "add", "plus"),
+    ("sub", "sub", "minus"),
+    ("mul", "mul", "mul"),
+    ("truediv", "div", "div"),
+    ("pow", "power", "power"),
+    ("mod", "mod", "mod"),
+):
+    _reverse = "" if _short in ("plus", "mul") else f"_r{_short}_scalar"
+    _pair = f"broadcast_{_kind}" if _kind in ("power", "mod") else f"elemwise_{_kind}"
+    _method, _reflected = _operator(_pair, f"_{_short}_scalar", _reverse)
+    setattr(Symbol, f"__{_name}__", _method)
+    setattr(Symbol, f"__r{_name}__", _reflected)
+for _name, _kind in (
+    ("eq", "equal"),
+    ("ne", "not_equal"),
+    ("gt", "greater"),
+    ("ge", "greater_equal"),
+    ("lt", "lesser"),
+    ("le", "lesser_equal"),
+):
+    setattr(Symbol, f"__{_name}__", _operator(f"broadcast_{_kind}", f"_{_kind}_scalar")[0])
+
+
+# --- making symbols -------------------------------------------------------------------------
+
+
+def var(
+    name: str,
+    attr: dict[str, str] | None = None,
+    shape: Any = None,
+    dtype: Any = None,
+    lr_mult: float | None = None,
+    wd_mult: float | None = None,
+    init: Any = None,
+    stype: Any = None,
+    **kwargs: str,
+) -> Symbol:
+    """A variable: a symbol whose value is given when it is run."""
+    if not isinstance(name, str):
+        raise TypeError(f"var: name is {name!r}; it must be text")
+    attrs = {**(attr or {}), **kwargs}
+    for key, value in (("shape", shape), ("lr_mult", lr_mult), ("wd_mult", wd_mult)):
+        if value is not None:
+            attrs[f"__{key}__"] = text_of(value)
+    if dtype is not None:
+        from gemel.npx.serialize import type_flag
+
+        attrs["__dtype__"] = str(type_flag(dtype))
+    if init is not None:
+        attrs["__init__"] = init if isinstance(init, str) else str(init)
+    return Symbol(((SymbolNode(VARIABLE, name, attrs), 0),))
+
+
+def group(symbols: Iterable[Symbol]) -> Symbol:
+    """Several symbols as one with all their outputs."""
+    return Symbol(head for each in symbols for head in each._heads)
+
+
+def fresh_name(hint: str) -> str:
+    """``fullyconnected0``: the operation's name and how many there were before."""
+    number = _counts.get(hint, 0)
+    _counts[hint] = number + 1
+    return f"{hint}{number}"
+
+
+def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Symbol:
+    """An operation on symbols. Inputs that are not given become variables named after it.
+
+    Raises `TypeError` for unknown keywords.
+    """
+    name = keywords.pop("name", None)
+    attributes = dict(keywords.pop("attr", None) or {})
+    keywords.pop("out", None)
+    if operation.variadic:
+        data = keywords.pop("data", ())
+        whole = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)) else inputs
+        given = [*whole, *data]
+        settings = operation.checked(keywords)
+    else:
+        count = len(operation.inputs)
+        positional = dict(zip(operation.inputs, inputs, strict=False))
+        extra = dict(zip(operation.settings, inputs[count:], strict=False))
+        named = {key: keywords.pop(key) for key in operation.inputs if key in keywords}
+        settings = operation.checked({**extra, **keywords})
+        found = {**positional, **named}
+        wanted_inputs = operation.wanted(settings)
+        name = name or fresh_name(operation.names[0].lower())
+        given = [
+            var(f"{name}_{key}") if found.get(key) is None else found[key]
+            for key in operation.inputs
+            if found.get(key) is not None or key in wanted_inputs
+        ]
+    name = name or fresh_name(operation.names[0].lower())
+    for each in given:
+        if not isinstance(each, Symbol):
+            raise TypeError(
+                f"{operation.name}: {each!r} is no Symbol; make a variable with sym.var"
+            )
+    references = [head for each in given for head in each._heads]
+    text = {key: text_of(value) for key, value in settings.items() if value is not None}
+    if operation.variadic:
+        text["num_args"] = str(len(references))
+    full = {**text, **{key: str(value) for key, value in attributes.items()}}
+    node = SymbolNode(operation.name, name, full, references, operation.outputs(settings))
+    return Symbol((node, index) for index in range(node.visible))
+
+
+def load_json(text: str) -> Symbol:
+    """The symbol whose file holds this text. Raises `SymbolFileError`."""
+    return Symbol(json.read(text))
+
+
+def load(fname: Any) -> Symbol:
+    """The symbol in a file of MXNet's or gemel's. Raises `SymbolFileError`."""
+    path = os.fspath(fname)
+    with open(path, "rb") as file:
+        content = file.read()
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        from gemel.errors import SymbolFileError
+
+        raise SymbolFileError(f"symbol file {path}: is no text at byte {error.start}") from None
+    return Symbol(json.read(text, path))

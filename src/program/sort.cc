@@ -1,0 +1,265 @@
+#include "program/sort.h"
+
+#include <algorithm>
+#include <string>
+
+#include "program/error.h"
+
+namespace gemel {
+namespace {
+
+constexpr int64_t kFew = 48;   // elements for which shifting them one by one is quicker
+constexpr double kEach = 1.0;  // nanoseconds for each byte of each key, and for the key itself
+
+// --- keys: unsigned numbers of the order of the elements ---
+
+template <typename Bits>
+constexpr Bits kTop = Bits{1} << (8 * sizeof(Bits) - 1);
+
+struct Unsigned {
+  template <typename Bits>
+  static Bits key(Bits bits, bool) {
+    return bits;
+  }
+  template <typename Bits>
+  static Bits bits(Bits key) {
+    return key;
+  }
+};
+
+struct Signed {
+  template <typename Bits>
+  static Bits key(Bits bits, bool) {
+    return bits ^ kTop<Bits>;
+  }
+  template <typename Bits>
+  static Bits bits(Bits key) {
+    return key ^ kTop<Bits>;
+  }
+};
+
+// `kInfinity` are the bits of infinity: above it lies NaN. Of positions zeros are equal.
+template <uint64_t kInfinity>
+struct Floating {
+  template <typename Bits>
+  static Bits key(Bits bits, bool positions) {
+    const Bits size = bits & static_cast<Bits>(~kTop<Bits>);
+    if (size > static_cast<Bits>(kInfinity)) return static_cast<Bits>(~Bits{0});
+    if (positions && size == 0) return kTop<Bits>;
+    const bool negative = (bits & kTop<Bits>) != 0;
+    return static_cast<Bits>(negative ? ~bits : bits | kTop<Bits>);
+  }
+  template <typename Bits>
+  static Bits bits(Bits key) {
+    if (key == static_cast<Bits>(~Bits{0})) {  // a quiet NaN
+      return static_cast<Bits>(kInfinity | (kInfinity & -kInfinity) >> 1);
+    }
+    return static_cast<Bits>((key & kTop<Bits>) != 0 ? key ^ kTop<Bits> : ~key);
+  }
+};
+
+// --- sorting ---
+
+// An element on its way: its key and, where that is wanted, its position.
+template <typename Bits>
+struct Placed {
+  Bits key;
+  uint32_t position;
+};
+template <typename Bits>
+Bits key_of(Bits key) {
+  return key;
+}
+template <typename Bits>
+Bits key_of(const Placed<Bits>& element) {
+  return element.key;
+}
+
+template <typename Element>
+void shift_into_place(Element* elements, int64_t count) {
+  for (int64_t i = 1; i < count; ++i) {
+    const Element element = elements[i];
+    int64_t at = i;
+    for (; at > 0 && key_of(elements[at - 1]) > key_of(element); --at) {
+      elements[at] = elements[at - 1];
+    }
+    elements[at] = element;
+  }
+}
+
+// `spare` is room for as many. Where the elements are then: in one of the two.
+template <typename Element>
+Element* sort_by_digits(Element* elements, Element* spare, int64_t count) {
+  using Bits = decltype(key_of(*elements));
+  constexpr int kDigits = sizeof(Bits);
+  if (count <= kFew) {
+    shift_into_place(elements, count);
+    return elements;
+  }
+  uint32_t counts[kDigits][256] = {};
+  for (int64_t i = 0; i < count; ++i) {
+    const Bits key = key_of(elements[i]);
+    for (int digit = 0; digit < kDigits; ++digit) ++counts[digit][key >> 8 * digit & 0xff];
+  }
+  for (int digit = 0; digit < kDigits; ++digit) {
+    uint32_t* places = counts[digit];
+    if (places[key_of(elements[0]) >> 8 * digit & 0xff] == count) continue;  // all have this one
+    uint32_t place = 0;
+    for (int value = 0; value < 256; ++value) place += std::exchange(places[value], place);
+    for (int64_t i = 0; i < count; ++i) {
+      spare[places[key_of(elements[i]) >> 8 * digit & 0xff]++] = elements[i];
+    }
+    std::swap(elements, spare);
+  }
+  return elements;
+}
+
+template <typename Bits, typename Order>
+void sort_elements(const SortedRows& rows, const char* source, char* target) {
+  const auto* from = reinterpret_cast<const Bits*>(source);
+  auto* to = reinterpret_cast<Bits*>(target);
+  const Bits turned = rows.descending ? static_cast<Bits>(~Bits{0}) : Bits{0};
+  const auto room = std::make_unique_for_overwrite<Bits[]>(2 * rows.length);
+  for (int64_t row = 0; row < rows.before * rows.after; ++row) {
+    const int64_t begin = row / rows.after * rows.length * rows.after + row % rows.after;
+    for (int64_t i = 0; i < rows.length; ++i) {
+      room[i] = Order::key(from[begin + i * rows.after], false) ^ turned;
+    }
+    const Bits* sorted = sort_by_digits(&room[0], &room[rows.length], rows.length);
+    for (int64_t i = 0; i < rows.length; ++i) {
+      to[begin + i * rows.after] = Order::bits(static_cast<Bits>(sorted[i] ^ turned));
+    }
+  }
+}
+
+template <typename Bits, typename Order>
+void sort_positions(const SortedRows& rows, const char* source, char* target) {
+  const auto* from = reinterpret_cast<const Bits*>(source);
+  auto* to = reinterpret_cast<int64_t*>(target);
+  const Bits turned = rows.descending ? static_cast<Bits>(~Bits{0}) : Bits{0};
+  const auto room = std::make_unique_for_overwrite<Placed<Bits>[]>(2 * rows.length);
+  for (int64_t row = 0; row < rows.before * rows.after; ++row) {
+    const int64_t begin = row / rows.after * rows.length * rows.after + row % rows.after;
+    for (int64_t i = 0; i < rows.length; ++i) {
+      const auto key = static_cast<Bits>(Order::key(from[begin + i * rows.after], true) ^ turned);
+      room[i] = {key, static_cast<uint32_t>(i)};
+    }
+    const auto* sorted = sort_by_digits(&room[0], &room[rows.length], rows.length);
+    for (int64_t i = 0; i < rows.length; ++i) to[begin + i * rows.after] = sorted[i].position;
+  }
+}
+
+using Sort = void (*)(const SortedRows&, const char*, char*);
+
+template <typename Bits, typename Order>
+Sort either(bool positions) {
+  return positions ? &sort_positions<Bits, Order> : &sort_elements<Bits, Order>;
+}
+
+Sort sort_of(int code, bool positions) {
+  switch (code) {
+    case kBool:
+    case kUInt8:
+      return either<uint8_t, Unsigned>(positions);
+    case kUInt16:
+      return either<uint16_t, Unsigned>(positions);
+    case kUInt32:
+      return either<uint32_t, Unsigned>(positions);
+    case kUInt64:
+      return either<uint64_t, Unsigned>(positions);
+    case kInt8:
+      return either<uint8_t, Signed>(positions);
+    case kInt16:
+      return either<uint16_t, Signed>(positions);
+    case kInt32:
+      return either<uint32_t, Signed>(positions);
+    case kInt64:
+      return either<uint64_t, Signed>(positions);
+    case kFloat16:
+      return either<uint16_t, Floating<0x7C00>>(positions);
+    case kBFloat16:
+      return either<uint16_t, Floating<0x7F80>>(positions);
+    case kFloat32:
+      return either<uint32_t, Floating<0x7F800000>>(positions);
+    case kFloat64:
+      return either<uint64_t, Floating<0x7FF0000000000000>>(positions);
+    default:
+      throw Error("DTypeError", std::string("sort: ") + kDTypes[code].name + " has no order");
+  }
+}
+
+// --- as work of the engine ---
+
+struct Part {
+  Storage* storage;
+  int64_t begin;  // bytes
+  char* data() const { return static_cast<char*>(storage->data()) + begin; }
+};
+
+Part part_of(const Tensor& tensor) {
+  return {tensor.storage, tensor.offset * item_size(tensor.dtype)};
+}
+
+struct Work {
+  SortedRows rows;
+  Sort sort;
+  Part source, target;
+
+  FailurePointer run() const {
+    try {
+      sort(rows, source.data(), target.data());
+    } catch (const std::bad_alloc&) {
+      return std::make_shared<const Failure>("MemoryError", "sort: out of memory");
+    }
+    return nullptr;
+  }
+};
+
+class SortOperation final : public Operation {
+ public:
+  SortOperation(const Work& work, std::string specs) : work_(work), specs_(std::move(specs)) {}
+  void start(Completion done) override {
+    const FailurePointer failure = work_.run();
+    done(failure == nullptr ? nullptr : located(failure, origin));
+  }
+  std::string name() const override { return work_.rows.positions ? "argsort" : "sort"; }
+  std::string detail() const override { return specs_; }
+
+ private:
+  const Work work_;
+  const std::string specs_;
+};
+
+class SortLaunch final : public Launch {
+ public:
+  SortLaunch(const Work& work, const Tensor& source) : work_(work), source_(source) {
+    storages_[0] = work.source.storage;
+    storages_[1] = work.target.storage;
+    reads = &storages_[0];
+    writes = &storages_[1];
+    read_count = write_count = 1;
+    const auto passes = static_cast<double>(item_size(source.dtype) + 1);
+    microseconds = kEach * static_cast<double>(source.size) * passes / 1e3;
+    device = source.device();
+  }
+  FailurePointer run(PartialFailures&) override { return work_.run(); }
+  std::unique_ptr<Operation> later() override {
+    return std::make_unique<SortOperation>(work_, describe(source_));
+  }
+
+ private:
+  const Work& work_;
+  const Tensor& source_;
+  Storage* storages_[2];
+};
+
+}  // namespace
+
+void launch_sort(const SortedRows& rows, const Tensor& source, const Tensor& target, Front& front) {
+  if (source.size == 0) return;
+  const Work work{rows, sort_of(source.dtype, rows.positions), part_of(source), part_of(target)};
+  SortLaunch launched(work, source);
+  launch(launched, front);
+}
+
+}  // namespace gemel

@@ -1,0 +1,180 @@
+"""Layers and small networks, each with the shapes of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gemel import np, npx
+from gemel.gluon import nn, rnn
+
+
+class LayerCase(NamedTuple):
+    """How a network is made, and what it is called on."""
+
+    name: str
+    make: Callable[[], Any]
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str = "float32"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def inputs(self, batch: int) -> list[Any]:
+        """Inputs of so many examples."""
+        axis = 1 if self.name in ("RNN", "LSTM") else 0
+        shapes = ((*s[:axis], batch, *s[axis + 1 :]) for s in self.shapes)
+        if self.dtype != "float32":
+            return [np.random.randint(0, 5, size=s) for s in shapes]
+        return [np.random.normal(size=s) for s in shapes]
+
+
+def stacked(*layers: Any) -> Any:
+    """The layers one after another."""
+    net = nn.HybridSequential()
+    net.add(*layers)
+    return net
+
+
+def joined() -> Any:
+    """Two branches side by side."""
+    net = nn.HybridConcatenate()
+    net.add(nn.Dense(2), nn.Dense(3, activation="tanh"))
+    return net
+
+
+class Several(nn.HybridBlock):
+    """Two inputs, three outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Dense(3), nn.Dense(3)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        h = self.first(x) + self.second(y)
+        return h, npx.softmax(h), np.concatenate([x, h], axis=1)
+
+
+class Shared(nn.HybridBlock):
+    """One weight in two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Dense(4, in_units=4)
+        self.second = nn.Dense(4, in_units=4, params=self.first.params)
+
+    def forward(self, x: Any) -> Any:
+        return self.second(self.first(x))
+
+
+class Constants(nn.HybridBlock):
+    """A parameter that is not trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = self.params.get_constant("scale", np.array([[1.0, 2.0, 3.0]]))
+        self.dense = nn.Dense(2)
+
+    def forward(self, x: Any) -> Any:
+        return self.dense(x * self.scale.data() + 1)
+
+
+class OldStyle(nn.HybridBlock):
+    """`hybrid_forward` with MXNet 1's operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = self.params.get("weight", shape=(3, 3))
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
+        y = F.FullyConnected(x, weight, None, num_hidden=3, no_bias=True)
+        y = F.Activation(y, act_type="tanh")
+        z = F.reshape(F.concat(x, y, dim=1), shape=(0, 2, -1))
+        z = F.mean(z, axis=0, exclude=True) + F.sum(F.broadcast_add(x, y), axis=1)
+        parts = F.SliceChannel(F.slice_axis(x, axis=1, begin=0, end=2), num_outputs=2, axis=1)
+        return F.stack(z, F.squeeze(parts[0], axis=1), axis=1), F.dot(x, weight)
+
+
+class Operations(nn.HybridBlock):
+    """Operations of np and npx, as users write them."""
+
+    def forward(self, x: Any) -> Any:
+        a = np.exp(x) * 2 - 1 / (np.abs(x) + 3)
+        b = np.where(x > 0, x, -x) ** 2 + np.maximum(x, 0.1) + np.clip(x, -0.5, 0.5)
+        c = x.reshape(x.shape[0], -1).sum(axis=1, keepdims=True) + x.mean() + x.var(axis=0)
+        d = np.stack([a, b], axis=1).mean(axis=1) + np.expand_dims(x, 1).squeeze(1)
+        p, q, r = np.split(x, 3, axis=1)
+        e = np.concatenate([r, p, q], axis=1) * np.tile(p, (1, 3)) + np.zeros_like(x)
+        f = npx.log_softmax(x) + npx.one_hot(np.zeros_like(x[:, 1]), 3) + (x.T * 2).T
+        g = npx.batch_dot(x.reshape(-1, 1, 3), x.reshape(-1, 3, 1)).reshape(-1, 1)
+        h = npx.gelu(x) + npx.mish(x) + npx.hard_sigmoid(x) + npx.leaky_relu(x) + np.floor(x)
+        i = x[:, ::2].max(axis=1) + npx.pick(x, np.zeros_like(x[:, 0])) + x[:, ::-1].argmax(axis=1)
+        return a + b + c + d + e + f + g + h, i, x[:, None, 1:], np.dot(x, x.T)[:, :1]
+
+
+def layer(name: str, make: Callable[[], Any], *shapes: tuple[int, ...], **more: Any) -> LayerCase:
+    """One line of the table."""
+    return LayerCase(name, make, shapes, **more)
+
+
+LINE, IMAGE, SOLID = (2, 4, 8), (2, 4, 8, 8), (2, 4, 5, 5, 5)
+LAYERS = [
+    layer("Dense", lambda: nn.Dense(4, activation="relu"), (2, 3)),
+    layer("Dense rows", lambda: nn.Dense(4, flatten=False, use_bias=False), (2, 3, 5)),
+    layer("Dense flat", lambda: nn.Dense(4), (2, 3, 5)),
+    layer("Flatten", lambda: nn.Flatten(), (2, 3, 4)),
+    layer("Dropout", lambda: stacked(nn.Dropout(0.5), nn.Dense(2)), (2, 3)),
+    layer("BatchNorm", lambda: nn.BatchNorm(), IMAGE),
+    layer("BatchNorm last", lambda: nn.BatchNorm(axis=-1, scale=False, center=False), (2, 3, 4)),
+    layer("LayerNorm", lambda: nn.LayerNorm(), (2, 3)),
+    layer("GroupNorm", lambda: nn.GroupNorm(num_groups=2), IMAGE),
+    layer("InstanceNorm", lambda: nn.InstanceNorm(), IMAGE),
+    layer("Embedding", lambda: nn.Embedding(10, 4), (2, 3), dtype="int64"),
+    layer("Conv1D", lambda: nn.Conv1D(3, 3, padding=1, activation="relu"), LINE),
+    layer("Conv2D", lambda: nn.Conv2D(3, 3, strides=2, padding=1), IMAGE),
+    layer("Conv2D groups", lambda: nn.Conv2D(6, 3, groups=2, use_bias=False, dilation=2), IMAGE),
+    layer("Conv3D", lambda: nn.Conv3D(3, 3), SOLID),
+    layer("Conv1DTranspose", lambda: nn.Conv1DTranspose(3, 3, strides=2), LINE),
+    layer("Conv2DTranspose", lambda: nn.Conv2DTranspose(3, 3, 2, 1, output_padding=1), IMAGE),
+    layer("Conv3DTranspose", lambda: nn.Conv3DTranspose(3, 3), SOLID),
+    layer("MaxPool1D", lambda: nn.MaxPool1D(2), LINE),
+    layer("MaxPool2D", lambda: nn.MaxPool2D(3, 2, 1, ceil_mode=True), IMAGE),
+    layer("MaxPool3D", lambda: nn.MaxPool3D(2), SOLID),
+    layer("AvgPool1D", lambda: nn.AvgPool1D(2), LINE),
+    layer("AvgPool2D", lambda: nn.AvgPool2D(3, 2, 1, count_include_pad=False), IMAGE),
+    layer("AvgPool3D", lambda: nn.AvgPool3D(2), SOLID),
+    layer("GlobalMaxPool1D", lambda: nn.GlobalMaxPool1D(), LINE),
+    layer("GlobalMaxPool2D", lambda: nn.GlobalMaxPool2D(), IMAGE),
+    layer("GlobalMaxPool3D", lambda: nn.GlobalMaxPool3D(), SOLID),
+    layer("GlobalAvgPool1D", lambda: nn.GlobalAvgPool1D(), LINE),
+    layer("GlobalAvgPool2D", lambda: nn.GlobalAvgPool2D(), IMAGE),
+    layer("GlobalAvgPool3D", lambda: nn.GlobalAvgPool3D(), SOLID),
+    layer("LeakyReLU", lambda: nn.LeakyReLU(0.1), (2, 3)),
+    layer("PReLU", lambda: nn.PReLU(in_channels=3), (2, 3, 4)),
+    layer("ELU", lambda: nn.ELU(0.7), (2, 3)),
+    layer("SELU", lambda: nn.SELU(), (2, 3)),
+    layer("GELU", lambda: nn.GELU(), (2, 3)),
+    layer("GELU tanh", lambda: nn.GELU("tanh"), (2, 3)),
+    layer("SiLU", lambda: nn.SiLU(), (2, 3)),
+    layer("Swish", lambda: nn.Swish(1.5), (2, 3)),
+    *(
+        layer(f"Activation {kind}", lambda kind=kind: nn.Activation(kind), (2, 3))
+        for kind in ("relu", "tanh", "sigmoid", "softrelu", "softsign", "gelu")
+    ),
+    layer("PixelShuffle1D", lambda: nn.PixelShuffle1D(2), LINE),
+    layer("PixelShuffle2D", lambda: nn.PixelShuffle2D(2), IMAGE),
+    layer("PixelShuffle3D", lambda: nn.PixelShuffle3D((2, 2, 1)), SOLID),
+    layer("ReflectionPad2D", lambda: nn.ReflectionPad2D(2), IMAGE),
+    layer("SyncBatchNorm", lambda: nn.SyncBatchNorm(), IMAGE),
+    layer("Identity", lambda: nn.Identity(), (2, 3)),
+    layer("HybridLambda", lambda: nn.HybridLambda("tanh"), (2, 3)),
+    layer("HybridConcatenate", joined, (2, 3)),
+    layer("RNN", lambda: rnn.RNN(3, activation="tanh"), (3, 2, 3)),
+    layer("LSTM", lambda: rnn.LSTM(3, bidirectional=True), (3, 2, 3)),
+    layer("GRU", lambda: rnn.GRU(3, layout="NTC"), (2, 4, 3)),
+    layer("several outputs", Several, (2, 3), (2, 4)),
+    layer("shared parameters", Shared, (2, 4)),
+    layer("constant parameters", Constants, (2, 3)),
+    layer("hybrid_forward", OldStyle, (2, 3)),
+    layer("operations", Operations, (2, 3)),
+]

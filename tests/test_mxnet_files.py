@@ -1,0 +1,288 @@
+"""MXNet's symbol files: what MXNet 1.9.1 wrote is read, what gemel writes has its form.
+
+The files in references/mxnet_files hold small networks and what MXNet computed with them; `make.py`
+there writes them. That MXNet loads gemel's files is tried by hand (decision 0033).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from gemel import np, npx, sym
+from gemel.errors import ExportError, GemelError, ParameterFileError, SymbolFileError
+from gemel.gluon import SymbolBlock, nn
+
+FILES = Path(__file__).parent / "references" / "mxnet_files"
+CASES = sorted(path.stem for path in FILES.glob("*.io"))
+
+
+def listed(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, (list, tuple)) else [found]
+
+
+def imported(case: str) -> tuple[SymbolBlock, list[Any], list[Any]]:
+    """A reference network, its inputs, and what MXNet gave for them."""
+    held: Any = npx.load(FILES / f"{case}.io")
+    symbol = FILES / f"{case}-symbol.json"
+    names = sym.load(symbol).list_inputs()
+    inputs = [name for name in names if name.startswith("data") or name in "ab"]
+    block = SymbolBlock.imports(symbol, inputs, FILES / f"{case}-0000.params")
+    outputs = [held[f"y{place}"] for place in range(sum(name[0] == "y" for name in held))]
+    return block, [held[f"x{place}"] for place in range(len(inputs))], outputs
+
+
+def test_there_are_references() -> None:
+    assert len(CASES) >= 14
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_networks_of_mxnet(case: str, tmp_path: Path) -> None:
+    block, inputs, outputs = imported(case)
+    imperative = listed(block(*inputs))
+    block.hybridize()
+    compiled = listed(block(*inputs))
+    files = block.export(tmp_path / "again")
+    again = SymbolBlock.imports(files[0], block._inputs, files[1])
+    for found in (imperative, compiled, listed(again(*inputs))):
+        assert len(found) == len(outputs)
+        for x, want in zip(found, outputs, strict=True):
+            assert x.shape == want.shape and x.dtype == want.dtype
+            numpy.testing.assert_allclose(x.asnumpy(), want.asnumpy(), rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("case", ["mlp", "lenet", "embedding", "branches", "gru"])
+def test_text_is_written_as_mxnet_writes_it(case: str) -> None:
+    """Reading and writing a file of MXNet's gives the same bytes."""
+    text = (FILES / f"{case}-symbol.json").read_text()
+    found = sym.load_json(text).tojson()
+    if '"is_np_shape"' not in text:  # of MXNet 1's own mode
+        found = found.replace(
+            '{\n    "is_np_shape": ["int", 1], \n    "mxnet_version": ["int", 10901]\n  }',
+            '{"mxnet_version": ["int", 10901]}',
+        )
+    assert found == text
+
+
+def mlp() -> Any:
+    net = nn.HybridSequential(prefix="net_")
+    with net.name_scope():
+        net.add(nn.Dense(256, activation="relu"), nn.Dense(128, activation="relu"), nn.Dense(2))
+    net.initialize()
+    net.hybridize()
+    return net
+
+
+def test_the_mlp(tmp_path: Path) -> None:
+    net = mlp()
+    net(np.ones((1, 512)))
+    names = net.export(tmp_path / "models" / "deep" / "my_mlp")
+    assert names == (
+        str(tmp_path / "models/deep/my_mlp-symbol.json"),
+        str(tmp_path / "models/deep/my_mlp-0000.params"),
+    )
+    text = Path(names[0]).read_text()
+    assert text.startswith('{\n  "nodes": [\n    {\n      "op": "null", \n      "name": "data", \n')
+    graph = json.loads(text)
+    assert [node["op"] for node in graph["nodes"] if node["op"] != "null"] == [
+        *("FullyConnected", "Activation") * 2,
+        "FullyConnected",
+    ]
+    assert [node["name"] for node in graph["nodes"]][:5] == [
+        *("data", "net_dense0_weight", "net_dense0_bias", "net_dense0_fwd", "net_dense0_relu_fwd"),
+    ]
+    assert graph["nodes"][3]["attrs"] == {
+        "flatten": "True",
+        "no_bias": "False",
+        "num_hidden": "256",
+    }
+    assert graph["nodes"][1]["attrs"]["__shape__"] == "(256, 512)"
+    assert graph["arg_nodes"] == [0, 1, 2, 5, 6, 9, 10] and graph["heads"] == [[11, 0, 0]]
+    assert graph["attrs"] == {"is_np_shape": ["int", 1], "mxnet_version": ["int", 10901]}
+    weights = 4 * (512 * 256 + 256 + 256 * 128 + 128 + 128 * 2 + 2)
+    assert weights < Path(names[1]).stat().st_size < weights + 600
+
+
+def test_counted_names() -> None:
+    """Blocks of one kind are numbered through the process, as the seed's second network shows."""
+    first, second = (int(nn.Dense(1).name.removeprefix("dense")) for _ in range(2))
+    assert second == first + 1
+
+
+def test_batch_norms_have_auxiliary_states(tmp_path: Path) -> None:
+    net = nn.HybridSequential()
+    net.add(nn.BatchNorm(), nn.Dropout(0.5), nn.Dense(2))
+    net.initialize()
+    net.hybridize()
+    net(np.ones((2, 3)))
+    files = net.export(tmp_path / "net", epoch=12)
+    held: Any = npx.load(files[1])
+    kinds = {name.split(":")[0] for name in held if "running" in name}
+    assert kinds == {"aux"} and files[1].endswith("-0012.params")
+    graph = json.loads(Path(files[0]).read_text())
+    norm = next(node for node in graph["nodes"] if node["op"] == "BatchNorm")
+    assert [version for _, _, version in norm["inputs"]] == [0, 0, 0, 1, 1]
+    rows = graph["node_row_ptr"]
+    counts = [b - a for a, b in zip(rows, rows[1:], strict=False)]
+    assert sorted(counts)[-2:] == [2, 3], "dropout has two outputs, batch_norm three"
+
+
+# --- what cannot be written -----------------------------------------------------------------
+
+
+def test_it_must_have_been_called(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"call net.hybridize\(\) and then net\(x\) once"):
+        mlp().export(tmp_path / "net")
+    net = mlp()
+    net(np.ones((1, 4)))
+    net.cast("float64")  # its program is gone; what it was called on is not
+    net.export(tmp_path / "net")
+    assert (tmp_path / "net-symbol.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x * np.ones((x.shape[0], 1)), "depends on the batch size"),
+        (lambda x: np.linalg.qr(x)[1], "MXNet has no operation for qr"),
+    ],
+)
+def test_what_mxnet_cannot_say(function: Any, message: str, tmp_path: Path) -> None:
+    net = nn.HybridLambda(function)
+    net.hybridize()
+    net(np.ones((3, 3)))
+    with pytest.raises(ExportError, match=message):
+        net.export(tmp_path / "net")
+    assert not list(tmp_path.iterdir())
+
+
+# --- parameters -----------------------------------------------------------------------------
+
+
+def test_parameters_must_fit(tmp_path: Path) -> None:
+    symbol, params = FILES / "mlp-symbol.json", FILES / "mlp-0000.params"
+    held: Any = npx.load(params)
+    name = next(name for name in held if "bias" in name)
+    npx.save(tmp_path / "less", {n: x for n, x in held.items() if n != name})
+    npx.save(tmp_path / "more", {**held, "arg:other": np.ones(2)})
+    npx.save(tmp_path / "wrong", {**held, name: np.ones((77,))})
+    bare = name.removeprefix("arg:")
+    for file, pattern in (("less", bare), ("more", "other"), ("wrong", f"{bare} has shape")):
+        with pytest.raises(ParameterFileError, match=pattern):
+            SymbolBlock.imports(symbol, "data", tmp_path / file)
+    assert SymbolBlock.imports(symbol, "data", tmp_path / "more", ignore_extra=True)
+    block = SymbolBlock.imports(symbol, "data", tmp_path / "less", allow_missing=True)
+    with pytest.raises(GemelError, match=bare):
+        block(np.ones((3, 2, 3)))
+    with pytest.raises(GemelError, match="unknown input of the symbol 'dat'"):
+        SymbolBlock.imports(symbol, "dat", params)
+
+
+# --- bad files ------------------------------------------------------------------------------
+
+GOOD = json.loads((FILES / "mlp-symbol.json").read_text())
+
+
+def changed(path: str, value: Any) -> Any:
+    """The good graph with one field changed; a value of ... takes it away."""
+    graph = json.loads(json.dumps(GOOD))
+    *way, last = (int(part) if part.isdigit() else part for part in path.split("/"))
+    held = graph
+    for part in way:
+        held = held[part]
+    if value is ...:
+        del held[last]
+    else:
+        held[last] = value
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("nodes", ..., "'nodes' is missing"),
+        ("nodes", {}, "'nodes' is a dict, not a list"),
+        ("nodes/3", 7, r"nodes\[3\]: is a int"),
+        ("nodes/3/op", ..., r"nodes\[3\]: 'op' is missing"),
+        ("nodes/3/op", "FullyConected", "did you mean 'FullyConnected'"),
+        ("nodes/3/op", "__import__", "unknown operation"),
+        ("nodes/3/op", "gemel:nothing", r"nodes\[3\].*nothing"),
+        ("nodes/3/name", 5, r"nodes\[3\]: 'name' is 5, not text"),
+        ("nodes/3/inputs", ..., "'inputs' is missing"),
+        ("nodes/3/inputs/0", [99, 0, 0], r"inputs\[0\] names node 99"),
+        ("nodes/3/inputs/0", [3, 0, 0], "only the 3 before it"),
+        ("nodes/3/inputs/0", [-1, 0, 0], "names node -1"),
+        ("nodes/3/inputs/0", [0, 4, 0], "names output 4 of data, which has 1"),
+        ("nodes/3/inputs/0", [0], r"is \[0\], not \[node, output, version\]"),
+        ("nodes/3/inputs/0", [0, 1e300, 0], "not .node, output, version."),
+        ("nodes/3/attrs", [], "'attrs' is a list"),
+        ("nodes/3/attrs/flatten", True, r"attrs\['flatten'\] is True, not text"),
+        ("nodes/3/attrs/num_hiden", "3", "did you mean 'num_hidden'"),
+        ("nodes/0/inputs", [[0, 0, 0]], "names node 0"),
+        ("nodes/3/subgraphs", [{}], "has subgraphs"),
+        ("heads", ..., "'heads' is missing"),
+        ("heads", [], "'heads' is empty"),
+        ("heads/0", [10**30, 0, 0], r"heads\[0\] names node 1000"),
+    ],
+)
+def test_bad_graphs_name_the_field(path: str, value: Any, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad-symbol.json"
+    file.write_text(json.dumps(changed(path, value)))
+    with pytest.raises(SymbolFileError, match=message) as caught:
+        sym.load(file)
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no JSON or truncated"),
+        (b'{"nodes": [', "line 1, column"),
+        (b"[]", "holds a list"),
+        (b"\xff\xfe\x00", "is no text at byte 0"),
+        (b"[" * 100000, "nested too deeply"),
+        (b'{"nodes": [], "heads": [[0, 0, ' + b"9" * 5000 + b"]]}", "number too long"),
+    ],
+)
+def test_bad_texts(content: bytes, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad-symbol.json"
+    file.write_bytes(content)
+    with pytest.raises(SymbolFileError, match=message):
+        sym.load(file)
+
+
+def test_files_from_strangers(tmp_path: Path) -> None:
+    """Whatever byte is changed: a network, or an error of gemel's."""
+    generator = random.Random(7)
+    text = (FILES / "classic-symbol.json").read_text()
+    file = tmp_path / "fuzzed-symbol.json"
+    for _ in range(300):
+        place = generator.randrange(len(text))
+        kind = generator.randrange(3)
+        new = text[:place] + ("", chr(generator.randrange(32, 127)), "9" * 40)[kind]
+        file.write_text(new + text[place + generator.randrange(1, 4) :])
+        try:
+            block = SymbolBlock.imports(file, "data")
+            block.initialize()
+            block(np.ones((1, 2, 6, 6)))
+        except (GemelError, OverflowError, MemoryError):
+            pass
+
+
+def test_old_files() -> None:
+    """Settings under `param` or `attr`, no versions, and no auxiliary inputs."""
+    graph = json.loads((FILES / "classic-symbol.json").read_text())
+    for node in graph["nodes"]:
+        node["param"] = node.pop("attrs", {})
+        node["backward_source_id"] = -1
+        node["inputs"] = [entry[:2] for entry in node["inputs"]]
+    norm = next(node for node in graph["nodes"] if node["op"] == "BatchNorm")
+    norm["inputs"] = norm["inputs"][:3]
+    graph.pop("attrs"), graph.pop("node_row_ptr")
+    symbol = sym.load_json(json.dumps(graph))
+    assert symbol.list_auxiliary_states() == ["norm_moving_mean", "norm_moving_var"]

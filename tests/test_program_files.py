@@ -1,0 +1,217 @@
+"""`gemel.save` and `gemel.load`: a program and its weights in one file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, gluon, np, npx
+from gemel.errors import ExportError, GemelError, ShapeError, SymbolFileError
+from gemel.gluon import nn
+
+
+def saved(thing: Any, folder: Path) -> Any:
+    path = folder / "model.gemel"
+    gemel.save(thing, path)
+    return gemel.load(path)
+
+
+def mlp() -> Any:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(256, activation="relu"), nn.Dense(128, activation="relu"), nn.Dense(2))
+    net.initialize()
+    net.hybridize()
+    return net
+
+
+def test_the_mlp_fits_where_the_seed_has_it(tmp_path: Path) -> None:
+    """`ls -lh` showed 651K, in KiB: 642.5 KiB of weights, and the program."""
+    net = mlp()
+    x = np.random.normal(size=(1, 512))
+    want = net(x)
+    found = saved(net, tmp_path)
+    weights = 4 * (512 * 256 + 256 + 256 * 128 + 128 + 128 * 2 + 2)
+    assert weights < (tmp_path / "model.gemel").stat().st_size < min(651 * 1024, weights + 6000)
+    assert np.allclose(found(x), want)
+    assert found(np.ones((7, 512))).shape == (7, 2), "one example said nothing of the batch"
+
+
+def test_in_a_process_without_the_class(tmp_path: Path) -> None:
+    class Own(nn.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = gluon.Parameter("scale", shape=(3,), init="ones")
+
+        def forward(self, x: Any) -> Any:
+            return (np.sort(x) * self.scale.data())[:, ::-1] + x.shape[0] * 0
+
+    net = Own()
+    net.initialize()
+    net.hybridize()
+    net(np.array([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]]))
+    gemel.save(net, tmp_path / "own.gemel")
+    program = (
+        f"import gemel; from gemel import np; net = gemel.load({str(tmp_path / 'own.gemel')!r}); "
+        "print(net(np.array([[1.0, 3.0, 2.0]])).tolist(), list(net.collect_params()))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "[[3.0, 2.0, 1.0]] ['scale']\n"
+
+
+def test_what_is_loaded_trains(tmp_path: Path) -> None:
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(3, 3), nn.BatchNorm(), nn.Activation("relu"), nn.Dropout(0.5), nn.Dense(2))
+    net.initialize()
+    net.hybridize()
+    x = np.random.normal(size=(4, 2, 6, 6))
+    net(x)
+    for each in (net, saved(net, tmp_path)):
+        before = {n: p.data().asnumpy() for n, p in each.collect_params().items()}
+        trainer = gluon.Trainer(each.collect_params(), "sgd", {"learning_rate": 0.01})
+        gemel.np.random.seed(1)
+        with autograd.record():
+            loss = (each(x) ** 2).mean()
+        loss.backward()
+        trainer.step(1)
+        after = {n: p.data().asnumpy() for n, p in each.collect_params().items()}
+        assert all((before[name] != after[name]).any() for name in before), "all but none moved"
+    again = saved(each, tmp_path) if each._own.compiled else None
+    assert again is None or again(x).shape == (4, 2)
+
+
+def test_compiled_functions(tmp_path: Path) -> None:
+    """Nested arguments and results, numbers given at run time, several kinds of arguments."""
+
+    def function(pair: Any, factor: float, mode: str = "sum") -> Any:
+        a, b = pair["a"], pair["b"]
+        found = (a + b) * factor if mode == "sum" else a - b
+        return {"found": found, "parts": [found.sum(), (a.max(), np.concatenate([a, b]))]}
+
+    compiled = gemel.compile(function)
+    pair = {"a": np.ones((2, 3)), "b": np.ones((2, 3)) * 2}
+    compiled(pair, 2.5, "sum")
+    compiled(pair, 2.5, "difference")
+    loaded = saved(compiled, tmp_path)
+    other = {"a": np.ones((4, 3)), "b": np.zeros((4, 3))}
+    for mode in ("sum", "difference"):
+        want, found = function(other, 3.5, mode), loaded(other, 3.5, mode)
+        assert np.allclose(found["found"], want["found"])
+        assert isinstance(found["parts"][1], tuple) and found["parts"][1][1].shape == (8, 3)
+    with pytest.raises(ShapeError, match="was saved for float32 of 2 axes"):
+        loaded(other, 3.5, "product")
+
+
+def test_control_flow_and_random_numbers(tmp_path: Path) -> None:
+    def function(x: Any) -> Any:
+        y = npx.cond(x.sum() > 0, lambda v: v * 2, lambda v: v - 1, x)
+        return npx.foreach(lambda a, s: (a + s, a + s), y, np.zeros((3,)))[0]
+
+    compiled = gemel.compile(function)
+    x = np.ones((4, 3))
+    compiled(x)
+    loaded = saved(compiled, tmp_path)
+    for given in (x, -x):
+        assert np.allclose(loaded(given), function(given))
+    noisy = gemel.compile(lambda x: x + np.random.uniform(size=(3,)))
+    noisy(x)
+    loaded = saved(noisy, tmp_path)
+    assert not np.allclose(loaded(x), loaded(x)), "drawn anew"
+
+
+def test_what_forward_overwrites(tmp_path: Path) -> None:
+    class Counting(nn.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.count = gluon.Parameter("count", shape=(1,), init="zeros", grad_req="null")
+
+        def forward(self, x: Any) -> Any:
+            count = self.count.data()
+            count[...] = count + 1
+            return x + count
+
+    net = Counting()
+    net.initialize()
+    net.hybridize()
+    net(np.zeros((2, 1)))
+    loaded = saved(net, tmp_path)
+    loaded(np.zeros((2, 1)))
+    assert loaded(np.zeros((3, 1))).tolist() == [[3.0]] * 3
+    with pytest.raises(ExportError, match="overwrites count"):
+        net.export(tmp_path / "net")
+
+
+def test_dtypes_and_constants(tmp_path: Path) -> None:
+    table = np.array([[1, 2], [3, 4]], dtype="int32")
+    compiled = gemel.compile(lambda x: table[x].astype("float16") + 2)
+    x = np.array([1, 0])
+    want = compiled(x)
+    found = saved(compiled, tmp_path)(x)
+    assert found.dtype == want.dtype
+    numpy.testing.assert_array_equal(found.asnumpy(), want.asnumpy())
+
+
+# --- what cannot be --------------------------------------------------------------------------
+
+
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    path = tmp_path / "x.gemel"
+    for thing, message in (
+        (np.ones(3), "npx.save"),
+        (nn.Sequential(), "derive it from HybridBlock"),
+        (mlp(), "call net.hybridize"),
+        (gemel.compile(lambda x: x), "call .* once"),
+    ):
+        with pytest.raises(ExportError, match=message):
+            gemel.save(thing, path)
+    assert not path.exists()
+
+
+def small(folder: Path) -> bytes:
+    compiled = gemel.compile(lambda x: np.tanh(x) + np.array([1.0, 2.0]))
+    compiled(np.ones((3, 2)))
+    gemel.save(compiled, folder / "good.gemel")
+    return (folder / "good.gemel").read_bytes()
+
+
+def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
+    good = small(tmp_path)
+    file = tmp_path / "bad.gemel"
+    for place in [*range(0, 40), *range(40, len(good), 37), len(good) - 1]:
+        file.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        with pytest.raises(GemelError, match=r"bad\.gemel"):
+            gemel.load(file)
+    for length in (0, 5, 20, 100, len(good) // 2, len(good) - 1):
+        file.write_bytes(good[:length])
+        with pytest.raises(GemelError, match=r"bad\.gemel"):
+            gemel.load(file)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("gemel:tanh", "gemel:tahn", "unknown operation 'tahn'; did you mean"),
+        ('"programs":', '"programms":', "KeyError: 'programs'"),
+        ("n0_0", "n9_0", "extent n9_0"),
+        ('"numbers":0', '"numbers":[]', "cannot be read"),
+    ],
+)
+def test_sealed_nonsense(old: str, new: str, message: str, tmp_path: Path) -> None:
+    """A file with a right checksum and a wrong program."""
+    from struct import pack
+    from zlib import crc32
+
+    good = small(tmp_path)
+    head, length = 20, int.from_bytes(good[8:16], "little")
+    program = good[head : head + length].replace(old.encode(), new.encode())
+    sealed = good[:8] + pack("<QI", len(program), crc32(program)) + program + good[head + length :]
+    (tmp_path / "bad.gemel").write_bytes(sealed)
+    with pytest.raises(SymbolFileError, match=message):
+        gemel.load(tmp_path / "bad.gemel")

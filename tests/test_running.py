@@ -1,0 +1,185 @@
+"""`import mxnet` as gemel, and programs that need not be edited for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def python(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, text=True, capture_output=True, timeout=120,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def done(program: str, folder: Path) -> str:
+    (folder / "program.py").write_text(program)
+    found = python("program.py", folder=folder)
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+# --- the finder -----------------------------------------------------------------------------
+
+
+def test_modules_are_the_same_under_both_names(tmp_path: Path) -> None:
+    done("""
+import gemel.as_mxnet
+import mxnet as mx
+import mxnet.gluon.parameter
+import mxnet.numpy as mnp
+from mxnet import np, npx, gluon, autograd, init, context
+from mxnet.gluon import nn, rnn, Trainer
+from mxnet.gluon import loss as gloss
+from mxnet.gluon.data.vision import transforms
+from mxnet.initializer import Xavier
+import sys, gemel
+assert mx is gemel and np is gemel.np and mnp is np and nn is gemel.gluon.nn
+assert sys.modules["mxnet.gluon.parameter"] is gemel.gluon.parameter
+assert mx.gluon.parameter.__spec__.name == "gemel.gluon.parameter"
+assert Xavier is gemel.init.Xavier and mx.gluon.parameter is gemel.gluon.parameter
+assert [str(d) for d in (mx.cpu(), mx.cpu(1), mx.Context("cpu", 2), mx.context.cpu())] == [
+    "cpu(0)", "cpu(1)", "cpu(2)", "cpu(0)"]
+mx.random.seed(1, ctx=mx.cpu())
+mx.util.set_np(); mx.npx.waitall()
+assert mx.util.is_np_array() and mx.np.array([1]).dtype == "float32" and mx.__version__
+""", tmp_path)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "words"),
+    [
+        ("from mxnet import glon", "ImportError", "'mxnet.glon'; did you mean 'gluon'?"),
+        ("import mxnet.glon", "ModuleNotFoundError", "did you mean 'gluon'?"),
+        ("from mxnet.gluon.nn import Dens", "ImportError", "did you mean 'Dense'?"),
+        ("import mxnet; mxnet.glon", "AttributeError", "did you mean 'gluon'?"),
+        ("import mxnet.gluon.nothing.more", "ModuleNotFoundError", "'mxnet.gluon.nothing'"),
+    ],
+)
+def test_names_that_are_not_there(line: str, error: str, words: str, tmp_path: Path) -> None:
+    printed = done(
+        f"import gemel.as_mxnet\ntry:\n    {line}\nexcept {error} as error:\n    print(error)\n",
+        tmp_path,
+    )
+    assert words in printed
+
+
+def test_mxnet_itself(tmp_path: Path) -> None:
+    """An installed one is passed over; one that has been imported is an error."""
+    (tmp_path / "mxnet").mkdir()
+    (tmp_path / "mxnet" / "__init__.py").write_text("real = True\n")
+    done("import gemel.as_mxnet, mxnet, gemel\nassert mxnet is gemel\n", tmp_path)
+    printed = done("""
+import mxnet
+assert mxnet.real
+try:
+    import gemel.as_mxnet
+except ImportError as error:
+    print(error)
+""", tmp_path)  # fmt: skip
+    assert "imported already" in printed and "import gemel.as_mxnet before it" in printed
+
+
+# --- scripts --------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys
+import multiprocessing
+import helper
+from mxnet import np
+def inverse(x):
+    return 1 / x
+if __name__ == "__main__":
+    print(sys.argv, __file__ == sys.argv[0] or __file__.endswith("program.py"), helper.ones(2))
+    for method in ("spawn", "fork"):
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            print(pool.map(inverse, [2, 4]), pool.map(helper.ones, [3]))
+    inverse(0)
+"""
+HELPER = """
+def ones(n):
+    from mxnet import np
+    return float(np.ones(n).sum())
+"""
+
+
+def test_scripts_run_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "program.py").write_text(SCRIPT)
+    (tmp_path / "code" / "helper.py").write_text(HELPER)
+    found = python("-m", "gemel", "run", "code/program.py", "--epochs", "3", folder=tmp_path)
+    assert found.stdout.splitlines() == [
+        "['code/program.py', '--epochs', '3'] True 2.0",
+        *["[0.5, 0.25] [3.0]"] * 2,
+    ]
+    # What is shown begins with the program's own first line.
+    lines = found.stderr.splitlines()
+    assert found.returncode == 1 and lines[0] == "Traceback (most recent call last):"
+    assert lines[1].endswith('code/program.py", line 13, in <module>')
+    assert "return 1 / x" in found.stderr and lines[-1] == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "error"),
+    [
+        ("import sys; sys.exit(7)", 7, ""),
+        ("raise SystemExit('why')", 1, "why\n"),
+        ("x = (", 1, "SyntaxError"),
+        ("from mxnet import np\nnp.ones((2, 3)) + np.ones(2)", 1, "line 2, in <module>"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", -2, "KeyboardInterrupt"),
+    ],
+)
+def test_how_scripts_end(program: str, status: int, error: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(program)
+    found = python("-m", "gemel", "run", "program.py", folder=tmp_path)
+    assert found.returncode == status and error in found.stderr
+    assert "running.py" not in found.stderr and "runpy" not in found.stderr
+
+
+def test_help_and_missing_files(tmp_path: Path) -> None:
+    for arguments, status in ([], 2), (["--help"], 0):
+        found = python("-m", "gemel", *arguments, folder=tmp_path)
+        assert found.returncode == status and "python -m gemel run train.py" in found.stdout
+    found = python("-m", "gemel", "run", "nothing.py", folder=tmp_path)
+    assert found.returncode == 2 and "there is no file 'nothing.py'" in found.stderr
+
+
+# --- notebooks ------------------------------------------------------------------------------
+
+CELLS = [
+    "%matplotlib inline\nimport mxnet as mx\nfrom mxnet import np\nx = np.ones((1, 2))\nx",
+    "text = '''\n%d\n!no\n'''\n%time y = 3 + (4\n % 3)\nprint(text % y)",
+    "5;",
+    "!echo from the shell\n!pip install mxnet\nif True:\n    !echo inside",
+    "%%bash\nthis is no Python",
+    "display(x + 1); np.ones?",
+    "def f(n):\n    return [1, 2][n]",
+    "f(5)",
+    "print('never')",
+]
+
+
+def test_notebooks_run_cell_by_cell(tmp_path: Path) -> None:
+    cells = [{"cell_type": "code", "source": cell.splitlines(True)} for cell in CELLS]
+    cells.insert(1, {"cell_type": "markdown", "source": ["# words"]})
+    (tmp_path / "book.ipynb").write_text(json.dumps({"nbformat": 4, "cells": cells}))
+    found = python("-m", "gemel", "run", "book.ipynb", folder=tmp_path)
+    assert found.stdout.split("\n") == [
+        "array([[1., 1.]])", "", "4", "!no", "", "from the shell", "inside", "",
+    ]  # fmt: skip
+    assert "skipped !pip install mxnet" in found.stderr
+    assert found.returncode == 1
+    assert 'book.ipynb In [8]", line 1' in found.stderr
+
+
+def test_files_that_are_no_notebooks(tmp_path: Path) -> None:
+    for text in ("{", "[]", '{"cells": [{}]}'):
+        (tmp_path / "book.ipynb").write_text(text)
+        found = python("-m", "gemel", "run", "book.ipynb", folder=tmp_path)
+        assert found.returncode == 2 and "is no notebook" in found.stderr
