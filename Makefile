@@ -13,7 +13,7 @@ TIMES ?= 200
 # What `make benchmark` runs, and how: make benchmark WHAT=issue OPTIONS=--quick
 WHAT ?= mlp issue train cold engine
 OPTIONS ?=
-PEERS ?= torch==2.13.0 onnxruntime onnx jax jaxlib
+PEERS ?= torch==2.13.0 onnxruntime onnx jax jaxlib pillow
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import gemel
 from gemel import np
 from gemel.errors import GemelError
 from gemel.gluon import data as gdata
@@ -174,3 +175,13 @@ def test_batchify():
         batchify_fn=batchify.Group(batchify.Stack(), batchify.Pad()),
     )  # fmt: skip
     assert [y.shape for _, y in loader] == [(2, 2), (2, 4), (1, 5)]
+
+
+def test_arrays_on_several_devices():
+    with gemel.cpu(0):
+        x, y = np.arange(12).reshape(6, 2), np.arange(6)
+    devices = [gemel.gpu(0), gemel.cpu(0)] if gemel.num_gpus() else [gemel.cpu(0)] * 2
+    x = x.to_device(devices[0])
+    found = list(gdata.DataLoader(gdata.ArrayDataset(x, y), 4, shuffle=True))
+    assert [(str(a.device), str(b.device)) for a, b in found] == [tuple(map(str, devices))] * 2
+    assert all((a[:, 0].to_device(gemel.cpu(0)) == 2 * b).all() for a, b in found)

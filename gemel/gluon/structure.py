@@ -21,7 +21,14 @@ class Own:
     """
 
     __slots__ = (
-        *("compiled", "group", "last", "names", "op_hook", "parents", "program", "unfinished"),
+        "compiled",
+        "group",
+        "last",
+        "names",
+        "op_hook",
+        "parents",
+        "program",
+        "unfinished",
     )
 
     def __init__(self) -> None:

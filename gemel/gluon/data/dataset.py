@@ -107,7 +107,7 @@ class ArrayDataset(Dataset):
     def _taker(self) -> Taker | None:
         if not all(isinstance(source, np.ndarray) for source in self._data):
             return None
-        return lambda numbers: [source[numbers] for source in self._data]
+        return lambda numbers: [source[numbers.to_device(source.device)] for source in self._data]
 
 
 class RecordFileDataset(Dataset):

@@ -117,6 +117,7 @@ class DataLoader:
 
     def _made_by_others(self) -> Iterator[Any]:
         """Batches made by workers. An epoch begun inside another one has workers of its own."""
+        # Most loaders take their batches out of arrays, and need no module of this.
         from gemel.gluon.data.crew import Ahead
 
         held, self._idle = self._idle, None
