@@ -13,6 +13,7 @@ TIMES ?= 200
 # What `make benchmark` runs, and how: make benchmark WHAT=issue OPTIONS=--quick
 WHAT ?= mlp issue train cold engine
 OPTIONS ?=
+NAMES ?= lenet char_lstm transformer_lm multi_device resume
 PEERS ?= torch==2.13.0 onnxruntime onnx jax jaxlib pillow
 
 SHELL := /bin/sh
@@ -77,13 +78,18 @@ build/wheel/.stamp: $(SOURCES) build/sources | .venv/.made
 
 # ---------------------------------------------------------------- what users run
 
-.PHONY: demo experiments test
+.PHONY: demo experiments trainings test
 demo: .venv/.installed .venv/.demo ## train a network on real handwriting, imperatively and hybridized
 	$(BIN)/python examples/digits.py
 
 experiments: .venv/.installed ## the chapter's experiments on asynchronous computation, with predictions
 	@for name in issue increments devices overlap memory graph; do \
 	  echo; echo "== examples/async_$$name.py"; $(BIN)/python examples/async_$$name.py || failed=1; \
+	done; exit $${failed:-0}
+
+trainings: .venv/.installed .venv/.test ## train on digits and text, minutes each (NAMES="lenet resume", OPTIONS=--quick)
+	@for name in $(NAMES); do \
+	  echo; echo "== examples/$$name.py"; $(BIN)/python examples/$$name.py $(OPTIONS) || failed=1; \
 	done; exit $${failed:-0}
 
 test: .venv/.installed .venv/.test ## run the tests against the installed package

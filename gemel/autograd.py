@@ -144,7 +144,8 @@ def backward(
     """
     arrays, grads = _heads(heads, head_grads)
     step = Step.of(arrays, grads)
-    reverse.into_gradients(step, step.targets())
+    for part in step.by_device():
+        reverse.into_gradients(part, part.targets())
     if not retain_graph:
         step.free()
 

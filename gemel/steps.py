@@ -73,6 +73,16 @@ class Step:
             found.append(Head(source_of(head), spec_of(head), g, head.device))
         return cls(found, _reached([head.source for head in found]))
 
+    def by_device(self) -> list[Step]:
+        """Itself, or a step for each device its heads are on, which have nothing in common where
+        nothing travels between devices.
+        """
+        devices = dict.fromkeys([head.device for head in self.heads])
+        if len(devices) < 2 or self.has_functions:
+            return [self]
+        groups = [[head for head in self.heads if head.device is device] for device in devices]
+        return [Step(heads, _reached([head.source for head in heads])) for heads in groups]
+
     def targets(self) -> list[Target | Leaf]:
         """The variables it depends on."""
         sources = [head.source for head in self.heads]

@@ -180,6 +180,16 @@ def test_copies_share_what_the_original_shared() -> None:
     assert shallow(x).shape == (2, 1)
 
 
+def test_copies_of_attributes_belong_to_no_block() -> None:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(2, in_units=1))
+    net.initialize()
+    for copied in (copy.deepcopy(vars(net[0])), pickle.loads(pickle.dumps(vars(net)))):
+        copied["_children"]["more"] = nn.Dense(1)
+        assert set(copied["_reg_params"]) <= {"weight", "bias"}
+    assert len(net) == 1 and not net[0]._children
+
+
 def test_a_copy_before_its_shapes_are_known() -> None:
     net = nn.Dense(2)
     net.initialize(init.One())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import autograd, np, npx
+from gemel import autograd, gluon, np, npx
 from gemel.gluon import nn
 
 Make = Callable[[], Any]
@@ -164,6 +164,21 @@ def test_saved_copied_and_pickled(make: Make, shape: Any, tmp_path: Any) -> None
         close(other(x), expected)
     if not isinstance(net, nn.HybridLambda):
         close(pickle.loads(pickle.dumps(net))(x), expected)
+
+
+@EACH
+def test_exported(make: Make, shape: Any, tmp_path: Any) -> None:
+    """As MXNet's files, and read back; also for another batch."""
+    net, x = made(make, shape), given(make, shape, 3)
+    net.hybridize()
+    expected = net(x)
+    net.export(str(tmp_path / "net"))
+    weights = tmp_path / "net-0000.params"
+    read = gluon.SymbolBlock.imports(
+        str(tmp_path / "net-symbol.json"), ["data"], str(weights) if weights.exists() else None
+    )
+    close(read(x), expected)
+    close(read(x[:1]), expected[:1])
 
 
 @EACH

@@ -109,6 +109,39 @@ def test_compiled_functions(tmp_path: Path) -> None:
         loaded(other, 3.5, "product")
 
 
+def test_names_that_meet(tmp_path: Path) -> None:
+    """Two parameters of one name, and arrays that several programs close over."""
+
+    class Twice(nn.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = gluon.Parameter("weight", shape=(3,), init="ones")
+            self.second = gluon.Parameter("weight", shape=(3,), init=gemel.init.Constant(2))
+            self.last = gluon.Parameter("last", shape=(3,), init="zeros", grad_req="null")
+
+        def forward(self, x: Any) -> Any:
+            self.last.data()[...] = x.sum(axis=0)
+            return x * self.first.data() + self.second.data()
+
+    net = Twice()
+    net.initialize()
+    net.hybridize()
+    x = np.ones((2, 3))
+    net(x)
+    loaded = saved(net, tmp_path)
+    assert (loaded(x) == 3).all()
+    requests = {name: p.grad_req for name, p in loaded.params.items()}
+    assert requests == {"weight": "write", "weight_1": "write", "last": "null"}
+    assert loaded.params["last"].data().tolist() == [2, 2, 2]
+    tables = {"a": np.ones(3), "b": np.ones(3) * 5}
+    compiled = gemel.compile(lambda x, name: x + tables[name] + tables[name])
+    wants = [compiled(x, name) for name in tables]
+    loaded = saved(compiled, tmp_path)
+    for name, want in zip(tables, wants, strict=True):
+        assert (loaded(x, name) == want).all()
+    assert len(loaded.params) == 2, "each is there once"
+
+
 def test_control_flow_and_random_numbers(tmp_path: Path) -> None:
     def function(x: Any) -> Any:
         y = npx.cond(x.sum() > 0, lambda v: v * 2, lambda v: v - 1, x)

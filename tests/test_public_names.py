@@ -93,7 +93,7 @@ NAMES = {
     "lr_scheduler": "LRScheduler {Factor,MultiFactor,Poly,Cosine}Scheduler",
     "metric": "RMSE NegativeLogLikelihood Accuracy",
     "autograd": """record pause train_mode predict_mode is_recording is_training backward grad
-        mark_variables Function get_symbol set_recording set_training""",
+        mark_variables Function set_recording set_training""",
     "profiler": """set_config set_state pause resume dump dumps Domain Task Frame Event Counter
         Marker scope""",
     "kvstore": "create",

@@ -528,6 +528,28 @@ def test_each_gradient_travels_as_soon_as_it_is_there():
     assert {1, 2} <= set(depends)  # the last layer's copies need one piece, the first layer's two
 
 
+@pytest.mark.parametrize("text", ["c0 c1", "c0 g1"])
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_one_backward_from_the_losses_of_all_devices(text, hybrid):
+    devices = devices_of(text)
+    net = network(devices, hybrid)
+    for _ in range(3):
+        with autograd.record():
+            losses = [
+                (net(np.ones((2, 5), device=d)) * (n + 1)).sum() for n, d in enumerate(devices)
+            ]
+        autograd.backward(losses)
+    first, second = (g.asnumpy() for g in net[0].weight.list_grad())
+    close([2 * first], [second])
+    # One device's array on both ways: what travels is a part of the same step.
+    w = np.array([2.0], device=devices[0])
+    w.attach_grad()
+    with autograd.record():
+        losses = [w * w, w.as_in_ctx(devices[1]) * 3]
+    autograd.backward(losses)
+    assert w.grad.item() == 7
+
+
 # ---- stores
 
 
@@ -726,6 +748,19 @@ def test_a_device_that_does_not_come():
     with autograd.record():
         whole = alone(np.array(x))
     close([numpy.concatenate([p.asnumpy() for p in parts])], [whole.asnumpy()])
+
+
+def test_a_device_that_goes_ahead():
+    net = nn.SyncBatchNorm(in_channels=2)
+    net.initialize(ctx=TWO)
+    net.hybridize()
+    with autograd.record(), pytest.raises(DeviceError, match=r"cpu\(0\) has come 1024 times more"):
+        for _ in range(1025):
+            y = net(np.ones((2, 2)))
+    with pytest.raises(DeviceError, match="before all devices had come"):
+        y.asnumpy()
+    with pytest.raises(DeviceError):
+        npx.waitall()
 
 
 # engine.md 42

@@ -25,6 +25,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPILER = os.environ.get("CXX", "c++")
+#: Programs that test the core without Python, besides the stress program.
+CPP = ("cases", "meeting_test", "object_test", "memory_test")
 
 #: Tests about threads, by the names of their files.
 THREADS = (
@@ -188,8 +190,8 @@ def test(name: str, arguments: list[str]) -> int:
 
 def stress(name: str, seconds: str) -> int:
     """Run the tests without Python; the first exit code that is not 0."""
-    programs = compiled(name, "cases", "object_test", "memory_test", "stress") / "cpp"
-    for command in (["cases"], ["object_test"], ["memory_test"], ["stress", "--seconds", seconds]):
+    programs = compiled(name, *CPP, "stress") / "cpp"
+    for command in (*([program] for program in CPP), ["stress", "--seconds", seconds]):
         code = subprocess.run([str(programs / command[0]), *command[1:]]).returncode
         if code:
             return code

@@ -46,24 +46,25 @@ def save(obj: Any, path: Any) -> None:
     """
     if isinstance(obj, HybridBlock):
         kinds = _kinds_of_block(obj)
-        name, parameters = obj.name, {p.name: p for p in obj.collect_params().values()}
     elif isinstance(obj, Compiled):
         kinds = [(obj.function, given) for given in obj.kinds()]
-        name, parameters = obj.name, {}
     else:
         hint = "derive it from HybridBlock" if isinstance(obj, Block) else "use npx.save for arrays"
         raise ExportError(
             f"save: {type(obj).__name__} is neither a HybridBlock nor a compiled function; {hint}"
         )
     if not kinds:
-        raise ExportError(f"save: call {name} once before: its arguments say what it is for")
-    programs, arrays = [], {}
+        raise ExportError(f"save: call {obj.name} once before: its arguments say what it is for")
+    programs: list[Any] = []
+    arrays: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    held: dict[str, Any] = {}
     for function, given in kinds:
-        found = exported(function, given, own=True)
+        found = exported(function, given, own=True, held=held)
         programs.append(_described(found, given))
         arrays.update(found.variables)
-    settings = {n: _settings(parameters[n]) for n in arrays if n in parameters}
-    content = {"name": name, "programs": programs, "parameters": settings}
+        settings.update({name: _settings(p) for name, p in found.parameters.items()})
+    content = {"name": obj.name, "programs": programs, "parameters": settings}
     program = json.dumps(content, separators=(",", ":")).encode()
     from zlib import crc32
 
@@ -99,7 +100,7 @@ def _described(found: Exported, given: Arguments) -> dict[str, Any]:
         "numbers": len(given.numbers),
         "held": [[place, value] for place, value in held.items()],
         "results": _structure(found.structure),
-        "updates": [parameter.name for parameter in found.updated],
+        "updates": found.updates,
         "extents": list(trace.dims),
         "guards": [encoded_guard(guard) for guard in trace.guards],
         "symbol": symbols.written(found.heads),

@@ -23,6 +23,9 @@ class BlockParameters(ParameterDict):
         prefix: str = self._block().prefix
         return prefix
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ParameterDict, (dict(self),)  # a copy belongs to no block
+
     if TYPE_CHECKING:  # there is always one
 
         def get(self, name: str, default: Any = None, **settings: Any) -> Parameter:

@@ -58,6 +58,9 @@ class Children(dict[str, "Block"]):
             child._own.parents = (*(p for p in parents if p() is not None), self._block)
         self._block()._changed()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)  # a copy belongs to no block
+
     def __delitem__(self, name: str) -> None:
         super().__delitem__(name)
         self._block()._changed()

@@ -12,6 +12,9 @@ from gemel.ir.declare import op
 from gemel.ops.reduction import sum
 from gemel.spec import Spec
 
+#: How many calls of one device may wait for the others'.
+AHEAD = 1024
+
 
 class Group:
     """Devices that meet again and again: the first call of each is the first meeting, and so on.
@@ -44,6 +47,11 @@ class Group:
         with self._lock:
             self._open = [(meeting, came) for meeting, came in self._open if meeting.open]
             found = next((pair for pair in self._open if rank not in pair[1]), None)
+            if len(self._open) >= AHEAD and found is None:
+                raise DeviceError(
+                    f"{self.name}: {device} has come {AHEAD} times more often than the others; run "
+                    "every device's part of a batch"
+                )
             if found is None:
                 found = _core.Meeting(len(self.devices), self.name), set()
                 self._open.append(found)

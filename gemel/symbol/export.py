@@ -24,11 +24,13 @@ from gemel.symbol.own import PREFIX, numbers_text, parameters_text
 class Exported:
     """A function traced for one kind of arguments, as a symbol.
 
-    `variables` are the arrays it is given by name: parameters, and arrays it closes over.
+    `variables` are the arrays it is given by name: those of `parameters`, and arrays it closes
+    over.
     `given` may name symbols that stand for the arguments, instead of new variables. With `own`
     what MXNet has no operation for is a node of gemel's own, sizes that depend on the arguments
     stay free, and parameters may be overwritten: `updates` are their names, the last of `heads`
     what they then hold. `names` are those of the arguments: data, or data0, data1, ...
+    `held` is what names stand for already, in a file of several programs.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Exported:
         given: Sequence[Reference] = (),
         own: bool = False,
         names: Sequence[str] = (),
+        held: dict[str, Any] | None = None,
     ) -> None:
         self.trace = Noting()
         self.own = own
@@ -61,9 +64,11 @@ class Exported:
                 f"export: forward overwrites {updates[0][0].name} outside of batch_norm, which "
                 "MXNet's files cannot say; gemel.save keeps it"
             )
-        self.updated = [parameter for parameter, _ in updates]
         self.inputs = names
         self.variables: dict[str, Any] = {}
+        self.parameters: dict[str, Any] = {}
+        self._held = {} if held is None else held
+        self._sources: dict[int, Reference] = {}
         self._references: dict[Entry, Reference] = {}
         self._parameters = {entry: parameter for parameter, entry in self.trace.parameters.values()}
         for place, number in enumerate(numbers):
@@ -79,6 +84,7 @@ class Exported:
             self._together.setdefault(id(note.written.settings), []).append((entry, index))
         with self.trace:
             self.heads = self._written([*outputs, *(entry for _, entry in updates)])
+        self.updates = [self._variable_of(p, p.name or "parameter", {})[0].name for p, _ in updates]
 
     def _input(self, position: int, array: Any, name: str) -> Entry:
         """An argument; the batch is free though it was one example."""
@@ -194,12 +200,27 @@ class Exported:
 
     # ---- variables
 
+    def _variable_of(self, source: Any, name: str, attrs: dict[str, str]) -> Reference:
+        """The variable of a parameter or an array, under that name if it stands for no other."""
+        if id(source) not in self._sources:
+            found, number = name, 0
+            while found in self._used or self._held.get(found, source) is not source:
+                number += 1
+                found = f"{name}_{number}"
+            self._used.add(found)
+            self._held[found] = source
+            is_parameter = hasattr(source, "grad_req") and hasattr(source, "array")
+            self.variables[found] = source.gathered() if is_parameter else source
+            if is_parameter:
+                self.parameters[found] = source
+            self._sources[id(source)] = SymbolNode(VARIABLE, found, attrs), 0
+        return self._sources[id(source)]
+
     def _variable(self, entry: Entry) -> Reference:
         parameter = self._parameters.get(entry)
         if parameter is not None:
-            name = self._unique(parameter.name or "parameter")
-            self.variables[name] = parameter.array()
-            return SymbolNode(VARIABLE, name, _attributes(parameter)), 0
+            name = parameter.name or "parameter"
+            return self._variable_of(parameter, name, _attributes(parameter))
         node = entry.node
         if node.is_number:
             settings = {
@@ -209,9 +230,8 @@ class Exported:
             }
             return SymbolNode("_full", self._unique(self.trace.named("number")), settings), 0
         if node.is_constant:
-            name = self._unique(self.trace.named("constant"))
-            self.variables[name] = node.value
-            return SymbolNode(VARIABLE, name, {"__shape__": text_of(tuple(node.value.shape))}), 0
+            attrs = {"__shape__": text_of(tuple(node.value.shape))}
+            return self._variable_of(node.value, self.trace.named("constant"), attrs)
         raise ExportError(f"export: {node!r} is no input of the program")
 
 

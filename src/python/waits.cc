@@ -83,6 +83,9 @@ TracedWait::~TracedWait() {
 
 namespace {
 
+// So many operations may be pending while a meeting is open, however long the queue is to be.
+constexpr uint64_t kMostForMeetings = 1 << 16;
+
 [[noreturn]] void throw_interrupted() {
   if (!PyErr_Occurred()) PyErr_SetNone(PyExc_KeyboardInterrupt);
   throw PythonError{};
@@ -94,13 +97,13 @@ class PythonFront final : public Front {
   void issue(std::unique_ptr<Operation> operation) override {
     Engine& engine = Engine::get();
     operation->priority = thread_flags.priority;
-    if (Meeting::any_open() && !engine.serial()) {
-      // What the queue is full of may wait for what is issued next.
-      const InsideOperation no_room_needed;
+    if (!engine.may_block()) {
       engine.issue(std::move(operation));
       return;
     }
-    if (!engine.may_block()) {
+    // What the queue is full of may wait for what is issued next.
+    if (!engine.serial() && Meeting::any_open() && engine.counters().pending < kMostForMeetings) {
+      const InsideOperation no_room_needed;
       engine.issue(std::move(operation));
       return;
     }
