@@ -61,6 +61,7 @@ __version__ = "0.1.0"
 #: Modules that are imported when they are first asked for.
 _LAZY = {
     "autograd": "gemel.autograd",
+    "base": "gemel.base",
     "context": "gemel.context",
     "d2l": "gemel.d2l",
     "gluon": "gemel.gluon",
@@ -90,6 +91,7 @@ _LAZY = {
 }
 _LAZY_NAMES = {
     "Benchmark": "gemel.benchmark",
+    "MXNetError": "gemel.base",
     "Timer": "gemel.benchmark",
     "compile": "gemel.compiled",
     "load": "gemel.export.program",

@@ -23,12 +23,25 @@ NAME = "mxnet"
 #: On the path of processes that are spawned: there nothing else of this process's is known.
 STANDINS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standins")
 
+#: Modules of MXNet's whose names are in others here.
+ELSEWHERE = {
+    "mxnet.gluon.data.dataloader": "gemel.gluon.data",
+    "mxnet.gluon.nn.activations": "gemel.gluon.nn",
+    "mxnet.gluon.nn.basic_layers": "gemel.gluon.nn",
+    "mxnet.gluon.nn.conv_layers": "gemel.gluon.nn",
+    "mxnet.gluon.rnn.rnn_cell": "gemel.gluon.rnn",
+    "mxnet.gluon.rnn.rnn_layer": "gemel.gluon.rnn",
+    "mxnet.optimizer.optimizer": "gemel.optimizer",
+}
+
 
 def resolve(name: str) -> ModuleType:
     """The module of gemel that `mxnet...` names. Raises `ModuleNotFoundError`."""
     parent, _, last = name.rpartition(".")
     if not parent:
         return gemel
+    if name in ELSEWHERE:
+        return import_module(ELSEWHERE[name])
     holder = resolve(parent)
     found = getattr(holder, last, None)
     if isinstance(found, ModuleType):

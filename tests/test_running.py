@@ -70,6 +70,30 @@ def test_names_that_are_not_there(line: str, error: str, words: str, tmp_path: P
     assert words in printed
 
 
+def test_where_mxnet_has_them(tmp_path: Path) -> None:
+    """Names in the modules programs import them from."""
+    done("""
+import gemel.as_mxnet
+import mxnet as mx
+from mxnet import gluon, nd
+from mxnet.base import MXNetError
+from mxnet.gluon.block import HybridBlock, SymbolBlock
+from mxnet.gluon.data.dataloader import DataLoader
+from mxnet.gluon.nn.basic_layers import Dense
+from mxnet.gluon.rnn.rnn_cell import LSTMCell
+from mxnet.ndarray import NDArray
+assert HybridBlock is gluon.HybridBlock and Dense is gluon.nn.Dense and MXNetError is mx.MXNetError
+assert mx.gluon.block.Block is gluon.Block
+x = nd.array([1, 2])
+assert isinstance(x, NDArray) and x.dtype == "float32"
+assert nd.array([1, 2], dtype="int32").dtype == nd.array(x.astype("int32")).dtype == "int32"
+try:
+    x + nd.ones((3,))
+except mx.base.MXNetError:
+    print("caught")
+""", tmp_path)  # fmt: skip
+
+
 def test_mxnet_itself(tmp_path: Path) -> None:
     """An installed one is passed over; one that has been imported is an error."""
     (tmp_path / "mxnet").mkdir()

@@ -404,3 +404,12 @@ def _warn_of_strays(block: Block) -> None:
 def _indented(block: Block) -> str:
     first, *rest = repr(block).split("\n")
     return "\n".join([first, *(f"  {line}" for line in rest)])
+
+
+def __getattr__(name: str) -> Any:
+    # MXNet has them in its module of this name.
+    if name in ("HybridBlock", "SymbolBlock"):
+        from importlib import import_module
+
+        return getattr(import_module("gemel.gluon"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

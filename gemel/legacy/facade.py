@@ -57,6 +57,21 @@ def attribute(name: str, module: str, scope: dict[str, Any], made: Callable[[Any
     raise unknown_attribute(module, name, (*TABLE, *known()))
 
 
+def array(source_array: Any, ctx: Any = None, dtype: Any = None) -> Any:
+    """An array of what is given: of float32 unless that is an array of gemel's, or `dtype` says."""
+    from gemel import np
+
+    if dtype is None:
+        dtype = source_array.dtype if isinstance(source_array, np.ndarray) else "float32"
+    return np.array(source_array, dtype=dtype, ctx=ctx)
+
+
 def arrays(name: str, scope: dict[str, Any]) -> Any:
     """What `gemel.ndarray` has under a name."""
+    if name == "NDArray":
+        from gemel.np import ndarray
+
+        return scope.setdefault(name, ndarray)
+    if name == "array":
+        return scope.setdefault(name, array)
     return attribute(name, "gemel.ndarray", scope, lambda operation: operation)
