@@ -94,6 +94,17 @@ def test_numbers_keep_the_dtype(tmp_path: Path) -> None:
     assert nodes[nodes[place]["inputs"][0][0]]["attrs"] == {"dtype": "float32"}
 
 
+def test_states_that_are_given(tmp_path: Path) -> None:
+    """MXNet's broadcast_like takes states of one example only."""
+    layer = gluon.rnn.LSTM(3)
+    layer.initialize()
+    layer.hybridize()
+    x, state = np.ones((5, 2, 4)), np.ones((1, 2, 3))
+    layer(x, [state, state])
+    text = Path(layer.export(tmp_path / "net")[0]).read_text()
+    assert '"RNN"' in text and "broadcast_like" not in text
+
+
 def test_losses_are_written(tmp_path: Path) -> None:
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     nodes = exported(lambda x, y: loss(x, y), tmp_path, X, numpy.array([0.0, 2.0], "float32"))

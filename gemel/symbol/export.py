@@ -16,7 +16,7 @@ from gemel.programs import Arguments
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of
-from gemel.symbol.nodes import as_call, fixed, free
+from gemel.symbol.nodes import as_call, fixed, free, number_of
 from gemel.symbol.noting import Note, Noting
 from gemel.symbol.own import PREFIX, numbers_text, parameters_text
 
@@ -225,7 +225,7 @@ class Exported:
         if node.is_number:
             settings = {
                 "shape": "()",
-                "value": repr(float(node.value)),
+                "value": repr(number_of(node)),
                 "dtype": entry.dtype.name if entry.dtype.kind != "f" else "float32",
             }
             return SymbolNode("_full", self._unique(self.trace.named("number")), settings), 0

@@ -181,13 +181,14 @@ def _(node: Node) -> Found:
     value = node.inputs[0].node
     if not value.is_number:
         return None
-    return Written("_full", (), {**settings, "value": float(value.value)})
+    return Written("_full", (), {**settings, "value": number_of(value)})
 
 
 @rule("iota")
 def _(node: Node) -> Found:
     shape, axis = node.params["shape"], node.params["axis"]
-    settings = {"start": 0.0, "stop": float(shape[axis]), "step": 1.0, "dtype": node.specs[0].dtype}
+    stop = float(fixed(shape[axis], "export: the length of arange"))
+    settings = {"start": 0.0, "stop": stop, "step": 1.0, "dtype": node.specs[0].dtype}
     if len(shape) == 1:
         return Written("_npi_arange", (), settings)
     row = call("iota", shape=(shape[axis],), axis=0, dtype=node.params["dtype"])
@@ -311,19 +312,24 @@ def as_call(node: Node) -> Found:
     numbers = [entry.node.is_number for entry in node.inputs]
     if name in SCALARS and numbers.count(True) == 1:
         first = numbers[0]
-        number, x = node.inputs[0 if first else 1].node.value, node.inputs[1 if first else 0]
+        number, x = node.inputs[0 if first else 1].node, node.inputs[1 if first else 0]
         dtype = node.specs[0].dtype
         if dtype.is_floating and not x.dtype.is_floating:  # MXNet's would be float64
             x = call("cast", x, dtype=dtype)
         settings = {
-            "scalar": float(number),
-            "is_int": isinstance(number, int) or not dtype.is_floating,
+            "scalar": number_of(number),
+            "is_int": isinstance(number.value, int) or dtype.kind in "iu",
         }
         return Written(SCALARS[name][first], (x,), settings)
     settings = {
         key: value for key, value in node.params.items() if op.defaults.get(key, ...) != value
     }
     return Written(name, node.inputs, settings)
+
+
+def number_of(node: Node) -> float:
+    """What a node of a number holds, for any batch."""
+    return float(fixed(node.value, "export: a number"))
 
 
 def fixed(value: Any, what: str) -> Any:
