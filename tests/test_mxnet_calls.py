@@ -13,6 +13,7 @@ from typing import Any
 import numpy
 import pytest
 
+import gemel
 from gemel import gluon, np, npx, sym
 from gemel.gluon import SymbolBlock, nn
 from gemel.legacy.declare import find
@@ -103,6 +104,35 @@ def test_states_that_are_given(tmp_path: Path) -> None:
     layer(x, [state, state])
     text = Path(layer.export(tmp_path / "net")[0]).read_text()
     assert '"RNN"' in text and "broadcast_like" not in text
+
+
+class Unrolled(nn.HybridBlock):
+    """A cell's steps over an array."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = gluon.rnn.LSTMCell(3)
+
+    def forward(self, x: Any) -> Any:
+        return self.cell.unroll(x.shape[1], x, merge_outputs=True)[0]
+
+
+def test_cells_for_any_batch(tmp_path: Path) -> None:
+    net = Unrolled()
+    net.initialize()
+    net.hybridize()
+    net(np.ones((4, 5, 2)))
+    files = net.export(tmp_path / "net")
+    x = np.random.normal(size=(3, 5, 2))
+    found = SymbolBlock.imports(files[0], "data", files[1])(x)
+    numpy.testing.assert_allclose(found.asnumpy(), net(x).asnumpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_parts_of_nd() -> None:
+    a = np.array(X)
+    assert np.all(gemel.nd.linalg.gemm2(a, a, transpose_b=True, alpha=2.0) == 2 * a @ a.T)
+    chosen = gemel.nd.contrib.cond(a.sum() > 100, lambda: a, lambda: -a)
+    assert np.all(chosen == -a)
 
 
 def test_losses_are_written(tmp_path: Path) -> None:

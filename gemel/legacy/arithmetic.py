@@ -295,7 +295,8 @@ def gemm2(
     axis: int = -2,
 ) -> Any:
     """alpha * A @ B of the last two axes."""
-    return npx.batch_dot(A, B, transpose_a, transpose_b) * alpha
+    left = A.swapaxes(-1, -2) if transpose_a else A
+    return np.matmul(left, B.swapaxes(-1, -2) if transpose_b else B) * alpha
 
 
 # --- arrays from nothing --------------------------------------------------------------------

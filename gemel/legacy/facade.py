@@ -26,7 +26,8 @@ class Part:
         operation = wanted(self._prefix + name)
         if operation is not None:
             return self._made(operation)
-        for place in (np.linalg, npx) if not name.startswith("_") else ():
+        places = (np.linalg, npx) if self._prefix == "_linalg_" else (npx, np.linalg)
+        for place in places if not name.startswith("_") else ():
             if hasattr(place, name):
                 return getattr(place, name)
         raise unknown_attribute(self._name, name, (*dir(np.linalg), *dir(npx)))

@@ -8,6 +8,7 @@ from gemel import np, npx
 from gemel.errors import ShapeError, unknown_name
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.ir.trace import current_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +82,12 @@ class RecurrentCell(Block):
         if states is not None:
             return states
         settings = {"dtype": x.dtype, "device": getattr(x, "device", None)}
-        return self.begin_state(x.shape[0], **settings)
+        if not hasattr(current_trace(), "notes"):
+            return self.begin_state(x.shape[0], **settings)
+        # For a file, which cannot say how large the batch is: zeros of one example, for each.
+        rows = np.zeros_like(x[(slice(None), *[0] * (len(x.shape) - 1))])
+        ones = self.begin_state(1, **settings)
+        return [each + rows.reshape(-1, *[1] * (len(each.shape) - 1)) for each in ones]
 
 
 class HybridRecurrentCell(RecurrentCell, HybridBlock):
