@@ -85,7 +85,8 @@ class RecurrentCell(Block):
         if not hasattr(current_trace(), "notes"):
             return self.begin_state(x.shape[0], **settings)
         # For a file, which cannot say how large the batch is: zeros of one example, for each.
-        rows = np.zeros_like(x[(slice(None), *[0] * (len(x.shape) - 1))])
+        firsts = (slice(None), *[0] * (len(x.shape) - 1))
+        rows = np.zeros_like(x[firsts])
         ones = self.begin_state(1, **settings)
         return [each + rows.reshape(-1, *[1] * (len(each.shape) - 1)) for each in ones]
 
