@@ -601,6 +601,7 @@ CASES: tuple[Case, ...] = (
 ELSEWHERE = {
     "fused": "made by the fusing pass from others, which are all here (test_three_ways)",
     "all_reduce": "several devices meet in it (test_several_devices)",
+    **dict.fromkeys(("iterate", "iterate_backward"), "what they do is a program (test_scripting)"),
     "anchor_targets": "its inputs are boxes (test_boxes)",
     "detections": "its inputs are boxes (test_boxes)",
     "region_peaks": "its inputs are regions (test_boxes)",

@@ -137,7 +137,7 @@ BAD: list[Bad] = [
      ("concatenate", "axis 1")),
     ("concatenate nothing", lambda: np.concatenate([]), ShapeError, ("concatenate", "one array")),
     ("concatenate 0-d", lambda: np.concatenate([ones(), ones()]), ShapeError, ("concatenate",)),
-    ("stack", lambda: np.stack([ones(2), ones(3)]), ShapeError, ("concatenate", "[1, 2]")),
+    ("stack", lambda: np.stack([ones(2), ones(3)]), ShapeError, ("stack", "(3,)", "equal")),
     ("split", lambda: np.split(ones(5), 2), ShapeError, ("split", "5", "2 equal parts")),
     ("split into none", lambda: np.split(ones(5), 0), ShapeError, ("split", "0 equal parts")),
     ("split axis", lambda: np.split(ones(5), 5, axis=1), ShapeError, ("split", "axis 1")),
