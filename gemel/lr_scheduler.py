@@ -117,6 +117,8 @@ class MultiFactorScheduler(LRScheduler):
         warmup_mode: str = "linear",
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        if not hasattr(step, "__len__"):
+            raise self._refusal("step must be a list of growing numbers from 1", step)
         if not step or step[0] < 1 or any(b <= a for a, b in zip(step, step[1:], strict=False)):
             raise self._refusal("step must be a list of growing numbers from 1", step)
         if factor > 1:

@@ -164,6 +164,14 @@ class MXRecordIO:
         return DataFileError(f"{self.uri}: the record at byte {place}{part} {what}")
 
 
+def _offset_from(text: str) -> int:
+    """An offset in a file. Raises `ValueError`."""
+    offset = int(text)
+    if offset < 0:
+        raise ValueError(f"{offset} is before the file")
+    return offset
+
+
 def _parts(data: bytes) -> list[bytes]:
     """A record as it is written."""
     cuts, at = [], data.find(MARK)
@@ -214,7 +222,7 @@ class MXIndexedRecordIO(MXRecordIO):
         for line in Path(self.idx_path).read_bytes().splitlines(keepends=True):
             try:
                 key, place = line.decode().split("\t")
-                self.idx[self.key_type(key)] = int(place)
+                self.idx[self.key_type(key)] = _offset_from(place)
             except ValueError:
                 raise DataFileError(
                     f"{self.idx_path}: the line at byte {offset} is not a key, a tab and an offset"

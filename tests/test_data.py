@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy
 import pytest
 
 import gemel
 from gemel import np
-from gemel.errors import GemelError
+from gemel.errors import GemelError, ShapeError
 from gemel.gluon import data as gdata
 
 
@@ -105,6 +106,7 @@ def test_samplers():
     ("settings", "message"),
     [
         ({}, "batch_size is None"),
+        ({"batch_size": 2.5}, "batch_size is 2.5"),  # which no length of a batch is
         ({"batch_size": 2, "last_batch": "discrad"}, "did you mean 'discard'"),
         ({"batch_size": 2, "shuffle": True, "sampler": [1]}, "leave out shuffle"),
         ({"batch_size": 2, "batch_sampler": [[1]]}, "batch_sampler decides"),
@@ -147,10 +149,28 @@ def test_parts_of_data_sets():
     assert list(gdata.DataLoader(gdata.ArrayDataset(np.ones((5, 2))).take(0), 4)) == []
 
 
+@pytest.mark.parametrize(
+    ("examples", "dtype"),
+    [
+        ([numpy.int64(1), numpy.float64(2.5)], "float64"),
+        ([numpy.uint8(255), numpy.int32(300)], "int32"),
+        ([numpy.float16(1), numpy.float32(70000)], "float32"),
+        ([1, numpy.int32(2**24 + 1)], "int64"),
+        ([numpy.float32(0.5), 1, 2.5], "float32"),
+        ([numpy.float32(0.5), numpy.float32(1)], "float32"),
+    ],
+)
+def test_a_batch_holds_numbers_of_several_dtypes(examples, dtype):
+    batch = gdata.batchify.Stack()(examples)
+    assert batch.tolist() == [float(x) for x in examples] and str(batch.dtype) == dtype
+
+
 def test_batchify():
     batchify = gdata.batchify
     assert batchify.Stack()([np.ones(2), np.zeros(2)]).tolist() == [[1, 1], [0, 0]]
     assert str(batchify.Stack()([1, 2]).dtype) == "int64"
+    with pytest.raises(ShapeError, match=r"examples of \[1, 2\] parts make no batch"):
+        batchify.Stack()([[1, 2], [3]])
     rows = [[1, 2, 3], np.array([4.0]), [5, 6]]
     assert batchify.Pad(val=-1)(rows[1:]).tolist() == [[4, -1], [5, 6]]
     padded = batchify.Pad(dtype="float16", round_to=4)(rows)

@@ -450,6 +450,15 @@ def test_utils():
     assert [a.item() for a in arrays] == pytest.approx([0.6, 0.8], rel=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_global_norm_of_halves(dtype):
+    # The sum of their squares, a million, is more than float16 holds.
+    arrays = [np.full((64,), 100.0).astype(dtype), np.full((4,), 300.0).astype(dtype)]
+    assert gluon.utils.clip_global_norm(arrays, 10.0) == pytest.approx(1000)
+    assert [a[0].item() for a in arrays] == pytest.approx([1, 3], rel=1e-2)
+    assert {str(a.dtype) for a in arrays} == {dtype}
+
+
 def test_benchmark_prints_one_line():
     out = io.StringIO()
     with redirect_stdout(out), gemel.Benchmark("Done"):

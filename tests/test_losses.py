@@ -156,6 +156,20 @@ def test_probabilities_of_zero_and_one(dtype):
     assert losses.CosineEmbeddingLoss()(zeros, zeros, ones).tolist() == [[1.0], [1.0]]
 
 
+@pytest.mark.parametrize(("dtype", "size"), [("float16", 1), ("float32", 1e12)])
+def test_cosines_of_long_vectors(dtype, size):
+    # Lengths of 22: the product of their squares is more than float16 holds.
+    one, other = normal(2, 512) * size, normal(2, 512) * size
+    cosine = (
+        (one * other).sum(1) / numpy.linalg.norm(one, axis=1) / numpy.linalg.norm(other, axis=1)
+    )
+    ones = np.ones((2,), dtype=dtype)
+    found = losses.CosineEmbeddingLoss()(
+        np.array(one, dtype=dtype), np.array(other, dtype=dtype), ones
+    )
+    numpy.testing.assert_allclose(found.asnumpy()[:, 0], 1 - cosine, rtol=2e-3)
+
+
 def test_settings_that_cannot_be():
     for make in (
         lambda: losses.LogisticLoss(label_format="singed"),

@@ -235,3 +235,16 @@ def test_a_network_s_gradients(seed: int) -> None:
         )
     for a, b in zip(*found, strict=True):
         numpy.testing.assert_allclose(b, a, rtol=0, atol=1e-5 * max(abs(a).max(), 1e-3))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [np.std, np.nanstd, gemel.compile(lambda x: np.std(x)), lambda x: np.std(x, where=x != 0)],
+)
+def test_deviations_of_halves_whose_squares_do_not_fit(function: Callable[[Any], Any]) -> None:
+    x = np.array([300.0, -300.0], dtype="float16")
+    found = function(x)
+    assert found.item() == 300 and str(found.dtype) == "float16"
+    assert np.std(x, ddof=1).item() == pytest.approx(300 * 2**0.5, rel=1e-3)
+    # The squares do not, their mean does.
+    assert np.var(np.array([400.0] + [0.0] * 15, dtype="float16")).item() == 9376

@@ -185,3 +185,12 @@ def test_a_file_that_grows_is_read_on(tmp_path: Path) -> None:
         assert [reader.read(), reader.read()] == [b"one", None]
         writer.write(b"two")
     assert [reader.read(), reader.read()] == [b"two", None]
+
+
+@pytest.mark.parametrize("line", ["0\t-12", "0\tx", "0"])
+def test_an_index_that_is_none(tmp_path, line):
+    with recordio.MXRecordIO(tmp_path / "a.rec", "w") as writer:
+        writer.write(b"abcd")
+    (tmp_path / "a.idx").write_text(line + "\n")
+    with pytest.raises(DataFileError, match=r"a\.idx: the line at byte 0 is not a key, a tab"):
+        recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "r")

@@ -124,6 +124,14 @@ def test_chance_is_drawn_for_each_of_a_batch(name: str) -> None:
     assert transform(same[:3]).shape == (3, *batch.shape[1:])
 
 
+@pytest.mark.parametrize("change", ["Brightness", "Contrast", "Saturation", "Hue"])
+def test_colours_are_of_one_or_three_channels(change: str) -> None:
+    transform = getattr(transforms, f"Random{change}")(0.5)
+    assert transform(PICTURES[0][..., :1]).shape[-1] == 1
+    with pytest.raises(ShapeError, match="must have 1 or 3 channels, the last axis"):
+        transform(TENSORS[0])
+
+
 def test_sequences() -> None:
     parts = [transforms.Resize(8), transforms.RandomCrop(6), transforms.ToTensor()]
     composed = transforms.Compose([*parts, gluon.nn.Lambda(lambda x: x * 2), transforms.Cast()])

@@ -429,7 +429,8 @@ class CosineEmbeddingLoss(Loss):
     ) -> Tensor:
         """Two arrays (batch, size) and labels (batch,) -> (batch, 1)."""
         input1 = self._like(input1, input2)
-        lengths = np.sqrt(np.square(input1).sum(axis=-1) * np.square(input2).sum(axis=-1))
+        # The product of the squares would not fit: in float16 from a length of 16 on.
+        lengths = np.linalg.norm(input1, axis=-1) * np.linalg.norm(input2, axis=-1)
         cosine = ((input1 * input2).sum(axis=-1) / np.maximum(lengths, _tiny(lengths))).reshape(
             -1, 1
         )

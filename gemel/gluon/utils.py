@@ -58,6 +58,12 @@ def split_and_load(
     return [part.as_in_ctx(place) for part, place in zip(parts, places, strict=False)]
 
 
+def _wide(array: ndarray) -> ndarray:
+    """The array in a dtype in which its square fits."""
+    halves = ("float16", "bfloat16")
+    return array.astype("float32") if str(array.dtype) in halves else array
+
+
 def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: bool = True) -> Any:
     """Scale `arrays` in place so that the norm of them all together is at most `max_norm`.
 
@@ -66,7 +72,7 @@ def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: boo
     """
     with autograd.pause():
         place = arrays[0].device
-        norm = np.sqrt(sum(np.square(array).sum().as_in_ctx(place) for array in arrays))
+        norm = np.sqrt(sum(np.square(_wide(array)).sum().as_in_ctx(place) for array in arrays))
         scale = np.minimum(max_norm / (norm + 1e-8), 1.0)
         for array in arrays:
             array *= scale.as_in_ctx(array.device)

@@ -322,8 +322,10 @@ def random_hue(data: Any, min_factor: float, max_factor: float) -> Array:
     >>> npx.image.random_hue(np.ones((1, 2, 3)), 0.9, 1.1).shape
     """
     x = _image("random_hue", data)
-    if not x.shape[-1] == 3:
+    if x.shape[-1] == 1:
         return x
+    if x.shape[-1] != 3:
+        raise ShapeError(f"random_hue: {list(x.shape)} must have 1 or 3 channels, the last axis")
     angle = (_factor(x, min_factor, max_factor)[..., 0] - 1.0) * 3.141592653589793
     wide = cast(x, dtype=x.dtype.floating)
     light, first, second = (wide @ operand(list(row), (wide,)).astype(wide.dtype) for row in TO_YIQ)

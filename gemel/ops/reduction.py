@@ -229,11 +229,18 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Variance over the given axes, or all."""
     x = floating(x)
-    squares = squared_size(subtract(x, mean(x, axis=axis, keepdims=True)))
+    return in_dtype(_variance(x, axis, ddof, keepdims), x.dtype.real)
+
+
+def _variance(x: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
+    """The variance in the dtype that sums are kept in: squares of halves may be more than halves
+    hold."""
+    wide = widened(x)
+    squares = squared_size(subtract(wide, mean(wide, axis=axis, keepdims=True)))
     if ddof == 0:
         return mean(squares, axis=axis, keepdims=keepdims)
     total = sum(widened(squares), axis=axis, keepdims=keepdims)
-    return in_dtype(divide(total, freedom(x, axis, ddof, "var")), x.dtype.real)
+    return divide(total, freedom(x, axis, ddof, "var"))
 
 
 def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:
@@ -282,7 +289,13 @@ def degrees_lost(name: str, ddof: float | None, correction: float) -> float:
 
 
 @var.masked
-def _(
+def _(mask: Any, x: Any, *arguments: Any, **parameters: Any) -> Array:
+    found, dtype = _masked_variance("var", mask, x, *arguments, **parameters)
+    return in_dtype(found, dtype)
+
+
+def _masked_variance(
+    name: str,
     mask: Any,
     x: Any,
     axis: Any = None,
@@ -290,13 +303,13 @@ def _(
     ddof: float | None = None,
     correction: float = 0.0,
     keepdims: bool = False,
-) -> Array:
-    x = floating(in_floating("var", x, dtype))
+) -> tuple[Any, Any]:
+    """The variance of selected elements in the dtype that sums are kept in, and the result's."""
+    x = floating(in_floating(name, x, dtype))
     wide = widened(x)
     middle = divide(*selected(mask, wide, axis, True))
     total, left = selected(mask, squared_size(subtract(wide, middle)), axis, keepdims)
-    found = divide(total, maximum(left - degrees_lost("var", ddof, correction), 0))
-    return in_dtype(found, x.dtype)
+    return divide(total, maximum(left - degrees_lost(name, ddof, correction), 0)), x.dtype
 
 
 @var.spec
@@ -314,7 +327,8 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, ddof: float, keepdims: bool) -> Any:
 @composite(public="np", method=True, common=REDUCTION, mxnet="_npi_std")
 def std(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Standard deviation over the given axes, or all."""
-    return sqrt(var(x, axis=axis, ddof=ddof, keepdims=keepdims))
+    x = floating(x)
+    return in_dtype(sqrt(_variance(x, axis, ddof, keepdims)), x.dtype.real)
 
 
 @std.extended
@@ -335,7 +349,8 @@ def _(
 
 @std.masked
 def _(mask: Any, x: Any, *arguments: Any, **parameters: Any) -> Array:
-    return sqrt(var.rules["masked"](mask, x, *arguments, **parameters))
+    found, dtype = _masked_variance("std", mask, x, *arguments, **parameters)
+    return in_dtype(sqrt(found), dtype)
 
 
 @std.spec

@@ -122,10 +122,9 @@ def nanstd(
 ) -> Array:
     """Square root of `nanvar`."""
     ddof = degrees_lost("nanstd", ddof, correction)
-    x = in_floating("nanstd", operand(x), dtype)
-    return into(
-        "nanstd", out, sqrt(nanvar(x, axis=axis, ddof=ddof, keepdims=keepdims, where=where))
-    )
+    x = floating(in_floating("nanstd", operand(x), dtype))
+    squares = nanvar(widened(x), axis=axis, ddof=ddof, keepdims=keepdims, where=where)
+    return into("nanstd", out, in_dtype(sqrt(squares), x.dtype.real))
 
 
 @composite(public="np", combine="max")

@@ -12,23 +12,48 @@ if TYPE_CHECKING:
 
 
 def default_batchify_fn(examples: list[Any]) -> Any:
-    """A batch of examples: arrays are stacked, tuples part by part, numbers become one array."""
+    """A batch of examples: arrays are stacked, tuples part by part, numbers become one array.
+
+    It is of a dtype that holds all of them.
+    """
     first = examples[0]
     if isinstance(first, np.ndarray):
         return np.stack(examples)
     if isinstance(first, (tuple, list)):
+        lengths = {len(example) for example in examples}
+        if len(lengths) > 1:
+            raise ShapeError(
+                f"DataLoader: examples of {sorted(lengths)} parts make no batch; they must have as "
+                "many, or give a batchify_fn, such as batchify.Pad()"
+            )
         return [default_batchify_fn(list(part)) for part in zip(*examples, strict=True)]
-    if isinstance(first, (bool, int, float)):
+    if all(isinstance(example, (int, float)) for example in examples):
         whole = all(isinstance(example, int) for example in examples)
         return np.array(examples, dtype="int64" if whole else "float32")
-    if not hasattr(first, "__array_interface__"):
+    if not any(hasattr(example, "__array_interface__") for example in examples):
         raise TypeError(
             f"DataLoader: no array can be made of {type(first).__name__}; give a batchify_fn, such "
             "as batchify.AsList()"
         )
     import numpy
 
-    return np.array(numpy.stack(examples), dtype=first.dtype)
+    stacked = numpy.stack(examples)
+    return np.array(stacked, dtype=_held_by(examples, stacked.dtype))
+
+
+def _held_by(examples: list[Any], dtype: Any) -> Any:
+    """What NumPy's `dtype` of a stack is where Python's numbers leave it to the arrays' fractions.
+
+    >>> _held_by([numpy.float32(0.5), 1], numpy.dtype("float64"))
+    dtype('float32')
+    """
+    if dtype.kind in "biu" or getattr(examples[0], "dtype", None) == dtype:
+        return dtype
+    import numpy
+
+    return numpy.result_type(
+        *(x if type(x) in (bool, int, float) else numpy.asarray(x).dtype for x in examples)
+    )
 
 
 def _array(example: Any) -> Any:

@@ -9,7 +9,13 @@ from gemel import np
 from gemel.errors import unknown_name
 from gemel.gluon.data.batchify import default_batchify_fn
 from gemel.gluon.data.dataset import Dataset
-from gemel.gluon.data.sampler import LAST_BATCH, BatchSampler, RandomSampler, SequentialSampler
+from gemel.gluon.data.sampler import (
+    LAST_BATCH,
+    BatchSampler,
+    RandomSampler,
+    SequentialSampler,
+    is_count,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,7 +172,7 @@ def _check(
                 "sampler and last_batch"
             )
         return
-    if batch_size is None or batch_size < 1:
+    if not is_count(batch_size):
         raise ValueError(f"DataLoader: batch_size is {batch_size}; give a number from 1 up")
     if shuffle and sampler is not None:
         raise ValueError("DataLoader: a sampler decides the order; leave out shuffle")

@@ -23,6 +23,11 @@ class Sampler:
         raise NotImplementedError(f"{type(self).__name__} has no __len__")
 
 
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number from 1 up."""
+    return hasattr(value, "__index__") and value >= 1
+
+
 class SequentialSampler(Sampler):
     """start, start + 1, ...: `length` numbers."""
 
@@ -94,7 +99,7 @@ class BatchSampler(Sampler):
     def __init__(self, sampler: Any, batch_size: int, last_batch: str = "keep") -> None:
         if last_batch not in LAST_BATCH:
             raise unknown_name("last_batch", last_batch, LAST_BATCH)
-        if batch_size < 1:
+        if not is_count(batch_size):
             raise ValueError(f"BatchSampler: batch_size is {batch_size}; give a number from 1 up")
         self._sampler = sampler
         self._batch_size = batch_size
