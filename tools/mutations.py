@@ -98,7 +98,7 @@ MUTATIONS = (
     ),
     Mutation(
         "view-aliasing",
-        "python/op_type.cc",
+        "python/op_into.cc",
         (("copy_overlapping(&operands, tensor, arguments, &copies);", ""),),
         test="random_programs",
     ),

@@ -62,11 +62,12 @@ def _(x: Spec, *, axis: int, descending: bool) -> Any:
 
 
 def _sorted_rows(x: Spec, axis: int, descending: bool, positions: bool = False) -> Any:
-    """How the core sorts; None without an order, and for more positions than 32 bits tell."""
+    """How the core sorts; None where NumPy does: more positions than 32 bits tell, no order."""
     place = normalize_axis("sort", axis, x.ndim)
-    if x.dtype.kind == "c" or x.shape[place] >= 2**32:
-        return None
     before, after = product(x.shape[:place]), product(x.shape[place + 1 :])
+    short = not positions and before * after > 16 and x.shape[place] < 600  # in lanes there
+    if short or x.dtype.kind == "c" or x.shape[place] >= 2**32:
+        return None
     return _core.SortedRows(before, x.shape[place], after, descending, positions)
 
 
@@ -391,11 +392,10 @@ def _distinct(x: Any, axis: int | None = None, equal_nan: bool = True) -> Any:
     row = sort(reshape(x, shape=(-1,)), axis=0, descending=False)
     if row.size < 2:
         return row
-    before, after = row[:-1], row[1:]
-    differs = before != after
+    differs = row[:-1] != row[1:]
     if equal_nan and row.dtype.kind == "f":
-        differs = differs & (before == before)  # after a NaN there are others only
-    return concatenate(row[:1], after[differs], axis=0)
+        differs = differs & (row[:-1] == row[:-1])  # after a NaN there are others only
+    return concatenate(row[:1], row[1:][differs], axis=0)
 
 
 @function(public="np")
