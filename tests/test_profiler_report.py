@@ -91,7 +91,7 @@ PLANTED = {
         "transforms",
     ),
     "item() every step": (
-        lambda: train(gluon.data.DataLoader(arrays(3200), 32), read=True),
+        lambda: train(gluon.data.DataLoader(arrays(30_000), 1_000), read=True),
         "sync points",
     ),
     "tiny operations": (tiny_operations, "Python issue"),
