@@ -208,9 +208,23 @@ def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
     return arrays, grads
 
 
+def get_symbol(x: Any) -> Any:
+    """What was recorded on the way to an array, as a `gemel.symbol.Symbol`.
+
+    Variables are called var0, var1, ... in the order of their first use; arrays that nothing was
+    recorded of are variables, too, and numbers the gradient does not need (the 1 of x + 1). Raises
+    `GradientError` for an array that was not computed while recording, and `ExportError` for what
+    symbols cannot say, such as the call of a hybridized block.
+    """
+    from gemel.symbol.history import history
+
+    return history(x)
+
+
 __all__ = [
     "Function",
     "backward",
+    "get_symbol",
     "grad",
     "is_recording",
     "is_training",

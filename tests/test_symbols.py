@@ -8,8 +8,8 @@ import numpy
 import pytest
 
 import gemel
-from gemel import nd, np, npx, sym
-from gemel.errors import ExportError, ShapeError, UnknownNameError
+from gemel import autograd, nd, np, npx, sym
+from gemel.errors import ExportError, GradientError, ShapeError, UnknownNameError
 from gemel.gluon import SymbolBlock, nn
 
 
@@ -222,3 +222,36 @@ def test_unknown_names_and_keywords() -> None:
         sym.Concat(sym.var("x"), 3)
     with pytest.raises(TypeError, match="must be text"):
         sym.var(3)  # type: ignore[arg-type]
+
+
+# --- the recorded history of an array ------------------------------------------------------------
+
+
+def test_what_was_recorded_is_a_symbol() -> None:
+    x, w = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, -1.0], [0.5, 2.0]])
+    x.attach_grad()
+    w.attach_grad()
+    with autograd.record():
+        hidden = np.exp(np.dot(x, w)) * 2
+        y = npx.relu((hidden + x).sum(axis=1))
+    found = autograd.get_symbol(y)
+    assert found.list_arguments() == ["var0", "var1"]
+    (again,) = found.eval(var0=x, var1=w)
+    numpy.testing.assert_allclose(again.asnumpy(), y.asnumpy(), rtol=1e-6)
+    (other,) = found.eval(var0=x[:1], var1=w)  # the batch is free
+    numpy.testing.assert_allclose(other.asnumpy(), y[:1].asnumpy(), rtol=1e-6)
+    assert sym.load_json(found.tojson()).list_arguments() == ["var0", "var1"]
+    y.backward()
+    assert x.grad is not None
+
+
+def test_only_what_was_recorded_has_a_history() -> None:
+    x = np.ones((2,))
+    with pytest.raises(GradientError, match="get_symbol: the array was not computed"):
+        autograd.get_symbol(x)
+    x.attach_grad()
+    program = gemel.compile(lambda a: a * 2)
+    with autograd.record():
+        y = program(x)
+    with pytest.raises(ExportError, match=r"get_symbol: .*record it imperatively"):
+        autograd.get_symbol(y)

@@ -1,0 +1,72 @@
+"""The recorded history of an array, as a symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemel.errors import ExportError, GradientError
+from gemel.kinds import OperationKind
+from gemel.programs import Arguments
+from gemel.spec import Spec
+from gemel.steps import Step
+from gemel.symbol.export import exported
+from gemel.symbol.symbol import Symbol
+from gemel.tape import key_of, source_of
+
+
+def history(x: Any) -> Symbol:
+    """What was computed on the way from the recorded variables to `x`; see `get_symbol`."""
+    if not isinstance(source_of(x), tuple):
+        raise GradientError(
+            "get_symbol: the array was not computed from a variable while recording; call "
+            "x.attach_grad() first and compute inside `with autograd.record():`"
+        )
+    calls = Step.of([x], [None]).calls
+    places, specs = _variables(calls)
+    names = [f"var{number}" for number in range(len(specs))]
+    arguments = Arguments((tuple, (None,) * len(specs)), specs, [])
+    return Symbol(
+        exported(_again(calls, places, key_of(source_of(x))), arguments, names=names).heads
+    )
+
+
+def _variables(calls: list[Any]) -> tuple[dict[Any, int], list[Spec]]:
+    """Which argument stands for each input that no call makes, and the specs of the arguments."""
+    places: dict[Any, int] = {}
+    specs: list[Spec] = []
+    for position, call in enumerate(calls):
+        if not isinstance(call.kind, OperationKind):
+            raise ExportError(f"get_symbol: {call.kind.name} is a program; record it imperatively")
+        for index, (source, spec) in enumerate(zip(call.sources, call.kind.inputs, strict=True)):
+            key = (position, index) if source is None else key_of(source)
+            if not (isinstance(source, tuple) or _is_kept(call, index) or key in places):
+                places[key] = len(specs)
+                specs.append(Spec(spec.shape, spec.dtype))
+    return places, specs
+
+
+def _is_kept(call: Any, index: int) -> bool:
+    """Whether an input is a number the tape has, since the gradient reads it."""
+    return call.kind.inputs[index].weak and ("input", index) in call.reads
+
+
+def _again(calls: list[Any], places: dict[Any, int], wanted: Any) -> Callable[..., Any]:
+    """A function that does the calls again, on its arguments."""
+
+    def function(*arguments: Any) -> Any:
+        known: dict[Any, Any] = {}
+        for position, call in enumerate(calls):
+            inputs = []
+            for index, source in enumerate(call.sources):
+                if _is_kept(call, index):
+                    inputs.append(call.kept(("input", index)))
+                    continue
+                key = (position, index) if source is None else key_of(source)
+                inputs.append(known[key] if isinstance(source, tuple) else arguments[places[key]])
+            found = call.kind.op(*inputs, **call.kind.parameters)
+            for index, value in enumerate(found if isinstance(found, tuple) else (found,)):
+                known[id(call), index] = value
+        return known[wanted]
+
+    return function
