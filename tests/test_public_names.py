@@ -92,8 +92,8 @@ NAMES = {
         Signum SGLD DCASGD AdaBelief LANS Optimizer create""",
     "lr_scheduler": "LRScheduler {Factor,MultiFactor,Poly,Cosine}Scheduler",
     "metric": "RMSE NegativeLogLikelihood Accuracy",
-    "autograd": """record pause train_mode predict_mode is_recording is_training backward grad get_symbol
-        mark_variables Function set_recording set_training""",
+    "autograd": """record pause train_mode predict_mode is_recording is_training backward grad
+        get_symbol mark_variables Function set_recording set_training""",
     "profiler": """set_config set_state pause resume dump dumps Domain Task Frame Event Counter
         Marker scope""",
     "kvstore": "create",
