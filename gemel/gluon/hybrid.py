@@ -70,16 +70,22 @@ class HybridBlock(Block):
             except SymbolGivenError:
                 return symbol_block().composed(self, arguments)
         if not self._active or current_trace() is not None:
-            symbols = arguments and type(arguments[0]) is not ndarray
-            if symbols and any(hasattr(each, "list_arguments") for each in arguments):
-                return symbol_block().composed(self, arguments)
-            return super().__call__(*arguments, **keywords)
+            return self._imperatively(arguments, keywords)
         if keywords:
             arguments = self._positional(arguments, keywords)
         if self._forward_hooks or self._forward_pre_hooks or self._own.op_hook:
             return super().__call__(*arguments)
         program = self._own.program = self._compiled_run().quick
         return program(*arguments)
+
+    def _imperatively(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Run its Python: with arrays, or with a trace's symbols; or compose MXNet's symbols."""
+        if arguments and type(arguments[0]) is not ndarray:
+            if any(hasattr(each, "list_arguments") for each in arguments):
+                return symbol_block().composed(self, arguments)
+        elif not (self._forward_hooks or self._forward_pre_hooks) and current_trace() is None:
+            return Block._run(self, *arguments, **keywords)  # without frames that add nothing
+        return super().__call__(*arguments, **keywords)
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
         trace = current_trace()

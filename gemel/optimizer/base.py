@@ -58,6 +58,7 @@ class Optimizer:
     ) -> None:
         for name in unknown:
             raise unknown_keyword(type(self), name)
+        self._settings: tuple[Any, ...] | None = None
         given = {"learning_rate": learning_rate, "wd": wd, "rescale_grad": rescale_grad}
         for name, value in {**given, "clip_gradient": clip_gradient}.items():
             optional = value is None and name in ("learning_rate", "clip_gradient")
@@ -184,12 +185,23 @@ class Optimizer:
 
     def constants(self) -> tuple[Any, ...]:
         """Everything else `advance` reads: the settings. Another value is another program."""
-        simple = (Real, str, tuple, type(None))
-        return tuple(
-            (name, value)
-            for name, value in vars(self).items()
-            if name[0] != "_" and name not in _RUN_TIME and isinstance(value, simple)
-        )
+        if self._settings is None:
+            simple = (Real, str, tuple, type(None))
+            self._settings = tuple(
+                (name, value)
+                for name, value in vars(self).items()
+                if name[0] != "_" and name not in _RUN_TIME and isinstance(value, simple)
+            )
+        return self._settings
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if name[0] != "_" and name not in _RUN_TIME:
+            object.__setattr__(self, "_settings", None)
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        object.__setattr__(self, "_settings", None)
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """The new weight and states. A pure function: it writes to none of its arguments.
