@@ -185,11 +185,24 @@ def as_dtype(value: object) -> DType:
     else:
         # numpy.dtype has .name; the scalar classes (numpy.float32) have __name__.
         name = str(getattr(value, "name", None) or getattr(value, "__name__", None))
-    found = _BY_NAME.get(name if name != "bool_" else "bool")
+    found = _BY_NAME.get(name if name != "bool_" else "bool") or _coded(name)
     if found is None:
         known = ", ".join(_BY_NAME)
         raise DTypeError(f"{value!r} is not a dtype gemel has arrays of; those are {known}")
     return found
+
+
+def _coded(name: str) -> DType | None:
+    """What a code of NumPy's such as ``f4``, ``<i8`` or ``?`` means, if it is one of these."""
+    for kind in _PYTHON:
+        if name == kind.__name__:
+            return _PYTHON[kind]
+    import numpy
+
+    try:
+        return _BY_NUMBER.get(numpy.dtype(name).num)
+    except (TypeError, ValueError):
+        return None
 
 
 #: Integers with floating or complex give that dtype (the one deviation from NumPy).

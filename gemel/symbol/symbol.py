@@ -10,9 +10,7 @@ from gemel.errors import SymbolGivenError, unknown_attribute, unknown_name
 from gemel.legacy import Legacy, known, wanted
 from gemel.symbol import json, run
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, nodes_of, text_of
-
-#: How many nodes of each operation have been named.
-_counts: dict[str, int] = {}
+from gemel.symbol.scopes import attributed, named
 
 
 class Symbol:
@@ -134,6 +132,36 @@ class Symbol:
             raise unknown_name("value for the variable", missing[0], values)
         return run.run(self._heads, values)
 
+    def bind(
+        self,
+        ctx: Any = None,
+        args: Any = None,
+        args_grad: Any = None,
+        grad_req: Any = "write",
+        aux_states: Any = None,
+        **others: Any,
+    ) -> Any:
+        """An `Executor` over these arrays: lists in order of the names, or by name."""
+        from gemel.symbol.executor import Executor
+
+        return Executor(self, ctx, args, args_grad, grad_req, aux_states)
+
+    def simple_bind(
+        self, ctx: Any = None, grad_req: Any = "write", type_dict: Any = None, **shapes: Any
+    ) -> Any:
+        """An `Executor` over zeros of the shapes given, and of those that follow from them."""
+        from gemel.symbol.executor import simple
+
+        return simple(self, ctx, grad_req, type_dict or {}, shapes)
+
+    _bind, _simple_bind = bind, simple_bind
+
+    def as_np_ndarray(self) -> Symbol:
+        """The symbol itself: arrays are NumPy's."""
+        return self
+
+    as_nd_ndarray = as_np_ndarray
+
     # ---- files
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
@@ -229,7 +257,7 @@ def var(
     """A variable: a symbol whose value is given when it is run."""
     if not isinstance(name, str):
         raise TypeError(f"var: name is {name!r}; it must be text")
-    attrs = {**(attr or {}), **kwargs}
+    attrs = attributed({**(attr or {}), **kwargs})
     for key, value in (("shape", shape), ("lr_mult", lr_mult), ("wd_mult", wd_mult)):
         if value is not None:
             attrs[f"__{key}__"] = text_of(value)
@@ -247,41 +275,34 @@ def group(symbols: Iterable[Symbol]) -> Symbol:
     return Symbol(head for each in symbols for head in each._heads)
 
 
-def fresh_name(hint: str) -> str:
-    """``fullyconnected0``: the operation's name and how many there were before."""
-    number = _counts.get(hint, 0)
-    _counts[hint] = number + 1
-    return f"{hint}{number}"
-
-
 def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Symbol:
     """An operation on symbols. Inputs that are not given become variables named after it.
 
     Raises `TypeError` for unknown keywords.
     """
     name = keywords.pop("name", None)
-    attributes = dict(keywords.pop("attr", None) or {})
+    attributes = attributed(dict(keywords.pop("attr", None) or {}))
     keywords.pop("out", None)
     if operation.variadic:
         data = keywords.pop("data", ())
         whole = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)) else inputs
         given = [*whole, *data]
+        name = named(name, operation.names[0].lower())
         settings = operation.checked(keywords)
     else:
         count = len(operation.inputs)
         positional = dict(zip(operation.inputs, inputs, strict=False))
         extra = dict(zip(operation.settings, inputs[count:], strict=False))
-        named = {key: keywords.pop(key) for key in operation.inputs if key in keywords}
+        by_name = {key: keywords.pop(key) for key in operation.inputs if key in keywords}
         settings = operation.checked({**extra, **keywords})
-        found = {**positional, **named}
+        found = {**positional, **by_name}
         wanted_inputs = operation.wanted(settings)
-        name = name or fresh_name(operation.names[0].lower())
+        name = named(name, operation.names[0].lower())
         given = [
             var(f"{name}_{key}") if found.get(key) is None else found[key]
             for key in operation.inputs
             if found.get(key) is not None or key in wanted_inputs
         ]
-    name = name or fresh_name(operation.names[0].lower())
     for each in given:
         if not isinstance(each, Symbol):
             raise TypeError(
