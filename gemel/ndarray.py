@@ -15,6 +15,7 @@ from gemel.dtype import (
     as_dtype,
     as_number,
     bool_,
+    castable,
     check_held,
     complex128,
     default_float,
@@ -160,13 +161,10 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
 
     context = ctx
 
-    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+    def to_device(self, device: Any, *, stream: Any = None) -> Any:
         """The array on a device; itself when it is there already. The engine orders the copy."""
         device = as_device(device)
         return self if device == self.device else self.copyto(device)
-
-    as_in_ctx = to_device
-    as_in_context = to_device
 
     def copyto(self, other: Any) -> Any:
         """A copy on a device, or the elements written into another array, which is returned."""
@@ -210,9 +208,22 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         heads = None if out_grad is None else [out_grad]
         autograd.backward([self], heads, retain_graph, train_mode)
 
-    def astype(self, dtype: Any, copy: bool = True) -> Any:
-        """The elements in another dtype; without `copy`, the array itself when it has it."""
+    def astype(
+        self,
+        dtype: Any,
+        copy: bool = True,
+        *,
+        order: str = "K",
+        casting: str = "unsafe",
+        subok: bool = True,
+    ) -> Any:
+        """The elements in another dtype; without `copy`, the array itself when it has it.
+
+        Raises `DTypeError` where `casting` ("safe", "same_kind") does not allow it.
+        """
         dtype = as_dtype(dtype)
+        if casting != "unsafe" and not castable(self.dtype, dtype, casting):
+            raise DTypeError(f"astype: {self.dtype} to {dtype} is not {casting!r} casting")
         return self if dtype is self.dtype and not copy else elementwise.cast(self, dtype=dtype)
 
     def zero_grad(self) -> None:

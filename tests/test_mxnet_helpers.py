@@ -236,3 +236,34 @@ def test_callbacks(caplog: Any) -> None:
     text = caplog.text
     assert "Epoch[0] Batch [2]\tSpeed:" in text and "mae=1.0" in text
     assert "[====----] 50%" in text and "Iter[0] Batch[2] Train-mae=1.0" in text
+
+
+@pytest.mark.parametrize(
+    ("got", "want"),
+    [
+        (lambda: np.add(x1=np.ones(2), x2=1), [2, 2]),
+        (lambda: np.sum(a=np.ones(2)), 2),
+        (lambda: mx.npx.relu(data=np.array([-1.0, 1.0])), [0, 1]),
+        (lambda: np.ones(1, dtype="f8").astype("i4", casting="unsafe", order="C"), [1]),
+        (lambda: np.ones(1).as_in_ctx(ctx=mx.cpu()), [1]),
+        (lambda: np.argsort(np.array([2, 1]), -1, None, None), [1, 0]),
+        (lambda: np.quantile(np.arange(5), 0.3, interpolation="lower"), 1),
+        (lambda: np.linalg.eigvalsh(np.array([[2.0, 9.0], [0.0, 1.0]]), upper=False), [1, 2]),
+        (lambda: np.linalg.tensorsolve(np.eye(2), np.ones(2), axes=(0,)), [1, 1]),
+        (lambda: np.hamming(1, ctx=mx.cpu()), [1]),
+        (lambda: np.alltrue(np.ones(2)), True),
+        (lambda: np.random.gumbel(0, 1, (2,), mx.cpu(), np.zeros(2)).shape, (2,)),
+        (lambda: np.random.randn(2, dtype="float64").dtype.name, "float64"),
+        (lambda: mx.npx.bernoulli(prob=1.0, size=(2,)), [1, 1]),
+    ],
+)
+def test_spellings_of_calls(got: Any, want: Any) -> None:
+    found = got()
+    assert (found.tolist() if isinstance(found, np.ndarray) else found) == want
+
+
+def test_casts_that_are_not_allowed() -> None:
+    with pytest.raises(TypeError, match="safe"):
+        np.ones(1).astype("int32", casting="safe")
+    with pytest.raises(TypeError, match="unknown keyword"):
+        np.add(x1=np.ones(1), x3=1)

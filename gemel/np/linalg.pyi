@@ -28,13 +28,13 @@ def diagonal(x: Any, *, offset: int = 0) -> ndarray:
 def eig(a: Any, /) -> EigResult:
     """The eigenvalues of square matrices, and eigenvectors in columns: both complex."""
 
-def eigh(a: Any, UPLO: str = "L") -> EighResult:
+def eigh(a: Any, UPLO: str = "L", upper: builtins.bool = False) -> EighResult:
     """Rising eigenvalues of symmetric matrices, and eigenvectors in columns."""
 
 def eigvals(x: Any, /) -> ndarray:
     """The eigenvalues of square matrices, complex and in no order."""
 
-def eigvalsh(a: Any, UPLO: str = "L") -> ndarray:
+def eigvalsh(a: Any, UPLO: str = "L", upper: builtins.bool = False) -> ndarray:
     """Rising eigenvalues of symmetric matrices, of which one triangle is read."""
 
 def inv(x: Any, /) -> ndarray:
@@ -107,8 +107,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> ndarray:
 def tensorinv(a: Any, ind: int = 2) -> ndarray:
     """The inverse under `tensordot` of an array whose first `ind` axes are as many as the rest."""
 
-def tensorsolve(a: Any, b: Any) -> ndarray:
-    """The x for which ``tensordot(a, x, x.ndim)`` is b."""
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> ndarray:
+    """The x for which ``tensordot(a, x, x.ndim)`` is b; `axes` of a go to its end before."""
 
 def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> ndarray:
     """The sum of each matrix's diagonal."""

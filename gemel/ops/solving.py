@@ -303,12 +303,12 @@ def _(x: Spec, *, upper: bool) -> tuple[Spec, Spec]:
 
 
 @eigh.facade
-def _(a: Any, UPLO: str = "L") -> EighResult:  # noqa: N803 -- NumPy's name
+def _(a: Any, UPLO: str = "L", upper: bool = False) -> EighResult:  # noqa: N803 -- NumPy's name
     """Rising eigenvalues of symmetric matrices, and eigenvectors in columns.
 
-    Only the lower triangle ("L") or the upper one ("U") is read.
+    Only the lower triangle ("L") or the upper one ("U", or `upper`) is read.
     """
-    return EighResult(*eigh(operand(a), upper=_upper("eigh", UPLO)))
+    return EighResult(*eigh(operand(a), upper=upper or _upper("eigh", UPLO)))
 
 
 def _eigen(function: Callable[..., Any], x: Any) -> Any:
@@ -373,9 +373,9 @@ def _(x: Spec, *, upper: bool) -> Spec:
 
 
 @eigvalsh.facade
-def _(a: Any, UPLO: str = "L") -> Array:  # noqa: N803
+def _(a: Any, UPLO: str = "L", upper: bool = False) -> Array:  # noqa: N803
     """Rising eigenvalues of symmetric matrices, of which one triangle is read."""
-    return eigvalsh(operand(a), upper=_upper("eigvalsh", UPLO))
+    return eigvalsh(operand(a), upper=upper or _upper("eigvalsh", UPLO))
 
 
 @op(fails=True, public="np.linalg", mxnet="_npi_pinv", complex=True)
@@ -441,6 +441,7 @@ def _(a: Any, b: Any, rcond: Any = None) -> tuple[Any, ...]:
 
     The sums are empty where a has not full rank: the call waits.
     """
+    rcond = None if rcond == "warn" else rcond
     x, residuals, rank, values = lstsq(operand(a), operand(b), rcond=rcond)
     return x, residuals, rank.astype("int64"), values
 
@@ -459,12 +460,15 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
 
 
 @function(public="np.linalg")
-def tensorsolve(a: Any, b: Any) -> Array:
-    """The x for which ``tensordot(a, x, x.ndim)`` is b.
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
+    """The x for which ``tensordot(a, x, x.ndim)`` is b; `axes` of a go to its end before.
 
     >>> np.linalg.tensorsolve(np.eye(4).reshape(2, 2, 4), np.ones((2, 2)))
     """
     a, b = operand(a), operand(b)
+    if axes is not None:
+        last = [axis % a.ndim for axis in axes]
+        a = a.transpose([i for i in range(a.ndim) if i not in last] + last)
     shape = a.shape[b.ndim :]
     flat = reshape(a, shape=(product(a.shape[: b.ndim]), product(shape)))
     return reshape(solve(flat, reshape(b, shape=(-1,))), shape=shape)
