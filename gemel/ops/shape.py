@@ -16,6 +16,7 @@ from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.elementwise import full
+from gemel.ops.sections import section_lengths, sections_of
 from gemel.spec import (
     Spec,
     extents,
@@ -25,7 +26,6 @@ from gemel.spec import (
     product,
     promote_specs,
     sequence,
-    whole,
     whole_numbers,
     wholes,
 )
@@ -359,36 +359,25 @@ def _(g: Any, y: Any, *arrays: Any, axis: int) -> Any:
     return tuple(parts)
 
 
+#: More arrays than this are written one after the other.
+MOST_INTERLEAVED = 8
+
+
 @concatenate.lower
 def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
     (result,) = outputs
     place = axis % len(result.shape)
+    columns = all(type(part.shape[place]) is int and part.shape[place] == 1 for part in inputs)
+    if columns and place == len(result.shape) - 1 and len(inputs) <= MOST_INTERLEAVED:
+        loop = emit.loop(inputs[0].shape)  # all at once: together they fill whole vectors
+        for start, part in enumerate(inputs):
+            loop.store(result.narrow(place, start, 1), loop.load(part))
+        loop.finish()
+        return
     start = 0
     for part in inputs:
         emit.copy(part, result.narrow(place, start, part.shape[place]))
         start += part.shape[place]
-
-
-def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, int], ...]:
-    """(start, length) of each part: an equal count, or cut positions. Raises `ShapeError`."""
-    if isinstance(sections, WHOLE):
-        if sections <= 0 or extent % sections != 0:
-            raise ShapeError(
-                f"{name}: axis of {extent} does not divide into {sections} equal parts"
-            )
-        length = extent // sections
-        return tuple((index * length, length) for index in range(sections))
-    whole_numbers(name, "cuts", sections)
-    # As slices have them: negative cuts count from the end, none lies outside.
-    inside = (max(cut + extent, 0) if cut < 0 else min(cut, extent) for cut in sections)
-    cuts = [0, *inside, extent]
-    pairs = zip(cuts, cuts[1:], strict=False)
-    return tuple((a, b - a if b > a else 0) for a, b in pairs)
-
-
-def sections_of(name: str, given: Any) -> Any:
-    """How many parts, or a tuple of where they begin. Raises `TypeError`."""
-    return tuple(given) if is_several(given) else whole(name, "the number of parts", given)
 
 
 @op(public="np", onnx="Split", mxnet="_npi_split")
