@@ -19,7 +19,7 @@ from gemel.dtype import DTYPES, DType, float64, int64
 from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.op_kinds import Elementwise, Reduction, operand_specs
-from gemel.passes.domain import Domain, Placement, is_mover
+from gemel.passes.domain import Domain, Placement, is_mover, is_view
 from gemel.passes.fuse import cheap
 
 
@@ -61,7 +61,7 @@ def in_loops(body: Graph) -> list[Node]:
         found.add(node)
         if not is_mover(node):
             pending += [entry.node for entry in node.inputs]
-    return [n for n in nodes if n in found and not (is_mover(n) and "view" in n.op.rules)]  # type: ignore[union-attr]
+    return [n for n in nodes if n in found and not (is_mover(n) and is_view(n))]
 
 
 def write_elementwise(

@@ -68,6 +68,27 @@ class _Strides:
     __rmul__ = __mul__
 
 
+def far(shape: tuple[int, ...]) -> Layout:
+    """A layout of unknown strides: what a rule makes of it says where elements are."""
+    strides = [_Strides({axis: 1}) for axis in range(len(shape))]
+    return Layout(shape, strides, _Strides({}))  # type: ignore[arg-type]
+
+
+def through(layout: Layout, ndim: int, position: tuple[At, ...]) -> tuple[At, ...]:
+    """Where the element at a position of a layout is, which a rule made of a `far` one."""
+    loops = len(position[0].steps) if position else 0
+    offset: Any = layout.offset
+    strides: tuple[Any, ...] = layout.strides
+    places = []
+    for axis in range(ndim):
+        at = along(None, loops) + offset.factors.get(axis, 0)
+        for stride, outer in zip(strides, position, strict=True):
+            if isinstance(stride, _Strides) and axis in stride.factors:
+                at = at + outer * stride.factors[axis]
+        places.append(at)
+    return tuple(places)
+
+
 def seen_through(node: Node, index: int, position: tuple[At, ...]) -> tuple[At, ...]:
     """Where in its input a view's element at a position is; `index` is which result of the view.
 
@@ -75,16 +96,5 @@ def seen_through(node: Node, index: int, position: tuple[At, ...]) -> tuple[At, 
     """
     assert node.op is not None
     source = node.inputs[0]
-    basis = [_Strides({axis: 1}) for axis in range(source.ndim)]
-    unknown = Layout(source.shape, basis, _Strides({}))  # type: ignore[arg-type]
-    found = node.op.rules["view"](unknown, *node.specs, **node.params)
-    layout = found[index] if isinstance(found, tuple) else found
-    loops = len(position[0].steps) if position else 0
-    places = []
-    for axis in range(source.ndim):
-        at = along(None, loops) + layout.offset.factors.get(axis, 0)
-        for stride, outer in zip(layout.strides, position, strict=True):
-            if isinstance(stride, _Strides) and axis in stride.factors:
-                at = at + outer * stride.factors[axis]
-        places.append(at)
-    return tuple(places)
+    found = node.op.rules["view"](far(source.shape), *node.specs, **node.params)
+    return through(found[index] if isinstance(found, tuple) else found, source.ndim, position)

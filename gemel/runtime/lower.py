@@ -9,6 +9,7 @@ from typing import Any
 
 from gemel.codegen.body import write_loops
 from gemel.codegen.nest import Kernel, Nest, Number, Place
+from gemel.codegen.pieces import write_pieces
 from gemel.codegen.product import write_product
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
@@ -18,6 +19,7 @@ from gemel.ir.layout import Layout, dense
 from gemel.ir.op_kinds import Elementwise
 from gemel.ops import linalg
 from gemel.passes import optimize
+from gemel.passes.domain import in_pieces
 from gemel.passes.fuse import fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side
@@ -242,19 +244,17 @@ class Lowering:
 
     def _fused(self, node: Node, outputs: list[Place]) -> None:
         body: Graph = node.params["body"]
-        given = dict(zip(body.inputs, (self._known(e) for e in node.inputs), strict=True))
+        given = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
         if any(n.op is linalg.matmul for n in body.walk()):
             kernels = write_product(
                 body, given, outputs, self.backend.target, self.contiguous, self._scratch
             )
+        elif any(in_pieces(n) for n in body.walk()):
+            kernels = write_pieces(body, given, outputs)
         else:
             kernels = [write_loops(body, given, outputs)]
         for kernel in kernels:
             self._launch(kernel)
-
-    def _known(self, entry: Entry) -> Any:
-        """Where an entry is: a Place, or a Number."""
-        return self.where[entry]
 
     def _place(self, entry: Entry) -> Place:
         """Where an entry is in memory; a number is written there first."""
