@@ -26,6 +26,8 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
     regions = [[layout for layout, _ in _parts(node, place.layout)] for place in outputs]
     nests: list[Nest] = []
     for number, (part, source) in enumerate(parts):
+        if type(source) is int and _is_there(given.get(node.inputs[source]), outputs):
+            continue
         if not (nests and _beside(parts)):
             nests.append(Nest(part.shape))
         nest = nests[-1]
@@ -36,6 +38,25 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
         for entry, place, layouts in zip(body.outputs, outputs, regions, strict=True):
             nest.store(place.at(layouts[number]), writer.moved(entry, position))
     return [nest.finish() for nest in nests]
+
+
+def stays_in_place(body: Graph, inner: set[Entry]) -> bool:
+    """Whether a body writes over parts of an array, one of `inner`, and does nothing else with it.
+
+    It may then write into that array itself: the rest of it is there.
+    """
+    node = body.outputs[0].node
+    if len(body.outputs) > 1 or not in_pieces(node) or node.inputs[0] not in inner:
+        return False
+    parts = _parts(node, far(node.specs[0].shape))
+    whole = parts[0][1] == 0 and same_shape(parts[0][0].shape, node.specs[0].shape)
+    reads = [entry for each in body.walk() for entry in each.inputs if entry in inner]
+    return whole and len(reads) == 1
+
+
+def _is_there(source: Any, outputs: list[Place]) -> bool:
+    """Whether a part is what lies in the result already."""
+    return isinstance(source, Place) and source.buffer is outputs[0].buffer
 
 
 def _parts(node: Node, layout: Layout) -> list[tuple[Layout, Any]]:

@@ -65,7 +65,7 @@ class Group(Unit):
         """Whether there is room for a node, and a product could do it where it writes."""
         if self.contraction:
             return len(self.nodes) < LARGEST_EPILOGUE and _epilogue(node, self)
-        if len(self.nodes) >= LARGEST_BODY or self.can_fail and node.op and node.op.fails:
+        if len(self.nodes) >= LARGEST_BODY or self.can_fail and can_fail(node):
             return False
         if self.pieces:
             return _follows(node, self.pieces)
@@ -79,7 +79,7 @@ class Group(Unit):
     @property
     def can_fail(self) -> bool:
         """Whether one of its nodes may fail: a kernel has one thing to say of that."""
-        return any(node.op is not None and node.op.fails for node in self.nodes)
+        return any(map(can_fail, self.nodes))
 
     def take(self, node: Node) -> bool:
         """Whether a node fits the loops; if so it has its place in them."""
@@ -93,6 +93,13 @@ def _epilogue(node: Node, group: Group) -> bool:
         return False
     product = group.nodes[0].specs[0]
     return node.specs[0].shape == product.shape and product.ndim >= 2
+
+
+def can_fail(node: Node) -> bool:
+    """Whether values may be such that a node has no result."""
+    if node.op is fused:
+        return any(map(can_fail, node.params["body"].walk()))
+    return node.op is not None and node.op.fails
 
 
 def positional(op: Op) -> bool:
@@ -404,4 +411,6 @@ def _wrapped(
         inside.update(zip(node.entries, new.entries, strict=True))
     body = Graph(arguments.values(), (inside[entry] for entry in kept), name="body")
     outer = tuple(replaced.get(entry, entry) for entry in arguments)
-    return Node(fused, outer, {"body": body}, tuple(entry.spec for entry in kept))
+    origin = next((node.origin for node in nodes if can_fail(node)), "")
+    specs = tuple(entry.spec for entry in kept)
+    return Node(fused, outer, {"body": body}, specs, origin=origin)
