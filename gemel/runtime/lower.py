@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 from operator import attrgetter
@@ -10,7 +11,7 @@ from typing import Any
 from gemel.codegen.body import write_loops
 from gemel.codegen.nest import Kernel, Nest, Number, Place
 from gemel.codegen.pieces import stays_in_place
-from gemel.codegen.product import write_product
+from gemel.codegen.product import OFTEN, Means, factor, write_product
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
 from gemel.extent import Dim, Guard, maximum, same_for_all
@@ -38,6 +39,7 @@ from gemel.runtime.image import (
     Step,
     Temporary,
     Together,
+    spanned,
 )
 from gemel.runtime.sites import Site, find_sites, located
 from gemel.spec import product
@@ -83,6 +85,9 @@ class Lowering:
         self.time = 0
         self.node = Node(None, (), {}, ())  # whose steps are emitted
         self.scalars = 0
+        #: What products have as second operands, how many each; their panels that are made already.
+        self.factors = Counter(factor(node) for node in graph.walk())
+        self.packed: dict[str, tuple[Any, int]] = {}
         self.random = 0
         self.inputs: list[Input] = []
         self._take_inputs(layouts or {})
@@ -249,9 +254,10 @@ class Lowering:
         body: Graph = node.params["body"]
         given = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
         if any(n.op is linalg.matmul for n in body.walk()):
-            kernels = write_product(
-                body, given, outputs, self.backend.target, self.contiguous, self._scratch
-            )
+            often = self.factors[factor(node)] >= OFTEN
+            target = self.backend.target
+            means = Means(target, self.contiguous, self._scratch, self.packed, often)
+            kernels = write_product(body, given, outputs, means)
         else:
             kernels = write_loops(body, given, outputs)
         for kernel in kernels:
@@ -342,12 +348,13 @@ class Lowering:
 
     def _side(self, graph: Graph, inputs: list[Place], outputs: list[Place]) -> list[Any]:
         kept, self.items = self.items, []
+        packed = dict(self.packed)  # what one side makes is there for nobody else
         graph = optimize(graph)
         self.where.update(zip(graph.inputs, inputs, strict=True))
         self._emit_all(graph)
         for entry, place in zip(graph.outputs, outputs, strict=True):
             self.copy(self._place(entry), place)
-        side, self.items = self.items, kept
+        side, self.items, self.packed = self.items, kept, packed
         return side
 
     def _launch(self, kernel: Kernel) -> None:
@@ -457,16 +464,6 @@ def free_sizes(shapes: Iterable[Sequence[int]]) -> list[Guard]:
     """What free extents of inputs must meet: those of 0 and 1 are not free."""
     sizes = {repr(n): n for shape in shapes for n in shape if isinstance(n, Dim)}
     return [Guard(2, "<=", size, True) for size in sizes.values()]
-
-
-def spanned(array: Any) -> tuple[Any, int]:
-    """A contiguous view of all memory an array lies in, and where in it the array begins."""
-    if array._is_contiguous:
-        return array, 0
-    reaches = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
-    before = -sum(reach for reach in reaches if reach < 0)
-    extent = 1 + sum(map(abs, reaches))
-    return array._as_strided((extent,), (1,), array.offset - before), before
 
 
 class _Loop(Nest):
