@@ -22,7 +22,7 @@ class LayerCase(NamedTuple):
 
     def inputs(self, batch: int) -> list[Any]:
         """Inputs of so many examples."""
-        axis = 1 if self.name in ("RNN", "LSTM") else 0
+        axis = 1 if self.name in ("RNN", "LSTM", "loops") else 0
         shapes = ((*s[:axis], batch, *s[axis + 1 :]) for s in self.shapes)
         if self.dtype != "float32":
             return [np.random.randint(0, 5, size=s) for s in shapes]
@@ -112,6 +112,36 @@ class Operations(nn.HybridBlock):
         return a + b + c + d + e + f + g + h, i, x[:, None, 1:], np.dot(x, x.T)[:, :1]
 
 
+class Loops(nn.HybridBlock):
+    """Each kind of loop, around layers; states and data that are not read, values from outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step, self.then = nn.Dense(3, in_units=6), nn.Dense(3, in_units=3)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        z, y = x.mean(axis=(0, 1)) * 2, y.sum(axis=(0, 1))
+
+        def body(rows: Any, states: Any) -> Any:
+            joined = np.concatenate([rows[0], states[0]], axis=1)
+            h = npx.relu(self.step(joined)) + z + y
+            return [h, rows[0].sum(axis=1)], [h, states[0]]
+
+        def half(x: Any, state: Any) -> Any:
+            return npx.foreach(lambda a, b: (a + b, a * b), x, state)
+
+        start = np.zeros_like(x[0])
+        (a, b), (c, d) = npx.foreach(body, [x, x * 2], [start, start])
+        e, (i, f) = npx.while_loop(
+            lambda i, v: i.sum() < 2,
+            lambda i, v: (v * i + y, [i + 1, v + x[0]]),
+            [np.zeros((1,)), start],
+            max_iterations=2,
+        )
+        g = npx.cond(x.sum() > y.sum(), lambda v: self.then(v) + z, lambda v: v * 2, [x[0]])
+        return a, b, c, d, e, i, f, g, *npx.foreach(half, x.swapaxes(1, 2), x[0, :, 0])
+
+
 def layer(name: str, make: Callable[[], Any], *shapes: tuple[int, ...], **more: Any) -> LayerCase:
     """One line of the table."""
     return LayerCase(name, make, shapes, **more)
@@ -177,4 +207,5 @@ LAYERS = [
     layer("constant parameters", Constants, (2, 3)),
     layer("hybrid_forward", OldStyle, (2, 3)),
     layer("operations", Operations, (2, 3)),
+    layer("loops", Loops, (4, 2, 3), (1, 2, 3)),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gemel.errors import GemelError, ShapeError
@@ -10,7 +10,14 @@ from gemel.ir.graph import placeholder
 from gemel.ir.trace import Trace
 from gemel.spec import Spec
 from gemel.symbol import own
-from gemel.symbol.node import Reference, SymbolNode, nodes_of, value_of
+from gemel.symbol.node import (
+    Reference,
+    SymbolNode,
+    nodes_of,
+    places_of,
+    value_of,
+    variables_of,
+)
 
 
 def run(
@@ -41,6 +48,10 @@ def apply(
             return tuple(given) if isinstance(given, (list, tuple)) else (given,)
         operation = node.legacy
         settings = node.settings()
+        if node.graphs:
+            programs = [_program(heads) for heads in node.graphs]
+            found = operation.function(*inputs, programs=programs, **operation.checked(settings))
+            return tuple(found)
         named = operation.wanted(settings) if not operation.variadic else ()
         if len(named) == len(inputs):
             given = operation(**dict(zip(named, inputs, strict=True)), **settings)
@@ -54,6 +65,12 @@ def apply(
     except (TypeError, IndexError, KeyError) as error:
         raise ShapeError(f"node {node.name!r} ({node.op}): {error}") from error
     return tuple(given) if isinstance(given, (list, tuple)) else (given,)
+
+
+def _program(heads: tuple[Reference, ...]) -> Callable[..., list[Any]]:
+    """A program inside of a node as a function of its variables."""
+    names = [node.name for node in variables_of(heads)]
+    return lambda *values: run(heads, dict(zip(names, values, strict=True)))
 
 
 def shape_said(node: SymbolNode) -> tuple[int, ...] | None:
@@ -112,6 +129,9 @@ def _follow(
     node: SymbolNode, known: dict[str, tuple[int, ...]], found: dict[int, list[Any]]
 ) -> None:
     """The shapes of a layer's parameters, from that of its data."""
+    if node.graphs:
+        _follow_inside(node, known, found)
+        return
     operation = node.legacy
     if operation.shapes is None or not node.inputs:
         return
@@ -123,3 +143,25 @@ def _follow(
     for name, (inner, _) in zip(operation.wanted(settings), node.inputs, strict=False):
         if inner.is_variable and inner.name not in known and name in rule:
             known[inner.name] = rule[name]
+
+
+def _follow_inside(
+    node: SymbolNode, known: dict[str, tuple[int, ...]], found: dict[int, list[Any]]
+) -> None:
+    """The shapes of what the programs of a loop read, from those of its data and states."""
+    places = places_of(node)
+    sliced = len(node.settings().get("in_data_locs", ()))
+    for position, heads in enumerate(node.graphs):
+        variables = variables_of(heads)
+        shapes = {}
+        for index, variable in enumerate(variables):
+            place = places[position, index]
+            spec = _spec(node.inputs[place], known, found, {})
+            if spec is not None:
+                shapes[variable.name] = tuple(spec.shape[1:] if place < sliced else spec.shape)
+        follows, _ = infer(heads, shapes)
+        for index, variable in enumerate(variables):
+            place = places[position, index]
+            outer = node.inputs[place][0]
+            if place >= sliced and outer.is_variable and variable.name in follows:
+                known.setdefault(outer.name, follows[variable.name])
