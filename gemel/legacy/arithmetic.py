@@ -42,14 +42,6 @@ _unary(lambda x: x, "make_loss")
 _unary(lambda x: np.array(x.shape, dtype="int64").prod(keepdims=True), "size_array")
 
 
-@legacy("MakeLoss", inputs=1)
-def make_loss(
-    data: Any, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: str = "null"
-) -> Any:
-    """data: what a network ends in."""
-    return data
-
-
 @legacy("Cast", "cast", "_npi_cast", "_npx_cast", "amp_cast")
 def cast(data: Any, *, dtype: Any) -> Any:
     """The elements in another dtype."""

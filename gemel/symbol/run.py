@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from gemel.dtype import DType, as_dtype
 from gemel.errors import GemelError, ShapeError
 from gemel.ir.graph import placeholder
 from gemel.ir.trace import Trace
@@ -111,6 +112,32 @@ def infer(
     return known, [_spec(each, known, found, dtypes) for each in heads]
 
 
+def infer_types(
+    heads: Iterable[Reference], names: list[str], given: Mapping[str, Any]
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """The dtypes of arguments, heads and what is overwritten, where shapes need not be known.
+
+    A node has the dtype of the setting that says one, or else of its first input.
+    """
+    from gemel.npx.serialize import dtype_of_flag
+
+    usual = next(iter(given.values()), "float32")
+    found: dict[int, DType] = {}
+    variables: dict[str, DType] = {}
+    for node in nodes_of(heads):
+        if node.is_variable:
+            flag = node.attrs.get("__dtype__")
+            said = given.get(node.name, usual if flag is None else dtype_of_flag(flag))
+            found[id(node)] = variables[node.name] = as_dtype(said)
+            continue
+        said = None if node.is_own else node.settings().get("dtype")
+        first = found[id(node.inputs[0][0])] if node.inputs else as_dtype("float32")
+        found[id(node)] = first if said in (None, "None") else as_dtype(said)
+    outputs = [found[id(node)] for node, _ in heads]
+    others = [dtype for name, dtype in variables.items() if name not in names]
+    return [variables[name] for name in names], outputs, others
+
+
 def _spec(
     reference: Reference,
     known: dict[str, tuple[int, ...]],
@@ -140,7 +167,9 @@ def _follow(
         return
     settings = node.settings()
     rule = operation.shapes({"data": data.shape}, **operation.checked(settings))
-    for name, (inner, _) in zip(operation.wanted(settings), node.inputs, strict=False):
+    names = operation.wanted(settings)
+    names = names if len(names) == len(node.inputs) else operation.inputs
+    for name, (inner, _) in zip(names, node.inputs, strict=False):
         if inner.is_variable and inner.name not in known and name in rule:
             known[inner.name] = rule[name]
 
