@@ -13,7 +13,17 @@ from gemel.errors import UnknownNameError, suggestion, unknown_name
 TABLE: dict[str, Legacy] = {}
 #: How calls of functions of `np` and `npx` are written as MXNet's operations, by their names.
 WRITERS: dict[str, Callable[..., Written | None]] = {}
-MODULES = ("layers", "sequences", "control", "arrange", "arithmetic", "numeric")
+MODULES = (
+    "layers",
+    "ends",
+    "sequences",
+    "control",
+    "arrange",
+    "arithmetic",
+    "numeric",
+    "matrices",
+    "rare",
+)
 #: The shapes of some inputs, by their names.
 Shapes = dict[str, Any]
 #: Settings of MXNet's that choose between ways to the same result, or say what is known anyhow.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel import autograd, np, npx
-from gemel.errors import ShapeError
+from gemel import np, npx
 from gemel.legacy.declare import Shapes, Written, legacy, same, written
 from gemel.spec import product
 
@@ -147,13 +146,23 @@ def upsampling(
     num_filter: int = 0,
     multi_input_mode: str = "concat",
 ) -> Any:
-    """Images enlarged `scale` times. Raises `ShapeError` for several: MXNet's other modes."""
-    if len(data) != 1:
-        raise ShapeError(f"UpSampling: takes one array here, not {len(data)}")
-    return npx.upsampling(data[0], scale, sample_type)
+    """Images enlarged `scale` times, the others to the same size; joined or (mode sum) added.
+
+    With "bilinear" by a deconvolution, whose weight is the second input.
+    """
+    if sample_type == "bilinear" and len(data) == 2:
+        size, pad = 2 * scale - scale % 2, scale // 2
+        window = {"kernel": (size,) * 2, "stride": (scale,) * 2, "pad": (pad,) * 2}
+        groups = int(data[0].shape[1])
+        return npx.deconvolution(*data, **window, num_filter=groups, num_group=groups)
+    height = data[0].shape[2] * scale
+    parts = [npx.upsampling(each, height // each.shape[2], sample_type) for each in data]
+    if len(parts) == 1 or multi_input_mode == "concat":
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    return sum(parts[1:], start=parts[0])
 
 
-same(npx.roi_pooling, "ROIPooling", "_npx_roi_pooling", inputs=2)
+same(npx.roi_pooling, "ROIPooling", "_npx_roi_pooling", inputs=2, outputs=2, visible=1)
 
 # --- normalisation --------------------------------------------------------------------------
 
@@ -209,16 +218,18 @@ def _(**given: Any) -> Written:
     return Written("BatchNorm", tuple(given[name] for name in names), settings, 3)
 
 
-layer_norm = same(npx.layer_norm, "LayerNorm", "layer_norm", "_npx_layer_norm", inputs=3)
+#: Their nodes give the means and deviations, too.
+STATISTICS: Any = {"inputs": 3, "outputs": 3, "visible": 1}
+layer_norm = same(npx.layer_norm, "LayerNorm", "layer_norm", "_npx_layer_norm", **STATISTICS)
 group_norm = same(npx.group_norm, "_npx_group_norm", "group_norm", inputs=3)
 instance_norm = same(
-    npx.instance_norm, "InstanceNorm", "instance_norm", "_npx_instance_norm", inputs=3
+    npx.instance_norm, "InstanceNorm", "instance_norm", "_npx_instance_norm", **STATISTICS
 )
 for _norm in (group_norm, instance_norm):
     _norm.inputs = ("data", "gamma", "beta")
 
 
-@legacy("GroupNorm")
+@legacy("GroupNorm", outputs=3, visible=1)
 def group_norm_of_one(
     data: Any,
     gamma: Any,
@@ -232,7 +243,7 @@ def group_norm_of_one(
     return npx.group_norm(data, gamma, beta, num_groups, eps, output_mean_var)
 
 
-same(npx.l2_normalization, "L2Normalization", inputs=1)
+same(npx.l2_normalization, "L2Normalization", inputs=1, outputs=2, visible=1)
 
 
 @layer_norm.infer
@@ -256,7 +267,7 @@ def _(shapes: Shapes, **_: Any) -> Shapes:
     return _channels(shapes)
 
 
-@legacy("LRN", "lrn")
+@legacy("LRN", "lrn", outputs=2, visible=1)
 def lrn(
     data: Any, *, nsize: int, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0
 ) -> Any:
@@ -381,90 +392,6 @@ def _soft(name: str) -> Any:
 
 written("softmax")(_soft("softmax"))
 written("log_softmax")(_soft("log_softmax"))
-
-
-@legacy("SoftmaxOutput", "Softmax", inputs=2, optional=1, unread="label")
-def softmax_output(
-    data: Any,
-    label: Any = None,
-    grad_scale: float = 1.0,
-    ignore_label: float = -1.0,
-    multi_output: bool = False,
-    use_ignore: bool = False,
-    preserve_shape: bool = False,
-    normalization: str = "null",
-    out_grad: bool = False,
-    smooth_alpha: float = 0.0,
-) -> Any:
-    """softmax over an example's classes; with labels its gradient is that of the cross-entropy."""
-    axis = 1 if multi_output else -1
-    rows = data if multi_output or preserve_shape else npx.batch_flatten(data)
-    found = npx.softmax(rows, axis=axis)
-    if label is None or not autograd.is_training():
-        return found.reshape(data.shape)
-    if tuple(label.shape) == tuple(rows.shape):
-        return _towards(rows, found, (found - label) * grad_scale).reshape(data.shape)
-    classes = found.shape[axis]
-    hot = npx.one_hot(label, classes, 1 - smooth_alpha, smooth_alpha / max(classes - 1, 1))
-    hot = hot.astype(found.dtype)
-    error = found - (np.moveaxis(hot, -1, 1) if multi_output else hot)
-    counted = np.not_equal(label, ignore_label).astype(found.dtype)
-    if use_ignore:
-        error = error * np.expand_dims(counted, axis)
-    if normalization == "valid":
-        error = error / np.maximum(counted.sum(), 1)
-    else:
-        places = product(data.shape[2:]) if multi_output else 1
-        error = error / (places * (data.shape[0] if normalization == "batch" else 1))
-    return _towards(rows, found, error * grad_scale).reshape(data.shape)
-
-
-def _towards(data: Any, found: Any, gradient: Any) -> Any:
-    """`found`, whose gradient for data is the one given: what a loss's would be."""
-    step = data * npx.stop_gradient(gradient)
-    return npx.stop_gradient(found) + (step - npx.stop_gradient(step))
-
-
-@softmax_output.infer
-def _(shapes: Shapes, multi_output: bool = False, preserve_shape: bool = False, **_: Any) -> Shapes:
-    data = shapes["data"]
-    if multi_output:
-        return {"label": (data[0], *data[2:])}
-    return {"label": data[:-1] if preserve_shape else data[:1]}
-
-
-def _output(function: Any, error: Any, name: str) -> None:
-    @legacy(name, inputs=2, optional=1, unread="label")
-    def operation(data: Any, label: Any = None, grad_scale: float = 1.0) -> Any:
-        """What a network ends in; with labels its gradient is that of a loss."""
-        found = function(data)
-        if label is None or not autograd.is_training():
-            return found
-        scale = grad_scale * label.shape[0] / product(label.shape)
-        return _towards(data, found, error(found - label.reshape(found.shape)) * scale)
-
-    @operation.infer
-    def _(shapes: Shapes, **_: Any) -> Shapes:
-        return {"label": shapes["data"]}
-
-
-@legacy("MakeLoss", inputs=1)
-def make_loss(
-    data: Any, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: str = "null"
-) -> Any:
-    """data: what a network ends in, whose gradient is `grad_scale` whatever follows."""
-    if not autograd.is_training():
-        return data
-    ones = np.ones_like(data)
-    counted: Any = ones.shape[0] if normalization == "batch" else 1.0
-    if normalization == "valid":
-        counted = np.maximum((data > valid_thresh).astype(data.dtype).sum(), 1)
-    return _towards(data, data, ones * grad_scale / counted)
-
-
-_output(lambda data: data, lambda error: error, "LinearRegressionOutput")
-_output(lambda data: data, np.sign, "MAERegressionOutput")
-_output(npx.sigmoid, lambda error: error, "LogisticRegressionOutput")
 
 
 @legacy("Dropout", "dropout", "_npx_dropout", outputs=2, visible=1)

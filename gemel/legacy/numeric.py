@@ -107,7 +107,7 @@ def percentile(
 # --- matrices -------------------------------------------------------------------------------
 
 
-@legacy("_linalg_det", "linalg_det")
+@legacy("_linalg_det", "linalg_det", outputs=3, visible=1)
 def det(A: Any) -> Any:  # noqa: N803 -- MXNet's name
     """The determinant of each matrix."""
     return np.linalg.det(A)

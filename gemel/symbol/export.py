@@ -10,7 +10,7 @@ from gemel.errors import ExportError, ShapeError
 from gemel.ir.graph import Entry, Node, captured, placeholder, walk
 from gemel.ir.methods import call
 from gemel.ir.op_kinds import Composite, Elementwise
-from gemel.legacy.declare import Inside, Written
+from gemel.legacy.declare import Inside, Written, wanted
 from gemel.nested import flatten_results, unflatten
 from gemel.programs import Arguments
 from gemel.runtime.prepare import as_entry
@@ -191,7 +191,7 @@ class Exported:
         if written.inside:
             inputs, graphs, more = self._inside(name, written)
             settings.update(more)
-        made = SymbolNode(written.name, name, settings, inputs, _outputs(written, entry), graphs)
+        made = SymbolNode(written.name, name, settings, inputs, _outputs(written), graphs)
         for other, index in self._together.get(id(written.settings), ()):
             self._references[other] = (made, index)
         if entry not in self._references:
@@ -360,10 +360,9 @@ def _needs(found: Any) -> Sequence[Entry]:
     return found.written.inputs if isinstance(found, Note) else found
 
 
-def _outputs(written: Written, entry: Entry) -> int:
-    if written.outputs > 1:
-        return written.outputs
-    return 1
+def _outputs(written: Written) -> int:
+    operation = None if written.name.startswith(PREFIX) else wanted(written.name)
+    return operation.outputs(written.settings) if operation else written.outputs
 
 
 def _attributes(parameter: Any) -> dict[str, str]:
