@@ -152,7 +152,7 @@ def upsampling(
     """
     if sample_type == "bilinear" and len(data) == 2:
         size, pad = 2 * scale - scale % 2, scale // 2
-        window = {"kernel": (size,) * 2, "stride": (scale,) * 2, "pad": (pad,) * 2}
+        window: dict[str, Any] = {"kernel": (size,) * 2, "stride": (scale,) * 2, "pad": (pad,) * 2}
         groups = int(data[0].shape[1])
         return npx.deconvolution(*data, **window, num_filter=groups, num_group=groups)
     height = data[0].shape[2] * scale

@@ -95,7 +95,9 @@ class Exported:
             self.trace.free(f"n{position}_{axis}", n) if n > 1 else n
             for axis, n in enumerate(array.shape)
         ]
-        return placeholder(Spec(shape, array.dtype), name)
+        found = placeholder(Spec(shape, array.dtype), name)
+        self.trace.sources.update({f"n{position}_{i}": (found, i) for i in range(len(shape))})
+        return found
 
     def _number(self, position: int, value: float) -> Any:
         """A number the function is called with: a constant in MXNet's files."""
@@ -361,7 +363,9 @@ def _needs(found: Any) -> Sequence[Entry]:
 
 
 def _outputs(written: Written) -> int:
-    operation = None if written.name.startswith(PREFIX) else wanted(written.name)
+    if written.outputs > 1 or written.name.startswith(PREFIX):
+        return written.outputs
+    operation = wanted(written.name)
     return operation.outputs(written.settings) if operation else written.outputs
 
 

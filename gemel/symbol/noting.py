@@ -34,6 +34,8 @@ class Noting(Trace):
         super().__init__(of_program=True)
         #: By what it gave: the call, and which of its results this is.
         self.notes: dict[Entry, tuple[Note, int]] = {}
+        #: The arguments and their axes that free extents are called after.
+        self.sources: dict[str, tuple[Entry, int]] = {}
         self._codes = _watched()
         self._open: tuple[FrameType, Note] | None = None
         self.keeps_loops = keeps_loops
