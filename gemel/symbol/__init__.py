@@ -20,7 +20,7 @@ fromjson = load_json
 
 
 def __getattr__(name: str) -> Any:
-    return attribute(name, __name__, globals(), _both)
+    return attribute(name, __name__, globals(), _both, lambda function: function)
 
 
 def _both(operation: Any) -> Any:
