@@ -316,3 +316,18 @@ def test_old_files() -> None:
     graph.pop("attrs"), graph.pop("node_row_ptr")
     symbol = sym.load_json(json.dumps(graph))
     assert symbol.list_auxiliary_states() == ["norm_moving_mean", "norm_moving_var"]
+
+
+def test_inputs_nothing_reads(tmp_path: Path) -> None:
+    """They are not in the file, and may be named all the same where nothing else is missing."""
+    net = nn.HybridLambda(lambda x, y: x * 2)
+    net.hybridize()
+    x = np.ones((2, 3))
+    net(x, x)
+    symbol, params = net.export(tmp_path / "net")
+    block = SymbolBlock.imports(symbol, ["data0", "data1"], params)
+    assert np.all(block(x, np.ones(7)) == 2)
+    block.hybridize()
+    assert np.all(block(x, np.ones(7)) == 2)
+    with pytest.raises(GemelError, match="unknown input of the symbol 'dta'"):
+        SymbolBlock.imports(symbol, ["dta"], params)

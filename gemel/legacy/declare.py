@@ -98,6 +98,8 @@ class Legacy:
         #: The input only its gradient in MXNet reads.
         self.unread = unread
         self.optional = optional
+        #: What an operation on two is with a number in place of the second one, or of the first.
+        self.numbers: tuple[str, str] | None = None
         self._outputs = outputs
         self.visible = visible
         #: The shapes of inputs that follow from those of others: rule(shapes, settings).

@@ -16,10 +16,17 @@ PARTS = {"contrib": "_contrib_", "linalg": "_linalg_"}
 class Part:
     """`contrib` and `linalg`: operations whose names begin alike."""
 
-    def __init__(self, name: str, prefix: str, made: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        prefix: str,
+        made: Callable[[Any], Any],
+        other: Callable[[Any], Any],
+    ) -> None:
         self._name = name
         self._prefix = prefix
         self._made = made
+        self._other = other
 
     def __getattr__(self, name: str) -> Any:
         from gemel import np, npx
@@ -30,7 +37,7 @@ class Part:
         places = (np.linalg, npx) if self._prefix == "_linalg_" else (npx, np.linalg)
         for place in places if not name.startswith("_") else ():
             if hasattr(place, name):
-                return getattr(place, name)
+                return self._other(getattr(place, name))
         raise unknown_attribute(self._name, name, (*dir(np.linalg), *dir(npx)))
 
     def __repr__(self) -> str:
@@ -66,7 +73,7 @@ def attribute(
     module: str,
     scope: dict[str, Any],
     made: Callable[[Any], Any],
-    drawn: Callable[[Any], Any],
+    other: Callable[[Any], Any],
 ) -> Any:
     """What such a module has under a name: `np`, `npx`, `random`, an operation of MXNet's, or a
     function of `npx` or `np`. Raises `AttributeError`, suggesting the nearest.
@@ -79,9 +86,9 @@ def attribute(
     if name in modules:
         return modules[name]
     if name == "random":
-        return scope.setdefault(name, Draws(drawn))
+        return scope.setdefault(name, Draws(other))
     if name in PARTS:
-        return scope.setdefault(name, Part(f"{module}.{name}", PARTS[name], made))
+        return scope.setdefault(name, Part(f"{module}.{name}", PARTS[name], made, other))
     operation = wanted(name)
     if operation is not None:
         return scope.setdefault(name, made(operation))

@@ -37,16 +37,7 @@ def foreach(trace: Noting, body: Callable[..., Any], data: Any, states: Any) -> 
     _check("foreach", last, first)
     inside = Inside((*elements, *carried), (*outputs, *last), begin, reads_all=True)
 
-    def placed(places: list[list[int]]) -> dict[str, Any]:
-        (order,) = places
-        turned = [order.index(place) for place in range(len(order))]
-        ends = len(arrays), len(arrays) + len(first)
-        return {
-            "in_data_locs": turned[: ends[0]],
-            "in_state_locs": turned[ends[0] : ends[1]],
-            "remain_locs": turned[ends[1] :],
-        }
-
+    placed = partial(foreach_places, data=len(arrays), states=len(first))
     settings = {"num_out_data": len(outputs), "num_outputs": len(outputs) + len(last)}
     stacked = [Spec((arrays[0].shape[0], *x.shape), x.dtype) for x in outputs]
     found = _noted(
@@ -83,13 +74,7 @@ def while_loop(
     _check("while_loop", last, first)
     inside = tested, Inside(tuple(stand_ins[1]), (*outputs, *last), begin, reads_all=True)
 
-    def placed(places: list[list[int]]) -> dict[str, Any]:
-        return {
-            "cond_input_locs": places[0],
-            "func_input_locs": places[1],
-            "func_var_locs": [places[1].index(place) for place in range(len(first))],
-        }
-
+    placed = partial(while_places, count=len(first))
     settings = {
         "max_iterations": max_iterations,
         "num_out_data": len(outputs),
@@ -129,15 +114,37 @@ def cond(
             f"cond: both branches must give the same specs, not {specs[0]}, {specs[1]}"
         )
 
-    def placed(places: list[list[int]]) -> dict[str, Any]:
-        names = "cond_input_locs", "then_input_locs", "else_input_locs"
-        return dict(zip(names, places, strict=True))
-
     count = len(specs[0])
     written = Written(
-        "_cond", (test, *entries), {"num_outputs": count}, count, tuple(inside), placed
+        "_cond", (test, *entries), {"num_outputs": count}, count, tuple(inside), choice_places
     )
     return nested(_noted(trace, written, specs[0]), given)
+
+
+def foreach_places(orders: list[list[int]], data: int, states: int) -> dict[str, Any]:
+    """The settings that say which variable of the program stands for each input."""
+    (order,) = orders
+    turned = [order.index(place) for place in range(len(order))]
+    ends = data, data + states
+    return {
+        "in_data_locs": turned[: ends[0]],
+        "in_state_locs": turned[ends[0] : ends[1]],
+        "remain_locs": turned[ends[1] :],
+    }
+
+
+def while_places(orders: list[list[int]], count: int) -> dict[str, Any]:
+    """The settings that say which input each variable of both programs stands for."""
+    return {
+        "cond_input_locs": orders[0],
+        "func_input_locs": orders[1],
+        "func_var_locs": [orders[1].index(place) for place in range(count)],
+    }
+
+
+def choice_places(orders: list[list[int]]) -> dict[str, Any]:
+    """The settings that say which input each variable of the three programs stands for."""
+    return dict(zip(("cond_input_locs", "then_input_locs", "else_input_locs"), orders, strict=True))
 
 
 def _entries(values: Any) -> list[Entry]:

@@ -351,12 +351,19 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
         settings = operation.checked({**extra, **keywords})
         found = {**positional, **named}
         wanted_inputs = operation.wanted(settings)
-        name = name or fresh_name(operation.names[0].lower())
+        if not any(isinstance(each, (int, float)) for each in found.values()):
+            name = name or fresh_name(operation.names[0].lower())
         given = [
             var(f"{name}_{key}") if found.get(key) is None else found[key]
             for key in operation.inputs
             if found.get(key) is not None or key in wanted_inputs or key == operation.unread
         ]
+    numbers = [isinstance(each, (int, float)) for each in given]
+    if operation.numbers is not None and numbers.count(True) == 1:
+        with_number = wanted(operation.numbers[numbers[0]])
+        assert with_number is not None
+        number, other = given if numbers[0] else given[::-1]
+        return compose(with_number, (other,), {"scalar": number, "name": name, "attr": attributes})
     name = name or fresh_name(operation.names[0].lower())
     for each in given:
         if not isinstance(each, Symbol):
