@@ -41,7 +41,7 @@ def test_names_are_numpy_s() -> None:
     for name in (int, float, bool, complex, "int", "float", "f4", "<f4", "i8", "u1", "?", "double"):
         assert as_dtype(name).name == numpy.dtype(name).name
     for name in ("O", "M8", "f4,f4", "flaot32"):
-        with pytest.raises(DTypeError, match="no|not a dtype"):
+        with pytest.raises(DTypeError, match="not a dtype"):
             as_dtype(name)
 
 
