@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gemel.codegen.body import BodyWriter, aligned
+from gemel.codegen.body import aligned
 from gemel.codegen.contract import steps
+from gemel.codegen.elements import ElementWriter
 from gemel.codegen.lane import Recorder
 from gemel.codegen.nest import Kernel, Number, Place, stride_class
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTPUT, Contraction, Operand
@@ -129,7 +130,7 @@ def _written(body: Graph, node: Any, given: dict[Entry, Any], outputs: list[Plac
     domain = Domain(result.shape)
     domain.placements[result] = tuple(range(result.ndim))
     epilogue = Epilogue(result.dtype)
-    writer = BodyWriter(epilogue, domain, given)
+    writer = ElementWriter(epilogue, domain, given)
     writer.ready[result] = epilogue.accumulator
     everywhere = tuple(range(result.ndim))
     for entry, place in zip(body.outputs, outputs, strict=True):

@@ -64,7 +64,7 @@ class WrittenMethods(NumpyProtocols):
     @property
     def T(self) -> Any:  # noqa: N802 -- NumPy's name
         """The array with its axes reversed."""
-        return call("transpose", self)
+        return REGISTRY["transpose"](self)  # which every program has
 
     @property
     def mT(self) -> Any:  # noqa: N802 -- the Array API's name

@@ -9,6 +9,7 @@ from typing import Any
 
 from gemel.codegen.body import write_loops
 from gemel.codegen.nest import Kernel, Nest, Number, Place
+from gemel.codegen.pieces import stays_in_place
 from gemel.codegen.product import write_product
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
@@ -18,7 +19,7 @@ from gemel.ir.layout import Layout, dense
 from gemel.ir.op_kinds import Elementwise
 from gemel.ops import linalg
 from gemel.passes import optimize
-from gemel.passes.fuse import fused
+from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side
 from gemel.runtime.cache import kernel_for, kernel_name, object_for
@@ -113,6 +114,8 @@ class Lowering:
         read = {*users, *self.graph.results}
         for index, entry in self.graph.updates:
             old, root = self.graph.inputs[index], self._root(entry)
+            if self.keeps and root.node.op is fused and can_fail(root.node):
+                continue  # what is overwritten stays as it was: it is written in a step after
             if old not in read and self._computed(root) and root not in self.claimed:
                 # Nobody asks what was there: a gradient is computed in its place.
                 self.claimed[root] = Place(self.where[old].buffer, root.dtype, dense(root.shape))
@@ -148,6 +151,8 @@ class Lowering:
             return False
         body: Graph = node.params["body"]
         inner = {b for b, e in zip(body.inputs, node.inputs, strict=True) if e is old}
+        if stays_in_place(body, inner):
+            return True
         steps = [n for n in body.walk() if n.op is not None]
         return all(isinstance(n.op, Elementwise) for n in steps) and all(
             n.specs[0].shape == old.shape for n in steps if any(e in inner for e in n.inputs)
@@ -242,19 +247,15 @@ class Lowering:
 
     def _fused(self, node: Node, outputs: list[Place]) -> None:
         body: Graph = node.params["body"]
-        given = dict(zip(body.inputs, (self._known(e) for e in node.inputs), strict=True))
+        given = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
         if any(n.op is linalg.matmul for n in body.walk()):
             kernels = write_product(
                 body, given, outputs, self.backend.target, self.contiguous, self._scratch
             )
         else:
-            kernels = [write_loops(body, given, outputs)]
+            kernels = write_loops(body, given, outputs)
         for kernel in kernels:
             self._launch(kernel)
-
-    def _known(self, entry: Entry) -> Any:
-        """Where an entry is: a Place, or a Number."""
-        return self.where[entry]
 
     def _place(self, entry: Entry) -> Place:
         """Where an entry is in memory; a number is written there first."""
