@@ -164,11 +164,11 @@ _BY_NUMBER = {
     9: int64, 10: uint64,
     11: float32, 12: float64, 14: complex64, 15: complex128, 23: float16,
 }  # fmt: skip
-_PYTHON = {bool: bool_, int: int64, float: float32, complex: complex64}
+_PYTHON = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 
 def as_dtype(value: object) -> DType:
-    """The dtype meant by a dtype, a name, a Python type or a NumPy dtype.
+    """The dtype meant by a dtype, a name, a Python type or a NumPy dtype, as in NumPy.
 
     Raises `DTypeError` for anything else, and for NumPy dtypes gemel has no arrays of.
     """
@@ -186,10 +186,22 @@ def as_dtype(value: object) -> DType:
         # numpy.dtype has .name; the scalar classes (numpy.float32) have __name__.
         name = str(getattr(value, "name", None) or getattr(value, "__name__", None))
     found = _BY_NAME.get(name if name != "bool_" else "bool")
+    if found is None and isinstance(value, str):
+        found = _numpys(value)
     if found is None:
         known = ", ".join(_BY_NAME)
         raise DTypeError(f"{value!r} is not a dtype gemel has arrays of; those are {known}")
     return found
+
+
+def _numpys(name: str) -> DType | None:
+    """The dtype that NumPy calls so beside its own name: "int", "f4", "double"."""
+    import numpy
+
+    try:
+        return _BY_NUMBER.get(numpy.dtype(name).num)
+    except TypeError:
+        return None
 
 
 #: Integers with floating or complex give that dtype (the one deviation from NumPy).

@@ -37,6 +37,14 @@ def test_what_a_dtype_carries(dtype: DType) -> None:
     assert dtype.accumulate.accumulate is dtype.accumulate
 
 
+def test_names_are_numpy_s() -> None:
+    for name in (int, float, bool, complex, "int", "float", "f4", "<f4", "i8", "u1", "?", "double"):
+        assert as_dtype(name).name == numpy.dtype(name).name
+    for name in ("O", "M8", "f4,f4", "flaot32"):
+        with pytest.raises(DTypeError, match="not a dtype"):
+            as_dtype(name)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_digits_are_numpy_s(dtype: DType) -> None:
     if dtype.is_inexact:

@@ -1105,7 +1105,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = N
     """Another library's array as one of gemel's, over the same memory: writes of one are the
     other's, too. Operations on it finish before their call returns."""
 
-def from_numpy(value: Any, device: Device | None = None, zero_copy: builtins.bool = False) -> Any:
+def from_numpy(
+    value: Any, device: Device | None = None, zero_copy: builtins.bool = False, dtype: Any = None
+) -> Any:
     """An array with a copy of a NumPy array's elements; long floats become float64."""
 
 def frombuffer(
