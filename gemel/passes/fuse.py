@@ -303,7 +303,9 @@ class _Fusion:
 
     def _is_brief(self, group: Group, node: Node) -> bool:
         """Whether computing a group's values where they are read is worth it."""
-        if group.contraction or group.pieces or group.loops.reduced:
+        if group.contraction or group.pieces:
+            return False
+        if any(isinstance(each.op, Reduction) for each in group.nodes):
             return False
         read = {entry for node in group.nodes for entry in node.inputs}
         own = {entry for node in group.nodes for entry in node.entries}
