@@ -117,8 +117,8 @@ class DType:
 
     @property
     def floating(self) -> DType:
-        """The dtype of quotients, means and functions of its elements."""
-        return self if self.kind in "fc" else float32
+        """The dtype of quotients, means and functions of its elements; see `default_float`."""
+        return self if self.kind in "fc" else default_float()
 
     @property
     def real(self) -> DType:
@@ -128,7 +128,9 @@ class DType:
     @property
     def complex(self) -> DType:
         """The complex dtype of this precision."""
-        return self if self.kind == "c" else complex128 if self is float64 else complex64
+        if self.kind == "c":
+            return self
+        return complex128 if self.floating is float64 else complex64
 
 
 #: How `dtype(value)` makes an array; the array layer, which lies above this one, puts it here.
@@ -229,7 +231,8 @@ MANNERS: dict[str, Any] = {"integers": int64, "floats": float32, "floating posit
 
 
 def default_float() -> DType:
-    """The dtype of arrays of floating numbers where none is given."""
+    """The dtype of arrays of floating numbers where none is given, and of what functions make of
+    integers. What depends on it is kept under it: programs, files of plans."""
     found: DType = MANNERS["floats"]
     return found
 
@@ -277,8 +280,10 @@ def check_held(name: str, number: Any, dtype: DType) -> None:
 def weak(scalar: bool | int | complex) -> DType:
     """The dtype a Python scalar has on its own; next to an array it gives way."""
     if isinstance(scalar, complex):
-        return complex64
-    return bool_ if isinstance(scalar, bool) else float32 if isinstance(scalar, float) else int64
+        return default_float().complex
+    if isinstance(scalar, float):
+        return default_float()
+    return bool_ if isinstance(scalar, bool) else int64
 
 
 def promote_weak(array: DType, scalar: DType) -> DType:

@@ -2626,12 +2626,7 @@ def trapz(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> ndarray:
     """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
 
 def tri(
-    N: int,
-    M: int | None = None,
-    k: int = 0,
-    dtype: Any = "float32",
-    device: Any = None,
-    ctx: Any = None,
+    N: int, M: int | None = None, k: int = 0, dtype: Any = None, device: Any = None, ctx: Any = None
 ) -> ndarray:
     """Ones on and below diagonal k, zeros above."""
 

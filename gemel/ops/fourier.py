@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype, float32, float64
+from gemel.dtype import as_dtype, default_float, float64
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.declare import op
@@ -319,7 +319,7 @@ def _frequencies(name: str, n: Any, d: float, half: bool, dtype: Any, device: An
     with as_device(device):
         at = iota(shape=(n // 2 + 1 if half else n,), axis=0, dtype=float64)
     at = at if half else where(at < (n + 1) // 2, at, at - n)
-    return (at / (n * d)).astype(as_dtype(dtype or float32))
+    return (at / (n * d)).astype(as_dtype(dtype or default_float()))
 
 
 @function(public="np.fft")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gemel import _core
-from gemel.dtype import as_dtype, bool_, float64, int64
+from gemel.dtype import as_dtype, bool_, default_float, float64, int64
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.declare import op
@@ -279,7 +279,7 @@ def bincount(x: Any, weights: Any = None, *, minlength: int = 0) -> Any:
 def histogram_edges(x: Any, *, bins: int, limits: Any) -> Any:
     """The edges of so many bins of one width, from the smallest element to the largest."""
     edges = numpy().histogram_bin_edges(x.astype("float64"), bins, limits)
-    return edges.astype(x.dtype if x.dtype.kind == "f" else "float32")
+    return edges.astype(x.dtype if x.dtype.kind == "f" else default_float().name)
 
 
 @histogram_edges.spec

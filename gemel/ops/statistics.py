@@ -361,7 +361,7 @@ def _end(end: Any, x: Any, axis: int) -> Any:
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if isinstance(end, NUMBER):
         fraction = isinstance(end, float) and not x.dtype.is_floating
-        return full(end, shape=shape, dtype="float32" if fraction else x.dtype)
+        return full(end, shape=shape, dtype=x.dtype.floating if fraction else x.dtype)
     end = operand(end)
     return end if end.ndim else broadcast_to(end, shape=shape)
 
