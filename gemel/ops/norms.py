@@ -9,11 +9,12 @@ from gemel.errors import ShapeError, unknown_name
 from gemel.ir.declare import composite
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import moveaxis
+from gemel.ops.decomposing import svdvals
 from gemel.ops.elementwise import absolute, cast, divide, multiply, power, sqrt, where
 from gemel.ops.logic import equal, not_equal
 from gemel.ops.reduction import averaged, floating, max, min, squared_size, sum, widened
 from gemel.ops.shape import expand_dims, listed, operand, reshape
-from gemel.ops.solving import inv, svdvals
+from gemel.ops.solving import inv
 from gemel.spec import Spec, normalize_axis
 
 
