@@ -653,11 +653,31 @@ def concatenate(
 ) -> ndarray:
     """The arrays one after another along an axis; None flattens them first."""
 
-def conj(x: Any) -> ndarray:
-    """The sign of each imaginary part reversed; real numbers stay as they are."""
+def conj(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
+    """Each element with its imaginary part turned round."""
 
-def conjugate(x: Any) -> ndarray:
-    """The same as `conj`."""
+def conjugate(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
+    """Each element with its imaginary part turned round."""
 
 def convolve(a: Any, v: Any, mode: str = "full") -> ndarray:
     """The convolution of two rows: sums of products of one with the other, reversed and shifted."""

@@ -18,7 +18,7 @@ from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import roll
-from gemel.ops.complexes import conj
+from gemel.ops.complexes import conj, conjugated
 from gemel.ops.elementwise import iota, multiply, where
 from gemel.ops.indexing import place
 from gemel.ops.shape import listed, narrow, operand
@@ -295,7 +295,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backw
 
     >>> np.fft.hfft(np.array([1.0, 2.0, 3.0]))
     """
-    a = conj.face(operand(a))
+    a = conjugated(operand(a))
     return _to_real("hfft", a, _one("hfft", a, n, axis), OTHER[_norm("hfft", norm)])
 
 

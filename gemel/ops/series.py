@@ -138,12 +138,13 @@ def _slope(f: Any, step: Any, axis: int, order: int) -> Any:
     gaps = _gaps(f, step, axis)
     if gaps is None:
         one = full(1, shape=(1,) * f.ndim, dtype=f.dtype) * step
-        before, after, first, second, last, last_but_one = (one,) * 6
+        first, second, last, last_but_one = (one,) * 4
+        inner = divide(subtract(part(f, 2, None), part(f, None, -2)), 2 * one)
     else:
         before, after = part(gaps, None, -1), part(gaps, 1, None)
         first, second = part(gaps, 0, 1), part(gaps, 1, 2)
         last, last_but_one = part(gaps, -1, None), part(gaps, -2, -1)
-    inner = _weighted(part(f, None, -2), part(f, 1, -1), part(f, 2, None), before, after)
+        inner = _weighted(part(f, None, -2), part(f, 1, -1), part(f, 2, None), before, after)
     ends = [part(f, 0, 1), part(f, 1, 2), part(f, -2, -1), part(f, -1, None)]
     if order == 1:
         start = divide(subtract(ends[1], ends[0]), first)

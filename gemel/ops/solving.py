@@ -15,7 +15,7 @@ from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import matrix_transpose
-from gemel.ops.complexes import conj, imag
+from gemel.ops.complexes import conj, conjugated, imag
 from gemel.ops.elementwise import multiply
 from gemel.ops.linalg import matmul
 from gemel.ops.shape import expand_dims, operand, reshape
@@ -117,7 +117,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 def adjoint(x: Any) -> Any:
     """Matrices transposed and, where they are complex, conjugated."""
-    return matrix_transpose(conj.face(x))
+    return matrix_transpose(conjugated(x))
 
 
 def of_triangle(slope: Any, upper: bool) -> Any:

@@ -173,6 +173,7 @@ def topk(
     `ret_typ`: their "indices" in `dtype`, their "value", "both" (values, then indices), or a
     "mask" that is one where they are. k of 0 means all.
     """
+    given = operand(data).shape
     data, axis = _rows("topk", data, axis, None)
     extent = data.shape[axis]
     if not 0 <= k <= extent:
@@ -183,7 +184,7 @@ def topk(
         return cast(first, dtype=as_dtype(dtype))
     if ret_typ == "mask":
         ones = full(1, shape=first.shape, dtype=data.dtype)
-        return add_along_axis(ones, first, axis=axis, extent=extent)
+        return reshape(add_along_axis(ones, first, axis=axis, extent=extent), shape=given)
     values = take_along_axis(data, first, axis=axis)
     if ret_typ == "value":
         return values
