@@ -165,6 +165,11 @@ def test_a_callback_shares_what_it_reads() -> None:
         (lambda np, x: np.signbit(np.pad(x, 1, constant_values=-0.0)), ([0.0, 1.0],)),
         (lambda np, x: np.conj(x, dtype="complex128"), ([1 + 2j, 3j],)),
         (lambda np, x: np.conjugate(x, out=np.ones(2, dtype="complex64")), ([1 + 2j, 3j],)),
+        (lambda np, x: np.linalg.vector_norm(x, ord=np.inf), ([],)),
+        (lambda np, x: np.linalg.vector_norm(x, axis=0, ord=np.inf, keepdims=True), ([[]],)),
+        (lambda np, x: np.linalg.matrix_norm(x, ord=np.inf), ([[], []],)),
+        (lambda np, x: np.linalg.matrix_norm(x.T, ord=1), ([[], []],)),
+        (lambda np, x: np.linalg.matrix_norm(x, ord=2), ([[], []],)),
         (lambda np, x: np.linalg.matrix_rank(x, np.array([0.5, 3.0])), ([[2.0, 0], [0, 4]],)),
     ],
 )
