@@ -128,6 +128,7 @@ def test_floating_arrays_keep_their_dtype_beside_numbers() -> None:
             lambda x: x + np.arange(3), lambda x: np.clip(x, 0.5, 0.7),
         ):  # fmt: skip
             assert (way(x).dtype, gemel.compile(way)(x).dtype) == (dtype, dtype)
+    assert (x.astype(float).dtype, x.astype("float").dtype) == ("float64", "float64")
     info = np.__array_namespace_info__().default_dtypes()
     assert (info["real floating"], info["complex floating"]) == ("float64", "complex128")
     assert np.fft.fft(np.array([1, 2])).dtype == "complex128"

@@ -9,6 +9,7 @@ from typing import Any
 
 from gemel.device import Device
 from gemel.dtype import DType as DType
+from gemel.dtype import DType as dtype
 from gemel.ndarray import ndarray as ndarray
 from gemel.np import fft as fft
 from gemel.np import linalg as linalg
@@ -877,9 +878,6 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 
 def dstack(arrays: Any) -> ndarray:
     """The arrays behind one another: along axis 2."""
-
-def dtype(value: Any) -> DType:
-    """The dtype meant by a name, a Python type, a dtype of NumPy's: see `DType`."""
 
 e: float
 
