@@ -173,8 +173,7 @@ def topk(
     `ret_typ`: their "indices" in `dtype`, their "value", "both" (values, then indices), or a
     "mask" that is one where they are. k of 0 means all.
     """
-    given = operand(data).shape
-    data, axis = _rows("topk", data, axis, None)
+    given, (data, axis) = operand(data).shape, _rows("topk", data, axis, None)
     extent = data.shape[axis]
     if not 0 <= k <= extent:
         raise ShapeError(f"topk: axis {axis} of {list(data.shape)} has no {k} elements")
