@@ -487,3 +487,25 @@ def test_bounds_that_leave_nothing_a_dtype_can_hold() -> None:
     for bounds in ((0, -1), (300, None), (256, 400)):
         with pytest.raises(OverflowError, match=r"clip: .* is out of bounds"):
             np.clip(x, *bounds)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("f4", "float32"), ("<i8", "int64"), ("?", "bool"), ("int", "int64"), ("float", "float64"),
+        ("double", "float64"), ("half", "float16"), ("complex", "complex128"), (float, "float64"),
+    ],
+)  # fmt: skip
+def test_other_names(name: Any, meant: str) -> None:
+    x = np.ones((2,)).astype(name)
+    assert x.dtype == meant
+    assert np.dtype(name) is x.dtype
+    assert isinstance(x.dtype, np.dtype)
+    assert np.dtype(x.dtype.str) is x.dtype
+
+
+@pytest.mark.parametrize("name", ["U3", "object", "f4,f4", "garbage", "float128", None])
+def test_names_of_no_dtype(name: Any) -> None:
+    with pytest.raises(DTypeError, match="not a dtype"):
+        np.dtype(name)
+    assert np.ones((2,)).dtype != name
