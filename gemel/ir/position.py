@@ -68,10 +68,10 @@ class _Strides:
     __rmul__ = __mul__
 
 
-def seen_through(node: Node, index: int, position: tuple[At, ...]) -> tuple[At, ...]:
-    """Where in its input a view's element at a position is; `index` is which result of the view.
+def seen_through(node: Node, index: int, position: tuple[At, ...], start: At) -> tuple[At, ...]:
+    """Where in its input a view's element at a position is, for the view's result `index`.
 
-    Not for `reshape`, which looks at the strides.
+    `start` is at 0, whatever the loops. Not for `reshape`, which looks at the strides.
     """
     assert node.op is not None
     source = node.inputs[0]
@@ -79,10 +79,9 @@ def seen_through(node: Node, index: int, position: tuple[At, ...]) -> tuple[At, 
     unknown = Layout(source.shape, basis, _Strides({}))  # type: ignore[arg-type]
     found = node.op.rules["view"](unknown, *node.specs, **node.params)
     layout = found[index] if isinstance(found, tuple) else found
-    loops = len(position[0].steps) if position else 0
     places = []
     for axis in range(source.ndim):
-        at = along(None, loops) + layout.offset.factors.get(axis, 0)
+        at = start + layout.offset.factors.get(axis, 0)
         for stride, outer in zip(layout.strides, position, strict=True):
             if isinstance(stride, _Strides) and axis in stride.factors:
                 at = at + outer * stride.factors[axis]
