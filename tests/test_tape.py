@@ -584,6 +584,16 @@ def test_writes_to_nothing_are_recorded_as_nothing() -> None:
     assert w.grad.tolist() == [[2]]
 
 
+@pytest.mark.parametrize("shape", [(0, 0), (3, 0), (0, 3), (2, 0, 3)])
+def test_views_of_nothing_have_a_gradient_of_nothing(shape: tuple[int, ...]) -> None:
+    x = np.zeros(shape)
+    x.attach_grad()
+    with autograd.record():
+        y = x.T * 2
+        (y * y).sum().backward()
+    assert x.grad.shape == shape
+
+
 def test_integers_among_what_is_kept_have_no_gradient() -> None:
     x = np.array([1.5, 3.0])
     x.attach_grad()

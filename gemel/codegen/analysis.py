@@ -180,6 +180,8 @@ class Analysis:
                 step = self.program.code[position]
                 if step.dtype is not operand.dtype or self.stage[position] >= self.last:
                     continue
+                if step.name in _WRITES:
+                    continue
                 cost = self.cost(sorted(self._closure([position], inner_only=True)))
                 if cost > best and self._reads_only(position):
                     best, found = cost, (position, number)

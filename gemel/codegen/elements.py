@@ -66,8 +66,9 @@ class ElementWriter:
         return self._found(entry, self.placed(entry.shape, placement), False)
 
     def moved(self, entry: Entry, position: Position) -> Any:
-        """The recorded value of an entry at any position."""
-        return self._found(entry, position, True)
+        """The recorded value of an entry at any position; on an axis of length 1 there is one."""
+        pairs = zip(position, entry.shape, strict=True)
+        return self._found(entry, tuple(self.nowhere if n == 1 else at for at, n in pairs), True)
 
     def placed(self, shape: tuple[int, ...], placement: Placement) -> Position:
         """A placement as a position."""
@@ -106,7 +107,8 @@ class ElementWriter:
             return node.op.rules["element"](self.nest, position, *sources, **node.params)
         source = node.inputs[0]
         if is_mover(node):
-            return self.moved(source, seen_through(node, entry.index, position))
+            places = seen_through(node, entry.index, position, self.nowhere)
+            return self.moved(source, places)
         if node.op.name == "reshape":  # an alignment: axes of length 1 come and go
             return self._found(source, self._regrouped(position, node.specs[0], source), moved)
         return self._found(source, self.aligned(position, source), moved)

@@ -34,7 +34,7 @@ class Panels:
         self.builder = nest.builder
         self.dimension = nest.program.outer - 2
         operands = nest.program.operands
-        self.numbers = [n for n, operand in enumerate(operands) if operand.stride == ACROSS]
+        self.numbers = [n for n in nest._used() if operands[n].stride == ACROSS]
         #: Rows of a panel, which are the sides of the squares, too.
         self.rows = 16
         self.places: dict[int, Value] = {}

@@ -34,7 +34,7 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
         writer = ElementWriter(nest, Domain(part.shape), given)
         here = writer.placed(part.shape, tuple(range(len(part.shape))))
         writer.ready[node.entries[0]] = _value(writer, node, source, here)
-        position = through(part, node.specs[0].ndim, here)
+        position = through(part, node.specs[0].ndim, here, writer.nowhere)
         for entry, place, layouts in zip(body.outputs, outputs, regions, strict=True):
             nest.store(place.at(layouts[number]), writer.moved(entry, position))
     return [nest.finish() for nest in nests]

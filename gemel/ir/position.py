@@ -74,14 +74,16 @@ def far(shape: tuple[int, ...]) -> Layout:
     return Layout(shape, strides, _Strides({}))  # type: ignore[arg-type]
 
 
-def through(layout: Layout, ndim: int, position: tuple[At, ...]) -> tuple[At, ...]:
-    """Where the element at a position of a layout is, which a rule made of a `far` one."""
-    loops = len(position[0].steps) if position else 0
+def through(layout: Layout, ndim: int, position: tuple[At, ...], start: At) -> tuple[At, ...]:
+    """Where the element at a position of a layout is, which a rule made of a `far` one.
+
+    `start` is at 0, whatever the loops.
+    """
     offset: Any = layout.offset
     strides: tuple[Any, ...] = layout.strides
     places = []
     for axis in range(ndim):
-        at = along(None, loops) + offset.factors.get(axis, 0)
+        at = start + offset.factors.get(axis, 0)
         for stride, outer in zip(strides, position, strict=True):
             if isinstance(stride, _Strides) and axis in stride.factors:
                 at = at + outer * stride.factors[axis]
@@ -89,12 +91,13 @@ def through(layout: Layout, ndim: int, position: tuple[At, ...]) -> tuple[At, ..
     return tuple(places)
 
 
-def seen_through(node: Node, index: int, position: tuple[At, ...]) -> tuple[At, ...]:
-    """Where in its input a view's element at a position is; `index` is which result of the view.
+def seen_through(node: Node, index: int, position: tuple[At, ...], start: At) -> tuple[At, ...]:
+    """Where in its input a view's element at a position is, for the view's result `index`.
 
     Not for `reshape`, which looks at the strides.
     """
     assert node.op is not None
     source = node.inputs[0]
     found = node.op.rules["view"](far(source.shape), *node.specs, **node.params)
-    return through(found[index] if isinstance(found, tuple) else found, source.ndim, position)
+    layout = found[index] if isinstance(found, tuple) else found
+    return through(layout, source.ndim, position, start)

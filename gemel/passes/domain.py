@@ -160,6 +160,12 @@ class Domain:
         running = {d for d, extent in pairs if d is not None and not _is_one(extent)}
         return reduced <= running
 
+    def writes_once(self, node: Node) -> bool:
+        """Whether results run along all loops but the reduced: an empty loop would write none."""
+        loops = {d for d, extent in enumerate(self.shape) if not _is_one(extent)}
+        rows = frozenset(loops - (self.reduced or frozenset()))
+        return all(self._varies(e, self.placements[e], rows) for e in node.entries)
+
     def _add_reshape(self, node: Node) -> bool:
         placement = self.placements.get(node.inputs[0])
         if placement is None:

@@ -137,6 +137,17 @@ def _longer(node: Node, group: Group) -> bool:
     return len(group.nodes) > 2 and sizes[0] > 2 * sizes[1]
 
 
+def _apart(first: Group, second: Group, domain: Domain) -> bool:
+    """Whether what a group reads elsewhere is not computed in the other's loops, but for rows."""
+    return all(
+        node not in ours.moved and reads_rows(node, domain)
+        for ours, other in ((first, second), (second, first))
+        for node in ours.nodes
+        if is_mover(node) or node in ours.moved
+        if any(entry.node in other.nodes for entry in node.inputs)
+    )
+
+
 def fuse(graph: Graph) -> Graph:
     """Every elementwise operation, reduction and matrix product in a `fused` node."""
     return _Fusion(_settled(graph)).run()
@@ -260,7 +271,10 @@ class _Fusion:
             return
         moved = first.moved | second.moved
         domain = self._common([*first.nodes, *second.nodes], moved)
-        if domain is None:
+        if domain is None or not _apart(first, second, domain):
+            return
+        placed = {*first.nodes, *second.nodes} - moved
+        if not all(domain.writes_once(n) for n in placed if self._is_kept(n, placed)):
             return
         self.order.join((first, second), levels)
         first.nodes.sort(key=self.position.__getitem__)
@@ -303,22 +317,22 @@ class _Fusion:
 
     def _is_brief(self, group: Group, node: Node) -> bool:
         """Whether computing a group's values where they are read is worth it."""
-        if group.contraction or group.pieces:
-            return False
-        if any(isinstance(each.op, Reduction) for each in group.nodes):
+        if group.contraction or group.pieces or group.loops.reduced is not None:
             return False
         read = {entry for node in group.nodes for entry in node.inputs}
         own = {entry for node in group.nodes for entry in node.entries}
         arrays = [e for e in read - own if not e.node.is_number and not e.spec.weak]
         return len(arrays) <= MOST_READ or in_pieces(node)
 
+    def _is_kept(self, node: Node, members: set[Node]) -> bool:
+        """Whether a node's results are wanted by others than these nodes."""
+        users = self.users.get(node, ())
+        return node in self.results or any(user not in members for user in users)
+
     def _only_for(self, group: Group, reader: Node) -> bool:
         """Whether nobody but `reader` wants what a group computes."""
         members = {*group.nodes, reader}
-        return not any(
-            node in self.results or any(user not in members for user in self.users.get(node, ()))
-            for node in group.nodes
-        )
+        return not any(self._is_kept(node, members) for node in group.nodes)
 
     def _take_in(self, reader: Group, views: list[Node], group: Group, node: Node) -> None:
         """Have a group's values computed in another group, where `node` reads them."""
@@ -326,7 +340,10 @@ class _Fusion:
         count = sum(len(unit.nodes) for unit in units)
         if group.exposure != reader.exposure or count > LARGEST_BODY:
             return
-        if (reader.can_fail and group.can_fail) or (_longer(node, group) and not in_pieces(node)):
+        # What may fail is computed as a whole: a position nobody reads may be the one out of range.
+        if group.can_fail or (_longer(node, group) and not in_pieces(node)):
+            return
+        if any(entry.node in reader.nodes for n in group.nodes for entry in n.inputs):
             return
         levels = self.order.joined(units)
         moved = {*reader.moved, *views, *group.nodes}
