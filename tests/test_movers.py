@@ -65,6 +65,21 @@ CHAINS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
         (numbers(3, 1), places(0).reshape(())),
         2,
     ),
+    "many times over, by a view": (
+        lambda x: npx.pooling(npx.sigmoid(x), (3, 3), pool_type="max", stride=(1, 1)),
+        (numbers(1, 1, 9, 9),),
+        2,
+    ),
+    "many times over, by a reader": (
+        lambda a, b: np.tanh(a).T + b,
+        (numbers(4, 1), numbers(5, 4)),
+        2,
+    ),
+    "many times over, by positions": (
+        lambda a, i: np.take(np.tanh(a), i, axis=0) + 1,
+        (numbers(1, 4), places(0, 0, 0)),
+        2,
+    ),
     "of what is read in place, too": (
         lambda a, i: np.take(np.tanh(a), i, axis=0) + np.tanh(a),
         (numbers(4), places(2, 1, 0, 0)),
