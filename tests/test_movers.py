@@ -131,11 +131,18 @@ def test_an_operand_across_that_nobody_needs() -> None:
     numpy.testing.assert_array_equal(program(x).asnumpy(), numpy.zeros((17, 17)))
 
 
-def test_a_result_written_beside_a_reduction_is_no_value_to_keep() -> None:
-    def function(x: Any) -> tuple[Any, Any]:
-        y = npx.sigmoid(x.transpose(1, 2, 0))
-        return y, y - x.mean()
+def transposed(x: Any) -> tuple[Any, Any]:
+    y = npx.sigmoid(x.transpose(1, 2, 0))
+    return y, y - x.mean()
 
+
+def repeated(x: Any) -> tuple[Any, Any]:
+    y = np.tile(x.reshape(2, 4), (2, 1))
+    return y, y - x.reshape(2, 4).mean(axis=0, keepdims=True).sum(axis=-1)
+
+
+@pytest.mark.parametrize("function", [transposed, repeated])
+def test_what_a_kernel_keeps_is_a_part_of_what_it_writes_there(function: Any) -> None:
     gradients = []
     for called in (function, gemel.compile(function)):
         x = numbers(2, 2, 2)
