@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gemel import _core, autograd, lists, tape
-from gemel.device import CPUS, GPUS, Device, as_device, try_gpu
+from gemel.device import CPUS, GPUS, Device, as_device, present, try_gpu
 from gemel.dtype import (
     DTYPES,
     MANNERS,
@@ -173,7 +173,7 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         if isinstance(other, Device) and _core.recording() and tape.tracked(self):
             return Transfer(other)(self)
         if isinstance(other, Device):
-            return _core.copy_to_device(self, other.code)
+            return _core.copy_to_device(self, present(other).code)
         if other.shape != self.shape:
             raise ShapeError(
                 f"copyto: {prepare.spec_of(self)} does not fit {prepare.spec_of(other)}"
@@ -280,11 +280,13 @@ def _capsule(x: Any) -> Any:
 
 
 @function(public="np")
-def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False) -> Any:
+def from_numpy(
+    value: Any, device: Device | None = None, zero_copy: bool = False, dtype: Any = None
+) -> Any:
     """An array with a copy of a NumPy array's elements; long floats become float64.
 
-    With `zero_copy` it is over the same memory, see `npx.from_numpy`. Raises `DTypeError` for
-    dtypes gemel has no arrays of.
+    Objects become what `dtype` says. With `zero_copy` it is over the same memory, see
+    `npx.from_numpy`. Raises `DTypeError` for dtypes gemel has no arrays of.
     """
     import numpy
 
@@ -292,11 +294,18 @@ def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False
     if zero_copy:
         return from_dlpack(value, device=device)
     value = numpy.asarray(value)
+    if value.dtype.kind == "O":
+        if dtype is None:
+            raise DTypeError("array: of objects; name their dtype, as in array(x, 'float32')")
+        try:
+            value = value.astype(as_dtype(dtype).twin.name)
+        except (TypeError, ValueError) as error:
+            raise DTypeError(f"array: of objects; not all become {as_dtype(dtype)}") from error
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
-    dtype = float64 if long else as_dtype(value.dtype)
+    found = float64 if long else as_dtype(value.dtype)
     if long or not value.dtype.isnative or not value.flags.c_contiguous:
-        value = numpy.asarray(value, dtype.name, order="C")
-    return from_buffer(value, dtype, value.shape, device)
+        value = numpy.asarray(value, found.name, order="C")
+    return from_buffer(value, found, value.shape, device)
 
 
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
@@ -326,7 +335,7 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
             return found if dtype is None else found.astype(dtype)
     if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
         return from_dlpack(value, device=device, copy=True)  # it may have dtypes NumPy lacks
-    return from_numpy(value, device)
+    return from_numpy(value, device, dtype=dtype)
 
 
 def _stacked(value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from gemel.codegen.elements import ElementWriter
 from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.nest import Kernel, Nest, Place
+from gemel.codegen.pieces import write_pieces
 from gemel.codegen.program import (
     CONTIGUOUS,
     INPUT,
@@ -19,7 +20,7 @@ from gemel.dtype import DTYPES, DType, float64, int64
 from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.op_kinds import Elementwise, Reduction, operand_specs
-from gemel.passes.domain import Domain, Placement, is_mover
+from gemel.passes.domain import Domain, Placement, in_pieces, is_mover, is_view
 from gemel.passes.fuse import cheap
 
 
@@ -29,8 +30,10 @@ def aligned(placement: Placement, entry: Entry) -> Placement:
     return placement[lead:] if lead >= 0 else (*[None] * -lead, *placement)
 
 
-def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> Kernel:
-    """The kernel of a fused body of operations that share loops."""
+def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Kernel]:
+    """The kernel of a fused body of operations that share loops; or one for each of its parts."""
+    if any(map(in_pieces, body.walk())):
+        return write_pieces(body, given, outputs)
     domain = Domain.of_all(in_loops(body))
     if domain is None:
         raise CompileError(f"the steps of {body.name} do not fit the same loops:\n{body}")
@@ -39,7 +42,7 @@ def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> K
     for entry, place in zip(body.outputs, outputs, strict=True):
         placement = domain.placements[entry]
         nest.store(place, writer.value(entry, placement), writer.strides(place, placement))
-    return nest.finish()
+    return [nest.finish()]
 
 
 def in_loops(body: Graph) -> list[Node]:
@@ -61,7 +64,7 @@ def in_loops(body: Graph) -> list[Node]:
         found.add(node)
         if not is_mover(node):
             pending += [entry.node for entry in node.inputs]
-    return [n for n in nodes if n in found and not (is_mover(n) and "view" in n.op.rules)]  # type: ignore[union-attr]
+    return [n for n in nodes if n in found and not (is_mover(n) and is_view(n))]
 
 
 def write_elementwise(

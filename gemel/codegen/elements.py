@@ -111,9 +111,9 @@ class ElementWriter:
             return self.moved(source, places)
         if node.op.name == "reshape":  # an alignment: axes of length 1 come and go
             return self._found(source, self._regrouped(position, node.specs[0], source), moved)
-        return self._found(source, self._aligned(position, source), moved)
+        return self._found(source, self.aligned(position, source), moved)
 
-    def _aligned(self, position: Position, entry: Entry) -> Position:
+    def aligned(self, position: Position, entry: Entry) -> Position:
         """The position of an input: lined up from the right with its user's."""
         lead = len(position) - entry.ndim
         places = position[lead:] if lead >= 0 else (*[self.nowhere] * -lead, *position)
@@ -210,7 +210,7 @@ class ElementWriter:
         for entry, dtype in zip(node.inputs, types, strict=True):
             if entry.node.is_number:
                 check_held(op.name, entry.node.value, dtype)
-            value = self._found(entry, self._aligned(position, entry), moved)
+            value = self._found(entry, self.aligned(position, entry), moved)
             values.append(value.cast(dtype.compute))
         lane = self._lane(node, position)
         found = op.body(lane, *values, **node.params)

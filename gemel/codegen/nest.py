@@ -26,7 +26,7 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.dtype import DType, bool_, float64, int64
-from gemel.extent import Dim, maximum, same_for_all, seen
+from gemel.extent import Dim, maximum, same_for_all
 from gemel.ir.layout import Layout
 from gemel.ops.shape import MOST_INTERLEAVED, reshaped_strides
 from gemel.spec import product
@@ -374,17 +374,14 @@ class Nest:
         return loops
 
 
-#: Rows below which what lies across the vector is read element by element.
-FEW = 8
-
-
 def place_class(role: str, number: int, along: Any, above: Any) -> int:
-    """The class of an operand along the vector's loop, where `above` is the loop around that."""
+    """The class of an operand along the vector's loop, where `above` is the loop around that.
+
+    It says nothing of extents: one kernel serves all sizes.
+    """
     found = stride_class(along[1][number])
-    if found is STRIDED and role == INPUT and above is not None and above[1][number] == 1:
-        many = (seen(extent) or FEW for extent in (along[0], above[0]))
-        return ACROSS if min(many) >= FEW else STRIDED
-    return found
+    turned = role == INPUT and above is not None and above[1][number] == 1
+    return ACROSS if found is STRIDED and turned else found
 
 
 def stride_class(stride: int) -> int:

@@ -68,22 +68,36 @@ class _Strides:
     __rmul__ = __mul__
 
 
-def seen_through(node: Node, index: int, position: tuple[At, ...], start: At) -> tuple[At, ...]:
-    """Where in its input a view's element at a position is, for the view's result `index`.
+def far(shape: tuple[int, ...]) -> Layout:
+    """A layout of unknown strides: what a rule makes of it says where elements are."""
+    strides = [_Strides({axis: 1}) for axis in range(len(shape))]
+    return Layout(shape, strides, _Strides({}))  # type: ignore[arg-type]
 
-    `start` is at 0, whatever the loops. Not for `reshape`, which looks at the strides.
+
+def through(layout: Layout, ndim: int, position: tuple[At, ...], start: At) -> tuple[At, ...]:
+    """Where the element at a position of a layout is, which a rule made of a `far` one.
+
+    `start` is at 0, whatever the loops.
     """
-    assert node.op is not None
-    source = node.inputs[0]
-    basis = [_Strides({axis: 1}) for axis in range(source.ndim)]
-    unknown = Layout(source.shape, basis, _Strides({}))  # type: ignore[arg-type]
-    found = node.op.rules["view"](unknown, *node.specs, **node.params)
-    layout = found[index] if isinstance(found, tuple) else found
+    offset: Any = layout.offset
+    strides: tuple[Any, ...] = layout.strides
     places = []
-    for axis in range(source.ndim):
-        at = start + layout.offset.factors.get(axis, 0)
-        for stride, outer in zip(layout.strides, position, strict=True):
+    for axis in range(ndim):
+        at = start + offset.factors.get(axis, 0)
+        for stride, outer in zip(strides, position, strict=True):
             if isinstance(stride, _Strides) and axis in stride.factors:
                 at = at + outer * stride.factors[axis]
         places.append(at)
     return tuple(places)
+
+
+def seen_through(node: Node, index: int, position: tuple[At, ...], start: At) -> tuple[At, ...]:
+    """Where in its input a view's element at a position is, for the view's result `index`.
+
+    Not for `reshape`, which looks at the strides.
+    """
+    assert node.op is not None
+    source = node.inputs[0]
+    found = node.op.rules["view"](far(source.shape), *node.specs, **node.params)
+    layout = found[index] if isinstance(found, tuple) else found
+    return through(layout, source.ndim, position, start)

@@ -81,11 +81,9 @@ def _(g: Any, y: Any, x: Any, *, key: Any, shape: Any) -> Any:
     return (basic_index(g, key=key),)
 
 
-@place.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, key: Any, shape: Any) -> None:
-    (result,), (part,) = outputs, inputs
-    emit.fill(result, 0)
-    emit.copy(part, result.at(key_layout(result.layout, key)))
+@place.pieces
+def _(layout: Layout, x: Spec, *, key: Any, shape: Any) -> tuple[tuple[Layout, Any], ...]:
+    return (layout, 0.0), (key_layout(layout, key), 0)
 
 
 @op(moves=-1)
@@ -114,11 +112,9 @@ def _(g: Any, y: Any, x: Any, value: Any, *, key: Any) -> Any:
     return assign(g, zeros, key=key), selected
 
 
-@assign.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, key: Any) -> None:
-    (result,), (x, value) = outputs, inputs
-    emit.copy(x, result)
-    emit.copy(value, result.at(key_layout(result.layout, key)))
+@assign.pieces
+def _(layout: Layout, x: Spec, value: Spec, *, key: Any) -> tuple[tuple[Layout, int], ...]:
+    return (layout, 0), (key_layout(layout, key), 1)
 
 
 @basic_index.put

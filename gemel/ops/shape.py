@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gemel import _core
@@ -363,21 +364,20 @@ def _(g: Any, y: Any, *arrays: Any, axis: int) -> Any:
 MOST_INTERLEAVED = 8
 
 
-@concatenate.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
-    (result,) = outputs
-    place = axis % len(result.shape)
-    columns = all(type(part.shape[place]) is int and part.shape[place] == 1 for part in inputs)
-    if columns and place == len(result.shape) - 1 and len(inputs) <= MOST_INTERLEAVED:
-        loop = emit.loop(inputs[0].shape)  # all at once: together they fill whole vectors
-        for start, part in enumerate(inputs):
-            loop.store(result.narrow(place, start, 1), loop.load(part))
-        loop.finish()
-        return
+@concatenate.pieces
+def _(layout: Layout, *arrays: Spec, axis: int) -> Iterator[tuple[Layout, int]]:
+    place = axis % len(layout.shape)
     start = 0
-    for part in inputs:
-        emit.copy(part, result.narrow(place, start, part.shape[place]))
-        start += part.shape[place]
+    for number, part in enumerate(arrays):
+        length = part.shape[place]
+        yield narrowed(layout, place, start, length), number
+        start = start + length
+
+
+def narrowed(layout: Layout, axis: int, start: int, length: int) -> Layout:
+    """The part of a layout from `start` on along an axis."""
+    shape = (*layout.shape[:axis], length, *layout.shape[axis + 1 :])
+    return Layout(shape, layout.strides, layout.offset + start * layout.strides[axis])
 
 
 @op(public="np", onnx="Split", mxnet="_npi_split")

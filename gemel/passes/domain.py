@@ -66,7 +66,7 @@ class Domain:
             return self._add_reshape(node)
         if node.op is not None and node.op.name == "broadcast_to":
             return self._add_elementwise(node)
-        if node.op is not None and "element" in node.op.rules:
+        if is_mover(node) and not is_view(node):
             return self._keep(node.entries[0], [None] * node.specs[0].ndim, self.reduced)
         return False
 
@@ -179,12 +179,21 @@ class Domain:
         return True
 
 
+def in_pieces(node: Node) -> bool:
+    """Whether an operation's result is put together of parts that lie apart in it."""
+    return node.op is not None and "pieces" in node.op.rules
+
+
+def is_view(node: Node) -> bool:
+    """Whether an operation only sees its input in another way."""
+    return node.op is not None and "view" in node.op.rules
+
+
 def is_mover(node: Node) -> bool:
     """Whether an operation reads elements from elsewhere than where its own are."""
-    op = node.op
-    if op is None or "view" not in op.rules:
-        return op is not None and "element" in op.rules
-    return op.name != "reshape" and not Domain.is_alignment(node)
+    if is_view(node):
+        return node.op.name != "reshape" and not Domain.is_alignment(node)  # type: ignore[union-attr]
+    return node.op is not None and not node.op.rules.keys().isdisjoint(("element", "pieces"))
 
 
 def reads_rows(node: Node, domain: Domain) -> bool:

@@ -16,10 +16,10 @@ from gemel.ir.op import Op
 from gemel.ir.op_kinds import Elementwise, Reduction
 from gemel.ops import linalg
 from gemel.ops.elementwise import copy
-from gemel.passes.domain import Domain, is_mover, reads_rows
+from gemel.passes.domain import Domain, in_pieces, is_mover, is_view, reads_rows
 from gemel.passes.order import Order, Unit
 from gemel.passes.risk import exposures
-from gemel.spec import Spec, product
+from gemel.spec import Spec, product, same_shape
 
 
 @op(complex=True)
@@ -65,14 +65,21 @@ class Group(Unit):
         """Whether there is room for a node, and a product could do it where it writes."""
         if self.contraction:
             return len(self.nodes) < LARGEST_EPILOGUE and _epilogue(node, self)
-        if len(self.nodes) >= LARGEST_BODY or self.can_fail and node.op and node.op.fails:
+        if len(self.nodes) >= LARGEST_BODY or self.can_fail and can_fail(node):
             return False
+        if self.pieces:
+            return _follows(node, self.pieces)
         return not is_mover(node) or reads_rows(node, self.loops)
+
+    @property
+    def pieces(self) -> Node | None:
+        """The node whose result is put together of parts; all others then have its shape."""
+        return next((n for n in self.nodes if in_pieces(n) and n not in self.moved), None)
 
     @property
     def can_fail(self) -> bool:
         """Whether one of its nodes may fail: a kernel has one thing to say of that."""
-        return any(node.op is not None and node.op.fails for node in self.nodes)
+        return any(map(can_fail, self.nodes))
 
     def take(self, node: Node) -> bool:
         """Whether a node fits the loops; if so it has its place in them."""
@@ -86,6 +93,13 @@ def _epilogue(node: Node, group: Group) -> bool:
         return False
     product = group.nodes[0].specs[0]
     return node.specs[0].shape == product.shape and product.ndim >= 2
+
+
+def can_fail(node: Node) -> bool:
+    """Whether values may be such that a node has no result."""
+    if node.op is fused:
+        return any(map(can_fail, node.params["body"].walk()))
+    return node.op is not None and node.op.fails
 
 
 def positional(op: Op) -> bool:
@@ -103,12 +117,18 @@ def cheap(node: Node) -> bool:
 def fusible(node: Node) -> bool:
     """Whether a node is computed by a loop nest."""
     kind = isinstance(node.op, (Elementwise, Reduction))
-    return (kind or node.op is not None and "element" in node.op.rules) and node.has_kernel
+    return (kind or (is_mover(node) and not is_view(node))) and node.has_kernel
 
 
 def is_product(node: Node) -> bool:
     """Whether a node is a matrix product done by a kernel."""
     return node.op is linalg.matmul and node.has_kernel
+
+
+def _follows(node: Node, whole: Node) -> bool:
+    """Whether a node can be computed where the parts of a result of its shape are written."""
+    same = len(node.specs) == 1 and same_shape(node.specs[0].shape, whole.specs[0].shape)
+    return isinstance(node.op, Elementwise) and same
 
 
 def _longer(node: Node, entry: Entry, group: Group) -> bool:
@@ -139,7 +159,7 @@ def fuse(graph: Graph) -> Graph:
 
 def _settled(graph: Graph) -> Graph:
     """Results that are views of what is computed are copied: a kernel may write them at once."""
-    views = {e for e in graph.results if is_mover(e.node) and "view" in e.node.op.rules}  # type: ignore[union-attr]
+    views = {e for e in graph.results if is_mover(e.node) and is_view(e.node)}
     made = {e: copy.apply((e,), {})[0] for e in views if e.node.inputs[0].node.op is not None}
     outputs = [made.get(entry, entry) for entry in graph.outputs]
     updates = [(index, made.get(entry, entry)) for index, entry in graph.updates]
@@ -247,6 +267,9 @@ class _Fusion:
             return
         if first.can_fail and second.can_fail:
             return
+        whole = first.pieces or second.pieces
+        if whole and not all(n is whole or _follows(n, whole) for n in first.nodes + second.nodes):
+            return
         levels = self.order.joined((first, second))
         if levels is None:
             return
@@ -280,7 +303,7 @@ class _Fusion:
             if source.op is None or not (views or is_mover(node)) or not isinstance(reader, Group):
                 continue
             group = self.order.unit[source]
-            if not isinstance(group, Group) or group is reader or not self._is_brief(group):
+            if not isinstance(group, Group) or group is reader or not self._is_brief(group, node):
                 continue
             if self._only_for(group, views[-1] if views else node) and not reader.contraction:
                 self._take_in(reader, views, group, node, entry)
@@ -289,21 +312,21 @@ class _Fusion:
         """The views an entry is of what is computed, the last one first, each read once."""
         found: list[Node] = []
         node = entry.node
-        while node.op is not None and "view" in node.op.rules and is_mover(node):
+        while is_view(node) and is_mover(node):
             if node in self.results or len(self.users[node]) != 1:
                 return []
             found.append(node)
             node = node.inputs[0].node
         return found
 
-    def _is_brief(self, group: Group) -> bool:
+    def _is_brief(self, group: Group, node: Node) -> bool:
         """Whether computing a group's values where they are read is worth it."""
-        if group.contraction or group.loops.reduced is not None:
+        if group.contraction or group.pieces or group.loops.reduced is not None:
             return False
         read = {entry for node in group.nodes for entry in node.inputs}
         own = {entry for node in group.nodes for entry in node.entries}
         arrays = [e for e in read - own if not e.node.is_number and not e.spec.weak]
-        return len(arrays) <= MOST_READ
+        return len(arrays) <= MOST_READ or in_pieces(node)
 
     def _is_kept(self, node: Node, members: set[Node]) -> bool:
         """Whether a node's results are wanted by others than these nodes."""
@@ -324,7 +347,7 @@ class _Fusion:
         if group.exposure != reader.exposure or count > LARGEST_BODY:
             return
         # What may fail is computed as a whole: a position nobody reads may be the one out of range.
-        if group.can_fail or _longer(node, entry, group):
+        if group.can_fail or (_longer(node, entry, group) and not in_pieces(node)):
             return
         if any(entry.node in reader.nodes for n in group.nodes for entry in n.inputs):
             return
@@ -413,4 +436,6 @@ def _wrapped(
         inside.update(zip(node.entries, new.entries, strict=True))
     body = Graph(arguments.values(), (inside[entry] for entry in kept), name="body")
     outer = tuple(replaced.get(entry, entry) for entry in arguments)
-    return Node(fused, outer, {"body": body}, tuple(entry.spec for entry in kept))
+    origin = next((node.origin for node in nodes if can_fail(node)), "")
+    specs = tuple(entry.spec for entry in kept)
+    return Node(fused, outer, {"body": body}, specs, origin=origin)
