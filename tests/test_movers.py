@@ -65,6 +65,21 @@ CHAINS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
         (numbers(3, 1), places(0).reshape(())),
         2,
     ),
+    "many times over, by a view": (
+        lambda x: npx.pooling(npx.sigmoid(x), (3, 3), pool_type="max", stride=(1, 1)),
+        (numbers(1, 1, 9, 9),),
+        2,
+    ),
+    "many times over, by a reader": (
+        lambda a, b: np.tanh(a).T + b,
+        (numbers(4, 1), numbers(5, 4)),
+        2,
+    ),
+    "many times over, by positions": (
+        lambda a, i: np.take(np.tanh(a), i, axis=0) + 1,
+        (numbers(1, 4), places(0, 0, 0)),
+        2,
+    ),
     "of what is read in place, too": (
         lambda a, i: np.take(np.tanh(a), i, axis=0) + np.tanh(a),
         (numbers(4), places(2, 1, 0, 0)),
@@ -116,11 +131,18 @@ def test_an_operand_across_that_nobody_needs() -> None:
     numpy.testing.assert_array_equal(program(x).asnumpy(), numpy.zeros((17, 17)))
 
 
-def test_a_result_written_beside_a_reduction_is_no_value_to_keep() -> None:
-    def function(x: Any) -> tuple[Any, Any]:
-        y = npx.sigmoid(x.transpose(1, 2, 0))
-        return y, y - x.mean()
+def transposed(x: Any) -> tuple[Any, Any]:
+    y = npx.sigmoid(x.transpose(1, 2, 0))
+    return y, y - x.mean()
 
+
+def repeated(x: Any) -> tuple[Any, Any]:
+    y = np.tile(x.reshape(2, 4), (2, 1))
+    return y, y - x.reshape(2, 4).mean(axis=0, keepdims=True).sum(axis=-1)
+
+
+@pytest.mark.parametrize("function", [transposed, repeated])
+def test_what_a_kernel_keeps_is_a_part_of_what_it_writes_there(function: Any) -> None:
     gradients = []
     for called in (function, gemel.compile(function)):
         x = numbers(2, 2, 2)

@@ -131,10 +131,14 @@ def _follows(node: Node, whole: Node) -> bool:
     return isinstance(node.op, Elementwise) and same
 
 
-def _longer(node: Node, group: Group) -> bool:
-    """Whether a node has many more elements than a group that is more than a step or two."""
-    sizes = [product(map(seen, each.specs[0].shape)) for each in (node, group.nodes[-1])]
-    return len(group.nodes) > 2 and sizes[0] > 2 * sizes[1]
+def _longer(node: Node, entry: Entry, group: Group) -> bool:
+    """Whether a node reads an entry at many more positions than a group has elements.
+
+    Each would be computed again and again.
+    """
+    shapes = (node.specs[0].shape, entry.shape, group.nodes[-1].specs[0].shape)
+    result, read, made = (product(map(seen, shape)) for shape in shapes)
+    return max(result, read) > 2 * made
 
 
 def _apart(first: Group, second: Group, domain: Domain) -> bool:
@@ -302,7 +306,7 @@ class _Fusion:
             if not isinstance(group, Group) or group is reader or not self._is_brief(group, node):
                 continue
             if self._only_for(group, views[-1] if views else node) and not reader.contraction:
-                self._take_in(reader, views, group, node)
+                self._take_in(reader, views, group, node, entry)
 
     def _views(self, entry: Entry) -> list[Node]:
         """The views an entry is of what is computed, the last one first, each read once."""
@@ -334,14 +338,16 @@ class _Fusion:
         members = {*group.nodes, reader}
         return not any(self._is_kept(node, members) for node in group.nodes)
 
-    def _take_in(self, reader: Group, views: list[Node], group: Group, node: Node) -> None:
-        """Have a group's values computed in another group, where `node` reads them."""
+    def _take_in(
+        self, reader: Group, views: list[Node], group: Group, node: Node, entry: Entry
+    ) -> None:
+        """Have a group's values computed in another group, where `node` reads an entry of them."""
         units = (reader, *(self.order.unit[view] for view in views), group)
         count = sum(len(unit.nodes) for unit in units)
         if group.exposure != reader.exposure or count > LARGEST_BODY:
             return
         # What may fail is computed as a whole: a position nobody reads may be the one out of range.
-        if group.can_fail or (_longer(node, group) and not in_pieces(node)):
+        if group.can_fail or (_longer(node, entry, group) and not in_pieces(node)):
             return
         if any(entry.node in reader.nodes for n in group.nodes for entry in n.inputs):
             return
