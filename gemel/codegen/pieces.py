@@ -11,6 +11,7 @@ from typing import Any
 from gemel.codegen.elements import ElementWriter
 from gemel.codegen.nest import Kernel, Nest, Number, Place
 from gemel.dtype import float64
+from gemel.extent import same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout
 from gemel.ir.position import far, through
@@ -26,7 +27,8 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
     regions = [[layout for layout, _ in _parts(node, place.layout)] for place in outputs]
     nests: list[Nest] = []
     for number, (part, source) in enumerate(parts):
-        if type(source) is int and _is_there(given.get(node.inputs[source]), outputs):
+        there = type(source) is int and given.get(node.inputs[source])
+        if there and len(outputs) == 1 and _lies(there, outputs[0].at(regions[0][number])):
             continue
         if not (nests and _beside(parts)):
             nests.append(Nest(part.shape))
@@ -54,9 +56,13 @@ def stays_in_place(body: Graph, inner: set[Entry]) -> bool:
     return whole and len(reads) == 1
 
 
-def _is_there(source: Any, outputs: list[Place]) -> bool:
-    """Whether a part is what lies in the result already."""
-    return isinstance(source, Place) and source.buffer is outputs[0].buffer
+def _lies(source: Any, part: Place) -> bool:
+    """Whether a part of the result is there already: computed, or left, in its place."""
+    if not isinstance(source, Place) or source.buffer is not part.buffer:
+        return False
+    axes = zip(part.shape, source.strides, part.strides, strict=True)
+    same = same_for_all(source.layout.offset, part.layout.offset)
+    return same and all(n == 1 or same_for_all(a, b) for n, a, b in axes)
 
 
 def _parts(node: Node, layout: Layout) -> list[tuple[Layout, Any]]:

@@ -175,7 +175,8 @@ def _(node: Node) -> Found:
 
 @rule("gather")
 def _(node: Node) -> Found:
-    settings = {"axis": node.params["axis"], "mode": "clip"}
+    # Positions count from the end, too: what wraps is right for all that are in range.
+    settings = {"axis": node.params["axis"], "mode": "wrap"}
     return Written("take", node.inputs, settings)
 
 
