@@ -312,7 +312,7 @@ def _(x: Any, indices: Any, axis: Any, mode: str, **_: Any) -> Written | None:
     if axis is None or not hasattr(indices, "shape"):
         return None
     return Written(
-        "take", (x, indices), {"axis": axis, "mode": "clip" if mode == "raise" else mode}
+        "take", (x, indices), {"axis": axis, "mode": "wrap" if mode == "raise" else mode}
     )
 
 
