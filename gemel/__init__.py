@@ -60,9 +60,12 @@ __version__ = "0.1.0"
 
 #: Modules that are imported when they are first asked for.
 _LAZY = {
+    "attribute": "gemel.symbol.scopes",
     "autograd": "gemel.autograd",
     "base": "gemel.base",
+    "callback": "gemel.callback",
     "context": "gemel.context",
+    "engine": "gemel.util",
     "d2l": "gemel.d2l",
     "gluon": "gemel.gluon",
     "image": "gemel.image",
@@ -72,9 +75,12 @@ _LAZY = {
     "kvstore": "gemel.kvstore",
     "lr_scheduler": "gemel.lr_scheduler",
     "metric": "gemel.metric",
+    "name": "gemel.symbol.scopes",
     "np": "gemel.np",
     "npx": "gemel.npx",
+    "operator": "gemel.operator",
     "optimizer": "gemel.optimizer",
+    "runtime": "gemel.runtime",
     "nd": "gemel.ndarray",
     "ndarray": "gemel.ndarray",
     "profiler": "gemel.profiler",
@@ -82,6 +88,7 @@ _LAZY = {
     "symbol": "gemel.symbol",
     "recordio": "gemel.recordio",
     "torch": "gemel.torch",
+    "test_utils": "gemel.test_utils",
     "util": "gemel.util",
     # Second names, which MXNet has.
     "initializer": "gemel.init",
@@ -90,12 +97,18 @@ _LAZY = {
     "random": "gemel.np.random",
 }
 _LAZY_NAMES = {
+    "AttrScope": "gemel.symbol.scopes",
     "Benchmark": "gemel.benchmark",
     "MXNetError": "gemel.base",
     "Timer": "gemel.benchmark",
     "compile": "gemel.compiled",
     "load": "gemel.export.program",
     "save": "gemel.export.program",
+    **dict.fromkeys(
+        ("is_np_array", "is_np_shape", "np_array", "np_shape", "set_np_shape")
+        + ("use_np", "use_np_array", "use_np_shape"),
+        "gemel.util",
+    ),
 }
 
 

@@ -1,9 +1,45 @@
-"""The error programs for MXNet catch: every error gemel raises by design is one."""
+"""MXNet's `base`: the error its programs catch, and a few types they ask for."""
 
 from __future__ import annotations
 
-from gemel.errors import GemelError
+from typing import Any
 
+import numpy
+
+from gemel.errors import GemelError, SymbolGivenError
+
+#: Every error gemel raises by design is one.
 MXNetError = GemelError
+mx_real_t = numpy.float32
+numeric_types = (float, int, numpy.generic)
+integer_types = (int, numpy.integer)
+string_types = (str,)
 
-__all__ = ["MXNetError"]
+
+class NotSupportedForSparseNDArray(MXNetError):
+    """What MXNet raises of sparse arrays, which gemel has not."""
+
+
+NotImplementedForSymbol = SymbolGivenError
+
+
+class classproperty:  # noqa: N801 -- used as a decorator
+    """A property of a class."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        return self.function(owner)
+
+
+__all__ = [
+    "MXNetError",
+    "NotImplementedForSymbol",
+    "NotSupportedForSparseNDArray",
+    "classproperty",
+    "integer_types",
+    "mx_real_t",
+    "numeric_types",
+    "string_types",
+]

@@ -1,13 +1,18 @@
-"""MXNet's `util`: its NumPy mode, and small helpers programs use."""
+"""MXNet's `util` and `engine`: its NumPy mode, and small helpers programs use."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from gemel import npx
 from gemel.device import gpu_memory_info as get_gpu_memory
 from gemel.device import num_gpus as get_gpu_count
+from gemel.dtype import MANNERS
+from gemel.errors import DeviceError
 
 set_np, reset_np = npx.set_np, npx.reset_np
 set_np_shape = npx.set_np
@@ -16,20 +21,67 @@ is_np_array, is_np_shape = npx.is_np_array, npx.is_np_shape
 is_np_default_dtype = npx.is_np_default_dtype
 
 
-class np_array:  # noqa: N801 -- used as a function
-    """A block in NumPy's mode, or out of it: arrays are NumPy's in any, so it changes nothing."""
-
-    def __init__(self, active: bool = True) -> None:
-        self.active = active
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        pass
+@contextmanager
+def np_array(active: bool = True) -> Iterator[None]:
+    """A block, or a function, in NumPy's mode, or out of it: arrays are NumPy's in any."""
+    yield
 
 
 np_shape = np_array
+
+
+@contextmanager
+def np_default_dtype(active: bool = True) -> Iterator[None]:
+    """A block, or a function, in which floats become float64 where no dtype is given, or float32.
+
+    See ``npx.set_np(dtype=True)``.
+    """
+    before = dict(MANNERS)
+    npx.set_np(dtype=active)
+    try:
+        yield
+    finally:
+        MANNERS.update(before)
+
+
+def use_np_default_dtype(func: Callable[..., Any]) -> Callable[..., Any]:
+    """A function's decorator: it runs within `np_default_dtype`."""
+    return np_default_dtype()(func)
+
+
+def set_np_default_dtype(is_np_default_dtype: bool = True) -> bool:
+    """Switch whether floats become float64 where no dtype is given; what it was before."""
+    before = npx.is_np_default_dtype()
+    npx.set_np(dtype=is_np_default_dtype)
+    return before
+
+
+def default_array(source_array: Any, ctx: Any = None, dtype: Any = None, device: Any = None) -> Any:
+    """An array of what is given: `np.array`."""
+    from gemel import np
+
+    return np.array(source_array, dtype=dtype, device=device or ctx)
+
+
+def set_module(module: str) -> Callable[[Any], Any]:
+    """A decorator for a function or class that is to be known as the module's."""
+
+    def decorate(func: Any) -> Any:
+        func.__module__ = module
+        return func
+
+    return decorate
+
+
+def get_cuda_compute_capability(device: Any) -> int:
+    """What CUDA a device speaks. Raises `DeviceError`: none here does."""
+    raise DeviceError(f"get_cuda_compute_capability: {device} is no CUDA device")
+
+
+@contextmanager
+def bulk(size: int) -> Iterator[None]:
+    """A block whose operations MXNet's engine takes together: gemel's issues each at once."""
+    yield
 
 
 def makedirs(d: str) -> None:
@@ -51,6 +103,10 @@ def setenv(name: str, value: Any) -> None:
 
 
 __all__ = [
+    "TemporaryDirectory",
+    "bulk",
+    "default_array",
+    "get_cuda_compute_capability",
     "get_gpu_count",
     "get_gpu_memory",
     "getenv",
@@ -59,12 +115,16 @@ __all__ = [
     "is_np_shape",
     "makedirs",
     "np_array",
+    "np_default_dtype",
     "np_shape",
     "reset_np",
+    "set_module",
     "set_np",
+    "set_np_default_dtype",
     "set_np_shape",
     "setenv",
     "use_np",
     "use_np_array",
+    "use_np_default_dtype",
     "use_np_shape",
 ]

@@ -71,6 +71,9 @@ class Legacy:
     is not 1: a number, or a function of its settings; `visible` are those people get.
     """
 
+    #: Whether a call makes symbols of symbols itself.
+    takes_symbols = False
+
     def __init__(
         self,
         function: Callable[..., Any],

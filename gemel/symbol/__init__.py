@@ -25,6 +25,8 @@ def __getattr__(name: str) -> Any:
 
 def _both(operation: Any) -> Any:
     """An operation for symbols, and for arrays as `operation` itself."""
+    if operation.takes_symbols:
+        return operation
 
     def call(*inputs: Any, **keywords: Any) -> Any:
         given = [*inputs, *keywords.values()]

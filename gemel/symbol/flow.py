@@ -12,12 +12,13 @@ from gemel.errors import ShapeError
 from gemel.ops.loops import leaves, nested
 from gemel.symbol.loops import choice_places, foreach_places, while_places
 from gemel.symbol.node import Reference, SymbolNode, nodes_of, variables_of
-from gemel.symbol.symbol import Symbol, fresh_name, var
+from gemel.symbol.scopes import named
+from gemel.symbol.symbol import Symbol, var
 
 
 def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "foreach") -> Any:
     """body(element, states) -> (output, states), for each element of the first axis of data."""
-    name = fresh_name(name)
+    name = named(None, name)
     arrays, first = _heads(data), _heads(init_states)
     given = _variables(name, len(arrays) + len(first))
     held = iter(given)
@@ -41,7 +42,7 @@ def while_loop(
     name: str = "while_loop",
 ) -> Any:
     """func(*variables) -> (output, variables) while cond(*variables) holds, at most so often."""
-    name = fresh_name(name)
+    name = named(None, name)
     whole = loop_vars if isinstance(loop_vars, (list, tuple)) else [loop_vars]
     first = _heads(whole)
     given = [_variables(f"{name}_{part}", len(first)) for part in ("cond", "func")]
@@ -68,7 +69,7 @@ def cond(
     name: str = "cond",
 ) -> Any:
     """then_func(*inputs) if the condition holds, else else_func(*inputs)."""
-    name = fresh_name(name)
+    name = named(None, name)
     arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     test = pred(*arguments) if callable(pred) and not isinstance(pred, Symbol) else pred
     variable = _variables(name, 1)

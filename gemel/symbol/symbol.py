@@ -10,9 +10,7 @@ from gemel.errors import SymbolGivenError, unknown_attribute, unknown_name
 from gemel.legacy import Legacy, known, wanted
 from gemel.symbol import json, run
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, nodes_of, text_of
-
-#: How many nodes of each operation have been named.
-_counts: dict[str, int] = {}
+from gemel.symbol.scopes import attributed, named
 
 
 class Symbol:
@@ -305,7 +303,7 @@ def var(
     """A variable: a symbol whose value is given when it is run."""
     if not isinstance(name, str):
         raise TypeError(f"var: name is {name!r}; it must be text")
-    attrs = {**(attr or {}), **kwargs}
+    attrs = attributed({**(attr or {}), **kwargs})
     for key, value in (("shape", shape), ("lr_mult", lr_mult), ("wd_mult", wd_mult)):
         if value is not None:
             attrs[f"__{key}__"] = text_of(value)
@@ -323,20 +321,14 @@ def group(symbols: Iterable[Symbol]) -> Symbol:
     return Symbol(head for each in symbols for head in each._heads)
 
 
-def fresh_name(hint: str) -> str:
-    """``fullyconnected0``: the operation's name and how many there were before."""
-    number = _counts.get(hint, 0)
-    _counts[hint] = number + 1
-    return f"{hint}{number}"
-
-
 def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Symbol:
     """An operation on symbols. Inputs that are not given become variables named after it.
 
     Raises `TypeError` for unknown keywords.
     """
     name = keywords.pop("name", None)
-    attributes = dict(keywords.pop("attr", None) or {})
+    attributes = attributed(dict(keywords.pop("attr", None) or {}))
+    hint = operation.names[0].lower()
     keywords.pop("out", None)
     if operation.variadic:
         data = keywords.pop("data", ())
@@ -347,12 +339,12 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
         count = len(operation.inputs)
         positional = dict(zip(operation.inputs, inputs, strict=False))
         extra = dict(zip(operation.settings, inputs[count:], strict=False))
-        named = {key: keywords.pop(key) for key in operation.inputs if key in keywords}
+        by_name = {key: keywords.pop(key) for key in operation.inputs if key in keywords}
         settings = operation.checked({**extra, **keywords})
-        found = {**positional, **named}
+        found = {**positional, **by_name}
         wanted_inputs = operation.wanted(settings)
         if not any(isinstance(each, (int, float)) for each in found.values()):
-            name = name or fresh_name(operation.names[0].lower())
+            name, hint = named(name, hint), ""
         given = [
             var(f"{name}_{key}") if found.get(key) is None else found[key]
             for key in operation.inputs
@@ -364,7 +356,7 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
         assert with_number is not None
         number, other = given if numbers[0] else given[::-1]
         return compose(with_number, (other,), {"scalar": number, "name": name, "attr": attributes})
-    name = name or fresh_name(operation.names[0].lower())
+    name = named(name, hint) if hint else name
     for each in given:
         if not isinstance(each, Symbol):
             raise TypeError(

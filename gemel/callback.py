@@ -1,0 +1,87 @@
+"""MXNet's callbacks of batches and epochs, which loops call with what they know.
+
+Those of batches get one object with `epoch`, `nbatch` and `eval_metric` (None for none).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def _measured(metric: Any) -> str:
+    return "".join(f"\t{name}={value:f}" for name, value in metric.get_name_value())
+
+
+class Speedometer:
+    """Logs samples per second, and the metric, every `frequent` batches."""
+
+    def __init__(self, batch_size: int, frequent: int = 50, auto_reset: bool = True) -> None:
+        self.batch_size = batch_size
+        self.frequent = frequent
+        self.auto_reset = auto_reset
+        self._start: float | None = None
+        self._last = 0
+
+    def __call__(self, param: Any) -> None:
+        """After a batch."""
+        if param.nbatch < self._last:
+            self._start = None  # another epoch
+        self._last = param.nbatch
+        if self._start is None:
+            self._start = time.perf_counter()
+        elif param.nbatch % self.frequent == 0:
+            spent = time.perf_counter() - self._start
+            speed = self.frequent * self.batch_size / spent if spent else float("inf")
+            text = ""
+            if param.eval_metric is not None:
+                text = _measured(param.eval_metric)
+                if self.auto_reset:
+                    param.eval_metric.reset()
+            place = f"Epoch[{param.epoch}] Batch [{param.nbatch}]"
+            logging.info("%s\tSpeed: %.2f samples/sec%s", place, speed, text)
+            self._start = time.perf_counter()
+
+
+class ProgressBar:
+    """Logs how many of `total` batches are done, as a bar of `length` characters."""
+
+    def __init__(self, total: int, length: int = 80) -> None:
+        self.total = total
+        self.length = length
+
+    def __call__(self, param: Any) -> None:
+        """After a batch."""
+        filled = round(self.length * param.nbatch / self.total)
+        percent = -(-100 * param.nbatch // self.total)
+        logging.info("[%s] %d%%", "=" * filled + "-" * (self.length - filled), percent)
+
+
+class LogValidationMetricsCallback:
+    """Logs the metric at the end of an epoch."""
+
+    def __call__(self, param: Any) -> None:
+        """After an epoch."""
+        if param.eval_metric is not None:
+            for name, value in param.eval_metric.get_name_value():
+                logging.info("Epoch[%d] Validation-%s=%f", param.epoch, name, value)
+
+
+def log_train_metric(period: int, auto_reset: bool = False) -> Callable[[Any], None]:
+    """A callback that logs the metric every `period` batches."""
+
+    def call(param: Any) -> None:
+        if param.nbatch % period == 0 and param.eval_metric is not None:
+            for name, value in param.eval_metric.get_name_value():
+                logging.info(
+                    "Iter[%d] Batch[%d] Train-%s=%f", param.epoch, param.nbatch, name, value
+                )
+            if auto_reset:
+                param.eval_metric.reset()
+
+    return call
+
+
+__all__ = ["LogValidationMetricsCallback", "ProgressBar", "Speedometer", "log_train_metric"]

@@ -1,0 +1,186 @@
+"""Operations users write in Python for MXNet: `CustomOp`, its `CustomOpProp`, and `register`.
+
+`nd.Custom(x, op_type=name)` runs them on arrays, at once and with their own gradient, and
+`sym.Custom` makes a node of them; a hybridized forward cannot contain Python and refuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gemel import np
+from gemel.autograd import Function, is_training
+from gemel.errors import unknown_name
+from gemel.legacy.declare import TABLE, Legacy
+from gemel.symbol.node import SymbolNode, text_of
+from gemel.symbol.scopes import attributed, named
+from gemel.symbol.symbol import Symbol, var
+
+#: The properties of operations by the names they were registered under.
+_registered: dict[str, Callable[..., CustomOpProp]] = {}
+
+
+class CustomOp:
+    """An operation: `forward` writes into `out_data`, `backward` into `in_grad`, by `assign`."""
+
+    def forward(
+        self, is_train: bool, req: list[str], in_data: Any, out_data: Any, aux: Any
+    ) -> None:
+        """Compute the outputs."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method forward")
+
+    def backward(
+        self, req: list[str], out_grad: Any, in_data: Any, out_data: Any, in_grad: Any, aux: Any
+    ) -> None:
+        """Compute the gradients of the inputs."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method backward")
+
+    def assign(self, dst: Any, req: str, src: Any) -> None:
+        """Write `src` into an array, add it, or leave the array, as the request has it."""
+        if req in ("write", "inplace"):
+            dst[...] = src
+        elif req == "add":
+            dst[...] += src
+
+
+class CustomOpProp:
+    """What there is to know of an operation: its arguments, outputs, their shapes and dtypes."""
+
+    def __init__(self, need_top_grad: bool = True) -> None:
+        self.need_top_grad_ = need_top_grad
+
+    def list_arguments(self) -> list[str]:
+        """The names of its inputs."""
+        return ["data"]
+
+    def list_outputs(self) -> list[str]:
+        """The names of its outputs."""
+        return ["output"]
+
+    def list_auxiliary_states(self) -> list[str]:
+        """The names of the arrays it keeps something in; they are given after the inputs."""
+        return []
+
+    def infer_shape(self, in_shape: list[Any]) -> Any:
+        """The shapes of inputs, outputs and auxiliary states: by default all as the first input."""
+        return in_shape, [in_shape[0]] * len(self.list_outputs()), []
+
+    def infer_type(self, in_type: list[Any]) -> Any:
+        """The dtypes of inputs, outputs and auxiliary states: by default all as the first input."""
+        return in_type, [in_type[0]] * len(self.list_outputs()), []
+
+    def create_operator(self, ctx: Any, in_shapes: Any, in_dtypes: Any) -> CustomOp:
+        """The operation for inputs like these."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method create_operator")
+
+
+def register(reg_name: str) -> Callable[[Any], Any]:
+    """A decorator: the class of an operation's properties is known under this name."""
+
+    def decorate(prop: Any) -> Any:
+        _registered[reg_name] = prop
+        return prop
+
+    return decorate
+
+
+def get_all_registered_operators() -> list[str]:
+    """The names of MXNet's operations there are, and of those registered."""
+    from gemel.legacy import known
+
+    return [*known(), *_registered]
+
+
+class _Call(Function):
+    """One call of an operation on arrays."""
+
+    def __init__(self, prop: CustomOpProp) -> None:
+        self.prop = prop
+
+    def forward(self, *arrays: Any) -> Any:
+        count = len(self.prop.list_arguments())
+        self.inputs, self.states = list(arrays[:count]), list(arrays[count:])
+        shapes = [list(x.shape) for x in self.inputs]
+        outputs = self.prop.infer_shape(shapes)[1]
+        dtypes = [x.dtype for x in self.inputs]
+        kinds = self.prop.infer_type(dtypes)[1]
+        device = self.inputs[0].device
+        pairs = zip(outputs, kinds, strict=True)
+        self.outputs = [np.zeros(tuple(s), dtype=kind, device=device) for s, kind in pairs]
+        self.operator = self.prop.create_operator(device, shapes, dtypes)
+        requests = ["write"] * len(self.outputs)
+        training = is_training()
+        self.operator.forward(training, requests, self.inputs, self.outputs, self.states)
+        return tuple(self.outputs) if len(self.outputs) > 1 else self.outputs[0]
+
+    def backward(self, *gradients: Any) -> Any:
+        found = [np.zeros_like(x) for x in self.inputs]
+        requests = ["write"] * len(found)
+        given = list(gradients), self.inputs, self.outputs
+        self.operator.backward(requests, *given, found, self.states)
+        return (*found, *[None] * len(self.states))
+
+
+def custom(*inputs: Any, op_type: str, name: str | None = None, **keywords: Any) -> Any:
+    """Call an operation registered as `op_type`, on arrays or symbols.
+
+    Keywords that are called like its arguments are inputs, others go to its properties, as text.
+    Raises `UnknownNameError`.
+    """
+    arrays = {k: v for k, v in keywords.items() if isinstance(v, (np.ndarray, Symbol))}
+    settings = {k: text_of(v) for k, v in keywords.items() if k not in arrays and v is not None}
+    prop = _properties(op_type, settings)
+    names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
+    given = {**dict(zip(names, inputs, strict=False)), **arrays}
+    for each in given:
+        if each not in names:
+            raise unknown_name(f"input of {op_type}", each, names)
+    if not any(isinstance(each, Symbol) for each in given.values()):
+        return _Call(prop)(*(given[each] for each in names))
+    return _symbol(prop, names, given, named(name, "custom"), {"op_type": op_type, **settings})
+
+
+def _properties(op_type: str, settings: dict[str, Any]) -> CustomOpProp:
+    if op_type not in _registered:
+        raise unknown_name("operation", op_type, _registered)
+    return _registered[op_type](**{name: text_of(value) for name, value in settings.items()})
+
+
+def _symbol(
+    prop: CustomOpProp, names: Sequence[str], given: Any, name: str, settings: dict[str, str]
+) -> Symbol:
+    inputs = [given[each] if each in given else var(f"{name}_{each}") for each in names]
+    heads = [head for each in inputs for head in each._heads]
+    count = len(prop.list_outputs())
+    node = SymbolNode("Custom", name, attributed(settings), heads, count)
+    return Symbol((node, index) for index in range(count))
+
+
+class _Custom(Legacy):
+    """`Custom`, as a node of a symbol is run by it."""
+
+    takes_symbols = True
+
+    def checked(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """All of them: its properties say what they take."""
+        return settings
+
+    def outputs(self, settings: dict[str, Any]) -> int:
+        """As many as its properties name."""
+        rest = {name: value for name, value in settings.items() if name != "op_type"}
+        return len(_properties(settings["op_type"], rest).list_outputs())
+
+    def __call__(self, *inputs: Any, **keywords: Any) -> Any:
+        """See `custom`."""
+        return custom(*inputs, **keywords)
+
+
+def _run(*data: Any, **settings: Any) -> Any:
+    """An operation a user has registered: see `gemel.operator`."""
+    return custom(*data, **settings)
+
+
+TABLE["Custom"] = Custom = _Custom(_run, ("Custom",))
+
+__all__ = ["Custom", "CustomOp", "CustomOpProp", "get_all_registered_operators", "register"]

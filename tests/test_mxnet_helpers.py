@@ -1,0 +1,238 @@
+"""What users' test suites import of MXNet beside its arrays: `test_utils`, `operator`, scopes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel as mx
+from gemel import autograd, gluon, np, sym
+from gemel import test_utils as tools
+from gemel.errors import DeviceError, GemelError, GradientError, ShapeError, UnknownNameError
+
+x = sym.var("x")
+POINT = numpy.array([[0.3, -1.2, 0.7], [1.5, 0.2, -0.4]])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "keywords", "close"),
+    [
+        (np.ones((2,)), numpy.ones(2), {}, True),
+        (numpy.ones(2, "f4"), numpy.ones(2, "f4") + 5e-4, {}, True),
+        (numpy.ones(2), numpy.ones(2) + 5e-4, {}, False),
+        (np.ones((2,), dtype="float16"), numpy.ones(2) + 0.05, {}, True),
+        (np.ones((2,), dtype="bfloat16"), numpy.ones(2) + 0.05, {}, True),
+        (np.array([1, 2], dtype="int32"), numpy.array([1, 3]), {}, False),
+        (numpy.ones((2, 3)), numpy.ones(3), {}, True),
+        (numpy.ones((2, 3)), numpy.ones(3), {"use_broadcast": False}, False),
+        (numpy.array([numpy.nan]), numpy.array([numpy.nan]), {}, False),
+        (numpy.array([numpy.nan]), numpy.array([numpy.nan]), {"equal_nan": True}, True),
+        (numpy.zeros((0, 3)), np.zeros((0, 3)), {}, True),
+        (3.0, 3.1, {"rtol": 0.1}, True),
+    ],
+)
+def test_comparisons(a: Any, b: Any, keywords: dict[str, Any], close: bool) -> None:
+    if close:
+        tools.assert_almost_equal(a, b, **keywords)
+    else:
+        with pytest.raises(AssertionError):
+            tools.assert_almost_equal(a, b, **keywords)
+
+
+def test_part_of_the_elements_may_differ() -> None:
+    a, b = numpy.zeros(10), numpy.eye(10)[0]
+    tools.assert_almost_equal_with_err(a, b, etol=0.1)
+    with pytest.raises(AssertionError, match=r"1 of 10 elements differ[\s\S]*\(0,\): a=0.0, b=1.0"):
+        tools.assert_almost_equal_with_err(a, b, etol=0.05)
+    nan = numpy.array([1.0, numpy.nan])
+    tools.assert_almost_equal_ignore_nan(nan, numpy.array([1.0, 2.0]))
+
+
+@pytest.mark.parametrize(
+    ("symbol", "location", "states"),
+    [
+        (sym.tanh(x) * x, [POINT], None),
+        (sym.FullyConnected(x, num_hidden=2, name="f"), "f", None),
+        (sym.BatchNorm(x, name="b", fix_gamma=False), "b", [numpy.zeros(3), numpy.ones(3)]),
+    ],
+    ids=["tanh", "dense", "batch norm"],
+)
+def test_gradients_of_symbols(symbol: Any, location: Any, states: Any) -> None:
+    if isinstance(location, str):
+        shapes, _, _ = symbol.infer_shape(x=POINT.shape)
+        rest = [numpy.random.uniform(0.5, 1, shape) for shape in shapes[1:]]
+        location = dict(zip(symbol.list_arguments(), [POINT, *rest], strict=True))
+    tools.check_numeric_gradient(symbol, location, states, numeric_eps=1e-3, rtol=1e-2, atol=1e-3)
+
+
+def test_wrong_gradients_are_found() -> None:
+    tools.check_symbolic_forward(sym.square(x), [POINT], [POINT**2])
+    ones = numpy.ones_like(POINT)
+    for request in ("write", "add"):
+        tools.check_symbolic_backward(sym.square(x), [POINT], [ones], [2 * POINT], grad_req=request)
+    with pytest.raises(AssertionError, match="EXPECTED_x"):
+        tools.check_symbolic_backward(sym.square(x), [POINT], [ones], [3 * POINT])
+    with pytest.raises(AssertionError, match="BACKWARD_x"):
+        tools.check_numeric_gradient(sym.BlockGrad(sym.square(x)) * x, [POINT], rtol=1e-2)
+
+
+def test_executors() -> None:
+    executor = sym.FullyConnected(x, num_hidden=2, name="f").simple_bind(x=(4, 3))
+    assert [array.shape for array in executor.arg_arrays] == [(4, 3), (2, 3), (2,)]
+    with pytest.raises(GradientError, match="forward"):
+        executor.backward()
+    executor.copy_params_from({"f_weight": numpy.ones((2, 3)), "f_bias": [1, 2]})
+    assert executor.forward(is_train=True, x=numpy.ones((4, 3)))[0][0].tolist() == [4, 5]
+    executor.backward()
+    assert executor.grad_dict["f_bias"].tolist() == [4, 4]
+    assert list(executor.output_dict) == ["f_output"]
+    with pytest.raises(UnknownNameError, match="f_weight"):
+        executor.copy_params_from({"f_weigth": 1})
+    with pytest.raises(ShapeError):
+        x.bind(None, [np.ones(1), np.ones(2)])
+
+
+def test_networks_and_optimizers() -> None:
+    tools.check_gluon_hybridize_consistency(
+        lambda: gluon.nn.Dense(2, weight_initializer="ones"),
+        [np.ones((3, 4))],
+        lambda data: numpy.full((3, 2), data.sum(1)[:, None]),
+    )
+    shapes = [(2, 3), (4,)]
+    tools.compare_optimizer(mx.optimizer.Adam(), mx.optimizer.Adam(), shapes, "float32")
+    with pytest.raises(AssertionError):
+        one, other = mx.optimizer.Adam(), mx.optimizer.SGD()
+        tools.compare_optimizer(one, other, shapes, "float32", compare_states=False)
+    specs = [{"ctx": mx.cpu(), "x": (2, 3), "type_dict": {"x": kind}} for kind in ("f4", "f8")]
+    tools.check_consistency(sym.exp(x), specs)
+    with pytest.raises(AssertionError):
+        tools.check_consistency([sym.exp(x), sym.expm1(x)], specs)
+    assert tools.check_speed(sym.exp(x), x=(2, 3), N=2) > 0
+
+
+def test_generators() -> None:
+    numpy.random.seed(0)
+    buckets, probs = tools.gen_buckets_probs_with_ppf(lambda p: p, 4)
+    uniform = numpy.random.uniform
+    assert min(tools.verify_generator(lambda n: uniform(size=n), buckets, probs, 10000)) >= 0
+    with pytest.raises(AssertionError, match="0 of 5"):
+        tools.verify_generator(lambda n: uniform(size=n) ** 2, buckets, probs, 10000)
+    coin = [0.5, 0.5]
+    assert tools.chi_square_check(lambda n: [0, 1] * (n // 2), [0, 1], coin, 100)[0] == 1.0
+    assert tools.mean_check(lambda n: uniform(size=n), 0.5, 12**-0.5, 10000)
+    assert not tools.mean_check(lambda n: uniform(size=n), 0.6, 12**-0.5, 10000)
+    assert not tools.var_check(lambda n: uniform(size=n), 1.0, 10000)
+
+
+def test_values() -> None:
+    matrices = tools.new_matrix_with_real_eigvals_nd((2, 3, 3))
+    assert numpy.allclose(numpy.sort(numpy.linalg.eigvals(matrices).real), [1, 1.5, 2])
+    symmetric = tools.new_sym_matrix_with_real_eigvals_nd((4, 4))
+    assert numpy.array_equal(symmetric, symmetric.T)
+    assert tools.collapse_sum_like(numpy.ones((2, 3, 4)), (3, 1)).tolist() == [[8.0]] * 3
+    assert all(1 <= n <= 4 for n in tools.rand_shape_nd(5, 4))
+    base = np.zeros((2, 2))
+    assert tools.same_array(base, base[0]) and not tools.same_array(base, base.copy())
+    assert tools.rand_ndarray((2, 3), dtype="float16").dtype == "float16"
+    with pytest.raises(GemelError, match="sparse"):
+        tools.rand_ndarray((2, 3), "csr")
+    with pytest.raises(GemelError, match="server"):
+        tools.get_mnist()
+
+
+def test_around_tests() -> None:
+    calls: list[int] = []
+
+    @tools.retry(3)
+    def flaky(enough: int) -> None:
+        calls.append(1)
+        assert len(calls) >= enough
+
+    flaky(3)
+    with pytest.raises(AssertionError):
+        flaky(9)
+    with tools.environment("GEMEL_NO_SUCH", "1"):
+        assert os.environ["GEMEL_NO_SUCH"] == "1"
+    assert "GEMEL_NO_SUCH" not in os.environ
+    with mx.util.np_default_dtype():
+        assert np.array([1.0]).dtype == "float64"
+    assert np.array([1.0]).dtype == "float32"
+    with pytest.raises(DeviceError):
+        mx.util.get_cuda_compute_capability(mx.cpu())
+    assert not mx.runtime.Features().is_enabled("cuda")
+    with pytest.raises(RuntimeError, match="FOO"):
+        mx.runtime.Features().is_enabled("FOO")
+
+
+# --- operations in Python -------------------------------------------------------------------
+
+
+class Scaled(mx.operator.CustomOp):
+    """Its input times a factor."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def forward(self, is_train: bool, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
+        self.assign(out_data[0], req[0], in_data[0] * self.factor)
+
+    def backward(
+        self, req: Any, out_grad: Any, in_data: Any, out_data: Any, in_grad: Any, aux: Any
+    ) -> None:
+        self.assign(in_grad[0], req[0], out_grad[0] * self.factor)
+
+
+@mx.operator.register("scaled in test")
+class ScaledProp(mx.operator.CustomOpProp):
+    """Settings come as text."""
+
+    def __init__(self, factor: str = "1") -> None:
+        super().__init__(need_top_grad=True)
+        self.factor = float(factor)
+
+    def create_operator(self, ctx: Any, in_shapes: Any, in_dtypes: Any) -> Any:
+        return Scaled(self.factor)
+
+
+def test_custom_operations() -> None:
+    a = np.array([1.0, 2.0])
+    a.attach_grad()
+    with autograd.record():
+        y = mx.nd.Custom(data=a, op_type="scaled in test", factor=3)
+    y.backward()
+    assert (y.tolist(), a.grad.tolist()) == ([3, 6], [3, 3])
+    symbol = sym.Custom(x, op_type="scaled in test", factor=2.5, name="it")
+    assert (symbol.list_arguments(), symbol.list_outputs()) == (["x"], ["it_output"])
+    tools.check_numeric_gradient(sym.load_json(symbol.tojson()), [POINT], rtol=1e-2)
+    with pytest.raises(UnknownNameError, match="scaled in test"):
+        mx.nd.Custom(a, op_type="scaled in tests")
+
+
+def test_scopes_of_symbols() -> None:
+    with mx.name.Prefix("part_"), mx.AttrScope(__group__="1"), mx.AttrScope(__other__="2"):
+        symbol = sym.FullyConnected(x, num_hidden=2, name="f")
+    assert symbol.list_arguments() == ["x", "part_f_weight", "part_f_bias"]
+    assert (symbol.attr("__group__"), symbol.attr("__other__")) == ("1", "2")
+    with mx.name.NameManager():
+        assert sym.exp(x).name == "exp0"
+    with pytest.raises(ValueError, match="text"):
+        mx.AttrScope(group=1)
+
+
+def test_callbacks(caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    metric = gluon.metric.MAE()
+    metric.update([np.ones(2)], [np.zeros(2)])
+    speed = mx.callback.Speedometer(4, 2)
+    calls = [speed, mx.callback.ProgressBar(4, 8), mx.callback.log_train_metric(2)]
+    for batch in range(1, 3):
+        for call in calls[::-1]:
+            call(SimpleNamespace(epoch=0, nbatch=batch, eval_metric=metric))
+    text = caplog.text
+    assert "Epoch[0] Batch [2]\tSpeed:" in text and "mae=1.0" in text
+    assert "[====----] 50%" in text and "Iter[0] Batch[2] Train-mae=1.0" in text
