@@ -67,14 +67,14 @@ def is_training() -> bool:
     return bool(_core.training())
 
 
-def set_recording(flag: bool) -> bool:
+def set_recording(is_recording: bool) -> bool:
     """Switch recording on or off; what it was before."""
-    return bool(_core.set_recording(flag))
+    return bool(_core.set_recording(is_recording))
 
 
-def set_training(flag: bool) -> bool:
+def set_training(train_mode: bool) -> bool:
     """Switch training mode on or off; what it was before."""
-    return bool(_core.set_training(flag))
+    return bool(_core.set_training(train_mode))
 
 
 # --- variables ------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from gemel.dtype import (
     as_dtype,
     as_number,
     bool_,
+    castable,
     check_held,
     complex128,
     default_float,
@@ -32,6 +33,7 @@ from gemel.ir.above import install
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.graph import Entry
 from gemel.ir.layout import Layout
+from gemel.ir.numbers import beyond, plain_number
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
 from gemel.manners import Manners
@@ -96,7 +98,7 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
         plain = isinstance(value, NUMBER) and not isinstance(value, complex)
-        if not plain or _beyond(value) or target.dtype.is_complex:
+        if not plain or beyond(value) or target.dtype.is_complex:
             value = array_like(value, target.dtype)
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
             value = assignment.without_lead(value, target.ndim)
@@ -160,13 +162,18 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
 
     context = ctx
 
-    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+    def to_device(self, device: Any, *, stream: Any = None) -> Any:
         """The array on a device; itself when it is there already. The engine orders the copy."""
         device = as_device(device)
         return self if device == self.device else self.copyto(device)
 
-    as_in_ctx = to_device
-    as_in_context = to_device
+    def as_in_ctx(self, ctx: Any) -> Any:
+        """See `to_device`."""
+        return self.to_device(ctx)
+
+    def as_in_context(self, context: Any) -> Any:
+        """See `to_device`."""
+        return self.to_device(context)
 
     def copyto(self, other: Any) -> Any:
         """A copy on a device, or the elements written into another array, which is returned."""
@@ -210,9 +217,22 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         heads = None if out_grad is None else [out_grad]
         autograd.backward([self], heads, retain_graph, train_mode)
 
-    def astype(self, dtype: Any, copy: bool = True) -> Any:
-        """The elements in another dtype; without `copy`, the array itself when it has it."""
+    def astype(
+        self,
+        dtype: Any,
+        copy: bool = True,
+        *,
+        order: str = "K",
+        casting: str = "unsafe",
+        subok: bool = True,
+    ) -> Any:
+        """The elements in another dtype; without `copy`, the array itself when it has it.
+
+        Raises `DTypeError` where `casting` ("safe", "same_kind") does not allow it.
+        """
         dtype = as_dtype(dtype)
+        if casting != "unsafe" and not castable(self.dtype, dtype, casting):
+            raise DTypeError(f"astype: {self.dtype} to {dtype} is not {casting!r} casting")
         return self if dtype is self.dtype and not copy else elementwise.cast(self, dtype=dtype)
 
     def zero_grad(self) -> None:
@@ -347,7 +367,7 @@ def default_dtype(value: Any) -> DType:
     """The dtype of an array made of Python numbers like this one."""
     if isinstance(value, bool):
         return bool_
-    if _beyond(value):
+    if beyond(value):
         return uint64
     if isinstance(value, complex):
         return default_float().complex
@@ -380,7 +400,7 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     if isinstance(value, (ndarray, *NUMBER, Entry)):
         if is_large(value):
             return _large_number(value, beside)
-        return _plain_number(value)
+        return plain_number(value)
     if (
         hasattr(value, "dtype")
         and getattr(value, "ndim", 1) == 0
@@ -411,22 +431,6 @@ def _large_number(value: int, beside: Iterable[Any]) -> Any:
     if 0 < value < 2**64:
         return array_like(value)
     return float("inf") if value > 0 else -float("inf")
-
-
-def _beyond(value: Any) -> bool:
-    """Whether a number is a whole one only uint64 holds: it is an array of that, as for NumPy."""
-    return type(value) is int and value >= 2**63
-
-
-def _plain_number(value: Any) -> Any:
-    """Subclasses of Python's numbers (NumPy's float64 among them) as plain numbers."""
-    if isinstance(value, bool) or type(value) in (int, float, complex):
-        return value
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, complex):
-        return complex(value)
-    return int(value) if type(value).__module__ == "numpy" and isinstance(value, int) else value
 
 
 def index_item(item: Any, x: Any) -> Any:
@@ -479,14 +483,7 @@ for _name, _op in OPERATORS.items():
 _constructor.append(_constructed)
 install(Layers())
 
-__all__ = [
-    "array_like",
-    "from_buffer",
-    "from_dlpack",
-    "from_numpy",
-    "ndarray",
-    "product",
-]
+__all__ = ["array_like", "from_buffer", "from_dlpack", "from_numpy", "ndarray", "product"]
 
 
 def __getattr__(name: str) -> Any:

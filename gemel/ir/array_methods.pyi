@@ -207,6 +207,7 @@ class ArrayMethods(WrittenMethods):
         self,
         axis: int | None = -1,
         kind: Any = None,
+        order: None = None,
         *,
         descending: builtins.bool = False,
         stable: builtins.bool = True,

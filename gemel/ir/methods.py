@@ -131,7 +131,15 @@ class WrittenMethods(NumpyProtocols):
         """The slices along an axis where a condition holds: see `np.compress`."""
         return call("compress", condition, self, axis, out)
 
-    def astype(self, dtype: Any, copy: bool = True) -> Any:
+    def astype(
+        self,
+        dtype: Any,
+        copy: bool = True,
+        *,
+        order: str = "K",
+        casting: str = "unsafe",
+        subok: bool = True,
+    ) -> Any:
         """The elements in another dtype; without `copy`, the array itself when it has it."""
         whole: Any = self
         return self if not copy and whole.dtype == dtype else call("cast", self, dtype=dtype)

@@ -20,6 +20,9 @@ from gemel.ir.public import make_method, make_operator, publish
 from gemel.ir.trace import current_trace
 from gemel.spec import Spec
 
+#: What NumPy and MXNet call the first two arrays a function takes.
+OPERANDS = (("a", "x", "x1", "data", "lhs", "array", "m"), ("b", "x2", "rhs"))
+
 #: The arity of an operation on any number of arrays, and the flag Python marks its function with.
 VARIADIC = -1
 CO_VARARGS = 0x04
@@ -343,6 +346,8 @@ class Op(_core.OpBase):
 
     def _call(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Everything the core does not do itself: symbols, creation, conversions, errors."""
+        if keywords and len(inputs) < self.required:
+            inputs, keywords = self._by_name(inputs, keywords)
         if self.common and (
             not self.common.keys().isdisjoint(keywords)
             or ("casting" in self.common and 0 < len(inputs) - self.arity <= self.outputs)
@@ -365,6 +370,19 @@ class Op(_core.OpBase):
         else:
             found = above.run(self, inputs, parameters)
         return found[0] if self.outputs == 1 and len(found) == 1 else found
+
+    def _by_name(
+        self, inputs: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arrays that come by name: add(x1=..., x2=...)."""
+        rest = dict(keywords)
+        for place in range(len(inputs), self.required):
+            names = (self.input_names[place], *(OPERANDS[place] if place < len(OPERANDS) else ()))
+            name = next((n for n in names if n in rest and n not in self.parameters), None)
+            if name is None:
+                break
+            inputs = (*inputs, rest.pop(name))
+        return inputs, rest
 
     def _given(
         self, inputs: tuple[Any, ...], keywords: dict[str, Any]

@@ -32,6 +32,12 @@ _others = {
     "euler_gamma": 0.5772156649015329,
     "inf": float("inf"),
     "nan": float("nan"),
+    # MXNet's names of them.
+    **dict.fromkeys(("PINF", "Inf", "Infinity"), float("inf")),
+    **dict.fromkeys(("NAN", "NaN"), float("nan")),
+    "NINF": -float("inf"),
+    "NZERO": -0.0,
+    "PZERO": 0.0,
     "newaxis": None,
     "pi": 3.141592653589793,
     "random": random,

@@ -27,6 +27,14 @@ from gemel.ops.applied import vectorize as vectorize
 from gemel.ops.sorting import UniqueAll, UniqueCounts, UniqueInverse
 
 False_: bool
+Inf: float
+Infinity: float
+NAN: float
+NINF: float
+NZERO: float
+NaN: float
+PINF: float
+PZERO: float
 True_: bool
 __array_api_version__: str
 
@@ -111,6 +119,17 @@ def allclose(
     a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False
 ) -> builtins.bool:
     """Whether all elements are close, as `isclose` says. Waits for both."""
+
+def alltrue(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    where: Any = True,
+) -> ndarray:
+    """Whether all elements are true (not zero)."""
 
 def amax(
     x: Any,
@@ -280,6 +299,7 @@ def argsort(
     a: Any,
     axis: int | None = -1,
     kind: Any = None,
+    order: None = None,
     *,
     descending: builtins.bool = False,
     stable: builtins.bool = True,
@@ -564,7 +584,7 @@ def bitwise_xor(
 ) -> ndarray:
     """Bits set in exactly one."""
 
-def blackman(M: Any, dtype: Any = None) -> ndarray:
+def blackman(M: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
     """The Blackman window: 0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1))."""
 
 def block(arrays: Any) -> ndarray:
@@ -1248,10 +1268,10 @@ def greater_equal(
 ) -> ndarray:
     """a >= b."""
 
-def hamming(M: Any, dtype: Any = None) -> ndarray:
+def hamming(M: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
     """The Hamming window: 0.54 - 0.46 cos(2 pi n / (M - 1))."""
 
-def hanning(M: Any, dtype: Any = None) -> ndarray:
+def hanning(M: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
     """The Hann window: 0.5 - 0.5 cos(2 pi n / (M - 1))."""
 
 def heaviside(
@@ -2111,6 +2131,7 @@ def percentile(
     method: str = "linear",
     *,
     keepdims: builtins.bool = False,
+    interpolation: str | None = None,
 ) -> ndarray:
     """What q percent of the elements lie below: see `quantile`."""
 
@@ -2219,6 +2240,19 @@ def prod(
 ) -> ndarray:
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
 
+def product(
+    x: Any,
+    /,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: builtins.bool = False,
+    out: Any = None,
+    initial: Any = None,
+    where: Any = True,
+) -> ndarray:
+    """Product over the given axes, or all. Integers and bools are multiplied in int64."""
+
 def promote_types(type1: Any, type2: Any) -> DType:
     """The dtype that holds numbers of both; a floating one wins over integers."""
 
@@ -2245,6 +2279,7 @@ def quantile(
     method: str = "linear",
     *,
     keepdims: builtins.bool = False,
+    interpolation: str | None = None,
 ) -> ndarray:
     """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all."""
 
@@ -2376,6 +2411,9 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> ndarray:
 def round(x: Any, decimals: int = 0, out: Any = None) -> ndarray:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
 
+def round_(x: Any, decimals: int = 0, out: Any = None) -> ndarray:
+    """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
+
 def row_stack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
     """The arrays below one another: along axis 0, 1-d ones as rows."""
 
@@ -2489,15 +2527,27 @@ def sinh(
 def size(x: Any, axis: Any = None) -> int:
     """The number of elements, or of positions along one or more axes."""
 
+def sometrue(
+    x: Any,
+    /,
+    axis: Any = None,
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
+    where: Any = True,
+) -> ndarray:
+    """Whether any element is true (not zero)."""
+
 def sort(
     a: Any,
     axis: int | None = -1,
     kind: Any = None,
+    order: None = None,
     *,
     descending: builtins.bool = False,
     stable: builtins.bool = True,
 ) -> ndarray:
-    """Each row along an axis in order, or the flattened array; NaN is largest."""
+    """Each row along an axis in order, or the flattened array; NaN is largest. Always stable."""
 
 def spacing(
     x: Any,
@@ -2813,6 +2863,14 @@ def zeros_like(
 __all__ = [
     "DType",
     "False_",
+    "Inf",
+    "Infinity",
+    "NAN",
+    "NINF",
+    "NZERO",
+    "NaN",
+    "PINF",
+    "PZERO",
     "True_",
     "__array_api_version__",
     "__array_namespace_info__",
@@ -2823,6 +2881,7 @@ __all__ = [
     "add",
     "all",
     "allclose",
+    "alltrue",
     "amax",
     "amin",
     "angle",
@@ -3110,6 +3169,7 @@ __all__ = [
     "power",
     "printoptions",
     "prod",
+    "product",
     "promote_types",
     "ptp",
     "put",
@@ -3137,6 +3197,7 @@ __all__ = [
     "roots",
     "rot90",
     "round",
+    "round_",
     "row_stack",
     "s_",
     "save",
@@ -3156,6 +3217,7 @@ __all__ = [
     "sinc",
     "sinh",
     "size",
+    "sometrue",
     "sort",
     "spacing",
     "split",

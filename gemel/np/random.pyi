@@ -256,7 +256,7 @@ def power(
 ) -> ndarray:
     """Numbers in [0, 1] with the density a * x ** (a - 1)."""
 
-def rand(*shape: int) -> ndarray:
+def rand(*shape: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
     """Numbers spread evenly over [0, 1), in the shape given."""
 
 def randint(
@@ -270,7 +270,7 @@ def randint(
 ) -> ndarray:
     """Whole numbers from low (0 when only one bound is given) up to and without high."""
 
-def randn(*shape: int) -> ndarray:
+def randn(*shape: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
     """Standard normal numbers, in the shape given."""
 
 def random(

@@ -36,7 +36,13 @@ _others.update(current_context=current_device, image=image, random=random)
 globals().update(_others, **NAMESPACES["npx"])
 
 
+#: What MXNet has in both places.
+RANDOM = ("bernoulli", "normal_n", "seed", "uniform_n")
+
+
 def __getattr__(name: str) -> Any:
+    if name in RANDOM:
+        return getattr(random, name)
     return asked(name, __name__, globals(), _others)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gemel.device import as_device
+from gemel.device import Device, as_device
 from gemel.dtype import DType, as_dtype, check_held, default_float, float32, float64, int64
 from gemel.errors import DTypeError, ShapeError, suggestion
 from gemel.extent import NUMBER, WHOLE
@@ -129,6 +129,11 @@ class Distribution:
     def _bound(self, values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """The arguments by their names. Raises `TypeError`."""
         names = (*self.parameters, *COMMON)
+        place = len(self.parameters) + 1
+        if len(values) > place and isinstance(values[place], Device):
+            values = (*values[:place], None, *values[place:])  # MXNet's, which has no dtype there
+        if len(values) > place + 2 and not isinstance(values[place + 2], (Device, str, type(None))):
+            values = (*values[: place + 2], None, *values[place + 2 :])  # out, after the device
         if len(values) > len(names):
             raise TypeError(f"{self.__name__}: takes {len(names)} arguments, got {len(values)}")
         found = dict(zip(names, values, strict=False))
@@ -272,18 +277,18 @@ publish(_whole_numbers, "randint", "np.random")
 
 
 @function(public="np.random")
-def rand(*shape: int) -> Array:
+def rand(*shape: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> Array:
     """Numbers spread evenly over [0, 1), in the shape given.
 
     >>> np.random.rand(2, 3).shape
     """
-    return uniformly(size=shape)
+    return uniformly(size=shape, dtype=dtype, device=device, ctx=ctx)
 
 
 @function(public="np.random")
-def randn(*shape: int) -> Array:
+def randn(*shape: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> Array:
     """Standard normal numbers, in the shape given.
 
     >>> np.random.randn(2, 3).shape
     """
-    return normally(size=shape)
+    return normally(size=shape, dtype=dtype, device=device, ctx=ctx)

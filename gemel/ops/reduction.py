@@ -68,7 +68,14 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis),)
 
 
-@reduction(combine="prod", public="np", method=True, onnx="ReduceProd", mxnet="_npi_prod")
+@reduction(
+    combine="prod",
+    public="np",
+    aliases=("product",),
+    method=True,
+    onnx="ReduceProd",
+    mxnet="_npi_prod",
+)
 def prod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
     dtype = as_dtype(x.dtype)
@@ -130,13 +137,17 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (spread(g, x, axis) * tied / sum(tied, axis=axis, keepdims=True),)
 
 
-@reduction(combine="any", public="np", method=True, mxnet="_npi_any", complex=True)
+@reduction(
+    combine="any", public="np", aliases=("sometrue",), method=True, mxnet="_npi_any", complex=True
+)
 def any(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether any element is true (not zero)."""
     return numpy().any(x, axis=axis, keepdims=keepdims)
 
 
-@reduction(combine="all", public="np", method=True, mxnet="_npi_all", complex=True)
+@reduction(
+    combine="all", public="np", aliases=("alltrue",), method=True, mxnet="_npi_all", complex=True
+)
 def all(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Whether all elements are true (not zero)."""
     return numpy().all(x, axis=axis, keepdims=keepdims)

@@ -37,7 +37,7 @@ def trunc(xp: Any, x: Any) -> Any:
     return xp.trunc(x)
 
 
-@elementwise(public="np", aliases=("around",), mxnet="_npi_around", complex=True)
+@elementwise(public="np", aliases=("around", "round_"), mxnet="_npi_around", complex=True)
 def round(xp: Any, x: Any, *, decimals: int = 0) -> Any:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
     if x.dtype.kind in "fc":

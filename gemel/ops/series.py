@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gemel.device import as_device
 from gemel.dtype import default_float
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
@@ -255,30 +256,48 @@ def _window(name: str, count: Any, dtype: Any, terms: tuple[float, ...]) -> Any:
 
 
 @function(public="np")
-def hanning(M: Any, dtype: Any = None) -> Array:  # noqa: N803
+def hanning(
+    M: Any,  # noqa: N803 -- NumPy's name
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> Array:
     """The Hann window: 0.5 - 0.5 cos(2 pi n / (M - 1)).
 
     >>> np.hanning(5)
     """
-    return _window("hanning", M, dtype, (0.5, -0.5))
+    with as_device(device or ctx):
+        return _window("hanning", M, dtype, (0.5, -0.5))
 
 
 @function(public="np")
-def hamming(M: Any, dtype: Any = None) -> Array:  # noqa: N803
+def hamming(
+    M: Any,  # noqa: N803 -- NumPy's name
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> Array:
     """The Hamming window: 0.54 - 0.46 cos(2 pi n / (M - 1)).
 
     >>> np.hamming(5)
     """
-    return _window("hamming", M, dtype, (0.54, -0.46))
+    with as_device(device or ctx):
+        return _window("hamming", M, dtype, (0.54, -0.46))
 
 
 @function(public="np")
-def blackman(M: Any, dtype: Any = None) -> Array:  # noqa: N803
+def blackman(
+    M: Any,  # noqa: N803 -- NumPy's name
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+) -> Array:
     """The Blackman window: 0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)).
 
     >>> np.blackman(5).round(4)
     """
-    return _window("blackman", M, dtype, (0.42, -0.5, 0.08))
+    with as_device(device or ctx):
+        return _window("blackman", M, dtype, (0.42, -0.5, 0.08))
 
 
 @function(public="np")

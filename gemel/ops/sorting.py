@@ -95,14 +95,12 @@ def _(
     a: Any,
     axis: int | None = -1,
     kind: Any = None,
+    order: None = None,
     *,
     descending: bool = False,
     stable: bool = True,
 ) -> Array:
-    """Each row along an axis in order, or the flattened array; NaN is largest.
-
-    Sorting is stable whatever `kind` and `stable` say.
-    """
+    """Each row along an axis in order, or the flattened array; NaN is largest. Always stable."""
     a, axis = _rows("sort", a, axis, kind)
     return sort(a, axis=axis, descending=descending)
 
@@ -112,6 +110,7 @@ def _(
     a: Any,
     axis: int | None = -1,
     kind: Any = None,
+    order: None = None,
     *,
     descending: bool = False,
     stable: bool = True,

@@ -142,13 +142,16 @@ def quantile(
     method: str = "linear",
     *,
     keepdims: bool = False,
+    interpolation: str | None = None,
 ) -> Array:
     """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all.
 
     Several q give a new first axis. `method` says what is between two elements: ``"linear"``,
-    ``"lower"``, ``"higher"``, ``"midpoint"`` or ``"nearest"``.
+    ``"lower"``, ``"higher"``, ``"midpoint"`` or ``"nearest"``; `interpolation` is its old name.
     """
-    found = _quantile("quantile", x, shares("quantile", q, 1.0), axis, method, keepdims)
+    found = _quantile(
+        "quantile", x, shares("quantile", q, 1.0), axis, interpolation or method, keepdims
+    )
     return into("quantile", out, found)
 
 
@@ -162,9 +165,12 @@ def percentile(
     method: str = "linear",
     *,
     keepdims: bool = False,
+    interpolation: str | None = None,
 ) -> Array:
     """What q percent of the elements lie below: see `quantile`."""
-    found = _quantile("percentile", x, shares("percentile", q, 100.0), axis, method, keepdims)
+    found = _quantile(
+        "percentile", x, shares("percentile", q, 100.0), axis, interpolation or method, keepdims
+    )
     return into("percentile", out, found)
 
 
