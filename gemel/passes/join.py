@@ -54,18 +54,19 @@ def _spans(op: Any, inputs: tuple[Entry, ...], params: Any, extents: Any) -> lis
     """What is written side by side along one axis; nothing where it is anything else."""
     found: list[Span] = []
     pending = [(op, inputs, params)]
+    added = False
     while pending:
         op, inputs, params = pending.pop()
         if op is elementwise.add:
-            below = inputs
+            below, added = inputs, True
         elif op is indexing.place or op is indexing.assign:
             span = _span(extents, inputs[-1], params["key"])
             if span is None or (found and span.axis != found[0].axis):
                 return []
             found.append(span)
             below = inputs[:-1]
-        else:
-            return []
+        else:  # it shows nowhere, if all of it is written over
+            return found if found and not added and _whole(found, extents) else []
         if not all(same_shape(entry.shape, tuple(extents)) for entry in below):
             return []
         pending += [(e.node.op, e.node.inputs, e.node.params) for e in below]
