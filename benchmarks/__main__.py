@@ -132,6 +132,16 @@ def run_train(session: Session) -> None:
     print_results(title, results, "s", 1e-6 * workload.count, floor, issue=True)
 
 
+def run_lstm(session: Session) -> None:
+    """A recurrent layer: inference over whole sequences, and training."""
+    for workload in (workloads.LSTM, workloads.LSTM_TRAIN):
+        floor = session.floor(workloads.lstm_floor, workload)
+        results = session.measure(workload, repeats=8, seconds=0.0, rounds=5)
+        kind = "inference" if workload.kind == "lstm" else "training"
+        title = f"LSTM of 256 states, 35 steps, batch 32, 2 threads: {kind}"
+        print_results(title, results, "ms per call", 1e-3, floor)
+
+
 def run_engine(session: Session) -> None:
     """What the engine promises; how far ahead of the peers it issues; instructions of a call."""
     options = session.options
@@ -182,6 +192,7 @@ RUNNERS = {
     "mlp": run_mlp,
     "issue": run_issue,
     "train": run_train,
+    "lstm": run_lstm,
     "cold": run_cold,
     "compile": run_compile,
     "devices": run_devices,

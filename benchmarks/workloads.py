@@ -68,6 +68,28 @@ def inputs(workload: Workload, count: int = 8) -> list[numpy.ndarray]:
     return [uniform(shape, 1000 + index) * root for index in range(count)]
 
 
+def gates(workload: Workload) -> list[numpy.ndarray]:
+    """The weights of an LSTM for its inputs and its states, then their biases."""
+    width, size = workload.sizes
+    bound = numpy.float32(size**-0.5)
+    shapes = ((4 * size, width), (4 * size, size), (4 * size,), (4 * size,))
+    return [uniform(shape, 500 + index) * bound for index, shape in enumerate(shapes)]
+
+
+def steps_of(workload: Workload, count: int = 4) -> list[numpy.ndarray]:
+    """Inputs of an LSTM: (steps, batch, inputs)."""
+    shape = (workload.count, workload.batch, workload.sizes[0])
+    return [uniform(shape, 2000 + index) for index in range(count)]
+
+
+def lstm_floor(workload: Workload, flops_per_us: float) -> float:
+    """Least time of one call in us: the products; of training three times as many."""
+    width, size = workload.sizes
+    products = 3 if workload.kind == "lstm_train" else 1
+    flops = 2 * workload.count * workload.batch * 4 * size * (width + size)
+    return products * flops / flops_per_us
+
+
 def near_identity(size: int, stream: int) -> numpy.ndarray:
     """A square matrix whose powers stay tame, for deep networks whose results are compared."""
     one = numpy.eye(size, dtype=numpy.float32)
@@ -110,6 +132,9 @@ DOT = Workload("dot", sizes=(1000, 1000), count=10, threads=2, tolerance=0.02)
 TRAIN = Workload(
     "train", sizes=(512, 2048, 512, 1), batch=1024, count=50, threads=2, tolerance=2e-3
 )
+#: 35 steps of 256 states, a batch of 32; in training with their gradients.
+LSTM = Workload("lstm", sizes=(256, 256), batch=32, count=35, threads=2, tolerance=1e-3)
+LSTM_TRAIN = LSTM._replace(kind="lstm_train", tolerance=2e-3)
 
 
 def random_mlps(count: int) -> list[Workload]:

@@ -145,12 +145,13 @@ def _parts(path: str, content: bytes) -> Iterator[tuple[str, bytes]]:
         with ZipFile(BytesIO(content)) as archive:
             for name in archive.namelist():
                 yield name.removesuffix(".npy"), archive.read(name)
-    except (BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError, error) as reason:
+    except (BadZipFile, EOFError, OSError, RuntimeError, ValueError, error) as reason:
         raise ParameterFileError(f"{path} is a damaged or truncated archive: {reason}") from None
 
 
 def _array(path: str, content: bytes, device: Device) -> Array:
     from io import BytesIO
+    from tokenize import TokenError
 
     np = numpy()
     opened = BytesIO(content)
@@ -160,7 +161,7 @@ def _array(path: str, content: bytes, device: Device) -> Array:
         if version != (1, 0):
             read = np.lib.format.read_array_header_2_0
         shape, backwards, dtype = read(opened)
-    except (ValueError, EOFError, SyntaxError, TypeError, UnicodeDecodeError) as reason:
+    except (ValueError, EOFError, SyntaxError, TypeError, TokenError) as reason:
         raise ParameterFileError(f"{path} is a damaged or truncated .npy file: {reason}") from None
     if dtype.hasobject:
         raise ParameterFileError(f"{path} holds pickled objects ({dtype}), which are not read")

@@ -7,6 +7,7 @@ arrays of both. Processes started by `multiprocessing` know the name, too.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ import gemel
 from gemel.errors import suggestion
 
 NAME = "mxnet"
+#: The module of matplotlib's that makes arrays of what is plotted.
+PLOTS = "matplotlib.cbook"
 #: On the path of processes that are spawned: there nothing else of this process's is known.
 STANDINS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standins")
 
@@ -83,6 +86,8 @@ class Finder(MetaPathFinder):
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:
         """A spec for the module of gemel that the name means, None for other names."""
+        if name == PLOTS:
+            plot_lists_of_arrays()
         if name != NAME and not name.startswith(NAME + "."):
             return None
         return ModuleSpec(name, SameModule(resolve(name)), is_package=True)
@@ -107,6 +112,30 @@ class Missing(MetaPathFinder):
         return None
 
 
+def plot_lists_of_arrays() -> None:
+    """Let matplotlib have lists of numbers and arrays of one element, as NumPy before 1.24 did.
+
+    Programs written for MXNet do plot ``[-5, array([0.3])]``, which newer NumPy calls
+    inhomogeneous. Matplotlib makes arrays of lists by `numpy.atleast_1d`, whose other calls stay
+    as they are.
+    """
+    import numpy
+
+    original = numpy.atleast_1d
+
+    def number(value: Any) -> Any:
+        return value.item() if isinstance(value, gemel.np.ndarray) and value.size == 1 else value
+
+    def atleast_1d(*arrays: Any) -> Any:
+        try:
+            return original(*arrays)
+        except ValueError:
+            lists = (list, tuple)
+            return original(*([*map(number, x)] if isinstance(x, lists) else x for x in arrays))
+
+    numpy.atleast_1d = functools.wraps(original)(atleast_1d)
+
+
 def install() -> None:
     """Make `mxnet` mean gemel. Raises `ImportError` if MXNet itself has been imported."""
     other = sys.modules.get(NAME)
@@ -120,6 +149,8 @@ def install() -> None:
             "import gemel.as_mxnet before it"
         )
     sys.modules[NAME] = gemel
+    if PLOTS in sys.modules:
+        plot_lists_of_arrays()
     sys.meta_path.insert(0, Finder())
     sys.meta_path.append(Missing())
     if STANDINS not in sys.path:

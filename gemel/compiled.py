@@ -13,6 +13,7 @@ from typing import Any
 
 from gemel import _core, autograd, tape
 from gemel.device import current_device, elsewhere
+from gemel.dtype import default_float
 from gemel.errors import GradientError, TraceError
 from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, constant, inline, placeholder
@@ -273,7 +274,7 @@ class Compiled:
             given = Arguments(SINGLE, [arguments[0]], [])
         else:
             given = Arguments.of(arguments)
-        key = (given.structure, _core.training(), *((a.shape, a._code) for a in given.arrays))
+        key = (given.structure, _mode(), *((a.shape, a._code) for a in given.arrays))
         try:
             bound = self._bound.get(key)
         except TypeError:
@@ -290,7 +291,7 @@ class Compiled:
 
     def _bind(self, given: Arguments) -> Bound:
         arrays = tuple((a.ndim, a._code) for a in given.arrays)
-        programs = self._programs.setdefault((given.structure, _core.training(), arrays), [])
+        programs = self._programs.setdefault((given.structure, _mode(), arrays), [])
         program = next((p for p in programs if p.fits(given)), None)
         if program is None:
             there = elsewhere(given.arrays) or current_device()
@@ -342,6 +343,11 @@ class Compiled:
         """What the plan for these arguments consists of, and its memory besides the results."""
         bound, given = self._find(arguments)
         return f"{self.name}: {bound.summary(given.arrays)}"
+
+
+def _mode() -> tuple[Any, ...]:
+    """What a trace depends on besides the arguments."""
+    return _core.training(), default_float()
 
 
 #: How many kinds and sizes of arguments a function remembers the program of.

@@ -42,7 +42,7 @@ class Device:
         return _restore(device_type, device_id)
 
     def __repr__(self) -> str:
-        note = ", simulated" if self.simulated else ""
+        note = ", simulated" if self.simulated and self.device_id < num_gpus() else ""
         return f"{self.device_type}({self.device_id}{note})"
 
     def __eq__(self, other: object) -> bool:
@@ -55,7 +55,7 @@ class Device:
         return _restore, (self.device_type, self.device_id)
 
     def __enter__(self) -> Device:
-        _current.stack.append(self)
+        _current.stack.append(self if self.code < CPU_COUNT else present(self))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -108,17 +108,23 @@ def cpu(device_id: int = 0) -> Device:
 
 
 def gpu(device_id: int = 0) -> Device:
-    """The GPU with that number. Raises `DeviceError` when there is none."""
-    found = num_gpus()
-    if 0 <= device_id < found:
-        return GPUS[device_id]
+    """The GPU with that number (0 to 7): a name, which is looked for when something goes there."""
+    if not 0 <= device_id < GPU_COUNT:
+        raise DeviceError(f"gpu({device_id}): there are names gpu(0) to gpu({GPU_COUNT - 1})")
+    return GPUS[device_id]
+
+
+def present(place: Device) -> Device:
+    """The device itself. Raises `DeviceError` for a GPU that is not there."""
+    number, found = place.device_id, num_gpus()
+    if not place.linked or number < found:
+        return place
     if found == 0:
         raise DeviceError(
-            f"gpu({device_id}): no GPU found; use cpu() or try_gpu(), or set "
-            f"GEMEL_SIMULATED_GPUS={device_id + 1} to simulate one"
+            f"gpu({number}): no GPU found; use cpu() or try_gpu(), or set "
+            f"GEMEL_SIMULATED_GPUS={number + 1} to simulate one"
         )
-    last = f"gpu({found - 1})"
-    raise DeviceError(f"gpu({device_id}): there are {found} GPUs, the last is {last}")
+    raise DeviceError(f"gpu({number}): there are {found} GPUs, the last is gpu({found - 1})")
 
 
 def cpu_pinned(device_id: int = 0) -> Device:
@@ -133,7 +139,7 @@ def num_gpus() -> int:
 
 def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
     """(free, total) bytes of memory of a GPU. A simulated one has the machine's memory."""
-    gpu(device_id)
+    present(gpu(device_id))
     total, free = (os.sysconf(f"SC_{name}PHYS_PAGES") for name in ("", "AV"))
     return free * os.sysconf("SC_PAGE_SIZE"), total * os.sysconf("SC_PAGE_SIZE")
 
@@ -219,7 +225,7 @@ def as_device(value: Any) -> Device:
     if value is None:
         return _current.stack[-1]
     if isinstance(value, Device):
-        return value
+        return value if value.code < CPU_COUNT else present(value)
     raise DeviceError(f"{value!r} is not a device; pass cpu(), cpu(i) or gpu(i)")
 
 

@@ -15,7 +15,8 @@ NUMPYS = frozenset(
 
 
 class DType:
-    """The type of an array's elements.
+    """The type of an array's elements. ``DType(value)``, that is ``np.dtype(value)``, is the one
+    meant by a name, a Python type or a dtype of NumPy's; raises `DTypeError`.
 
     A dtype equals its name, its NumPy twin (``numpy.dtype('float32')`` and ``numpy.float32``) and
     nothing else. In dictionaries it is the same key as ``numpy.dtype('float32')``, and as these
@@ -33,30 +34,20 @@ class DType:
         "twin",
     )
 
-    def __init__(
-        self,
-        name: str,
-        code: int,
-        itemsize: int,
-        kind: str,
-        digits: int,
-        compute: DType | None = None,
-        accumulate: DType | None = None,
-        twin: DType | None = None,
-    ) -> None:
-        self.name = name
-        self.code = code
-        self.itemsize = itemsize
-        self.kind = kind
-        self.digits = digits
-        self.compute: DType = compute or self
-        self.accumulate: DType = accumulate or self.compute
-        self.twin: DType = twin or self
-        # What NumPy 2 hashes of its twin: kind, byte order, flags, size and alignment. Asking it
-        # would import it wherever a dtype is a key.
-        order = "|" if itemsize == 1 else "<" if byteorder == "little" else ">"
-        alignment = itemsize // 2 if kind == "c" else itemsize
-        self._hash = hash((kind, order, 0, itemsize, alignment))
+    if TYPE_CHECKING:
+        name: str
+        code: int
+        itemsize: int
+        kind: str
+        digits: int
+        compute: DType
+        accumulate: DType
+        twin: DType
+        _hash: int
+
+    def __new__(cls, dtype: object, /) -> DType:
+        """One of those there are."""
+        return as_dtype(dtype)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -117,8 +108,8 @@ class DType:
 
     @property
     def floating(self) -> DType:
-        """The dtype of quotients, means and functions of its elements."""
-        return self if self.kind in "fc" else float32
+        """The dtype of quotients, means and functions of its elements; see `default_float`."""
+        return self if self.kind in "fc" else default_float()
 
     @property
     def real(self) -> DType:
@@ -128,27 +119,58 @@ class DType:
     @property
     def complex(self) -> DType:
         """The complex dtype of this precision."""
-        return self if self.kind == "c" else complex128 if self is float64 else complex64
+        if self.kind == "c":
+            return self
+        return complex128 if self.floating is float64 else complex64
 
 
 #: How `dtype(value)` makes an array; the array layer, which lies above this one, puts it here.
 _constructor: list[Any] = []
 
-int64 = DType("int64", 4, 8, "i", 63)
-int32 = DType("int32", 3, 4, "i", 31, accumulate=int64)
-int16 = DType("int16", 10, 2, "i", 15, accumulate=int64)
-int8 = DType("int8", 2, 1, "i", 7, accumulate=int64)
-uint64 = DType("uint64", 9, 8, "u", 64)
-uint32 = DType("uint32", 8, 4, "u", 32, accumulate=uint64)
-uint16 = DType("uint16", 11, 2, "u", 16, accumulate=uint64)
-uint8 = DType("uint8", 1, 1, "u", 8, accumulate=uint64)
-bool_ = DType("bool", 0, 1, "b", 1, accumulate=int64)
-float64 = DType("float64", 7, 8, "f", 53)
-float32 = DType("float32", 6, 4, "f", 24)
-float16 = DType("float16", 5, 2, "f", 11, compute=float32)
-bfloat16 = DType("bfloat16", 12, 2, "f", 8, compute=float32, twin=float32)
-complex64 = DType("complex64", 13, 8, "c", 24)
-complex128 = DType("complex128", 14, 16, "c", 53)
+
+def _made(
+    name: str,
+    code: int,
+    itemsize: int,
+    kind: str,
+    digits: int,
+    compute: DType | None = None,
+    accumulate: DType | None = None,
+    twin: DType | None = None,
+) -> DType:
+    """One of the dtypes there are."""
+    made = object.__new__(DType)
+    made.name = name
+    made.code = code
+    made.itemsize = itemsize
+    made.kind = kind
+    made.digits = digits
+    made.compute = compute or made
+    made.accumulate = accumulate or made.compute
+    made.twin = twin or made
+    # What NumPy 2 hashes of its twin: kind, byte order, flags, size and alignment. Asking it
+    # would import it wherever a dtype is a key.
+    order = "|" if itemsize == 1 else "<" if byteorder == "little" else ">"
+    alignment = itemsize // 2 if kind == "c" else itemsize
+    made._hash = hash((kind, order, 0, itemsize, alignment))
+    return made
+
+
+int64 = _made("int64", 4, 8, "i", 63)
+int32 = _made("int32", 3, 4, "i", 31, accumulate=int64)
+int16 = _made("int16", 10, 2, "i", 15, accumulate=int64)
+int8 = _made("int8", 2, 1, "i", 7, accumulate=int64)
+uint64 = _made("uint64", 9, 8, "u", 64)
+uint32 = _made("uint32", 8, 4, "u", 32, accumulate=uint64)
+uint16 = _made("uint16", 11, 2, "u", 16, accumulate=uint64)
+uint8 = _made("uint8", 1, 1, "u", 8, accumulate=uint64)
+bool_ = _made("bool", 0, 1, "b", 1, accumulate=int64)
+float64 = _made("float64", 7, 8, "f", 53)
+float32 = _made("float32", 6, 4, "f", 24)
+float16 = _made("float16", 5, 2, "f", 11, compute=float32)
+bfloat16 = _made("bfloat16", 12, 2, "f", 8, compute=float32, twin=float32)
+complex64 = _made("complex64", 13, 8, "c", 24)
+complex128 = _made("complex128", 14, 16, "c", 53)
 
 #: All of them, by code: the one of the core, which files know too.
 DTYPES = (
@@ -164,11 +186,11 @@ _BY_NUMBER = {
     9: int64, 10: uint64,
     11: float32, 12: float64, 14: complex64, 15: complex128, 23: float16,
 }  # fmt: skip
-_PYTHON = {bool: bool_, int: int64, float: float32, complex: complex64}
+_PYTHON = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 
 def as_dtype(value: object) -> DType:
-    """The dtype meant by a dtype, a name, a Python type or a NumPy dtype.
+    """The dtype meant by a dtype, a name, a Python type or a NumPy dtype, as in NumPy.
 
     Raises `DTypeError` for anything else, and for NumPy dtypes gemel has no arrays of.
     """
@@ -185,18 +207,17 @@ def as_dtype(value: object) -> DType:
     else:
         # numpy.dtype has .name; the scalar classes (numpy.float32) have __name__.
         name = str(getattr(value, "name", None) or getattr(value, "__name__", None))
-    found = _BY_NAME.get(name if name != "bool_" else "bool") or _coded(name)
+    found = _BY_NAME.get(name if name != "bool_" else "bool")
+    if found is None and isinstance(value, str | type):
+        found = _numpys(name)
     if found is None:
         known = ", ".join(_BY_NAME)
         raise DTypeError(f"{value!r} is not a dtype gemel has arrays of; those are {known}")
     return found
 
 
-def _coded(name: str) -> DType | None:
-    """What a code of NumPy's such as ``f4``, ``<i8`` or ``?`` means, if it is one of these."""
-    for kind in _PYTHON:
-        if name == kind.__name__:
-            return _PYTHON[kind]
+def _numpys(name: str) -> DType | None:
+    """The dtype that NumPy calls so beside its own name: "int", "f4", "double"."""
     import numpy
 
     try:
@@ -242,7 +263,8 @@ MANNERS: dict[str, Any] = {"integers": int64, "floats": float32, "floating posit
 
 
 def default_float() -> DType:
-    """The dtype of arrays of floating numbers where none is given."""
+    """The dtype of arrays of floating numbers where none is given, and of what functions make of
+    integers. What depends on it is kept under it: programs, files of plans."""
     found: DType = MANNERS["floats"]
     return found
 
@@ -290,8 +312,10 @@ def check_held(name: str, number: Any, dtype: DType) -> None:
 def weak(scalar: bool | int | complex) -> DType:
     """The dtype a Python scalar has on its own; next to an array it gives way."""
     if isinstance(scalar, complex):
-        return complex64
-    return bool_ if isinstance(scalar, bool) else float32 if isinstance(scalar, float) else int64
+        return default_float().complex
+    if isinstance(scalar, float):
+        return default_float()
+    return bool_ if isinstance(scalar, bool) else int64
 
 
 def promote_weak(array: DType, scalar: DType) -> DType:

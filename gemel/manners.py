@@ -77,16 +77,6 @@ class Manners:
 
     __slots__ = ()
 
-    to_device: Any
-
-    def as_in_ctx(self, ctx: Any) -> Any:
-        """See `to_device`."""
-        return self.to_device(ctx)
-
-    def as_in_context(self, context: Any) -> Any:
-        """See `to_device`."""
-        return self.to_device(context)
-
     def item(self: Any, *index: Any) -> Any:
         """One element as a Python number: the only one, or that at a position. Waits for it."""
         return _core.Array.item(self._one(index) if index else self)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gemel import _core, autograd, lists, tape
-from gemel.device import CPUS, GPUS, Device, as_device, try_gpu
+from gemel.device import CPUS, GPUS, Device, as_device, present, try_gpu
 from gemel.dtype import (
     DTYPES,
     MANNERS,
@@ -33,6 +33,7 @@ from gemel.ir.above import install
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.graph import Entry
 from gemel.ir.layout import Layout
+from gemel.ir.numbers import beyond, plain_number
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
 from gemel.manners import Manners
@@ -97,7 +98,7 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
         plain = isinstance(value, NUMBER) and not isinstance(value, complex)
-        if not plain or _beyond(value) or target.dtype.is_complex:
+        if not plain or beyond(value) or target.dtype.is_complex:
             value = array_like(value, target.dtype)
             assignment.check_assigned(prepare.spec_of(value), target.dtype)
             value = assignment.without_lead(value, target.ndim)
@@ -166,12 +167,20 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         device = as_device(device)
         return self if device == self.device else self.copyto(device)
 
+    def as_in_ctx(self, ctx: Any) -> Any:
+        """See `to_device`."""
+        return self.to_device(ctx)
+
+    def as_in_context(self, context: Any) -> Any:
+        """See `to_device`."""
+        return self.to_device(context)
+
     def copyto(self, other: Any) -> Any:
         """A copy on a device, or the elements written into another array, which is returned."""
         if isinstance(other, Device) and _core.recording() and tape.tracked(self):
             return Transfer(other)(self)
         if isinstance(other, Device):
-            return _core.copy_to_device(self, other.code)
+            return _core.copy_to_device(self, present(other).code)
         if other.shape != self.shape:
             raise ShapeError(
                 f"copyto: {prepare.spec_of(self)} does not fit {prepare.spec_of(other)}"
@@ -291,11 +300,13 @@ def _capsule(x: Any) -> Any:
 
 
 @function(public="np")
-def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False) -> Any:
+def from_numpy(
+    value: Any, device: Device | None = None, zero_copy: bool = False, dtype: Any = None
+) -> Any:
     """An array with a copy of a NumPy array's elements; long floats become float64.
 
-    With `zero_copy` it is over the same memory, see `npx.from_numpy`. Raises `DTypeError` for
-    dtypes gemel has no arrays of.
+    Objects become what `dtype` says. With `zero_copy` it is over the same memory, see
+    `npx.from_numpy`. Raises `DTypeError` for dtypes gemel has no arrays of.
     """
     import numpy
 
@@ -303,11 +314,18 @@ def from_numpy(value: Any, device: Device | None = None, zero_copy: bool = False
     if zero_copy:
         return from_dlpack(value, device=device)
     value = numpy.asarray(value)
+    if value.dtype.kind == "O":
+        if dtype is None:
+            raise DTypeError("array: of objects; name their dtype, as in array(x, 'float32')")
+        try:
+            value = value.astype(as_dtype(dtype).twin.name)
+        except (TypeError, ValueError) as error:
+            raise DTypeError(f"array: of objects; not all become {as_dtype(dtype)}") from error
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
-    dtype = float64 if long else as_dtype(value.dtype)
+    found = float64 if long else as_dtype(value.dtype)
     if long or not value.dtype.isnative or not value.flags.c_contiguous:
-        value = numpy.asarray(value, dtype.name, order="C")
-    return from_buffer(value, dtype, value.shape, device)
+        value = numpy.asarray(value, found.name, order="C")
+    return from_buffer(value, found, value.shape, device)
 
 
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
@@ -337,7 +355,7 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
             return found if dtype is None else found.astype(dtype)
     if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
         return from_dlpack(value, device=device, copy=True)  # it may have dtypes NumPy lacks
-    return from_numpy(value, device)
+    return from_numpy(value, device, dtype=dtype)
 
 
 def _stacked(value: Any) -> Any:
@@ -349,7 +367,7 @@ def default_dtype(value: Any) -> DType:
     """The dtype of an array made of Python numbers like this one."""
     if isinstance(value, bool):
         return bool_
-    if _beyond(value):
+    if beyond(value):
         return uint64
     if isinstance(value, complex):
         return default_float().complex
@@ -382,7 +400,7 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     if isinstance(value, (ndarray, *NUMBER, Entry)):
         if is_large(value):
             return _large_number(value, beside)
-        return _plain_number(value)
+        return plain_number(value)
     if (
         hasattr(value, "dtype")
         and getattr(value, "ndim", 1) == 0
@@ -413,22 +431,6 @@ def _large_number(value: int, beside: Iterable[Any]) -> Any:
     if 0 < value < 2**64:
         return array_like(value)
     return float("inf") if value > 0 else -float("inf")
-
-
-def _beyond(value: Any) -> bool:
-    """Whether a number is a whole one only uint64 holds: it is an array of that, as for NumPy."""
-    return type(value) is int and value >= 2**63
-
-
-def _plain_number(value: Any) -> Any:
-    """Subclasses of Python's numbers (NumPy's float64 among them) as plain numbers."""
-    if isinstance(value, bool) or type(value) in (int, float, complex):
-        return value
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, complex):
-        return complex(value)
-    return int(value) if type(value).__module__ == "numpy" and isinstance(value, int) else value
 
 
 def index_item(item: Any, x: Any) -> Any:
@@ -481,14 +483,7 @@ for _name, _op in OPERATORS.items():
 _constructor.append(_constructed)
 install(Layers())
 
-__all__ = [
-    "array_like",
-    "from_buffer",
-    "from_dlpack",
-    "from_numpy",
-    "ndarray",
-    "product",
-]
+__all__ = ["array_like", "from_buffer", "from_dlpack", "from_numpy", "ndarray", "product"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ import ast
 import json
 import linecache
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -161,7 +162,8 @@ def translated(line: str) -> str:
     if line.startswith("!"):
         return f"_gemel_shell({line.lstrip('!')!r})"
     name, rest = magic(line)
-    return rest if name in TIMED and not line.startswith("%%") and rest else "pass"
+    statement = re.sub(r"^(-[a-z]\s*\d*\s+)+", "", rest)  # behind options such as -n 10
+    return statement if name in TIMED and not line.startswith("%%") and rest else "pass"
 
 
 def shell(command: str) -> None:

@@ -138,7 +138,8 @@ def record_call(
 
     Kind, what is kept, and whether the output is floating: so the core records calls like it.
     """
-    sources = tuple(map(source_of, inputs))
+    # What an earlier backward has freed is a constant for what is recorded after it.
+    sources = tuple(None if _is_over(s) else s for s in map(source_of, inputs))
     call = Call(kind_of_call(op, inputs, parameters, outputs), sources)
     for index, value in enumerate(outputs):
         if call.kind.floating[index]:
@@ -185,7 +186,7 @@ def source_of(value: Any) -> Any:
         # Overwritten or computed in a step that is over: a variable again.
         source = history.source = history.variable
         history.views = None
-    return source if value._is_base else _view_source(history, value)
+    return source if value._is_base or _is_over(source) else _view_source(history, value)
 
 
 _core.set_source_of(source_of)

@@ -88,6 +88,8 @@ def window(base: Place, view: Place) -> tuple[Window, tuple[int, ...]] | None:
     And the shape the elements have before the view's axes of length 1 are added. None where it
     takes more than one key.
     """
+    if 0 in base[0]:  # nothing, in another shape
+        return Window(base[0], None, None, None, None, view[0], None), base[0]
     core = [(n, s) for n, s in zip(view[0], view[1], strict=True) if n != 1 and s != 0]
     if repeats(base) or any(s < 0 for n, s in zip(base[0], base[1], strict=True) if n != 1):
         return None

@@ -22,7 +22,7 @@ class LayerCase(NamedTuple):
 
     def inputs(self, batch: int) -> list[Any]:
         """Inputs of so many examples."""
-        axis = 1 if self.name in ("RNN", "LSTM") else 0
+        axis = 1 if self.name in ("RNN", "LSTM", "loops", "order") else 0
         shapes = ((*s[:axis], batch, *s[axis + 1 :]) for s in self.shapes)
         if self.dtype != "float32":
             return [np.random.randint(0, 5, size=s) for s in shapes]
@@ -112,6 +112,88 @@ class Operations(nn.HybridBlock):
         return a + b + c + d + e + f + g + h, i, x[:, None, 1:], np.dot(x, x.T)[:, :1]
 
 
+class Loops(nn.HybridBlock):
+    """Each kind of loop, around layers; states and data that are not read, values from outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step, self.then = nn.Dense(3, in_units=6), nn.Dense(3, in_units=3)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        z, y = x.mean(axis=(0, 1)) * 2, y.sum(axis=(0, 1))
+
+        def body(rows: Any, states: Any) -> Any:
+            joined = np.concatenate([rows[0], states[0]], axis=1)
+            h = npx.relu(self.step(joined)) + z + y
+            return [h, rows[0].sum(axis=1)], [h, states[0]]
+
+        def half(x: Any, state: Any) -> Any:
+            return npx.foreach(lambda a, b: (a + b, a * b), x, state)
+
+        start = np.zeros_like(x[0])
+        (a, b), (c, d) = npx.foreach(body, [x, x * 2], [start, start])
+        e, (i, f) = npx.while_loop(
+            lambda i, v: i.sum() < 2,
+            lambda i, v: (v * i + y, [i + 1, v + x[0]]),
+            [np.zeros((1,)), start],
+            max_iterations=2,
+        )
+        g = npx.cond(x.sum() > y.sum(), lambda v: self.then(v) + z, lambda v: v * 2, [x[0]])
+        return a, b, c, d, e, i, f, g, *npx.foreach(half, x.swapaxes(1, 2), x[0, :, 0])
+
+
+class Vision(nn.HybridBlock):
+    """Boxes, regions and images of other sizes."""
+
+    def forward(self, x: Any) -> Any:
+        regions = np.array([[0, 0, 0, 4, 4], [0, 1, 2, 7, 6]], dtype="float32")
+        boxes = npx.sigmoid(x[:, 0]).reshape(-1, 16, 4)
+        corners = np.concatenate([boxes[:, :, :2] / 2, boxes[:, :, :2] / 2 + 0.3], axis=2)
+        ranked = np.concatenate([boxes[:, :, 2:], corners], axis=2)
+        return (
+            npx.roi_align(x, regions, (2, 2), 1.0, 2),
+            npx.roi_pooling(x, regions, 2, 0.5),
+            npx.box_iou(corners, corners[:, :3]),
+            npx.box_nms(ranked, 0.3, coord_start=2, score_index=0),
+            npx.bilinear_resize_2d(x, 5, 9),
+            npx.bilinear_resize_2d(x, scale_height=2, scale_width=0.5, align_corners=False),
+            npx.upsampling(x, 2),
+            npx.multibox_prior(x, sizes=(0.5, 0.25), ratios=(1, 2)),
+            np.pad(x, ((0, 0), (0, 0), (1, 2), (3, 0)), mode="reflect"),
+            npx.l2_normalization(x, mode="channel"),
+        )
+
+
+class Order(nn.HybridBlock):
+    """Places, orders, parts and statistics."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        lengths = np.clip(y[0, :, 0] * 0 + 2, 1, 3)
+        places = np.array([[0, 2]], dtype="int32")
+        return (
+            *npx.topk(x, 2, axis=0, ret_typ="both"),
+            npx.topk(x, k=2, axis=2, ret_typ="mask"),
+            np.sort(x, axis=-1),
+            np.argsort(x, axis=0),
+            np.sort(x, axis=0, descending=True),
+            npx.sequence_mask(x, lengths, True, -1.0),
+            npx.sequence_last(x, lengths, True),
+            npx.sequence_reverse(x, lengths, True),
+            npx.slice_like(x, y, axes=(2,)),
+            npx.gather_nd(x, places),
+            npx.pick(x, x[:, :, 0] * 0 + 1),
+            np.where(x > 0, x, x * 0),
+            npx.norm(x, axis=2),
+            np.median(x, axis=2),
+            *np.meshgrid(x[:, 0, 0], x[0, 0]),
+            *np.split(x, (1, 3), axis=2),
+            *np.array_split(x, 3, axis=0),
+            *np.hsplit(y[0], 2),
+            npx.smooth_l1(x, 2.0),
+            npx.batch_dot(x, x, transpose_b=True),
+        )
+
+
 def layer(name: str, make: Callable[[], Any], *shapes: tuple[int, ...], **more: Any) -> LayerCase:
     """One line of the table."""
     return LayerCase(name, make, shapes, **more)
@@ -177,4 +259,7 @@ LAYERS = [
     layer("constant parameters", Constants, (2, 3)),
     layer("hybrid_forward", OldStyle, (2, 3)),
     layer("operations", Operations, (2, 3)),
+    layer("vision", Vision, IMAGE),
+    layer("order", Order, (4, 2, 4), (1, 2, 2)),
+    layer("loops", Loops, (4, 2, 3), (1, 2, 3)),
 ]

@@ -230,7 +230,7 @@ def test_a_dtype_is_numpys(name: str) -> None:
 
 def test_what_creation_gives() -> None:
     assert np.array([1j, 2]).dtype == np.array(1j).dtype == np.asarray([[1.5, 1j]]).dtype
-    assert np.array([1j, 2]).dtype == "complex64" and as_dtype(complex) == "complex64"
+    assert np.array([1j, 2]).dtype == "complex64" and as_dtype(complex) == "complex128"
     assert np.array(Z).dtype == "complex128"
     assert np.zeros((2,), dtype="complex64").tolist() == [0j, 0j]
     assert np.ones((2,), dtype=np.complex128).tolist() == [1 + 0j] * 2

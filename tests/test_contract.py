@@ -335,3 +335,32 @@ def test_cost_grows_with_work() -> None:
     assert contract_plan.cost(64, 64, 64) < contract_plan.cost(64, 64, 640)
     assert contract.cost(64, 64, 64, 4) > 3 * contract.cost(64, 64, 64)
     assert contract.cost(512, 512, 512, 1, float64) > contract.cost(512, 512, 512, 1, float32)
+
+
+def test_panels_of_one_factor_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products in a row by the same matrix, as a recurrent network has them."""
+    import gemel
+    from gemel import np
+    from gemel.runtime.lower import Lowering
+
+    launched = []
+    launch = Lowering._launch
+
+    def counted(self: Lowering, kernel: object) -> None:
+        launched.append(getattr(kernel.program, "variant", ""))  # type: ignore[attr-defined]
+        launch(self, kernel)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Lowering, "_launch", counted)
+
+    def steps(h: object, w: object) -> object:
+        for _ in range(5):
+            h = np.tanh(np.dot(h, w.T))  # type: ignore[attr-defined]
+        return h
+
+    h, w = numpy.ones((20, 130), "float32"), numpy.eye(130, dtype="float32") * 0.5
+    found = gemel.compile(steps)(np.array(h), np.array(w)).asnumpy()
+    for _ in range(5):
+        h = numpy.tanh(h @ w.T)
+    numpy.testing.assert_allclose(found, h, rtol=1e-5)
+    assert sum(name.startswith("pack") for name in launched) == 1
+    assert sum(name.startswith("gemm") for name in launched) == 5

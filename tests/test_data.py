@@ -165,6 +165,20 @@ def test_a_batch_holds_numbers_of_several_dtypes(examples, dtype):
     assert batch.tolist() == [float(x) for x in examples] and str(batch.dtype) == dtype
 
 
+def test_a_list_is_a_row():
+    data = [(np.zeros(2), [np.float32("1")]), (np.ones(2), [np.float32("0")])]
+    x, y = next(iter(gdata.DataLoader(data, 2)))
+    assert x.shape == (2, 2) and y.shape == (2, 1) and y.dtype == "float32"
+    stacked = gdata.batchify.Stack()
+    assert stacked([[1, 2], [3, 4], [5, 6]]).tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert stacked([[[1], [2]]]).shape == (1, 2, 1) and stacked([[np.ones(3)] * 2]).shape == (
+        1,
+        2,
+        3,
+    )
+    assert [x.tolist() for x in stacked([(1, [2, 3]), (4, [5, 6])])] == [[1, 4], [[2, 3], [5, 6]]]
+
+
 def test_batchify():
     batchify = gdata.batchify
     assert batchify.Stack()([np.ones(2), np.zeros(2)]).tolist() == [[1, 1], [0, 0]]

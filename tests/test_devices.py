@@ -14,7 +14,7 @@ import numpy
 import pytest
 from programs import run
 
-from gemel import _core, cpu, device, gpu, np, npx, try_all_gpus, try_gpu
+from gemel import _core, cpu, device, gluon, gpu, np, npx, try_all_gpus, try_gpu
 from gemel.errors import DeviceError
 
 
@@ -136,8 +136,20 @@ def test_arrays_of_two_devices_do_not_mix(two_gpus):
 def test_without_gpus():
     assert npx.num_gpus() == 0
     assert try_gpu() == cpu() and try_all_gpus() == [cpu()]
-    with pytest.raises(DeviceError, match=r"gpu\(1\): no GPU found.*GEMEL_SIMULATED_GPUS=2"):
-        gpu(1)
+    assert str([gpu(), gpu(1)]) == "[gpu(0), gpu(1)]"  # names, which need not be there
+
+    def inside() -> None:
+        with gpu(1):
+            np.ones(3)
+
+    for use in (
+        inside,
+        lambda: np.ones(3, ctx=gpu(1)),
+        lambda: np.ones(3).copyto(gpu(1)),
+        lambda: gluon.nn.Dense(2).initialize(ctx=[gpu(1)]),
+    ):
+        with pytest.raises(DeviceError, match=r"gpu\(1\): no GPU found.*GEMEL_SIMULATED_GPUS=2"):
+            use()
     with pytest.raises(DeviceError, match=r"cpu\(16\)"):
         cpu(16)
 
@@ -147,7 +159,7 @@ def test_with_gpus(two_gpus):
     assert try_gpu(1) == two_gpus[1] and try_gpu(5) == cpu()
     assert try_all_gpus() == list(two_gpus)
     with pytest.raises(DeviceError, match=r"gpu\(2\): there are 2 GPUs"):
-        gpu(2)
+        np.ones(3, ctx=gpu(2))
 
 
 def test_the_environment_makes_gpus():

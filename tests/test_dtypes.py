@@ -37,6 +37,14 @@ def test_what_a_dtype_carries(dtype: DType) -> None:
     assert dtype.accumulate.accumulate is dtype.accumulate
 
 
+def test_names_are_numpy_s() -> None:
+    for name in (int, float, bool, complex, "int", "float", "f4", "<f4", "i8", "u1", "?", "double"):
+        assert as_dtype(name).name == numpy.dtype(name).name
+    for name in ("O", "M8", "f4,f4", "flaot32"):
+        with pytest.raises(DTypeError, match="not a dtype"):
+            as_dtype(name)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_digits_are_numpy_s(dtype: DType) -> None:
     if dtype.is_inexact:
@@ -479,3 +487,25 @@ def test_bounds_that_leave_nothing_a_dtype_can_hold() -> None:
     for bounds in ((0, -1), (300, None), (256, 400)):
         with pytest.raises(OverflowError, match=r"clip: .* is out of bounds"):
             np.clip(x, *bounds)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("f4", "float32"), ("<i8", "int64"), ("?", "bool"), ("int", "int64"), ("float", "float64"),
+        ("double", "float64"), ("half", "float16"), ("complex", "complex128"), (float, "float64"),
+    ],
+)  # fmt: skip
+def test_other_names(name: Any, meant: str) -> None:
+    x = np.ones((2,)).astype(name)
+    assert x.dtype == meant
+    assert np.dtype(name) is x.dtype
+    assert isinstance(x.dtype, np.dtype)
+    assert np.dtype(x.dtype.str) is x.dtype
+
+
+@pytest.mark.parametrize("name", ["U3", "object", "f4,f4", "garbage", "float128", None])
+def test_names_of_no_dtype(name: Any) -> None:
+    with pytest.raises(DTypeError, match="not a dtype"):
+        np.dtype(name)
+    assert np.ones((2,)).dtype != name

@@ -95,7 +95,8 @@ def test_broken_files_say_what_is_wrong(tmp_path: Path) -> None:
     np.save(path, np.arange(10))
     whole = path.read_bytes()
     for content in (
-        whole[:-1], whole[:60], whole[:7], whole + b"x", whole.replace(b"(10,)", b"(99,)"),
+        whole[:-1], whole[:60], whole[:7],
+        whole[:8] + b"\x01" + whole[9:], whole + b"x", whole.replace(b"(10,)", b"(99,)"),
         whole.replace(b"<i8", b"|O8"), whole.replace(b"<i8", b"<U2"),
         b"\x93NUMPY\x09\x00" + whole[8:],
         b"", b"nothing of the kind",
@@ -111,6 +112,10 @@ def test_broken_files_say_what_is_wrong(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(ParameterFileError, match="damaged or truncated"):
             npx.load(path)
+    place = whole.rindex(b"PK\x05\x06") + 16  # where the directory begins
+    path.write_bytes(whole[:place] + b"\xff\xff\x7f\x00" + whole[place + 4 :])
+    with pytest.raises(ParameterFileError, match="damaged or truncated"):
+        npx.load(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("notes.txt", "no array")
     with pytest.raises(ParameterFileError, match=r"notes\.txt"):

@@ -155,3 +155,42 @@ def test_a_callback_shares_what_it_reads() -> None:
 
     assert npx.callback(overwrites, shared, outputs=((4,), "float32")).tolist() == [1] * 4
     assert shared.tolist() == [7] * 4
+
+
+@pytest.mark.parametrize(
+    ("function", "arrays"),
+    [
+        (lambda np, x: np.gradient(x), ([1.0, 2.0, numpy.inf, 3.0, 4.0],)),
+        (lambda np, x: np.gradient(x, edge_order=2), ([1.0, numpy.nan, 1.0, 3.0, 4.0],)),
+        (lambda np, x: np.signbit(np.pad(x, 1, constant_values=-0.0)), ([0.0, 1.0],)),
+        (lambda np, x: np.conj(x, dtype="complex128"), ([1 + 2j, 3j],)),
+        (lambda np, x: np.conjugate(x, out=np.ones(2, dtype="complex64")), ([1 + 2j, 3j],)),
+        (lambda np, x: np.linalg.vector_norm(x, ord=np.inf), ([],)),
+        (lambda np, x: np.linalg.vector_norm(x, axis=0, ord=np.inf, keepdims=True), ([[]],)),
+        (lambda np, x: np.linalg.matrix_norm(x, ord=np.inf), ([[], []],)),
+        (lambda np, x: np.linalg.matrix_norm(x.T, ord=1), ([[], []],)),
+        (lambda np, x: np.linalg.matrix_norm(x, ord=2), ([[], []],)),
+        (lambda np, x: np.linalg.matrix_rank(x, np.array([0.5, 3.0])), ([[2.0, 0], [0, 4]],)),
+    ],
+)
+def test_as_numpy_has_it(function: Callable[..., Any], arrays: tuple[Any, ...]) -> None:
+    held = [numpy.array(a, "complex64" if 3j in a else "float32") for a in arrays]
+    wanted = function(numpy, *held)
+    for way in (function, gemel.compile(lambda *xs: function(np, *xs))):
+        found = way(*([np] if way is function else []), *map(np.array, held))
+        numpy.testing.assert_array_equal(found.asnumpy(), wanted)
+
+
+def test_products_of_float16_that_leave_its_range() -> None:
+    x = numpy.random.default_rng(0).normal(size=(3, 50)).astype("float16") * 100
+    for function in ("cov", "corrcoef"):
+        found = getattr(np, function)(np.array(x))
+        assert found.dtype == "float16"
+        numpy.testing.assert_allclose(
+            found.asnumpy(), getattr(numpy, function)(x.astype("float64")), 2e-3, 2e-3
+        )
+
+
+def test_a_mask_of_the_largest_of_all_has_the_shape_of_the_array() -> None:
+    x = np.array([[1.0, 5.0, 3.0], [4.0, 2.0, 6.0]])
+    assert npx.topk(x, axis=None, k=2, ret_typ="mask").tolist() == [[0, 1, 0], [0, 0, 1]]

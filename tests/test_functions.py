@@ -65,7 +65,8 @@ def test_keywords_are_those_of_numpy() -> None:
     for name in ("quantile", "percentile", "median", "cov", "diff", "trapezoid", "nan_to_num"):
         theirs = inspect.signature(getattr(numpy, name)).parameters
         ours = inspect.signature(getattr(np, name)).parameters
-        assert set(ours) - {"x", "interpolation"} <= set(theirs), name  # what NumPy 1 and MXNet say
+        # "interpolation" is what MXNet calls `method`.
+        assert set(ours) - {"x", "interpolation"} <= set(theirs), name
 
 
 # --- values ---------------------------------------------------------------------------------

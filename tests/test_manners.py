@@ -91,6 +91,51 @@ def test_numpys_default_dtypes() -> None:
         assert made.dtype == "int64"
 
 
+#: Functions of integers whose results have a fraction.
+OF_INTEGERS = {
+    "sqrt": np.sqrt, "exp": np.exp, "atan2": lambda x: np.atan2(x, x), "divide": lambda x: x / 2,
+    "times": lambda x: x * 0.5, "power": lambda x: x**-0.5, "mean": np.mean, "std": np.std,
+    "norm": np.linalg.norm, "inv": np.linalg.inv, "quantile": lambda x: np.quantile(x, 0.3),
+    "average": np.average, "trapezoid": np.trapezoid, "i0": np.i0, "softmax": npx.softmax,
+    "cov": np.cov, "number": lambda x: np.sqrt(2) + x, "where": lambda x: np.where(x > 1, 0.5, x),
+    "edges": lambda x: np.histogram(x, 3)[1], "diff": lambda x: np.diff(x, prepend=0.5),
+    "average2": lambda x: (x + x.mean()).sum(), "log": lambda x: x.astype("int8").log(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_INTEGERS)
+def test_functions_of_integers_follow_the_mode(name: str) -> None:
+    function, x = OF_INTEGERS[name], np.array([[4, 1], [2, 7]])
+    compiled = gemel.compile(function)
+    for dtype, mode in (("float32", False), ("float64", True), ("float32", False)):
+        npx.set_np(dtype=mode)
+        try:
+            found = [function(x), compiled(x), compiled(x)]
+            exact = function(x.astype("float64")).tolist()
+        finally:
+            npx.reset_np()
+        for each in found:
+            assert each.dtype == dtype
+            assert numpy.allclose(each.tolist(), exact, 1e-14 if mode else 1e-5, 1e-14)
+
+
+@pytest.mark.usefixtures("numpys")
+def test_floating_arrays_keep_their_dtype_beside_numbers() -> None:
+    for dtype in ("float16", "bfloat16", "float32"):
+        x = np.ones((3,), dtype=dtype)
+        for way in (
+            lambda x: x * 0.5, lambda x: np.where(x > 2, 0.5, x), np.mean, npx.softmax, np.exp2,
+            lambda x: x + np.arange(3), lambda x: np.clip(x, 0.5, 0.7),
+        ):  # fmt: skip
+            assert (way(x).dtype, gemel.compile(way)(x).dtype) == (dtype, dtype)
+    assert (x.astype(float).dtype, x.astype("float").dtype) == ("float64", "float64")
+    info = np.__array_namespace_info__().default_dtypes()
+    assert (info["real floating"], info["complex floating"]) == ("float64", "complex128")
+    assert np.fft.fft(np.array([1, 2])).dtype == "complex128"
+    for made in (np.hanning(4), np.tri(3), np.fft.fftfreq(4), np.sqrt(2), np.add(1.5, 2)):
+        assert made.dtype == "float64"
+
+
 def test_modes_end() -> None:
     npx.set_np(dtype=True)
     npx.reset_np()

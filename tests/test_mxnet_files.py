@@ -56,7 +56,7 @@ def test_networks_of_mxnet(case: str, tmp_path: Path) -> None:
             numpy.testing.assert_allclose(x.asnumpy(), want.asnumpy(), rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("case", ["mlp", "lenet", "embedding", "branches", "gru"])
+@pytest.mark.parametrize("case", ["mlp", "lenet", "embedding", "branches", "gru", "loops"])
 def test_text_is_written_as_mxnet_writes_it(case: str) -> None:
     """Reading and writing a file of MXNet's gives the same bytes."""
     text = (FILES / f"{case}-symbol.json").read_text()
@@ -189,11 +189,14 @@ def test_parameters_must_fit(tmp_path: Path) -> None:
 # --- bad files ------------------------------------------------------------------------------
 
 GOOD = json.loads((FILES / "mlp-symbol.json").read_text())
+LOOPS = json.loads((FILES / "loops-symbol.json").read_text())
+#: The place of a loop in it.
+LOOP = next(i for i, node in enumerate(LOOPS["nodes"]) if node["op"] == "_foreach")
 
 
-def changed(path: str, value: Any) -> Any:
+def changed(path: str, value: Any, good: Any = GOOD) -> Any:
     """The good graph with one field changed; a value of ... takes it away."""
-    graph = json.loads(json.dumps(GOOD))
+    graph = json.loads(json.dumps(good))
     *way, last = (int(part) if part.isdigit() else part for part in path.split("/"))
     held = graph
     for part in way:
@@ -239,6 +242,30 @@ def test_bad_graphs_name_the_field(path: str, value: Any, message: str, tmp_path
     with pytest.raises(SymbolFileError, match=message) as caught:
         sym.load(file)
     assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("subgraphs", ..., "_foreach lacks its subgraphs"),
+        ("subgraphs", {"nodes": []}, "'subgraphs' is a dict, not a list"),
+        ("subgraphs/0", 5, r"subgraphs\[0\]: is a int"),
+        ("subgraphs/0/nodes", ..., r"subgraphs\[0\]: 'nodes' is missing"),
+        ("subgraphs/0/heads", [], r"subgraphs\[0\]: 'heads' is empty"),
+        ("subgraphs/0/heads/0", [99, 0, 0], r"heads\[0\] names node 99"),
+        ("subgraphs/0/nodes/0/name", "data1-0", "one name to two variables"),
+        ("attrs/in_data_locs", "[9]", "the places"),
+        ("attrs/in_data_locs", "zero", "not numbers"),
+        ("attrs/remain_locs", "[]", "the places"),
+        ("attrs/num_outputs", "many", "'many'"),
+        ("attrs/num_outputs", ..., "num_outputs"),
+    ],
+)
+def test_bad_loops_name_the_field(path: str, value: Any, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad-symbol.json"
+    file.write_text(json.dumps(changed(f"nodes/{LOOP}/{path}", value, LOOPS)))
+    with pytest.raises(SymbolFileError, match=message):
+        sym.load(file)
 
 
 @pytest.mark.parametrize(
@@ -289,3 +316,18 @@ def test_old_files() -> None:
     graph.pop("attrs"), graph.pop("node_row_ptr")
     symbol = sym.load_json(json.dumps(graph))
     assert symbol.list_auxiliary_states() == ["norm_moving_mean", "norm_moving_var"]
+
+
+def test_inputs_nothing_reads(tmp_path: Path) -> None:
+    """They are not in the file, and may be named all the same where nothing else is missing."""
+    net = nn.HybridLambda(lambda x, y: x * 2)
+    net.hybridize()
+    x = np.ones((2, 3))
+    net(x, x)
+    symbol, params = net.export(tmp_path / "net")
+    block = SymbolBlock.imports(symbol, ["data0", "data1"], params)
+    assert np.all(block(x, np.ones(7)) == 2)
+    block.hybridize()
+    assert np.all(block(x, np.ones(7)) == 2)
+    with pytest.raises(GemelError, match="unknown input of the symbol 'dta'"):
+        SymbolBlock.imports(symbol, ["dta"], params)

@@ -250,6 +250,7 @@ def test_callbacks(caplog: Any) -> None:
         (lambda: np.quantile(np.arange(5), 0.3, interpolation="lower"), 1),
         (lambda: np.linalg.eigvalsh(np.array([[2.0, 9.0], [0.0, 1.0]]), upper=False), [1, 2]),
         (lambda: np.linalg.tensorsolve(np.eye(2), np.ones(2), axes=(0,)), [1, 1]),
+        (lambda: np.linalg.lstsq(np.eye(2), np.ones(2), rcond="warn")[0], [1, 1]),
         (lambda: np.hamming(1, ctx=mx.cpu()), [1]),
         (lambda: np.alltrue(np.ones(2)), True),
         (lambda: np.random.gumbel(0, 1, (2,), mx.cpu(), np.zeros(2)).shape, (2,)),

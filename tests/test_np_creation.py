@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 import gemel
-from gemel import np
+from gemel import np, npx
 from gemel.dtype import DTYPES
 from gemel.errors import DTypeError, ShapeError, UnknownNameError
 
@@ -189,3 +189,21 @@ def test_shared_memory() -> None:
     for a, b, shared, may in pairs:
         assert np.shares_memory(a, b) is shared
         assert np.may_share_memory(a, b) is may
+
+
+def test_objects_and_lists_of_others():
+    table = numpy.array([[1, True, 2.5]], dtype=object)
+    assert np.array(table, dtype=np.float32).tolist() == [[1, 1, 2.5]]
+    with pytest.raises(DTypeError, match="name their dtype"):
+        np.array(table)
+    with pytest.raises(DTypeError, match="not all become float32"):
+        np.array(numpy.array(["a", None], dtype=object), dtype="float32")
+    rows = [numpy.ones(2), numpy.ones(2)]
+    assert np.array(rows).dtype == "float64"
+    npx.set_np()
+    try:  # lists are float32, whatever is in them
+        for given in (rows, [numpy.arange(2)], [np.array(1, dtype="int32")], (numpy.int64(3), 1)):
+            assert np.array(given).dtype == "float32"
+        assert np.array(rows[0]).dtype == "float64" and np.array([True]).dtype == "bool"
+    finally:
+        npx.reset_np()

@@ -379,3 +379,16 @@ def test_as_mxnet_gives(kind: str, tmp_path: Any) -> None:
         biases = [p for n, p in net.collect_params().items() if n.endswith("i2h_bias")]
         close(biases[0].grad(), np.array(found[f"{kind}.bias_gradient"]), 2e-5)
         net.hybridize()
+
+
+def test_how_they_are_shown():
+    shown = [
+        rnn.LSTM(3),
+        rnn.LSTM(3, 2, input_size=4),
+        rnn.GRUCell(3),
+        rnn.LSTMCell(3, input_size=2),
+    ]
+    assert list(map(str, shown)) == [
+        "LSTM(-1 -> 3, TNC)", "LSTM(4 -> 3, TNC, num_layers=2)", "GRUCell(-1 -> 9)",
+        "LSTMCell(2 -> 12)",
+    ]  # fmt: skip

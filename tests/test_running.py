@@ -178,7 +178,7 @@ def test_help_and_missing_files(tmp_path: Path) -> None:
 
 CELLS = [
     "%matplotlib inline\nimport mxnet as mx\nfrom mxnet import np\nx = np.ones((1, 2))\nx",
-    "text = '''\n%d\n!no\n'''\n%time y = 3 + (4\n % 3)\nprint(text % y)",
+    "text = '''\n%d\n!no\n'''\n%time y = 3 + (4\n % 3)\n%timeit -n 2 -r1 y + 1\nprint(text % y)",
     "5;",
     "!echo from the shell\n!pip install mxnet\nif True:\n    !echo inside",
     "%%bash\nthis is no Python",

@@ -151,8 +151,40 @@ def test_a_device_named_twice():
     with pytest.warns(UserWarning, match="names a device twice"):
         made.initialize(ctx=[cpu(1), cpu(1)])
     assert made.list_ctx() == [cpu(1)]
-    with pytest.raises(DeviceError, match="empty"):
-        made.initialize(ctx=[], force_reinit=True)
+
+
+def test_no_devices_are_the_current_one():
+    made = Parameter("w", shape=(2,))
+    with gpu(1):
+        made.initialize(ctx=[])
+        (part,) = split_and_load(np.ones((4,)), [])
+    assert made.list_ctx() == [gpu(1)] == [part.ctx] and part.shape == (4,)
+    made.reset_ctx([])
+    assert made.list_ctx() == [cpu()]
+
+
+def test_gradients_behind_a_link_are_all_written():
+    x, y, w = (np.random.normal(size=(3, 3), ctx=gpu(0)) for _ in range(3))
+    norm = nn.BatchNorm()  # the gradient of its beta is read by that of its gamma
+    norm.initialize(ctx=gpu(0))
+    for p in (x, y, w):
+        p.attach_grad()
+    for _ in range(4):
+        for p in (x, y):
+            p.grad[:] = -7
+        with autograd.record():
+            loss = (norm(np.dot(x + y, w)) ** 3).sum()
+        loss.backward()
+        assert (x.grad == y.grad).all() and (x.grad != -7).all()  # one result, two variables
+    here = [p.as_in_ctx(cpu()) for p in (x, y, w)]
+    other = nn.BatchNorm()
+    other.initialize()
+    here[0].attach_grad()
+    with autograd.record():
+        loss = (other(np.dot(here[0] + here[1], here[2])) ** 3).sum()
+    loss.backward()
+    numpy.testing.assert_allclose(here[0].grad, x.grad.as_in_ctx(cpu()), rtol=1e-3, atol=1e-3)
+    numpy.testing.assert_allclose(other.beta.grad(), norm.beta.grad().as_in_ctx(cpu()), rtol=1e-4)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
@@ -636,7 +668,7 @@ BAD: list[tuple[Any, type[Exception], str]] = [
     (lambda: split_data(np.ones((3, 2)), 4), ShapeError, "3 examples"),
     (lambda: split_data(np.ones((0, 2)), 4, even_split=False), ShapeError, "0 examples"),
     (lambda: split_data(np.ones((5, 2)), 2), ShapeError, "even_split=False"),
-    (lambda: split_and_load(np.ones((4,)), []), ValueError, "give the devices"),
+    (lambda: split_and_load(np.ones((4,))), ValueError, "give the devices"),
 ]
 
 

@@ -224,6 +224,51 @@ def test_unknown_names_and_keywords() -> None:
         sym.var(3)  # type: ignore[arg-type]
 
 
+A, B = sym.var("a"), sym.var("b")
+
+
+@pytest.mark.parametrize(
+    ("symbol", "operation", "want"),
+    [
+        (A + B, "elemwise_add", [3.0, 8.0]),
+        (sym.broadcast_add(A, B), "broadcast_add", [3.0, 8.0]),
+        (sym.maximum(A, B), "broadcast_maximum", [2.0, 5.0]),
+        (sym.maximum(A, 2), "_maximum_scalar", [2.0, 5.0]),
+        (sym.minimum(3, A), "_minimum_scalar", [1.0, 3.0]),
+        (sym.pow(A, B), "broadcast_power", [1.0, 125.0]),
+        (sym.power(2, A), "_rpower_scalar", [2.0, 32.0]),
+        (sym.lesser_equal(2, A), "_greater_equal_scalar", [0.0, 1.0]),
+        (sym.subtract(A, B), "broadcast_sub", [-1.0, 2.0]),
+        (A == 5, "_equal_scalar", [0.0, 1.0]),
+        (sym.contrib.cond(sym.sum(B) > 4, lambda: A * 2, lambda: A), "_cond", [2.0, 10.0]),
+        (
+            sym.contrib.foreach(lambda x, s: (x * sym.sum(B), s + x), A, sym.sum(B))[0],
+            "_foreach",
+            [5.0, 25.0],
+        ),
+        (
+            sym.contrib.while_loop(lambda i, x: i < 2, lambda i, x: (x, [i + 1, x + B]),
+                                   [sym.zeros((1,)), A], max_iterations=3)[1][1],
+            "_while_loop",
+            [5.0, 11.0],
+        ),
+    ],
+)  # fmt: skip
+def test_operations_of_symbols(symbol: Any, operation: str, want: list[float]) -> None:
+    """Under names MXNet has, where two arrays are meant and where a number is one of them."""
+    assert f'"op": "{operation}"' in symbol.tojson()
+    again = sym.load_json(symbol.tojson())
+    values = {"a": nd.array([1, 5]), "b": nd.array([2, 3])}
+    values = {name: values[name] for name in again.list_inputs()}
+    for each in (symbol, again):
+        assert each.eval(**values)[0].asnumpy().tolist() == want
+
+
+def test_loops_read_all_their_variables() -> None:
+    with pytest.raises(ShapeError, match=r"does not read the loop's variables \[1\]"):
+        sym.contrib.foreach(lambda x, s: (x, x), A, B)
+
+
 # --- the recorded history of an array ------------------------------------------------------------
 
 

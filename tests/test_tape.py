@@ -584,6 +584,16 @@ def test_writes_to_nothing_are_recorded_as_nothing() -> None:
     assert w.grad.tolist() == [[2]]
 
 
+@pytest.mark.parametrize("shape", [(0, 0), (3, 0), (0, 3), (2, 0, 3)])
+def test_views_of_nothing_have_a_gradient_of_nothing(shape: tuple[int, ...]) -> None:
+    x = np.zeros(shape)
+    x.attach_grad()
+    with autograd.record():
+        y = x.T * 2
+        (y * y).sum().backward()
+    assert x.grad.shape == shape
+
+
 def test_integers_among_what_is_kept_have_no_gradient() -> None:
     x = np.array([1.5, 3.0])
     x.attach_grad()
@@ -592,3 +602,23 @@ def test_integers_among_what_is_kept_have_no_gradient() -> None:
         first = autograd.grad((mantissa**3).sum(), [x], create_graph=True)[0]
         first.sum().backward()
     assert x.grad.tolist() == [6 * 0.75 / 4, 6 * 0.75 / 16]
+
+
+def test_what_is_freed_is_a_constant_for_what_is_recorded_after_it() -> None:
+    """As in MXNet: a recurrent network's state needs no `detach` from one batch to the next."""
+    w, h = np.array([2.0, 3.0]), np.array([1.0, 1.0])
+    w.attach_grad()
+    for _ in range(3):
+        before = h.copy()
+        with autograd.record():
+            h = np.tanh(h * w)
+            loss = (h[::-1] * h).sum()
+        loss.backward()
+        found = w.grad.copy()
+        with autograd.record():
+            again = np.tanh(before * w)
+            loss_again = (again[::-1] * again).sum()
+        loss_again.backward()
+        assert (found == w.grad).all()
+    with pytest.raises(GradientError, match="freed"):
+        loss.backward()

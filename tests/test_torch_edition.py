@@ -74,7 +74,7 @@ def test_calls_as_pytorch_has_them() -> None:
     assert torch.cuda.is_available() == (gemel.num_gpus() > 0)
     torch.cuda.synchronize(torch.device("cpu"))
     with pytest.raises(DeviceError):
-        torch.device("cuda:7")
+        torch.ones(2, device=torch.device("cuda:7"))
     with pytest.raises(AttributeError, match="conv9d"):
         _ = torch.conv9d
 

@@ -34,8 +34,8 @@ TYPES = (
     ("gemel.ndarray", "ndarray"),
     ("gemel.np.types", "FloatInfo"),
     ("gemel.np.types", "IntegerInfo"),
-    ("gemel.ops.solving", "EigResult"),
-    ("gemel.ops.solving", "EighResult"),
+    ("gemel.ops.decomposing", "EigResult"),
+    ("gemel.ops.decomposing", "EighResult"),
     ("gemel.ops.solving", "SlogdetResult"),
     ("gemel.ops.sorting", "UniqueAll"),
     ("gemel.ops.sorting", "UniqueCounts"),
@@ -98,7 +98,8 @@ def namespace(module: Any) -> str:
         elif inspect.ismodule(value):
             imports[f"from {module.__name__} import {name} as {name}\n"] = None
         elif hasattr(value, "__module__") and not isinstance(value, DType):
-            imports[f"from {value.__module__} import {name} as {name}\n"] = None
+            own = value.__name__ if inspect.isclass(value) else name
+            imports[f"from {value.__module__} import {own} as {name}\n"] = None
         else:
             kind = "None" if value is None else type(value).__name__
             body.append(f"{name}: {kind}\n")

@@ -39,6 +39,8 @@ TAKING_PART = {
     "add": ("gemel", "numpy", "torch", "jax"),
     "dot": ("gemel", "numpy", "torch", "jax"),
     "train": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
+    "lstm": ("gemel", "gemel hybridized", "torch"),
+    "lstm_train": ("gemel", "gemel hybridized", "torch"),
     "op": ("gemel", "torch", "torch compile", "jax"),
     "net": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
     "chain": ("gemel", "torch", "jax"),

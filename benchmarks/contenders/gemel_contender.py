@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 
 from benchmarks.cases import Added, Calls, Case, Products, Training
-from benchmarks.workloads import Workload, inputs, parameters
+from benchmarks.workloads import Workload, gates, inputs, parameters, steps_of
 from gemel import autograd, gluon, np, npx
 
 
@@ -81,3 +81,43 @@ def train(name: str, workload: Workload) -> Case:
     target = np.ones((workload.batch,))
     batches = [(np.array(x), target) for x in inputs(workload)]
     return Training(batches, workload.count, lambda: fill(net, workload), step, to_numpy, wait)
+
+
+def recurrent(name: str, workload: Workload) -> Any:
+    """The LSTM with the workload's weights."""
+    inputs_, states = workload.sizes
+    net = gluon.rnn.LSTM(states, input_size=inputs_)
+    net.initialize()
+    fill_gates(net, workload)
+    if name == "gemel hybridized":
+        net.hybridize()
+    return net
+
+
+def fill_gates(net: Any, workload: Workload) -> None:
+    """Put the workload's weights into `net`."""
+    names = ("l0_i2h_weight", "l0_h2h_weight", "l0_i2h_bias", "l0_h2h_bias")
+    for parameter, value in zip(names, gates(workload), strict=True):
+        getattr(net, parameter).set_data(np.array(value))
+
+
+def lstm(name: str, workload: Workload) -> Case:
+    """Inference over whole sequences."""
+    net = recurrent(name, workload)
+    return Calls(net, list(map(np.array, steps_of(workload))), to_numpy, wait)
+
+
+def lstm_train(name: str, workload: Workload) -> Case:
+    """Forward, backward and SGD."""
+    net = recurrent(name, workload)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+
+    def step(x: Any, y: Any) -> Any:
+        with autograd.record():
+            loss = ((net(x) - y) ** 2).mean()
+        loss.backward()
+        trainer.step(1)
+        return loss
+
+    batches = [(np.array(x), np.array(x)) for x in steps_of(workload)]
+    return Training(batches, len(batches), lambda: fill_gates(net, workload), step, to_numpy, wait)

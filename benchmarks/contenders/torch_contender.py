@@ -8,7 +8,7 @@ import numpy
 import torch
 
 from benchmarks.cases import Added, Calls, Case, Products, Training
-from benchmarks.workloads import Workload, inputs, parameters
+from benchmarks.workloads import Workload, gates, inputs, parameters, steps_of
 
 
 def network(workload: Workload) -> torch.nn.Sequential:
@@ -89,3 +89,47 @@ def train(name: str, workload: Workload) -> Case:
     target = torch.ones(workload.batch)
     batches = [(torch.from_numpy(x), target) for x in inputs(workload)]
     return Training(batches, workload.count, lambda: fill(net, workload), step, to_numpy)
+
+
+def recurrent(workload: Workload) -> torch.nn.LSTM:
+    """The LSTM with the workload's weights."""
+    net = torch.nn.LSTM(*workload.sizes)
+    fill_gates(net, workload)
+    return net
+
+
+def fill_gates(net: torch.nn.LSTM, workload: Workload) -> None:
+    """Put the workload's weights into `net`."""
+    with torch.no_grad():
+        for parameter, value in zip(net.parameters(), gates(workload), strict=True):
+            parameter.copy_(torch.from_numpy(value))
+
+
+def lstm(name: str, workload: Workload) -> Case:
+    """Inference over whole sequences."""
+    torch.set_num_threads(workload.threads)
+    net = recurrent(workload).eval()
+
+    class Inference(Calls):
+        def issue(self) -> Any:
+            with torch.inference_mode():
+                return super().issue()
+
+    return Inference(lambda x: net(x)[0], list(map(torch.from_numpy, steps_of(workload))), to_numpy)
+
+
+def lstm_train(name: str, workload: Workload) -> Case:
+    """Forward, backward and SGD."""
+    torch.set_num_threads(workload.threads)
+    net = recurrent(workload)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = ((net(x)[0] - y) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    batches = [(torch.from_numpy(x), torch.from_numpy(x)) for x in steps_of(workload)]
+    return Training(batches, len(batches), lambda: fill_gates(net, workload), step, to_numpy)

@@ -13,7 +13,15 @@ from llvmlite import ir
 from gemel.codegen import memory
 from gemel.codegen.analysis import Pass
 from gemel.codegen.expression import Printer
-from gemel.codegen.program import BROADCAST, CONTIGUOUS, INDEX, OUTER, Program
+from gemel.codegen.program import (
+    ACROSS,
+    BROADCAST,
+    CONTIGUOUS,
+    INDEX,
+    INTERLEAVED,
+    OUTER,
+    Program,
+)
 from gemel.codegen.registers import I32, I64, Value, splat
 from gemel.codegen.target import Target
 
@@ -59,6 +67,8 @@ class Access:
         if program.lanes != OUTER:
             self.vector_dimension += program.inner
         self._status: Value | None = None
+        #: Vectors of outputs that take turns in memory, until there is one of each.
+        self.turns: dict[int, Value] = {}
 
     def watch(self) -> None:
         """Makes room for the status of checks."""
@@ -131,7 +141,7 @@ class Access:
             return builder.add(splat(builder, base, lanes), offsets)
         if self._still(site, number):
             return memory.load(builder, base, operand.dtype, 1)
-        if operand.stride == CONTIGUOUS:
+        if operand.stride in (CONTIGUOUS, ACROSS):  # in its panel it runs on, too
             pointer = memory.element(builder, base, site.index, operand.dtype)
             return memory.load(builder, pointer, operand.dtype, lanes, site.mask)
         offsets = self._offsets(site, number)
@@ -148,10 +158,28 @@ class Access:
         elif operand.stride == CONTIGUOUS:
             pointer = memory.element(builder, base, site.index, operand.dtype)
             memory.store(builder, value, pointer, operand.dtype, lanes, site.mask)
+        elif operand.stride >= INTERLEAVED and lanes > 1 and site.mask is None:
+            self._store_in_turn(site, number, value)
         else:
             offsets = self._offsets(site, number)
             native = self.target.masks
             memory.store_scattered(builder, value, base, offsets, operand.dtype, site.mask, native)
+
+    def _store_in_turn(self, site: Site, number: int, value: Value) -> None:
+        """Keep a vector until there is one of each output, then write all as whole vectors."""
+        self.turns[number] = value
+        count = self.program.operands[number].stride // INTERLEAVED
+        if len(self.turns) < count:
+            return
+        first = min(self.turns)
+        dtype, builder = self.program.operands[first].dtype, self.builder
+        vectors = [vector for _, vector in sorted(self.turns.items())]
+        start = builder.mul(site.index, ir.Constant(I64, count))
+        for i, vector in enumerate(memory.interleaved(builder, vectors)):
+            offset = builder.add(start, ir.Constant(I64, i * site.lanes))
+            pointer = memory.element(builder, site.bases[first], offset, dtype)
+            memory.store(builder, vector, pointer, dtype, site.lanes)
+        self.turns.clear()
 
     def _gathered(self, site: Site, number: int, extra: int, index: Value) -> Value:
         """The offsets of elements chosen by index."""

@@ -176,7 +176,9 @@ class Analysis:
             operand = self.program.operands[number]
             if operand.stride == BROADCAST:
                 continue
-            for position in final.varying:
+            # What a value is computed from varies no further than it: there is a place for each.
+            made = self._closure(list(self.program.code[store].arguments), inner_only=True)
+            for position in sorted(made.intersection(final.varying)):
                 step = self.program.code[position]
                 if step.dtype is not operand.dtype or self.stage[position] >= self.last:
                     continue

@@ -1,11 +1,13 @@
-"""Bodies: the elementwise operations and reductions of a graph, written into a nest of loops."""
+"""Bodies: the operations of a fused node, written into a nest of loops."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from gemel.codegen.elements import ElementWriter
 from gemel.codegen.lane import Lane, Recorder
-from gemel.codegen.nest import Kernel, Nest, Number, Place
+from gemel.codegen.nest import Kernel, Nest, Place
+from gemel.codegen.pieces import write_pieces
 from gemel.codegen.program import (
     CONTIGUOUS,
     INPUT,
@@ -14,125 +16,12 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.dtype import DTYPES, DType, as_number, check_held, float64, int64
+from gemel.dtype import DTYPES, DType, float64, int64
 from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph, Node
-from gemel.ir.layout import dense_strides
 from gemel.ir.op_kinds import Elementwise, Reduction, operand_specs
-from gemel.passes.domain import Domain, Placement
+from gemel.passes.domain import Domain, Placement, in_pieces, is_mover, is_view
 from gemel.passes.fuse import cheap
-
-
-class BodyWriter:
-    """Writes the body of a fused node into a nest (or anything that loads and stores like one).
-
-    `given` says where the body's inputs are, a `Place` or a `Number`; `ready` holds values that are
-    there already (a product's accumulator).
-    """
-
-    def __init__(self, nest: Any, domain: Domain, given: dict[Entry, Any]) -> None:
-        self.nest = nest
-        self.domain = domain
-        self.given = given
-        self.values: dict[tuple[Entry, Placement], Any] = {}
-        self.ready: dict[Entry, Any] = {}
-
-    def value(self, entry: Entry, placement: Placement) -> Any:
-        """The recorded value of an entry whose axes run along these dimensions."""
-        if entry in self.ready:
-            return self.ready[entry]
-        placement = self.domain.placements.get(entry, placement)
-        key = (entry, placement)
-        if key not in self.values:
-            self.values[key] = self._written(entry, placement)
-        return self.values[key]
-
-    def strides(self, place: Place, placement: Placement) -> tuple[int, ...]:
-        """A place's strides along the domain's dimensions."""
-        return spread(place.shape, place.strides, placement, len(self.domain.shape))
-
-    def _written(self, entry: Entry, placement: Placement) -> Any:
-        node = entry.node
-        if node.is_number:
-            return self.nest.scalar(Number(("constant", node.value), entry.dtype))
-        if node.op is None:
-            where = self.given[entry]
-            if isinstance(where, Number):
-                return self.nest.scalar(where)
-            return self.nest.load(where, self.strides(where, placement))
-        if isinstance(node.op, Elementwise):
-            results = self._elementwise(node, placement)
-            self.values.update(zip(((e, placement) for e in node.entries), results, strict=True))
-            return results[entry.index]
-        source = node.inputs[0]
-        if isinstance(node.op, Reduction):
-            value = self.value(source, tuple(range(len(self.domain.shape))))
-            return self._reduced(node.op, value, source.dtype).cast(entry.dtype.compute)
-        return self.value(source, aligned(placement, source))
-
-    def _reduced(self, op: Reduction, value: Any, dtype: DType) -> Any:
-        """A value combined over the reduced dimensions; itself when they all have length 1."""
-        value = value.cast(op.accumulator(dtype))
-        if self.domain.reduced:
-            return self.nest.recorder.reduce(op.combine, value)
-        if op.combine.startswith("arg"):
-            return Lane(self.nest.recorder).constant(0, int64)
-        return value
-
-    def _elementwise(self, node: Node, placement: Placement) -> list[Any]:
-        op = node.op
-        assert isinstance(op, Elementwise)
-        types, _ = op.types(tuple(e.spec for e in node.inputs), node.params)
-        weak = node.specs[0].weak
-        if weak:
-            types = tuple(map(as_number, types))
-        pairs = list(zip(node.inputs, types, strict=True))
-        for e, d in pairs:
-            if e.node.is_number:
-                check_held(op.name, e.node.value, d)
-        values = [self.value(e, aligned(placement, e)).cast(d.compute) for e, d in pairs]
-        lane = self._lane(node.entries[0], placement)
-        found = op.body(lane, *values, **node.params)
-        results = []
-        for each, spec in zip(found if op.outputs > 1 else (found,), node.specs, strict=True):
-            result = lane.value(each) if not hasattr(each, "dtype") else each
-            # Rounded to what is kept between steps, as separate kernels would.
-            to = as_number(spec.dtype) if weak else spec.dtype
-            results.append(result.cast(to).cast(to if weak else to.compute))
-        return results
-
-    def _lane(self, entry: Entry, placement: Placement) -> Lane:
-        shape, ndim = entry.shape, len(self.domain.shape)
-        unit = [1] * len(shape)
-
-        def index(axis: int) -> Any:
-            one = tuple(1 if a == axis else 0 for a in range(len(shape)))
-            return self.nest.running(spread(shape, one, placement, ndim))
-
-        op = entry.node.op
-        if op is None or not op.random:
-            return Lane(self.nest.recorder, index=index)
-        linear = spread(shape, dense_strides(shape) or tuple(unit), placement, ndim)
-        call = entry.node.params["call"]
-
-        def random(*stream: Any) -> tuple[Any, ...]:
-            if not stream:
-                numbers = Number(("seed",), int64), Number(("call", call), int64)
-                stream = tuple(map(self.nest.scalar, numbers))
-            return (self.nest.running(linear), *stream)
-
-        return Lane(self.nest.recorder, random=random, index=index)
-
-
-def spread(
-    shape: tuple[int, ...], strides: tuple[int, ...], placement: Placement, ndim: int
-) -> tuple[int, ...]:
-    """Strides by axis as strides by dimension of the domain: 0 where the value does not run."""
-    found = [0] * ndim
-    for extent, stride, dimension in zip(shape, strides, placement, strict=True):
-        if dimension is not None and extent != 1:
-            found[dimension] += stride
-    return tuple(found)
 
 
 def aligned(placement: Placement, entry: Entry) -> Placement:
@@ -141,19 +30,41 @@ def aligned(placement: Placement, entry: Entry) -> Placement:
     return placement[lead:] if lead >= 0 else (*[None] * -lead, *placement)
 
 
-def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> Kernel:
-    """The kernel of a fused body of elementwise operations and reductions."""
-    results = {entry.node for entry in body.outputs}
-    nodes = [n for n in body.walk() if n.op is not None and (not cheap(n) or n in results)]
-    domain = Domain.of_all(nodes)
+def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Kernel]:
+    """The kernel of a fused body of operations that share loops; or one for each of its parts."""
+    if any(map(in_pieces, body.walk())):
+        return write_pieces(body, given, outputs)
+    domain = Domain.of_all(in_loops(body))
     if domain is None:
         raise CompileError(f"the steps of {body.name} do not fit the same loops:\n{body}")
     nest = Nest(domain.shape, domain.reduced or frozenset())
-    writer = BodyWriter(nest, domain, given)
+    writer = ElementWriter(nest, domain, given)
     for entry, place in zip(body.outputs, outputs, strict=True):
         placement = domain.placements[entry]
         nest.store(place, writer.value(entry, placement), writer.strides(place, placement))
-    return nest.finish()
+    return [nest.finish()]
+
+
+def in_loops(body: Graph) -> list[Node]:
+    """The operations of a body that have a place in its loops, each after its inputs.
+
+    What a mover reads is computed where it is read instead; but what is reduced runs along all
+    loops.
+    """
+    nodes = [n for n in body.walk() if n.op is not None]
+    pending = [entry.node for entry in body.outputs]
+    pending += [n.inputs[0].node for n in nodes if isinstance(n.op, Reduction)]
+    pending += [n for n in nodes if isinstance(n.op, Reduction)]
+    results = {entry.node for entry in body.outputs}
+    found: set[Node] = set()
+    while pending:
+        node = pending.pop()
+        if node.op is None or node in found or (cheap(node) and node not in results):
+            continue
+        found.add(node)
+        if not is_mover(node):
+            pending += [entry.node for entry in node.inputs]
+    return [n for n in nodes if n in found and not (is_mover(n) and is_view(n))]
 
 
 def write_elementwise(

@@ -49,18 +49,20 @@ def steps(
     b: Sequence[int],
     operands: Sequence[Sequence[int]],
     batch: tuple[int, int] = (1, 1),
+    often: bool = False,
 ) -> list[StepPlan]:
     """The steps which compute a product, to be run in order; none for an empty result.
 
     `a` and `b` are (stride of the axis that is not last, stride of the outer batch axis, stride of
     the inner one), in elements, 0 where the batch broadcasts; `operands` has for every operand of
-    the epilogue (row stride, column stride, outer, inner). `contraction.variant` is not looked at.
+    the epilogue (row stride, column stride, outer, inner). `often`: b is packed for several
+    products. `contraction.variant` is not looked at.
     """
     if 0 in (m, n, *batch):
         return []
     dtype = contraction.dtype
     sizes = m, n, k, batch[0] * batch[1]
-    choice = decided(dtype, contraction.a_last, contraction.b_last, target, *sizes)
+    choice = decided(dtype, contraction.a_last, contraction.b_last, target, *sizes, often)
     plan = _Planner(contraction, choice, (m, n, k), batch)
     a_buffer = plan.pack("a", contraction.a_last == "k", m, choice.rows, tuple(a))
     b_buffer = plan.pack("b", contraction.b_last == "k", n, choice.columns, tuple(b))

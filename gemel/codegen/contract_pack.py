@@ -10,6 +10,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from gemel.codegen.contract_emit import Body, Emitter
+from gemel.codegen.panels import transposed
 from gemel.codegen.program import Contraction
 from gemel.codegen.target import Target
 
@@ -167,7 +168,7 @@ class _Pack:
             rows = [emitter.load(emitter.at(p, k), emitter.vector) for p in pointers]
             rows += [ir.Constant(emitter.vector, None)] * (lanes - len(rows))
             line = emitter.at(goal, builder.mul(k, emitter.number(self.width)))
-            for i, column in enumerate(_transpose(emitter, rows)):
+            for i, column in enumerate(transposed(builder, rows)):
                 self._store_head(column, emitter.at(line, i * self.width), len(pointers))
             return []
 
@@ -209,27 +210,3 @@ def _pieces(width: int, lanes: int) -> list[int]:
         pieces.append(lanes)
         width -= lanes
     return pieces
-
-
-def _transpose(emitter: Emitter, rows: list[ir.Value]) -> list[ir.Value]:
-    """A square of vectors, transposed by exchanging ever larger blocks."""
-    lanes = len(rows)
-    distance = 1
-    while distance < lanes:
-        low, high = [], []
-        for lane in range(lanes):
-            if lane & distance:
-                low.append(lanes + lane - distance)
-                high.append(lanes + lane)
-            else:
-                low.append(lane)
-                high.append(lane + distance)
-        exchanged = list(rows)
-        for i in range(lanes):
-            if not i & distance:
-                a, b = rows[i], rows[i + distance]
-                exchanged[i] = emitter.shuffle(a, b, low)
-                exchanged[i + distance] = emitter.shuffle(a, b, high)
-        rows = exchanged
-        distance *= 2
-    return rows

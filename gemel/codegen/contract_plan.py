@@ -118,13 +118,21 @@ def rounded(size: int) -> int:
 
 
 def decided(
-    dtype: DType, a_last: str, b_last: str, target: Target, m: int, n: int, k: int, batch: int
+    dtype: DType,
+    a_last: str,
+    b_last: str,
+    target: Target,
+    m: int,
+    n: int,
+    k: int,
+    batch: int,
+    often: bool = False,
 ) -> Choice:
     """`variants` for the buckets of these sizes; a free k is held only where the choice changes."""
     m, n, batch = bucket(m), bucket(n), bucket(batch)
 
     def at(depth: int) -> Choice:
-        return variants(dtype, a_last, b_last, target, m, n, depth, batch)
+        return variants(dtype, a_last, b_last, target, m, n, depth, batch, often)
 
     low = high = rounded(seen(k))
     choice = at(low)
@@ -152,11 +160,22 @@ def cost(
 
 
 def variants(
-    dtype: DType, a_last: str, b_last: str, target: Target, m: int, n: int, k: int, batch: int = 1
+    dtype: DType,
+    a_last: str,
+    b_last: str,
+    target: Target,
+    m: int,
+    n: int,
+    k: int,
+    batch: int = 1,
+    often: bool = False,
 ) -> Choice:
-    """The kernels and the tiling for ``batch`` products of m x k by k x n."""
+    """The kernels and the tiling for ``batch`` products of m x k by k x n.
+
+    `often`: panels of b are made once for several of them.
+    """
     lanes = target.width // dtype.itemsize
-    few = m <= DOT_ROWS or (m <= LONG_DOT_ROWS and k >= LONG_DOT)
+    few = m <= DOT_ROWS or (m <= LONG_DOT_ROWS and k >= LONG_DOT and not often)
     if a_last == b_last == "k" and few:
         choice = _dot(lanes, target, m)
     else:

@@ -20,7 +20,8 @@ from gemel import dtype as dtypes
 from gemel.codegen import memory
 from gemel.codegen.access import Access, Bases, Site, Values
 from gemel.codegen.analysis import Analysis, Pass
-from gemel.codegen.program import BROADCAST, CONTIGUOUS, INDEX, OUTER, Program
+from gemel.codegen.panels import Panels
+from gemel.codegen.program import ACROSS, BROADCAST, CONTIGUOUS, INDEX, OUTER, Program
 from gemel.codegen.reductions import Reduction, State, joined
 from gemel.codegen.registers import I32, I64, POINTER, Value, splat
 from gemel.codegen.target import Target
@@ -66,6 +67,8 @@ class Nest:
             self._walk(0, program.outer, begin, end, bases, self._point_inner)
         elif program.outer == 1:
             self._row(begin, end, bases)
+        elif any(operand.stride == ACROSS for operand in program.operands):
+            Panels(self).run(begin, end, bases)
         else:
             last = self.extents[program.outer - 1]
             body = lambda inside: self._row(_number(0), last, inside)  # noqa: E731
@@ -214,11 +217,7 @@ class Nest:
 
     def _mask(self, index: Value, stop: Value, lanes: int) -> Value:
         """The lanes of a vector at `index` that lie before `stop`."""
-        builder = self.builder
-        left = builder.sub(stop, index)
-        enough = builder.icmp_signed("<", left, _number(lanes))
-        few = builder.trunc(builder.select(enough, left, _number(lanes)), I32)
-        return builder.icmp_signed(">", splat(builder, few, lanes), memory.numbered(lanes, I32))
+        return memory.first(self.builder, self.builder.sub(stop, index), lanes)
 
     def _along(
         self,

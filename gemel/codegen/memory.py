@@ -20,6 +20,7 @@ from gemel.codegen.registers import (
     Value,
     intrinsic,
     register_type,
+    shuffle_mask,
     splat,
     splat_constant,
     suffix,
@@ -151,6 +152,40 @@ def store_scattered(
     arguments = [value, addresses, ir.Constant(I32, dtype.itemsize), mask or full_mask(lanes)]
     name = f"llvm.masked.scatter.{suffix(value.type)}.{suffix(addresses.type)}"
     intrinsic(builder, name, ir.VoidType(), arguments)
+
+
+def interleaved(builder: Any, vectors: list[Value]) -> list[Value]:
+    """As many vectors, in which the elements of the given ones take turns."""
+    count, lanes = len(vectors), vectors[0].type.count
+    found = []
+    for start in range(0, count * lanes, lanes):
+        places = [divmod(start + lane, count) for lane in range(lanes)]
+        whole = vectors[0]
+        for turn, vector in enumerate(vectors):
+            # What earlier vectors gave stays where it is; the first is put in order by the second.
+            mask = tuple(
+                (place if turn == 1 else lane) if whose < turn else lanes + place
+                for lane, (place, whose) in enumerate(places)
+            )
+            if turn:
+                whole = builder.shuffle_vector(whole, vector, shuffle_mask(mask))
+        found.append(whole)
+    return found
+
+
+def room(builder: Any, dtype: DType, count: int) -> Value:
+    """Memory of the call's own for `count` elements."""
+    place = builder.alloca(ir.ArrayType(memory_type(dtype, 1), count))
+    place.align = 64
+    place.type = POINTER  # llvmlite makes it one to this array, which nothing else here has
+    return place
+
+
+def first(builder: Any, count: Value, lanes: int) -> Value:
+    """The lanes before `count`."""
+    fewer = builder.icmp_signed("<", count, ir.Constant(I64, lanes))
+    few = builder.trunc(builder.select(fewer, count, ir.Constant(I64, lanes)), I32)
+    return builder.icmp_signed(">", splat(builder, few, lanes), numbered(lanes, I32))
 
 
 def full_mask(lanes: int) -> Value:

@@ -11,12 +11,14 @@ from typing import Any
 
 from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.program import (
+    ACROSS,
     BROADCAST,
     CONTIGUOUS,
     FUNCTIONS,
     INDEX,
     INNER,
     INPUT,
+    INTERLEAVED,
     OUTER,
     OUTPUT,
     STRIDED,
@@ -26,13 +28,15 @@ from gemel.codegen.program import (
 from gemel.dtype import DType, bool_, float64, int64
 from gemel.extent import Dim, maximum, same_for_all
 from gemel.ir.layout import Layout
-from gemel.ops.shape import reshaped_strides
+from gemel.ops.shape import MOST_INTERLEAVED, reshaped_strides
 from gemel.spec import product
 
 #: Elements of work in one tile: some tens of microseconds of simple arithmetic.
 TILE = 1 << 16
 #: Tiles along the vectorised dimension end at multiples of this, so that vectors stay whole.
 TILE_MULTIPLE = 64
+#: What lies across is turned this many rows at a time.
+TURNED_ROWS = 16
 
 
 class Place:
@@ -277,9 +281,18 @@ class Nest:
         )
         loops = rows + columns
         vector = len(loops) - 1 if along_inner else len(rows) - 1
+        turns = len(rows) > 1 and not columns and not self._has("gather", "scatter_add")
+        above = rows[-2] if turns else None
+        interleaved = self._interleaved(loops[vector][1])
+        classes = [
+            interleaved.get(i, place_class(role, i, loops[vector], above))
+            for i, (_, role, _, _) in enumerate(self.operands)
+        ]
         operands = tuple(
-            Operand(dtype, role, stride_class(loops[vector][1][i]), any(c[1][i] for c in columns))
-            for i, (_, role, dtype, _) in enumerate(self.operands)
+            Operand(dtype, role, found, any(column[1][i] for column in columns))
+            for i, ((_, role, dtype, _), found) in enumerate(
+                zip(self.operands, classes, strict=True)
+            )
         )
         scalars = tuple(number.passed for number in self.numbers)
         code = tuple(self.recorder.code)
@@ -291,6 +304,20 @@ class Nest:
         integers += self.extras
         return self._kernel(program, rows, columns, integers)
 
+    def _interleaved(self, strides: list[int]) -> dict[int, int]:
+        """The classes of all outputs, if they take turns in memory along the vector."""
+        outputs = [i for i, (_, role, _, _) in enumerate(self.operands) if role == OUTPUT]
+        places = [self.operands[i][0] for i in outputs]
+        starts = [place.layout.offset for place in places if place is not None]
+        if not 1 < len(outputs) <= MOST_INTERLEAVED or not all(type(n) is int for n in starts):
+            return {}
+        alike = {(id(p.buffer), p.dtype, p.strides) for p in places if p is not None}
+        turns = [start - starts[0] for start in starts]
+        steps = {strides[i] if type(strides[i]) is int else 0 for i in outputs}
+        if len(alike) > 1 or turns != [*range(len(outputs))] or steps != {len(outputs)}:
+            return {}
+        return {i: INTERLEAVED * len(outputs) + turn for turn, i in enumerate(outputs)}
+
     def _kernel(
         self, program: Program, rows: list[Any], columns: list[Any], integers: list[int]
     ) -> Kernel:
@@ -299,6 +326,8 @@ class Nest:
         chunk = maximum(1, TILE // maximum(work, 1))
         if len(rows) == 1 and program.lanes == OUTER:
             chunk = -(-chunk // TILE_MULTIPLE) * TILE_MULTIPLE
+        elif any(operand.stride == ACROSS for operand in program.operands):
+            chunk = -(-chunk // TURNED_ROWS) * TURNED_ROWS
         if not self.parallel:
             chunk = maximum(extent, 1)
         buffers = [(place, role) for place, role, _, _ in self.operands if place is not None]
@@ -343,6 +372,16 @@ class Nest:
                 extent *= loops.pop()[0]
             loops.append((extent, strides))
         return loops
+
+
+def place_class(role: str, number: int, along: Any, above: Any) -> int:
+    """The class of an operand along the vector's loop, where `above` is the loop around that.
+
+    It says nothing of extents: one kernel serves all sizes.
+    """
+    found = stride_class(along[1][number])
+    turned = role == INPUT and above is not None and above[1][number] == 1
+    return ACROSS if found is STRIDED and turned else found
 
 
 def stride_class(stride: int) -> int:

@@ -3,24 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from gemel.codegen.body import BodyWriter, aligned
+from gemel.codegen.body import aligned
 from gemel.codegen.contract import steps
+from gemel.codegen.elements import ElementWriter
 from gemel.codegen.lane import Recorder
 from gemel.codegen.nest import Kernel, Number, Place, stride_class
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTPUT, Contraction, Operand
 from gemel.codegen.target import Target
 from gemel.dtype import DType, bool_
-from gemel.ir.graph import Entry, Graph
+from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout
 from gemel.ops import linalg
 from gemel.passes.domain import Domain
 
-#: Makes a contiguous copy of a place in scratch memory.
-Copier = Callable[[Place], Place]
-#: Reserves scratch memory of that many bytes.
-Reserver = Callable[[int], Any]
+
+class Means(NamedTuple):
+    """What products are written with.
+
+    `copy` makes a contiguous copy of a place in scratch memory, `reserve` reserves so many bytes
+    of it. `packed` says where panels of operands are that earlier products of the plan have made.
+    `often`: several products have this second operand, so that its panels are worth making.
+    """
+
+    target: Target
+    copy: Callable[[Place], Place]
+    reserve: Callable[[int], Any]
+    packed: dict[str, tuple[Any, int]]
+    often: bool = False
+
+
+#: From so many products with one second operand on, panels of it are made for all of them.
+OFTEN = 3
+
+
+def factor(node: Node) -> Entry | None:
+    """The second operand of the product a fused node computes, if it computes one."""
+    body = node.params.get("body") if node.op is not None else None
+    if not isinstance(body, Graph):
+        return None
+    products = [each for each in body.walk() if each.op is linalg.matmul]
+    given = dict(zip(body.inputs, node.inputs, strict=False))
+    return given.get(products[0].inputs[1]) if products else None
 
 
 class Epilogue:
@@ -97,9 +122,7 @@ def write_product(
     body: Graph,
     given: dict[Entry, Any],
     outputs: list[Place],
-    target: Target,
-    copy: Copier,
-    reserve: Reserver,
+    means: Means,
 ) -> list[Kernel]:
     """The kernels of a fused body made of one matrix product and what follows it."""
     node = next(n for n in body.walk() if n.op is linalg.matmul)
@@ -118,9 +141,9 @@ def write_product(
     while axes.rows_take_batch():
         pass
     if len(axes.batch) > 2:
-        return _dense(body, given, outputs, target, copy, reserve, node, shape)
-    a, b = _adjusted(axes, 0, a, copy, batch), _adjusted(axes, 1, b, copy, batch)
-    return _kernels(axes, (a, b), epilogue, result.dtype, target, reserve)
+        return _dense(body, given, outputs, means, node, shape)
+    a, b = _adjusted(axes, 0, a, means.copy, batch), _adjusted(axes, 1, b, means.copy, batch)
+    return _kernels(axes, (a, b), epilogue, result.dtype, means)
 
 
 def _written(body: Graph, node: Any, given: dict[Entry, Any], outputs: list[Place]) -> Epilogue:
@@ -129,7 +152,7 @@ def _written(body: Graph, node: Any, given: dict[Entry, Any], outputs: list[Plac
     domain = Domain(result.shape)
     domain.placements[result] = tuple(range(result.ndim))
     epilogue = Epilogue(result.dtype)
-    writer = BodyWriter(epilogue, domain, given)
+    writer = ElementWriter(epilogue, domain, given)
     writer.ready[result] = epilogue.accumulator
     everywhere = tuple(range(result.ndim))
     for entry, place in zip(body.outputs, outputs, strict=True):
@@ -168,7 +191,9 @@ def _runs(axes: Axes, which: int) -> str | None:
     return names[0] if row == 1 or rows == 1 else None
 
 
-def _adjusted(axes: Axes, which: int, place: Place, copy: Copier, batch: tuple[int, ...]) -> Place:
+def _adjusted(
+    axes: Axes, which: int, place: Place, copy: Callable[[Place], Place], batch: tuple[int, ...]
+) -> Place:
     """The operand itself, or a dense copy when neither axis of its matrix has stride 1."""
     if _runs(axes, which) is not None:
         return place
@@ -189,8 +214,7 @@ def _kernels(
     sources: tuple[Place, Place],
     epilogue: Epilogue,
     dtype: DType,
-    target: Target,
-    reserve: Reserver,
+    means: Means,
 ) -> list[Kernel]:
     a_last, b_last = _runs(axes, 0) or "k", _runs(axes, 1) or "n"
     operands = tuple(
@@ -208,7 +232,7 @@ def _kernels(
     a, b = axes.strides[0], axes.strides[1]
     planned = steps(
         contraction,
-        target,
+        means.target,
         axes.m,
         axes.n,
         axes.k,
@@ -216,12 +240,45 @@ def _kernels(
         (b[-2] if b_last == "n" else b[-1], *padded(b)),
         [(s[-2], s[-1], *padded(s)) for s in axes.strides[2:]],
         (batch[0], batch[1]),
+        means.often,
     )
-    scratch = reserve(planned[0].scratch) if planned and planned[0].scratch else None
-    places = {"a": sources[0], "b": sources[1], "scratch": scratch}
+    places: dict[str, Any] = {"a": sources[0], "b": sources[1]}
+    planned = _without_known(planned, places, means)
     places.update({f"operand {i}": place for i, (place, _, _) in enumerate(epilogue.operands)})
     written = {f"operand {i}" for i, o in enumerate(operands) if o.role == OUTPUT} | {"scratch"}
     return [_kernel(step, places, written, epilogue.numbers) for step in planned]
+
+
+def _without_known(planned: list[Any], places: dict[str, Any], means: Means) -> list[Any]:
+    """The steps but those that make panels which are there already; and where scratch is."""
+    known: dict[tuple[str, int], str] = {}
+    kept = []
+    for step in planned:
+        if not step.packs:
+            step.buffers = [(known.get(each, each[0]), each[1]) for each in step.buffers]
+        key = _panels(step, places.get(step.packs))
+        if step.packs and key in means.packed:
+            buffer, offset = means.packed[key]
+            known["scratch", step.buffers[1][1]] = step.packs + " in panels"
+            places[step.packs + " in panels"] = buffer, offset
+        else:
+            kept.append(step)
+    if any(role == "scratch" for step in kept for role, _ in step.buffers):
+        places["scratch"] = means.reserve(planned[0].scratch)
+        for step in kept:
+            if step.packs:
+                key = _panels(step, places[step.packs])
+                means.packed[key] = places["scratch"], step.buffers[1][1]
+    return kept
+
+
+def _panels(step: Any, place: Any) -> str:
+    """What panels are of, and how they are made: the same for the same contents."""
+    if place is None:
+        return ""
+    layout = place.layout
+    made = step.contraction.text, step.integers
+    return repr((id(place.buffer), layout.offset, layout.strides, layout.shape, *made))
 
 
 def _column_class(role: str, stride: int, n: int) -> int:
@@ -230,7 +287,10 @@ def _column_class(role: str, stride: int, n: int) -> int:
 
 
 def _kernel(step: Any, places: dict[str, Any], written: set[str], numbers: list[Number]) -> Kernel:
-    buffers = [(places[role], offset) for role, offset in step.buffers]
+    buffers = []
+    for role, offset in step.buffers:
+        place = places[role]
+        buffers.append(place if isinstance(place, tuple) else (place, offset))
     writes = [role in written for role, _ in step.buffers]
     kernel = Kernel(step.contraction, buffers, writes, list(step.integers), step.extent, step.chunk)
     if step.scalars >= 0:
@@ -243,9 +303,7 @@ def _dense(
     body: Graph,
     given: dict[Entry, Any],
     outputs: list[Place],
-    target: Target,
-    copy: Copier,
-    reserve: Reserver,
+    means: Means,
     node: Any,
     shape: tuple[int, ...],
 ) -> list[Kernel]:
@@ -260,5 +318,5 @@ def _dense(
             *[0] * lead,
             *(0 if n == 1 else s for n, s in zip(place.shape, place.strides, strict=True)),
         )
-        again[entry] = copy(place.at(Layout(full, strides, place.layout.offset)))
-    return write_product(body, again, outputs, target, copy, reserve)
+        again[entry] = means.copy(place.at(Layout(full, strides, place.layout.offset)))
+    return write_product(body, again, outputs, means)

@@ -66,7 +66,8 @@ class Files:
         """Take the parameters from a dictionary of arrays; checked as `load_parameters` does."""
         device = device if device is not None else ctx
         flags = allow_missing, ignore_extra, cast_dtype, dtype_source
-        serialize.assign(self.collect_params(), param_dict, "load_dict", *flags, device)
+        values = {serialize.without_kind(name): array for name, array in param_dict.items()}
+        serialize.assign(self.collect_params(), values, "load_dict", *flags, device)
 
     save_params = save_parameters
     load_params = load_parameters

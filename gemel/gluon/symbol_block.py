@@ -128,11 +128,18 @@ class SymbolBlock(HybridBlock):
         damaged files, and where the two do not belong together: a parameter that is missing
         (unless `allow_missing`) or not the network's (unless `ignore_extra`).
         """
-        block = SymbolBlock(load(symbol_file), _listed(input_names))
+        symbol, inputs = load(symbol_file), [_name(each) for each in _listed(input_names)]
+        values: dict[str, Any] = {}
         if param_file is not None:
             place = device if device is not None else ctx
             place = place[0] if isinstance(place, (list, tuple)) else place
             values = serialize.load_named(param_file, as_device(place))
+        names = symbol.list_inputs()
+        # An input nothing reads is not in the file; where all others are known it is no mistake.
+        whole = all(name in values or name in inputs for name in names)
+        block = SymbolBlock(symbol, [n for n in inputs if n in names] if whole else inputs)
+        block._inputs = inputs
+        if param_file is not None:
             block._fill(
                 values, f"parameter file {os.fspath(param_file)}", allow_missing, ignore_extra
             )

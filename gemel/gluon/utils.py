@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
+from gemel.device import current_device
 from gemel.errors import ShapeError, unknown_attribute
 from gemel.gluon.hooks import HookHandle
 
@@ -45,11 +46,12 @@ def split_and_load(
     """`data` in as many parts as there are devices, each on its device; see `split_data`.
 
     The last devices get nothing of fewer examples than devices; let `Trainer.step` ignore their
-    stale gradients then.
+    stale gradients then. Of an empty list of devices all of it goes to the current one.
     """
     places = devices if devices is not None else ctx_list
-    if not places:
+    if places is None:
         raise ValueError("split_and_load: give the devices, as a list")
+    places = places or [current_device()]
     if not hasattr(data, "as_in_ctx"):
         data = np.array(data)
     if len(places) == 1:

@@ -465,13 +465,14 @@ def _checked_request(request: str) -> str:
 
 
 def places(device: Any, ctx: Any = None) -> list[Device]:
-    """The devices meant by either keyword: one or several, each once."""
+    """The devices meant by either keyword: one or several, each once.
+
+    An empty list, which is all GPUs of a machine without any, means the current device.
+    """
     given = device if device is not None else ctx
     if not isinstance(given, (list, tuple)):
         return [as_device(given)]
-    if not given:
-        raise DeviceError("a parameter lives on one device at least; the list of devices is empty")
-    devices = list(dict.fromkeys(map(as_device, given)))
+    devices = list(dict.fromkeys(map(as_device, given or [None])))
     if len(devices) < len(given):
         warn(
             f"{list(map(str, given))} names a device twice; parameters live there once, and with "

@@ -244,11 +244,31 @@ class ArrayMethods(WrittenMethods):
     ) -> Self:
         """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
 
-    def conj(self) -> Self:
-        """The sign of each imaginary part reversed; real numbers stay as they are."""
+    def conj(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
+        """Each element with its imaginary part turned round."""
 
-    def conjugate(self) -> Self:
-        """The same as `conj`."""
+    def conjugate(
+        self,
+        /,
+        *,
+        out: Any = None,
+        where: Any = True,
+        casting: Any = "same_kind",
+        order: Any = "K",
+        dtype: Any = None,
+        subok: Any = True,
+    ) -> Self:
+        """Each element with its imaginary part turned round."""
 
     def copy(
         self,

@@ -43,6 +43,14 @@ class WrittenMethods(NumpyProtocols):
     # What compares elements would leave arrays without a hash.
     __hash__: Any = object.__hash__
 
+    def __getattr__(self, name: str) -> Any:
+        """What MXNet 1's arrays can do besides: `x.slice_axis(...)`, `x.norm()`."""
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        from importlib import import_module
+
+        return import_module("gemel.legacy.facade").method(self, name)
+
     def __pos__(self) -> Any:
         return self
 
@@ -64,7 +72,7 @@ class WrittenMethods(NumpyProtocols):
     @property
     def T(self) -> Any:  # noqa: N802 -- NumPy's name
         """The array with its axes reversed."""
-        return call("transpose", self)
+        return REGISTRY["transpose"](self)  # which every program has
 
     @property
     def mT(self) -> Any:  # noqa: N802 -- the Array API's name

@@ -65,4 +65,20 @@ def known_number(entry: Any, what: str) -> Any:
     return found[entry.index]
 
 
-__all__ = ["computed", "known_number"]
+def beyond(value: Any) -> bool:
+    """Whether a number is a whole one only uint64 holds: it is an array of that, as for NumPy."""
+    return type(value) is int and value >= 2**63
+
+
+def plain_number(value: Any) -> Any:
+    """Subclasses of Python's numbers (NumPy's float64 among them) as plain numbers."""
+    if isinstance(value, bool) or type(value) in (int, float, complex):
+        return value
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, complex):
+        return complex(value)
+    return int(value) if type(value).__module__ == "numpy" and isinstance(value, int) else value
+
+
+__all__ = ["beyond", "computed", "known_number", "plain_number"]

@@ -147,7 +147,7 @@ class Op(_core.OpBase):
 
     def _declare(self, kind: str, rule: Callable[..., Any]) -> Callable[..., Any]:
         self.rules[kind] = rule
-        self.has_kernel |= kind in ("lower", "view")
+        self.has_kernel |= kind in ("element", "lower", "pieces", "view")
         if kind == "view":
             self.moves = 1
         return rule
@@ -168,6 +168,22 @@ class Op(_core.OpBase):
         derivative. Of complex numbers it is g times its conjugate (see `passes.gradient`)."""
         self.complex = self.is_holomorphic = True
         return self.gradient(rule)
+
+    def element(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare what the element at a position is: rule(loop, at, *inputs, **parameters).
+
+        `at` has an `At` for each axis of the result. ``x.at(...)`` reads an input, with an `At` or
+        a number for each of its axes; `loop.checked` and `loop.limited` keep numbers in range.
+        """
+        return self._declare("element", rule)
+
+    def pieces(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare what lies where in the result: rule(layout, *input specs, **parameters).
+
+        It gives, for each part, the layout of what it fills and what that is: the number of an
+        input, which is broadcast to it, or a float. Later parts lie over earlier ones.
+        """
+        return self._declare("pieces", rule)
 
     def lower(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Declare the kernels: rule(emit, outputs, inputs, **parameters), see runtime.lower."""

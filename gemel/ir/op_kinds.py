@@ -13,7 +13,7 @@ from gemel.dtype import (
     DType,
     bool_,
     check_held,
-    float32,
+    default_float,
     float64,
     int8,
     int64,
@@ -116,7 +116,7 @@ def operand_specs(rank: int, operands: Any) -> tuple[Spec, ...]:
     """The specs of operands as the core tells of them: (dtype code or below 0, stride class)."""
     # A number that stands alone has no array to give way to: it keeps its digits.
     alone = all(code < 0 for code, _ in operands)
-    weak = {-1: bool_, -2: int64, -3: float64 if alone else float32}
+    weak = {-1: bool_, -2: int64, -3: float64 if alone else default_float()}
     return tuple(
         Spec((), weak[code], weak=True) if code < 0 else Spec((2,) * rank, DTYPES[code])
         for code, _ in operands

@@ -50,6 +50,10 @@ class Trace:
         self.scopes: list[Any] = []
         self.counts: dict[str, int] = {}
 
+    def whole(self, name: str) -> Any:
+        """What keeps a loop or choice of `npx` as one; None: it is written out."""
+        return None
+
     def named(self, hint: str) -> str:
         """The name of a step made now: that of the block it is made in, and a number."""
         name = f"{self.scopes[-1].prefix if self.scopes else ''}{hint}"
@@ -177,6 +181,12 @@ class Trace:
 def shows_another(node: Node) -> bool:
     """Whether the results of a step show elements of its first input, or parts of them."""
     return node.op is not None and not node.op.rules.keys().isdisjoint(("view", "put"))
+
+
+def kept_whole(name: str) -> Any:
+    """What keeps the loop or choice called `name` as one, in the trace in progress; or None."""
+    trace = current_trace()
+    return None if trace is None else trace.whole(name)
 
 
 def parameters_replaced() -> None:

@@ -42,14 +42,6 @@ _unary(lambda x: x, "make_loss")
 _unary(lambda x: np.array(x.shape, dtype="int64").prod(keepdims=True), "size_array")
 
 
-@legacy("MakeLoss", inputs=1)
-def make_loss(
-    data: Any, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: str = "null"
-) -> Any:
-    """data: what a network ends in."""
-    return data
-
-
 @legacy("Cast", "cast", "_npi_cast", "_npx_cast", "amp_cast")
 def cast(data: Any, *, dtype: Any) -> Any:
     """The elements in another dtype."""
@@ -75,14 +67,14 @@ def _(x: Any, min: Any, max: Any, a_min: Any, a_max: Any, **_: Any) -> Written |
 #: Operations on two: the function, their short names in MXNet 1, what they are with a number, and
 #: with the number first.
 PAIRS: tuple[tuple[Callable[..., Any], str, str, str], ...] = (
-    (np.add, "plus add", "plus", ""),
-    (np.subtract, "minus sub subtract", "minus", "rminus"),
+    (np.add, "add plus", "plus", ""),
+    (np.subtract, "sub minus subtract", "minus", "rminus"),
     (np.multiply, "mul multiply", "mul", ""),
     (np.divide, "div divide", "div", "rdiv"),
-    (np.power, "power", "power", "rpower"),
+    (np.power, "power pow", "power", "rpower"),
     (np.maximum, "maximum", "maximum", ""),
     (np.minimum, "minimum", "minimum", ""),
-    (np.remainder, "mod", "mod", "rmod"),
+    (np.remainder, "mod modulo", "mod", "rmod"),
     (np.hypot, "hypot", "hypot", ""),
 )
 #: Comparisons, which give numbers of the data's dtype.
@@ -99,12 +91,12 @@ COMPARISONS: tuple[tuple[Callable[..., Any], str], ...] = (
 )
 
 
-def _pair(function: Callable[..., Any], *names: str) -> None:
+def _pair(function: Callable[..., Any], *names: str) -> Legacy:
     def operation(lhs: Any, rhs: Any) -> Any:
         return function(lhs, rhs)
 
     operation.__doc__ = f"{names[0]} of each pair of elements; shapes broadcast."
-    Legacy(operation, names)
+    return Legacy(operation, names)
 
 
 def _with_number(function: Callable[..., Any], *names: str, swapped: bool = False) -> None:
@@ -129,20 +121,28 @@ def _camel(name: str) -> str:
 
 for _function, _shorts, _scalar, _reverse in PAIRS:
     _every = _shorts.split()
-    _pair(
-        _function,
-        *(f"elemwise_{each}" for each in _every),
-        *(f"broadcast_{each}" for each in _every),
+    _plain = (
         *(f"_{each}" for each in _every),
         *(f"_{_camel(each)}" for each in _every),
     )
+    _whole = _pair(_function, *(f"broadcast_{each}" for each in _every), *_every)
+    _whole.numbers = f"_{_scalar}_scalar", f"_{_reverse or _scalar}_scalar"
+    if _scalar in ("plus", "minus", "mul", "div"):  # MXNet has no others of this name
+        _plain = (*(f"elemwise_{each}" for each in _every), *_plain)
+    _pair(_function, *_plain)
     _with_number(_function, f"_{_scalar}_scalar", f"_{_camel(_scalar)}Scalar")
     if _reverse:
         _names = f"_{_reverse}_scalar", f"_R{_camel(_scalar)}Scalar"
         _with_number(_function, *_names, swapped=True)
 for _function, _scalar in COMPARISONS:
     _compared = _as_data(_function)
-    _pair(_compared, f"broadcast_{_scalar}", f"_{_scalar}", f"_{_camel(_scalar)}")
+    _whole = _pair(_compared, f"broadcast_{_scalar}", _scalar, f"_{_scalar}", f"_{_camel(_scalar)}")
+    _turned = {"greater": "lesser", "lesser": "greater"}
+    _first, *_rest = _scalar.split("_", 1)
+    _whole.numbers = (
+        f"_{_scalar}_scalar",
+        f"_{'_'.join([_turned.get(_first, _first), *_rest])}_scalar",
+    )
     _with_number(_compared, f"_{_scalar}_scalar", f"_{_camel(_scalar)}Scalar")
 
 _pair(np.arctan2, "arctan2")

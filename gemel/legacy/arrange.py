@@ -312,7 +312,7 @@ def _(x: Any, indices: Any, axis: Any, mode: str, **_: Any) -> Written | None:
     if axis is None or not hasattr(indices, "shape"):
         return None
     return Written(
-        "take", (x, indices), {"axis": axis, "mode": "clip" if mode == "raise" else mode}
+        "take", (x, indices), {"axis": axis, "mode": "wrap" if mode == "raise" else mode}
     )
 
 
@@ -368,7 +368,7 @@ def _(data: Any, **given: Any) -> Written:
     return Written("topk", (data,), given, 2 if given["ret_typ"] == "both" else 1)
 
 
-@legacy("sort", "_npi_sort")
+@legacy("sort", "_npi_sort", outputs=2, visible=1)
 def sort(data: Any, *, axis: int | None = -1, is_ascend: bool = True) -> Any:
     """The elements along an axis in order."""
     found = np.sort(data, axis)

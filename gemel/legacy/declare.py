@@ -13,7 +13,17 @@ from gemel.errors import UnknownNameError, suggestion, unknown_name
 TABLE: dict[str, Legacy] = {}
 #: How calls of functions of `np` and `npx` are written as MXNet's operations, by their names.
 WRITERS: dict[str, Callable[..., Written | None]] = {}
-MODULES = ("layers", "sequences", "arrange", "arithmetic", "numeric")
+MODULES = (
+    "layers",
+    "ends",
+    "sequences",
+    "control",
+    "arrange",
+    "arithmetic",
+    "numeric",
+    "matrices",
+    "rare",
+)
 #: The shapes of some inputs, by their names.
 Shapes = dict[str, Any]
 #: Settings of MXNet's that choose between ways to the same result, or say what is known anyhow.
@@ -23,13 +33,32 @@ IGNORED = frozenset(
 )
 
 
+class Inside(NamedTuple):
+    """A program inside of a call: its arguments, its results, and when it began.
+
+    What was made before `first` is given from outside. The arguments stand for the call's first
+    inputs; whether the program has to read all of them, `reads_all` says.
+    """
+
+    arguments: tuple[Any, ...]
+    results: tuple[Any, ...]
+    first: int
+    reads_all: bool = False
+
+
 class Written(NamedTuple):
-    """A call as MXNet's: the operation's name, its inputs, its settings."""
+    """A call as MXNet's: the operation's name, its inputs, its settings.
+
+    `placed` makes the settings that say which of the inputs the variables of the programs inside
+    stand for.
+    """
 
     name: str
     inputs: tuple[Any, ...]
     settings: dict[str, Any]
     outputs: int = 1
+    inside: tuple[Inside, ...] = ()
+    placed: Callable[[list[list[int]]], dict[str, Any]] | None = None
 
 
 class Legacy:
@@ -72,6 +101,8 @@ class Legacy:
         #: The input only its gradient in MXNet reads.
         self.unread = unread
         self.optional = optional
+        #: What an operation on two is with a number in place of the second one, or of the first.
+        self.numbers: tuple[str, str] | None = None
         self._outputs = outputs
         self.visible = visible
         #: The shapes of inputs that follow from those of others: rule(shapes, settings).

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import np, npx
-from gemel.errors import ShapeError
 from gemel.legacy.declare import Shapes, Written, legacy, same, written
 from gemel.spec import product
 
@@ -147,13 +146,23 @@ def upsampling(
     num_filter: int = 0,
     multi_input_mode: str = "concat",
 ) -> Any:
-    """Images enlarged `scale` times. Raises `ShapeError` for several: MXNet's other modes."""
-    if len(data) != 1:
-        raise ShapeError(f"UpSampling: takes one array here, not {len(data)}")
-    return npx.upsampling(data[0], scale, sample_type)
+    """Images enlarged `scale` times, the others to the same size; joined or (mode sum) added.
+
+    With "bilinear" by a deconvolution, whose weight is the second input.
+    """
+    if sample_type == "bilinear" and len(data) == 2:
+        size, pad = 2 * scale - scale % 2, scale // 2
+        window: dict[str, Any] = {"kernel": (size,) * 2, "stride": (scale,) * 2, "pad": (pad,) * 2}
+        groups = int(data[0].shape[1])
+        return npx.deconvolution(*data, **window, num_filter=groups, num_group=groups)
+    height = data[0].shape[2] * scale
+    parts = [npx.upsampling(each, height // each.shape[2], sample_type) for each in data]
+    if len(parts) == 1 or multi_input_mode == "concat":
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    return sum(parts[1:], start=parts[0])
 
 
-same(npx.roi_pooling, "ROIPooling", "_npx_roi_pooling", inputs=2)
+same(npx.roi_pooling, "ROIPooling", "_npx_roi_pooling", inputs=2, outputs=2, visible=1)
 
 # --- normalisation --------------------------------------------------------------------------
 
@@ -209,16 +218,18 @@ def _(**given: Any) -> Written:
     return Written("BatchNorm", tuple(given[name] for name in names), settings, 3)
 
 
-layer_norm = same(npx.layer_norm, "LayerNorm", "layer_norm", "_npx_layer_norm", inputs=3)
+#: Their nodes give the means and deviations, too.
+STATISTICS: Any = {"inputs": 3, "outputs": 3, "visible": 1}
+layer_norm = same(npx.layer_norm, "LayerNorm", "layer_norm", "_npx_layer_norm", **STATISTICS)
 group_norm = same(npx.group_norm, "_npx_group_norm", "group_norm", inputs=3)
 instance_norm = same(
-    npx.instance_norm, "InstanceNorm", "instance_norm", "_npx_instance_norm", inputs=3
+    npx.instance_norm, "InstanceNorm", "instance_norm", "_npx_instance_norm", **STATISTICS
 )
 for _norm in (group_norm, instance_norm):
     _norm.inputs = ("data", "gamma", "beta")
 
 
-@legacy("GroupNorm")
+@legacy("GroupNorm", outputs=3, visible=1)
 def group_norm_of_one(
     data: Any,
     gamma: Any,
@@ -232,7 +243,7 @@ def group_norm_of_one(
     return npx.group_norm(data, gamma, beta, num_groups, eps, output_mean_var)
 
 
-same(npx.l2_normalization, "L2Normalization", inputs=1)
+same(npx.l2_normalization, "L2Normalization", inputs=1, outputs=2, visible=1)
 
 
 @layer_norm.infer
@@ -256,7 +267,7 @@ def _(shapes: Shapes, **_: Any) -> Shapes:
     return _channels(shapes)
 
 
-@legacy("LRN", "lrn")
+@legacy("LRN", "lrn", outputs=2, visible=1)
 def lrn(
     data: Any, *, nsize: int, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0
 ) -> Any:
@@ -381,39 +392,6 @@ def _soft(name: str) -> Any:
 
 written("softmax")(_soft("softmax"))
 written("log_softmax")(_soft("log_softmax"))
-
-
-@legacy("SoftmaxOutput", "Softmax", inputs=2, optional=1, unread="label")
-def softmax_output(
-    data: Any,
-    label: Any = None,
-    grad_scale: float = 1.0,
-    ignore_label: float = -1.0,
-    multi_output: bool = False,
-    use_ignore: bool = False,
-    preserve_shape: bool = False,
-    normalization: str = "null",
-    out_grad: bool = False,
-    smooth_alpha: float = 0.0,
-) -> Any:
-    """softmax over an example's classes. Its gradient is softmax's, not that of a loss."""
-    if multi_output:
-        return npx.softmax(data, axis=1)
-    if preserve_shape or len(data.shape) == 2:
-        return npx.softmax(data)
-    return npx.softmax(npx.batch_flatten(data)).reshape(data.shape)
-
-
-def _output(function: Any, name: str) -> None:
-    @legacy(name, inputs=2, optional=1, unread="label")
-    def operation(data: Any, label: Any = None, grad_scale: float = 1.0) -> Any:
-        """What a network ends in, without the gradient of its loss."""
-        return function(data)
-
-
-_output(lambda data: data, "LinearRegressionOutput")
-_output(lambda data: data, "MAERegressionOutput")
-_output(npx.sigmoid, "LogisticRegressionOutput")
 
 
 @legacy("Dropout", "dropout", "_npx_dropout", outputs=2, visible=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import np, npx
-from gemel.legacy.declare import legacy
+from gemel.legacy.declare import Written, legacy, written
 
 
 @legacy("_npi_norm")
@@ -104,10 +104,27 @@ def percentile(
     return np.percentile(a, wanted, axis=axis, method=interpolation, keepdims=keepdims)
 
 
+def _percentile(scale: float) -> Any:
+    def rule(x: Any, axis: Any, keepdims: bool, q: Any = 50.0, **given: Any) -> Written | None:
+        if not isinstance(q, (int, float)) or given["out"] is not None:
+            return None
+        return Written("_npi_percentile", (x,), settings(q * scale, axis, keepdims, **given))
+
+    def settings(q: float, axis: Any, keepdims: bool, method: str = "linear", **_: Any) -> Any:
+        axes = (axis,) if isinstance(axis, int) else axis
+        return {"axis": axes, "interpolation": method, "keepdims": keepdims, "q_scalar": float(q)}
+
+    return rule
+
+
+written("median", "percentile")(_percentile(1.0))
+written("quantile")(_percentile(100.0))
+
+
 # --- matrices -------------------------------------------------------------------------------
 
 
-@legacy("_linalg_det", "linalg_det")
+@legacy("_linalg_det", "linalg_det", outputs=3, visible=1)
 def det(A: Any) -> Any:  # noqa: N803 -- MXNet's name
     """The determinant of each matrix."""
     return np.linalg.det(A)

@@ -9,6 +9,7 @@ from typing import Any
 
 from gemel.device import Device
 from gemel.dtype import DType as DType
+from gemel.dtype import DType as dtype
 from gemel.ndarray import ndarray as ndarray
 from gemel.np import fft as fft
 from gemel.np import linalg as linalg
@@ -673,11 +674,31 @@ def concatenate(
 ) -> ndarray:
     """The arrays one after another along an axis; None flattens them first."""
 
-def conj(x: Any) -> ndarray:
-    """The sign of each imaginary part reversed; real numbers stay as they are."""
+def conj(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
+    """Each element with its imaginary part turned round."""
 
-def conjugate(x: Any) -> ndarray:
-    """The same as `conj`."""
+def conjugate(
+    x: Any,
+    /,
+    *,
+    out: Any = None,
+    where: Any = True,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
+    """Each element with its imaginary part turned round."""
 
 def convolve(a: Any, v: Any, mode: str = "full") -> ndarray:
     """The convolution of two rows: sums of products of one with the other, reversed and shifted."""
@@ -877,9 +898,6 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 
 def dstack(arrays: Any) -> ndarray:
     """The arrays behind one another: along axis 2."""
-
-def dtype(value: Any) -> DType:
-    """The dtype meant by a name, a Python type, a dtype of NumPy's: see `DType`."""
 
 e: float
 
@@ -1125,7 +1143,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = N
     """Another library's array as one of gemel's, over the same memory: writes of one are the
     other's, too. Operations on it finish before their call returns."""
 
-def from_numpy(value: Any, device: Device | None = None, zero_copy: builtins.bool = False) -> Any:
+def from_numpy(
+    value: Any, device: Device | None = None, zero_copy: builtins.bool = False, dtype: Any = None
+) -> Any:
     """An array with a copy of a NumPy array's elements; long floats become float64."""
 
 def frombuffer(
@@ -2527,7 +2547,7 @@ def sort(
     descending: builtins.bool = False,
     stable: builtins.bool = True,
 ) -> ndarray:
-    """Each row along an axis in order, stably, or the flattened array; NaN is largest."""
+    """Each row along an axis in order, or the flattened array; NaN is largest. Always stable."""
 
 def spacing(
     x: Any,
@@ -2676,12 +2696,7 @@ def trapz(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> ndarray:
     """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
 
 def tri(
-    N: int,
-    M: int | None = None,
-    k: int = 0,
-    dtype: Any = "float32",
-    device: Any = None,
-    ctx: Any = None,
+    N: int, M: int | None = None, k: int = 0, dtype: Any = None, device: Any = None, ctx: Any = None
 ) -> ndarray:
     """Ones on and below diagonal k, zeros above."""
 

@@ -7,7 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype, as_number, check_held, default_float, float64, int64, is_large
+from gemel.dtype import (
+    MANNERS,
+    as_dtype,
+    as_number,
+    check_held,
+    default_float,
+    float64,
+    int64,
+    is_large,
+)
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
@@ -53,6 +62,9 @@ def array(
             return moved.astype(dtype)
         return moved if moved is not value else value.copy()
     made = array_like(value, dtype, place)
+    if dtype is None and MANNERS["floating positions"] and isinstance(value, (list, tuple)):
+        kind = made.dtype.kind  # lists of others' numbers and arrays are as those of Python's
+        dtype = MANNERS["floats" if kind == "f" else "integers"] if kind in "iuf" else None
     return made if dtype is None else made.astype(dtype, copy=False)
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel.ndarray import ndarray
-from gemel.ops.solving import EighResult, EigResult, SlogdetResult
+from gemel.ops.decomposing import EighResult, EigResult
+from gemel.ops.solving import SlogdetResult
 
 def cholesky(a: Any, /, *, upper: builtins.bool = False) -> ndarray:
     """The lower triangle whose product with its transpose is a, or the `upper` one."""

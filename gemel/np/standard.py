@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.device import CPUS, GPUS, Device, as_device, current_device, num_gpus
-from gemel.dtype import DTYPES, DType, complex64, float32, int64
+from gemel.dtype import DTYPES, DType, default_float, int64
 from gemel.ir.public import function
 from gemel.np.types import isdtype
 
@@ -41,8 +41,8 @@ class __array_namespace_info__:  # noqa: N801 -- the standard's name
         """The dtypes of arrays made of Python numbers, and of positions."""
         as_device(device)
         return {
-            "real floating": float32,
-            "complex floating": complex64,
+            "real floating": default_float(),
+            "complex floating": default_float().complex,
             "integral": int64,
             "indexing": int64,
         }

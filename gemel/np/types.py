@@ -9,7 +9,7 @@ from gemel.dtype import DType, as_dtype, castable, promote, weak
 from gemel.errors import DTypeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.op import numpy
-from gemel.ir.public import function
+from gemel.ir.public import function, publish
 from gemel.ndarray import ndarray
 from gemel.runtime.callback import View
 from gemel.spec import Spec, promote_specs
@@ -53,13 +53,7 @@ def _dtype(value: Any) -> DType:
     return found if isinstance(found, DType) else as_dtype(value if found is None else found)
 
 
-@function(public="np")
-def dtype(value: Any) -> DType:
-    """The dtype meant by a name, a Python type, a dtype of NumPy's: see `DType`.
-
-    >>> np.dtype("int32")
-    """
-    return as_dtype(value)
+publish(DType, "dtype", "np")
 
 
 @function(public="np")

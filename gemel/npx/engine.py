@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import as_device
-from gemel.dtype import MANNERS, as_dtype, float32, float64, int64
+from gemel.dtype import MANNERS, DType, as_dtype, float32, float64, int64
 from gemel.ir.public import function
 from gemel.ndarray import array_like
 from gemel.runtime import callback as runtime_callback
@@ -77,7 +77,8 @@ def callback(function: Any, *arrays: Any, outputs: Any, name: str | None = None)
 def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
     """MXNet's NumPy mode: Python integers become float32 arrays, which are positions, too.
 
-    With `dtype` they become int64 and Python floats float64, as NumPy has it. Arrays are NumPy's
+    With `dtype` they become int64 and Python floats float64, as NumPy has it, and so do functions
+    of integers (roots, quotients, means). Arrays are NumPy's
     in any mode, so `shape` and `array` change nothing.
 
     >>> npx.set_np()
@@ -87,13 +88,22 @@ def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
     """
     floats = float64 if dtype else float32
     integers = int64 if dtype else float32
-    MANNERS.update({"integers": integers, "floats": floats, "floating positions": True})
+    _behave(integers, floats, True)
 
 
 @function(public="npx")
 def reset_np() -> None:
     """Back to gemel's own: Python integers become int64 arrays, floats float32."""
-    MANNERS.update({"integers": int64, "floats": float32, "floating positions": False})
+    _behave(int64, float32, False)
+
+
+def _behave(integers: DType, floats: DType, positions: bool) -> None:
+    """What numbers become. Kernels of calls on integers are for one dtype of results."""
+    changed = MANNERS["floats"] is not floats
+    MANNERS.update({"integers": integers, "floats": floats, "floating positions": positions})
+    if changed:
+        _core.clear_tables()
+        _core.forget_call_sites()
 
 
 @function(public="npx")

@@ -146,7 +146,7 @@ def load_named(filename: Any, device: Any = None) -> dict[str, ndarray]:
     """The named arrays in `filename`; ``arg:`` and ``aux:`` before names are dropped."""
     arrays = load(filename, device)
     if isinstance(arrays, dict):
-        return {_today(name): array for name, array in arrays.items()}
+        return {without_kind(name): array for name, array in arrays.items()}
     if isinstance(arrays, list) and not arrays:
         return {}
     count = len(arrays) if isinstance(arrays, list) else 1
@@ -156,7 +156,7 @@ def load_named(filename: Any, device: Any = None) -> dict[str, ndarray]:
     )
 
 
-def _today(name: str) -> str:
+def without_kind(name: str) -> str:
     """A parameter's name. MXNet 1 calls those of recurrent layers after the cells they stand for:
     ``_unfused.0.i2h_weight``, with both directions ``_unfused.0.l_cell.i2h_weight``.
     """

@@ -30,6 +30,7 @@ later(
     "gemel.ops.complexes",
     "gemel.ops.convolution",
     "gemel.ops.cumulative",
+    "gemel.ops.decomposing",
     "gemel.ops.detection",
     "gemel.ops.distributions",
     "gemel.ops.exponents",

@@ -17,6 +17,7 @@ from gemel.ops.elementwise import cast, full, iota
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.indexing import basic_index, gather
 from gemel.ops.keys import canonical
+from gemel.ops.sections import sections_of
 from gemel.ops.shape import (
     broadcast_to,
     concatenate,
@@ -26,7 +27,6 @@ from gemel.ops.shape import (
     operand,
     operands,
     reshape,
-    sections_of,
     split,
     stack,
     transpose,

@@ -13,7 +13,7 @@ from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.methods import named
 from gemel.ir.op import Op, numpy
-from gemel.ir.public import Array, function
+from gemel.ir.public import Array, function, make_method
 from gemel.ops.elementwise import cast, where
 from gemel.ops.logic import equal, not_equal
 from gemel.ops.shape import broadcast_to, operand
@@ -25,7 +25,7 @@ def _part_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, .
     (x,) = specs
     if not x.dtype.is_complex:
         raise DTypeError(f"{op.name}: {x} has no complex numbers")
-    return (x.dtype,), x.dtype if op.name == "conj" else x.dtype.real
+    return (x.dtype,), x.dtype.real
 
 
 def _part(operation: Op, x: Any, place: int) -> Any:
@@ -122,34 +122,23 @@ def set_part(x: Any, value: Any, name: str) -> None:
     x[...] = of_parts(value, imag(x)) if name == "real" else of_parts(real(x), value)
 
 
-@elementwise(dtype=_part_types, complex=True, public="np", method=True, mxnet="_npi_conj")
+@elementwise(complex=True, public="np", aliases=("conjugate",), method=True, mxnet="_npi_conj")
 def conj(xp: Any, x: Any) -> Any:
-    """The sign of each imaginary part reversed."""
-    return xp.conj(x)
+    """Each element with its imaginary part turned round."""
+    return xp.conj(x) if x.dtype.kind == "c" else x
+
+
+make_method(conj, "conjugate")
 
 
 @conj.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
-    return (conj(g),)
+    return (conjugated(g),)
 
 
-@conj.facade
-def _(x: Any) -> Array:
-    """The sign of each imaginary part reversed; real numbers stay as they are.
-
-    >>> np.conj(np.array([1 + 2j, 3j]))
-    """
-    x = operand(x)
+def conjugated(x: Any) -> Any:
+    """`conj` of complex numbers; of others the array itself."""
     return conj(x) if x.dtype.is_complex else x
-
-
-@function(public="np", method=True)
-def conjugate(x: Any) -> Array:
-    """The same as `conj`.
-
-    >>> np.conjugate(np.array([1 + 2j, 3j]))
-    """
-    return conj.face(x)
 
 
 @function(public="np")

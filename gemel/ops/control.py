@@ -14,7 +14,7 @@ from gemel.ir.interpret import interpret
 from gemel.ir.methods import call
 from gemel.ir.op import Op
 from gemel.ir.public import function
-from gemel.ir.trace import current_trace
+from gemel.ir.trace import current_trace, kept_whole
 from gemel.ops.elementwise import full
 from gemel.spec import Spec
 
@@ -85,6 +85,9 @@ def cond(
         return (then_func if bool(condition) else else_func)(*arguments)
     if condition.dtype is not bool_:
         condition = call("not_equal", condition, 0)
+    whole = kept_whole("cond")
+    if whole is not None:
+        return whole(condition, then_func, else_func, arguments)
     entries = listed(arguments)
     stand_ins = tuple(placeholder(entry.spec, entry.node.name) for entry in entries)
     sides = [_record(function, stand_ins) for function in (then_func, else_func)]

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype, float32, float64
+from gemel.dtype import as_dtype, default_float, float64
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import roll
-from gemel.ops.complexes import conj
+from gemel.ops.complexes import conj, conjugated
 from gemel.ops.elementwise import iota, multiply, where
 from gemel.ops.indexing import place
 from gemel.ops.shape import listed, narrow, operand
@@ -295,7 +295,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backw
 
     >>> np.fft.hfft(np.array([1.0, 2.0, 3.0]))
     """
-    a = conj.face(operand(a))
+    a = conjugated(operand(a))
     return _to_real("hfft", a, _one("hfft", a, n, axis), OTHER[_norm("hfft", norm)])
 
 
@@ -319,7 +319,7 @@ def _frequencies(name: str, n: Any, d: float, half: bool, dtype: Any, device: An
     with as_device(device):
         at = iota(shape=(n // 2 + 1 if half else n,), axis=0, dtype=float64)
     at = at if half else where(at < (n + 1) // 2, at, at - n)
-    return (at / (n * d)).astype(as_dtype(dtype or float32))
+    return (at / (n * d)).astype(as_dtype(dtype or default_float()))
 
 
 @function(public="np.fft")

@@ -81,11 +81,9 @@ def _(g: Any, y: Any, x: Any, *, key: Any, shape: Any) -> Any:
     return (basic_index(g, key=key),)
 
 
-@place.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, key: Any, shape: Any) -> None:
-    (result,), (part,) = outputs, inputs
-    emit.fill(result, 0)
-    emit.copy(part, result.at(key_layout(result.layout, key)))
+@place.pieces
+def _(layout: Layout, x: Spec, *, key: Any, shape: Any) -> tuple[tuple[Layout, Any], ...]:
+    return (layout, 0.0), (key_layout(layout, key), 0)
 
 
 @op(moves=-1)
@@ -114,11 +112,9 @@ def _(g: Any, y: Any, x: Any, value: Any, *, key: Any) -> Any:
     return assign(g, zeros, key=key), selected
 
 
-@assign.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, key: Any) -> None:
-    (result,), (x, value) = outputs, inputs
-    emit.copy(x, result)
-    emit.copy(value, result.at(key_layout(result.layout, key)))
+@assign.pieces
+def _(layout: Layout, x: Spec, value: Spec, *, key: Any) -> tuple[tuple[Layout, int], ...]:
+    return (layout, 0), (key_layout(layout, key), 1)
 
 
 @basic_index.put
@@ -163,18 +159,12 @@ def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
     return scatter(g, indices, axis=axis, shape=x.shape), None
 
 
-@gather.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
-    (result,), (x, indices) = outputs, inputs
-    lead, middle = axis, len(indices.shape)
-    loop = emit.loop(result.shape, failure=out_of_range("take", axis, x.shape))
-    strides = (*x.strides[:lead], *[0] * middle, *x.strides[axis + 1 :])
-    source = loop.operand(x, strides)
-    rest = len(result.shape) - lead - middle
-    position = loop.load(indices, (*[0] * lead, *indices.strides, *[0] * rest))
-    position = loop.checked(position, x.shape[axis])
-    loop.store(result, loop.gather(source, position, x.strides[axis]))
-    loop.finish()
+@gather.element
+def _(loop: Any, at: Any, x: Any, indices: Any, *, axis: int) -> Any:
+    after = axis + len(indices.shape)
+    loop.failure = out_of_range("take", axis, x.shape)
+    position = loop.checked(indices.at(*at[axis:after]), x.shape[axis])
+    return x.at(*at[:axis], position, *at[after:])
 
 
 def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> tuple[str, str, int]:
@@ -329,30 +319,22 @@ def _(g: Any, y: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
     return where(chosen == lanes, g if keepdims else expand_dims(g, place), 0), None
 
 
-@pick.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, keepdims: bool) -> None:
-    (result,), (x, index) = outputs, inputs
+@pick.element
+def _(loop: Any, at: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
     place = axis % len(x.shape)
-    rows = (*x.shape[:place], *x.shape[place + 1 :])
-    loop = emit.loop(rows)
-    source = loop.operand(x, (*x.strides[:place], *x.strides[place + 1 :]))
-    position = loop.limited(loop.cast(loop.load(index), int64), x.shape[place])
-    loop.store(result.reshaped(rows), loop.gather(source, position, x.strides[place]))
-    loop.finish()
+    rows = (*at[:place], *at[place + keepdims :])
+    position = loop.limited(loop.cast(index.at(*rows), int64), x.shape[place])
+    return x.at(*rows[:place], position, *rows[place:])
 
 
-@pick_inside.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, keepdims: bool) -> None:
-    (result,), (x, index) = outputs, inputs
+@pick_inside.element
+def _(loop: Any, at: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
     place = axis % len(x.shape)
-    rows = (*x.shape[:place], *x.shape[place + 1 :])
-    loop = emit.loop(rows, failure=out_of_range("pick", place, x.shape))
-    source = loop.operand(x, (*x.strides[:place], *x.strides[place + 1 :]))
+    rows = (*at[:place], *at[place + keepdims :])
+    loop.failure = out_of_range("pick", place, x.shape)
     # As an unsigned one no position counts from the end.
-    position = loop.cast(loop.cast(loop.load(index), int64), uint64)
-    position = loop.checked(position, x.shape[place])
-    loop.store(result.reshaped(rows), loop.gather(source, position, x.strides[place]))
-    loop.finish()
+    position = loop.cast(loop.cast(index.at(*rows), int64), uint64)
+    return x.at(*rows[:place], loop.checked(position, x.shape[place]), *rows[place:])
 
 
 @op(dynamic=True, public="np", method=True, mxnet="_npx_nonzero", complex=True)

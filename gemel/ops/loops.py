@@ -8,6 +8,7 @@ from typing import Any
 from gemel.errors import ShapeError
 from gemel.ir.graph import Entry
 from gemel.ir.public import function
+from gemel.ir.trace import kept_whole
 from gemel.ops.control import cond as choose
 from gemel.ops.elementwise import full
 from gemel.ops.logic import logical_and
@@ -44,6 +45,9 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
 
     >>> npx.foreach(lambda x, s: (x + s, x + s), np.array([1.0, 2.0, 3.0]), np.array(0.0))
     """
+    whole = kept_whole("foreach")
+    if whole is not None:
+        return whole(body, data, init_states)
     data = mapped(operand, data)
     lengths = {int(array.shape[0]) if array.shape else 0 for array in leaves(data)}
     if len(lengths) != 1 or lengths == {0}:
@@ -73,6 +77,9 @@ def while_loop(
     """
     if isinstance(max_iterations, bool) or not isinstance(max_iterations, int):
         raise TypeError(f"while_loop: max_iterations must be a whole number, not {max_iterations}")
+    whole = kept_whole("while_loop")
+    if whole is not None:
+        return whole(cond, func, loop_vars, max_iterations)
     single = not isinstance(loop_vars, (list, tuple))
     variables = [loop_vars] if single else list(loop_vars)
     outputs: list[Any] = []

@@ -9,12 +9,19 @@ from gemel.errors import ShapeError, unknown_name
 from gemel.ir.declare import composite
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import moveaxis
+from gemel.ops.decomposing import svdvals
 from gemel.ops.elementwise import absolute, cast, divide, multiply, power, sqrt, where
 from gemel.ops.logic import equal, not_equal
 from gemel.ops.reduction import averaged, floating, max, min, squared_size, sum, widened
 from gemel.ops.shape import expand_dims, listed, operand, reshape
-from gemel.ops.solving import inv, svdvals
-from gemel.spec import Spec, normalize_axis
+from gemel.ops.solving import inv
+from gemel.spec import Spec, normalize_axes, normalize_axis
+
+
+def largest(x: Any, *, axis: Any, keepdims: bool = False) -> Any:
+    """The largest of sizes: 0 where there are none."""
+    empty = any(x.shape[a] == 0 for a in normalize_axes("norm", axis, x.ndim))
+    return (sum if empty else max)(x, axis=axis, keepdims=keepdims)
 
 
 @composite(public="np.linalg", mxnet="_npi_norm")
@@ -31,7 +38,7 @@ def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 
         none = equal(total, 0)
         found = where(none, total, sqrt(where(none, 1, total)))
     elif ord == inf or ord == -inf:
-        found = (max if ord > 0 else min)(absolute(x), **where_)
+        found = (largest if ord > 0 else min)(absolute(x), **where_)
     elif ord == 0:
         found = sum(cast(not_equal(x, 0), dtype=dtype), **where_)
     elif ord == 1:
@@ -59,10 +66,10 @@ def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Array:
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     if ord in (1, -1, inf, -inf):
         lines = vector_norm(x, axis=-2 if ord in (1, -1) else -1, ord=1)
-        found = (max if ord > 0 else min)(lines, axis=-1)
+        found = (largest if ord > 0 else min)(lines, axis=-1)
     elif ord in (2, -2, "nuc"):
         values = svdvals(x)
-        found = (sum if ord == "nuc" else max if ord == 2 else min)(values, axis=-1)
+        found = (sum if ord == "nuc" else largest if ord == 2 else min)(values, axis=-1)
     else:
         known = ("fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf")
         raise unknown_name("order of a matrix's norm", ord, known)

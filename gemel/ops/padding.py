@@ -167,13 +167,14 @@ def _continued(x: Any, axis: int, first: Any, before: int, last: Any, after: int
 
 def _framed(x: Any, sides: Any, values: Any) -> Any:
     """x between constants."""
-    numbers = {value for pair in values for value in pair}
+    numbers = {repr(value): value for pair in values for value in pair}  # -0.0 is not 0.0
     if len(numbers) == 1:
         shape = tuple(b + n + a for n, (b, a) in zip(x.shape, sides, strict=True))
         key = tuple(("slice", b, n, 1) for n, (b, _) in zip(x.shape, sides, strict=True))
-        (value,) = numbers
+        ((text, value),) = numbers.items()
         ground = full(value, shape=shape, dtype=x.dtype)
-        return place(x, key=key, shape=shape) if value == 0 else assign(ground, x, key=key)
+        plain = value == 0 and not text.startswith("-")
+        return place(x, key=key, shape=shape) if plain else assign(ground, x, key=key)
     for axis, ((before, after), pair) in enumerate(zip(sides, values, strict=True)):
         first, last = (full(value, shape=(), dtype=x.dtype) for value in pair)
         x = _continued(x, axis, first, before, last, after)

@@ -14,7 +14,7 @@ from gemel.ir.keywords import ROWS, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import moveaxis
-from gemel.ops.complexes import conj
+from gemel.ops.complexes import conjugated
 from gemel.ops.elementwise import cast, iota, multiply, subtract
 from gemel.ops.linalg import dot, matmul
 from gemel.ops.logic import equal
@@ -59,7 +59,7 @@ def vdot(a: Any, b: Any) -> Array:
     """The product of two arrays as rows of one length: a number. Of complex ones the first is
     conjugated."""
     a, b = _pair(a, b)
-    a = conj.face(a)
+    a = conjugated(a)
     return dot(reshape(a, shape=(-1,)), reshape(b, shape=(-1,)))
 
 
@@ -72,7 +72,7 @@ def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Any:
         normalize_axis("vecdot", axis, x.ndim)
     if not x1.shape[axis] == x2.shape[axis]:
         raise ShapeError(f"vecdot: {x1.spec} and {x2.spec} must be as long along axis {axis}")
-    a, b = (moveaxis(x, axis, -1) for x in (conj.face(x1), x2))
+    a, b = (moveaxis(x, axis, -1) for x in (conjugated(x1), x2))
     return cast(sum(multiply(a, b), axis=-1), dtype=dtype)
 
 

@@ -79,14 +79,11 @@ def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
     return add_along_axis(g, indices, axis=axis, extent=x.shape[axis]), None
 
 
-@take_along_axis.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
-    (result,), (x, indices) = outputs, inputs
-    loop = emit.loop(result.shape, failure=out_of_range("take_along_axis", axis, x.shape))
-    source = loop.operand(x, (*x.strides[:axis], 0, *x.strides[axis + 1 :]))
-    position = loop.checked(loop.load(indices), x.shape[axis])
-    loop.store(result, loop.gather(source, position, x.strides[axis]))
-    loop.finish()
+@take_along_axis.element
+def _(loop: Any, at: Any, x: Any, indices: Any, *, axis: int) -> Any:
+    loop.failure = out_of_range("take_along_axis", axis, x.shape)
+    position = loop.checked(indices.at(*at), x.shape[axis])
+    return x.at(*at[:axis], position, *at[axis + 1 :])
 
 
 @op(fails=True)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from gemel.device import as_device
+from gemel.dtype import default_float
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.declare import op
@@ -138,12 +139,13 @@ def _slope(f: Any, step: Any, axis: int, order: int) -> Any:
     gaps = _gaps(f, step, axis)
     if gaps is None:
         one = full(1, shape=(1,) * f.ndim, dtype=f.dtype) * step
-        before, after, first, second, last, last_but_one = (one,) * 6
+        first, second, last, last_but_one = (one,) * 4
+        inner = divide(subtract(part(f, 2, None), part(f, None, -2)), 2 * one)
     else:
         before, after = part(gaps, None, -1), part(gaps, 1, None)
         first, second = part(gaps, 0, 1), part(gaps, 1, 2)
         last, last_but_one = part(gaps, -1, None), part(gaps, -2, -1)
-    inner = _weighted(part(f, None, -2), part(f, 1, -1), part(f, 2, None), before, after)
+        inner = _weighted(part(f, None, -2), part(f, 1, -1), part(f, 2, None), before, after)
     ends = [part(f, 0, 1), part(f, 1, 2), part(f, -2, -1), part(f, -1, None)]
     if order == 1:
         start = divide(subtract(ends[1], ends[0]), first)
@@ -250,12 +252,12 @@ def _window(name: str, count: Any, dtype: Any, terms: tuple[float, ...]) -> Any:
     found = full(terms[0] if count != 1 else 1.0, shape=at.shape, dtype=at.dtype)
     for order, weight in enumerate(terms[1:] if count != 1 else (), 1):
         found = found + weight * cos(at * order)
-    return cast(found, dtype=dtype or "float32")
+    return cast(found, dtype=dtype or default_float())
 
 
 @function(public="np")
 def hanning(
-    M: Any,  # noqa: N803
+    M: Any,  # noqa: N803 -- NumPy's name
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
@@ -270,7 +272,7 @@ def hanning(
 
 @function(public="np")
 def hamming(
-    M: Any,  # noqa: N803
+    M: Any,  # noqa: N803 -- NumPy's name
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
@@ -285,7 +287,7 @@ def hamming(
 
 @function(public="np")
 def blackman(
-    M: Any,  # noqa: N803
+    M: Any,  # noqa: N803 -- NumPy's name
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
@@ -306,7 +308,7 @@ def bartlett(M: Any, dtype: Any = None) -> Array:  # noqa: N803
     """
     at = _angles("bartlett", M) / math.pi - 1
     found = 1 - absolute(at) if M != 1 else at * 0 + 1
-    return cast(found, dtype=dtype or "float32")
+    return cast(found, dtype=dtype or default_float())
 
 
 @op(public="np")
@@ -320,7 +322,7 @@ def i0(x: Any) -> Any:
 
 
 def _i0_of(name: str) -> str:
-    return name if name.startswith("float") else "float32"
+    return name if name.startswith("float") else default_float().name
 
 
 @i0.spec
@@ -336,10 +338,10 @@ def kaiser(M: Any, beta: float, dtype: Any = None) -> Array:  # noqa: N803
     """
     at = _angles("kaiser", M) / math.pi - 1
     if M == 1:
-        return cast(at * 0 + 1, dtype=dtype or "float32")
+        return cast(at * 0 + 1, dtype=dtype or default_float())
     inside = where(absolute(at) > 1, 0.0, 1 - at * at)
     at_beta = i0(full(float(beta), shape=(), dtype="float64"))
-    return cast(divide(i0(float(beta) * sqrt(inside)), at_beta), dtype=dtype or "float32")
+    return cast(divide(i0(float(beta) * sqrt(inside)), at_beta), dtype=dtype or default_float())
 
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gemel import _core
@@ -16,6 +17,7 @@ from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.elementwise import full
+from gemel.ops.sections import section_lengths, sections_of
 from gemel.spec import (
     Spec,
     extents,
@@ -25,7 +27,6 @@ from gemel.spec import (
     product,
     promote_specs,
     sequence,
-    whole,
     whole_numbers,
     wholes,
 )
@@ -359,36 +360,24 @@ def _(g: Any, y: Any, *arrays: Any, axis: int) -> Any:
     return tuple(parts)
 
 
-@concatenate.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
-    (result,) = outputs
-    place = axis % len(result.shape)
+#: More arrays than this are written one after the other.
+MOST_INTERLEAVED = 8
+
+
+@concatenate.pieces
+def _(layout: Layout, *arrays: Spec, axis: int) -> Iterator[tuple[Layout, int]]:
+    place = axis % len(layout.shape)
     start = 0
-    for part in inputs:
-        emit.copy(part, result.narrow(place, start, part.shape[place]))
-        start += part.shape[place]
+    for number, part in enumerate(arrays):
+        length = part.shape[place]
+        yield narrowed(layout, place, start, length), number
+        start = start + length
 
 
-def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, int], ...]:
-    """(start, length) of each part: an equal count, or cut positions. Raises `ShapeError`."""
-    if isinstance(sections, WHOLE):
-        if sections <= 0 or extent % sections != 0:
-            raise ShapeError(
-                f"{name}: axis of {extent} does not divide into {sections} equal parts"
-            )
-        length = extent // sections
-        return tuple((index * length, length) for index in range(sections))
-    whole_numbers(name, "cuts", sections)
-    # As slices have them: negative cuts count from the end, none lies outside.
-    inside = (max(cut + extent, 0) if cut < 0 else min(cut, extent) for cut in sections)
-    cuts = [0, *inside, extent]
-    pairs = zip(cuts, cuts[1:], strict=False)
-    return tuple((a, b - a if b > a else 0) for a, b in pairs)
-
-
-def sections_of(name: str, given: Any) -> Any:
-    """How many parts, or a tuple of where they begin. Raises `TypeError`."""
-    return tuple(given) if is_several(given) else whole(name, "the number of parts", given)
+def narrowed(layout: Layout, axis: int, start: int, length: int) -> Layout:
+    """The part of a layout from `start` on along an axis."""
+    shape = (*layout.shape[:axis], length, *layout.shape[axis + 1 :])
+    return Layout(shape, layout.strides, layout.offset + start * layout.strides[axis])
 
 
 @op(public="np", onnx="Split", mxnet="_npi_split")

@@ -1,4 +1,4 @@
-"""Inverses, determinants and decompositions of matrices. NumPy, that is LAPACK, does them.
+"""Inverses, determinants and solutions of matrices. NumPy, that is LAPACK, does them.
 
 The last two axes are matrices, those before them a batch. Integers are computed in float32, as is
 float16. What fails (a singular matrix) raises `numpy.linalg.LinAlgError` when it is waited for.
@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gemel.dtype import DType
-from gemel.errors import ShapeError, unknown_name
+from gemel.errors import ShapeError
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import matrix_transpose
-from gemel.ops.complexes import conj, imag
+from gemel.ops.complexes import conj, conjugated, imag
 from gemel.ops.elementwise import multiply
 from gemel.ops.linalg import matmul
 from gemel.ops.shape import expand_dims, operand, reshape
-from gemel.ops.triangles import tril
+from gemel.ops.triangles import tril, triu
 from gemel.spec import Spec, broadcast, product, promote_specs
 
 
@@ -117,7 +117,13 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 def adjoint(x: Any) -> Any:
     """Matrices transposed and, where they are complex, conjugated."""
-    return matrix_transpose(conj.face(x))
+    return matrix_transpose(conjugated(x))
+
+
+def of_triangle(slope: Any, upper: bool) -> Any:
+    """The gradient for the one triangle that is read of a symmetric matrix."""
+    half = (slope + adjoint(slope)) / 2
+    return triu(half) + triu(half, k=1) if upper else tril(half) + tril(half, k=-1)
 
 
 def _as_matrices(x: Any) -> Any:
@@ -192,190 +198,10 @@ class SlogdetResult(NamedTuple):
     logabsdet: Any
 
 
-class QRResult(NamedTuple):
-    """What `qr` gives."""
-
-    Q: Any
-    R: Any
-
-
-class SVDResult(NamedTuple):
-    """What `svd` gives."""
-
-    U: Any
-    S: Any
-    Vh: Any
-
-
-class EigResult(NamedTuple):
-    """What `eig` gives."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class EighResult(NamedTuple):
-    """What `eigh` gives."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
 @slogdet.facade
 def _(a: Any, /) -> SlogdetResult:
     """The sign of each matrix's determinant, and the logarithm of its size."""
     return SlogdetResult(*slogdet(operand(a)))
-
-
-@op(outputs=2, public="np.linalg", mxnet="_npi_qr", complex=True)
-def qr(x: Any, *, complete: bool) -> Any:
-    """An orthogonal matrix and an upper triangle whose product is x."""
-    mode = "complete" if complete else "reduced"
-    return by_lapack(lambda x: numpy().linalg.qr(x, mode), x)
-
-
-@qr.spec
-def _(x: Spec, *, complete: bool) -> tuple[Spec, Spec]:
-    batch, rows, columns = matrices("qr", x)
-    inner = rows if complete or rows <= columns else columns
-    shapes = ((*batch, rows, inner), (*batch, inner, columns))
-    return Spec(shapes[0], computed(x)), Spec(shapes[1], computed(x))
-
-
-@qr.facade
-def _(a: Any, mode: str = "reduced") -> Any:
-    """An orthogonal matrix Q and an upper triangle R whose product is a; mode "r" gives R only."""
-    if mode not in ("reduced", "complete", "r"):
-        raise unknown_name("mode of qr", mode, ("reduced", "complete", "r"))
-    found = QRResult(*qr(operand(a), complete=mode == "complete"))
-    return found.R if mode == "r" else found
-
-
-@op(fails=True, outputs=3, public="np.linalg", mxnet="_npi_svd", complex=True)
-def svd(x: Any, *, full_matrices: bool) -> Any:
-    """Orthogonal U and Vh and falling numbers S, for which U * S @ Vh is x."""
-    return by_lapack(lambda x: numpy().linalg.svd(x, full_matrices), x)
-
-
-@svd.spec
-def _(x: Spec, *, full_matrices: bool) -> tuple[Spec, ...]:
-    batch, rows, columns = matrices("svd", x)
-    inner = rows if rows <= columns else columns
-    left, right = (rows, columns) if full_matrices else (inner, inner)
-    dtype = computed(x)
-    return (
-        Spec((*batch, rows, left), dtype),
-        Spec((*batch, inner), dtype.real),
-        Spec((*batch, right, columns), dtype),
-    )
-
-
-@svd.facade
-def _(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
-    """Orthogonal U and Vh and falling numbers S, for which U * S @ Vh is a; or S only."""
-    if not compute_uv:
-        return svdvals(a)
-    return SVDResult(*svd(operand(a), full_matrices=full_matrices))
-
-
-@op(fails=True, public="np.linalg", complex=True)
-def svdvals(x: Any) -> Any:
-    """The singular values of each matrix, falling."""
-    return by_lapack(lambda x: numpy().linalg.svd(x, compute_uv=False), x)
-
-
-@svdvals.spec
-def _(x: Spec) -> Spec:
-    batch, rows, columns = matrices("svdvals", x)
-    return Spec((*batch, rows if rows <= columns else columns), computed(x).real)
-
-
-@op(fails=True, outputs=2, public="np.linalg", mxnet="_npi_eigh", complex=True)
-def eigh(x: Any, *, upper: bool) -> Any:
-    """Rising eigenvalues of symmetric matrices, and eigenvectors in columns."""
-    return by_lapack(lambda x: numpy().linalg.eigh(x, "U" if upper else "L"), x)
-
-
-@eigh.spec
-def _(x: Spec, *, upper: bool) -> tuple[Spec, Spec]:
-    batch, rows, _ = matrices("eigh", x, square=True)
-    return Spec((*batch, rows), computed(x).real), Spec(x.shape, computed(x))
-
-
-@eigh.facade
-def _(a: Any, UPLO: str = "L", upper: bool = False) -> EighResult:  # noqa: N803 -- NumPy's name
-    """Rising eigenvalues of symmetric matrices, and eigenvectors in columns.
-
-    Only the lower triangle ("L") or the upper one ("U", or `upper`) is read.
-    """
-    return EighResult(*eigh(operand(a), upper=upper or _upper("eigh", UPLO)))
-
-
-def _eigen(function: Callable[..., Any], x: Any) -> Any:
-    """What a function for eigenvalues gives, as complex numbers whatever they are."""
-    kind = (x[..., :1, :1] * 1j).dtype
-    found = function(x)
-    return tuple(e.astype(kind) for e in found) if isinstance(found, tuple) else found.astype(kind)
-
-
-@op(fails=True, outputs=2, public="np.linalg", mxnet="_npi_eig", complex=True)
-def eig(x: Any) -> Any:
-    """The eigenvalues of square matrices, and eigenvectors in columns: both complex."""
-    return by_lapack(lambda x: _eigen(numpy().linalg.eig, x), x)
-
-
-@eig.spec
-def _(x: Spec) -> tuple[Spec, Spec]:
-    batch, rows, _ = matrices("eig", x, square=True)
-    dtype = computed(x).complex
-    return Spec((*batch, rows), dtype), Spec(x.shape, dtype)
-
-
-@eig.facade
-def _(a: Any, /) -> EigResult:
-    """The eigenvalues of square matrices, and eigenvectors in columns: both complex.
-
-    They are in no order, and each vector has length 1.
-
-    >>> np.linalg.eig(np.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues
-    """
-    return EigResult(*eig(operand(a)))
-
-
-@op(fails=True, public="np.linalg", mxnet="_npi_eigvals", complex=True)
-def eigvals(x: Any) -> Any:
-    """The eigenvalues of square matrices, complex and in no order."""
-    return by_lapack(lambda x: _eigen(numpy().linalg.eigvals, x), x)
-
-
-@eigvals.spec
-def _(x: Spec) -> Spec:
-    batch, rows, _ = matrices("eigvals", x, square=True)
-    return Spec((*batch, rows), computed(x).complex)
-
-
-def _upper(name: str, part: str) -> bool:
-    if part.upper() not in ("L", "U"):
-        raise unknown_name(f"UPLO of {name}", part, ("L", "U"))
-    return part.upper() == "U"
-
-
-@op(fails=True, public="np.linalg", mxnet="_npi_eigvalsh", complex=True)
-def eigvalsh(x: Any, *, upper: bool) -> Any:
-    """Rising eigenvalues of symmetric matrices."""
-    return by_lapack(lambda x: numpy().linalg.eigvalsh(x, "U" if upper else "L"), x)
-
-
-@eigvalsh.spec
-def _(x: Spec, *, upper: bool) -> Spec:
-    batch, rows, _ = matrices("eigvalsh", x, square=True)
-    return Spec((*batch, rows), computed(x).real)
-
-
-@eigvalsh.facade
-def _(a: Any, UPLO: str = "L", upper: bool = False) -> Array:  # noqa: N803
-    """Rising eigenvalues of symmetric matrices, of which one triangle is read."""
-    return eigvalsh(operand(a), upper=upper or _upper("eigvalsh", UPLO))
 
 
 @op(fails=True, public="np.linalg", mxnet="_npi_pinv", complex=True)
@@ -394,6 +220,19 @@ def pinv(x: Any, rtol: Any, *, hermitian: bool) -> Any:
 def _(x: Spec, rtol: Spec, *, hermitian: bool) -> Spec:
     batch, rows, columns = matrices("pinv", x, square=hermitian)
     return Spec((*batch, columns, rows), computed(x))
+
+
+@pinv.gradient
+def _(g: Any, y: Any, x: Any, rtol: Any, *, hermitian: bool) -> Any:
+    # Golub and Pereyra, The differentiation of pseudo-inverses and nonlinear least squares
+    # problems whose variables separate, 1973.
+    turned, back = adjoint(y), adjoint(g)
+    left = matmul(turned, y)
+    x = tril(x) + adjoint(tril(x, k=-1)) if hermitian else x
+    beside = matmul(back - matmul(x, matmul(y, back)), matmul(y, turned))
+    below = matmul(left, back - matmul(matmul(back, y), x))
+    found = beside + below - matmul(matmul(turned, g), turned)
+    return of_triangle(found, upper=False) if hermitian else found, None
 
 
 @pinv.facade
@@ -417,7 +256,9 @@ def matrix_rank(x: Any, tol: Any, *, relative: bool, hermitian: bool) -> Any:
 
 @matrix_rank.spec
 def _(x: Spec, tol: Spec, *, relative: bool, hermitian: bool) -> Spec:
-    return Spec(x.shape[:-2], "int64")
+    if x.ndim < 2:
+        return Spec((), "int64")
+    return Spec(broadcast("matrix_rank", Spec(x.shape[:-2], x.dtype), tol), "int64")
 
 
 @matrix_rank.facade

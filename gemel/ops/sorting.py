@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gemel import _core
-from gemel.dtype import as_dtype, bool_, float64, int64
+from gemel.dtype import as_dtype, bool_, default_float, float64, int64
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.declare import op
@@ -100,7 +100,7 @@ def _(
     descending: bool = False,
     stable: bool = True,
 ) -> Array:
-    """Each row along an axis in order, stably, or the flattened array; NaN is largest."""
+    """Each row along an axis in order, or the flattened array; NaN is largest. Always stable."""
     a, axis = _rows("sort", a, axis, kind)
     return sort(a, axis=axis, descending=descending)
 
@@ -172,7 +172,7 @@ def topk(
     `ret_typ`: their "indices" in `dtype`, their "value", "both" (values, then indices), or a
     "mask" that is one where they are. k of 0 means all.
     """
-    data, axis = _rows("topk", data, axis, None)
+    given, (data, axis) = operand(data).shape, _rows("topk", data, axis, None)
     extent = data.shape[axis]
     if not 0 <= k <= extent:
         raise ShapeError(f"topk: axis {axis} of {list(data.shape)} has no {k} elements")
@@ -182,7 +182,7 @@ def topk(
         return cast(first, dtype=as_dtype(dtype))
     if ret_typ == "mask":
         ones = full(1, shape=first.shape, dtype=data.dtype)
-        return add_along_axis(ones, first, axis=axis, extent=extent)
+        return reshape(add_along_axis(ones, first, axis=axis, extent=extent), shape=given)
     values = take_along_axis(data, first, axis=axis)
     if ret_typ == "value":
         return values
@@ -278,7 +278,7 @@ def bincount(x: Any, weights: Any = None, *, minlength: int = 0) -> Any:
 def histogram_edges(x: Any, *, bins: int, limits: Any) -> Any:
     """The edges of so many bins of one width, from the smallest element to the largest."""
     edges = numpy().histogram_bin_edges(x.astype("float64"), bins, limits)
-    return edges.astype(x.dtype if x.dtype.kind == "f" else "float32")
+    return edges.astype(x.dtype if x.dtype.kind == "f" else default_float().name)
 
 
 @histogram_edges.spec

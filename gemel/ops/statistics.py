@@ -14,7 +14,7 @@ from gemel.ir.declare import composite, op
 from gemel.ir.keywords import OUT, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ops.complexes import conj
+from gemel.ops.complexes import conjugated
 from gemel.ops.elementwise import (
     add,
     cast,
@@ -33,7 +33,7 @@ from gemel.ops.elementwise import (
 )
 from gemel.ops.linalg import matmul
 from gemel.ops.logic import equal, isfinite, isnan, not_equal
-from gemel.ops.reduction import count, floating, in_dtype, max, mean, min, sum
+from gemel.ops.reduction import count, floating, in_dtype, max, mean, min, sum, widened
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, concatenate, operand, reshape, stack, transpose
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, whole
@@ -271,27 +271,28 @@ def cov(
     Divided by the number of observations less `ddof` (1, or 0 if `bias`). `fweights` say how often
     an observation was made, `aweights` how much it counts.
     """
-    x = _variables("cov", m, y, rowvar, dtype)
+    x, own = _variables("cov", m, y, rowvar, dtype)
     ddof = (0 if bias else 1) if ddof is None else ddof
     weights = _weights(x, fweights, aweights)
     if weights is None:
         total: Any = x.shape[1]
         distance = subtract(x, mean(x, axis=1, keepdims=True))
-        products = matmul(distance, transpose(conj.face(distance)))
+        products = matmul(distance, transpose(conjugated(distance)))
         found = divide(products, builtins.max(total - ddof, 0))
     else:
         total = sum(weights)
         center = divide(sum(multiply(x, weights), axis=1, keepdims=True), total)
         distance = subtract(x, center)
-        products = matmul(multiply(distance, weights), transpose(conj.face(distance)))
+        products = matmul(multiply(distance, weights), transpose(conjugated(distance)))
         found = divide(products, maximum(_freedom(total, weights, aweights, ddof), 0))
-    return reshape(found, shape=()) if x.shape[0] == 1 else found
+    return in_dtype(reshape(found, shape=()) if x.shape[0] == 1 else found, own)
 
 
-def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
-    """One variable a row."""
+def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> tuple[Any, Any]:
+    """One variable a row, in the dtype products add up in; and the dtype of the result."""
     x = _rows_of(name, m, rowvar, dtype)
-    return x if y is None else concatenate(x, _rows_of(name, y, rowvar, dtype), axis=0)
+    x = x if y is None else concatenate(x, _rows_of(name, y, rowvar, dtype), axis=0)
+    return widened(x), x.dtype
 
 
 def _rows_of(name: str, m: Any, rowvar: bool, dtype: Any) -> Any:
@@ -325,11 +326,11 @@ def _freedom(total: Any, weights: Any, aweights: Any, ddof: int) -> Any:
 @function(public="np")
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Array:
     """The correlations of variables: rows of x (and y), or columns if not `rowvar`."""
-    variables = _variables("corrcoef", x, y, rowvar, dtype)
+    variables, own = _variables("corrcoef", x, y, rowvar, dtype)
     distance = subtract(variables, mean(variables, axis=1, keepdims=True))
     unit = divide(distance, sqrt(sum(square(distance), axis=1, keepdims=True)))
     found = limit(matmul(unit, transpose(unit)), -1.0, 1.0)
-    return reshape(found, shape=()) if variables.shape[0] == 1 else found
+    return in_dtype(reshape(found, shape=()) if variables.shape[0] == 1 else found, own)
 
 
 # --- differences ----------------------------------------------------------------------------
@@ -367,7 +368,7 @@ def _end(end: Any, x: Any, axis: int) -> Any:
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if isinstance(end, NUMBER):
         fraction = isinstance(end, float) and not x.dtype.is_floating
-        return full(end, shape=shape, dtype="float32" if fraction else x.dtype)
+        return full(end, shape=shape, dtype=x.dtype.floating if fraction else x.dtype)
     end = operand(end)
     return end if end.ndim else broadcast_to(end, shape=shape)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.device import as_device
-from gemel.dtype import as_dtype
+from gemel.dtype import as_dtype, default_float
 from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import composite
@@ -54,7 +54,7 @@ def tri(
     N: int,  # noqa: N803 -- NumPy's name
     M: int | None = None,  # noqa: N803
     k: int = 0,
-    dtype: Any = "float32",
+    dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
@@ -63,7 +63,9 @@ def tri(
     >>> np.tri(3)
     """
     with as_device(device or ctx):
-        return cast(distance(N, N if M is None else M) <= k, dtype=as_dtype(dtype or "float32"))
+        return cast(
+            distance(N, N if M is None else M) <= k, dtype=as_dtype(dtype or default_float())
+        )
 
 
 # --- diagonals ------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from gemel.ir.declare import op
 from gemel.ir.layout import Layout
 from gemel.ir.op import numpy
 from gemel.ops.indexing import basic_index
+from gemel.ops.shape import narrowed
 from gemel.spec import Spec, extents, same_shape
 
 
@@ -197,14 +198,14 @@ def _(g: Any, y: Any, x: Any, *, before: Any, after: Any, lowest: bool) -> Any:
     return (within(g, before, x.shape[x.ndim - len(before) :]),)
 
 
-@border.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, before: Any, after: Any, lowest: bool) -> None:
-    (result,), (x,) = outputs, inputs
-    emit.fill(result, _number(result.dtype, lowest))
-    lead, inner = len(x.shape) - len(before), result
-    for axis, start in enumerate(before, start=lead):
-        inner = inner.narrow(axis, start, x.shape[axis])
-    emit.copy(x, inner)
+@border.pieces
+def _(
+    layout: Layout, x: Spec, *, before: Any, after: Any, lowest: bool
+) -> tuple[tuple[Layout, Any], ...]:
+    inner = layout
+    for axis, start in enumerate(before, start=x.ndim - len(before)):
+        inner = narrowed(inner, axis, start, x.shape[axis])
+    return (layout, float(_number(x.dtype, lowest))), (inner, 0)
 
 
 def bordered(x: Any, before: Any, after: Any, lowest: bool = False) -> Any:

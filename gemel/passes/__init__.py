@@ -10,6 +10,7 @@ from gemel.ir.trace import Trace
 from gemel.ir.verify import verify
 from gemel.passes.fuse import fuse
 from gemel.passes.gradient import gradient
+from gemel.passes.join import add_up, unite
 from gemel.passes.simplify import drop, expand, fold, merge, turn
 
 Pass = Callable[[Graph], Graph]
@@ -20,6 +21,8 @@ PIPELINE: tuple[Pass, ...] = (
     fold,  # numbers are computed
     drop,  # steps that change nothing go
     turn,  # products are computed in the layout they are wanted in
+    unite,  # parts that come together again are joined
+    add_up,  # products that are added up become one
     merge,  # equal steps become one
     fuse,  # steps that can share a kernel do
 )
@@ -36,4 +39,16 @@ def optimize(graph: Graph, passes: tuple[Pass, ...] = PIPELINE) -> Graph:
     return graph
 
 
-__all__ = ["PIPELINE", "drop", "expand", "fold", "fuse", "gradient", "merge", "optimize", "turn"]
+__all__ = [
+    "PIPELINE",
+    "add_up",
+    "drop",
+    "expand",
+    "fold",
+    "fuse",
+    "gradient",
+    "merge",
+    "optimize",
+    "turn",
+    "unite",
+]

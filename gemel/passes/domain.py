@@ -6,9 +6,12 @@ each of its axes, the dimension it runs along (None for an axis of length 1 that
 
 from __future__ import annotations
 
+from typing import Any
+
 from gemel.extent import seen
 from gemel.ir.graph import Entry, Node
 from gemel.ir.op_kinds import Elementwise, Reduction
+from gemel.ir.position import At, along
 from gemel.spec import normalize_axes, same_shape
 
 Placement = tuple["int | None", ...]
@@ -63,6 +66,8 @@ class Domain:
             return self._add_reshape(node)
         if node.op is not None and node.op.name == "broadcast_to":
             return self._add_elementwise(node)
+        if is_mover(node) and not is_view(node):
+            return self._keep(node.entries[0], [None] * node.specs[0].ndim, self.reduced)
         return False
 
     def _add_elementwise(self, node: Node) -> bool:
@@ -85,14 +90,20 @@ class Domain:
         lead = ndim - len(placement)
         return [(lead + axis, dimension) for axis, dimension in enumerate(placement)]
 
-    def _keep(self, entry: Entry, known: list[int | None]) -> bool:
-        """Complete a placement: unknown axes run along the nearest free dimension that fits."""
+    def _keep(
+        self, entry: Entry, known: list[int | None], shut: frozenset[int] | None = None
+    ) -> bool:
+        """Complete a placement: unknown axes run along the nearest free dimension that fits.
+
+        They run along none of those in `shut`.
+        """
         shape = entry.shape
         limit = len(self.shape)
         for axis in range(len(shape) - 1, -1, -1):
             if known[axis] is None and not _is_one(shape[axis]):
                 floor = max((d for d in known[:axis] if d is not None), default=-1)
-                fits = (d for d in range(limit - 1, floor, -1) if self._fits(shape[axis], d))
+                free = (d for d in range(limit - 1, floor, -1) if not shut or d not in shut)
+                fits = (d for d in free if self._fits(shape[axis], d))
                 known[axis] = next(fits, None)
                 if known[axis] is None:
                     return False
@@ -149,6 +160,12 @@ class Domain:
         running = {d for d, extent in pairs if d is not None and not _is_one(extent)}
         return reduced <= running
 
+    def writes_once(self, node: Node) -> bool:
+        """Whether results run along all loops but the reduced: an empty loop would write none."""
+        loops = {d for d, extent in enumerate(self.shape) if not _is_one(extent)}
+        rows = frozenset(loops - (self.reduced or frozenset()))
+        return all(self._varies(e, self.placements[e], rows) for e in node.entries)
+
     def _add_reshape(self, node: Node) -> bool:
         placement = self.placements.get(node.inputs[0])
         if placement is None:
@@ -160,6 +177,81 @@ class Domain:
             None if _is_one(n) else next(dimensions) for n in shape
         )
         return True
+
+
+def in_pieces(node: Node) -> bool:
+    """Whether an operation's result is put together of parts that lie apart in it."""
+    return node.op is not None and "pieces" in node.op.rules
+
+
+def is_view(node: Node) -> bool:
+    """Whether an operation only sees its input in another way."""
+    return node.op is not None and "view" in node.op.rules
+
+
+def is_mover(node: Node) -> bool:
+    """Whether an operation reads elements from elsewhere than where its own are."""
+    if is_view(node):
+        return node.op.name != "reshape" and not Domain.is_alignment(node)  # type: ignore[union-attr]
+    return node.op is not None and not node.op.rules.keys().isdisjoint(("element", "pieces"))
+
+
+def reads_rows(node: Node, domain: Domain) -> bool:
+    """Whether a mover can be computed where the rows of reduced loops have ended.
+
+    That is so if it reads what is computed in the loops at the row it is at itself, and elsewhere
+    only along the dimensions that are reduced: what the loops found is known for the whole row.
+    """
+    placed = Domain(domain.shape)
+    placed.reduced = domain.reduced
+    if not domain.reduced or "element" not in node.op.rules or not placed.add(node):  # type: ignore[union-attr]
+        return False
+    own = placed.placements[node.entries[0]]
+    for entry, position in positions(node):
+        placement = domain.placements.get(entry)
+        if placement is None:
+            continue
+        for at, extent, dimension in zip(position, entry.shape, placement, strict=True):
+            along_row = at is not None and at.loop is not None and own[at.loop] == dimension
+            if not (_is_one(extent) or along_row or dimension in domain.reduced):
+                return False
+    return True
+
+
+class _Unknown:
+    """A number an `element` rule computes; whatever is done with it gives another."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *given: self
+
+    def __add__(self, other: Any) -> _Unknown:
+        return self
+
+    __sub__ = __mul__ = __floordiv__ = __mod__ = __lt__ = __ge__ = __add__
+
+
+class _Asked:
+    """An input of an `element` rule that notes where it is read."""
+
+    def __init__(self, entry: Entry, found: list[tuple[Entry, tuple[At | None, ...]]]) -> None:
+        self.shape, self.dtype = entry.shape, entry.dtype
+        self._entry = entry
+        self._found = found
+
+    def at(self, *position: Any) -> _Unknown:
+        places = tuple(at if isinstance(at, At) else None for at in position)
+        self._found.append((self._entry, places))
+        return _Unknown()
+
+
+def positions(node: Node) -> list[tuple[Entry, tuple[At | None, ...]]]:
+    """Where a mover reads its inputs; None stands for what is computed."""
+    found: list[tuple[Entry, tuple[At | None, ...]]] = []
+    ndim = node.specs[0].ndim
+    at = tuple(along(axis, ndim) for axis in range(ndim))
+    sources = [_Asked(entry, found) for entry in node.inputs]
+    node.op.rules["element"](_Unknown(), at, *sources, **node.params)  # type: ignore[union-attr]
+    return found
 
 
 def _is_one(extent: int) -> bool:

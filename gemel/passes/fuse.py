@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.extent import seen
 from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, substitute_results
 from gemel.ir.interpret import interpret
 from gemel.ir.op import Op
 from gemel.ir.op_kinds import Elementwise, Reduction
 from gemel.ops import linalg
-from gemel.passes.domain import Domain
+from gemel.ops.elementwise import copy
+from gemel.passes.domain import Domain, in_pieces, is_mover, is_view, reads_rows
 from gemel.passes.order import Order, Unit
 from gemel.passes.risk import exposures
-from gemel.spec import Spec
+from gemel.spec import Spec, product, same_shape
 
 
 @op(complex=True)
@@ -35,12 +37,14 @@ def _(*inputs: Spec, body: Graph) -> tuple[Spec, ...]:
 LARGEST_BODY = 48
 #: A product's epilogue longer than this is a loop of its own.
 LARGEST_EPILOGUE = 16
+#: What reads more arrays than this is not computed in another order than theirs.
+MOST_READ = 3
 
 
 class Group(Unit):
-    """Nodes that will share a kernel."""
+    """Nodes that will share a kernel; those in `moved` are computed where movers read them."""
 
-    __slots__ = ("contraction", "domain", "exposure", "number")
+    __slots__ = ("contraction", "domain", "exposure", "moved", "number")
 
     def __init__(self, number: int, node: Node, exposure: int) -> None:
         super().__init__([node])
@@ -48,18 +52,38 @@ class Group(Unit):
         self.exposure = exposure
         self.contraction = node.op is linalg.matmul
         self.domain: Domain | None = None  # until there is more than one node
+        self.moved: set[Node] = set()
+
+    @property
+    def loops(self) -> Domain:
+        """The loops its nodes share."""
+        if self.domain is None:
+            self.domain = Domain.of(self.nodes[0])
+        return self.domain
 
     def admits(self, node: Node) -> bool:
         """Whether there is room for a node, and a product could do it where it writes."""
         if self.contraction:
             return len(self.nodes) < LARGEST_EPILOGUE and _epilogue(node, self)
-        return len(self.nodes) < LARGEST_BODY
+        if len(self.nodes) >= LARGEST_BODY or self.can_fail and can_fail(node):
+            return False
+        if self.pieces:
+            return _follows(node, self.pieces)
+        return not is_mover(node) or reads_rows(node, self.loops)
+
+    @property
+    def pieces(self) -> Node | None:
+        """The node whose result is put together of parts; all others then have its shape."""
+        return next((n for n in self.nodes if in_pieces(n) and n not in self.moved), None)
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether one of its nodes may fail: a kernel has one thing to say of that."""
+        return any(map(can_fail, self.nodes))
 
     def take(self, node: Node) -> bool:
         """Whether a node fits the loops; if so it has its place in them."""
-        if self.domain is None:
-            self.domain = Domain.of(self.nodes[0])
-        return self.domain.add(node)
+        return self.loops.add(node)
 
 
 def _epilogue(node: Node, group: Group) -> bool:
@@ -69,6 +93,13 @@ def _epilogue(node: Node, group: Group) -> bool:
         return False
     product = group.nodes[0].specs[0]
     return node.specs[0].shape == product.shape and product.ndim >= 2
+
+
+def can_fail(node: Node) -> bool:
+    """Whether values may be such that a node has no result."""
+    if node.op is fused:
+        return any(map(can_fail, node.params["body"].walk()))
+    return node.op is not None and node.op.fails
 
 
 def positional(op: Op) -> bool:
@@ -85,7 +116,8 @@ def cheap(node: Node) -> bool:
 
 def fusible(node: Node) -> bool:
     """Whether a node is computed by a loop nest."""
-    return isinstance(node.op, (Elementwise, Reduction)) and node.has_kernel
+    kind = isinstance(node.op, (Elementwise, Reduction))
+    return (kind or (is_mover(node) and not is_view(node))) and node.has_kernel
 
 
 def is_product(node: Node) -> bool:
@@ -93,9 +125,45 @@ def is_product(node: Node) -> bool:
     return node.op is linalg.matmul and node.has_kernel
 
 
+def _follows(node: Node, whole: Node) -> bool:
+    """Whether a node can be computed where the parts of a result of its shape are written."""
+    same = len(node.specs) == 1 and same_shape(node.specs[0].shape, whole.specs[0].shape)
+    return isinstance(node.op, Elementwise) and same
+
+
+def _longer(node: Node, entry: Entry, group: Group) -> bool:
+    """Whether a node reads an entry at many more positions than a group has elements.
+
+    Each would be computed again and again.
+    """
+    shapes = (node.specs[0].shape, entry.shape, group.nodes[-1].specs[0].shape)
+    result, read, made = (product(map(seen, shape)) for shape in shapes)
+    return max(result, read) > 2 * made
+
+
+def _apart(first: Group, second: Group, domain: Domain) -> bool:
+    """Whether what a group reads elsewhere is not computed in the other's loops, but for rows."""
+    return all(
+        node not in ours.moved and reads_rows(node, domain)
+        for ours, other in ((first, second), (second, first))
+        for node in ours.nodes
+        if is_mover(node) or node in ours.moved
+        if any(entry.node in other.nodes for entry in node.inputs)
+    )
+
+
 def fuse(graph: Graph) -> Graph:
     """Every elementwise operation, reduction and matrix product in a `fused` node."""
-    return _Fusion(graph).run()
+    return _Fusion(_settled(graph)).run()
+
+
+def _settled(graph: Graph) -> Graph:
+    """Results that are views of what is computed are copied: a kernel may write them at once."""
+    views = {e for e in graph.results if is_mover(e.node) and is_view(e.node)}
+    made = {e: copy.apply((e,), {})[0] for e in views if e.node.inputs[0].node.op is not None}
+    outputs = [made.get(entry, entry) for entry in graph.outputs]
+    updates = [(index, made.get(entry, entry)) for index, entry in graph.updates]
+    return Graph(graph.inputs, outputs, updates, graph.name) if made else graph
 
 
 class _Fusion:
@@ -124,6 +192,7 @@ class _Fusion:
             self.order.add(self._unit(node))
             if node not in self.copied and (fusible(node) or Domain.is_alignment(node)):
                 self._place(node)
+                self._bring(node)
         return self._rebuild()
 
     # --- grouping ---------------------------------------------------------------------------
@@ -196,15 +265,100 @@ class _Fusion:
             return
         if len(first.nodes) + len(second.nodes) > LARGEST_BODY:
             return
+        if first.can_fail and second.can_fail:
+            return
+        whole = first.pieces or second.pieces
+        if whole and not all(n is whole or _follows(n, whole) for n in first.nodes + second.nodes):
+            return
         levels = self.order.joined((first, second))
         if levels is None:
             return
-        domain = Domain.of_all(sorted([*first.nodes, *second.nodes], key=self.position.__getitem__))
-        if domain is None:
+        moved = first.moved | second.moved
+        domain = self._common([*first.nodes, *second.nodes], moved)
+        if domain is None or not _apart(first, second, domain):
+            return
+        placed = {*first.nodes, *second.nodes} - moved
+        if not all(domain.writes_once(n) for n in placed if self._is_kept(n, placed)):
             return
         self.order.join((first, second), levels)
         first.nodes.sort(key=self.position.__getitem__)
-        first.domain = domain
+        first.domain, first.moved = domain, moved
+
+    def _common(self, nodes: list[Node], moved: set[Node]) -> Domain | None:
+        """The loops of all these nodes but the moved ones, if they can share any."""
+        found = (n for n in nodes if n not in moved)
+        return Domain.of_all(sorted(found, key=self.position.__getitem__))
+
+    # --- what is read elsewhere ---------------------------------------------------------------
+
+    def _bring(self, node: Node) -> None:
+        """Into a node's group what only it reads, through views or where its rule says.
+
+        Its elements are computed where they are read, and never kept.
+        """
+        for entry in node.inputs:
+            reader = self.order.unit[node]
+            views = self._views(entry)
+            source = (views[-1].inputs[0] if views else entry).node
+            if source.op is None or not (views or is_mover(node)) or not isinstance(reader, Group):
+                continue
+            group = self.order.unit[source]
+            if not isinstance(group, Group) or group is reader or not self._is_brief(group, node):
+                continue
+            if self._only_for(group, views[-1] if views else node) and not reader.contraction:
+                self._take_in(reader, views, group, node, entry)
+
+    def _views(self, entry: Entry) -> list[Node]:
+        """The views an entry is of what is computed, the last one first, each read once."""
+        found: list[Node] = []
+        node = entry.node
+        while is_view(node) and is_mover(node):
+            if node in self.results or len(self.users[node]) != 1:
+                return []
+            found.append(node)
+            node = node.inputs[0].node
+        return found
+
+    def _is_brief(self, group: Group, node: Node) -> bool:
+        """Whether computing a group's values where they are read is worth it."""
+        if group.contraction or group.pieces or group.loops.reduced is not None:
+            return False
+        read = {entry for node in group.nodes for entry in node.inputs}
+        own = {entry for node in group.nodes for entry in node.entries}
+        arrays = [e for e in read - own if not e.node.is_number and not e.spec.weak]
+        return len(arrays) <= MOST_READ or in_pieces(node)
+
+    def _is_kept(self, node: Node, members: set[Node]) -> bool:
+        """Whether a node's results are wanted by others than these nodes."""
+        users = self.users.get(node, ())
+        return node in self.results or any(user not in members for user in users)
+
+    def _only_for(self, group: Group, reader: Node) -> bool:
+        """Whether nobody but `reader` wants what a group computes."""
+        members = {*group.nodes, reader}
+        return not any(self._is_kept(node, members) for node in group.nodes)
+
+    def _take_in(
+        self, reader: Group, views: list[Node], group: Group, node: Node, entry: Entry
+    ) -> None:
+        """Have a group's values computed in another group, where `node` reads an entry of them."""
+        units = (reader, *(self.order.unit[view] for view in views), group)
+        count = sum(len(unit.nodes) for unit in units)
+        if group.exposure != reader.exposure or count > LARGEST_BODY:
+            return
+        # What may fail is computed as a whole: a position nobody reads may be the one out of range.
+        if group.can_fail or (_longer(node, entry, group) and not in_pieces(node)):
+            return
+        if any(entry.node in reader.nodes for n in group.nodes for entry in n.inputs):
+            return
+        levels = self.order.joined(units)
+        moved = {*reader.moved, *views, *group.nodes}
+        domain = self._common(list(reader.nodes), moved)
+        if levels is None or domain is None:
+            return
+        self.order.join(units, levels)
+        reader.nodes.sort(key=self.position.__getitem__)
+        reader.moved, reader.domain = moved, domain
 
     def _candidates(self, node: Node) -> list[Group]:
         found = {unit for unit in self.order.read(node) if isinstance(unit, Group)}
@@ -282,4 +436,6 @@ def _wrapped(
         inside.update(zip(node.entries, new.entries, strict=True))
     body = Graph(arguments.values(), (inside[entry] for entry in kept), name="body")
     outer = tuple(replaced.get(entry, entry) for entry in arguments)
-    return Node(fused, outer, {"body": body}, tuple(entry.spec for entry in kept))
+    origin = next((node.origin for node in nodes if can_fail(node)), "")
+    specs = tuple(entry.spec for entry in kept)
+    return Node(fused, outer, {"body": body}, specs, origin=origin)

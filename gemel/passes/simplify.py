@@ -117,7 +117,7 @@ def turn(graph: Graph) -> Graph:
         a, b = product.inputs
         if a.ndim < 2 or b.ndim < 2:
             return None
-        return (linalg.matmul(_swapped(b), _swapped(a)),)
+        return (linalg.matmul(swapped(b), swapped(a)),)
 
     return drop(rewrite(graph, turned))
 
@@ -128,7 +128,7 @@ def _swaps_last_two(node: Node) -> bool:
     return ndim >= 2 and order == (*range(ndim - 2), ndim - 1, ndim - 2)
 
 
-def _swapped(entry: Entry) -> Entry:
+def swapped(entry: Entry) -> Entry:
     """The matrices of an entry transposed; undone where it is a transposition already."""
     node = entry.node
     if node.op is shape.transpose and _swaps_last_two(node):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.ir.graph import Graph, placeholder
+from gemel.ir.graph import Entry, Graph, placeholder
 from gemel.passes.split import Piece, split
 from gemel.runtime.backend import Backend
 from gemel.runtime.plans import plan_of
@@ -18,8 +18,12 @@ class Chain:
         self.keeps = keeps
         whole, pieces = split(graph)
         self.slots = {entry: slot for slot, entry in enumerate(whole.inputs)}
-        self.updates = {entry: whole.inputs[index] for index, entry in whole.updates}
-        self.targets = sorted({self.slots[target] for target in self.updates.values()})
+        self.updates: dict[Entry, list[Entry]] = {}
+        for index, entry in whole.updates:
+            self.updates.setdefault(entry, []).append(whole.inputs[index])
+        self.targets = sorted({index for index, _ in whole.updates})
+        #: What is needed beside where it is written: a gradient another one is computed from.
+        self.read = {*whole.outputs, *(entry for piece in pieces for entry in piece.inputs)}
         self.stages = [self._stage(piece) for piece in pieces]
         self.outputs = [self.slots[entry] for entry in whole.outputs]
 
@@ -28,11 +32,10 @@ class Chain:
         inner = dict(zip(piece.inputs, piece.graph.inputs, strict=True))
         updates, made, results = [], [], []
         for entry, result in zip(piece.outputs, piece.graph.outputs, strict=True):
-            if entry in self.updates:
-                target = self.updates[entry]
+            for target in self.updates.get(entry, ()):
                 inner.setdefault(target, placeholder(target.spec))
                 updates.append((target, result))
-            else:
+            if entry not in self.updates or entry in self.read:
                 made.append(entry)
                 results.append(result)
         given = sorted(inner, key=lambda entry: entry.spec.weak)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 from operator import attrgetter
@@ -9,7 +10,8 @@ from typing import Any
 
 from gemel.codegen.body import write_loops
 from gemel.codegen.nest import Kernel, Nest, Number, Place
-from gemel.codegen.product import write_product
+from gemel.codegen.pieces import stays_in_place
+from gemel.codegen.product import OFTEN, Means, factor, write_product
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
 from gemel.extent import Dim, Guard, maximum, same_for_all
@@ -18,10 +20,11 @@ from gemel.ir.layout import Layout, dense
 from gemel.ir.op_kinds import Elementwise
 from gemel.ops import linalg
 from gemel.passes import optimize
-from gemel.passes.fuse import fused
+from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side
 from gemel.runtime.cache import kernel_for, kernel_name, object_for
+from gemel.runtime.claims import claim_parts
 from gemel.runtime.image import (
     CAPTURED,
     FAILS,
@@ -37,6 +40,7 @@ from gemel.runtime.image import (
     Step,
     Temporary,
     Together,
+    spanned,
 )
 from gemel.runtime.sites import Site, find_sites, located
 from gemel.spec import product
@@ -82,12 +86,16 @@ class Lowering:
         self.time = 0
         self.node = Node(None, (), {}, ())  # whose steps are emitted
         self.scalars = 0
+        #: What products have as second operands, how many each; their panels that are made already.
+        self.factors = Counter(factor(node) for node in graph.walk())
+        self.packed: dict[str, tuple[Any, int]] = {}
         self.random = 0
         self.inputs: list[Input] = []
         self._take_inputs(layouts or {})
         self.outputs = [Buffer(OUTPUT, i) for i in range(len(graph.outputs))]
         self.claimed: dict[Entry, Place] = {}
         self._claim_results()
+        claim_parts(self)
 
     # --- what comes in and goes out ---------------------------------------------------------
 
@@ -113,6 +121,8 @@ class Lowering:
         read = {*users, *self.graph.results}
         for index, entry in self.graph.updates:
             old, root = self.graph.inputs[index], self._root(entry)
+            if self.keeps and root.node.op is fused and can_fail(root.node):
+                continue  # what is overwritten stays as it was: it is written in a step after
             if old not in read and self._computed(root) and root not in self.claimed:
                 # Nobody asks what was there: a gradient is computed in its place.
                 self.claimed[root] = Place(self.where[old].buffer, root.dtype, dense(root.shape))
@@ -148,6 +158,8 @@ class Lowering:
             return False
         body: Graph = node.params["body"]
         inner = {b for b, e in zip(body.inputs, node.inputs, strict=True) if e is old}
+        if stays_in_place(body, inner):
+            return True
         steps = [n for n in body.walk() if n.op is not None]
         return all(isinstance(n.op, Elementwise) for n in steps) and all(
             n.specs[0].shape == old.shape for n in steps if any(e in inner for e in n.inputs)
@@ -242,19 +254,16 @@ class Lowering:
 
     def _fused(self, node: Node, outputs: list[Place]) -> None:
         body: Graph = node.params["body"]
-        given = dict(zip(body.inputs, (self._known(e) for e in node.inputs), strict=True))
+        given = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
         if any(n.op is linalg.matmul for n in body.walk()):
-            kernels = write_product(
-                body, given, outputs, self.backend.target, self.contiguous, self._scratch
-            )
+            often = self.factors[factor(node)] >= OFTEN
+            target = self.backend.target
+            means = Means(target, self.contiguous, self._scratch, self.packed, often)
+            kernels = write_product(body, given, outputs, means)
         else:
-            kernels = [write_loops(body, given, outputs)]
+            kernels = write_loops(body, given, outputs)
         for kernel in kernels:
             self._launch(kernel)
-
-    def _known(self, entry: Entry) -> Any:
-        """Where an entry is: a Place, or a Number."""
-        return self.where[entry]
 
     def _place(self, entry: Entry) -> Place:
         """Where an entry is in memory; a number is written there first."""
@@ -341,12 +350,13 @@ class Lowering:
 
     def _side(self, graph: Graph, inputs: list[Place], outputs: list[Place]) -> list[Any]:
         kept, self.items = self.items, []
+        packed = dict(self.packed)  # what one side makes is there for nobody else
         graph = optimize(graph)
         self.where.update(zip(graph.inputs, inputs, strict=True))
         self._emit_all(graph)
         for entry, place in zip(graph.outputs, outputs, strict=True):
             self.copy(self._place(entry), place)
-        side, self.items = self.items, kept
+        side, self.items, self.packed = self.items, kept, packed
         return side
 
     def _launch(self, kernel: Kernel) -> None:
@@ -456,16 +466,6 @@ def free_sizes(shapes: Iterable[Sequence[int]]) -> list[Guard]:
     """What free extents of inputs must meet: those of 0 and 1 are not free."""
     sizes = {repr(n): n for shape in shapes for n in shape if isinstance(n, Dim)}
     return [Guard(2, "<=", size, True) for size in sizes.values()]
-
-
-def spanned(array: Any) -> tuple[Any, int]:
-    """A contiguous view of all memory an array lies in, and where in it the array begins."""
-    if array._is_contiguous:
-        return array, 0
-    reaches = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
-    before = -sum(reach for reach in reaches if reach < 0)
-    extent = 1 + sum(map(abs, reaches))
-    return array._as_strided((extent,), (1,), array.offset - before), before
 
 
 class _Loop(Nest):

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gemel import _core
+from gemel.dtype import default_float
 from gemel.errors import NoKernelError
 from gemel.forking import compiling
 from gemel.ir.graph import Graph
@@ -84,7 +85,7 @@ def kept(
     build: Callable[[list[Any], bytes], Any],
 ) -> Any:
     """What `text` decides, built from its file, or from what `make` gives, which is kept then."""
-    name = files.name_of(text, backend.text, files.fingerprint(*SOURCES))
+    name = files.name_of(text, default_float().name, backend.text, files.fingerprint(*SOURCES))
     found = files.load(name, kind, partial(_unpack, build=build, backend=backend))
     if found is None:
         with making():

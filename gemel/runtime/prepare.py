@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import current_device, from_code
-from gemel.dtype import check_held, weak
+from gemel.dtype import check_held, default_float, weak
 from gemel.errors import DeviceError, NoKernelError
 from gemel.extent import NUMBER
 from gemel.ir.above import above
@@ -219,7 +219,8 @@ def _create(
             check_held(op.name, number, dtype)
     device = current_device()
     backend = backend_of(device)
-    key = (backend, op.name, tuple(type(n) for n in numbers), tagged(tuple(parameters.values())))
+    kinds = tuple(type(n) for n in numbers)
+    key = (backend, op.name, default_float(), kinds, tagged(tuple(parameters.values())))
     plan = _creations.get(key)
     if plan is None:
         results = op.infer(*specs, **parameters)

@@ -20,7 +20,7 @@ fromjson = load_json
 
 
 def __getattr__(name: str) -> Any:
-    return attribute(name, __name__, globals(), _both)
+    return attribute(name, __name__, globals(), _both, _whole)
 
 
 def _both(operation: Any) -> Any:
@@ -39,6 +39,23 @@ def _both(operation: Any) -> Any:
 
     call.__name__ = call.__qualname__ = operation.__name__
     call.__doc__ = operation.__doc__
+    return call
+
+
+def _whole(function: Any) -> Any:
+    """A function of `npx` or `np.random`; of symbols the loop or choice of its name."""
+    if function.__name__ not in ("foreach", "while_loop", "cond"):
+        return function
+
+    def call(*inputs: Any, **keywords: Any) -> Any:
+        from gemel.ops.loops import leaves
+        from gemel.symbol import flow
+
+        given = leaves([*inputs, *keywords.values()])
+        of_symbols = any(isinstance(each, Symbol) for each in given)
+        return (getattr(flow, function.__name__) if of_symbols else function)(*inputs, **keywords)
+
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
     return call
 
 

@@ -1,133 +1,228 @@
-"""Executor: a symbol bound to the arrays it is computed from, as MXNet runs symbols."""
+"""Executor: a symbol bound to arrays, as MXNet 1 trains networks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gemel import autograd, np
+from gemel.device import Device, as_device
 from gemel.errors import GradientError, ShapeError, unknown_name
 from gemel.symbol import run
+from gemel.symbol.node import Reference, nodes_of
+from gemel.symbol.symbol import Symbol
 
-#: Arrays by their names, or in the order of the names.
-Arrays = Any
-
-
-def named(kind: str, names: list[str], given: Arrays) -> dict[str, Any]:
-    """Values by their names. Raises `UnknownNameError`, and `ShapeError` for another count."""
-    if given is None:
-        return {}
-    if isinstance(given, Mapping):
-        for name in given:
-            if name not in names:
-                raise unknown_name(kind, name, names)
-        return dict(given)
-    if len(given) != len(names):
-        raise ShapeError(f"bind: {len(given)} for the {len(names)} {kind}s {', '.join(names)}")
-    return dict(zip(names, given, strict=True))
+REQUESTS = ("write", "add", "null")
 
 
 class Executor:
-    """A symbol with an array for each of its variables; made by `Symbol.bind` and `simple_bind`.
+    """A symbol with arrays for its variables: `forward` computes, `backward` fills the gradients.
 
-    `forward` computes its outputs, `backward` writes (or adds) into the arrays of `grad_dict`.
+    Made by `Symbol.bind` and `Symbol.simple_bind`. `arg_dict`, `grad_dict` and `aux_dict` hold
+    the arrays by name; a gradient that is not asked for is None.
     """
 
     def __init__(
-        self, symbol: Any, device: Any, args: Arrays, args_grad: Arrays, grad_req: Any, aux: Arrays
+        self,
+        symbol: Symbol,
+        device: Any,
+        arguments: Any,
+        gradients: Any = None,
+        grad_req: Any = "write",
+        auxiliary: Any = None,
     ) -> None:
         names, states = symbol.list_arguments(), symbol.list_auxiliary_states()
         self._symbol = symbol
-        self.arg_dict = named("argument", names, args)
-        self.aux_dict = named("auxiliary state", states, aux)
-        for name in (*names, *states):
-            if name not in self.arg_dict and name not in self.aux_dict:
-                raise unknown_name("array for the argument", name, self.arg_dict)
-        if isinstance(grad_req, str):
-            grad_req = dict.fromkeys(names, grad_req)
-        self._requests = named("argument", names, grad_req)
-        given = named("argument", names, args_grad)
-        self.grad_dict = {name: given.get(name) for name in names}
-        self.outputs: list[Any] = []
+        self._ctx = as_device(device)
+        self.arg_dict = _named("args", names, arguments, whole=True)
+        self.aux_dict = _named("aux_states", states, auxiliary, whole=True)
+        self._requests = _requests(names, grad_req)
+        given = _named("args_grad", names, gradients)
+        self.grad_dict: dict[str, Any] = dict.fromkeys(names)
+        for name, array in self.arg_dict.items():
+            if (gradients is not None and name not in given) or not array.dtype.is_inexact:
+                self._requests[name] = "null"
+            if self._requests[name] != "null":
+                held = given.get(name)
+                self.grad_dict[name] = np.zeros_like(self.arg_dict[name]) if held is None else held
+        marked = [name for name in names if self._requests[name] != "null"]
+        autograd.mark_variables(
+            [self.arg_dict[name] for name in marked],
+            [self.grad_dict[name] for name in marked],
+            [self._requests[name] for name in marked],
+        )
+        self._outputs: list[Any] | None = None
+        self._recorded = False
+
+    # ---- its arrays
 
     @property
     def arg_arrays(self) -> list[Any]:
-        """The arrays of the arguments, in order."""
-        return [self.arg_dict[name] for name in self._symbol.list_arguments()]
+        """The arguments, in order of `list_arguments`."""
+        return list(self.arg_dict.values())
 
     @property
     def grad_arrays(self) -> list[Any]:
-        """The gradients of the arguments, in order; None where there is none."""
+        """Their gradients; None where none is asked for."""
         return list(self.grad_dict.values())
 
     @property
     def aux_arrays(self) -> list[Any]:
-        """The arrays of the auxiliary states, in order."""
-        return [self.aux_dict[name] for name in self._symbol.list_auxiliary_states()]
+        """The states training overwrites, in order of `list_auxiliary_states`."""
+        return list(self.aux_dict.values())
+
+    @property
+    def outputs(self) -> list[Any]:
+        """What the last `forward` gave."""
+        if self._outputs is None:
+            raise GradientError("outputs: the executor has computed nothing yet; call forward()")
+        return self._outputs
 
     @property
     def output_dict(self) -> dict[str, Any]:
-        """What the last `forward` gave, by name."""
+        """What the last `forward` gave, by the outputs' names."""
         return dict(zip(self._symbol.list_outputs(), self.outputs, strict=True))
 
-    def forward(self, is_train: bool = False, **kwargs: Any) -> list[Any]:
-        """The outputs, for training if so said; keywords are written into the arguments first."""
-        for name, value in kwargs.items():
+    # ---- running
+
+    def forward(self, is_train: bool = False, **values: Any) -> list[Any]:
+        """The outputs; `values` are written into arguments before. Raises `UnknownNameError`."""
+        for name, value in values.items():
             if name not in self.arg_dict:
                 raise unknown_name("argument", name, self.arg_dict)
-            self.arg_dict[name][...] = value
-        values = {**self.arg_dict, **self.aux_dict}
-        for name, gradient in self.grad_dict.items() if is_train else ():
-            if gradient is not None and self._requests.get(name, "null") != "null":
-                values[name] = values[name].detach()
-                autograd.mark_variables(values[name], gradient, self._requests[name])
-        with autograd.record() if is_train else autograd.pause():
-            self.outputs = run.run(self._symbol._heads, values)
-        return self.outputs
+            _write(name, self.arg_dict[name], value)
+        every = {**self.arg_dict, **self.aux_dict}
+        self._recorded = bool(is_train)
+        if is_train:
+            with autograd.record():
+                self._outputs = run.run(self._symbol._heads, every)
+        else:
+            with autograd.pause(train_mode=False):
+                self._outputs = run.run(self._symbol._heads, every)
+        return self._outputs
 
     def backward(self, out_grads: Any = None, is_train: bool = True) -> None:
-        """The gradients of the last `forward`, which was for training; of ones without `out_grads`.
+        """Fill `grad_dict` with the gradients of the outputs, weighed with `out_grads` (ones).
 
-        Raises `GradientError` where there was none.
+        Raises `GradientError` without a `forward(is_train=True)` before.
         """
-        if not self.outputs:
-            raise GradientError("backward: call forward(is_train=True) first")
-        grads = [out_grads] if isinstance(out_grads, np.ndarray) else out_grads
-        autograd.backward(self.outputs, grads, retain_graph=True)
+        if not self._recorded:
+            raise GradientError("backward: call forward(is_train=True) before")
+        heads = None if out_grads is None else list(_listed(out_grads))
+        outputs = self.outputs
+        if heads is not None and len(heads) != len(outputs):
+            raise ShapeError(f"backward: {len(heads)} gradients for {len(outputs)} outputs")
+        autograd.backward(outputs, heads, retain_graph=True, train_mode=is_train)
 
     def copy_params_from(
-        self, arg_params: Arrays, aux_params: Arrays = None, allow_extra_params: bool = False
+        self, arg_params: Any, aux_params: Any = None, allow_extra_params: bool = False
     ) -> None:
-        """Write values into the arguments and states of these names. Raises `UnknownNameError`."""
+        """Write arrays by name into the arguments and states.
+
+        Raises `UnknownNameError` for names it has not, unless `allow_extra_params`.
+        """
         for held, given in ((self.arg_dict, arg_params), (self.aux_dict, aux_params or {})):
             for name, value in given.items():
                 if name in held:
-                    held[name][...] = value
+                    _write(name, held[name], value)
                 elif not allow_extra_params:
                     raise unknown_name("parameter", name, held)
 
-
-def simple(
-    symbol: Any, device: Any, grad_req: Any, dtypes: Mapping[str, Any], shapes: Mapping[str, Any]
-) -> Executor:
-    """An executor with arrays of zeros of these shapes, and of those that follow from them."""
-    found, _, states = symbol.infer_shape(**shapes)
-    if found is None:
-        raise ShapeError(
-            f"simple_bind: the shapes of {sorted(shapes)} do not say those of all of "
-            f"{symbol.list_inputs()}"
+    def reshape(
+        self, partial_shaping: bool = False, allow_up_sizing: bool = False, **shapes: Any
+    ) -> Executor:
+        """An executor for arguments of these shapes; it shares the arrays whose shapes stay."""
+        found = bound(self._symbol, self._ctx, self._requests, {}, shapes)
+        for mine, others in ((self.arg_dict, found.arg_dict), (self.aux_dict, found.aux_dict)):
+            kept = {n: mine[n] for n, x in others.items() if x.shape == mine[n].shape}
+            others.update(kept)
+        gradients = {n: g for n, g in self.grad_dict.items() if g is not None}
+        same = {n: g for n, g in gradients.items() if g.shape == found.arg_dict[n].shape}
+        found.grad_dict.update(same)
+        whole = {n: g for n, g in found.grad_dict.items() if g is not None}
+        return Executor(
+            self._symbol, self._ctx, found.arg_dict, whole, self._requests, found.aux_dict
         )
-    names = symbol.list_arguments()
-    requests = grad_req if isinstance(grad_req, Mapping) else dict.fromkeys(names, grad_req)
 
-    def zeros(each: tuple[str, Any]) -> Any:
-        return np.zeros(each[1], dtype=dtypes.get(each[0], "float32"), device=device)
+    def debug_str(self) -> str:
+        """The nodes of its symbol, one a line."""
+        return described(self._symbol._heads)
 
-    pairs = dict(zip(names, found, strict=True))
-    args = {name: zeros((name, shape)) for name, shape in pairs.items()}
-    kept = {n: np.zeros_like(a) for n, a in args.items() if requests.get(n, "null") != "null"}
-    aux = list(map(zeros, zip(symbol.list_auxiliary_states(), states, strict=True)))
-    return Executor(symbol, device, args, kept, requests, aux)
+    def __repr__(self) -> str:
+        return f"<Executor {self._symbol!r} @{self._ctx}>"
 
 
-__all__ = ["Executor"]
+def bound(
+    symbol: Symbol, device: Any, grad_req: Any, dtypes: Mapping[str, Any], shapes: Mapping[str, Any]
+) -> Executor:
+    """An executor on new arrays of zeros, whose shapes follow from those given.
+
+    Raises `ShapeError` naming the arguments whose shapes do not.
+    """
+    place: Device = as_device(device)
+    found = symbol.infer_shape_partial(**shapes)
+    names = symbol.list_arguments(), symbol.list_auxiliary_states()
+    known = (dict(zip(names[0], found[0], strict=True)), dict(zip(names[1], found[2], strict=True)))
+    missing = [name for each in known for name, shape in each.items() if shape is None]
+    if missing:
+        raise ShapeError(
+            f"simple_bind: the shapes of {', '.join(missing)} do not follow from those of "
+            f"{', '.join(shapes) or 'nothing'}; give them, too"
+        )
+    types = dict(zip(names[0], symbol.infer_type(**dtypes)[0], strict=True))
+    made = [
+        {n: np.zeros(s, dtype=types.get(n, "float32"), device=place) for n, s in each.items()}
+        for each in known
+    ]
+    return Executor(symbol, place, made[0], None, grad_req, made[1])
+
+
+def described(heads: Iterable[Reference]) -> str:
+    """The nodes heads need, one a line."""
+    lines = []
+    for node in nodes_of(heads):
+        inputs = ", ".join(inner.output_name(index) for inner, index in node.inputs)
+        lines.append(f"{node.op} {node.name}({inputs}) {node.attrs or ''}".rstrip())
+    return "\n".join(lines)
+
+
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _named(what: str, names: list[str], given: Any, whole: bool = False) -> dict[str, Any]:
+    """Arrays by name, from a dictionary or a list in the names' order."""
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        values = list(given)
+        if len(values) != len(names):
+            raise ShapeError(f"bind: {what} has {len(values)} arrays for {len(names)} names")
+        given = {n: value for n, value in zip(names, values, strict=True) if value is not None}
+    for name in names if whole else ():
+        if name not in given:
+            raise unknown_name(f"array in {what} for", name, given)
+    return {name: given[name] for name in names if name in given}
+
+
+def _requests(names: list[str], given: Any) -> dict[str, str]:
+    """What is to become of the gradient of each argument."""
+    if isinstance(given, str):
+        found = dict.fromkeys(names, given)
+    elif isinstance(given, Mapping):
+        found = {name: given.get(name, "null") for name in names}
+    else:
+        found = dict(zip(names, given, strict=True))
+    for request in found.values():
+        if request not in REQUESTS:
+            raise unknown_name("grad_req", request, REQUESTS)
+    return found
+
+
+def _write(name: str, target: Any, value: Any) -> None:
+    value = np.array(value, dtype=target.dtype, device=target.device)
+    if value.shape != target.shape:
+        raise ShapeError(
+            f"executor: {name} is {target.spec}, not {value.spec}; use reshape(), or bind anew"
+        )
+    target[...] = value

@@ -10,12 +10,12 @@ from gemel.errors import ExportError, ShapeError
 from gemel.ir.graph import Entry, Node, captured, placeholder, walk
 from gemel.ir.methods import call
 from gemel.ir.op_kinds import Composite, Elementwise
-from gemel.legacy.declare import Written
+from gemel.legacy.declare import Inside, Written, wanted
 from gemel.nested import flatten_results, unflatten
 from gemel.programs import Arguments
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
-from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of
+from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of, variables_of
 from gemel.symbol.nodes import as_call, fixed, free, number_of
 from gemel.symbol.noting import Note, Noting
 from gemel.symbol.own import PREFIX, numbers_text, parameters_text
@@ -42,7 +42,7 @@ class Exported:
         names: Sequence[str] = (),
         held: dict[str, Any] | None = None,
     ) -> None:
-        self.trace = Noting()
+        self.trace = Noting(keeps_loops=not own)
         self.own = own
         count = len(arguments.arrays)
         if len(names) != count:
@@ -82,6 +82,9 @@ class Exported:
         self._together: dict[int, list[tuple[Entry, int]]] = {}
         for entry, (note, index) in self.trace.notes.items():
             self._together.setdefault(id(note.written.settings), []).append((entry, index))
+        #: Of the program inside of a call that is being written: when it began, and what it takes
+        #: from outside.
+        self._border: tuple[int, dict[Entry, SymbolNode]] | None = None
         with self.trace:
             self.heads = self._written([*outputs, *(entry for _, entry in updates)])
         self.updates = [self._variable_of(p, p.name or "parameter", {})[0].name for p, _ in updates]
@@ -92,7 +95,9 @@ class Exported:
             self.trace.free(f"n{position}_{axis}", n) if n > 1 else n
             for axis, n in enumerate(array.shape)
         ]
-        return placeholder(Spec(shape, array.dtype), name)
+        found = placeholder(Spec(shape, array.dtype), name)
+        self.trace.sources.update({f"n{position}_{i}": (found, i) for i in range(len(shape))})
+        return found
 
     def _number(self, position: int, value: float) -> Any:
         """A number the function is called with: a constant in MXNet's files."""
@@ -121,10 +126,12 @@ class Exported:
 
     def _call(self, entry: Entry) -> Any:
         """What an entry is: a note, entries it is the same as, or None for a variable."""
+        node = entry.node
+        if self._border is not None and node.place < self._border[0] and not node.is_number:
+            return None
         note = self.trace.notes.get(entry)
         if note is not None and not (self.own and free(tuple(note[0].written.settings.values()))):
             return note[0]._replace(written=_of_entries(note[0].written))
-        node = entry.node
         if node.op is None:
             return None
         if self.own:
@@ -181,14 +188,63 @@ class Exported:
             for key, value in written.settings.items()
         }
         inputs = [self._references[each] for each in written.inputs]
-        made = SymbolNode(
-            written.name, self._unique(note.name), settings, inputs, _outputs(written, entry)
-        )
+        name = self._unique(note.name)
+        graphs: list[tuple[Reference, ...]] = []
+        if written.inside:
+            inputs, graphs, more = self._inside(name, written)
+            settings.update(more)
+        made = SymbolNode(written.name, name, settings, inputs, _outputs(written), graphs)
         for other, index in self._together.get(id(written.settings), ()):
             self._references[other] = (made, index)
         if entry not in self._references:
             for index, each in enumerate(entry.node.entries):
                 self._references.setdefault(each, (made, index))
+
+    def _inside(self, name: str, written: Written) -> tuple[Any, Any, dict[str, str]]:
+        """The inputs of a call with programs inside, their heads, and where their variables go."""
+        given = list(written.inputs)
+        places: dict[Entry, int] = {}  # not those of `given`, which change with each step
+        graphs, orders = [], []
+        for inside in written.inside:
+            heads, sources = self._program(name, inside)
+            means = {entry: place for place, entry in enumerate(inside.arguments)}
+            order = []
+            for source in sources:
+                if source not in means and source not in places:
+                    places[source] = len(given)
+                    given.append(source)
+                order.append(means.get(source, places.get(source, 0)))
+            graphs.append(heads)
+            orders.append(order)
+        assert written.placed is not None
+        settings = {key: str(value) for key, value in written.placed(orders).items()}
+        settings["num_args"] = str(len(given) + len(graphs))
+        return self._written(given), graphs, settings
+
+    def _program(self, name: str, inside: Inside) -> tuple[tuple[Reference, ...], list[Entry]]:
+        """The heads of a program inside of a call, and what each of its variables stands for."""
+        kept = self._references, self._border, self._used
+        self._used = set()
+        stand_ins = {x: SymbolNode(VARIABLE, self._unique(f"{name}_in")) for x in inside.arguments}
+        taken: dict[Entry, SymbolNode] = {}
+        self._references = {entry: (node, 0) for entry, node in stand_ins.items()}
+        self._border = inside.first, taken
+        heads = self._written(inside.results)
+        if inside.reads_all:
+            used = set(map(id, variables_of(heads)))
+            unread = [entry for entry, node in stand_ins.items() if id(node) not in used]
+            if unread:
+                heads[:1] = self._written([_with_nothing_of(unread, inside.results[0])])
+        heads = [self._copied(head) for head in heads]
+        self._references, self._border, self._used = kept
+        sources = {id(node): entry for entry, node in (*stand_ins.items(), *taken.items())}
+        return tuple(heads), [sources[id(node)] for node in variables_of(heads)]
+
+    def _copied(self, head: Reference) -> Reference:
+        """A result that is a variable by an operation: MXNet takes no other ones of programs."""
+        if not head[0].is_variable:
+            return head
+        return SymbolNode("_np_copy", self._unique(f"{head[0].name}_copy"), {}, [head]), 0
 
     def _unique(self, name: str) -> str:
         found, number = name, 0
@@ -217,6 +273,10 @@ class Exported:
         return self._sources[id(source)]
 
     def _variable(self, entry: Entry) -> Reference:
+        if self._border is not None and not entry.node.is_number:
+            made = SymbolNode(VARIABLE, self._unique(entry.node.name or "outer"))
+            self._border[1][entry] = made
+            return made, 0
         parameter = self._parameters.get(entry)
         if parameter is not None:
             name = parameter.name or "parameter"
@@ -248,6 +308,14 @@ def exported(function: Callable[..., Any], arguments: Arguments, **settings: Any
         except ShapeError:
             pass
     return Exported(function, arguments, **settings)
+
+
+def _with_nothing_of(unread: list[Entry], result: Entry) -> Entry:
+    """A result that needs all of these too, and is the same: MXNet's loops have no other inputs."""
+    for entry in unread:
+        nothing = call("sum", call("cast", call("less", entry, entry), dtype=result.dtype))
+        result = call("add", result, call("cast", nothing, dtype=result.dtype))
+    return result
 
 
 class _ByName:
@@ -294,10 +362,11 @@ def _needs(found: Any) -> Sequence[Entry]:
     return found.written.inputs if isinstance(found, Note) else found
 
 
-def _outputs(written: Written, entry: Entry) -> int:
-    if written.outputs > 1:
+def _outputs(written: Written) -> int:
+    if written.outputs > 1 or written.name.startswith(PREFIX):
         return written.outputs
-    return 1
+    operation = wanted(written.name)
+    return operation.outputs(written.settings) if operation else written.outputs
 
 
 def _attributes(parameter: Any) -> dict[str, str]:

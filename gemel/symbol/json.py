@@ -10,7 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel.errors import GemelError, SymbolFileError
-from gemel.symbol.node import VARIABLE, Reference, SymbolNode, nodes_of, value_of
+from gemel.symbol.node import (
+    PLACES,
+    VARIABLE,
+    Reference,
+    SymbolNode,
+    nodes_of,
+    places_of,
+    value_of,
+    variables_of,
+)
 from gemel.symbol.own import operation
 
 #: The version of MXNet whose form the files have.
@@ -22,6 +31,11 @@ VERSION = 10901
 
 def written(heads: Sequence[Reference]) -> str:
     """The text of a symbol file."""
+    about = '"attrs": {\n    "is_np_shape": ["int", 1], \n    "mxnet_version": '
+    return _graph(heads, [f'{about}["int", {VERSION}]\n  }}'])
+
+
+def _graph(heads: Sequence[Reference], about: Sequence[str] = ()) -> str:
     nodes = nodes_of(heads)
     places = {id(node): place for place, node in enumerate(nodes)}
     versions: dict[int, int] = {id(n): 1 for node in nodes for n in node.auxiliary()}
@@ -34,6 +48,9 @@ def written(heads: Sequence[Reference]) -> str:
             fields.append(f'"attrs": {_attributes(node.attrs)}')
         inputs = [[places[id(n)], index, versions.get(id(n), 0)] for n, index in node.inputs]
         fields.append(f'"inputs": {_wrapped(inputs, 6)}')
+        if node.graphs:
+            inside = ", \n".join(map(_graph, node.graphs)).replace("\n", "\n        ")
+            fields.append(f'"subgraphs": [\n        {inside}\n      ]')
         listed.append("    {\n      " + ", \n      ".join(fields) + "\n    }")
     variables = [place for place, node in enumerate(nodes) if node.is_variable]
     ends = [[places[id(node)], index, 0] for node, index in heads]
@@ -42,8 +59,7 @@ def written(heads: Sequence[Reference]) -> str:
         f'"arg_nodes": {_wrapped(variables)}',
         f'"node_row_ptr": {_wrapped(rows)}',
         f'"heads": {_wrapped(ends)}',
-        '"attrs": {\n    "is_np_shape": ["int", 1], \n    "mxnet_version": '
-        f'["int", {VERSION}]\n  }}',
+        *about,
     ]
     return "{\n  " + ", \n  ".join(parts) + "\n}"
 
@@ -95,13 +111,33 @@ class _Reader:
             raise self.fail(f"is nested too deeply, or has a number too long: {error}") from None
         if not isinstance(whole, dict):
             raise self.fail(f"holds a {type(whole).__name__}, not an object with nodes")
+        return self.heads(whole, "")
+
+    def heads(self, whole: dict[str, Any], where: str, depth: int = 0) -> list[Reference]:
+        """The heads of a graph, or of one inside of a node."""
         nodes: list[SymbolNode] = []
-        for place, raw in enumerate(self.listed(whole, "nodes", "")):
-            nodes.append(self.node(place, raw, nodes))
-        heads = self.listed(whole, "heads", "")
+        for place, raw in enumerate(self.listed(whole, "nodes", where)):
+            nodes.append(self.node(place, raw, nodes, where, depth))
+        heads = self.listed(whole, "heads", where)
         if not heads:
-            raise self.fail("'heads' is empty: the symbol has no outputs")
-        return [self.entry(each, f"heads[{i}]", nodes) for i, each in enumerate(heads)]
+            raise self.fail(f"{where}'heads' is empty: the symbol has no outputs")
+        return [self.entry(each, f"{where}heads[{i}]", nodes) for i, each in enumerate(heads)]
+
+    def inside(self, raw: dict[str, Any], where: str, depth: int) -> list[tuple[Reference, ...]]:
+        """The heads of the graphs inside of a node: what a loop repeats."""
+        if depth > DEEPEST:
+            raise self.fail(f"{where}subgraphs are nested too deeply")
+        found = []
+        for place, graph in enumerate(self.listed(raw, "subgraphs", where)):
+            here = f"{where}subgraphs[{place}]: "
+            if not isinstance(graph, dict):
+                raise self.fail(f"{here}is a {type(graph).__name__}, not an object")
+            heads = tuple(self.heads(graph, here, depth + 1))
+            names = [node.name for node in variables_of(heads)]
+            if len(set(names)) < len(names):
+                raise self.fail(f"{here}gives one name to two variables")
+            found.append(heads)
+        return found
 
     def listed(self, held: dict[str, Any], field: str, where: str) -> list[Any]:
         if field not in held:
@@ -118,20 +154,24 @@ class _Reader:
             raise self.fail(f"{where}{field!r} is {said}")
         return found
 
-    def node(self, place: int, raw: Any, before: list[SymbolNode]) -> SymbolNode:
-        where = f"nodes[{place}]: "
+    def node(
+        self, place: int, raw: Any, before: list[SymbolNode], outer: str, depth: int
+    ) -> SymbolNode:
+        where = f"{outer}nodes[{place}]: "
         if not isinstance(raw, dict):
             raise self.fail(f"{where}is a {type(raw).__name__}, not an object")
         op, name = self.text(raw, "op", where), self.text(raw, "name", where)
-        where = f"nodes[{place}] ({name}): "
+        where = f"{outer}nodes[{place}] ({name}): "
         attrs = self.attributes(raw, where)
         inputs = [
             self.entry(each, f"{where}inputs[{i}]", before)
             for i, each in enumerate(self.listed(raw, "inputs", where))
         ]
-        if raw.get("subgraphs"):
-            raise self.fail(f"{where}{op} has subgraphs, which are not read")
-        node = SymbolNode(op, name, attrs, inputs)
+        if bool(raw.get("subgraphs")) is not (op in PLACES):
+            has = "lacks its subgraphs" if op in PLACES else "has subgraphs: it holds no programs"
+            raise self.fail(f"{where}{op} {has}")
+        graphs = self.inside(raw, where, depth) if op in PLACES else ()
+        node = SymbolNode(op, name, attrs, inputs, graphs=graphs)
         if op == VARIABLE:
             if inputs:
                 raise self.fail(f"{where}is a variable and has {len(inputs)} inputs")
@@ -149,6 +189,8 @@ class _Reader:
             settings = node.settings()
             legacy.checked(settings)
             node.outputs = legacy.outputs(settings)
+            if node.graphs:
+                places_of(node)
         except GemelError as error:
             raise SymbolFileError(f"symbol file {self.source}: {error}") from None
         except (TypeError, KeyError, ValueError) as error:
@@ -199,5 +241,7 @@ class _Reader:
 
 
 MOST_OUTPUTS = 65536
+#: How deep loops are nested in files.
+DEEPEST = 16
 
 __all__ = ["read", "value_of", "written"]

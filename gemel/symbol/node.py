@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+from gemel.errors import SymbolFileError
 from gemel.legacy import Legacy, find
 from gemel.symbol.own import PREFIX
 
@@ -15,7 +16,7 @@ VARIABLE = "null"
 class SymbolNode:
     """An operation by MXNet's name, its settings as text, and what it is applied to."""
 
-    __slots__ = ("_settings", "attrs", "inputs", "name", "op", "outputs")
+    __slots__ = ("_settings", "attrs", "graphs", "inputs", "name", "op", "outputs")
 
     def __init__(
         self,
@@ -24,12 +25,15 @@ class SymbolNode:
         attrs: dict[str, str] | None = None,
         inputs: Iterable[Reference] = (),
         outputs: int = 1,
+        graphs: Iterable[tuple[Reference, ...]] = (),
     ) -> None:
         self.op = op
         self.name = name
         self.attrs = attrs or {}
         self.inputs = tuple(inputs)
         self.outputs = outputs
+        #: The heads of the programs inside of it: what a loop repeats.
+        self.graphs = tuple(graphs)
         self._settings: dict[str, Any] | None = None
 
     @property
@@ -65,6 +69,15 @@ class SymbolNode:
         """The variables it overwrites while training."""
         if self.is_variable or self.is_own:
             return []
+        if self.graphs:
+            inside = {id(inner) for heads in self.graphs for inner in overwritten(heads)}
+            places = places_of(self)
+            return [
+                self.inputs[places[position, index]][0]
+                for position, heads in enumerate(self.graphs)
+                for index, inner in enumerate(variables_of(heads))
+                if id(inner) in inside
+            ]
         operation = self.legacy
         pairs = zip(operation.inputs, self.inputs, strict=False)
         return [
@@ -99,6 +112,61 @@ def nodes_of(heads: Iterable[Reference]) -> list[SymbolNode]:
             stack.append((node, True))
             stack += [(inner, False) for inner, _ in reversed(node.inputs)]
     return order
+
+
+def variables_of(heads: Iterable[Reference]) -> list[SymbolNode]:
+    """The variables the heads need, in order of first use."""
+    return [node for node in nodes_of(heads) if node.is_variable]
+
+
+def overwritten(heads: Iterable[Reference]) -> list[SymbolNode]:
+    """The variables that training overwrites."""
+    return [inner for node in nodes_of(heads) for inner in node.auxiliary()]
+
+
+# --- programs inside of nodes ---------------------------------------------------------------
+
+
+#: The settings that say which input stands for a variable of the programs inside: of a loop's one
+#: program the places of its inputs, of the others the inputs of each of their variables.
+PLACES = {
+    "_foreach": ("in_data_locs", "in_state_locs", "remain_locs"),
+    "_while_loop": ("cond_input_locs", "func_input_locs"),
+    "_cond": ("cond_input_locs", "then_input_locs", "else_input_locs"),
+}
+
+
+def places_of(node: SymbolNode) -> dict[tuple[int, int], int]:
+    """Which input each variable of the programs inside stands for: (program, variable) -> input.
+
+    Raises `SymbolFileError` where a variable stands for none.
+    """
+    said: list[Any] = [node.settings().get(name) for name in PLACES.get(node.op, ())]
+    if not all(isinstance(each, tuple) and all(type(n) is int for n in each) for each in said):
+        raise SymbolFileError(f"node {node.name!r}: its places are {said}, not numbers")
+    if node.op == "_foreach":
+        said = [_turned([place for each in said for place in each])]
+    if len(said) != len(node.graphs):
+        raise SymbolFileError(
+            f"node {node.name!r}: {node.op} has {len(node.graphs)} programs, not {len(said)}"
+        )
+    found = {}
+    for position, (places, heads) in enumerate(zip(said, node.graphs, strict=True)):
+        count = len(variables_of(heads))
+        if len(places) != count or not all(0 <= n < len(node.inputs) for n in places):
+            raise SymbolFileError(
+                f"node {node.name!r}: program {position} has {count} variables and the places "
+                f"{places} among {len(node.inputs)} inputs"
+            )
+        found.update({(position, index): place for index, place in enumerate(places)})
+    return found
+
+
+def _turned(places: list[int]) -> tuple[int, ...]:
+    """From which variable each input is to which input each variable is."""
+    if sorted(places) != list(range(len(places))):
+        return (-1,)
+    return tuple(places.index(place) for place in range(len(places)))
 
 
 # --- settings as text -----------------------------------------------------------------------

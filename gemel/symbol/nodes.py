@@ -10,10 +10,11 @@ from typing import Any
 
 from gemel.errors import ExportError
 from gemel.extent import Dim, same_for_all, seen
-from gemel.ir.graph import Entry, Node
+from gemel.ir.graph import Entry, Node, placeholder
 from gemel.ir.methods import call
-from gemel.legacy.declare import Written
-from gemel.spec import product
+from gemel.ir.trace import current_trace
+from gemel.legacy.declare import WRITERS, Written
+from gemel.spec import Spec, product
 
 Found = Written | tuple[Entry, ...] | None
 RULES: dict[str, Callable[..., Found]] = {}
@@ -100,9 +101,33 @@ def _(node: Node) -> Found:
     for place, extent in enumerate(target):
         same = place >= lead and same_for_all(extent, x.shape[place - lead])
         if isinstance(extent, Dim) and not same:
-            return None
+            return _broadcast_like(x, target, place, extent)
         codes.append(-2 if same and isinstance(extent, Dim) else extent)
     return Written("_npi_broadcast_to", (x,), {"shape": tuple(codes)})
+
+
+def _broadcast_like(x: Any, target: tuple[Any, ...], place: int, extent: Any) -> Found:
+    """Repeated along one axis as often as an argument is long, whose extent it is; then as wanted.
+
+    MXNet's files cannot say free extents otherwise.
+    """
+    trace: Any = current_trace()
+    source = trace.sources.get(repr(extent))
+    if source is None:
+        return None
+    if len(x.shape) < len(target):
+        x = call("reshape", x, shape=(*(1,) * (len(target) - len(x.shape)), *x.shape))
+    shape = (*x.shape[:place], extent, *x.shape[place + 1 :])
+    wide = placeholder(Spec(shape, x.dtype))
+    axes = {"lhs_axes": (place,), "rhs_axes": (source[1],)}
+    trace.note(wide, Written("broadcast_like", (x, source[0]), axes))
+    return (call("broadcast_to", wide, shape=target),)
+
+
+@rule("split")
+def _(node: Node) -> Found:
+    found: Found = WRITERS["split"](node.inputs[0], node.params["sections"], node.params["axis"])
+    return found
 
 
 @rule("concatenate")
@@ -150,8 +175,43 @@ def _(node: Node) -> Found:
 
 @rule("gather")
 def _(node: Node) -> Found:
-    settings = {"axis": node.params["axis"], "mode": "clip"}
+    # Positions count from the end, too: what wraps is right for all that are in range.
+    settings = {"axis": node.params["axis"], "mode": "wrap"}
     return Written("take", node.inputs, settings)
+
+
+@rule("sort", "argsort")
+def _(node: Node) -> Found:
+    """MXNet's places are float32 if nothing is said."""
+    assert node.op is not None
+    settings = {"axis": node.params["axis"], "is_ascend": not node.params["descending"]}
+    if node.op.name == "argsort":
+        settings["dtype"] = node.specs[0].dtype
+    return Written(node.op.names["mxnet"], node.inputs, settings)
+
+
+@rule("take_along_axis")
+def _(node: Node) -> Found:
+    """By a pick for each place along the axis: MXNet 1.9 has no more."""
+    (x, places), along = node.inputs, node.params["axis"]
+    count = places.shape[along]
+    if free(count) or not 0 < count <= MOST_PICKS or x.ndim != places.ndim:
+        return None
+    trace: Any = current_trace()
+    picked = []
+    for number in range(int(count)):
+        place = call("narrow", places, axis=along, start=number, length=1)
+        spec = Spec((*x.shape[:along], 1, *x.shape[along + 1 :]), x.dtype)
+        row = call("reshape", place, shape=(*x.shape[:along], *x.shape[along + 1 :]))
+        found = placeholder(spec)
+        settings = {"axis": along, "mode": "wrap", "keepdims": True}
+        trace.note(found, Written("pick", (x, row), settings))
+        picked.append(found)
+    return (call("concatenate", *picked, axis=along),) if len(picked) > 1 else (picked[0],)
+
+
+#: How many places along an axis are picked one by one.
+MOST_PICKS = 64
 
 
 # --- numbers --------------------------------------------------------------------------------

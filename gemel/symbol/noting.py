@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -29,12 +30,15 @@ class Note(NamedTuple):
 class Noting(Trace):
     """While it is entered with `watching`, calls that MXNet has an operation for are noted."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps_loops: bool) -> None:
         super().__init__(of_program=True)
         #: By what it gave: the call, and which of its results this is.
         self.notes: dict[Entry, tuple[Note, int]] = {}
+        #: The arguments and their axes that free extents are called after.
+        self.sources: dict[str, tuple[Entry, int]] = {}
         self._codes = _watched()
         self._open: tuple[FrameType, Note] | None = None
+        self.keeps_loops = keeps_loops
 
     def unchanged(self, entry: Any) -> Any:
         """A result that is the argument, as an entry of its own."""
@@ -53,6 +57,14 @@ class Noting(Trace):
     def note(self, entry: Entry, written: Written) -> None:
         """Say what an entry is as a call of MXNet's."""
         self.notes[entry] = Note(written, self.note_name(written.name.lower())), 0
+
+    def whole(self, name: str) -> Any:
+        """Loops and choices are kept: MXNet has operations for them, which hold programs."""
+        if self._open is not None or not self.keeps_loops:
+            return None
+        from gemel.symbol import loops
+
+        return partial(getattr(loops, name), self)
 
     def watching(self) -> _Watch:
         """A block of code whose calls are noted."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from gemel.dtype import DType, as_dtype
 from gemel.errors import GemelError, ShapeError
 from gemel.ir.graph import placeholder
 from gemel.ir.trace import Trace
 from gemel.spec import Spec
 from gemel.symbol import own
-from gemel.symbol.node import Reference, SymbolNode, nodes_of, value_of
+from gemel.symbol.node import (
+    Reference,
+    SymbolNode,
+    nodes_of,
+    places_of,
+    value_of,
+    variables_of,
+)
 
 
 def run(
@@ -41,6 +49,10 @@ def apply(
             return tuple(given) if isinstance(given, (list, tuple)) else (given,)
         operation = node.legacy
         settings = node.settings()
+        if node.graphs:
+            programs = [_program(heads) for heads in node.graphs]
+            found = operation.function(*inputs, programs=programs, **operation.checked(settings))
+            return tuple(found)
         named = operation.wanted(settings) if not operation.variadic else ()
         if len(named) == len(inputs):
             given = operation(**dict(zip(named, inputs, strict=True)), **settings)
@@ -54,6 +66,12 @@ def apply(
     except (TypeError, IndexError, KeyError) as error:
         raise ShapeError(f"node {node.name!r} ({node.op}): {error}") from error
     return tuple(given) if isinstance(given, (list, tuple)) else (given,)
+
+
+def _program(heads: tuple[Reference, ...]) -> Callable[..., list[Any]]:
+    """A program inside of a node as a function of its variables."""
+    names = [node.name for node in variables_of(heads)]
+    return lambda *values: run(heads, dict(zip(names, values, strict=True)))
 
 
 def shape_said(node: SymbolNode) -> tuple[int, ...] | None:
@@ -94,6 +112,32 @@ def infer(
     return known, [_spec(each, known, found, dtypes) for each in heads]
 
 
+def infer_types(
+    heads: Iterable[Reference], names: list[str], given: Mapping[str, Any]
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """The dtypes of arguments, heads and what is overwritten, where shapes need not be known.
+
+    A node has the dtype of the setting that says one, or else of its first input.
+    """
+    from gemel.npx.serialize import dtype_of_flag
+
+    usual = next(iter(given.values()), "float32")
+    found: dict[int, DType] = {}
+    variables: dict[str, DType] = {}
+    for node in nodes_of(heads):
+        if node.is_variable:
+            flag = node.attrs.get("__dtype__")
+            said = given.get(node.name, usual if flag is None else dtype_of_flag(flag))
+            found[id(node)] = variables[node.name] = as_dtype(said)
+            continue
+        said = None if node.is_own else node.settings().get("dtype")
+        first = found[id(node.inputs[0][0])] if node.inputs else as_dtype("float32")
+        found[id(node)] = first if said in (None, "None") else as_dtype(said)
+    outputs = [found[id(node)] for node, _ in heads]
+    others = [dtype for name, dtype in variables.items() if name not in names]
+    return [variables[name] for name in names], outputs, others
+
+
 def _spec(
     reference: Reference,
     known: dict[str, tuple[int, ...]],
@@ -112,6 +156,9 @@ def _follow(
     node: SymbolNode, known: dict[str, tuple[int, ...]], found: dict[int, list[Any]]
 ) -> None:
     """The shapes of a layer's parameters, from that of its data."""
+    if node.graphs:
+        _follow_inside(node, known, found)
+        return
     operation = node.legacy
     if operation.shapes is None or not node.inputs:
         return
@@ -120,6 +167,30 @@ def _follow(
         return
     settings = node.settings()
     rule = operation.shapes({"data": data.shape}, **operation.checked(settings))
-    for name, (inner, _) in zip(operation.wanted(settings), node.inputs, strict=False):
+    names = operation.wanted(settings)
+    names = names if len(names) == len(node.inputs) else operation.inputs
+    for name, (inner, _) in zip(names, node.inputs, strict=False):
         if inner.is_variable and inner.name not in known and name in rule:
             known[inner.name] = rule[name]
+
+
+def _follow_inside(
+    node: SymbolNode, known: dict[str, tuple[int, ...]], found: dict[int, list[Any]]
+) -> None:
+    """The shapes of what the programs of a loop read, from those of its data and states."""
+    places = places_of(node)
+    sliced = len(node.settings().get("in_data_locs", ()))
+    for position, heads in enumerate(node.graphs):
+        variables = variables_of(heads)
+        shapes = {}
+        for index, variable in enumerate(variables):
+            place = places[position, index]
+            spec = _spec(node.inputs[place], known, found, {})
+            if spec is not None:
+                shapes[variable.name] = tuple(spec.shape[1:] if place < sliced else spec.shape)
+        follows, _ = infer(heads, shapes)
+        for index, variable in enumerate(variables):
+            place = places[position, index]
+            outer = node.inputs[place][0]
+            if place >= sliced and outer.is_variable and variable.name in follows:
+                known.setdefault(outer.name, follows[variable.name])

@@ -119,7 +119,54 @@ class Symbol:
             [known.get(name) for name in self.list_auxiliary_states()],
         )
 
+    def infer_type(self, *dtypes: Any, **named: Any) -> tuple[Any, Any, Any]:
+        """The dtypes of arguments, outputs and auxiliary states, from those of some arguments.
+
+        The others have the first one's, or what their attributes say, or float32.
+        """
+        names = self.list_arguments()
+        given = {**dict(zip(names, dtypes, strict=False)), **named}
+        return run.infer_types(
+            self._heads, names, {n: d for n, d in given.items() if d is not None}
+        )
+
+    infer_type_partial = infer_type
+
     # ---- running
+
+    def bind(
+        self,
+        ctx: Any = None,
+        args: Any = None,
+        args_grad: Any = None,
+        grad_req: Any = "write",
+        aux_states: Any = None,
+        **_: Any,
+    ) -> Any:
+        """An `Executor` on these arrays, which are lists in the names' order, or dictionaries.
+
+        Gradients are left in `args_grad`, or in new arrays where `grad_req` asks for them.
+        """
+        from gemel.symbol.executor import Executor
+
+        return Executor(self, ctx, args, args_grad, grad_req, aux_states)
+
+    def simple_bind(
+        self, ctx: Any = None, grad_req: Any = "write", type_dict: Any = None, **shapes: Any
+    ) -> Any:
+        """An `Executor` on new arrays of zeros, their shapes and dtypes as those given say."""
+        from gemel.symbol.executor import bound
+
+        return bound(self, ctx, grad_req, type_dict or {}, shapes)
+
+    _bind = bind
+    _simple_bind = simple_bind
+
+    def debug_str(self) -> str:
+        """Its nodes, one a line."""
+        from gemel.symbol.executor import described
+
+        return described(self._heads)
 
     def eval(self, ctx: Any = None, device: Any = None, **values: Any) -> list[Any]:
         """Its outputs, for arrays by the names of its variables. Raises `UnknownNameError`."""
@@ -131,36 +178,6 @@ class Symbol:
         if missing:
             raise unknown_name("value for the variable", missing[0], values)
         return run.run(self._heads, values)
-
-    def bind(
-        self,
-        ctx: Any = None,
-        args: Any = None,
-        args_grad: Any = None,
-        grad_req: Any = "write",
-        aux_states: Any = None,
-        **others: Any,
-    ) -> Any:
-        """An `Executor` over these arrays: lists in order of the names, or by name."""
-        from gemel.symbol.executor import Executor
-
-        return Executor(self, ctx, args, args_grad, grad_req, aux_states)
-
-    def simple_bind(
-        self, ctx: Any = None, grad_req: Any = "write", type_dict: Any = None, **shapes: Any
-    ) -> Any:
-        """An `Executor` over zeros of the shapes given, and of those that follow from them."""
-        from gemel.symbol.executor import simple
-
-        return simple(self, ctx, grad_req, type_dict or {}, shapes)
-
-    _bind, _simple_bind = bind, simple_bind
-
-    def as_np_ndarray(self) -> Symbol:
-        """The symbol itself: arrays are NumPy's."""
-        return self
-
-    as_nd_ndarray = as_np_ndarray
 
     # ---- files
 
@@ -175,6 +192,35 @@ class Symbol:
         appear(os.fspath(fname), [self.tojson().encode()])
 
     # ---- put together
+
+    def __call__(self, *symbols: Symbol, **named: Any) -> Symbol:
+        """The symbol with others in place of its variables: in order, or by name."""
+        named.pop("name", None)
+        others = {**dict(zip(self.list_inputs(), symbols, strict=False)), **named}
+        for name in others:
+            if name not in self.list_inputs():
+                raise unknown_name("variable", name, self.list_inputs())
+        new: dict[int, Symbol] = {}
+        for node in nodes_of(self._heads):
+            if node.is_variable and node.name in others:
+                new[id(node)] = others[node.name]
+            elif node.is_variable:
+                new[id(node)] = Symbol(((node, 0),))
+            else:
+                inputs = [new[id(inner)]._heads[index] for inner, index in node.inputs]
+                made = SymbolNode(node.op, node.name, node.attrs, inputs, node.outputs, node.graphs)
+                new[id(node)] = Symbol((made, index) for index in range(node.outputs))
+        return Symbol(new[id(node)]._heads[index] for node, index in self._heads)
+
+    def as_np_ndarray(self) -> Symbol:
+        """The symbol itself, which is of both kinds."""
+        return self
+
+    as_nd_ndarray = as_np_ndarray
+
+    def astype(self, dtype: Any) -> Symbol:
+        """Its elements in another dtype."""
+        return self._with("Cast", dtype=dtype)
 
     def __getattr__(self, name: str) -> Any:
         operation = None if name.startswith("_") else wanted(name)
@@ -194,10 +240,10 @@ class Symbol:
     def __abs__(self) -> Symbol:
         return self._with("abs")
 
-    def _with(self, name: str, *others: Any) -> Symbol:
+    def _with(self, name: str, *others: Any, **settings: Any) -> Symbol:
         operation = wanted(name)
         assert operation is not None
-        return compose(operation, (self, *others), {})
+        return compose(operation, (self, *others), settings)
 
     __hash__ = object.__hash__
 
@@ -282,12 +328,12 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
     """
     name = keywords.pop("name", None)
     attributes = attributed(dict(keywords.pop("attr", None) or {}))
+    hint = operation.names[0].lower()
     keywords.pop("out", None)
     if operation.variadic:
         data = keywords.pop("data", ())
         whole = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)) else inputs
         given = [*whole, *data]
-        name = named(name, operation.names[0].lower())
         settings = operation.checked(keywords)
     else:
         count = len(operation.inputs)
@@ -297,12 +343,20 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
         settings = operation.checked({**extra, **keywords})
         found = {**positional, **by_name}
         wanted_inputs = operation.wanted(settings)
-        name = named(name, operation.names[0].lower())
+        if not any(isinstance(each, (int, float)) for each in found.values()):
+            name, hint = named(name, hint), ""
         given = [
             var(f"{name}_{key}") if found.get(key) is None else found[key]
             for key in operation.inputs
-            if found.get(key) is not None or key in wanted_inputs
+            if found.get(key) is not None or key in wanted_inputs or key == operation.unread
         ]
+    numbers = [isinstance(each, (int, float)) for each in given]
+    if operation.numbers is not None and numbers.count(True) == 1:
+        with_number = wanted(operation.numbers[numbers[0]])
+        assert with_number is not None
+        number, other = given if numbers[0] else given[::-1]
+        return compose(with_number, (other,), {"scalar": number, "name": name, "attr": attributes})
+    name = named(name, hint) if hint else name
     for each in given:
         if not isinstance(each, Symbol):
             raise TypeError(

@@ -13,6 +13,7 @@ constexpr int kMaxIntegers = kMaxRank * (kMaxOperands + 1) + kMaxOperands;
 // Elements in one tile of a large call: about 20 us of work, so that sharing tiles costs little and
 // a waiting thread is never behind a long one.
 constexpr int64_t kTileElements = 65536;
+constexpr int64_t kTurnedRows = 16;
 
 // Everything a kernel needs but the memory, which is taken when the operation starts.
 struct Work {
@@ -70,6 +71,8 @@ class ElementwiseLaunch final : public Launch {
     work_.kernel = kernel.get();
     work_.extent = loop.extents[0];
     work_.chunk = inner >= kTileElements ? 1 : kTileElements / inner;
+    // Rows that are turned are turned some at a time.
+    if (loop.rank > 1 && work_.chunk > kTurnedRows) work_.chunk -= work_.chunk % kTurnedRows;
     microseconds = static_cast<double>(loop.size) * kernel->nanoseconds_per_element * 1e-3;
     reads = reads_;
     writes = writes_;
@@ -186,6 +189,19 @@ bool ElementwiseCall::prepare() {
   }
   build_loop(layouts, count, shape, ndim, &loop);
   return true;
+}
+
+int ElementwiseCall::inner_class(int array) const {
+  const int64_t* strides = loop.strides[array];
+  const int found = stride_class(strides[loop.rank - 1]);
+  // One of stride 1 along the loop above is turned by panels, if that is worth it.
+  const bool across = found == kStrided && array < operands->array_count && loop.rank > 1 &&
+                      strides[loop.rank - 2] == 1;
+  constexpr int64_t kFew = 8;
+  if (!across || std::min(loop.extents[loop.rank - 2], loop.extents[loop.rank - 1]) < kFew) {
+    return found;
+  }
+  return kAcross;
 }
 
 // Who is called, then a byte per operand, then two bits per operand (its stride class); the target

@@ -69,7 +69,7 @@ struct ElementwiseCall {
   ElementwiseKey key(uint32_t operation, uint32_t parameters) const;
   bool find_even();
   // The stride class of the i-th array input (or of the target, behind the inputs).
-  int inner_class(int array) const { return stride_class(loop.strides[array][loop.rank - 1]); }
+  int inner_class(int array) const;
   // Throws OverflowError for a whole number that its dtype cannot hold.
   void check_numbers(const ElementwiseKernel& kernel) const;
   // Runs it or hands it over; `results` are new, one per out code; none with a target.

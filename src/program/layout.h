@@ -26,8 +26,12 @@ struct Loop {
   int64_t strides[kMaxOperands][kMaxRank];
 };
 
-// The stride class along the last dimension that kernels are specialised for.
-inline int stride_class(int64_t stride) { return stride == 0 ? 0 : stride == 1 ? 1 : 2; }
+// The stride classes along the last dimension that kernels are specialised for; what lies across
+// has stride 1 along the one before.
+enum StrideClass { kBroadcast, kContiguous, kStrided, kAcross };
+inline int stride_class(int64_t stride) {
+  return stride == 0 ? kBroadcast : stride == 1 ? kContiguous : kStrided;
+}
 
 // Writes the common shape; false when the shapes do not broadcast.
 bool broadcast_shapes(const OperandLayout* operands, int count, int64_t* shape, int* ndim);

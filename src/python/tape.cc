@@ -155,11 +155,19 @@ Reference source_of(PyObject* array) {
   return owned(into_python([&] { return PyObject_CallOneArg(source_function, array); }));
 }
 
+// Whether a source is part of a step whose tape has been freed: a constant for what comes after.
+bool is_over(PyObject* source) {
+  if (!PyTuple_Check(source)) return false;
+  PyObject* call = PyTuple_GET_ITEM(source, 0);
+  return PyObject_TypeCheck(call, call_class) && as_call(call)->freed;
+}
+
 Reference sources_of(const Arguments& arguments, uint64_t wanted) {
   Reference sources = owned(PyTuple_New(arguments.count));
   for (Py_ssize_t i = 0; i < arguments.count; ++i) {
     const bool tracked = (wanted >> i & 1) != 0;
     Reference source = tracked ? source_of(arguments.values[i]) : borrowed(Py_None);
+    if (is_over(source.get())) source = borrowed(Py_None);
     PyTuple_SET_ITEM(sources.get(), i, source.take());
   }
   return sources;

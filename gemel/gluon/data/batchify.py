@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def default_batchify_fn(examples: list[Any]) -> Any:
     """A batch of examples: arrays are stacked, tuples part by part, numbers become one array.
 
-    It is of a dtype that holds all of them.
+    It is of a dtype that holds all of them. An example that is a list is a row of one array.
     """
     first = examples[0]
     if isinstance(first, np.ndarray):
@@ -26,6 +26,10 @@ def default_batchify_fn(examples: list[Any]) -> Any:
                 f"DataLoader: examples of {sorted(lengths)} parts make no batch; they must have as "
                 "many, or give a batchify_fn, such as batchify.Pad()"
             )
+        if isinstance(first, list) and first:
+            values = default_batchify_fn([value for example in examples for value in example])
+            if isinstance(values, np.ndarray):
+                return values.reshape(len(examples), len(first), *values.shape[1:])
         return [default_batchify_fn(list(part)) for part in zip(*examples, strict=True)]
     if all(isinstance(example, (int, float)) for example in examples):
         whole = all(isinstance(example, int) for example in examples)

@@ -175,9 +175,8 @@ class _GatedCell(HybridRecurrentCell):
         return npx.activation(x, act_type=self._activation)
 
     def __repr__(self) -> str:
-        shape = self.i2h_weight.shape
-        inputs = shape[1] if shape is not None and shape[1] > 0 else None
-        return f"{type(self).__name__}({inputs} -> {self._hidden_size})"
+        outputs, inputs = self.i2h_weight.shape or (self._hidden_size, -1)
+        return f"{type(self).__name__}({inputs} -> {outputs})"
 
 
 class RNNCell(_GatedCell):

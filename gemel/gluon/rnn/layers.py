@@ -199,7 +199,7 @@ class _Layer(HybridBlock):
 
     def __repr__(self) -> str:
         first = self._reg_params["l0_i2h_weight"].shape
-        inputs = first[1] if first is not None and first[1] > 0 else None
+        inputs = first[1] if first is not None else -1
         parts = [f"{inputs} -> {self._hidden_size}", self._layout]
         parts += [f"num_layers={self._num_layers}"] if self._num_layers > 1 else []
         parts += [f"dropout={self._dropout}"] if self._dropout else []

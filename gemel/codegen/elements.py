@@ -1,0 +1,241 @@
+"""Elements: what a value is at a position of the loops, written into a nest.
+
+A value that has a place in the loops is computed there once. What is read elsewhere -- through a
+view, or where an operation's `element` rule says -- is written again for that position: its
+elementwise operations, down to what lies in memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.codegen.lane import Lane
+from gemel.codegen.nest import Number, Place
+from gemel.dtype import DType, as_number, check_held, int64
+from gemel.errors import CompileError
+from gemel.ir.graph import Entry, Node
+from gemel.ir.layout import Layout, dense_strides
+from gemel.ir.op_kinds import Elementwise, Reduction
+from gemel.ir.position import At, along, seen_through
+from gemel.passes.domain import Domain, Placement, is_mover
+from gemel.spec import Spec
+
+#: A position along each axis of a value.
+Position = tuple[At, ...]
+
+
+class Source:
+    """An input of an operation, as its `element` rule reads it."""
+
+    __slots__ = ("_entry", "_writer", "dtype", "shape")
+
+    def __init__(self, writer: ElementWriter, entry: Entry) -> None:
+        self.shape = entry.shape
+        self.dtype = entry.dtype
+        self._writer = writer
+        self._entry = entry
+
+    def at(self, *position: Any) -> Any:
+        """Its element at a position: an `At` or a computed number for each axis."""
+        nowhere = self._writer.nowhere
+        places = (
+            at if isinstance(at, At) else At(nowhere.steps, 0, ((at.cast(int64), 1),))
+            for at in position
+        )
+        return self._writer.moved(self._entry, tuple(places))
+
+
+class ElementWriter:
+    """Writes the values of a fused node's body into a nest (or what loads and stores like one).
+
+    `given` says where the body's inputs are, a `Place` or a `Number`; `ready` holds values that are
+    there already (a product's accumulator).
+    """
+
+    def __init__(self, nest: Any, domain: Domain, given: dict[Entry, Any]) -> None:
+        self.nest = nest
+        self.domain = domain
+        self.given = given
+        self.ready: dict[Entry, Any] = {}
+        self.nowhere = along(None, len(domain.shape))
+        self._values: dict[tuple[Entry, bool, Position], Any] = {}
+        self._places: dict[tuple[int, str], Place] = {}
+
+    def value(self, entry: Entry, placement: Placement) -> Any:
+        """The recorded value of an entry whose axes run along these dimensions."""
+        return self._found(entry, self.placed(entry.shape, placement), False)
+
+    def moved(self, entry: Entry, position: Position) -> Any:
+        """The recorded value of an entry at any position; on an axis of length 1 there is one."""
+        pairs = zip(position, entry.shape, strict=True)
+        return self._found(entry, tuple(self.nowhere if n == 1 else at for at, n in pairs), True)
+
+    def placed(self, shape: tuple[int, ...], placement: Placement) -> Position:
+        """A placement as a position."""
+        loops = len(self.domain.shape)
+        pairs = zip(shape, placement, strict=True)
+        return tuple(along(None if n == 1 else d, loops) for n, d in pairs)
+
+    def strides(self, place: Place, placement: Placement) -> tuple[int, ...]:
+        """A place's strides along the domain's dimensions."""
+        return self._along(place.strides, self.placed(place.shape, placement)).steps
+
+    def _found(self, entry: Entry, position: Position, moved: bool) -> Any:
+        if entry in self.ready:
+            return self.ready[entry]
+        if not moved and entry in self.domain.placements:
+            position = self.placed(entry.shape, self.domain.placements[entry])
+        key = (entry, moved, position)
+        if key not in self._values:
+            self._values[key] = self._written(entry, position, moved)
+        return self._values[key]
+
+    def _written(self, entry: Entry, position: Position, moved: bool) -> Any:
+        node = entry.node
+        if node.is_number:
+            return self.nest.scalar(Number(("constant", node.value), entry.dtype))
+        if node.op is None:
+            where = self.given[entry]
+            numbered = isinstance(where, Number)
+            return self.nest.scalar(where) if numbered else self._loaded(where, position)
+        if isinstance(node.op, Elementwise):
+            return self._elementwise(node, position, moved)[entry.index]
+        if isinstance(node.op, Reduction):
+            return self._reduced(node, entry, position, moved)
+        if "element" in node.op.rules:
+            sources = [Source(self, each) for each in node.inputs]
+            return node.op.rules["element"](self.nest, position, *sources, **node.params)
+        source = node.inputs[0]
+        if is_mover(node):
+            places = seen_through(node, entry.index, position, self.nowhere)
+            return self.moved(source, places)
+        if node.op.name == "reshape":  # an alignment: axes of length 1 come and go
+            return self._found(source, self._regrouped(position, node.specs[0], source), moved)
+        return self._found(source, self.aligned(position, source), moved)
+
+    def aligned(self, position: Position, entry: Entry) -> Position:
+        """The position of an input: lined up from the right with its user's."""
+        lead = len(position) - entry.ndim
+        places = position[lead:] if lead >= 0 else (*[self.nowhere] * -lead, *position)
+        pairs = zip(places, entry.shape, strict=True)
+        return tuple(self.nowhere if n == 1 else at for at, n in pairs)
+
+    def _regrouped(self, position: Position, result: Spec, entry: Entry) -> Position:
+        """The same where axes of length 1 were added or taken away."""
+        pairs = zip(position, result.shape, strict=True)
+        moving = iter([at for at, n in pairs if n != 1])
+        return tuple(self.nowhere if n == 1 else next(moving) for n in entry.shape)
+
+    # --- reading memory ---------------------------------------------------------------------
+
+    def _along(self, strides: tuple[int, ...], position: Position) -> At:
+        """How far into memory a position is, in elements."""
+        steps, offset = [0] * len(self.domain.shape), 0
+        values: tuple[tuple[Any, Any], ...] = ()
+        for stride, at in zip(strides, position, strict=True):
+            if at.loop is not None:
+                steps[at.loop] += stride
+            elif at is not self.nowhere:
+                far = at * stride
+                steps = [a + b for a, b in zip(steps, far.steps, strict=True)]
+                offset, values = offset + far.offset, values + far.values
+        return At(tuple(steps), offset, values)
+
+    def _loaded(self, place: Place, position: Position) -> Any:
+        used = [n != 1 for n in place.shape]
+        strides = tuple(s for s, many in zip(place.strides, used, strict=True) if many)
+        at = self._along(strides, tuple(p for p, many in zip(position, used, strict=True) if many))
+        place = self._shifted(place, at.offset)
+        if not at.values:
+            return self.nest.load(place, at.steps)
+        operand = self.nest.operand(place, at.steps)
+        (first, stride), *more = at.values
+        if more:
+            first, stride = self._sum(at.values), 1
+        return self.nest.gather(operand, first, stride)
+
+    def _shifted(self, place: Place, offset: Any) -> Place:
+        """A place that begins later; the same one for the same offset."""
+        if type(offset) is int and offset == 0:
+            return place
+        key = (id(place), repr(offset))
+        if key not in self._places:
+            layout = place.layout
+            whole = Layout(layout.shape, layout.strides, layout.offset + offset)
+            self._places[key] = place.at(whole)
+        return self._places[key]
+
+    def _sum(self, values: tuple[tuple[Any, Any], ...]) -> Any:
+        total = None
+        for value, factor in values:
+            once = type(factor) is int and factor == 1
+            term = value if once else value * self.nest.constant(factor)
+            total = term if total is None else total + term
+        return total
+
+    def _running(self, at: At) -> Any:
+        """A position as an int64."""
+        value = self.nest.running(at.steps)
+        if not (type(at.offset) is int and at.offset == 0):
+            value = value + self.nest.constant(at.offset)
+        return value + self._sum(at.values) if at.values else value
+
+    # --- computing --------------------------------------------------------------------------
+
+    def _reduced(self, node: Node, entry: Entry, position: Position, moved: bool) -> Any:
+        """A value combined over the reduced dimensions; itself when they all have length 1."""
+        op, source = node.op, node.inputs[0]
+        assert isinstance(op, Reduction)
+        if moved:
+            own = self.placed(entry.shape, self.domain.placements[entry])
+            if own != position:
+                raise CompileError(f"{op.name} is read where the loops are not: {node}")
+            return self._found(entry, own, False)
+        everywhere = self.placed(self.domain.shape, tuple(range(len(self.domain.shape))))
+        value = self._found(source, everywhere, False).cast(op.accumulator(source.dtype))
+        if self.domain.reduced:
+            value = self.nest.recorder.reduce(op.combine, value)
+        elif op.combine.startswith("arg"):
+            value = Lane(self.nest.recorder).constant(0, int64)
+        return value.cast(entry.dtype.compute)
+
+    def _elementwise(self, node: Node, position: Position, moved: bool) -> list[Any]:
+        op = node.op
+        assert isinstance(op, Elementwise)
+        types, _ = op.types(tuple(e.spec for e in node.inputs), node.params)
+        weak = node.specs[0].weak
+        if weak:
+            types = tuple(map(as_number, types))
+        values = []
+        for entry, dtype in zip(node.inputs, types, strict=True):
+            if entry.node.is_number:
+                check_held(op.name, entry.node.value, dtype)
+            value = self._found(entry, self.aligned(position, entry), moved)
+            values.append(value.cast(dtype.compute))
+        lane = self._lane(node, position)
+        found = op.body(lane, *values, **node.params)
+        results = []
+        for each, spec in zip(found if op.outputs > 1 else (found,), node.specs, strict=True):
+            result = lane.value(each) if not hasattr(each, "dtype") else each
+            # Rounded to what is kept between steps, as separate kernels would.
+            to: DType = as_number(spec.dtype) if weak else spec.dtype
+            results.append(result.cast(to).cast(to if weak else to.compute))
+        return results
+
+    def _lane(self, node: Node, position: Position) -> Lane:
+        shape, op = node.specs[0].shape, node.op
+
+        def index(axis: int) -> Any:
+            return self._running(position[axis])
+
+        if op is None or not op.random:
+            return Lane(self.nest.recorder, index=index)
+        call = node.params["call"]
+
+        def random(*stream: Any) -> tuple[Any, ...]:
+            if not stream:
+                numbers = Number(("seed",), int64), Number(("call", call), int64)
+                stream = tuple(map(self.nest.scalar, numbers))
+            return (self._running(self._along(dense_strides(shape), position)), *stream)
+
+        return Lane(self.nest.recorder, random=random, index=index)

@@ -1,0 +1,183 @@
+"""Panels: what lies across the vector's loop, turned into its order a square at a time.
+
+An operand of stride 1 along the loop above the vector's (a transposed array) would be read one
+element at a time. Some rows of it are read as vectors, transposed in registers and kept in a panel,
+where the loops then find them one after the other.
+
+This module imports llvmlite: import it inside the function that compiles.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from gemel.codegen import memory
+from gemel.codegen.access import Bases
+from gemel.codegen.program import ACROSS
+from gemel.codegen.registers import I64, Value, shuffle_mask, splat
+
+#: Columns of a panel: long enough for the loop over a row, short enough to stay in the first cache.
+COLUMNS = 64
+
+
+def _number(value: int) -> Value:
+    return ir.Constant(I64, value)
+
+
+class Panels:
+    """The panels of a kernel; `nest` is what prints its loops."""
+
+    def __init__(self, nest: Any) -> None:
+        self.nest = nest
+        self.builder = nest.builder
+        self.dimension = nest.program.outer - 2
+        operands = nest.program.operands
+        self.numbers = [n for n in nest._used() if operands[n].stride == ACROSS]
+        #: Rows of a panel, which are the sides of the squares, too.
+        self.rows = 16
+        self.places: dict[int, Value] = {}
+        if self.numbers:
+            widest = max(operands[n].dtype.itemsize for n in self.numbers)
+            self.rows = max(2, min(16, nest.target.width // widest))
+        for n in self.numbers:
+            self.places[n] = memory.room(self.builder, operands[n].dtype, self.rows * COLUMNS)
+
+    def run(self, begin: Value, end: Value, bases: Bases) -> None:
+        """All loops, the outermost from `begin` to `end`."""
+        if self.dimension == 0:
+            self._walk(begin, end, bases)
+            return
+        rows = self.nest.extents[self.dimension]
+        body = lambda inside: self._walk(_number(0), rows, inside)  # noqa: E731
+        self.nest._walk(0, self.dimension, begin, end, bases, body)
+
+    def _walk(self, begin: Value, end: Value, bases: Bases) -> None:
+        """The rows from `begin` to `end`, all columns of each."""
+        nest, columns = self.nest, self.nest.extents[self.dimension + 1]
+
+        def rows(first: Value, _: list[Value]) -> list[Value]:
+            last = self._lower(self.builder.add(first, _number(self.rows)), end)
+
+            def part(left: Value, _: list[Value]) -> list[Value]:
+                right = self._lower(self.builder.add(left, _number(COLUMNS)), columns)
+                self._part(first, last, left, right, bases)
+                return []
+
+            nest._loop(_number(0), columns, _number(COLUMNS), [], part)
+            return []
+
+        nest._loop(begin, end, _number(self.rows), [], rows)
+
+    def _lower(self, a: Value, b: Value) -> Value:
+        return self.builder.select(self.builder.icmp_signed("<", a, b), a, b)
+
+    def _part(self, first: Value, last: Value, left: Value, right: Value, bases: Bases) -> None:
+        """Fills the panels with some columns of some rows, then runs over these."""
+        nest, builder = self.nest, self.builder
+        for n in self.numbers:
+            self._fill(n, first, last, left, right, bases)
+
+        def row(index: Value, _: list[Value]) -> list[Value]:
+            inside = nest._advance(bases, self.dimension, index)
+            before = builder.mul(builder.sub(index, first), _number(COLUMNS))
+            for n in self.numbers:
+                dtype = nest.program.operands[n].dtype
+                offset = builder.sub(before, left)
+                inside[n] = memory.element(builder, self.places[n], offset, dtype)
+            nest._row(left, right, inside)
+            return []
+
+        nest._loop(first, last, _number(1), [], row)
+
+    def _fill(
+        self, n: int, first: Value, last: Value, left: Value, right: Value, bases: Bases
+    ) -> None:
+        nest, builder = self.nest, self.builder
+        dtype = nest.program.operands[n].dtype
+        source = memory.element(builder, bases[n], first, dtype)
+        count = builder.sub(last, first)
+
+        def square(column: Value, _: list[Value]) -> list[Value]:
+            wide = builder.sub(right, column)
+            enough = builder.icmp_signed(">=", self._lower(count, wide), _number(self.rows))
+            goal = memory.element(builder, self.places[n], builder.sub(column, left), dtype)
+            with builder.if_else(enough) as (whole, part):
+                with whole:
+                    self._turn(n, source, column, goal, None, None)
+                with part:
+                    if nest.masks:
+                        self._turn(n, source, column, goal, count, wide)
+                    else:
+                        self._singly(n, source, column, goal, count, wide)
+            return []
+
+        nest._loop(left, right, _number(self.rows), [], square)
+
+    def _turn(
+        self,
+        n: int,
+        source: Value,
+        column: Value,
+        goal: Value,
+        count: Value | None,
+        wide: Value | None,
+    ) -> None:
+        """One square; of `count` rows and `wide` columns where these are given."""
+        builder, nest, lanes = self.builder, self.nest, self.rows
+        dtype = nest.program.operands[n].dtype
+        stride = nest.access.strides[n, self.dimension + 1]
+        mask = None if count is None else memory.first(builder, count, lanes)
+        lines = []
+        for i in range(lanes):
+            place = builder.add(column, _number(i))
+            there = mask
+            if wide is not None:
+                inside = builder.icmp_signed(">", wide, _number(i))
+                there = builder.and_(mask, splat(builder, inside, lanes))
+            pointer = memory.element(builder, source, builder.mul(place, stride), dtype)
+            lines.append(memory.load(builder, pointer, dtype, lanes, there))
+        for i, line in enumerate(transposed(builder, lines)):
+            pointer = memory.element(builder, goal, _number(i * COLUMNS), dtype)
+            memory.store(builder, line, pointer, dtype, lanes)
+
+    def _singly(
+        self, n: int, source: Value, column: Value, goal: Value, count: Value, wide: Value
+    ) -> None:
+        """A part of a square, one element after the other, where there are no masks."""
+        builder, nest = self.builder, self.nest
+        dtype = nest.program.operands[n].dtype
+        stride = nest.access.strides[n, self.dimension + 1]
+
+        def line(i: Value, _: list[Value]) -> list[Value]:
+            offset = builder.mul(builder.add(column, i), stride)
+            start = memory.element(builder, source, offset, dtype)
+
+            def one(r: Value, _: list[Value]) -> list[Value]:
+                value = memory.load(builder, memory.element(builder, start, r, dtype), dtype, 1)
+                place = builder.add(builder.mul(r, _number(COLUMNS)), i)
+                memory.store(builder, value, memory.element(builder, goal, place, dtype), dtype, 1)
+                return []
+
+            nest._loop(_number(0), count, _number(1), [], one)
+            return []
+
+        nest._loop(_number(0), self._lower(wide, _number(self.rows)), _number(1), [], line)
+
+
+def transposed(builder: Any, rows: list[Value]) -> list[Value]:
+    """A square of vectors, transposed by exchanging ever larger blocks."""
+    lanes, distance = len(rows), 1
+    while distance < lanes:
+        low = tuple(lanes + i - distance if i & distance else i for i in range(lanes))
+        high = tuple(lanes + i if i & distance else i + distance for i in range(lanes))
+        exchanged = list(rows)
+        for i in range(lanes):
+            if not i & distance:
+                a, b = rows[i], rows[i + distance]
+                exchanged[i] = builder.shuffle_vector(a, b, shuffle_mask(low))
+                exchanged[i + distance] = builder.shuffle_vector(a, b, shuffle_mask(high))
+        rows = exchanged
+        distance *= 2
+    return rows

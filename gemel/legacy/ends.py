@@ -1,0 +1,93 @@
+"""What networks of MXNet 1 end in: operations whose gradient is that of a loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel import autograd, np, npx
+from gemel.legacy.declare import Shapes, legacy
+from gemel.spec import product
+
+
+@legacy("SoftmaxOutput", "Softmax", inputs=2, optional=1, unread="label")
+def softmax_output(
+    data: Any,
+    label: Any = None,
+    grad_scale: float = 1.0,
+    ignore_label: float = -1.0,
+    multi_output: bool = False,
+    use_ignore: bool = False,
+    preserve_shape: bool = False,
+    normalization: str = "null",
+    out_grad: bool = False,
+    smooth_alpha: float = 0.0,
+) -> Any:
+    """softmax over an example's classes; with labels its gradient is that of the cross-entropy."""
+    axis = 1 if multi_output else -1
+    rows = data if multi_output or preserve_shape else npx.batch_flatten(data)
+    found = npx.softmax(rows, axis=axis)
+    if label is None or not autograd.is_training():
+        return found.reshape(data.shape)
+    if tuple(label.shape) == tuple(rows.shape):
+        return _towards(rows, found, (found - label) * grad_scale).reshape(data.shape)
+    classes = found.shape[axis]
+    hot = npx.one_hot(label, classes, 1 - smooth_alpha, smooth_alpha / max(classes - 1, 1))
+    hot = hot.astype(found.dtype)
+    error = found - (np.moveaxis(hot, -1, 1) if multi_output else hot)
+    counted = np.not_equal(label, ignore_label).astype(found.dtype)
+    if use_ignore:
+        error = error * np.expand_dims(counted, axis)
+    if normalization == "valid":
+        error = error / np.maximum(counted.sum(), 1)
+    else:
+        places = product(data.shape[2:]) if multi_output else 1
+        error = error / (places * (data.shape[0] if normalization == "batch" else 1))
+    return _towards(rows, found, error * grad_scale).reshape(data.shape)
+
+
+def _towards(data: Any, found: Any, gradient: Any) -> Any:
+    """`found`, whose gradient for data is the one given: what a loss's would be."""
+    step = data * npx.stop_gradient(gradient)
+    return npx.stop_gradient(found) + (step - npx.stop_gradient(step))
+
+
+@softmax_output.infer
+def _(shapes: Shapes, multi_output: bool = False, preserve_shape: bool = False, **_: Any) -> Shapes:
+    data = shapes["data"]
+    if multi_output:
+        return {"label": (data[0], *data[2:])}
+    return {"label": data[:-1] if preserve_shape else data[:1]}
+
+
+def _output(function: Any, error: Any, name: str) -> None:
+    @legacy(name, inputs=2, optional=1, unread="label")
+    def operation(data: Any, label: Any = None, grad_scale: float = 1.0) -> Any:
+        """What a network ends in; with labels its gradient is that of a loss."""
+        found = function(data)
+        if label is None or not autograd.is_training():
+            return found
+        scale = grad_scale * label.shape[0] / product(label.shape)
+        return _towards(data, found, error(found - label.reshape(found.shape)) * scale)
+
+    @operation.infer
+    def _(shapes: Shapes, **_: Any) -> Shapes:
+        return {"label": shapes["data"]}
+
+
+@legacy("MakeLoss", inputs=1)
+def make_loss(
+    data: Any, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: str = "null"
+) -> Any:
+    """data: what a network ends in, whose gradient is `grad_scale` whatever follows."""
+    if not autograd.is_training():
+        return data
+    ones = np.ones_like(data)
+    counted: Any = ones.shape[0] if normalization == "batch" else 1.0
+    if normalization == "valid":
+        counted = np.maximum((data > valid_thresh).astype(data.dtype).sum(), 1)
+    return _towards(data, data, ones * grad_scale / counted)
+
+
+_output(lambda data: data, lambda error: error, "LinearRegressionOutput")
+_output(lambda data: data, np.sign, "MAERegressionOutput")
+_output(npx.sigmoid, lambda error: error, "LogisticRegressionOutput")

@@ -1,0 +1,31 @@
+"""Parts of an axis: as many of one length as are asked for, or between given positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.errors import ShapeError
+from gemel.extent import WHOLE
+from gemel.spec import is_several, whole, whole_numbers
+
+
+def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, int], ...]:
+    """(start, length) of each part: an equal count, or cut positions. Raises `ShapeError`."""
+    if isinstance(sections, WHOLE):
+        if sections <= 0 or extent % sections != 0:
+            raise ShapeError(
+                f"{name}: axis of {extent} does not divide into {sections} equal parts"
+            )
+        length = extent // sections
+        return tuple((index * length, length) for index in range(sections))
+    whole_numbers(name, "cuts", sections)
+    # As slices have them: negative cuts count from the end, none lies outside.
+    inside = (max(cut + extent, 0) if cut < 0 else min(cut, extent) for cut in sections)
+    cuts = [0, *inside, extent]
+    pairs = zip(cuts, cuts[1:], strict=False)
+    return tuple((a, b - a if b > a else 0) for a, b in pairs)
+
+
+def sections_of(name: str, given: Any) -> Any:
+    """How many parts, or a tuple of where they begin. Raises `TypeError`."""
+    return tuple(given) if is_several(given) else whole(name, "the number of parts", given)

@@ -1,0 +1,182 @@
+"""Joining: what was taken apart and comes together again, and products that are added up.
+
+Both come from gradients: each part of a split value gives its own gradient, written into its place;
+each step of a recurrent network gives a product, added to those of the other steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from gemel.extent import same_for_all, seen
+from gemel.ir.graph import Entry, Graph, Node, rewrite
+from gemel.ops import elementwise, indexing, linalg, shape
+from gemel.passes.simplify import swapped
+from gemel.spec import same_shape
+
+# --- unite ----------------------------------------------------------------------------------
+
+
+class Span(NamedTuple):
+    """What is written into a stretch of one axis; `lacks`: the value has no such axis."""
+
+    axis: int
+    start: int
+    length: int
+    value: Entry
+    lacks: bool
+
+
+def unite(graph: Graph) -> Graph:
+    """Values written side by side all along an axis are joined: nothing lies below or between."""
+    builds = (elementwise.add, indexing.assign)
+    users: dict[Node, list[Node]] = {}
+    for node in graph.walk():
+        for entry in node.inputs:
+            users.setdefault(entry.node, []).append(node)
+
+    def united(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        if node.op is shape.reshape and inputs[0].node.op is shape.reshape:
+            source = inputs[0].node.inputs[0]
+            return (source,) if source.spec == node.specs[0] else None
+        inner = node in users and all(user.op in builds for user in users[node])
+        if node.op not in builds or inner:
+            return None
+        spans = _spans(node.op, inputs, node.params, node.specs[0].shape)
+        whole = spans and _whole(spans, node.specs[0].shape)
+        return (_joined(spans, node),) if whole else None
+
+    return rewrite(graph, united)
+
+
+def _spans(op: Any, inputs: tuple[Entry, ...], params: Any, extents: Any) -> list[Span]:
+    """What is written side by side along one axis; nothing where it is anything else."""
+    found: list[Span] = []
+    pending = [(op, inputs, params)]
+    added = False
+    while pending:
+        op, inputs, params = pending.pop()
+        if op is elementwise.add:
+            below, added = inputs, True
+        elif op is indexing.place or op is indexing.assign:
+            span = _span(extents, inputs[-1], params["key"])
+            if span is None or (found and span.axis != found[0].axis):
+                return []
+            found.append(span)
+            below = inputs[:-1]
+        else:  # it shows nowhere, if all of it is written over
+            return found if found and not added and _whole(found, extents) else []
+        if not all(same_shape(entry.shape, tuple(extents)) for entry in below):
+            return []
+        pending += [(e.node.op, e.node.inputs, e.node.params) for e in below]
+    return found
+
+
+def _span(extents: Any, value: Entry, key: Any) -> Span | None:
+    """A key that selects part of one axis and all of the others."""
+    found: Span | None = None
+    if len(key) != len(extents) or any(item[0] == "new" for item in key):
+        return None
+    for axis, (extent, item) in enumerate(zip(extents, key, strict=True)):
+        alone = item[0] == "int"
+        start, length, step = (item[1], 1, 1) if alone else item[1:]
+        if not alone and step == 1 and same_for_all(start, 0) and same_for_all(length, extent):
+            continue
+        if found is not None or step != 1 or type(start) is not int or type(length) is not int:
+            return None
+        found = Span(axis, start, length, value, alone)
+    if found is None:
+        return None
+    part = (*extents[: found.axis], found.length, *extents[found.axis + 1 :])
+    kept = part if not found.lacks else (*part[: found.axis], *part[found.axis + 1 :])
+    return found if same_shape(value.shape, kept) else None
+
+
+def _whole(spans: list[Span], extents: Any) -> bool:
+    """Whether stretches lie one behind the other, from the beginning of their axis to its end."""
+    end = 0
+    for span in sorted(spans, key=lambda span: span.start):
+        if span.start != end:
+            return False
+        end += span.length
+    return same_for_all(end, extents[spans[0].axis])
+
+
+def _joined(spans: list[Span], node: Node) -> Entry:
+    parts, axis, result = [], spans[0].axis, node.specs[0]
+    # Without the axis they are joined along the next one, and seen in the result's shape.
+    flat = all(span.lacks for span in spans) and axis < result.ndim - 1
+    for span in sorted(spans, key=lambda span: span.start):
+        value = span.value
+        if span.lacks and not flat:
+            wide = (*value.shape[:axis], 1, *value.shape[axis:])
+            value = shape.reshape(value, shape=wide)
+        same = value.dtype is result.dtype
+        parts.append(value if same else elementwise.cast(value, dtype=result.dtype))
+    found: Entry = shape.concatenate(*parts, axis=axis)
+    return shape.reshape(found, shape=result.shape) if flat else found
+
+
+# --- add up ---------------------------------------------------------------------------------
+
+#: So many products are worth it to be made one, if the axis they add along is this much shorter
+#: than the others: each alone reads and writes the whole sum.
+LEAST, SHORTER = 3, 2
+
+
+def add_up(graph: Graph) -> Graph:
+    """a @ b + c @ d + ... becomes one product, of the factors side by side.
+
+    The terms are added in another order then (see `docs/internals/numbers.md`).
+    """
+    users = Counter(entry for node in graph.walk() for entry in node.inputs)
+    users.update(graph.results)
+    sums = _sums(graph, users)
+    factors: dict[Node, tuple[Entry, ...]] = {}
+
+    def added(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        factors[node] = inputs
+        terms = sums.get(node, ())
+        if len(terms) < LEAST or not all(map(_adds_little, terms)):
+            return None
+        # The last step's product comes first in a backward pass: in this order they are as those
+        # of time, which other joins have, too.
+        pairs = [factors[term] for term in reversed(terms)]
+        left = shape.concatenate(*(swapped(a) for a, _ in pairs), axis=0)
+        right = shape.concatenate(*(b for _, b in pairs), axis=0)
+        return (linalg.matmul(swapped(left), right),)
+
+    return rewrite(graph, added)
+
+
+def _sums(graph: Graph, users: Counter[Entry]) -> dict[Node, tuple[Node, ...]]:
+    """The sums of nothing but products that nobody else wants, and these; no part of another."""
+    found: dict[Node, list[Node]] = {}
+    for node in graph.walk():
+        if node.op is not elementwise.add:
+            continue
+        parts = []
+        for entry in node.inputs:
+            product = entry.node.op is linalg.matmul
+            alone = users[entry] == 1 and entry.spec == node.specs[0]
+            parts.append([entry.node] if product else found.get(entry.node) if alone else None)
+            if product and not alone:
+                parts[-1] = None
+        first, second = parts
+        if first is None or second is None:
+            continue
+        for entry in node.inputs:
+            found.pop(entry.node, None)
+        first += second  # the chain grows in place: each term is looked at once
+        found[node] = first
+    return {node: tuple(terms) for node, terms in found.items()}
+
+
+def _adds_little(product: Node) -> bool:
+    """Whether a product of matrices adds few terms to each of many elements."""
+    a, b = product.inputs
+    if a.ndim != 2 or b.ndim != 2:
+        return False
+    rows, terms, columns = map(seen, (*a.shape, b.shape[1]))
+    return SHORTER * terms <= min(rows, columns)

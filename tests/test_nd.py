@@ -1,0 +1,124 @@
+"""The arrays of `gemel.nd`: MXNet 1's methods, keywords and look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, nd, np
+from gemel.gluon import nn
+
+X = numpy.array([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]], "float32")
+
+
+@pytest.mark.parametrize(
+    ("call", "want"),
+    [
+        (lambda x: x.norm(), numpy.linalg.norm(X)),
+        (lambda x: x.norm(ord=1, axis=1), abs(X).sum(1)),
+        (lambda x: x.topk(k=2, ret_typ="value"), -numpy.sort(-X, 1)[:, :2]),
+        (lambda x: x.slice_axis(axis=1, begin=1, end=None), X[:, 1:]),
+        (lambda x: x.slice(begin=(0, 1), end=(1, 3)), X[:1, 1:]),
+        (lambda x: x.expand_dims(axis=1), X[:, None]),
+        (lambda x: x.tile((2, 1)), numpy.tile(X, (2, 1))),
+        (lambda x: x.pick(nd.array([0, 2])), X[[0, 1], [0, 2]]),
+        (lambda x: nd.array([0, 2]).one_hot(3), numpy.eye(3)[[0, 2]]),
+        (lambda x: x.sum(axis=0, exclude=True), X.sum(1)),
+        (lambda x: x.mean(axis=1, keepdims=True), X.mean(1, keepdims=True)),
+        (lambda x: x.max(axis=1), X.max(1)),
+        (lambda x: x.argmax(axis=1), X.argmax(1).astype("float32")),
+        (lambda x: x.sort(axis=1, is_ascend=False), -numpy.sort(-X, 1)),
+        (lambda x: x.argsort(axis=1), X.argsort(1).astype("float32")),
+        (lambda x: x.split(num_outputs=3, axis=1)[1], X[:, 1:2]),
+        (lambda x: x.reshape((0, -4, 3, -1)), X.reshape(2, 3, 1)),
+        (lambda x: x.reshape(3, 2), X.reshape(3, 2)),
+        (lambda x: x.expand_dims(0).flatten(), X.reshape(1, 6)),
+        (lambda x: x.broadcast_like(nd.ones((2, 3))), X),
+        (lambda x: x[:, :1].broadcast_to((2, 3)), X[:, :1] * numpy.ones(3)),
+        (lambda x: x.take(nd.array([1, 0])), X[[1, 0]]),
+        (lambda x: x.clip(-1, 2), X.clip(-1, 2)),
+        (lambda x: x.transpose((1, 0)), X.T),
+        (lambda x: x.T, X.T),
+        (lambda x: x.swapaxes(0, 1), X.T),
+        (lambda x: x.flip(axis=1), X[:, ::-1]),
+        (lambda x: x.softmax(axis=0).sum(axis=0), numpy.ones(3)),
+        (
+            lambda x: (
+                x.expand_dims(0).expand_dims(0).pad("edge", (0, 0, 0, 0, 0, 0, 1, 0)).shape[3]
+            ),
+            4,
+        ),
+        (lambda x: x > 2, (X > 2).astype("float32")),
+        (lambda x: (x == x) + (x > 0), 1 + (X > 0).astype("float32")),
+        (lambda x: 2 - x / 2 + x**2 - -x, 2 - X / 2 + X**2 + X),
+        (lambda x: x.astype("int32").asnumpy(), X.astype("int32")),
+        (lambda x: x.tostype("default").copy().as_in_context(x.context), X),
+        (lambda x: nd.random.uniform(low=2, high=2, shape=(3,)), numpy.full(3, 2.0)),
+        (lambda x: nd.elemwise_add(x, x, out=nd.zeros((2, 3))), X + X),
+        (lambda x: np.exp(x), numpy.exp(X)),
+    ],
+)
+def test_methods(call: Any, want: Any) -> None:
+    found = call(nd.array(X))
+    numpy.testing.assert_allclose(getattr(found, "asnumpy", lambda: found)(), want, rtol=1e-5)
+
+
+def test_look_and_kind() -> None:
+    x = nd.array([[1, 2, 3], [4, 5, 6]])
+    assert repr(x) == "\n[[1. 2. 3.]\n [4. 5. 6.]]\n<NDArray 2x3 @cpu(0)>"
+    kinds = [x + 1, 1 + x, x[0], x.sum(axis=0), nd.dot(x, x.T), nd.concat(x, x), x.copy(), x > 1]
+    assert {type(each).__name__ for each in kinds} == {"NDArray"}
+    plain = np.ones((2, 3))
+    assert type(plain + 1) is type(nd.sum(plain)) is np.ndarray, "what is plain stays so"
+    assert isinstance(plain, nd.NDArray) and isinstance(x, np.ndarray)
+    assert not isinstance(3, nd.NDArray)
+    assert type(x.as_np_ndarray()) is np.ndarray and type(x).__name__ == "NDArray"
+    same = x
+    x += 1
+    x[:, 0] = 0
+    assert x is same and x.asnumpy().tolist() == [[0, 3, 4], [0, 6, 7]]
+    assert x[0, 1].asscalar() == 3 and x.stype == "default" and hash(x) == hash(same)
+
+
+def test_gradients() -> None:
+    x = nd.array(X)
+    x.attach_grad()
+    with autograd.record():
+        y = (x.slice_axis(axis=1, begin=0, end=2) ** 2).sum()
+    y.backward()
+    assert "<NDArray 2x3 @cpu(0)>" in repr(x.grad)
+    assert x.grad.asnumpy().tolist() == [[2, -4, 0], [8, 10, 0]]
+
+
+class Old(nn.HybridBlock):
+    """A network as MXNet 1's are written."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        left = x.slice_axis(axis=1, begin=0, end=2).expand_dims(axis=0)
+        return left.broadcast_like(F.zeros((1, 2, 2))).norm(axis=2) + F.random.uniform(
+            low=0, high=0, shape=(1, 2)
+        )
+
+
+def test_methods_in_networks() -> None:
+    for x in (nd.array(X), np.array(X)):
+        net = Old()
+        want = net(x).asnumpy()
+        net.hybridize()
+        numpy.testing.assert_allclose(net(x).asnumpy(), want, rtol=1e-6)
+        numpy.testing.assert_allclose(want, numpy.linalg.norm(X[:, :2], axis=1)[None], rtol=1e-6)
+
+
+def test_unknown_methods() -> None:
+    for x in (nd.ones(2), np.ones(2)):
+        with pytest.raises(AttributeError, match="did you mean 'slice_axis'"):
+            x.slice_axs  # noqa: B018 -- asked for
+        assert not hasattr(x, "_nothing") and not hasattr(x, "__array_nothing__")
+    with pytest.raises(ValueError, match="dense"):
+        nd.ones(2).tostype("csr")
+    with pytest.raises(TypeError, match="axs"):
+        nd.ones(2).norm(axs=1)
+    assert gemel.nd.NDArray.__name__ == "NDArray"
