@@ -430,6 +430,7 @@ def test_numpy_s_part_with_bfloat16(tmp_path: Any) -> None:
 
 
 def test_a_network_in_bfloat16() -> None:
+    np.random.seed(3)
     net = nn.Sequential()
     net.add(nn.Dense(8, activation="relu"), nn.BatchNorm(), nn.Dense(2))
     net.initialize()
