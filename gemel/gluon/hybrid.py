@@ -81,7 +81,7 @@ class HybridBlock(Block):
     def _imperatively(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Run its Python: with arrays, or with a trace's symbols; or compose MXNet's symbols."""
         if arguments and type(arguments[0]) is not ndarray:
-            if any(hasattr(each, "list_arguments") for each in arguments):
+            if any(hasattr(type(each), "list_arguments") for each in arguments):
                 return symbol_block().composed(self, arguments)
         elif not (self._forward_hooks or self._forward_pre_hooks) and current_trace() is None:
             return Block._run(self, *arguments, **keywords)  # without frames that add nothing

@@ -37,7 +37,7 @@ def claim_parts(lowering: Any) -> None:
             if root.node.op is fused and root.dtype is place.dtype and root not in lowering.claimed:
                 region = _as_shape(layout, root.shape) if alone or layout.contiguous else None
                 if region is not None:
-                    lowering.claimed[root] = Place(place.buffer, place.dtype, region)
+                    lowering.claimed[root] = Place(place.buffer.part(), place.dtype, region)
 
 
 def _join(node: Node) -> Node | None:

@@ -33,6 +33,7 @@ from gemel.runtime.image import (
     READ,
     TEMPORARY,
     WRITTEN,
+    Buffer,
     Choice,
     Image,
     Input,
@@ -44,18 +45,6 @@ from gemel.runtime.image import (
 )
 from gemel.runtime.sites import Site, find_sites, located
 from gemel.spec import product
-
-
-class Buffer:
-    """A block of memory a plan uses: one of its inputs, outputs or constants, or a temporary."""
-
-    __slots__ = ("first", "index", "last", "size", "space")
-
-    def __init__(self, space: int, index: int, size: int = 0) -> None:
-        self.space = space
-        self.index = index
-        self.size = size
-        self.first = self.last = -1
 
 
 class Lowering:
@@ -370,6 +359,7 @@ class Lowering:
             self.items.append(Launch(kernel, self.node, self.time))
 
     def _touch(self, buffer: Buffer, time: int) -> None:
+        buffer = buffer.whole
         buffer.first = time if buffer.first < 0 else min(buffer.first, time)
         buffer.last = max(buffer.last, time)
 
