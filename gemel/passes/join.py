@@ -7,7 +7,7 @@ each step of a recurrent network gives a product, added to those of the other st
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from gemel.extent import same_for_all, seen
 from gemel.ir.graph import Entry, Graph, Node, rewrite
@@ -18,14 +18,17 @@ from gemel.spec import same_shape
 # --- unite ----------------------------------------------------------------------------------
 
 
-class Span(NamedTuple):
+class Span:
     """What is written into a stretch of one axis; `lacks`: the value has no such axis."""
 
-    axis: int
-    start: int
-    length: int
-    value: Entry
-    lacks: bool
+    __slots__ = ("axis", "lacks", "length", "start", "value")
+
+    def __init__(self, axis: int, start: int, length: int, value: Entry, lacks: bool) -> None:
+        self.axis = axis
+        self.start = start
+        self.length = length
+        self.value = value
+        self.lacks = lacks
 
 
 def unite(graph: Graph) -> Graph:

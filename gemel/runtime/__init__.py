@@ -5,6 +5,12 @@
 
 from __future__ import annotations
 
-from gemel.runtime.features import Feature, Features, feature_list
+from typing import Any
 
-__all__ = ["Feature", "Features", "feature_list"]
+
+def __getattr__(name: str) -> Any:
+    if name not in ("Feature", "Features", "feature_list"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from gemel.runtime import features
+
+    return getattr(features, name)
