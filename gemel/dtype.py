@@ -196,6 +196,9 @@ def as_dtype(value: object) -> DType:
     """
     if isinstance(value, DType):
         return value
+    found = _BY_NAME.get(value) if type(value) is str else None
+    if found is not None:
+        return found
     number: Any = getattr(value, "num", None)
     found = _BY_NUMBER.get(number)  # a quick way for NumPy's dtypes
     if found is not None:

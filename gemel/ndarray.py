@@ -233,7 +233,9 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         dtype = as_dtype(dtype)
         if casting != "unsafe" and not castable(self.dtype, dtype, casting):
             raise DTypeError(f"astype: {self.dtype} to {dtype} is not {casting!r} casting")
-        return self if dtype is self.dtype and not copy else elementwise.cast(self, dtype=dtype)
+        if not copy and dtype is self.dtype:
+            return self
+        return elementwise.cast(self, dtype=dtype.name)  # the core knows names at once
 
     def zero_grad(self) -> None:
         """Set the gradient to zeros."""

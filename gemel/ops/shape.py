@@ -322,6 +322,8 @@ def _(
         parts: Any = [reshape(x, shape=(-1,)) for x in operands(arrays)]
     else:
         parts = sequence("concatenate", "the arrays", arrays)
+    if out is None and dtype is None:
+        return concatenate(*parts, axis=axis or 0)
     return _joined("concatenate", parts, axis or 0, out, dtype, casting)
 
 

@@ -87,7 +87,8 @@ def _rows(name: str, x: Any, axis: int | None, kind: Any) -> tuple[Any, int]:
     x = operand(x)
     if axis is None:
         return reshape(x, shape=(-1,)), 0
-    return x, normalize_axis(name, axis, x.ndim)
+    last = x.ndim - 1
+    return x, last if axis == -1 and last >= 0 else normalize_axis(name, axis, x.ndim)
 
 
 @sort.facade
