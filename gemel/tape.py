@@ -138,13 +138,14 @@ def record_call(
 
     Kind, what is kept, and whether the output is floating: so the core records calls like it.
     """
-    # What an earlier backward has freed is a constant for what is recorded after it.
-    sources = tuple(None if _is_over(s) else s for s in map(source_of, inputs))
-    call = Call(kind_of_call(op, inputs, parameters, outputs), sources)
+    call = Call(kind_of_call(op, inputs, parameters, outputs), tuple(map(source_of, inputs)))
     for index, value in enumerate(outputs):
         if call.kind.floating[index]:
             value._track((call, index))
     call.keep(inputs, outputs)
+    # What an earlier backward has freed is a constant for what is recorded after it. What is kept
+    # does not depend on that: the core keeps the same for all calls like this one.
+    call.sources = tuple(None if _is_over(source) else source for source in call.sources)
     return call.kind, call.reads, call.kind.floating[0]
 
 

@@ -622,3 +622,22 @@ def test_what_is_freed_is_a_constant_for_what_is_recorded_after_it() -> None:
         assert (found == w.grad).all()
     with pytest.raises(GradientError, match="freed"):
         loss.backward()
+
+
+def test_what_is_kept_does_not_depend_on_what_was_freed() -> None:
+    """The core records calls like the first one of their kind, which read what was freed."""
+    for _ in range(2):
+        x, y = np.array([2.0, 3.0]), np.array([5.0, 7.0])
+        x.attach_grad()
+        with autograd.record():
+            freed = x * 3.0
+        freed.backward()
+        with autograd.record():
+            (freed * y).sum().backward()
+        y.attach_grad()
+        with autograd.record():
+            whole = (x * 3.0 * y).sum()
+            (first,) = autograd.grad(whole, [x], create_graph=True)
+            second = (first * first).sum()
+        second.backward()
+        assert y.grad.tolist() == [90.0, 126.0]
