@@ -179,7 +179,7 @@ DTYPES = (
 )
 _SIGNED = (int8, int16, int32, int64)
 
-_BY_NAME = {dtype.name: dtype for dtype in DTYPES}
+BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 #: By NumPy's type numbers; C's "long" has 64 bits wherever there is a core.
 _BY_NUMBER = {
     0: bool_, 1: int8, 2: uint8, 3: int16, 4: uint16, 5: int32, 6: uint32, 7: int64, 8: uint64,
@@ -196,7 +196,7 @@ def as_dtype(value: object) -> DType:
     """
     if isinstance(value, DType):
         return value
-    found = _BY_NAME.get(value) if type(value) is str else None
+    found = BY_NAME.get(value) if type(value) is str else None
     if found is not None:
         return found
     number: Any = getattr(value, "num", None)
@@ -210,11 +210,11 @@ def as_dtype(value: object) -> DType:
     else:
         # numpy.dtype has .name; the scalar classes (numpy.float32) have __name__.
         name = str(getattr(value, "name", None) or getattr(value, "__name__", None))
-    found = _BY_NAME.get(name if name != "bool_" else "bool")
+    found = BY_NAME.get(name if name != "bool_" else "bool")
     if found is None and isinstance(value, str | type):
         found = _numpys(name)
     if found is None:
-        known = ", ".join(_BY_NAME)
+        known = ", ".join(BY_NAME)
         raise DTypeError(f"{value!r} is not a dtype gemel has arrays of; those are {known}")
     return found
 

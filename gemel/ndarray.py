@@ -8,6 +8,7 @@ from typing import Any
 from gemel import _core, autograd, lists, tape
 from gemel.device import CPUS, GPUS, Device, as_device, present, try_gpu
 from gemel.dtype import (
+    BY_NAME,
     DTYPES,
     MANNERS,
     DType,
@@ -230,12 +231,13 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
 
         Raises `DTypeError` where `casting` ("safe", "same_kind") does not allow it.
         """
-        dtype = as_dtype(dtype)
-        if casting != "unsafe" and not castable(self.dtype, dtype, casting):
-            raise DTypeError(f"astype: {self.dtype} to {dtype} is not {casting!r} casting")
-        if not copy and dtype is self.dtype:
+        # The core knows names at once.
+        name = dtype if type(dtype) is str and dtype in BY_NAME else as_dtype(dtype).name
+        if casting != "unsafe" and not castable(self.dtype, BY_NAME[name], casting):
+            raise DTypeError(f"astype: {self.dtype} to {name} is not {casting!r} casting")
+        if not copy and self.dtype.name == name:
             return self
-        return elementwise.cast(self, dtype=dtype.name)  # the core knows names at once
+        return elementwise.cast(self, dtype=name)
 
     def zero_grad(self) -> None:
         """Set the gradient to zeros."""
