@@ -24,7 +24,6 @@ from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side
 from gemel.runtime.cache import kernel_for, kernel_name, object_for
-from gemel.runtime.claims import claim_parts
 from gemel.runtime.image import (
     CAPTURED,
     FAILS,
@@ -84,7 +83,6 @@ class Lowering:
         self.outputs = [Buffer(OUTPUT, i) for i in range(len(graph.outputs))]
         self.claimed: dict[Entry, Place] = {}
         self._claim_results()
-        claim_parts(self)
 
     # --- what comes in and goes out ---------------------------------------------------------
 
