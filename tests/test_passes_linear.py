@@ -371,23 +371,12 @@ def test_knots(needs: list[set[int]], knots: list[int]) -> None:
     assert list(_knots(needs)) == knots
 
 
-class Name(str):
-    """A buffer that is part of no other."""
-
-    __slots__ = ()
-
-    @property
-    def whole(self) -> Name:
-        return self
-
-
 class Item:
     """What the search for independent lists asks an item."""
 
     def __init__(self, cost: int, reads: str, writes: str) -> None:
         self.cost = cost
-        pairs = [*((b, False) for b in reads), *((b, True) for b in writes)]
-        self._touches = [(Name(buffer), written) for buffer, written in pairs]
+        self._touches = [*((b, False) for b in reads), *((b, True) for b in writes)]
 
     def touches(self) -> list[tuple[str, bool]]:
         return self._touches

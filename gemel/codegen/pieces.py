@@ -57,8 +57,8 @@ def stays_in_place(body: Graph, inner: set[Entry]) -> bool:
 
 
 def _lies(source: Any, part: Place) -> bool:
-    """Whether a part of the result is there already: computed, or left, in its place."""
-    if not isinstance(source, Place) or source.buffer.whole is not part.buffer.whole:
+    """Whether a part of the result is there already: what is written over in part."""
+    if not isinstance(source, Place) or source.buffer is not part.buffer:
         return False
     axes = zip(part.shape, source.strides, part.strides, strict=True)
     same = same_for_all(source.layout.offset, part.layout.offset)

@@ -172,26 +172,19 @@ def flat(items: Sequence[Any]) -> Iterator[Any]:
 
 
 def _needs(items: Sequence[Any]) -> list[set[int]]:
-    """For each item those before it that must have been done: they share a buffer one writes.
-
-    Parts of a buffer are shared with who uses the whole of it, and not with each other.
-    """
+    """For each item those before it that must have been done: they share a buffer one writes."""
     writer: dict[Any, int] = {}
     readers: dict[Any, list[int]] = {}
-    parts: dict[Any, set[Any]] = {}
     needs: list[set[int]] = []
     for position, item in enumerate(items):
         before: set[int] = set()
         touched = list(item.touches())
         for buffer, written in touched:
-            for other in {buffer, buffer.whole, *parts.get(buffer, ())}:
-                if other in writer:
-                    before.add(writer[other])
-                if written:
-                    before.update(readers.get(other, ()))
+            if buffer in writer:
+                before.add(writer[buffer])
+            if written:
+                before.update(readers.get(buffer, ()))
         for buffer, written in touched:
-            if buffer.whole is not buffer:
-                parts.setdefault(buffer.whole, set()).add(buffer)
             if written:
                 writer[buffer], readers[buffer] = position, []
             else:

@@ -295,23 +295,15 @@ __all__ = ["Choice", "Image", "Input", "Output", "Step", "Temporary", "Together"
 
 
 class Buffer:
-    """A block of memory a plan uses: one of its inputs, outputs or constants, or a temporary.
+    """A block of memory a plan uses: one of its inputs, outputs or constants, or a temporary."""
 
-    One that is a part of a `whole` lies apart from the other parts of that.
-    """
+    __slots__ = ("first", "index", "last", "size", "space")
 
-    __slots__ = ("first", "index", "last", "size", "space", "whole")
-
-    def __init__(self, space: int, index: int, size: int = 0, whole: Buffer | None = None) -> None:
+    def __init__(self, space: int, index: int, size: int = 0) -> None:
         self.space = space
         self.index = index
         self.size = size
-        self.whole = self if whole is None else whole
         self.first = self.last = -1
-
-    def part(self) -> Buffer:
-        """A part of it."""
-        return Buffer(self.space, self.index, whole=self.whole)
 
 
 def spanned(array: Any) -> tuple[Any, int]:

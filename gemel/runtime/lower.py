@@ -357,7 +357,6 @@ class Lowering:
             self.items.append(Launch(kernel, self.node, self.time))
 
     def _touch(self, buffer: Buffer, time: int) -> None:
-        buffer = buffer.whole
         buffer.first = time if buffer.first < 0 else min(buffer.first, time)
         buffer.last = max(buffer.last, time)
 
