@@ -144,7 +144,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
     whole = run(program(tmp_path / "whole", True))
     chance, file, kills = random.Random(), tmp_path / "interrupted", 0
     for _ in range(3):
-        process = start(program(file, True, pause=0.02))
+        process = start(program(file, True, pause=0.1))
         time.sleep(chance.uniform(0.3, 1.0))
         process.kill()
         process.communicate()

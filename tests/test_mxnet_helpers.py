@@ -266,5 +266,7 @@ def test_spellings_of_calls(got: Any, want: Any) -> None:
 def test_casts_that_are_not_allowed() -> None:
     with pytest.raises(TypeError, match="safe"):
         np.ones(1).astype("int32", casting="safe")
+    with pytest.raises(TypeError, match="safe"):
+        mx.compile(lambda x: x.astype("int32", casting="safe"))(np.ones(1))
     with pytest.raises(TypeError, match="unknown keyword"):
         np.add(x1=np.ones(1), x3=1)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gemel.dtype import as_dtype, castable
+from gemel.errors import DTypeError
 from gemel.ir.late import load
 from gemel.ir.protocols import NumpyProtocols
 
@@ -140,8 +142,13 @@ class WrittenMethods(NumpyProtocols):
         casting: str = "unsafe",
         subok: bool = True,
     ) -> Any:
-        """The elements in another dtype; without `copy`, the array itself when it has it."""
+        """The elements in another dtype; without `copy`, the array itself when it has it.
+
+        Raises `DTypeError` where `casting` ("safe", "same_kind") does not allow it.
+        """
         whole: Any = self
+        if casting != "unsafe" and not castable(whole.dtype, as_dtype(dtype), casting):
+            raise DTypeError(f"astype: {whole.dtype} to {dtype} is not {casting!r} casting")
         return self if not copy and whole.dtype == dtype else call("cast", self, dtype=dtype)
 
     def detach(self) -> Any:
