@@ -9,8 +9,8 @@ from gemel.dtype import promote
 from gemel.ops.elementwise import full
 from gemel.ops.linalg import matmul
 from gemel.ops.reduction import sum
-from gemel.ops.shape import reshape, stack, swapaxes, transpose
-from gemel.ops.windows import Moves, bordered, fold, windows, within
+from gemel.ops.shape import reshape, swapaxes, transpose
+from gemel.ops.windows import Moves, added, bordered, taking_turns, windows, within
 from gemel.spec import product
 
 #: A whole axis, and from its end to its start.
@@ -88,7 +88,7 @@ class Movement(NamedTuple):
         lead = (y.shape[0], weight.shape[1] * self.groups)
         columns = reshape(columns, shape=(*lead, *kernel, *y.shape[2:]))
         whole = tuple(n + 2 * p for n, p in zip(space, self.pad, strict=True))
-        return within(fold(columns, **self.moves._asdict(), shape=whole), self.pad, space)
+        return within(added(columns, self.moves, whole), self.pad, space)
 
     @property
     def rest(self) -> tuple[int, ...]:
@@ -168,29 +168,9 @@ class Movement(NamedTuple):
 
 
 def few(places: Any, images: Any, axes: int) -> bool:
-    """Whether so many places an image leave much of the vectors of a product empty."""
-    if axes > 2 or images == 1 or not places < SMALL:
-        return False
-    exact = int(places)
-    return exact * 10 < -(-exact // COLUMNS) * COLUMNS * 9
+    """Whether so few places an image may leave much of the vectors of a product empty."""
+    return bool(axes < 3 and images != 1 and places < SMALL)
 
 
-#: What products compute at a time, about; and what is left empty counts for up to so many places.
-COLUMNS, SMALL = 32, 256
-
-
-def taking_turns(parts: dict[tuple[int, ...], Any], steps: tuple[int, ...]) -> Any:
-    """Images whose elements take turns along each axis of space: as many as there are steps."""
-    for axis in range(len(steps) - 1, -1, -1):
-        rows: dict[tuple[int, ...], list[Any]] = {}
-        for phase, part in parts.items():
-            rows.setdefault(phase[:axis], []).append(part)
-        parts = {phase: _in_turn(row, 2 + axis) for phase, row in rows.items()}
-    return parts[()]
-
-
-def _in_turn(parts: list[Any], axis: int) -> Any:
-    """Arrays whose elements take turns along an axis."""
-    shape = parts[0].shape
-    whole = (*shape[:axis], shape[axis] * len(parts), *shape[axis + 1 :])
-    return parts[0] if len(parts) == 1 else reshape(stack(parts, axis + 1), shape=whole)
+#: The places of one image that are a product's columns by themselves.
+SMALL = 256
