@@ -213,6 +213,9 @@ class ElementWriter:
             value = self._found(entry, self.aligned(position, entry), moved)
             values.append(value.cast(dtype.compute))
         lane = self._lane(node, position)
+        if node.fails:
+            lane.check(values[op.checked([e.spec for e in node.inputs])] >= 0)
+            self.nest.failure = op.failure
         found = op.body(lane, *values, **node.params)
         results = []
         for each, spec in zip(found if op.outputs > 1 else (found,), node.specs, strict=True):

@@ -49,6 +49,7 @@ later(
     "gemel.ops.products",
     "gemel.ops.recurrent",
     "gemel.ops.regions",
+    "gemel.ops.reinterpreting",
     "gemel.ops.reshaping",
     "gemel.ops.rounding",
     "gemel.ops.selection",
@@ -77,6 +78,7 @@ late_methods(
     "round",
     "searchsorted",
     "trace",
+    "view",
 )
 
 __all__ = [

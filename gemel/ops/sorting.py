@@ -140,7 +140,7 @@ def _(x: Spec, *, kth: Any, axis: int) -> Spec:
 
 
 @argpartition.facade
-def _(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Array:
+def _(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Array:
     """Positions along an axis, those of elements below the kth before its own, others behind.
 
     >>> np.argpartition(np.array([3, 1, 2]), 1)
@@ -150,7 +150,9 @@ def _(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Arr
 
 
 @function(public="np")
-def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Array:
+def partition(
+    a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None
+) -> Array:
     """Each row along an axis with its kth element in place, smaller ones before, others behind.
 
     >>> np.partition(np.array([3, 1, 2]), 1)
@@ -167,7 +169,7 @@ def topk(
     ret_typ: str = "indices",
     is_ascend: bool = False,
     dtype: Any = "int64",
-) -> Any:
+) -> Array | tuple[Any, ...]:
     """The k largest elements of each row along an axis (smallest with `is_ascend`), in order.
 
     `ret_typ`: their "indices" in `dtype`, their "value", "both" (values, then indices), or a
@@ -308,7 +310,9 @@ def _(x: Spec, edges: Spec, weights: Spec | None = None, *, density: bool) -> Sp
 
 
 @function(public="np")
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> Array:
+def histogram_bin_edges(
+    a: Any, bins: Any = 10, range: Any = None, weights: Any = None
+) -> Array:
     """The edges of bins: `bins` itself, or so many of one width over a range or all elements."""
     if not isinstance(bins, WHOLE):
         return operand(bins)
