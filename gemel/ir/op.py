@@ -14,9 +14,9 @@ from gemel import _core
 from gemel.errors import DTypeError, GradientError, TraceError, suggestion, unknown_name
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
+from gemel.ir.keywords import OUT
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
-from gemel.ir.keywords import OUT
 from gemel.ir.public import FILLING, filling, make_method, make_operator, publish
 from gemel.ir.trace import current_trace
 from gemel.spec import Spec

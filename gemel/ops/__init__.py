@@ -35,6 +35,7 @@ later(
     "gemel.ops.distributions",
     "gemel.ops.exponents",
     "gemel.ops.fourier",
+    "gemel.ops.histograms",
     "gemel.ops.images",
     "gemel.ops.keywords",
     "gemel.ops.lookup",

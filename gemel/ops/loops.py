@@ -73,8 +73,9 @@ def while_loop(
 
     The variables and the output are arrays, or lists of them, which may be nested. The result is
     (outputs stacked along a new first axis of `max_iterations`, zeros for steps that were not made;
-    last variables). `max_iterations` has to be given: else `ValueError`, as MXNet's. Waits for each condition, and the outputs of no steps are []. In a trace the
-    steps are written out, each behind its condition, and the outputs of no steps are zeros, too.
+    last variables). `max_iterations` has to be given: without it, as MXNet, `ValueError`. Waits for
+    each condition, and the outputs of no steps are []. In a trace the steps are written out, each
+    behind its condition, and the outputs of no steps are zeros, too.
 
     >>> npx.while_loop(lambda i: i < 3, lambda i: (i * 2, [i + 1]), [np.array(1)], 4)
     """

@@ -34,7 +34,9 @@ def _at(rows: Any, share: float, last: Any, method: str) -> Any:
     low = floor(maximum(minimum(place, end), 0))
     ends = (low, minimum(low + 1, end))
     first, second = (
-        take_along_axis(rows, expand_dims(cast(each, dtype="int64"), -1), axis=rows.ndim - 1)[..., 0]
+        take_along_axis(rows, expand_dims(cast(each, dtype="int64"), -1), axis=rows.ndim - 1)[
+            ..., 0
+        ]
         for each in ends
     )
     weight = where(place < 0, 0.0, RULES[METHODS[method][2]](low, subtract(place, low)))
@@ -61,7 +63,9 @@ def nanquantile(
 
     >>> np.nanquantile(np.array([1.0, float("nan"), 3.0]), 0.5)
     """
-    found = quantiles("nanquantile", a, (q, 1.0), axis, interpolation or method, keepdims, weights, _between)
+    found = quantiles(
+        "nanquantile", a, (q, 1.0), axis, interpolation or method, keepdims, weights, _between
+    )
     return into("nanquantile", out, found)
 
 
@@ -82,7 +86,9 @@ def nanpercentile(
 
     >>> np.nanpercentile(np.array([1.0, float("nan"), 3.0]), 50)
     """
-    found = quantiles("nanpercentile", a, (q, 100.0), axis, interpolation or method, keepdims, weights, _between)
+    found = quantiles(
+        "nanpercentile", a, (q, 100.0), axis, interpolation or method, keepdims, weights, _between
+    )
     return into("nanpercentile", out, found)
 
 

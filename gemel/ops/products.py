@@ -78,7 +78,7 @@ def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Any:
 
 @composite(public="np", common=ROWS)
 def matvec(x1: Any, x2: Any) -> Any:
-    """The products of matrices, in the last two axes, with vectors in the last; others broadcast."""
+    """The products of matrices, in the last two axes, with vectors; the other axes broadcast."""
     return matmul(x1, expand_dims(x2, -1))[..., 0]
 
 

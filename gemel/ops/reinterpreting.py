@@ -38,7 +38,9 @@ def viewed(x: Any, *, dtype: Any) -> Any:
 def _(x: Spec, *, dtype: Any) -> Spec:
     found = as_dtype(dtype)
     if x.dtype.twin is not x.dtype or found.twin is not found:
-        raise DTypeError(f"view: {x} as {found}: in a program or on the tape NumPy has to know both")
+        raise DTypeError(
+            f"view: {x} as {found}: in a program or on the tape NumPy has to know both"
+        )
     return Spec(_seen(x, found), found)
 
 

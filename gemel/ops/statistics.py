@@ -15,6 +15,7 @@ from gemel.ir.keywords import OUT, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.complexes import conjugated
+from gemel.ops.cumulative import cumsum
 from gemel.ops.elementwise import (
     add,
     cast,
@@ -32,7 +33,6 @@ from gemel.ops.elementwise import (
     where,
 )
 from gemel.ops.linalg import matmul
-from gemel.ops.cumulative import cumsum
 from gemel.ops.logic import equal, isfinite, isnan, logical_and, not_equal
 from gemel.ops.random import required
 from gemel.ops.reduction import count, floating, in_dtype, max, mean, min, sum, widened
@@ -97,7 +97,7 @@ def average(
 
 
 def _lined_up(name: str, weights: Any, x: Any, axis: Any) -> Any:
-    """Weights of x's shape, or of that of some axes, as they broadcast to x. Raises `ShapeError`."""
+    """Weights of x's shape, or of that of some axes, as they broadcast to x."""
     if tuple(weights.shape) == tuple(x.shape):
         return weights
     given = () if axis is None else axis if isinstance(axis, tuple) else (axis,)
@@ -178,10 +178,10 @@ def quantile(
     """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all.
 
     Several q give a new first axis. `method` says what is between two elements, by NumPy's names:
-    ``"linear"``, ``"lower"``, ``"nearest"``, ``"hazen"``, ...; `interpolation` is its old name. With
-    `weights`, of a's shape or that of the axes, each element counts as much as its weight says; the
-    method has to be ``"inverted_cdf"`` then. Weights below 0, or of which none is above, are a
-    `ValueError` when the result is waited for.
+    ``"linear"``, ``"lower"``, ``"nearest"``, ``"hazen"``, ...; `interpolation` is its old name.
+    With `weights`, of a's shape or that of the axes, each element counts as much as its weight
+    says; the method has to be ``"inverted_cdf"`` then. Weights below 0, or of which none is above,
+    are a `ValueError` when the result is waited for.
     """
     found = quantiles("quantile", a, (q, 1.0), axis, interpolation or method, keepdims, weights)
     return into("quantile", out, found)

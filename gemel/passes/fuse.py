@@ -89,7 +89,9 @@ class Group(Unit):
 def _epilogue(node: Node, group: Group) -> bool:
     """Whether a node works on each element of a product's result, where it lies."""
     ops = (node.op, *(entry.node.op for entry in node.inputs))
-    if not isinstance(node.op, Elementwise) or node.fails or any(map(positional, filter(None, ops))):
+    if not isinstance(node.op, Elementwise) or any(op and positional(op) for op in ops):
+        return False
+    if node.fails:
         return False
     product = group.nodes[0].specs[0]
     return node.specs[0].shape == product.shape and product.ndim >= 2
