@@ -22,7 +22,7 @@ NUMPYS = (
     *("character", "complexfloating", "flexible", "floating", "generic", "inexact", "integer"),
     *("number", "signedinteger", "unsignedinteger", "bytes_", "object_", "str_", "void"),
     *("base_repr", "binary_repr", "format_float_positional", "format_float_scientific"),
-    *("errstate", "geterr", "seterr", "typename"),
+    *("errstate", "geterr", "seterr"),
 )
 
 #: What C calls dtypes.

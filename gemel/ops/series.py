@@ -226,7 +226,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     >>> np.trim_zeros(np.array([0, 0, 1, 2, 0]))
     """
     x = operand(filt)
-    if set(trim.lower()) - set("fb"):
+    if not isinstance(trim, str) or set(trim.lower()) - set("fb"):
         raise ValueError(f"trim_zeros: trim {trim!r} must be of f and b")
     axes, key = normalize_axes("trim_zeros", axis, x.ndim), [slice(None)] * x.ndim
     places = x.asnumpy().nonzero()
