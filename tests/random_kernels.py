@@ -138,7 +138,7 @@ def _is_nan(bits: Any, dtype: Any) -> Any:
 _BOTH = ("add", "subtract", "multiply", "maximum", "minimum")
 _COMPARE = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 BINARY = {
-    "f": (*_BOTH, "divide", "remainder"),
+    "f": (*_BOTH, "divide", "floor_divide", "remainder"),
     "i": (*_BOTH, "divide", "floor_divide", "remainder", "bit_and", "bit_or", "bit_xor")
     + ("shift_left", "shift_right"),
     "b": ("bit_and", "bit_or", "bit_xor", "maximum", "minimum", "add", "multiply"),
@@ -241,7 +241,9 @@ class Expressions:
         elif how == 7 and kind == "f":
             self.add(append("isnan", bool_, (a,)), a)
         elif how == 8 and kind == "f" and self.functions:
-            self.add(append(self.pick(self.functions), a.dtype, (a,)), a)
+            name = self.pick(self.functions)
+            arguments = (a, self.any_of(a.dtype)) if name == "power" else (a,)
+            self.add(append(name, a.dtype, arguments), *arguments)
         else:
             self.cast(a, self.pick(COMPUTED))
 

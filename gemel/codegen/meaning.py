@@ -101,7 +101,9 @@ def _step(operand: Operand) -> int:
 class _Memory:
     """Elements anywhere, as NumPy asks for them. A bool is a byte, a bfloat16 its bits."""
 
-    def __init__(self, address: int, kind: str, shape: Sequence[int], strides: Sequence[int]):
+    def __init__(
+        self, address: int, kind: str, shape: Sequence[int], strides: Sequence[int]
+    ) -> None:
         size = numpy.dtype(kind).itemsize
         self.__array_interface__ = {
             "version": 3,
@@ -199,10 +201,12 @@ class _Walk:
         return _read(self._view(number), operand.dtype)
 
     def _store(self, step: Instruction, value: Array) -> None:
-        self._view(step.attribute)[...] = value  # type: ignore[arg-type]
+        number: Any = step.attribute
+        self._view(number)[...] = value
 
     def _scalar(self, step: Instruction) -> Array:
-        value = self.scalars[step.attribute]  # type: ignore[index]
+        number: Any = step.attribute
+        value = self.scalars[number]
         return self._filled(value, "bool" if step.dtype.kind == "b" else step.dtype.name)
 
     def _constant(self, step: Instruction) -> Array:
@@ -214,9 +218,10 @@ class _Walk:
     def _reinterpret(self, step: Instruction, value: Array) -> Array:
         return value.view(step.dtype.name)
 
-    def _scattered(self, step: Instruction, index: Array) -> tuple[Array, Array, DType]:
+    def _scattered(self, step: Instruction, index: Array) -> tuple[Array, Array]:
         """The memory around the chosen elements, and where each of them is in it."""
-        number, extra = step.attribute  # type: ignore[misc]
+        chosen: Any = step.attribute
+        number, extra = chosen
         (address, strides), dtype = self.places[number], self.operands[number].dtype
         places = index * self.extra[extra] + self._running(strides)
         low, high = int(places.min(initial=0)), int(places.max(initial=-1))
@@ -240,7 +245,7 @@ class _Walk:
         return whole.reshape(*value.shape[: self.outer], math.prod(inner))
 
     def _reduce(self, step: Instruction, value: Array) -> Array:
-        found = REDUCTIONS[step.attribute](self._flat(value))  # type: ignore[index]
+        found = REDUCTIONS[step.attribute](self._flat(value))
         return found.reshape(*found.shape, *[1] * (len(self.shape) - self.outer))
 
     def _scan(self, step: Instruction, value: Array) -> Array:
@@ -330,9 +335,9 @@ def _total(function: Any) -> Callable[[Array], Array]:
     """A sum or product of all, of floating values rounded once."""
     wide = {"float32": numpy.float64, "float64": numpy.longdouble}
     first = 0 if function is numpy.sum else 1  # so that no sum is -0
-    return lambda x: function(
-        x, -1, dtype=wide.get(x.dtype.name, x.dtype), initial=first
-    ).astype(x.dtype)
+    return lambda x: function(x, -1, dtype=wide.get(x.dtype.name, x.dtype), initial=first).astype(
+        x.dtype
+    )
 
 
 def _most(function: Any, sign: int) -> Callable[[Array], Array]:

@@ -1,0 +1,107 @@
+"""Kernels printed as C and compiled, against what they mean and against LLVM's code."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy_cases import examples
+from random_kernels import (
+    Case,
+    Kernel,
+    Product,
+    callable_at,
+    outcome,
+    products,
+    programs,
+    same_bytes,
+)
+from test_meaning import RUNNABLE, compiled, meant
+
+from gemel.codegen.print_c import source
+from gemel.codegen.program import FUNCTIONS
+from gemel.codegen.target import TARGETS
+
+COMPILER = shutil.which("cc")
+OPTIONS = (
+    "-std=c11",
+    "-O1",
+    "-ffp-contract=off",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-shared",
+    "-fPIC",
+)
+#: What is printed is not written by hand: nothing is simplified, not all is used.
+OPTIONS += (
+    "-Wno-tautological-compare",
+    "-Wno-type-limits",
+    "-Wno-unused-parameter",
+    "-Wno-unused-variable",
+)
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[Any]], list[Kernel]]:
+    """What makes kernels of programs: one text, one call of the compiler."""
+    folder: Path = tmp_path_factory.mktemp("c")
+
+    def build(programs: Sequence[Any]) -> list[Kernel]:
+        text, library = folder / "kernels.c", folder / f"kernels{len(list(folder.iterdir()))}.so"
+        text.write_text(source([*programs, programs[0]]))
+        command = [str(COMPILER), *OPTIONS, str(text), "-o", str(library), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr + text.read_text()
+        loaded = ctypes.CDLL(str(library))
+        return [
+            callable_at(ctypes.cast(loaded[f"kernel{i}"], ctypes.c_void_p).value or 0, loaded)
+            for i in range(len(programs))
+        ]
+
+    return build
+
+
+def agree(case: Case, kernels: list[Kernel], other: Callable[[Any], Kernel]) -> None:
+    """The C of a case does what another way of computing it does."""
+    turns = iter(kernels)
+    status, got = outcome(case, lambda program: next(turns))
+    found, wanted = outcome(case, other)
+    assert status == found
+    same_bytes(case, got, wanted)
+
+
+@examples(3)
+@given(cases=st.lists(programs(), min_size=25, max_size=25))
+def test_programs(built: Any, cases: list[Case]) -> None:
+    kernels = built([case.calls[0].program for case in cases])
+    for case, kernel in zip(cases, kernels, strict=True):
+        agree(case, [kernel], meant)
+
+
+@examples(2)
+@given(cases=st.lists(programs((*FUNCTIONS, "power")), min_size=25, max_size=25))
+def test_functions_have_the_bits_of_the_machine_code(built: Any, cases: list[Case]) -> None:
+    kernels = built([case.calls[0].program for case in cases])
+    for case, kernel in zip(cases, kernels, strict=True):
+        agree(case, [kernel], partial(compiled, RUNNABLE[0]))
+
+
+@examples(3)
+@given(several=st.lists(products(), min_size=10, max_size=10))
+def test_products(built: Any, several: list[Product]) -> None:
+    for product in several:
+        plain = product.plain()
+        agree(plain, built([plain.calls[0].program]), meant)
+        case = product.planned(TARGETS[RUNNABLE[0]])
+        if case.calls:
+            agree(case, built([call.program for call in case.calls]), meant)
