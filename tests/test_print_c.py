@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import doctest
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -26,9 +27,13 @@ from random_kernels import (
 )
 from test_meaning import RUNNABLE, compiled, meant
 
+import gemel
+from gemel import gluon, np, npx
 from gemel.codegen.print_c import source
 from gemel.codegen.program import FUNCTIONS
 from gemel.codegen.target import TARGETS
+from gemel.compiled import Compiled
+from gemel.errors import TraceError
 
 COMPILER = shutil.which("cc")
 OPTIONS = (
@@ -105,3 +110,61 @@ def test_products(built: Any, several: list[Product]) -> None:
         case = product.planned(TARGETS[RUNNABLE[0]])
         if case.calls:
             agree(case, built([call.program for call in case.calls]), meant)
+
+
+# --- what users read --------------------------------------------------------------------------
+
+
+def dense() -> Any:
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Dense(4, activation="relu"), gluon.nn.Dense(3))
+    net.initialize()
+    net.hybridize()
+    return net
+
+
+#: A function or net, its arguments, and what the text of its steps tells.
+READ: dict[str, tuple[Callable[[], Any], tuple[Any, ...], str]] = {
+    "one kernel": (lambda: gemel.compile(lambda x: x * 2), (np.ones(3),), "kernel: multiply"),
+    "a net": (dense, (np.ones((2, 5)),), "kernel1: matmul add, from 0"),
+    "no kernel": (
+        lambda: gemel.compile(lambda x: np.linalg.svd(x)[1] + 1),
+        (np.ones((3, 3)),),
+        "svd, which has no kernel",
+    ),
+    "a choice": (
+        lambda: gemel.compile(lambda x: npx.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2)),
+        (np.ones(3),),
+        "else",
+    ),
+    "nothing to do": (lambda: gemel.compile(lambda x: x), (np.ones(3),), "for the sizes seen"),
+    "two bytes": (
+        lambda: gemel.compile(lambda x: np.exp(x)),
+        (np.ones(3, dtype="bfloat16"),),
+        "kernel: exp",
+    ),
+    "a random stream": (lambda: gemel.compile(lambda: np.random.uniform(size=3)), (), "uniform"),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_source(name: str, tmp_path: Path) -> None:
+    made, arguments, told = READ[name]
+    read = made()
+    with pytest.raises(TraceError, match="call it first"):
+        read.source()
+    read(*arguments)
+    text = read.source()
+    assert told in text[: text.index("*/")]
+    assert text == (read.source(*arguments) if arguments else text)
+    (tmp_path / "read.c").write_text(text)
+    command = [str(COMPILER), *OPTIONS, str(tmp_path / "read.c"), "-o", str(tmp_path / "read.so")]
+    subprocess.run([*command, "-lm"], check=True)
+
+
+@pytest.mark.parametrize("documented", [Compiled.source, gluon.HybridBlock.source])
+def test_examples(documented: Any) -> None:
+    scope = {"np": np, "gluon": gluon, "compile": gemel.compile}
+    runner = doctest.DocTestRunner()
+    for test in doctest.DocTestFinder().find(documented, globs=scope):
+        assert runner.run(test).attempted and not runner.failures

@@ -281,5 +281,5 @@ class Values:
         if found is dtypes.uint64:
             low, high = f"(uint64_t)(int64_t){a}", f"(uint64_t)(int64_t)({a} - 0x1p63) ^ 1ull << 63"
             return f"{a} >= 0x1p63 ? {high} : {low}"
-        wide = "(int32_t)" if found.itemsize <= 2 else "(int64_t)" if found.kind == "u" else ""
-        return f"({kind(found)}){wide}{a}"
+        way = "(int32_t)" if found.itemsize <= 2 else "(int64_t)" if found.kind == "u" else ""
+        return f"({kind(found)}){way}{a}"

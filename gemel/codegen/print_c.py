@@ -8,6 +8,7 @@ than the vectors of `loops` and the tiles of `contract` do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any
@@ -31,10 +32,9 @@ HEAD = """\
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-
-typedef uint16_t float16;  /* only kept: computed in float */
-typedef uint16_t bfloat16;
 """
+#: What is only kept, and computed in float.
+KEPT = ("float16", "bfloat16")
 SIGNATURE = "(void *const *buffers, const int64_t *integers, int64_t begin, int64_t end)"
 
 
@@ -50,7 +50,9 @@ def source(programs: Sequence[Program | Contraction], name: str = "kernel") -> s
     for number, program in enumerate(programs):
         printer = _Loops if isinstance(program, Program) else _Product
         texts.append(printer(unit, program, f"{name}{number if several else ''}").text())
-    return "\n".join((HEAD, *unit.functions.values(), *texts))
+    text = "\n".join((*unit.functions.values(), *texts))
+    kept = "".join(f"typedef uint16_t {n};\n" for n in KEPT if re.search(rf"\b{n}\b", text))
+    return "\n".join((HEAD + kept, text))
 
 
 class _Text:
@@ -94,7 +96,7 @@ class _Kernel:
             f"{n} = integers[{i}]" for n, i in sorted(self.integers.items(), key=itemgetter(1))
         ]
         head += [
-            f"    const int64_t {', '.join(given[i : i + 4])};" for i in range(0, len(given), 4)
+            f"    const int64_t {', '.join(given[i : i + 3])};" for i in range(0, len(given), 3)
         ]
         return "\n".join((*head, *self.out.lines, "}", ""))
 
