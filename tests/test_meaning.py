@@ -55,7 +55,7 @@ def meant(program: Program | Contraction) -> Kernel:
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-@examples(60)
+@examples(20)
 @given(case=programs())
 def test_programs(target: str, case: Case) -> None:
     status, wanted = outcome(case, meant)
@@ -65,7 +65,7 @@ def test_programs(target: str, case: Case) -> None:
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-@examples(40)
+@examples(8)
 @given(product=products())
 def test_products(target: str, product: Product) -> None:
     case = product.planned(TARGETS[target])
