@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import mmap
+import shutil
 import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 from random_kernels import Kernel
 
 import gemel
 from gemel.codegen.nest import Number, Place
-from gemel.codegen.target import Target
+from gemel.codegen.target import Target, generic
 from gemel.extent import seen
 from gemel.runtime.backend import Backend, native_code
 from gemel.runtime.beside import Branch
@@ -44,27 +45,56 @@ class Memory:
         found[:] = 0xA5
         return found
 
+    def copy(self, content: Array) -> Array:
+        """Bytes, here."""
+        found = self.take(content.size)
+        found[:] = content
+        return found
+
+
+class Tools(NamedTuple):
+    """How kernels are made for a processor and run: a C compiler, what plays the processor, its
+    name, and what prints a kernel, as an object or as C."""
+
+    compiler: str
+    player: str
+    machine: str
+    printer: Callable[[Any, Target], bytes]
+
+    @property
+    def missing(self) -> list[str]:
+        """Those that are not installed."""
+        tools = [self.compiler, *self.player.split()[:1]]
+        return [tool for tool in tools if shutil.which(tool) is None]
+
+
+#: Sums and products stay two steps, as in the kernels.
+OPTIONS = ("-O1", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
+
 
 class Elsewhere:
     """Kernels run by a process that has mapped the memory, perhaps on a machine that is played."""
 
-    def __init__(self, folder: Path, memory: Memory, target: Target, tools: dict[str, str]) -> None:
-        self.folder, self.memory, self.target, self.tools = folder, memory, target, tools
+    def __init__(self, folder: Path, memory: Memory, tools: Tools) -> None:
+        self.folder, self.memory, self.tools = folder, memory, tools
+        self.target = generic(tools.machine)
         program, text = folder / "kernels", Path(__file__).parent / "c" / "kernels.c"
-        subprocess.run([tools["cc"], "-O1", str(text), "-o", str(program), "-ldl"], check=True)
-        command = [*tools["run"].split(), str(program), str(memory.path), str(memory.size)]
+        subprocess.run([tools.compiler, str(text), "-o", str(program), "-ldl"], check=True)
+        command = [*tools.player.split(), str(program), str(memory.path), str(memory.size)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.known: dict[str, bytes] = {}
 
     def kernel(self, program: Any) -> Kernel:
-        """The machine code of a program, as a kernel of that process."""
+        """The code of a program, as a kernel of that process."""
         path = self.known.get(program.text)
         if path is None:
-            compiled = self.folder / f"kernel{len(self.known)}.o"
-            compiled.write_bytes(native_code(program, self.target))
-            library = compiled.with_suffix(".so")
-            link = [self.tools["ld"], "-shared", str(compiled), "-o", str(library)]
-            subprocess.run(link, check=True)
+            code = self.tools.printer(program, self.target)
+            ending = ".o" if code[:4] == b"\x7fELF" else ".c"
+            written = self.folder / f"kernel{len(self.known)}{ending}"
+            written.write_bytes(code)
+            library = written.with_suffix(".so")
+            command = [self.tools.compiler, *OPTIONS, str(written), "-o", str(library), "-lm"]
+            subprocess.run(command, check=True)
             path = self.known[program.text] = str(library).encode()
         return lambda addresses, integers, begin, end: self._run(
             path, [address - self.memory.start for address in addresses], integers, begin, end
@@ -122,8 +152,7 @@ class Run:
 
     def _put(self, space: int, index: int, array: Any) -> None:
         content = numpy.ascontiguousarray(array.asnumpy()).reshape(-1).view("uint8")
-        self.blocks[space, index] = self.memory.take(content.size)
-        self.blocks[space, index][:] = content
+        self.blocks[space, index] = self.memory.copy(content)
 
     def _items(self, items: list[Any]) -> None:
         for item in items:

@@ -10,13 +10,15 @@ import ctypes
 import math
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy
+import pytest
 from hypothesis import strategies as st
 
 from gemel import dtype as dtypes
-from gemel.codegen import contract
+from gemel.codegen import contract, meaning
 from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.program import (
     ACROSS,
@@ -33,9 +35,16 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.codegen.target import Target
+from gemel.codegen.target import _NEEDED, MACHINE, TARGETS, Target, _flags
 from gemel.dtype import DTYPES, bfloat16, bool_, float32, float64, int64
+from gemel.runtime.backend import native_code
 
+binding = pytest.importorskip("llvmlite.binding")
+
+#: The targets this machine runs, the best one first.
+RUNNABLE = [n for n in TARGETS if _NEEDED.get(n, set()) <= _flags()] or ["generic"]
+if MACHINE not in ("x86_64", "AMD64"):
+    RUNNABLE = ["generic"]
 #: Everything a kernel computes with or keeps.
 KINDS = [dtype for dtype in DTYPES if dtype.kind != "c"]
 COMPUTED = [dtype for dtype in KINDS if dtype.compute is dtype]
@@ -66,9 +75,11 @@ class Case(NamedTuple):
         return "\n".join(f"{c.program.text}{c.integers} {c.cuts}" for c in self.calls)
 
 
-def outcome(case: Case, kernel_of: Callable[[Any], Kernel]) -> tuple[int, list[Any]]:
+def outcome(
+    case: Case, kernel_of: Callable[[Any], Kernel], copy: Callable[[Any], Any] = numpy.copy
+) -> tuple[int, list[Any]]:
     """The status and all bytes after the kernels have done their work, range by range."""
-    buffers = [buffer.copy() for buffer in case.buffers]
+    buffers = [copy(buffer) for buffer in case.buffers]
     status = 0
     for program, places, integers, cuts in case.calls:
         kernel = kernel_of(program)
@@ -76,6 +87,23 @@ def outcome(case: Case, kernel_of: Callable[[Any], Kernel]) -> tuple[int, list[A
         for begin, end in zip(cuts, cuts[1:], strict=False):
             status |= kernel(addresses, integers, begin, end)
     return status, buffers
+
+
+def meant(program: Program | Contraction) -> Kernel:
+    """A kernel by its meaning."""
+    return partial(meaning.run, program)
+
+
+def compiled(target: str, program: Program | Contraction) -> Kernel:
+    """The machine code for a target of this machine."""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    machine = binding.Target.from_default_triple().create_target_machine()
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+    code = native_code(program, TARGETS[target])
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return callable_at(engine.get_function_address("kernel"), engine)
 
 
 def callable_at(address: int, owner: Any) -> Kernel:

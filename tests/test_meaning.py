@@ -3,55 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import pytest
 from hypothesis import given
 from numpy_cases import examples
 from random_kernels import (
+    RUNNABLE,
     Case,
-    Kernel,
     Product,
-    callable_at,
+    compiled,
+    meant,
     outcome,
     products,
     programs,
     same_bytes,
 )
 
-from gemel.codegen import meaning
-from gemel.codegen.contract import compile_contraction
-from gemel.codegen.llvm import compile_program
-from gemel.codegen.program import Contraction, Program
-from gemel.codegen.target import _NEEDED, MACHINE, TARGETS, _flags
-
-binding = pytest.importorskip("llvmlite.binding")
-
-RUNNABLE = [n for n in TARGETS if _NEEDED.get(n, set()) <= _flags()] or ["generic"]
-if MACHINE not in ("x86_64", "AMD64"):
-    RUNNABLE = ["generic"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def native() -> None:
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-
-
-def compiled(target: str, program: Program | Contraction) -> Kernel:
-    """The machine code for a target."""
-    product = isinstance(program, Contraction)
-    compile_it: Any = compile_contraction if product else compile_program
-    code = compile_it(program, TARGETS[target])
-    machine = binding.Target.from_default_triple().create_target_machine()
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
-    engine.add_object_file(binding.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    return callable_at(engine.get_function_address("kernel"), engine)
-
-
-def meant(program: Program | Contraction) -> Kernel:
-    return partial(meaning.run, program)
+from gemel.codegen.target import TARGETS
 
 
 @pytest.mark.parametrize("target", RUNNABLE)

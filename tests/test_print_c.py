@@ -16,16 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy_cases import examples
 from random_kernels import (
+    RUNNABLE,
     Case,
     Kernel,
     Product,
     callable_at,
+    compiled,
+    meant,
     outcome,
     products,
     programs,
     same_bytes,
 )
-from test_meaning import RUNNABLE, compiled, meant
 
 import gemel
 from gemel import gluon, np, npx
@@ -104,12 +106,11 @@ def test_functions_have_the_bits_of_the_machine_code(built: Any, cases: list[Cas
 @examples(1)
 @given(several=st.lists(products(), min_size=10, max_size=10))
 def test_products(built: Any, several: list[Product]) -> None:
-    for product in several:
-        plain = product.plain()
-        agree(plain, built([plain.calls[0].program]), meant)
-        case = product.planned(TARGETS[RUNNABLE[0]])
-        if case.calls:
-            agree(case, built([call.program for call in case.calls]), meant)
+    cases = [product.plain() for product in several]
+    cases += [product.planned(TARGETS[RUNNABLE[0]]) for product in several]
+    kernels = iter(built([call.program for case in cases for call in case.calls]))
+    for case in cases:
+        agree(case, [next(kernels) for _ in case.calls], meant)
 
 
 # --- what users read --------------------------------------------------------------------------

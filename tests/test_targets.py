@@ -1,34 +1,41 @@
-"""The operation table computed by other means than the core: by the kernels' meaning in NumPy, and
-by code for other processors, played by QEMU (Debian's qemu-user and gcc-aarch64-linux-gnu).
+"""The operation table computed by other means than the core: by the kernels' meaning in NumPy, as
+C, and by code for another processor, played by QEMU.
 
-`make targets` runs all of it; without these packages, what there is.
+The latter need Debian's qemu-user and gcc-aarch64-linux-gnu. `make targets` runs all there is.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given
+from numpy_cases import examples
 from op_table import CASES, SEED, Case, accepts, close, expected_of, inputs_of, on_gemel
-from plan_runner import Elsewhere, Memory, Run
-from random_kernels import Kernel
+from plan_runner import Elsewhere, Memory, Run, Tools
+from random_kernels import Case as Kernels
+from random_kernels import Kernel, Product, meant, outcome, products, programs, same_bytes
 
-from gemel.codegen import meaning
-from gemel.codegen.target import Target, generic
+from gemel.codegen.print_c import source
+from gemel.codegen.target import MACHINE, Target, generic
 from gemel.errors import NoKernelError, TraceError
+from gemel.runtime.backend import native_code
 
-#: How other processors' programs are made and run.
+
+def as_c(program: Any, target: Target) -> bytes:
+    """A kernel as C, for any target."""
+    return source([program]).encode()
+
+
+ARM = "aarch64-linux-gnu-gcc", "qemu-aarch64 -L /usr/aarch64-linux-gnu", "aarch64"
+#: How other code is made and run.
 TOOLS = {
-    "aarch64": {
-        "cc": "aarch64-linux-gnu-gcc",
-        "ld": "aarch64-linux-gnu-ld",
-        "run": "qemu-aarch64 -L /usr/aarch64-linux-gnu",
-    }
+    "aarch64": Tools(*ARM, native_code),
+    "C": Tools("cc", "", MACHINE, as_c),
+    "C on aarch64": Tools(*ARM, as_c),
 }
-WAYS = ("meaning", *TOOLS)
 
 
 class Way:
@@ -38,18 +45,21 @@ class Way:
         self.kernel, self.target, self.memory = kernel, target, memory
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(
+    scope="module",
+    params=["meaning", *(pytest.param(name, marks=pytest.mark.slow) for name in TOOLS)],
+)
 def way(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
+    """Each of the ways whose tools are installed."""
     folder = tmp_path_factory.mktemp("target")
     memory = Memory(folder / "memory")
     if request.param == "meaning":
-        yield Way(lambda program: partial(meaning.run, program), generic("x86_64"), memory)
+        yield Way(meant, generic(MACHINE), memory)
         return
     tools = TOOLS[request.param]
-    for tool in (tools["cc"], tools["ld"], tools["run"].split()[0]):
-        if shutil.which(tool) is None:
-            pytest.skip(f"there is no {tool}")
-    elsewhere = Elsewhere(folder, memory, generic(request.param), tools)
+    if tools.missing:
+        pytest.skip(f"there is no {', '.join(tools.missing)}")
+    elsewhere = Elsewhere(folder, memory, tools)
     yield Way(elsewhere.kernel, elsewhere.target, memory)
     elsewhere.close()
 
@@ -67,3 +77,26 @@ def test_operations(way: Way, case: Case) -> None:
         pytest.skip(f"it has no plan: {error}")
     for found, wanted in zip(run.results, expected_of(case, inputs, (SEED, 0)), strict=False):
         close(found, wanted, case.name)
+
+
+@pytest.mark.slow
+@examples(40)
+@given(case=programs())
+def test_random_programs(way: Way, case: Kernels) -> None:
+    """The same bits as on this machine."""
+    status, wanted = outcome(case, meant)
+    way.memory.used = 0
+    found, got = outcome(case, way.kernel, way.memory.copy)
+    assert found == status
+    same_bytes(case, got, wanted)
+
+
+@pytest.mark.slow
+@examples(20)
+@given(product=products())
+def test_random_products(way: Way, product: Product) -> None:
+    _, wanted = outcome(product.plain(), meant)
+    case = product.planned(way.target)
+    way.memory.used = 0
+    _, got = outcome(case, way.kernel, way.memory.copy)
+    same_bytes(product.plain(), got[:-1], wanted)
