@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -42,3 +44,10 @@ def test_products(target: str, product: Product) -> None:
     same_bytes(product.plain(), told[:-1], wanted)
     _, got = outcome(case, partial(compiled, target))
     same_bytes(case, got, told)
+
+
+def test_the_page_shows_what_is_true() -> None:
+    """What docs/internals/kernels.md prints in Python, so printed."""
+    page = Path(__file__).parent.parent / "docs" / "internals" / "kernels.md"
+    found = doctest.testfile(str(page), module_relative=False)
+    assert found.attempted > 20 and not found.failed
