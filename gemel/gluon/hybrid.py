@@ -173,6 +173,19 @@ class HybridBlock(Block):
             f"{type(self).__name__} has neither forward(self, x) nor hybrid_forward(self, F, x)"
         )
 
+    def source(self, *arguments: Any) -> str:
+        """The kernels that compute this block, hybridized, as C text to be read.
+
+        For arguments like these, or like those of the last call; see `compiled.Compiled.source`.
+
+        >>> net = gluon.nn.Dense(2, activation="relu", in_units=3)
+        >>> net.initialize()
+        >>> print(net.source(np.ones((4, 3))).splitlines()[1])
+         *   kernel: matmul add relu, from 0 to 1
+        """
+        text: str = self._compiled_run().source(*arguments)
+        return text
+
     # ---- MXNet's files
 
     def export(self, path: Any, epoch: int = 0, remove_amp_cast: bool = True) -> tuple[str, str]:
