@@ -39,7 +39,7 @@ TAKING_PART = {
     "add": ("gemel", "numpy", "torch", "jax"),
     "dot": ("gemel", "numpy", "torch", "jax"),
     "train": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
-    "lstm": ("gemel", "gemel hybridized", "torch"),
+    "lstm": ("gemel", "gemel hybridized", "torch", "onnxruntime"),
     "lstm_train": ("gemel", "gemel hybridized", "torch"),
     "op": ("gemel", "torch", "torch compile", "jax"),
     "net": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
