@@ -125,10 +125,12 @@ def shape_from(fields: dict[str, Any]) -> Shape:
 def digest(results: list[numpy.ndarray]) -> list[float]:
     """Figures of results that change if any element does: weighted sums of their parts."""
     found: list[float] = []
+    weights = uniform((4099,), 98)
+    weights += numpy.sign(weights)  # none so small that its element would not count
     for result in results:
         flat = numpy.asarray(result, "float64").ravel()
         size = max(1.0, float(numpy.sqrt(numpy.mean(flat**2))))
-        weighted = flat * numpy.resize(uniform((4099,), 98), flat.size)
+        weighted = flat * numpy.resize(weights, flat.size)
         part = -(-flat.size // 64)
         sums = numpy.add.reduceat(weighted, numpy.arange(0, flat.size, part))
         found += [size, *(sums / (size * part**0.5)).tolist()]

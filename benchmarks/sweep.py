@@ -141,8 +141,8 @@ def print_worst(
     worst = [[row[0], f"{100 * share:.0f} %", *row[1:]] for share, row in sorted(rows)[:10]]
     print_rows(["", "of floor", "gemel, us", "floor, us", "x torch"], worst)
     figures = [f"{100 * lowest(shares, part):.0f} %" for part in (0.5, 0.1, 0)] if shares else []
-    beside = [float(row[-1]) for _, row in rows if row[-1]]
-    return [kind.name, str(len(shares)), *figures, f"{lowest(beside, 0.5):.2f}" if beside else ""]
+    ratios = [float(row[-1]) for _, row in rows if row[-1]]
+    return [kind.name, str(len(shares)), *figures, f"{lowest(ratios, 0.5):.2f}" if ratios else ""]
 
 
 def run(rounds: int, quick: bool, beside: str | None, machine: Machine | None) -> bool:

@@ -52,7 +52,8 @@ def timed(case: Case) -> tuple[float, float, Any]:
 
 def measured(case: Case, seconds: float) -> dict[str, Any]:
     """Medians over so many seconds of runs, and figures of the last one's results."""
-    before, during = [], []
+    before: list[float] = []
+    during: list[float] = []
     spent = 0.0
     while not during or spent < seconds or (seconds and len(during) < 3):
         reset_us, us, results = timed(case)
@@ -65,27 +66,38 @@ def measured(case: Case, seconds: float) -> dict[str, Any]:
     return {"issue_us": median(before), "done_us": median(during), "values": values}
 
 
+class Worker:
+    """Keeps the case it was last asked for."""
+
+    def __init__(self, library: str) -> None:
+        self.library = library
+        self.shape: Any = None
+        self.case: Case | None = None
+
+    def answer(self, shape: dict[str, Any], threads: int, seconds: float) -> Any:
+        """Measure a shape, in one run where there are no seconds to spend."""
+        if shape != self.shape:
+            self.shape = self.case = None  # its memory is free before the next one's is taken
+            self.case = case_of(self.library, shape_from(shape), threads)
+            self.shape = shape
+            if self.case is not None and seconds:
+                for _ in range(WARM):
+                    timed(self.case)
+        return None if self.case is None else measured(self.case, seconds)
+
+
 def main() -> None:
     """Answer questions until there are no more."""
     library = sys.argv[1]
     # What libraries print is not an answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    last: Any = None
-    case: Case | None = None
+    worker = Worker(library)
     for line in sys.stdin:
-        question = json.loads(line)
-        answer: Any = None
         try:
-            if question["shape"] != last:
-                case = None  # its memory is free before the next one's is taken
-                case = case_of(library, shape_from(question["shape"]), question["threads"])
-                last = question["shape"]
-                for _ in range(WARM if case is not None and question["seconds"] else 0):
-                    timed(case)
-            answer = None if case is None else measured(case, question["seconds"])
+            answer = worker.answer(**json.loads(line))
         except Exception as error:  # whatever a library raises, it is its answer
-            answer, last = f"{type(error).__name__}: {error}".splitlines()[0], None
+            answer = f"{type(error).__name__}: {error}".splitlines()[0]
         print(json.dumps(answer), file=answers, flush=True)
 
 
