@@ -8,13 +8,13 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.driver import Result
-from benchmarks.machine import Machine
+from benchmarks.machine import Machine, measure_machine
 from benchmarks.shapes import Shape
 from benchmarks.table import best_peer, print_rows, ratio
 from benchmarks.turns import installed, measure
 
 LIST = Path(__file__).with_name("kernels.txt")
-LIBRARIES = ("gemel", "torch", "onnxruntime", "jax", "numpy")
+LIBRARIES = ("gemel", "torch", "onnxruntime", "openvino", "jax", "numpy")
 #: Groups in which NumPy is asked, too.
 NUMPY = ("products", "memory")
 
@@ -110,9 +110,9 @@ GOALS = (
     ),
     Goal("attention x best peer", lambda row: row.shape.kind == "attention", LIBRARIES[1:], None),
     Goal(
-        "encoder layer x best of ONNX Runtime and JAX",
+        "encoder layer x best of OpenVINO, ONNX Runtime, JAX",
         lambda row: row.group == "encoder",
-        ("onnxruntime", "jax"),
+        ("openvino", "onnxruntime", "jax"),
         0.95,
     ),
     Goal(
@@ -225,6 +225,7 @@ def run(rounds: int, quick: bool, only: str | None, machine: Machine | None) -> 
             shapes = [row.shape for row in chosen]
             measured = measure(shapes, names, threads, rounds, turns, seconds)
             found += zip(chosen, measured, strict=True)
+            machine = machine and machine.or_better(measure_machine())
             print_group(found[-len(chosen) :], machine, threads)
         print_goals(found, threads)
         failed |= failures(found)

@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from benchmarks.driver import Result
-from benchmarks.machine import Machine
+from benchmarks.machine import Machine, measure_machine
 from benchmarks.shapes import Shape
 from benchmarks.table import print_rows, ratio
 from benchmarks.turns import installed, measure
@@ -157,6 +157,7 @@ def run(rounds: int, quick: bool, beside: str | None, machine: Machine | None) -
             shapes = list(islice(drawn(kind), 30 if quick else 200))
             seconds = 0.005 if quick else 0.02
             measured = measure(shapes, libraries, threads, rounds, 1, seconds, "numpy")
+            machine = machine.or_better(measure_machine())
             table.append(
                 print_worst(kind, list(zip(shapes, measured, strict=True)), machine, threads)
             )
