@@ -41,6 +41,7 @@ def arguments() -> argparse.Namespace:
         "--shapes", type=int, default=0, help="mlp: this many random networks against their floors"
     )
     parser.add_argument("--only", help="contenders, separated by commas")
+    parser.add_argument("--groups", help="kernels, sweep: only these, separated by commas")
     parser.add_argument("--beside", choices=("torch",), help="sweep: another contender")
     return parser.parse_args()
 
@@ -204,14 +205,16 @@ def run_kernels(session: Session) -> None:
     """Operations on arrays one by one, beside the peers."""
     options = session.options
     rounds = options.runs or (1 if options.quick else 3)
-    session.failed |= kernels.run(rounds, options.quick, options.only, session.machine)
+    groups = options.groups and options.groups.split(",")
+    session.failed |= kernels.run(rounds, options.quick, options.only, session.machine, groups)
 
 
 def run_sweep(session: Session) -> None:
     """Random shapes and their floors."""
     options = session.options
     rounds = options.runs or 1
-    session.failed |= sweep.run(rounds, options.quick, options.beside, session.machine)
+    groups = options.groups and options.groups.split(",")
+    session.failed |= sweep.run(rounds, options.quick, options.beside, session.machine, groups)
 
 
 RUNNERS = {

@@ -211,9 +211,15 @@ def failures(found: Found) -> bool:
     return ours
 
 
-def run(rounds: int, quick: bool, only: str | None, machine: Machine | None) -> bool:
-    """Measure and print everything; whether gemel failed in something."""
-    listed = rows()
+def run(
+    rounds: int,
+    quick: bool,
+    only: str | None,
+    machine: Machine | None,
+    groups: list[str] | None = None,
+) -> bool:
+    """Measure and print everything, or some groups; whether gemel failed in something."""
+    listed = [row for row in rows() if groups is None or row.group in groups]
     libraries = installed(LIBRARIES, only)
     failed = False
     for threads in (1, 2):

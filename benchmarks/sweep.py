@@ -145,15 +145,21 @@ def print_worst(
     return [kind.name, str(len(shares)), *figures, f"{lowest(ratios, 0.5):.2f}" if ratios else ""]
 
 
-def run(rounds: int, quick: bool, beside: str | None, machine: Machine | None) -> bool:
-    """Measure and print everything; whether gemel failed in something."""
+def run(
+    rounds: int,
+    quick: bool,
+    beside: str | None,
+    machine: Machine | None,
+    groups: list[str] | None = None,
+) -> bool:
+    """Measure and print everything, or some kinds; whether gemel failed in something."""
     if machine is None:
         raise SystemExit("the floors need a C++ compiler")
     libraries = installed(("gemel", *([beside] if beside else [])), None)
     failed = False
     for threads in (1, 2):
         table = []
-        for kind in KINDS:
+        for kind in (kind for kind in KINDS if groups is None or kind.name in groups):
             shapes = list(islice(drawn(kind), 30 if quick else 200))
             seconds = 0.005 if quick else 0.02
             measured = measure(shapes, libraries, threads, rounds, 1, seconds, "numpy")

@@ -26,6 +26,8 @@ from benchmarks.shapes import WORKLOADS, Shape, digest, shape_from  # noqa: E402
 
 #: Runs before the first that is measured: what is compiled when it comes again is compiled then.
 WARM = 4
+#: Runs there are at least, but of what takes so long that one of them is enough.
+LEAST, LONG_SECONDS = 3, 1.0
 
 
 def case_of(library: str, shape: Shape, threads: int) -> Case | None:
@@ -55,7 +57,7 @@ def measured(case: Case, seconds: float) -> dict[str, Any]:
     before: list[float] = []
     during: list[float] = []
     spent = 0.0
-    while not during or spent < seconds or (seconds and len(during) < 3):
+    while spent < seconds or len(during) < (LEAST if 0 < spent < LONG_SECONDS and seconds else 1):
         reset_us, us, results = timed(case)
         before.append(reset_us)
         during.append(us)
@@ -81,8 +83,11 @@ class Worker:
             self.case = case_of(self.library, shape_from(shape), threads)
             self.shape = shape
             if self.case is not None and seconds:
+                begin = time.perf_counter()
                 for _ in range(WARM):
                     timed(self.case)
+                    if time.perf_counter() - begin > LONG_SECONDS * WARM:
+                        break
         return None if self.case is None else measured(self.case, seconds)
 
 
