@@ -418,9 +418,9 @@ def test_cells_over_pictures(kind: Any, layout: str, tmp_path: Path) -> None:
     check(lambda x, *states: net(x, list(states))[0], lambda x, *states: net(
         np.array(x, dtype="float64"), [np.array(s, dtype="float64") for s in states]
     )[0].asnumpy(), [x.asnumpy(), *(s.asnumpy() for s in states)])  # fmt: skip
-    with pytest.raises(ShapeError, match="h2h_kernel .* has to be odd"):
+    with pytest.raises(ShapeError, match=r"h2h_kernel .* has to be odd"):
         kind((2, 5, 4), 3, 3, 2)
-    with pytest.raises(ShapeError, match="input_shape .* has not 3 axes"):
+    with pytest.raises(ShapeError, match=r"input_shape .* has not 3 axes"):
         kind((5, 4), 3, 3, 3)
 
 

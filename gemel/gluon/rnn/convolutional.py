@@ -54,7 +54,7 @@ class _Convolutional(_GatedCell):
         same = tuple(d * (k - 1) // 2 for k, d in zip(kernels[1], dilate[1], strict=True))
         pads = [per_axis(name, "i2h_pad", i2h_pad, axes, 0), same]
         rows = self._gates * hidden_channels
-        self._moved = [
+        self._moved: list[dict[str, Any]] = [
             {"kernel": k, "pad": p, "dilate": d, "num_filter": rows, "layout": self._layout}
             for k, p, d in zip(kernels, pads, dilate, strict=True)
         ]
@@ -94,8 +94,9 @@ class _Convolutional(_GatedCell):
         return gates[..., part] if self._last else gates[:, part]
 
     def __repr__(self) -> str:
-        outputs, inputs = self.i2h_bias.shape[0], self.i2h_weight.shape[-1 if self._last else 1]
-        said = f"{inputs} -> {outputs}, {self._activation}, {self._layout}"
+        inputs = (self.i2h_weight.shape or ())[-1 if self._last else 1]
+        rows = self._gates * self._hidden_size
+        said = f"{inputs} -> {rows}, {self._activation}, {self._layout}"
         return f"{type(self).__name__}({said})"
 
 
@@ -105,7 +106,7 @@ def channels_before(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
 
 
 class Conv1DRNNCell(_Convolutional, RNNCell):
-    """h = activation(x * i2h + h * h2h + biases), where * is a convolution; over 1 axis of space."""
+    """h = activation(x * i2h + h * h2h + biases), * a convolution; over 1 axis of space."""
 
     _axes = 1
 
@@ -123,7 +124,7 @@ class Conv1DGRUCell(_Convolutional, GRUCell):
 
 
 class Conv2DRNNCell(_Convolutional, RNNCell):
-    """h = activation(x * i2h + h * h2h + biases), where * is a convolution; over 2 axes of space."""
+    """h = activation(x * i2h + h * h2h + biases), * a convolution; over 2 axes of space."""
 
     _axes = 2
 
@@ -141,7 +142,7 @@ class Conv2DGRUCell(_Convolutional, GRUCell):
 
 
 class Conv3DRNNCell(_Convolutional, RNNCell):
-    """h = activation(x * i2h + h * h2h + biases), where * is a convolution; over 3 axes of space."""
+    """h = activation(x * i2h + h * h2h + biases), * a convolution; over 3 axes of space."""
 
     _axes = 3
 
