@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +12,17 @@ import numpy
 import pytest
 
 import gemel as mx
-from gemel import autograd, gluon, np, sym
+from gemel import autograd, gluon, np, npx, sym
 from gemel import test_utils as tools
-from gemel.errors import DeviceError, GemelError, GradientError, ShapeError, UnknownNameError
+from gemel.errors import (
+    DeviceError,
+    GemelError,
+    GradientError,
+    ShapeError,
+    TraceError,
+    UnknownNameError,
+)
+from gemel.gluon import nn
 
 x = sym.var("x")
 POINT = numpy.array([[0.3, -1.2, 0.7], [1.5, 0.2, -0.4]])
@@ -211,6 +220,50 @@ def test_custom_operations() -> None:
     tools.check_numeric_gradient(sym.load_json(symbol.tojson()), [POINT], rtol=1e-2)
     with pytest.raises(UnknownNameError, match="scaled in test"):
         mx.nd.Custom(a, op_type="scaled in tests")
+
+
+class Tripled(gluon.HybridBlock):
+    """Python between two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = nn.Dense(2, use_bias=False), nn.Dense(1)
+
+    def forward(self, x: Any) -> Any:
+        return self.after(npx.Custom(self.before(x), op_type="scaled in test", factor=3))
+
+
+def test_a_hybridized_block_goes_round_custom_operations() -> None:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(4, activation="tanh"), Tripled())
+    net.initialize()
+    x, found = np.array([[1.0, -2.0, 3.0]]), []
+    for hybrid in (False, True, True):
+        if hybrid:
+            net.hybridize()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            with autograd.record():
+                y = net(np.concatenate([x, x]))
+            y.backward()
+        names = [str(each.message).split(" is not compiled")[0] for each in told]
+        assert names == ([net.name, net[1].name] if hybrid else [])
+        found.append([y.tolist(), *(p.grad().tolist() for p in net.collect_params().values())])
+    for each in found[1:]:
+        for a, b in zip(each, found[0], strict=True):
+            numpy.testing.assert_allclose(a, b, rtol=1e-5)
+    assert net[0]._own.compiled is not None and net[1].after._own.compiled is not None
+    with pytest.raises(TraceError, match="scaled in test runs Python"):
+        mx.compile(net[1])(np.ones((1, 4)))
+
+
+def test_a_block_whose_trace_failed_is_run_as_python() -> None:
+    net = nn.HybridLambda(lambda F, x: x * x.item())
+    net.hybridize()
+    with pytest.raises(TraceError):
+        net(np.array(3.0))
+    net.hybridize(False)
+    assert net(np.array(3.0)).item() == 9
 
 
 def test_scopes_of_symbols() -> None:

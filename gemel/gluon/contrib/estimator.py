@@ -105,10 +105,10 @@ class Estimator:
         self.max_batch: int | None = None
         self.train_metrics = listed(train_metrics) or self._usual_metrics()
         self.val_metrics = listed(val_metrics) or [copy.deepcopy(m) for m in self.train_metrics]
-        for kind, metrics in ("training", self.train_metrics), ("validation", self.val_metrics):
+        for use, metrics in ("training", self.train_metrics), ("validation", self.val_metrics):
             for metric in metrics:
-                if not metric.name.startswith(kind):
-                    metric.name = f"{kind} {metric.name}"
+                if not metric.name.startswith(use):
+                    metric.name = f"{use} {metric.name}"
         self._initialize(initializer)
         if trainer is None:
             warnings.warn("Estimator: no trainer is given: SGD, learning rate 0.001", stacklevel=2)
@@ -123,8 +123,9 @@ class Estimator:
         if not all(p.homes for p in self.net.collect_params().values()):
             self.net.initialize(init=initializer or init.Uniform(), ctx=self.context)
         elif initializer is not None:
-            warnings.warn("Estimator: the network is initialized already, and stays as it is: "
-                          "net.initialize(..., force_reinit=True) draws anew", stacklevel=3)  # fmt: skip
+            said = "Estimator: the network is initialized already, and stays as it is: "
+            said += "net.initialize(..., force_reinit=True) draws anew"
+            warnings.warn(said, stacklevel=3)
 
     def fit(
         self,
@@ -199,7 +200,8 @@ class _Handlers:
     def tell(self, moment: str, estimator: Estimator, **what: Any) -> bool:
         """Call all that hear of a moment; whether any says that it is over."""
         methods = [getattr(handler, moment, None) for handler in self._found]
-        return any([method(estimator, **what) for method in methods if method is not None])
+        answers = [method(estimator, **what) for method in methods if method is not None]
+        return any(answers)
 
 
 __all__ = [

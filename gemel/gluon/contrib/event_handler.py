@@ -173,7 +173,7 @@ class GradientUpdateHandler(BatchEnd):
 
 
 class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, BatchEnd):
-    """Tells the estimator's logger of each epoch, or every `log_interval` batches; `metrics`, too."""
+    """Tells the logger of each epoch, or every `log_interval` batches, with `metrics`."""
 
     def __init__(
         self, log_interval: int | str = "epoch", metrics: Any = None, priority: float = math.inf
@@ -396,7 +396,11 @@ class CheckpointHandler(_Periodic):
 
     def _save(self, estimator: Any, name: str) -> None:
         path, net = self.model_dir / self.model_prefix, estimator.net
-        if isinstance(net, HybridBlock) and net._active and not Path(f"{path}-symbol.json").exists():
+        if (
+            isinstance(net, HybridBlock)
+            and net._active
+            and not Path(f"{path}-symbol.json").exists()
+        ):
             Path(net.export(path)[1]).unlink()  # the parameters follow
         net.save_parameters(f"{path}-{name}.params")
         estimator.trainer.save_states(f"{path}-{name}.states")
