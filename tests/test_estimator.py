@@ -18,7 +18,7 @@ def examples(size: int = 32, batch: int = 8, arrays: Any = np) -> gluon.data.Dat
     x = np.random.normal(size=(size, 4))
     y = (x.sum(axis=1) > 0).astype("int32")
     if arrays is nd:
-        x, y = x.as_nd_ndarray(), y.astype("float32").as_nd_ndarray()
+        x, y = nd.array(x), nd.array(y)
     return gluon.data.DataLoader(gluon.data.ArrayDataset(x, y), batch)
 
 
