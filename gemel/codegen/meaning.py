@@ -415,8 +415,10 @@ def _product(
             places = origin + _along(head, "n", lines) + _along(head, "k", along)
         else:
             places = origin + _places(forms[name], head[name + "_stride"], line, lines, along)
-        size = int(places.max(initial=-1)) + 1
-        sides.append(_memory(buffers[buffer], contraction.dtype, [size], [1])[places])
+        first_place = int(places.min(initial=0))
+        size = int(places.max(initial=-1)) + 1 - first_place
+        start = buffers[buffer] + first_place * contraction.dtype.itemsize
+        sides.append(_memory(start, contraction.dtype, [size], [1])[places - first_place])
     wide = numpy.float64 if contraction.dtype is dtypes.float32 else numpy.longdouble
     sums = (sides[0].astype(wide) @ sides[1].astype(wide).T).astype(contraction.dtype.name)
     addresses, places = iter(buffers[2:]), []
