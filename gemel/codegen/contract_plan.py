@@ -328,9 +328,7 @@ def _cut_k(choice: Choice, dtype: DType, k: int) -> None:
         choice.split = True
 
 
-def _tile(
-    choice: Choice, m: int, n: int, batch: int, microseconds: float, wide: int = 0
-) -> None:
+def _tile(choice: Choice, m: int, n: int, batch: int, microseconds: float, wide: int = 0) -> None:
     """Cuts the batch, then the result, into enough tiles to keep several cores busy.
 
     With `wide` tiles stay so wide as long as they have many rows.
