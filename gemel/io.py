@@ -48,6 +48,12 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
         """Which axis counts the examples."""
         return 0 if layout is None else layout.find("N")
 
+    @staticmethod
+    def get_list(shapes: Any, types: Any = None) -> list[DataDesc]:
+        """Descriptions from pairs of names and shapes, and pairs of names and dtypes."""
+        dtypes = dict(types or ())
+        return [DataDesc(name, shape, dtypes.get(name, "float32")) for name, shape in shapes]
+
 
 class DataBatch:
     """Lists of arrays `data` and `label`; the last `pad` examples only fill up."""

@@ -268,6 +268,10 @@ def test_iterators_in_parts() -> None:
         seen.append((ours.getdata()[0][0, 0].item(), label[0].tolist(), ours.getpad()))
     assert seen == [(0, [0, 1], 0), (4, [2, 3], 0), (8, [4, 0], 1)]
     assert ours.getindex().tolist() == [4, 0]
+    pairs = io.DataDesc.get_list([("a", (2, 3)), ("b", (2,))], [("b", "int32")])
+    assert [(d.name, d.shape, d.dtype) for d in pairs] == [
+        ("a", (2, 3), "float32"), ("b", (2,), "int32"),
+    ]  # fmt: skip
     with pytest.raises(NotImplementedError, match="neither next nor iter_next"):
         io.DataIter().next()
 

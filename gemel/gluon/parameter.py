@@ -210,11 +210,10 @@ class ParameterDict(dict[str, Parameter]):
         Raises `ParameterFileError`, changing nothing, as `Block.load_parameters` does. With
         `dtype_source` "saved" (and `cast_dtype`), parameters get the dtypes of the file.
         """
-        values = {restore_prefix + n: v for n, v in serialize.load_named(filename).items()}
-        source = f"parameter file {filename}"
         self.load_dict(
-            values, ctx, allow_missing, ignore_extra, source, cast_dtype, dtype_source, device
-        )
+            serialize.load_named(filename), ctx, allow_missing, ignore_extra, restore_prefix,
+            f"parameter file {filename}", cast_dtype, dtype_source, device,
+        )  # fmt: skip
 
     def load_dict(
         self,
@@ -222,6 +221,7 @@ class ParameterDict(dict[str, Parameter]):
         ctx: Any = None,
         allow_missing: bool = False,
         ignore_extra: bool = False,
+        restore_prefix: str = "",
         filename: str = "load_dict",
         cast_dtype: bool = False,
         dtype_source: str = "current",
@@ -230,7 +230,7 @@ class ParameterDict(dict[str, Parameter]):
         """Take over arrays by the parameters' names, as `load` does from a file."""
         serialize.assign(
             self,
-            param_dict,
+            {restore_prefix + name: value for name, value in param_dict.items()},
             filename,
             allow_missing,
             ignore_extra,

@@ -106,8 +106,11 @@ def set_config(**settings: Any) -> None:
             )
 
 
-def set_state(state: str = "stop") -> None:
-    """Start a recording, forgetting the last one ("run"), or end it once all is done ("stop")."""
+def set_state(state: str = "stop", profile_process: str = "worker") -> None:
+    """Start a recording, forgetting the last one ("run"), or end it once all is done ("stop").
+
+    Here as in the others `profile_process` is accepted for old code: there are no servers.
+    """
     if state not in ("run", "stop"):
         raise unknown_name("state of the profiler", state, ("run", "stop"))
     _profiler.running = state == "run"
@@ -117,18 +120,18 @@ def set_state(state: str = "stop") -> None:
         _profiler.begin()
 
 
-def pause() -> None:
+def pause(profile_process: str = "worker") -> None:
     """Record nothing until `resume`."""
     _profiler.end()
 
 
-def resume() -> None:
+def resume(profile_process: str = "worker") -> None:
     """Go on recording."""
     if _profiler.running:
         _profiler.begin()
 
 
-def dump(finished: bool = True) -> str:
+def dump(finished: bool = True, profile_process: str = "worker") -> str:
     """Write the recording for Perfetto; the file's name. `finished` also ends the recording."""
     if finished:
         set_state("stop")

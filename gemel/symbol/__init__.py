@@ -20,6 +20,11 @@ fromjson = load_json
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("np", "npx"):
+        from gemel import np, npx
+        from gemel.symbol.functions import Functions
+
+        return globals().setdefault(name, Functions({"np": np, "npx": npx}[name], name))
     return attribute(name, __name__, globals(), _both, _whole)
 
 

@@ -188,9 +188,9 @@ class RNNCell(_GatedCell):
     def __init__(self, hidden_size: int, activation: str = "tanh", **settings: Any) -> None:
         super().__init__(hidden_size, activation=activation, **settings)
 
-    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+    def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """(batch, inputs) -> (batch, hidden_size), which is the new state, too."""
-        a, b = self._added(x, states[0])
+        a, b = self._added(inputs, states[0])
         h = self._tanh(a + b)
         return h, [h]
 
@@ -204,9 +204,9 @@ class LSTMCell(_GatedCell):
     _gates = 4
     _states = 2
 
-    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+    def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """(batch, inputs) -> (batch, hidden_size); the states are h and c."""
-        a, b = self._added(x, states[0])
+        a, b = self._added(inputs, states[0])
         into, keep, new, out = (self._gate(a + b, number) for number in range(4))
         c = self._sigmoid(keep) * states[1] + self._sigmoid(into) * self._tanh(new)
         h = self._projected(self._sigmoid(out) * self._tanh(c))
@@ -253,9 +253,9 @@ class GRUCell(_GatedCell):
 
     _gates = 3
 
-    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+    def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """(batch, inputs) -> (batch, hidden_size), which is the new state, too."""
-        a, b = self._added(x, states[0])
+        a, b = self._added(inputs, states[0])
         reset = self._sigmoid(self._gate(a, 0) + self._gate(b, 0))
         update = self._sigmoid(self._gate(a, 1) + self._gate(b, 1))
         new = self._tanh(self._gate(a, 2) + reset * self._gate(b, 2))

@@ -14,13 +14,13 @@ from gemel.ir.trace import current_trace
 class _Stack(_Children, RecurrentCell):
     """Cells that stand on each other: each gets the output of the one before."""
 
-    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+    def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """The last cell's output, and all cells' states."""
         found: list[Any] = []
         for cell, own in self._shares(states):
-            x, new = cell(x, own)
+            inputs, new = cell(inputs, own)
             found += new
-        return x, found
+        return inputs, found
 
     def unroll(
         self,
@@ -76,7 +76,7 @@ class BidirectionalCell(HybridRecurrentCell):
         self.l_cell = l_cell
         self.r_cell = r_cell
 
-    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+    def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """Cannot be: the way back begins at the end."""
         raise NotImplementedError(f"{self.name} cannot be stepped: use unroll")
 
@@ -124,9 +124,11 @@ class DropoutCell(HybridRecurrentCell):
     def _alias(self) -> str:
         return "dropout"
 
-    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
-        """The shape of `x`."""
-        return (npx.dropout(x, p=self._rate, axes=self._axes) if self._rate else x), states
+    def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+        """The shape of `inputs`."""
+        return (
+            npx.dropout(inputs, p=self._rate, axes=self._axes) if self._rate else inputs
+        ), states
 
 
 class ModifierCell(HybridRecurrentCell):
@@ -150,10 +152,10 @@ class ModifierCell(HybridRecurrentCell):
 class ResidualCell(ModifierCell):
     """Adds the inputs to a cell's outputs. He et al., Deep residual learning, CVPR 2016."""
 
-    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
-        """The shape of `x`."""
-        output, states = self.base_cell(x, states)
-        return output + x, states
+    def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+        """The shape of `inputs`."""
+        output, states = self.base_cell(inputs, states)
+        return output + inputs, states
 
 
 class _Remembering(ModifierCell):
@@ -186,9 +188,9 @@ class ZoneoutCell(_Remembering):
         super().reset()
         self._before = None
 
-    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+    def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """What the cell gives, some of it from the step before."""
-        output, new = self.base_cell(x, states)
+        output, new = self.base_cell(inputs, states)
         before = np.zeros_like(output) if self._before is None else self._before
         output = _zoned(self._rates[0], output, before)
         new = [_zoned(self._rates[1], a, b) for a, b in zip(new, states, strict=True)]
@@ -225,11 +227,11 @@ class VariationalDropoutCell(_Remembering):
         super().reset()
         self._masks = {}
 
-    def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+    def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """What the cell gives, all masks applied."""
         if states:
             states = [self._masked("states", states[0]), *states[1:]]
-        output, states = self.base_cell(self._masked("inputs", x), states)
+        output, states = self.base_cell(self._masked("inputs", inputs), states)
         return self._masked("outputs", output), states
 
     def _masked(self, place: str, x: Tensor) -> Tensor:
