@@ -381,7 +381,7 @@ class _Drawing:
             scalars.append(dtype)
         reductions = draw.randint(0, 2) if self.inner else 0
         for turn in range(reductions + 1):
-            for _ in range(draw.randint(3, 9)):
+            for _ in range(draw.randint(5, 14)):
                 make.step()
             if turn < reductions:
                 make.reduce()
