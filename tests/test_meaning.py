@@ -30,7 +30,7 @@ from gemel.dtype import int32
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-@examples(15)
+@examples(20)
 @given(case=programs())
 def test_programs(target: str, case: Case) -> None:
     status, wanted = outcome(case, meant)
