@@ -306,6 +306,8 @@ class Compiled:
         """The kinds of arguments it was traced for, the last one last; specs in place of arrays."""
         found = []
         for (structure, _, arrays), programs in self._programs.items():
+            if not programs:  # its trace failed
+                continue
             inputs = programs[0].graph.inputs[: len(arrays)]
             specs = [Spec(tuple(map(seen, entry.shape)), entry.dtype) for entry in inputs]
             numbers = [number.seen for number in programs[0].numbers]

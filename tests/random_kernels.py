@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from gemel import dtype as dtypes
 from gemel.codegen import contract, meaning
+from gemel.codegen.contract import Several
 from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.program import (
     ACROSS,
@@ -30,6 +31,7 @@ from gemel.codegen.program import (
     INTERLEAVED,
     OUTER,
     OUTPUT,
+    PAIRED,
     STRIDED,
     Contraction,
     Operand,
@@ -413,8 +415,11 @@ class _Drawing:
         kinds = [STRIDED, STRIDED, CONTIGUOUS, BROADCAST]
         if self.outer > 1 and not self.inner and role == INPUT and not self.gathers:
             kinds += [ACROSS, ACROSS]
+        if role == INPUT:
+            kinds += [PAIRED]
         kind = make.pick(kinds) if varies or self.lanes == OUTER else BROADCAST
-        strides[self.vector] = {BROADCAST: 0, CONTIGUOUS: 1}.get(kind, make.pick((2, 3, -1, 17)))
+        known = {BROADCAST: 0, CONTIGUOUS: 1, PAIRED: 2}
+        strides[self.vector] = known.get(kind, make.pick((2, 3, -1, 17)))
         if kind == ACROSS:
             strides[self.vector - 1] = 1
         if role == INPUT:
@@ -517,10 +522,41 @@ class Product:
         self.make = Expressions(draw, Recorder(), functions)
         self.operands: list[Operand] = []
         self.strides: list[list[int]] = []
+        self.several = self._several() if draw.random() < 0.4 else None
         m, n, k = self.sizes
         self.a = self._matrix(m, k, self.lasts[0] == "k")
-        self.b = self._matrix(k, n, self.lasts[1] == "n")
+        self.b = self._windows() if self.several else self._matrix(k, n, self.lasts[1] == "n")
         self.contraction, self.bits = self._epilogue()
+
+    def _several(self) -> Several:
+        """Axes of k and of the columns of b."""
+        axes = [self._axes(), self._axes()]
+        self.sizes = (self.sizes[0], *(math.prod(n for n, _ in each) for each in reversed(axes)))
+        self.axes = axes
+        return self._seen_by(1)
+
+    def _seen_by(self, lanes: int) -> Several:
+        found = Several.of(*self.axes, lanes)
+        assert found is not None
+        return found
+
+    def _axes(self) -> list[tuple[int, int]]:
+        draw = self.draw
+        axes = [(draw.randint(1, 6), draw.choice((1, 2, 7, 40, -3))) for _ in range(3)]
+        axes[2] = draw.randint(1, 20), draw.choice((1, 1, 1, 2, 5))
+        return axes[draw.randint(0, 2) :]
+
+    def _windows(self) -> tuple[int, int, int]:
+        """As `_matrix`, of what lies along several axes."""
+        assert self.several
+        axes = (*self.several.k, *self.several.n)
+        outer, inner = (self.draw.choice((0, 50)) if n > 1 else 0 for n in self.batch)
+        extents, strides = zip(*axes, (self.batch[0], outer), (self.batch[1], inner), strict=True)
+        number = self.memory.room(self.dtype, *self.memory.reached(extents, strides))
+        size = len(self.memory.buffers[number]) // self.dtype.itemsize
+        whole = self.memory.source.integers(-4, 5, size).astype(self.dtype.name)
+        self.memory.buffers[number] = whole.view("uint8")
+        return 0, outer, inner
 
     def _matrix(self, rows: int, columns: int, along_columns: bool) -> tuple[int, int, int]:
         """The stride of the axis that is not the last one, and those of the batch."""
@@ -580,14 +616,29 @@ class Product:
         """As one kernel of no variant, which says what a product is."""
         (m, n, k), (outer, inner) = self.sizes, self.batch
         integers = [m, n, k, inner, *self.a, *self.b, m, n, 1, 1, k]
+        contraction = self.contraction
+        if self.several:
+            base, variant = contraction, f"plain 1x1 b:{self.several.form}"
+            rest = base.operands, base.scalars, base.code
+            contraction = Contraction(base.dtype, base.a_last, base.b_last, variant, *rest)
+            integers += self.several.integers
         integers += [s for strides in self.strides for s in strides] + self.bits
-        call = Call(self.contraction, self.memory.starts, integers, [0, outer * inner])
+        call = Call(contraction, self.memory.starts, integers, [0, outer * inner])
         return Case([call], self.memory.buffers, self.memory.kinds)
 
     def planned(self, target: Target, often: bool = False) -> Case:
         """As the kernels that compute it on a target."""
+        lanes = target.width // self.dtype.itemsize
         steps = contract.steps(
-            self.contraction, target, *self.sizes, self.a, self.b, self.strides, self.batch, often
+            self.contraction,
+            target,
+            *self.sizes,
+            self.a,
+            self.b,
+            self.strides,
+            self.batch,
+            often,
+            self._seen_by(lanes) if self.several else None,
         )
         memory, calls = self.memory, []
         scratch = len(memory.buffers)

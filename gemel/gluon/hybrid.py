@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import compiled
-from gemel.errors import SymbolGivenError, TraceError
+from gemel.errors import PythonGivenError, SymbolGivenError, TraceError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
 from gemel.ir.graph import walk
@@ -69,6 +69,8 @@ class HybridBlock(Block):
                 return program(*arguments)
             except SymbolGivenError:
                 return symbol_block().composed(self, arguments)
+            except PythonGivenError as error:
+                return self._in_parts(error, arguments)
         if not self._active or current_trace() is not None:
             return self._imperatively(arguments, keywords)
         if keywords:
@@ -76,7 +78,19 @@ class HybridBlock(Block):
         if self._forward_hooks or self._forward_pre_hooks or self._own.op_hook:
             return super().__call__(*arguments)
         program = self._own.program = self._compiled_run().quick
-        return program(*arguments)
+        try:
+            return program(*arguments)
+        except PythonGivenError as error:
+            return self._in_parts(error, arguments)
+
+    def _in_parts(self, error: Exception, arguments: tuple[Any, ...]) -> Any:
+        """From now on its Python, which runs what cannot be compiled between what can."""
+        import warnings
+
+        warnings.warn(f"{self.name} is not compiled as a whole: {error}", stacklevel=3)
+        self._active = False
+        self._forget()
+        return self._imperatively(arguments, {})
 
     def _imperatively(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Run its Python: with arrays, or with a trace's symbols; or compose MXNet's symbols."""
