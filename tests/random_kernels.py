@@ -383,7 +383,7 @@ class _Drawing:
             scalars.append(dtype)
         reductions = draw.randint(0, 2) if self.inner else 0
         for turn in range(reductions + 1):
-            for _ in range(draw.randint(3, 9)):
+            for _ in range(draw.randint(6, 16)):
                 make.step()
             if turn < reductions:
                 make.reduce()
@@ -457,7 +457,7 @@ class _Drawing:
 
     def _outputs(self) -> None:
         draw, make = self.draw, self.make
-        count = draw.randint(2, 5)
+        count = draw.randint(2, 7)
         if draw.randint(0, 4) == 0 and count < 5:
             self._in_turns(count)
             return

@@ -6,11 +6,13 @@ import doctest
 from functools import partial
 from pathlib import Path
 
+import numpy
 import pytest
 from hypothesis import given
 from numpy_cases import examples
 from random_kernels import (
     RUNNABLE,
+    Call,
     Case,
     Product,
     compiled,
@@ -21,11 +23,14 @@ from random_kernels import (
     same_bytes,
 )
 
+from gemel.codegen.program import CONTIGUOUS, INNER, INPUT, INTERLEAVED, OUTPUT, Operand, Program
 from gemel.codegen.target import TARGETS
+from gemel.codegen.values import Recorder
+from gemel.dtype import int32
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-@examples(15)
+@examples(20)
 @given(case=programs())
 def test_programs(target: str, case: Case) -> None:
     status, wanted = outcome(case, meant)
@@ -44,6 +49,26 @@ def test_products(target: str, product: Product) -> None:
     same_bytes(product.plain(), told[:-1], wanted)
     _, got = outcome(case, partial(compiled, target))
     same_bytes(case, got, told)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+def test_what_a_walk_leaves_for_the_next_is_not_left_in_outputs_that_take_turns(
+    target: str,
+) -> None:
+    """These are written together; a dear value is computed again."""
+    record = Recorder()
+    x = record.load(0, int32)
+    dear = x // 3 % 7 // 2
+    record.store(1, dear)
+    record.store(2, dear * record.reduce("max", x))
+    operands = [Operand(int32, INPUT, CONTIGUOUS, True)]
+    operands += [Operand(int32, OUTPUT, 2 * INTERLEAVED + turn, True) for turn in (0, 1)]
+    program = Program(1, 1, INNER, tuple(operands), (), 0, tuple(record.code))
+    buffers = [numpy.arange(90, dtype="int32").view("uint8"), numpy.zeros(720, "uint8")]
+    strides = [30, 1, 60, 2, 60, 2]
+    call = Call(program, [(0, 0), (1, 0), (1, 4)], [3, 30, *strides], [0, 3])
+    case = Case([call], buffers, [int32, int32])
+    same_bytes(case, outcome(case, partial(compiled, target))[1], outcome(case, meant)[1])
 
 
 def test_the_page_shows_what_is_true() -> None:

@@ -8,7 +8,15 @@ needed in a later pass again is computed again there, from its loads.
 from __future__ import annotations
 
 from gemel.codegen import mathlib
-from gemel.codegen.program import BROADCAST, CONTIGUOUS, INDEX, INNER, OUTER, Program
+from gemel.codegen.program import (
+    BROADCAST,
+    CONTIGUOUS,
+    INDEX,
+    INNER,
+    INTERLEAVED,
+    OUTER,
+    Program,
+)
 from gemel.dtype import DType
 from gemel.errors import CompileError
 
@@ -174,8 +182,8 @@ class Analysis:
                 continue
             number: int = self.program.code[store].attribute  # type: ignore[assignment]
             operand = self.program.operands[number]
-            if operand.stride == BROADCAST:
-                continue
+            if operand.stride == BROADCAST or operand.stride >= INTERLEAVED:
+                continue  # outputs that take turns are only written together
             # What a value is computed from varies no further than it: there is a place for each.
             made = self._closure(list(self.program.code[store].arguments), inner_only=True)
             for position in sorted(made.intersection(final.varying)):
