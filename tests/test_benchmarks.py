@@ -149,7 +149,7 @@ def test_processes_answer_in_turn_and_go_on_after_a_failure() -> None:
         Shape("pool", ((1, 1, 4, 4),)),
         Shape("square", ((9,),)),
     ]
-    found = turns.measure(shapes, ["numpy"], 1, rounds=1, turns=2, seconds=1e-6)
+    found = turns.measure(shapes, ["numpy"], 1, turns.Effort(1, 2, 1e-6))
     assert [len(each["numpy"].done) if "numpy" in each else None for each in found] == [
         2,
         0,
