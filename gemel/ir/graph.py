@@ -88,6 +88,11 @@ class Node:
         graphs = [value for value in self.params.values() if isinstance(value, Graph)]
         return all(node.has_kernel for g in graphs for node in g.walk() if node.op is not None)
 
+    @property
+    def fails(self) -> bool:
+        """Whether values may be such that it has no result."""
+        return self.op is not None and self.op.may_fail(self.inputs)
+
     def __repr__(self) -> str:
         kind = self.op.name if self.op else "constant" if self.is_constant else "input"
         return f"<{kind} {', '.join(map(str, self.specs))}>"
