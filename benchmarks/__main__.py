@@ -21,6 +21,7 @@ from benchmarks import (
 from benchmarks.driver import contenders_of, measure
 from benchmarks.machine import Machine, measure_machine, processor
 from benchmarks.table import print_results, print_rows
+from benchmarks.turns import Effort
 from benchmarks.workloads import Workload
 
 
@@ -41,7 +42,12 @@ def arguments() -> argparse.Namespace:
         "--shapes", type=int, default=0, help="mlp: this many random networks against their floors"
     )
     parser.add_argument("--only", help="contenders, separated by commas")
-    parser.add_argument("--groups", help="kernels, sweep: only these, separated by commas")
+    parser.add_argument("--groups", type=lambda text: text.split(","), help="kernels, sweep: these")
+    parser.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="kernels, sweep: one core, by processor time, for a machine that is busy",
+    )
     parser.add_argument("--beside", choices=("torch",), help="sweep: another contender")
     return parser.parse_args()
 
@@ -204,17 +210,17 @@ def run_data(session: Session) -> None:
 def run_kernels(session: Session) -> None:
     """Operations on arrays one by one, beside the peers."""
     options = session.options
-    rounds = options.runs or (1 if options.quick else 3)
-    groups = options.groups and options.groups.split(",")
-    session.failed |= kernels.run(rounds, options.quick, options.only, session.machine, groups)
+    runs, turns, seconds = (1, 2, 0.02) if options.quick else (3, 3, 0.1)
+    effort = Effort(options.runs or runs, turns, seconds, options.processor_time)
+    session.failed |= kernels.run(effort, options.only, session.machine, options.groups)
 
 
 def run_sweep(session: Session) -> None:
     """Random shapes and their floors."""
     options = session.options
-    rounds = options.runs or 1
-    groups = options.groups and options.groups.split(",")
-    session.failed |= sweep.run(rounds, options.quick, options.beside, session.machine, groups)
+    seconds, count = (0.005, 30) if options.quick else (0.02, 200)
+    effort = Effort(options.runs or 1, 1, seconds, options.processor_time)
+    session.failed |= sweep.run(effort, count, options.beside, session.machine, options.groups)
 
 
 RUNNERS = {

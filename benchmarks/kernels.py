@@ -11,7 +11,7 @@ from benchmarks.driver import Result
 from benchmarks.machine import Machine, measure_machine
 from benchmarks.shapes import Shape
 from benchmarks.table import best_peer, print_rows, ratio
-from benchmarks.turns import installed, measure
+from benchmarks.turns import Effort, installed, measure
 
 LIST = Path(__file__).with_name("kernels.txt")
 LIBRARIES = ("gemel", "torch", "onnxruntime", "openvino", "jax", "numpy")
@@ -212,8 +212,7 @@ def failures(found: Found) -> bool:
 
 
 def run(
-    rounds: int,
-    quick: bool,
+    effort: Effort,
     only: str | None,
     machine: Machine | None,
     groups: list[str] | None = None,
@@ -222,14 +221,12 @@ def run(
     listed = [row for row in rows() if groups is None or row.group in groups]
     libraries = installed(LIBRARIES, only)
     failed = False
-    for threads in (1, 2):
+    for threads in effort.threads:
         found: Found = []
         for group in dict.fromkeys(row.group for row in listed):
             chosen = [row for row in listed if row.group == group]
             names = [name for name in libraries if name != "numpy" or group in NUMPY]
-            turns, seconds = (2, 0.02) if quick else (3, 0.1)
-            shapes = [row.shape for row in chosen]
-            measured = measure(shapes, names, threads, rounds, turns, seconds)
+            measured = measure([row.shape for row in chosen], names, threads, effort)
             found += zip(chosen, measured, strict=True)
             machine = machine and machine.or_better(measure_machine())
             print_group(found[-len(chosen) :], machine, threads)

@@ -20,6 +20,10 @@ Sizes = tuple[int, ...]
 WORKLOADS = {workload.kind: workload for workload in (LSTM, LSTM_TRAIN)}
 
 
+#: What an exponential costs at the least: a polynomial and what brings its argument into range.
+EXPONENTIAL = 20
+
+
 def places(x: Sizes, w: Sizes, stride: int, pad: int) -> Sizes:
     """Where a kernel fits: the sizes of what a convolution gives."""
     return tuple((n + 2 * pad - k) // stride + 1 for n, k in zip(x[2:], w[2:], strict=True))
@@ -31,6 +35,10 @@ def conv_result(x: Sizes, w: Sizes, stride: int, pad: int, groups: int) -> Sizes
 
 def conv_flops(x: Sizes, w: Sizes, stride: int, pad: int, groups: int) -> int:
     return 2 * x[0] * prod(w) * prod(places(x, w, stride, pad))
+
+
+def attention_flops(q: Sizes, k: Sizes, v: Sizes) -> int:
+    return prod(q[:-1]) * k[-2] * (2 * (q[-1] + v[-1]) + EXPONENTIAL)
 
 
 def encoder_flops(x: Sizes, *weights: Sizes, heads: int) -> int:
@@ -58,14 +66,14 @@ KINDS = {
     "matmul": Kind(lambda a, b: (*a[:-1], b[-1]), lambda a, b: 2 * prod(a) * b[-1], data=2),
     "attention": Kind(
         lambda q, k, v: (*q[:-1], v[-1]),
-        lambda q, k, v: 2 * prod(q[:-1]) * k[-2] * (q[-1] + v[-1]),
+        attention_flops,
         data=3,
     ),
     "encoder": Kind(lambda x, *weights, heads: x, encoder_flops),
     "pool": Kind(lambda x: (*x[:2], *(n // 2 for n in x[2:]))),
     "copy": Kind(lambda x: x),
     "square": Kind(lambda x: x),
-    "softmax": Kind(lambda x: x),
+    "softmax": Kind(lambda x: x, lambda x: EXPONENTIAL * prod(x)),
     "transpose": Kind(lambda x, axes: tuple(x[axis] for axis in axes)),
     "take": Kind(lambda table, rows: (*rows, *table[1:]), data=2, positions=True),
     "reduce": Kind(reduced),

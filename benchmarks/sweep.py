@@ -16,7 +16,7 @@ from benchmarks.driver import Result
 from benchmarks.machine import Machine, measure_machine
 from benchmarks.shapes import Shape
 from benchmarks.table import print_rows, ratio
-from benchmarks.turns import installed, measure
+from benchmarks.turns import Effort, installed, measure
 
 SEED = 7
 #: A machine to say what is much work, the same for everybody.
@@ -146,23 +146,22 @@ def print_worst(
 
 
 def run(
-    rounds: int,
-    quick: bool,
+    effort: Effort,
+    count: int,
     beside: str | None,
     machine: Machine | None,
     groups: list[str] | None = None,
 ) -> bool:
-    """Measure and print everything, or some kinds; whether gemel failed in something."""
+    """Measure and print so many shapes of each kind, or of some; whether gemel failed in one."""
     if machine is None:
         raise SystemExit("the floors need a C++ compiler")
     libraries = installed(("gemel", *([beside] if beside else [])), None)
     failed = False
-    for threads in (1, 2):
+    for threads in effort.threads:
         table = []
         for kind in (kind for kind in KINDS if groups is None or kind.name in groups):
-            shapes = list(islice(drawn(kind), 30 if quick else 200))
-            seconds = 0.005 if quick else 0.02
-            measured = measure(shapes, libraries, threads, rounds, 1, seconds, "numpy")
+            shapes = list(islice(drawn(kind), count))
+            measured = measure(shapes, libraries, threads, effort, "numpy")
             machine = machine.or_better(measure_machine())
             table.append(
                 print_worst(kind, list(zip(shapes, measured, strict=True)), machine, threads)

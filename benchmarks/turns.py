@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from threading import Timer
 from time import sleep
+from typing import NamedTuple
 
 from benchmarks.contenders import BY_NAME
 from benchmarks.driver import (
@@ -25,6 +26,21 @@ from benchmarks.shapes import Shape
 
 #: After it threads of the one before, who look out for more work, are asleep.
 PAUSE_SECONDS = 0.005
+
+
+class Effort(NamedTuple):
+    """How long to measure: so many turns in each of so many processes, so many seconds each."""
+
+    rounds: int
+    turns: int
+    seconds: float
+    #: Whether processor time counts, not the clock on the wall: on one core, on a busy machine.
+    processor: bool = False
+
+    @property
+    def threads(self) -> tuple[int, ...]:
+        """How many threads are measured."""
+        return (1,) if self.processor else (1, 2)
 
 
 class Process:
@@ -47,13 +63,14 @@ class Process:
             text=True,
         )
 
-    def ask(self, shape: Shape, seconds: float) -> Answer | str | None:
+    def ask(self, shape: Shape, seconds: float, processor: bool) -> Answer | str | None:
         """Its answer, why there is none, or None if it has nothing to say on this."""
         if self.process is None or self.process.poll() is not None:
             self.process = self.start()
         given, taken = self.process.stdin, self.process.stdout
         assert given is not None and taken is not None
         question = {"shape": shape._asdict(), "threads": self.threads, "seconds": seconds}
+        question["processor"] = processor
         limit = Timer(TIMEOUT_SECONDS, self.process.kill)
         limit.start()
         try:
@@ -84,24 +101,22 @@ def measure(
     shapes: Sequence[Shape],
     libraries: Sequence[str],
     threads: int,
-    rounds: int,
-    turns: int,
-    seconds: float,
+    effort: Effort,
     reference: str | None = None,
 ) -> list[dict[str, Result]]:
-    """What each library needs for each shape: so many turns in each of so many processes.
+    """What each library needs for each shape.
 
     `reference`, another library, computes every shape once, to compare with.
     """
     names = [*libraries, *([reference] if reference else [])]
     found = [{name: Result(name, [], [], []) for name in names} for _ in shapes]
-    for _ in range(rounds):
+    for _ in range(effort.rounds):
         processes = [Process(name, threads) for name in names]
         try:
             for number, (shape, results) in enumerate(zip(shapes, found, strict=True)):
                 show(f"{number + 1}/{len(shapes)} {shape.kind}, {threads} threads")
-                for _ in range(turns):
-                    take_turns(processes, shape, results, seconds, reference)
+                for _ in range(effort.turns):
+                    take_turns(processes, shape, results, effort, reference)
         finally:
             for process in processes:
                 process.stop()
@@ -116,7 +131,7 @@ def take_turns(
     processes: list[Process],
     shape: Shape,
     results: dict[str, Result],
-    seconds: float,
+    effort: Effort,
     reference: str | None,
 ) -> None:
     """Ask each process once, and put its answer into `results`."""
@@ -126,7 +141,7 @@ def take_turns(
         if result is None or result.failure or (name == reference and result.done):
             continue
         sleep(PAUSE_SECONDS)
-        answer = process.ask(shape, 0.0 if name == reference else seconds)
+        answer = process.ask(shape, effort.seconds * (name != reference), effort.processor)
         if answer is None:
             del results[name]
         else:

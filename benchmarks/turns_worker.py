@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,6 +30,8 @@ WARM = 4
 #: Runs there are at least, but of what takes so long that one of them is enough.
 LEAST, LONG_SECONDS = 3, 1.0
 
+Clock = Callable[[], float]
+
 
 def case_of(library: str, shape: Shape, threads: int) -> Case | None:
     """The case of a library; None if it has nothing to say on it."""
@@ -42,23 +45,23 @@ def case_of(library: str, shape: Shape, threads: int) -> Case | None:
     return case
 
 
-def timed(case: Case) -> tuple[float, float, Any]:
+def timed(case: Case, clock: Clock) -> tuple[float, float, Any]:
     """Microseconds a call waits for what comes before it and takes itself, and the results."""
-    begin = time.perf_counter()
+    begin = clock()
     case.reset()
-    ready = time.perf_counter()
+    ready = clock()
     results = case.finish(case.issue())
-    end = time.perf_counter()
+    end = clock()
     return (ready - begin) * 1e6 / case.calls, (end - ready) * 1e6 / case.calls, results
 
 
-def measured(case: Case, seconds: float) -> dict[str, Any]:
+def measured(case: Case, seconds: float, clock: Clock) -> dict[str, Any]:
     """Medians over so many seconds of runs, and figures of the last one's results."""
     before: list[float] = []
     during: list[float] = []
     spent = 0.0
     while spent < seconds or len(during) < (LEAST if 0 < spent < LONG_SECONDS and seconds else 1):
-        reset_us, us, results = timed(case)
+        reset_us, us, results = timed(case, clock)
         before.append(reset_us)
         during.append(us)
         spent += us * case.calls / 1e6
@@ -76,19 +79,22 @@ class Worker:
         self.shape: Any = None
         self.case: Case | None = None
 
-    def answer(self, shape: dict[str, Any], threads: int, seconds: float) -> Any:
+    def answer(
+        self, shape: dict[str, Any], threads: int, seconds: float, processor: bool = False
+    ) -> Any:
         """Measure a shape, in one run where there are no seconds to spend."""
+        clock = time.process_time if processor else time.perf_counter
         if shape != self.shape:
             self.shape = self.case = None  # its memory is free before the next one's is taken
             self.case = case_of(self.library, shape_from(shape), threads)
             self.shape = shape
             if self.case is not None and seconds:
-                begin = time.perf_counter()
+                begin = clock()
                 for _ in range(WARM):
-                    timed(self.case)
-                    if time.perf_counter() - begin > LONG_SECONDS * WARM:
+                    timed(self.case, clock)
+                    if clock() - begin > LONG_SECONDS * WARM:
                         break
-        return None if self.case is None else measured(self.case, seconds)
+        return None if self.case is None else measured(self.case, seconds, clock)
 
 
 def main() -> None:

@@ -31,7 +31,8 @@ FLOORS = (
     (Shape("conv", ((1, 64, 56, 56), (64, 64, 3, 3)), MOVES), (1, 64, 56, 56), 231211.008),
     (Shape("conv", ((2, 3, 9, 9), (4, 3, 3, 3)), STRIDED, True), (2, 4, 4, 4), 13.824),
     (Shape("conv", ((1, 8, 9), (8, 1, 3)), {**MOVES, "groups": 8}), (1, 8, 9), 0.672),
-    (Shape("attention", ((2, 8, 4), (2, 6, 4), (2, 6, 5))), (2, 8, 5), 1.728),
+    (Shape("attention", ((2, 8, 4), (2, 6, 4), (2, 6, 5))), (2, 8, 5), 3.648),
+    (Shape("softmax", ((10, 20),)), (10, 20), 4.0),
     (Shape("reduce", ((10, 20, 30),), {"how": "sum", "axis": 1}), (10, 30), 25.2),
     (Shape("take", ((1000, 8), (10,))), (10, 8), 0.72),
     (Shape("transpose", ((10, 20),), {"axes": [1, 0]}), (20, 10), 1.6),
@@ -149,7 +150,7 @@ def test_processes_answer_in_turn_and_go_on_after_a_failure() -> None:
         Shape("pool", ((1, 1, 4, 4),)),
         Shape("square", ((9,),)),
     ]
-    found = turns.measure(shapes, ["numpy"], 1, rounds=1, turns=2, seconds=1e-6)
+    found = turns.measure(shapes, ["numpy"], 1, turns.Effort(1, 2, 1e-6))
     assert [len(each["numpy"].done) if "numpy" in each else None for each in found] == [
         2,
         0,
