@@ -128,6 +128,7 @@ def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
 
 def _cumulative(name: str, start: int, x: Any, axis: Any, dtype: Any, initial: bool) -> Any:
     x = operand(x)
+    x = x if x.ndim else reshape(x, shape=(1,))
     if axis is None:
         if x.ndim != 1:
             raise ShapeError(f"{name}: {x.ndim} dimensions: only a 1-d array needs no axis")

@@ -377,7 +377,10 @@ def cov(
 def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> tuple[Any, Any]:
     """One variable a row, in the dtype products add up in; and the dtype of the result."""
     x = _rows_of(name, m, rowvar, dtype)
-    x = x if y is None else concatenate(x, _rows_of(name, y, rowvar, dtype), axis=0)
+    if y is not None:  # one row of which is one variable
+        y = operand(y)
+        row = rowvar or (y.ndim == 2 and y.shape[0] == 1)
+        x = concatenate(x, _rows_of(name, y, row, dtype), axis=0)
     return widened(x), x.dtype
 
 
@@ -387,7 +390,7 @@ def _rows_of(name: str, m: Any, rowvar: bool, dtype: Any) -> Any:
         raise ShapeError(f"{name}: {x.ndim} dimensions: variables and observations are two")
     if x.ndim < 2:
         return reshape(x, shape=(1, -1))
-    return x if rowvar or x.shape[0] == 1 else transpose(x)
+    return x if rowvar else transpose(x)
 
 
 def _weights(x: Any, fweights: Any, aweights: Any) -> Any:
