@@ -842,13 +842,13 @@ def upsampling(data: Any, scale: int, sample_type: str = "nearest", *, out: Any 
     """Images (N, C, height, width) `scale` times as large, each pixel repeated ("nearest") or mixed
     linearly ("bilinear")."""
 
-def use_np(function: Any) -> Any:
+def use_np(func: Any) -> Any:
     """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
 
-def use_np_array(function: Any) -> Any:
+def use_np_array(func: Any) -> Any:
     """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
 
-def use_np_shape(function: Any) -> Any:
+def use_np_shape(func: Any) -> Any:
     """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
 
 def waitall() -> None:
