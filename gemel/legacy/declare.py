@@ -22,6 +22,7 @@ MODULES = (
     "arithmetic",
     "numeric",
     "matrices",
+    "drawn",
     "rare",
 )
 #: The shapes of some inputs, by their names.
