@@ -23,6 +23,7 @@ MODULES = (
     "numeric",
     "matrices",
     "drawn",
+    "updates",
     "rare",
 )
 #: The shapes of some inputs, by their names.
