@@ -60,7 +60,7 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
 def _scan(emit: Any, outputs: Any, inputs: Any, axis: int, kind: str) -> None:
     """One loop that carries the result so far."""
     (result,), (x,) = outputs, inputs
-    if result.shape[axis] == 1:
+    if result.shape[axis] == 1 or any(type(n) is int and n == 0 for n in result.shape):
         emit.copy(x, result)
         return
     wide = result.dtype.accumulate
