@@ -97,6 +97,7 @@ CALLS: dict[str, Call] = {
     "trim_zeros of axes": lambda n, a: n.trim_zeros(n.pad(a(GRID), ((1, 2), (0, 1)))),
     "trim_zeros of one": lambda n, a: n.trim_zeros(n.pad(a(GRID), 1), "B", axis=-1),
     "sums of nothing, turned": lambda n, a: n.cumsum(a(GRID[:0].reshape(0, 2, 5, 3)).T, axis=1),
+    "nanquantile of nothing": lambda n, a: n.nanquantile(a(GRID[:0]), 0.2, axis=0),
     "selected": lambda n, a: n.select(
         [a(WHOLE > 5), a(WHOLE > 2)], [a(WHOLE.astype("int16")), a(WHOLE > 3)], 0
     ),

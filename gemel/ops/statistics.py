@@ -258,7 +258,10 @@ def quantiles(
     axes = normalize_axes(name, axis, x.ndim)
     rows, kept = as_rows(x, axes)
     if not rows.shape[-1]:
-        raise ShapeError(f"{name}: {list(x.shape)}: nothing lies along axis {axis}")
+        if between is None:
+            raise ShapeError(f"{name}: {list(x.shape)}: nothing lies along axis {axis}")
+        x, weights = floating(x), None  # rows of nothing but NaN
+        rows = full(float("nan"), shape=(*kept, 1), dtype=x.dtype)
     if weights is not None:
         weights = cast(_lined_up(name, operand(weights), x, axis), dtype="float64")
         weights = as_rows(broadcast_to(weights, shape=x.shape), axes)[0]
