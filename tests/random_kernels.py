@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from gemel import dtype as dtypes
 from gemel.codegen import contract, meaning
+from gemel.codegen.contract import Several
 from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.program import (
     ACROSS,
@@ -30,6 +31,7 @@ from gemel.codegen.program import (
     INTERLEAVED,
     OUTER,
     OUTPUT,
+    PAIRED,
     STRIDED,
     Contraction,
     Operand,
@@ -47,7 +49,7 @@ if MACHINE not in ("x86_64", "AMD64"):
     RUNNABLE = ["generic"]
 #: Everything a kernel computes with or keeps.
 KINDS = [dtype for dtype in DTYPES if dtype.kind != "c"]
-COMPUTED = [dtype for dtype in KINDS if dtype.compute is dtype]
+
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 64, 65, 100, 131)
 MOST = 3000
 SEEDS = st.integers(0, (1 << 32) - 1)
@@ -197,8 +199,12 @@ class Expressions:
         self.recorder = recorder
         self.xp = Lane(recorder)
         self.functions = functions
+        #: Few dtypes each, so that values of one dtype meet.
+        self.kinds = draw.sample(KINDS, 3)
+        self.computed = list(dict.fromkeys((bool_, *(dtype.compute for dtype in self.kinds))))
         self.known: list[Any] = []
         self.varying: set[int] = set()
+        self.used: set[int] = set()
 
     def pick(self, options: Sequence[Any]) -> Any:
         return self.draw.choice(options)
@@ -218,62 +224,63 @@ class Expressions:
             made = self.xp.where(abs(wide) < 1000.0, wide, 0.0).cast(dtype)
         return self.add(made, value)
 
-    def any_of(self, dtype: Any) -> Any:
-        """A value of a dtype: one there is, one made of one, or a constant."""
-        there = [v for v in self.known if v.dtype is dtype]
+    def any_of(self, dtype: Any, but: Any = None) -> Any:
+        """A value of a dtype: another one there is, one made of one, or a constant."""
+        there = [v for v in self.known if v.dtype is dtype and v is not but]
         how = self.draw.randint(0, 3)
         if there and how:
-            return self.pick(there)
+            found = self.pick(there)
+            self.used.add(found.position)
+            return found
         if how < 2 and dtype.compute is dtype:
             number = self.pick((0, 1, 2, 3, 7) if dtype.kind != "f" else (0.0, -1.5, 0.1, 2.0, 3e9))
             return self.add(self.recorder.constant(number, dtype), varies=False)
-        return self.cast(self.pick(self.known), dtype)
+        found = self.pick(self.known)
+        self.used.add(found.position)
+        return self.cast(found, dtype)
 
     def result(self, dtype: Any) -> Any:
-        """One of the latest values, mostly as it is, else in this dtype."""
-        value = self.pick(self.known[-5:])
+        """A value that nothing has used yet, if there is one; perhaps in another dtype."""
+        unused = [v for v in self.known if v.position not in self.used] or self.known[-3:]
+        value = self.pick(unused)
+        self.used.add(value.position)
         return value if self.draw.random() < 0.5 else self.cast(value, dtype)
 
     def step(self) -> None:
-        """One more value."""
-        a = self.pick(self.known[-self.draw.randint(1, len(self.known)) :])
-        if a.dtype.compute is not a.dtype:  # only kept
-            if self.draw.random() < 0.5:
-                a = self.cast(a, self.pick(COMPUTED))
-            else:
-                condition, b = self.any_of(bool_), self.any_of(a.dtype)
-                self.add(
-                    self.recorder.append("select", a.dtype, (condition, a, b)), condition, a, b
-                )
-                return
+        """One more value, of those which nothing has used if there are any."""
+        unused = [v for v in self.known if v.position not in self.used]
+        a = self.pick(unused if unused and self.draw.random() < 0.7 else self.known)
+        self.used.add(a.position)
+        if a.dtype.compute is not a.dtype and self.draw.random() < 0.7:  # only kept
+            a = self.cast(a, self.pick(self.computed))
         how = self.draw.randint(0, 9)
         kind = _table(a.dtype.kind)
         append = self.recorder.append
-        if how < 4:
-            name, b = self.pick(BINARY[kind]), self.any_of(a.dtype)
-            self.add(append(name, a.dtype, (a, b)), a, b)
-        elif how == 4:
-            self.add(append(self.pick(UNARY[kind]), a.dtype, (a,)), a)
-        elif how == 5:
-            b = self.any_of(a.dtype)
-            self.add(append(self.pick(_COMPARE), bool_, (a, b)), a, b)
-        elif how == 6:
-            condition, b = self.any_of(bool_), self.any_of(a.dtype)
+        if how == 0 or a.dtype.compute is not a.dtype:
+            condition, b = self.any_of(bool_), self.any_of(a.dtype, a)
             self.add(append("select", a.dtype, (condition, a, b)), condition, a, b)
-        elif how == 7 and a.dtype is float32:
-            b, c = self.any_of(a.dtype), self.any_of(a.dtype)
+        elif how == 1:
+            self.cast(a, self.pick(self.kinds))
+        elif how == 2:
+            self.add(append(self.pick(UNARY[kind]), a.dtype, (a,)), a)
+        elif how == 3:
+            b = self.any_of(a.dtype, a)
+            self.add(append(self.pick(_COMPARE), bool_, (a, b)), a, b)
+        elif how == 4 and a.dtype is float32:
+            b, c = self.any_of(a.dtype, a), self.any_of(a.dtype, a)
             self.add(self.xp.multiply_add(a, b, c), a, b, c)
-        elif how == 7 and a.dtype is dtypes.uint32:
-            b = self.any_of(a.dtype)
+        elif how == 4 and a.dtype is dtypes.uint32:
+            b = self.any_of(a.dtype, a)
             self.add(append("multiply_high", a.dtype, (a, b)), a, b)
-        elif how == 7 and kind == "f":
+        elif how == 4 and kind == "f":
             self.add(append("isnan", bool_, (a,)), a)
-        elif how == 8 and kind == "f" and self.functions:
+        elif how in (5, 6) and kind == "f" and self.functions:
             name = self.pick(self.functions)
-            arguments = (a, self.any_of(a.dtype)) if name == "power" else (a,)
+            arguments = (a, self.any_of(a.dtype, a)) if name == "power" else (a,)
             self.add(append(name, a.dtype, arguments), *arguments)
         else:
-            self.cast(a, self.pick(COMPUTED))
+            b = self.any_of(a.dtype, a)
+            self.add(append(self.pick(BINARY[kind]), a.dtype, (a, b)), a, b)
 
     def calm(self, value: Any, kind: str) -> Any:
         """A value whose reduction does not depend on the order."""
@@ -286,12 +293,12 @@ class Expressions:
         return value + 0.0 if kind in ("max", "min") else value
 
     def reduce(self) -> None:
-        value = self.any_of(self.pick(COMPUTED))
+        value = self.any_of(self.pick(self.computed))
         kind = self.pick(REDUCED[_table(value.dtype.kind)])
         self.add(self.recorder.reduce(kind, self.calm(value, kind)), varies=False)
 
     def scan(self) -> None:
-        value = self.any_of(self.pick([d for d in COMPUTED if d.kind != "b"]))
+        value = self.any_of(self.pick([d for d in self.computed if d.kind != "b"] or [int64]))
         self.add(self.recorder.scan(self.pick(("sum", "prod")), value), varies=True)
 
 
@@ -376,7 +383,7 @@ class _Drawing:
             scalars.append(dtype)
         reductions = draw.randint(0, 2) if self.inner else 0
         for turn in range(reductions + 1):
-            for _ in range(draw.randint(2, 8)):
+            for _ in range(draw.randint(3, 9)):
                 make.step()
             if turn < reductions:
                 make.reduce()
@@ -400,7 +407,7 @@ class _Drawing:
 
     def _input(self) -> None:
         draw, make = self.draw, self.make
-        dtype = make.pick(KINDS)
+        dtype = make.pick(make.kinds)
         role = INDEX if draw.randint(0, 7) == 0 else INPUT
         dtype = int64 if role == INDEX else dtype
         varies = self.inner > 0 and draw.randint(0, 2) > 0
@@ -408,8 +415,11 @@ class _Drawing:
         kinds = [STRIDED, STRIDED, CONTIGUOUS, BROADCAST]
         if self.outer > 1 and not self.inner and role == INPUT and not self.gathers:
             kinds += [ACROSS, ACROSS]
-        kind = make.pick(kinds)
-        strides[self.vector] = {BROADCAST: 0, CONTIGUOUS: 1}.get(kind, make.pick((2, 3, -1, 17)))
+        if role == INPUT:
+            kinds += [PAIRED]
+        kind = make.pick(kinds) if varies or self.lanes == OUTER else BROADCAST
+        known = {BROADCAST: 0, CONTIGUOUS: 1, PAIRED: 2}
+        strides[self.vector] = known.get(kind, make.pick((2, 3, -1, 17)))
         if kind == ACROSS:
             strides[self.vector - 1] = 1
         if role == INPUT:
@@ -429,13 +439,14 @@ class _Drawing:
     def _gather(self) -> None:
         """An element of a table, at a place computed from a value."""
         draw, make = self.draw, self.make
-        dtype, size, step = make.pick(KINDS), draw.randint(1, 9), make.pick((1, 3, -2))
+        dtype, size, step = make.pick(make.kinds), draw.randint(1, 9), make.pick((1, 3, -2))
         index = make.cast(make.pick(make.known), int64)
         index = make.add(make.xp.remainder(index, size), index)
+        varies = self.inner > 0 and draw.random() < 0.5
         kind = make.pick((BROADCAST, CONTIGUOUS, STRIDED))
+        kind = kind if varies or self.lanes == OUTER else BROADCAST
         strides = [make.pick((0, 1, 4)) for _ in range(self.rank)]
         strides[self.vector] = {BROADCAST: 0, CONTIGUOUS: 1}.get(kind, 2)
-        varies = self.inner > 0 and draw.random() < 0.5
         low, high = self._reached(strides, varies)
         reach = (size - 1) * step
         self.memory.room(dtype, low + min(reach, 0), high + max(reach, 0))
@@ -446,12 +457,12 @@ class _Drawing:
 
     def _outputs(self) -> None:
         draw, make = self.draw, self.make
-        count = draw.randint(1, 3)
-        if draw.randint(0, 5) == 0 and count > 1:
+        count = draw.randint(2, 5)
+        if draw.randint(0, 4) == 0 and count < 5:
             self._in_turns(count)
             return
         for _ in range(count):
-            value = make.result(make.pick(KINDS))
+            value = make.result(make.pick(make.kinds))
             varies = self.inner > 0 and (value.position in make.varying or draw.random() < 0.5)
             dimensions = range(self.rank if varies else self.outer)
             order = draw.sample(dimensions, len(dimensions))
@@ -465,7 +476,7 @@ class _Drawing:
 
     def _in_turns(self, count: int) -> None:
         """Outputs that take turns in memory."""
-        make, dtype = self.make, self.make.pick(KINDS)
+        make, dtype = self.make, self.make.pick(self.make.kinds)
         varies = self.inner > 0
         order = [*(d for d in range(self.rank) if d != self.vector), self.vector]
         strides = dense(self.extents, order, count)
@@ -511,10 +522,41 @@ class Product:
         self.make = Expressions(draw, Recorder(), functions)
         self.operands: list[Operand] = []
         self.strides: list[list[int]] = []
+        self.several = self._several() if draw.random() < 0.4 else None
         m, n, k = self.sizes
         self.a = self._matrix(m, k, self.lasts[0] == "k")
-        self.b = self._matrix(k, n, self.lasts[1] == "n")
+        self.b = self._windows() if self.several else self._matrix(k, n, self.lasts[1] == "n")
         self.contraction, self.bits = self._epilogue()
+
+    def _several(self) -> Several:
+        """Axes of k and of the columns of b."""
+        axes = [self._axes(), self._axes()]
+        self.sizes = (self.sizes[0], *(math.prod(n for n, _ in each) for each in reversed(axes)))
+        self.axes = axes
+        return self._seen_by(1)
+
+    def _seen_by(self, lanes: int) -> Several:
+        found = Several.of(*self.axes, lanes)
+        assert found is not None
+        return found
+
+    def _axes(self) -> list[tuple[int, int]]:
+        draw = self.draw
+        axes = [(draw.randint(1, 6), draw.choice((1, 2, 7, 40, -3))) for _ in range(3)]
+        axes[2] = draw.randint(1, 20), draw.choice((1, 1, 1, 2, 5))
+        return axes[draw.randint(0, 2) :]
+
+    def _windows(self) -> tuple[int, int, int]:
+        """As `_matrix`, of what lies along several axes."""
+        assert self.several
+        axes = (*self.several.k, *self.several.n)
+        outer, inner = (self.draw.choice((0, 50)) if n > 1 else 0 for n in self.batch)
+        extents, strides = zip(*axes, (self.batch[0], outer), (self.batch[1], inner), strict=True)
+        number = self.memory.room(self.dtype, *self.memory.reached(extents, strides))
+        size = len(self.memory.buffers[number]) // self.dtype.itemsize
+        whole = self.memory.source.integers(-4, 5, size).astype(self.dtype.name)
+        self.memory.buffers[number] = whole.view("uint8")
+        return 0, outer, inner
 
     def _matrix(self, rows: int, columns: int, along_columns: bool) -> tuple[int, int, int]:
         """The stride of the axis that is not the last one, and those of the batch."""
@@ -539,8 +581,8 @@ class Product:
             make.add(make.recorder.scalar(number, dtype), varies=False)
         for _ in range(draw.randint(0, 5)):
             make.step()
-        for _ in range(draw.randint(1, 2)):
-            self._output(make.result(make.pick(KINDS)))
+        for _ in range(draw.randint(1, 3)):
+            self._output(make.result(make.pick(make.kinds)))
         code = tuple(make.recorder.code)
         operands = tuple(self.operands)
         made = Contraction(self.dtype, *self.lasts, "", operands, tuple(scalars), code)
@@ -549,7 +591,7 @@ class Product:
     def _input(self) -> None:
         make = self.make
         role = make.pick((INPUT, INPUT, INPUT, INDEX))
-        dtype = int64 if role == INDEX else make.pick(KINDS)
+        dtype = int64 if role == INDEX else make.pick(make.kinds)
         kind = make.pick((BROADCAST, CONTIGUOUS, STRIDED))
         row, outer, inner = (make.pick((0, 1, 80)) for _ in range(3))
         column = {BROADCAST: 0, CONTIGUOUS: 1}.get(kind, make.pick((2, -3, 70)))
@@ -574,14 +616,29 @@ class Product:
         """As one kernel of no variant, which says what a product is."""
         (m, n, k), (outer, inner) = self.sizes, self.batch
         integers = [m, n, k, inner, *self.a, *self.b, m, n, 1, 1, k]
+        contraction = self.contraction
+        if self.several:
+            base, variant = contraction, f"plain 1x1 b:{self.several.form}"
+            rest = base.operands, base.scalars, base.code
+            contraction = Contraction(base.dtype, base.a_last, base.b_last, variant, *rest)
+            integers += self.several.integers
         integers += [s for strides in self.strides for s in strides] + self.bits
-        call = Call(self.contraction, self.memory.starts, integers, [0, outer * inner])
+        call = Call(contraction, self.memory.starts, integers, [0, outer * inner])
         return Case([call], self.memory.buffers, self.memory.kinds)
 
     def planned(self, target: Target, often: bool = False) -> Case:
         """As the kernels that compute it on a target."""
+        lanes = target.width // self.dtype.itemsize
         steps = contract.steps(
-            self.contraction, target, *self.sizes, self.a, self.b, self.strides, self.batch, often
+            self.contraction,
+            target,
+            *self.sizes,
+            self.a,
+            self.b,
+            self.strides,
+            self.batch,
+            often,
+            self._seen_by(lanes) if self.several else None,
         )
         memory, calls = self.memory, []
         scratch = len(memory.buffers)

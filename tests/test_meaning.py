@@ -25,7 +25,7 @@ from gemel.codegen.target import TARGETS
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-@examples(20)
+@examples(15)
 @given(case=programs())
 def test_programs(target: str, case: Case) -> None:
     status, wanted = outcome(case, meant)
@@ -35,7 +35,7 @@ def test_programs(target: str, case: Case) -> None:
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-@examples(8)
+@examples(6)
 @given(product=products())
 def test_products(target: str, product: Product) -> None:
     case = product.planned(TARGETS[target])

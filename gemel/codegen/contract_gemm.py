@@ -12,29 +12,10 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from gemel.codegen.contract_emit import Body, Emitter, Epilogue
-from gemel.codegen.contract_windows import HEADER as SEVERAL
+from gemel.codegen.contract_plan import HEADER, SEVERAL
 from gemel.codegen.contract_windows import Windows
 from gemel.codegen.program import Contraction
 from gemel.codegen.target import Target
-
-#: Run-time integers before the operands' strides, in order.
-HEADER = (
-    "m",
-    "n",
-    "k",
-    "batch",  # extent of the inner batch axis
-    "a_stride",  # between rows, or between k, or between packed panels
-    "a_outer",
-    "a_inner",
-    "b_stride",
-    "b_outer",
-    "b_inner",
-    "m_block",  # rows and columns of one tile, whole micro-tiles
-    "n_block",
-    "m_tiles",
-    "n_tiles",
-    "k_block",
-)
 
 #: How many steps of k ahead packed panels are asked for.
 AHEAD = 16

@@ -41,6 +41,27 @@ EXACT = 64
 NEAR, NEAR_BYTES, FURTHER = 90, 1 << 20, 26
 
 
+#: Run-time integers before the operands' strides, in order.
+HEADER = (
+    "m",
+    "n",
+    "k",
+    "batch",  # extent of the inner batch axis
+    "a_stride",  # between rows, or between k, or between packed panels
+    "a_outer",
+    "a_inner",
+    "b_stride",
+    "b_outer",
+    "b_inner",
+    "m_block",  # rows and columns of one tile, whole micro-tiles
+    "n_block",
+    "m_tiles",
+    "n_tiles",
+    "k_block",
+)
+#: After them, where b is `Several`: the lengths of its axes, then the strides along them.
+SEVERAL = tuple(f"{what}{i}" for what in ("k", "n", "k_stride", "n_stride") for i in range(3))
+
 #: What has no length and no stride of its own.
 ONE = (1, 0)
 #: A vector of lines is put together of so many runs at most.
@@ -84,7 +105,7 @@ class Several(NamedTuple):
 
     @property
     def integers(self) -> list[int]:
-        """As `contract_windows` wants them."""
+        """Those called `SEVERAL`."""
         axes = (*self.k, *self.n)
         return [*(extent for extent, _ in axes), *(stride for _, stride in axes)]
 
@@ -97,6 +118,12 @@ def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str
         if runs <= MOST_RUNS:
             return f"rows-{runs}-{stride}"
     return "turned" if k and k[-1][1] == 1 and k[-1][0] >= lanes // 2 else "gathered"
+
+
+def names_of(variant: str) -> tuple[str, ...]:
+    """The run-time integers of a product's kernel before the operands' strides."""
+    form = next((word[2:] for word in variant.split() if word.startswith("b:")), "n")
+    return HEADER if form in ("n", "k", "packed") else HEADER + SEVERAL
 
 
 class Choice:

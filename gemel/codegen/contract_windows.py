@@ -15,11 +15,9 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from gemel.codegen.contract_emit import I32, I64, Emitter
-from gemel.codegen.contract_plan import DEPTH, WIDE
+from gemel.codegen.contract_plan import DEPTH, SEVERAL, WIDE
 from gemel.codegen.panels import transposed
 
-#: The lengths of three axes of k and three of the lines, then the strides along them.
-HEADER = tuple(f"{what}{i}" for what in ("k", "n", "k_stride", "n_stride") for i in range(3))
 Carried = list[ir.Value]
 #: Where lane 0 of a run would be, and masks of its lanes.
 Run = tuple[ir.Value, list[ir.Value]]
@@ -36,7 +34,7 @@ class Windows:
     def __init__(
         self, emitter: Emitter, form: str, columns: int, integer: int, direct: bool
     ) -> None:
-        """The integers of `HEADER` are the run-time integers from number `integer` on.
+        """The integers of `SEVERAL` are the run-time integers from number `integer` on.
 
         `direct`: no panels are wanted, but what `walk` gives.
         """
@@ -48,7 +46,7 @@ class Windows:
         self.together = max(1, WIDE // columns)
         size = self.together * (DEPTH + PAST) * columns
         self.panels = None if direct else emitter.reserve(size)
-        self.values = {name: emitter.integer(integer + i) for i, name in enumerate(HEADER)}
+        self.values = {name: emitter.integer(integer + i) for i, name in enumerate(SEVERAL)}
         self.inner = emitter.builder.mul(self.values["k1"], self.values["k2"])
         self._fill = ways[way]
 

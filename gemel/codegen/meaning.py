@@ -21,8 +21,8 @@ from typing import Any
 import numpy
 
 from gemel import dtype as dtypes
-from gemel.codegen.contract_gemm import HEADER
 from gemel.codegen.contract_pack import HEADER as PACK_HEADER
+from gemel.codegen.contract_plan import SEVERAL, names_of
 from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
@@ -395,7 +395,8 @@ def _product(
     contraction: Contraction, buffers: Sequence[int], integers: Sequence[int], tile: int
 ) -> None:
     """One tile of a product. A contraction of no variant reads both operands where they lie."""
-    head = dict(zip(HEADER, integers, strict=False))
+    names = names_of(contraction.variant)
+    head = dict(zip(names, integers, strict=False))
     words = (contraction.variant or "plain 1x1").split()[1:]
     height, width = map(int, words[0].split("x")[:2])
     forms = {"a": contraction.a_last, "b": contraction.b_last}
@@ -410,20 +411,33 @@ def _product(
         origin = axes[0] * head[name + "_outer"] + axes[1] * head[name + "_inner"]
         lines = numpy.arange(count)[:, None] + first[buffer]
         along = numpy.arange(head["k"])[None, :]
-        places = origin + _places(forms[name], head[name + "_stride"], line, lines, along)
-        size = int(places.max(initial=-1)) + 1
-        sides.append(_memory(buffers[buffer], contraction.dtype, [size], [1])[places])
+        if name == "b" and SEVERAL[0] in head:
+            places = origin + _along(head, "n", lines) + _along(head, "k", along)
+        else:
+            places = origin + _places(forms[name], head[name + "_stride"], line, lines, along)
+        first_place = int(places.min(initial=0))
+        size = int(places.max(initial=-1)) + 1 - first_place
+        start = buffers[buffer] + first_place * contraction.dtype.itemsize
+        sides.append(_memory(start, contraction.dtype, [size], [1])[places - first_place])
     wide = numpy.float64 if contraction.dtype is dtypes.float32 else numpy.longdouble
     sums = (sides[0].astype(wide) @ sides[1].astype(wide).T).astype(contraction.dtype.name)
     addresses, places = iter(buffers[2:]), []
     for number, operand in enumerate(contraction.operands):
-        given = integers[len(HEADER) + 4 * number : len(HEADER) + 4 * number + 4]
+        given = integers[len(names) + 4 * number : len(names) + 4 * number + 4]
         strides = given[0], _known(operand, given[1])
         offset = sum(i * s for i, s in zip((*first, *axes), (*strides, *given[2:]), strict=True))
         start = 0 if operand.role == INDEX else next(addresses)
         places.append((start + offset * _step(operand), strides))
-    scalars = integers[len(HEADER) + 4 * len(contraction.operands) :]
+    scalars = integers[len(names) + 4 * len(contraction.operands) :]
     _Walk(contraction, (m, n), 2, places, (), scalars).run(contraction.code, sums)
+
+
+def _along(head: dict[str, int], axis: str, which: Array) -> Array:
+    """How far from the first the elements lie that several axes count together."""
+    rest, inner = numpy.divmod(which, head[axis + "2"])
+    outer, middle = numpy.divmod(rest, head[axis + "1"])
+    parts = zip((outer, middle, inner), range(3), strict=True)
+    return numpy.sum([part * head[f"{axis}_stride{i}"] for part, i in parts], axis=0)
 
 
 def _places(form: str, stride: int, width: int, lines: Array, along: Array) -> Array:

@@ -302,11 +302,11 @@ class _Product(_Kernel):
     """A `Contraction`: for every element of a tile a sum along k, then what follows it."""
 
     def _body(self) -> None:
-        from gemel.codegen.contract_gemm import HEADER
         from gemel.codegen.contract_pack import HEADER as PACK_HEADER
+        from gemel.codegen.contract_plan import names_of
 
         packs = self.program.variant.startswith("pack")
-        self.header = PACK_HEADER if packs else HEADER
+        self.header = PACK_HEADER if packs else names_of(self.program.variant)
         self.out.open("for (int64_t tile = begin; tile < end; tile++)")
         (self._panels if packs else self._tile)()
         self.out.close()
@@ -352,11 +352,22 @@ class _Product(_Kernel):
         a_stride, b_stride = self._named("a_stride", "b_stride")
         left = _line(forms["a"], "i", a_stride, widths[0])
         right = _line(forms["b"], "j", b_stride, widths[1])
+        if "k0" in self.header:
+            right = f"{self._several('n', 'j')} + {self._several('k', 'l')}"
         out.add(
             f"{made} v0 = 0;", f"for (int64_t l = 0; l < {k}; l++) v0 += a[{left}] * b[{right}];"
         )
         self.steps(range(len(self.program.code)))
         out.close(2)
+
+    def _several(self, axis: str, index: str) -> str:
+        """How far from the first an element is which several axes count together."""
+        middle, inner, *strides = self._named(
+            f"{axis}1", f"{axis}2", *(f"{axis}_stride{i}" for i in range(3))
+        )
+        outer = f"{index} / {inner} / {middle}"
+        parts = (outer, f"{index} / {inner} % {middle}", f"{index} % {inner}")
+        return " + ".join(f"{part} * {stride}" for part, stride in zip(parts, strides, strict=True))
 
     def place(self, number: int) -> str:
         operand = self.program.operands[number]
