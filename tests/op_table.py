@@ -482,7 +482,7 @@ def _algebra() -> list[Case]:
         _case("vecdot", (3, 4), (3, 4)),
         _case("vecdot", (3, 4, 2), (3, 1, 2), axis=0),
         _case("matvec", (2, 3, 4), (4,)),
-        _case("vecmat", (2, 3), (3, 4)),
+        _case("vecmat", (3,), (2, 3, 4)),
         _case("cross", (4, 3), (4, 3)),
         _case("cross", (2, 3, 4), (2, 3, 4), axis=1),
         _case("einsum", (2, 3, 4), (2, 4, 5), equation="bij,bjk->bik"),

@@ -96,6 +96,17 @@ CALLS: dict[str, Call] = {
     "like in an order": lambda n, a: n.ones_like(a(GRID), "int32", "K", True, (2,)),
     "trim_zeros of axes": lambda n, a: n.trim_zeros(n.pad(a(GRID), ((1, 2), (0, 1)))),
     "trim_zeros of one": lambda n, a: n.trim_zeros(n.pad(a(GRID), 1), "B", axis=-1),
+    "sums of nothing, turned": lambda n, a: n.cumsum(a(GRID[:0].reshape(0, 2, 5, 3)).T, axis=1),
+    "nanquantile of nothing": lambda n, a: n.nanquantile(a(GRID[:0]), 0.2, axis=0),
+    "selected": lambda n, a: n.select(
+        [a(WHOLE > 5), a(WHOLE > 2)], [a(WHOLE.astype("int16")), a(WHOLE > 3)], 0
+    ),
+    "vander of narrow integers": lambda n, a: n.vander(a(WHOLE[0].astype("int8")), 3),
+    "covariances of columns": lambda n, a: n.cov(a(GRID[:3]), rowvar=False),
+    "a sum of one": lambda n, a: n.cumulative_sum(a(GRID[0, 0])),
+    "infinite complex numbers": lambda n, a: n.nan_to_num(
+        a(numpy.array([complex(numpy.inf, numpy.nan), 1 + 2j], "complex64"))
+    ),
     "multi_dot": lambda n, a: n.linalg.multi_dot([a(GRID), a(GRID.T), a(GRID)]),
 }
 

@@ -362,19 +362,3 @@ def arange(
     found = np.arange(0, start, step) if stop is None else np.arange(start, stop, step)
     found = found.astype(_named(dtype) or "float32")
     return np.repeat(found, repeat) if repeat != 1 else found
-
-
-def _random(function: Callable[..., Any], first: str, second: str, *names: str) -> None:
-    def operation(**given: Any) -> Any:
-        low, high = (float(given.get(key) or i) for i, key in enumerate((first, second)))
-        dtype = _named(given.get("dtype")) or "float32"
-        shape = given.get("shape") or given.get("size")
-        return function(low, high, size=shape).astype(dtype)
-
-    operation.__doc__ = f"Random numbers; by {first} and {second}."
-    made = Legacy(operation, names)
-    made.settings = (first, second, "shape", "size", "dtype")
-
-
-_random(np.random.uniform, "low", "high", "_random_uniform", "random_uniform", "uniform")
-_random(np.random.normal, "loc", "scale", "_random_normal", "random_normal", "normal")

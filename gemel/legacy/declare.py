@@ -22,6 +22,8 @@ MODULES = (
     "arithmetic",
     "numeric",
     "matrices",
+    "drawn",
+    "updates",
     "rare",
 )
 #: The shapes of some inputs, by their names.

@@ -57,9 +57,15 @@ class Draws:
     def __getattr__(self, name: str) -> Any:
         from gemel import np
 
-        function = getattr(np.random, name)
+        plain, sample = wanted(f"_random_{name}"), wanted(f"_sample_{name}")
+        function = getattr(np.random, name, plain) if plain else getattr(np.random, name)
 
         def draw(*inputs: Any, **keywords: Any) -> Any:
+            arrays = any(isinstance(each, np.ndarray) for each in (*inputs, *keywords.values()))
+            if sample is not None and arrays and "size" not in keywords:
+                return sample(*inputs, **keywords)
+            if plain is function:  # what NumPy does not have
+                return plain(*inputs, **keywords)
             if "size" not in keywords:
                 keywords = {DRAWN.get(key, key): value for key, value in keywords.items()}
             return function(*inputs, **keywords)

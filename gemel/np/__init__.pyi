@@ -26,7 +26,6 @@ from numpy import object_ as object_
 from numpy import seterr as seterr
 from numpy import signedinteger as signedinteger
 from numpy import str_ as str_
-from numpy import typename as typename
 from numpy import unsignedinteger as unsignedinteger
 from numpy import void as void
 
@@ -3375,7 +3374,6 @@ __all__ = [
     "triu_indices_from",
     "true_divide",
     "trunc",
-    "typename",
     "ubyte",
     "uint",
     "uint16",

@@ -16,6 +16,7 @@ from gemel.dtype import (
     float64,
     int64,
     is_large,
+    promote,
 )
 from gemel.errors import ShapeError
 from gemel.extent import NUMBER, WHOLE
@@ -404,7 +405,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
         raise ShapeError(f"vander: an array of {x.ndim} dimensions; it takes one")
     powers = iota(shape=(x.shape[0] if N is None else N,), axis=0, dtype=int64)
     powers = powers if increasing else powers[::-1]
-    wide = x if not x.dtype.kind == "b" else x.astype(int64)
+    wide = x if x.dtype.is_floating or x.dtype.is_complex else x.astype(promote(x.dtype, int64))
     return (reshape(wide, shape=(-1, 1)) ** powers.astype(wide.dtype)).astype(wide.dtype)
 
 

@@ -9,6 +9,7 @@ from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import elementwise
 from gemel.ir.keywords import into
+from gemel.ir.methods import call
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import copy as copied
 from gemel.ops.elementwise import limit, maximum, minimum, sign, where
@@ -146,6 +147,9 @@ def nan_to_num(
     x = above.as_array(x)
     if isinstance(x, NUMBER):
         x = positive(x)
+    if x.dtype.is_complex:
+        parts = (nan_to_num(call(part, x), True, nan, posinf, neginf) for part in ("real", "imag"))
+        return call("of_parts", *parts)
     if not x.dtype.is_floating:
         return copied(x)
     largest = LARGEST[x.dtype.name]

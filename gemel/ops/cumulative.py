@@ -60,7 +60,7 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
 def _scan(emit: Any, outputs: Any, inputs: Any, axis: int, kind: str) -> None:
     """One loop that carries the result so far."""
     (result,), (x,) = outputs, inputs
-    if result.shape[axis] == 1:
+    if result.shape[axis] == 1 or any(type(n) is int and n == 0 for n in result.shape):
         emit.copy(x, result)
         return
     wide = result.dtype.accumulate
@@ -128,6 +128,7 @@ def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
 
 def _cumulative(name: str, start: int, x: Any, axis: Any, dtype: Any, initial: bool) -> Any:
     x = operand(x)
+    x = x if x.ndim else reshape(x, shape=(1,))
     if axis is None:
         if x.ndim != 1:
             raise ShapeError(f"{name}: {x.ndim} dimensions: only a 1-d array needs no axis")

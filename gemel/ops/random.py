@@ -11,7 +11,7 @@ import threading
 from typing import Any, Protocol
 
 from gemel import _core
-from gemel.dtype import DType, as_dtype, int64, uint64
+from gemel.dtype import DType, as_dtype, bool_, int64, uint64
 from gemel.errors import DTypeError
 from gemel.ir.above import above
 from gemel.ir.declare import elementwise, op
@@ -317,6 +317,6 @@ def _(emit: Any, outputs: Any, inputs: Any, *, message: str) -> None:
     lead = len(result.shape) - len(condition.shape)
     pairs = zip(condition.shape, condition.strides, strict=True)
     holds = loop.load(condition, (*[0] * lead, *(0 if n == 1 else s for n, s in pairs)))
-    loop.recorder.check(holds)
+    loop.recorder.check(loop.cast(holds, bool_))  # MXNet 1's comparisons give numbers
     loop.store(result, loop.load(x))
     loop.finish()

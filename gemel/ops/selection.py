@@ -6,6 +6,7 @@ from typing import Any
 
 from gemel.dtype import as_dtype
 from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import composite, op
 from gemel.ir.keywords import into
@@ -213,7 +214,11 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
             f"select: {len(condlist)} conditions and {len(choicelist)} choices; it needs as many "
             "of one as of the other, and at least one"
         )
-    found = default
+    *choicelist, found = map(operand, (*choicelist, default))
+    given = [Spec((), x.dtype) for x in choicelist]
+    number = isinstance(default, NUMBER) and Spec((), found.dtype, weak=True)
+    dtype = promote_specs(*given, number or Spec((), found.dtype))
+    choicelist, found = [cast(x, dtype=dtype) for x in choicelist], cast(found, dtype=dtype)
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         found = where(condition, choice, found)
     return found

@@ -431,7 +431,7 @@ def union1d(ar1: Any, ar2: Any) -> Array:
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     """What is in the first array and not in the second, in order. Waits for them."""
     a, b = _as_sets(ar1, ar2, assume_unique)
-    return boolean_index(a, logical_not(isin(a, b)))
+    return cast(boolean_index(a, logical_not(isin(a, b))), dtype=operand(ar1).dtype)
 
 
 @function(public="np")

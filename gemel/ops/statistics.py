@@ -258,7 +258,10 @@ def quantiles(
     axes = normalize_axes(name, axis, x.ndim)
     rows, kept = as_rows(x, axes)
     if not rows.shape[-1]:
-        raise ShapeError(f"{name}: {list(x.shape)}: nothing lies along axis {axis}")
+        if between is None:
+            raise ShapeError(f"{name}: {list(x.shape)}: nothing lies along axis {axis}")
+        x, weights = floating(x), None  # rows of nothing but NaN
+        rows = full(float("nan"), shape=(*kept, 1), dtype=x.dtype)
     if weights is not None:
         weights = cast(_lined_up(name, operand(weights), x, axis), dtype="float64")
         weights = as_rows(broadcast_to(weights, shape=x.shape), axes)[0]
@@ -377,7 +380,10 @@ def cov(
 def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> tuple[Any, Any]:
     """One variable a row, in the dtype products add up in; and the dtype of the result."""
     x = _rows_of(name, m, rowvar, dtype)
-    x = x if y is None else concatenate(x, _rows_of(name, y, rowvar, dtype), axis=0)
+    if y is not None:  # one row of which is one variable
+        y = operand(y)
+        row = rowvar or (y.ndim == 2 and y.shape[0] == 1)
+        x = concatenate(x, _rows_of(name, y, row, dtype), axis=0)
     return widened(x), x.dtype
 
 
@@ -387,7 +393,7 @@ def _rows_of(name: str, m: Any, rowvar: bool, dtype: Any) -> Any:
         raise ShapeError(f"{name}: {x.ndim} dimensions: variables and observations are two")
     if x.ndim < 2:
         return reshape(x, shape=(1, -1))
-    return x if rowvar or x.shape[0] == 1 else transpose(x)
+    return x if rowvar else transpose(x)
 
 
 def _weights(x: Any, fweights: Any, aweights: Any) -> Any:

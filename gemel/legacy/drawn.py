@@ -1,0 +1,100 @@
+"""MXNet 1's random numbers: of settings, of arrays of settings, and like another array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemel import np
+from gemel.legacy.declare import legacy
+
+#: By MXNet's names: the settings with their defaults, and what draws from them in a shape.
+DRAWN: dict[str, tuple[dict[str, float], Callable[..., Any]]] = {
+    "uniform": ({"low": 0.0, "high": 1.0}, np.random.uniform),
+    "normal": ({"loc": 0.0, "scale": 1.0}, np.random.normal),
+    "exponential": ({"lam": 1.0}, lambda lam, size: np.random.exponential(1 / lam, size)),
+    "gamma": ({"alpha": 1.0, "beta": 1.0}, np.random.gamma),
+    "poisson": ({"lam": 1.0}, np.random.poisson),
+    "negative_binomial": ({"k": 1, "p": 1.0}, np.random.negative_binomial),
+    "generalized_negative_binomial": (
+        {"mu": 1.0, "alpha": 1.0},
+        lambda mu, alpha, size: np.random.poisson(np.random.gamma(1 / alpha, mu * alpha, size)),
+    ),
+}
+
+
+def _shaped(shape: Any) -> tuple[int, ...]:
+    return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,) if shape else ()
+
+
+def _plain(x: Any) -> Any:
+    """An array without MXNet 1's manners, whose comparisons give numbers."""
+    return x.as_np_ndarray() if isinstance(x, np.ndarray) else x
+
+
+def _declared(name: str, defaults: dict[str, float], draw: Callable[..., Any]) -> None:
+    def given(settings: dict[str, Any]) -> list[Any]:
+        chosen = {**defaults, **{k: v for k, v in settings.items() if v is not None}}
+        return [float(chosen[each]) for each in defaults]
+
+    def plain(shape: Any = None, dtype: Any = None, **settings: Any) -> Any:
+        return draw(*given(settings), size=_shaped(shape) or (1,)).astype(_named(dtype))
+
+    def of_arrays(*data: Any, shape: Any = None, dtype: Any = None) -> Any:
+        more = _shaped(shape)
+        spread = [_plain(x).reshape((*x.shape, *[1] * len(more))) for x in data]
+        return draw(*spread, size=(*data[0].shape, *more)).astype(_named(dtype))
+
+    def like(data: Any, **settings: Any) -> Any:
+        return draw(*given(settings), size=data.shape).astype(data.dtype)
+
+    plain.__doc__ = f"Random numbers ({name}) of these settings."
+    of_arrays.__doc__ = f"Random numbers ({name}): in this shape for each element of the settings."
+    like.__doc__ = f"Random numbers ({name}) in the shape of an array."
+    names = {"uniform": ("uniform",), "normal": ("normal",)}.get(name, ())
+    legacy(f"_random_{name}", f"random_{name}", *names, inputs=0)(plain).settings = (
+        *defaults, "shape", "dtype",
+    )  # fmt: skip
+    legacy(f"_sample_{name}", f"sample_{name}")(of_arrays)
+    legacy(f"_random_{name}_like", f"{name}_like", inputs=1)(like).settings = tuple(defaults)
+
+
+def _named(dtype: Any) -> Any:
+    return "float32" if dtype in (None, "None") else dtype
+
+
+for _name, (_defaults, _draw) in DRAWN.items():
+    _declared(_name, _defaults, _draw)
+
+
+@legacy("_random_randint", "random_randint", inputs=0)
+def random_randint(low: int, high: int, shape: Any = None, dtype: Any = "int32") -> Any:
+    """Random whole numbers from low up to and without high."""
+    dtype = "int32" if dtype in (None, "None") else dtype
+    return np.random.randint(int(low), int(high), size=_shaped(shape) or (1,), dtype=dtype)
+
+
+@legacy("_sample_multinomial", "sample_multinomial", inputs=1)
+def sample_multinomial(
+    data: Any, shape: Any = None, get_prob: bool = False, dtype: Any = "int32"
+) -> Any:
+    """So many positions drawn for each row of probabilities, and with `get_prob` the logarithms of
+    theirs."""
+    data, more = _plain(data), _shaped(shape)
+    count = 1
+    for extent in more:
+        count *= extent
+    bounds = np.cumsum(data, axis=-1)
+    drawn = np.random.uniform(0.0, 1.0, size=(*data.shape[:-1], count)) * bounds[..., -1:]
+    found = (bounds[..., None, :] <= drawn[..., None]).sum(axis=-1)
+    shaped = found.astype(dtype).reshape((*data.shape[:-1], *more))
+    if not get_prob:
+        return shaped
+    chosen = np.log(np.take_along_axis(data, found, axis=-1))
+    return [shaped, chosen.reshape(shaped.shape)]
+
+
+@legacy("_shuffle", "shuffle", inputs=1)
+def shuffle(data: Any) -> Any:
+    """The slices along the first axis in random order."""
+    return np.random.permutation(data)
