@@ -9,13 +9,14 @@ from typing import Any, NamedTuple, Protocol
 from gemel.dtype import is_large
 from gemel.errors import NoKernelError
 from gemel.extent import NUMBER, Dim, Guard, evaluate
-from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, placeholder, walk
+from gemel.ir.graph import Entry, Graph, constant, placeholder, walk
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace
 from gemel.nested import flatten, flatten_results, unflatten
 from gemel.passes import PIPELINE, gradient, optimize
+from gemel.passes.backward import shared
 from gemel.passes.bind import concrete_graph, settled
-from gemel.passes.fuse import cheap
+from gemel.passes.keep import cut, kept
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.plans import plan_for, plan_of
@@ -177,48 +178,20 @@ class Halves:
                 (y, h) for y, h in zip(graph.outputs, self.heads, strict=True) if h is not None
             ]
             found = gradient([y for y, _ in pairs], [h for _, h in pairs], self.wanted)
-            self.saved = self._saved(graph, found)
+            every = shared([*graph.results, *found])
+            count = len(graph.results)
+            outputs, found = every[: len(graph.outputs)], every[count:]
+            changed = zip(graph.updates, every[len(outputs) : count], strict=True)
+            updates = [(index, entry) for (index, _), entry in changed]
+            self.saved = kept(walk(every[:count]), found)
             stands = {entry: placeholder(entry.spec) for entry in self.saved}
-            gradients = _cut(found, stands)
+            gradients = cut(found, stands)
         heads = [head for head in self.heads if head is not None]
         self.backward = Graph((*stands.values(), *heads), gradients, name=f"{graph.name}_backward")
         inputs = set(graph.inputs)
         self.kept = [entry for entry in self.saved if entry not in inputs]
-        forward = Graph(graph.inputs, (*graph.outputs, *self.kept), graph.updates, graph.name)
+        forward = Graph(graph.inputs, (*outputs, *self.kept), updates, graph.name)
         self.plans = Plans(forward, PIPELINE, program.guards)
-
-    def _saved(self, graph: Graph, gradients: Sequence[Entry]) -> list[Entry]:
-        """The forward entries the backward half reads; views and cheap values are made again."""
-        forward: set[Node] = set(graph.walk())
-        found: dict[Entry, None] = {}
-        pending = [e for n in walk(gradients) if n not in forward for e in n.inputs]
-        pending += gradients
-        seen: set[Entry] = set()
-        while pending:
-            entry = pending.pop()
-            if entry in seen:
-                continue
-            seen.add(entry)
-            node = entry.node
-            if node not in forward or node.is_constant:
-                continue
-            if node.op is not None and ("view" in node.op.rules or cheap(node) or entry.spec.weak):
-                pending += node.inputs
-            else:
-                found[entry] = None
-        return list(found)
-
-
-def _cut(results: Sequence[Entry], stands: dict[Entry, Entry]) -> list[Entry]:
-    """The results with saved forward entries replaced by inputs that stand for them."""
-    replaced = dict(stands)
-    for node in walk(results, stands):
-        if node.op is None:
-            continue
-        new = copy_node(node, tuple(replaced.get(e, e) for e in node.inputs))
-        for old, entry in zip(node.entries, new.entries, strict=True):
-            replaced.setdefault(old, entry)
-    return [replaced.get(entry, entry) for entry in results]
 
 
 # --- plans for sizes -------------------------------------------------------------------------

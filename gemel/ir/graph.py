@@ -88,6 +88,14 @@ class Node:
         graphs = [value for value in self.params.values() if isinstance(value, Graph)]
         return all(node.has_kernel for g in graphs for node in g.walk() if node.op is not None)
 
+    @property
+    def can_fail(self) -> bool:
+        """Whether values may be such that it has no result."""
+        if self.op is None or not self.op.fails:
+            return False
+        graphs = [value for value in self.params.values() if isinstance(value, Graph)]
+        return not graphs or any(node.can_fail for g in graphs for node in g.walk())
+
     def __repr__(self) -> str:
         kind = self.op.name if self.op else "constant" if self.is_constant else "input"
         return f"<{kind} {', '.join(map(str, self.specs))}>"

@@ -34,6 +34,9 @@ class Trace:
     gemel makes itself come from `line`.
     """
 
+    #: Whether all rounds of loops are written out.
+    writes_out = False
+
     def __init__(self, of_program: bool = False) -> None:
         self.of_program = of_program
         self.line = ""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gemel import _core
 from gemel.errors import ShapeError
 from gemel.ir.graph import Entry
 from gemel.ir.public import function
-from gemel.ir.trace import kept_whole
+from gemel.ir.trace import Trace, current_trace, kept_whole
 from gemel.ops.control import cond as choose
 from gemel.ops.elementwise import full
 from gemel.ops.logic import logical_and
+from gemel.ops.rounds import record
 from gemel.ops.shape import concatenate, operand, stack
 
 
@@ -40,26 +42,58 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
     """body(element, states) -> (output, states), for each element of the first axis of data.
 
     data and states are arrays, or lists of them, which may be nested. The result is (outputs
-    stacked along a new first axis, last states). In a trace the steps are written out, and the
-    length of the axis is fixed.
+    stacked along a new first axis, last states). In a trace it is one step of the program, for any
+    length of the axis; few rounds, and bodies that differ from round to round, draw random numbers
+    or write to arrays from outside, are written out, and the length of the axis is fixed.
 
     >>> npx.foreach(lambda x, s: (x + s, x + s), np.array([1.0, 2.0, 3.0]), np.array(0.0))
     """
     whole = kept_whole("foreach")
     if whole is not None:
         return whole(body, data, init_states)
-    data = mapped(operand, data)
-    lengths = {int(array.shape[0]) if array.shape else 0 for array in leaves(data)}
-    if len(lengths) != 1 or lengths == {0}:
-        raise ShapeError(
-            f"foreach: first axes of {sorted(lengths)}; all data must have the same, not 0"
-        )
-    states = init_states
+    return each_of(body, mapped(operand, data), init_states)
+
+
+def each_of(body: Callable[..., Any], data: Any, states: Any, reverse: bool = False) -> Any:
+    """`foreach`, from the last element to the first if `reverse`; outputs lie as the data do."""
+    lengths = [array.shape[0] if array.shape else 0 for array in leaves(data)]
+    if not lengths or not all(n == lengths[0] for n in lengths) or lengths[0] == 0:
+        found = sorted({int(n) for n in lengths})
+        raise ShapeError(f"foreach: first axes of {found}; all data must have the same, not 0")
+    trace = current_trace()
+    found = None if trace is None else _whole(trace, body, data, states, reverse)
+    if found is not None:
+        return found
     outputs: list[Any] = []
-    for step in range(lengths.pop()):
-        output, states = body(mapped(lambda array, step=step: array[step], data), states)
+    places = range(int(lengths[0]))
+    for place in reversed(places) if reverse else places:
+        output, states = body(mapped(lambda array, place=place: array[place], data), states)
         outputs.append(output)
+    if reverse:
+        outputs.reverse()
     return mapped(lambda *each: stack(each), *outputs), states
+
+
+def _whole(
+    trace: Trace, body: Callable[..., Any], data: Any, states: Any, reverse: bool
+) -> tuple[Any, Any] | None:
+    """All rounds as one operation of a trace; None where they are written out."""
+    first = leaves(states)
+    if not all(isinstance(state, (Entry, _core.Array)) for state in first):
+        return None
+    given: list[Any] = []
+
+    def listed(elements: list[Any], carried: list[Any]) -> tuple[list[Any], list[Any]]:
+        output, after = body(nested(iter(elements), data), nested(iter(carried), states))
+        given[:] = output, after
+        return leaves(mapped(operand, output)), leaves(mapped(operand, after))
+
+    made = record(trace, listed, leaves(data), first, reverse)
+    if made is None:
+        return None
+    found = iter(made)
+    output, after = given
+    return nested(found, output), nested(found, after)
 
 
 @function(public="npx")

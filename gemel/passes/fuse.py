@@ -99,7 +99,7 @@ def can_fail(node: Node) -> bool:
     """Whether values may be such that a node has no result."""
     if node.op is fused:
         return any(map(can_fail, node.params["body"].walk()))
-    return node.op is not None and node.op.fails
+    return node.can_fail
 
 
 def positional(op: Op) -> bool:

@@ -19,7 +19,7 @@ def exposures(graph: Graph) -> dict[Node, int]:
         risk = 0
         for entry in node.inputs:
             risk |= risks[entry.node]
-        if node.op is not None and node.op.fails:
+        if node.can_fail:
             risk |= 1 << steps
             steps += 1
         risks[node] = risk
