@@ -61,9 +61,21 @@ class Program:
     def __init__(self, compiled: Traceable, given: Arguments) -> None:
         self.name = compiled.name
         self.passes = compiled.passes
-        self.trace = Trace(of_program=True)
         self._plans: Plans | None = None
         self._halves: dict[Any, Halves] = {}
+        traced = self._traced(compiled, given)
+        known = set(traced.inputs)
+        if any(node.is_input and node.entries[0] not in known for node in traced.walk()):
+            # What stood for an element of a loop has left it, by way of a variable of the program.
+            traced = self._traced(compiled, given, writes_out=True)
+        self.guards: list[Guard] = []
+        with self.trace:
+            self.graph = settled(traced, self._settled())
+
+    def _traced(self, compiled: Traceable, given: Arguments, writes_out: bool = False) -> Graph:
+        """The graph of the function as it is."""
+        self.trace = Trace(of_program=True)
+        self.trace.writes_out = writes_out
         several = len(given.arrays) > 1
         entries = [
             self._input(i, array, f"data{i if several else ''}")
@@ -87,10 +99,7 @@ class Program:
             outputs += [contents[entries[position]] for position in self.written]
         self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
         inputs = [*entries, *(entry for _, entry in self.trace.parameters.values()), *self.numbers]
-        traced = Graph(inputs, outputs, self._updates(len(entries)), self.name)
-        self.guards: list[Guard] = []
-        with self.trace:
-            self.graph = settled(traced, self._settled())
+        return Graph(inputs, outputs, self._updates(len(entries)), self.name)
 
     def _input(self, position: int, array: Any, name: str) -> Entry:
         shape = [
@@ -180,12 +189,12 @@ class Halves:
             found = gradient([y for y, _ in pairs], [h for _, h in pairs], self.wanted)
             every = shared([*graph.results, *found])
             count = len(graph.results)
-            outputs, found = every[: len(graph.outputs)], every[count:]
+            outputs, derived = every[: len(graph.outputs)], every[count:]
             changed = zip(graph.updates, every[len(outputs) : count], strict=True)
             updates = [(index, entry) for (index, _), entry in changed]
-            self.saved = kept(walk(every[:count]), found)
+            self.saved = kept(walk(every[:count]), derived)
             stands = {entry: placeholder(entry.spec) for entry in self.saved}
-            gradients = cut(found, stands)
+            gradients = cut(derived, stands)
         heads = [head for head in self.heads if head is not None]
         self.backward = Graph((*stands.values(), *heads), gradients, name=f"{graph.name}_backward")
         inputs = set(graph.inputs)

@@ -13,7 +13,7 @@ from gemel.ir.trace import Trace, current_trace, kept_whole
 from gemel.ops.control import cond as choose
 from gemel.ops.elementwise import full
 from gemel.ops.logic import logical_and
-from gemel.ops.rounds import record
+from gemel.ops.rounds import Recording
 from gemel.ops.shape import concatenate, operand, stack
 
 
@@ -61,12 +61,14 @@ def each_of(body: Callable[..., Any], data: Any, states: Any, reverse: bool = Fa
         found = sorted({int(n) for n in lengths})
         raise ShapeError(f"foreach: first axes of {found}; all data must have the same, not 0")
     trace = current_trace()
-    found = None if trace is None else _whole(trace, body, data, states, reverse)
-    if found is not None:
-        return found
-    outputs: list[Any] = []
+    done: list[Any] = []  # rounds there are already
+    whole = None if trace is None else _whole(trace, body, data, states, reverse, done)
+    if whole is not None:
+        return whole
+    outputs = [output for output, _ in done]
+    states = done[-1][1] if done else states
     places = range(int(lengths[0]))
-    for place in reversed(places) if reverse else places:
+    for place in (places[::-1] if reverse else places)[len(done) :]:
         output, states = body(mapped(lambda array, place=place: array[place], data), states)
         outputs.append(output)
     if reverse:
@@ -75,24 +77,32 @@ def each_of(body: Callable[..., Any], data: Any, states: Any, reverse: bool = Fa
 
 
 def _whole(
-    trace: Trace, body: Callable[..., Any], data: Any, states: Any, reverse: bool
+    trace: Trace,
+    body: Callable[..., Any],
+    data: Any,
+    states: Any,
+    reverse: bool,
+    done: list[Any],
 ) -> tuple[Any, Any] | None:
-    """All rounds as one operation of a trace; None where they are written out."""
+    """All rounds as one operation of a trace; None where they are written out, behind those done.
+
+    `done` gets the (output, states) of each.
+    """
     first = leaves(states)
     if not all(isinstance(state, (Entry, _core.Array)) for state in first):
         return None
-    given: list[Any] = []
 
     def listed(elements: list[Any], carried: list[Any]) -> tuple[list[Any], list[Any]]:
         output, after = body(nested(iter(elements), data), nested(iter(carried), states))
-        given[:] = output, after
+        done.append((output, after))
         return leaves(mapped(operand, output)), leaves(mapped(operand, after))
 
-    made = record(trace, listed, leaves(data), first, reverse)
+    recording = Recording(trace, listed, leaves(data), first, reverse)
+    made = recording.run()
     if made is None:
+        del done[recording.begun :]
         return None
-    found = iter(made)
-    output, after = given
+    found, (output, after) = iter(made), done[0]
     return nested(found, output), nested(found, after)
 
 

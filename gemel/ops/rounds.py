@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gemel.errors import ShapeError
@@ -16,6 +16,7 @@ from gemel.ir.interpret import interpret
 from gemel.ir.op import numpy
 from gemel.ir.trace import Trace
 from gemel.ops.control import closed
+from gemel.ops.shape import reshape
 from gemel.spec import Spec
 
 #: Fewer rounds are written out: their kernels can be fused across rounds, and do not move values.
@@ -73,66 +74,119 @@ def element(x: Spec) -> Spec:
 # --- recording ------------------------------------------------------------------------------
 
 
-class _Round(NamedTuple):
+#: A round as it is recorded: of lists of elements and states it makes lists of outputs and states.
+Body = Callable[[list[Any], list[Any]], tuple[list[Any], list[Any]]]
+
+
+class Round(NamedTuple):
     """One round as it was traced: what stands for elements and states, and what it makes."""
 
     stands: tuple[Entry, ...]
+    elements: list[Entry]  # those of the round it is where it is written out, if known
     results: tuple[Entry, ...]
     nodes: list[Node]  # all that is not from outside, each after its inputs
+    alone: bool  # it draws no random numbers, and writes only to what it has made
 
 
-def record(
-    trace: Trace, body: Callable[..., Any], arrays: list[Any], first: list[Any], reverse: bool
-) -> tuple[Any, ...] | None:
-    """body(elements, states) -> (outputs, states), all lists, as one operation: its outputs and
-    the last states; None where the rounds have to be written out.
+class Recording:
+    """A loop of a trace, given the arrays its rounds get elements of, and the first states.
 
-    The body is traced twice. What is not alike, draws random numbers, writes to what is not its
-    own, changes a state's spec or needs NumPy is no loop.
+    Its body is traced twice, on what stands for an element and for states. A body that does not do
+    the same again, draws random numbers, writes to what is not its own, changes a state's spec or
+    needs NumPy is no loop: what stood for elements and states becomes those of the first rounds,
+    and the others are written out behind these.
     """
-    length = arrays[0].shape[0]
-    if trace.writes_out or not length >= LEAST:
-        return None
-    data, states = ([above.as_entry(x) for x in each] for each in (arrays, first))
-    if any(entry.spec.weak for entry in (*data, *states)):
-        return None
-    specs = [*(element(entry.spec) for entry in data), *(entry.spec for entry in states)]
-    rounds = [_traced(trace, body, specs, len(data)) for _ in range(2)]
-    if rounds[0] is None or rounds[1] is None or not _alike(rounds[0], rounds[1]):
-        return None
-    stands, results, nodes = rounds[0]
-    inside: dict[Node, None] = dict.fromkeys(entry.node for entry in stands)
-    for node in nodes:
-        if any(entry.node in inside for entry in node.inputs):
-            inside[node] = None
-    if not all(node.has_kernel for node in inside if node.op is not None):
-        return None
-    read = dict.fromkeys((*(e for node in inside for e in node.inputs), *results))
-    free = [e for e in read if e.node not in inside and not e.node.is_number]
-    step = closed(results, (*stands, *free), "step")
-    settings = {"length": length, "data": len(data), "states": len(states), "reverse": reverse}
-    return loop.apply((*data, *states, *free), {"step": step, **settings})
 
+    def __init__(
+        self, trace: Trace, body: Body, arrays: list[Any], first: list[Any], reverse: bool
+    ) -> None:
+        self.trace = trace
+        self.body = body
+        self.data = [above.as_entry(x) for x in arrays]
+        self.states = [above.as_entry(x) for x in first]
+        self.length = self.data[0].shape[0]
+        self.reverse = reverse
+        #: How many rounds have been written out.
+        self.begun = 0
 
-def _traced(trace: Trace, body: Callable[..., Any], specs: list[Spec], data: int) -> _Round | None:
-    """One round; None where it does what a loop cannot do."""
-    began = constant(0).node.place
-    stands = tuple(map(placeholder, specs))
-    kept = trace.contents, trace._holders, trace.updates, trace.random_calls
-    trace.contents, trace._holders, trace.updates = (dict(each) for each in kept[:3])
-    try:
-        outputs, after = body(list(stands[:data]), list(stands[data:]))
+    def run(self) -> tuple[Entry, ...] | None:
+        """Its outputs and last states; None where it is written out, from round `begun` on."""
+        weak = any(entry.spec.weak for entry in (*self.data, *self.states))
+        if weak or self.trace.writes_out or not self.length >= LEAST:
+            return None
+        before = self.trace.written()
+        rounds: list[Round] = []
+        for _ in range(2):
+            found = self._traced(len(rounds))
+            if found is not None:
+                rounds.append(found)
+            if found is None or not self._repeats(found):
+                self._write_out(rounds)
+                return None
+        if not _alike(*rounds):
+            self._write_out(rounds)
+            return None
+        self.trace.restore(before)
+        return self._whole(rounds[0])
+
+    def _elements(self, place: int) -> list[Entry]:
+        return [entry[place] for entry in self.data]
+
+    def _traced(self, place: int) -> Round | None:
+        """One round; None where it writes to elements or states, as if it were never traced."""
+        # As they are before the round; from the end on, the length would be fixed by this.
+        elements = [] if self.reverse else self._elements(place)
+        trace, began = self.trace, constant(0).node.place
+        stands = tuple(
+            placeholder(spec)
+            for spec in (*(element(e.spec) for e in self.data), *(e.spec for e in self.states))
+        )
+        before, count = trace.written(), len(self.data)
+        outputs, after = self.body(list(stands[:count]), list(stands[count:]))
         results = tuple(above.as_entry(value) for value in (*outputs, *after))
-        written = [h for h, value in trace.contents.items() if kept[0].get(h) is not value]
-        own = all(h.node.place > began and h not in {*stands} for h in written)
-        updates = [[id(entry) for _, entry in each.values()] for each in (trace.updates, kept[2])]
-        same = updates[0] == updates[1] and trace.random_calls == kept[3]
-    finally:
-        trace.contents, trace._holders, trace.updates, trace.random_calls = kept
-    states = [entry.spec for entry in results[len(outputs) :]]
-    if not own or not same or any(entry.spec.weak for entry in results) or states != specs[data:]:
-        return None
-    return _Round(stands, results, _made(results, began))
+        if any(stand in trace.contents for stand in stands):
+            trace.restore(before)
+            return None
+        alone = trace.is_alone(before, began)
+        return Round(stands, elements, results, _made(results, began), alone)
+
+    def _repeats(self, found: Round) -> bool:
+        """Whether a round may be done again and again."""
+        states = found.results[len(found.results) - len(self.states) :]
+        same = [entry.spec for entry in states] == [entry.spec for entry in self.states]
+        weak = any(entry.spec.weak for entry in found.results)
+        kernels = all(node.has_kernel for node in found.nodes if node.op is not None)
+        return found.alone and same and not weak and kernels
+
+    def _write_out(self, rounds: list[Round]) -> None:
+        """What stood for elements and states becomes them."""
+        states: Sequence[Entry] = self.states
+        for place, found in enumerate(rounds):
+            values = found.elements or self._elements(int(self.length) - 1 - place)
+            values += [reshape.node((e,), {"shape": e.shape}).entries[0] for e in states]
+            for stand, value in zip(found.stands, values, strict=True):
+                node = value.node
+                stand.node.op, stand.node.inputs, stand.node.params = (
+                    node.op,
+                    node.inputs,
+                    node.params,
+                )
+            states = found.results[len(found.results) - len(states) :]
+        self.begun = len(rounds)
+
+    def _whole(self, found: Round) -> tuple[Entry, ...]:
+        """The loop as one operation."""
+        stands, results = found.stands, found.results
+        inside: dict[Node, None] = dict.fromkeys(entry.node for entry in stands)
+        for node in found.nodes:
+            if any(entry.node in inside for entry in node.inputs):
+                inside[node] = None
+        read = dict.fromkeys((*(e for node in inside for e in node.inputs), *results))
+        free = [e for e in read if e.node not in inside and not e.node.is_number]
+        settings = {"length": self.length, "data": len(self.data), "states": len(self.states)}
+        step = closed(results, (*stands, *free), "step")
+        inputs = (*self.data, *self.states, *free)
+        return loop.apply(inputs, {"step": step, **settings, "reverse": self.reverse})
 
 
 def _made(results: tuple[Entry, ...], began: int) -> list[Node]:
@@ -147,13 +201,13 @@ def _made(results: tuple[Entry, ...], began: int) -> list[Node]:
     return sorted(found, key=lambda node: node.place)
 
 
-def _alike(first: _Round, second: _Round) -> bool:
+def _alike(first: Round, second: Round) -> bool:
     """Whether two rounds are the same steps on the same values."""
     same = dict(zip(second.stands, first.stands, strict=True))
     return _same_steps(first, second, same)
 
 
-def _same_steps(first: _Round, second: _Round, same: dict[Entry, Entry]) -> bool:
+def _same_steps(first: Round, second: Round, same: dict[Entry, Entry]) -> bool:
     """`same`: what values of the second are in the first; those from outside are themselves."""
     if len(first.nodes) != len(second.nodes) or len(first.results) != len(second.results):
         return False
@@ -182,7 +236,10 @@ def _same_settings(some: dict[str, Any], others: dict[str, Any]) -> bool:
         return False
     for value, other in zip(some.values(), others.values(), strict=True):
         if isinstance(value, Graph) and isinstance(other, Graph):
-            sides = [_Round(g.inputs, g.outputs, [*_inputs(g), *g.walk()]) for g in (value, other)]
+            sides = [
+                Round(g.inputs, [], g.outputs, [*_inputs(g), *g.walk()], True)
+                for g in (value, other)
+            ]
             if len(value.inputs) != len(other.inputs) or not _alike(*sides):
                 return False
         elif type(value) is not type(other) or repr(value) != repr(other):
@@ -194,4 +251,4 @@ def _inputs(graph: Graph) -> list[Node]:
     return [entry.node for entry in graph.inputs]
 
 
-__all__ = ["LEAST", "loop", "record"]
+__all__ = ["LEAST", "Recording", "loop"]

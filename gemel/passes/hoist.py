@@ -1,4 +1,4 @@
-"""hoist: what need not be done in each round of a loop is done before it, after it or not at all."""
+"""hoist: what need not be done in each round of a loop is done before it, or not at all."""
 
 from __future__ import annotations
 

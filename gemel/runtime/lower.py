@@ -19,7 +19,6 @@ from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
 from gemel.ir.op_kinds import Elementwise
 from gemel.ops import linalg
-from gemel.passes import optimize
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side
@@ -43,7 +42,7 @@ from gemel.runtime.image import (
     Together,
     spanned,
 )
-from gemel.runtime.rounds import Repeat, Rounds, lower_rounds
+from gemel.runtime.rounds import Repeat, Rounds, lower_branch, lower_rounds
 from gemel.runtime.sites import Site, find_sites, located
 from gemel.spec import product
 
@@ -327,33 +326,12 @@ class Lowering:
     def branch(
         self,
         predicate: Place,
-        then: Graph,
-        otherwise: Graph,
+        sides: tuple[Graph, Graph],
         inputs: list[Place],
         outputs: list[Place],
     ) -> None:
         """Either graph on the same inputs into the same outputs, chosen when the plan runs."""
-        start, node = self.time, self.node
-        first, second = (self._side(graph, inputs, outputs) for graph in (then, otherwise))
-        condition = predicate
-        self.node = node
-        self.items.append(Branch(condition, first, second, node, self.time))
-        # What either side touches stays alive over both: only one runs, but both are planned.
-        self._touch(condition.buffer, start)
-        for place in (*inputs, *outputs):
-            self._touch(place.buffer, start)
-            self._touch(place.buffer, self.time)
-
-    def _side(self, graph: Graph, inputs: list[Place], outputs: list[Place]) -> list[Any]:
-        kept, self.items = self.items, []
-        packed = dict(self.packed)  # what one side makes is there for nobody else
-        graph = optimize(graph)
-        self.where.update(zip(graph.inputs, inputs, strict=True))
-        self._emit_all(graph)
-        for entry, place in zip(graph.outputs, outputs, strict=True):
-            self.copy(self._place(entry), place)
-        side, self.items, self.packed = self.items, kept, packed
-        return side
+        lower_branch(self, predicate, sides, inputs, outputs)
 
     def rounds(self, outputs: list[Place], inputs: list[Place], **settings: Any) -> None:
         """A loop, see `gemel.ops.rounds`."""

@@ -1,4 +1,4 @@
-"""Lowering of loops: the body once, over windows that move from round to round."""
+"""Lowering of loops, whose rounds are lowered once, over windows that move, and of choices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
 from gemel.passes import optimize
-from gemel.runtime.beside import flat
+from gemel.runtime.beside import Branch, flat
 from gemel.runtime.image import TEMPORARY, WINDOW, Buffer
 from gemel.spec import product
 
@@ -63,7 +63,8 @@ class Repeat:
     @property
     def cost(self) -> int:
         """Nanoseconds all rounds take, for the sizes seen."""
-        return seen(self.length) * sum(item.cost for item in flat(self.items))
+        once: int = sum(item.cost for item in flat(self.items))
+        return seen(self.length) * once
 
     def touches(self) -> Iterator[tuple[Any, bool]]:
         """The buffers its items use, and whether they are written."""
@@ -213,4 +214,38 @@ def _emit(lowering: Lowering, graph: Graph, targets: list[Place]) -> None:
         del lowering.claimed[entry]
 
 
-__all__ = ["Repeat", "Rounds", "Window", "lower_rounds"]
+# --- choices --------------------------------------------------------------------------------
+
+
+def lower_branch(
+    lowering: Lowering,
+    predicate: Place,
+    sides: tuple[Graph, Graph],
+    inputs: list[Place],
+    outputs: list[Place],
+) -> None:
+    """Either graph on the same inputs into the same outputs, chosen when the plan runs."""
+    start, node = lowering.time, lowering.node
+    first, second = (_side(lowering, graph, inputs, outputs) for graph in sides)
+    lowering.node = node
+    lowering.items.append(Branch(predicate, first, second, node, lowering.time))
+    # What either side touches stays alive over both: only one runs, but both are planned.
+    lowering._touch(predicate.buffer, start)
+    for place in (*inputs, *outputs):
+        lowering._touch(place.buffer, start)
+        lowering._touch(place.buffer, lowering.time)
+
+
+def _side(lowering: Lowering, graph: Graph, inputs: list[Place], outputs: list[Place]) -> list[Any]:
+    kept, lowering.items = lowering.items, []
+    packed = dict(lowering.packed)  # what one side makes is there for nobody else
+    graph = optimize(graph)
+    lowering.where.update(zip(graph.inputs, inputs, strict=True))
+    lowering._emit_all(graph)
+    for entry, place in zip(graph.outputs, outputs, strict=True):
+        lowering.copy(lowering._place(entry), place)
+    side, lowering.items, lowering.packed = lowering.items, kept, packed
+    return side
+
+
+__all__ = ["Repeat", "Rounds", "Window", "lower_branch", "lower_rounds"]

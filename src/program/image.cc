@@ -328,7 +328,7 @@ class Reader {
   int64_t bytes_ = 0;
   int64_t at_ = 0;
   size_t slots_ = 0;
-  int inside_ = 0;           // choices and loops the item being read is in
+  int inside_ = 0;          // choices and loops the item being read is in
   std::vector<bool> open_;  // windows: whether what is being read is in their loop
 };
 

@@ -56,13 +56,13 @@ struct Binding {
   std::shared_ptr<const Program> program;
   std::vector<int64_t> slots;
   std::vector<BoundStep> steps;
-  std::vector<Buffer> buffers;     // of all steps
-  std::vector<Buffer> predicates;  // of all choices
+  std::vector<Buffer> buffers;       // of all steps
+  std::vector<Buffer> predicates;    // of all choices
   std::vector<BoundWindow> windows;  // of all loops
-  std::vector<int64_t> integers;   // of all steps
-  std::vector<bool> together;      // whether each group of branches is worth running side by side
-  size_t workspace = 0;            // bytes
-  double microseconds = 0;         // on one core
+  std::vector<int64_t> integers;     // of all steps
+  std::vector<bool> together;        // whether each group of branches is worth running side by side
+  size_t workspace = 0;              // bytes
+  double microseconds = 0;           // on one core
 };
 
 struct PlanScalar {

@@ -159,7 +159,9 @@ struct Program {
   bool writes_inputs = false;
 
   size_t slot_count() const { return constants.size() + free_sizes + sizes.size(); }
-  size_t base_count() const { return inputs.size() + outputs.size() + captured.size() + 1 + windows.size(); }
+  size_t base_count() const {
+    return inputs.size() + outputs.size() + captured.size() + 1 + windows.size();
+  }
 };
 
 }  // namespace gemel
