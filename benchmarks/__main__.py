@@ -6,7 +6,18 @@ import argparse
 import sys
 from statistics import median
 
-from benchmarks import compiling, data, devices, engine, instructions, startup, ufuncs, workloads
+from benchmarks import (
+    compiling,
+    data,
+    devices,
+    engine,
+    instructions,
+    kernels,
+    startup,
+    sweep,
+    ufuncs,
+    workloads,
+)
 from benchmarks.driver import contenders_of, measure
 from benchmarks.machine import Machine, measure_machine, processor
 from benchmarks.table import print_results, print_rows
@@ -30,6 +41,8 @@ def arguments() -> argparse.Namespace:
         "--shapes", type=int, default=0, help="mlp: this many random networks against their floors"
     )
     parser.add_argument("--only", help="contenders, separated by commas")
+    parser.add_argument("--groups", help="kernels, sweep: only these, separated by commas")
+    parser.add_argument("--beside", choices=("torch",), help="sweep: another contender")
     return parser.parse_args()
 
 
@@ -188,6 +201,22 @@ def run_data(session: Session) -> None:
     session.failed |= data.run(rounds, options.quick, options.only, session.machine)
 
 
+def run_kernels(session: Session) -> None:
+    """Operations on arrays one by one, beside the peers."""
+    options = session.options
+    rounds = options.runs or (1 if options.quick else 3)
+    groups = options.groups and options.groups.split(",")
+    session.failed |= kernels.run(rounds, options.quick, options.only, session.machine, groups)
+
+
+def run_sweep(session: Session) -> None:
+    """Random shapes and their floors."""
+    options = session.options
+    rounds = options.runs or 1
+    groups = options.groups and options.groups.split(",")
+    session.failed |= sweep.run(rounds, options.quick, options.beside, session.machine, groups)
+
+
 RUNNERS = {
     "mlp": run_mlp,
     "issue": run_issue,
@@ -199,6 +228,8 @@ RUNNERS = {
     "engine": run_engine,
     "ufuncs": run_ufuncs,
     "data": run_data,
+    "kernels": run_kernels,
+    "sweep": run_sweep,
 }
 
 
@@ -211,7 +242,8 @@ def main() -> None:
         machine = session.machine
         print(
             f": {machine.cores} cores, {machine.gflops_one:.0f} / {machine.gflops_all:.0f} GFLOP/s "
-            f"on 1 / all, {machine.l2_gbs:.0f} GB/s from L2, {machine.memory_gbs:.0f} from memory",
+            f"on 1 / all, {machine.l2_gbs:.0f} GB/s from L2, {machine.l3_gbs:.0f} from L3, "
+            f"{machine.memory_gbs:.0f} / {machine.memory_gbs_all:.0f} from memory",
             end="",
         )
     print("\n")

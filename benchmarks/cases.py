@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy
 
+from benchmarks.shapes import digest
+
 
 class Case:
     """A prepared workload. The worker times `issue` and `finish`; the rest is not timed."""
@@ -157,3 +159,28 @@ class Training(Case):
 
     def values(self, results: Any) -> list[float]:
         return [float(self.to_numpy(result).astype(numpy.float64).mean()) for result in results]
+
+
+class Single(Case):
+    """One awaited call on what `before` gives, which is not timed."""
+
+    def __init__(
+        self,
+        call: Callable[[Any], Any],
+        to_numpy: Callable[[Any], list[numpy.ndarray]],
+        before: Callable[[], Any] = lambda: None,
+    ) -> None:
+        self.call = call
+        self.to_numpy = to_numpy
+        self.before = before
+        self.given: Any = None
+
+    def reset(self) -> None:
+        self.given = None  # its memory is free before more is taken
+        self.given = self.before()
+
+    def issue(self) -> Any:
+        return self.call(self.given)
+
+    def values(self, results: Any) -> list[float]:
+        return digest(self.to_numpy(results))

@@ -74,26 +74,41 @@ Vector sum_of(const Vector* data, size_t count, std::index_sequence<i...>) {
   return total;
 }
 
-// Reads `bytes` again and again; GB/s.
-double read_bandwidth(size_t bytes) {
-  size_t count = bytes / kBytes / 8 * 8;
-  auto* data = static_cast<Vector*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
-  for (size_t i = 0; i < count; ++i) data[i] = Vector{} + 1e-3f;
-  double best = 0;
+// So many passes over the same `count` vectors.
+float read(const Vector* data, size_t count, int passes) {
   float result = 0;
-  for (int attempt = 0; attempt < 60; ++attempt) {
-    const int passes = std::max<size_t>(1, (64u << 20) / bytes);
-    double begin = seconds();
-    for (int pass = 0; pass < passes; ++pass) {
-      result += sum_of(data, count, std::make_index_sequence<8>())[0];
-      asm volatile("" ::: "memory");
-    }
-    double elapsed = seconds() - begin;
-    best = std::max(best, double(count) * kBytes * passes / elapsed / 1e9);
+  for (int pass = 0; pass < passes; ++pass) {
+    result += sum_of(data, count, std::make_index_sequence<8>())[0];
+    asm volatile("" ::: "memory");
   }
-  volatile float sink = result;
+  return result;
+}
+
+// Each of `threads` reads `bytes` of its own again and again; GB/s of all together.
+double read_bandwidth(size_t bytes, int threads) {
+  size_t count = bytes / kBytes / 8 * 8;
+  std::vector<Vector*> data(threads);
+  for (auto& each : data) {
+    each = static_cast<Vector*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
+    for (size_t i = 0; i < count; ++i) each[i] = Vector{} + 1e-3f;
+  }
+  const int passes = std::max<size_t>(1, (64u << 20) / bytes);
+  std::vector<float> sinks(threads * 64);
+  double best = 0;
+  for (int attempt = 0; attempt < 60; ++attempt) {
+    std::vector<std::thread> others;
+    double begin = seconds();
+    for (int t = 1; t < threads; ++t) {
+      others.emplace_back([&, t] { sinks[t * 64] += read(data[t], count, passes); });
+    }
+    sinks[0] += read(data[0], count, passes);
+    for (auto& thread : others) thread.join();
+    double elapsed = seconds() - begin;
+    best = std::max(best, double(count) * kBytes * passes * threads / elapsed / 1e9);
+  }
+  volatile float sink = sinks[0];
   (void)sink;
-  std::free(data);
+  for (auto* each : data) std::free(each);
   return best;
 }
 
@@ -101,6 +116,8 @@ int main() {
   int threads = std::max(1u, std::thread::hardware_concurrency());
   std::printf(
       "{\"cores\": %d, \"gflops_one\": %.1f, \"gflops_all\": %.1f, \"l2_gbs\": %.1f, "
-      "\"memory_gbs\": %.1f}\n",
-      threads, gflops(1), gflops(threads), read_bandwidth(656u << 10), read_bandwidth(256u << 20));
+      "\"l3_gbs\": %.1f, \"memory_gbs\": %.1f, \"memory_gbs_all\": %.1f}\n",
+      threads, gflops(1), gflops(threads), read_bandwidth(656u << 10, 1),
+      read_bandwidth(8u << 20, 1), read_bandwidth(256u << 20, 1),
+      read_bandwidth(256u << 20, threads));
 }

@@ -12,21 +12,35 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "benchmarks"
 
+#: What is taken to stay in a core's second-level cache, and in the third of all.
+L2_BYTES, L3_BYTES = 1 << 20, 16 << 20
+
 
 class Machine(NamedTuple):
-    """Peak products (GFLOP/s on one core and on all) and read bandwidths (GB/s, one core)."""
+    """Peak products (GFLOP/s on one core and on all) and read bandwidths (GB/s on one core)."""
 
     cores: int
     gflops_one: float
     gflops_all: float
     l2_gbs: float
+    l3_gbs: float
     memory_gbs: float
+    memory_gbs_all: float
 
     def flops_per_us(self, threads: int) -> float:
         """Floating-point operations per microsecond on `threads` cores."""
         if threads == 1:
             return self.gflops_one * 1e3
         return self.gflops_all * 1e3 * min(threads, self.cores) / self.cores
+
+    def bytes_per_us(self, footprint: int, threads: int) -> float:
+        """Bytes that `threads` cores read in a microsecond of data of `footprint` bytes."""
+        cores = min(threads, self.cores)
+        if footprint <= L2_BYTES * cores:
+            return self.l2_gbs * 1e3 * cores
+        if footprint <= L3_BYTES:
+            return self.l3_gbs * 1e3 * cores
+        return (self.memory_gbs if cores == 1 else self.memory_gbs_all) * 1e3
 
     def or_better(self, other: Machine | None) -> Machine:
         """The best of two measurements: other programs can only make one worse."""

@@ -75,6 +75,7 @@ _LAZY = {
     "kvstore": "gemel.kvstore",
     "lr_scheduler": "gemel.lr_scheduler",
     "metric": "gemel.metric",
+    "model": "gemel.model",
     "name": "gemel.symbol.scopes",
     "np": "gemel.np",
     "npx": "gemel.npx",

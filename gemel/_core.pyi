@@ -79,6 +79,9 @@ class Array:
     def device(self) -> Any:
         """Where the contents live: the object registered by `set_devices`."""
     @property
+    def base(self) -> Self | None:
+        """None of an array that is all of its memory; of another one that memory, in one row."""
+    @property
     def version(self) -> int:
         """How many in-place writes have been issued to the storage."""
     @property

@@ -28,6 +28,9 @@ STANDINS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standins")
 
 #: Modules of MXNet's whose names are in others here.
 ELSEWHERE = {
+    "mxnet.gluon.contrib.estimator.batch_processor": "gemel.gluon.contrib.estimator",
+    "mxnet.gluon.contrib.estimator.estimator": "gemel.gluon.contrib.estimator",
+    "mxnet.gluon.contrib.estimator.event_handler": "gemel.gluon.contrib.event_handler",
     "mxnet.gluon.data.dataloader": "gemel.gluon.data",
     "mxnet.gluon.nn.activations": "gemel.gluon.nn",
     "mxnet.gluon.nn.basic_layers": "gemel.gluon.nn",

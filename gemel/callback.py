@@ -84,4 +84,22 @@ def log_train_metric(period: int, auto_reset: bool = False) -> Callable[[Any], N
     return call
 
 
-__all__ = ["LogValidationMetricsCallback", "ProgressBar", "Speedometer", "log_train_metric"]
+def do_checkpoint(prefix: Any, period: int = 1) -> Callable[..., None]:
+    """A callback that writes a checkpoint (`model.save_checkpoint`) every `period` epochs."""
+
+    def call(iter_no: int, sym: Any, arg: Any, aux: Any) -> None:
+        if (iter_no + 1) % max(period, 1) == 0:
+            from gemel.model import save_checkpoint
+
+            save_checkpoint(prefix, iter_no + 1, sym, arg, aux)
+
+    return call
+
+
+__all__ = [
+    "LogValidationMetricsCallback",
+    "ProgressBar",
+    "Speedometer",
+    "do_checkpoint",
+    "log_train_metric",
+]

@@ -306,6 +306,8 @@ class Compiled:
         """The kinds of arguments it was traced for, the last one last; specs in place of arrays."""
         found = []
         for (structure, _, arrays), programs in self._programs.items():
+            if not programs:  # its trace failed
+                continue
             inputs = programs[0].graph.inputs[: len(arrays)]
             specs = [Spec(tuple(map(seen, entry.shape)), entry.dtype) for entry in inputs]
             numbers = [number.seen for number in programs[0].numbers]
@@ -338,6 +340,35 @@ class Compiled:
         bound, given = self._find(arguments)
         _core.wait_all()
         return bound.image(given.arrays).write(embed=True)
+
+    def source(self, *arguments: Any) -> str:
+        r"""The kernels of the plan for these arguments as C text, to be read.
+
+        Without arguments: of the plan for those it was last traced for. The text begins with the
+        plan's steps; each kernel follows as one C function, behind the functions it calls. It needs
+        nothing but a C11 compiler (``cc -ffp-contract=off -lm``) and computes what the machine code
+        computes, with loops and sums in plain order: vectors, caches and threads are left out.
+        Raises `TraceError` without arguments before the first call.
+
+        >>> f = compile(lambda x, y: np.maximum(x, y) * x)
+        >>> print("\n".join(f.source(np.ones(3), np.ones(3)).splitlines()[-9:-2]))
+            for (int64_t i0 = begin; i0 < end; i0++) {
+                const float v0 = x0[i0];
+                const float v1 = x1[i0];
+                const float v2 = v0 > v1 || v0 != v0 ? v0 : v1;
+                const float v3 = v2 * v0;
+                y2[i0] = v3;
+            }
+        """
+        if arguments:
+            bound, given = self._find(arguments)
+            backend = backend_for((*given.arrays, *bound.parameter_arrays(given.arrays)))
+            return bound.program.inference().source(bound.values, backend)
+        traced = next(reversed(self._programs.values()), None)
+        if not traced:
+            raise TraceError(f"{self.name}.source: call it first, or give arguments as for a call")
+        sizes = {name: seen(size) for name, size in traced[0].trace.dims.items()}
+        return traced[0].inference().source(sizes, backend_for(()))
 
     def plan_summary(self, *arguments: Any) -> str:
         """What the plan for these arguments consists of, and its memory besides the results."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from gemel import _core, config
 from gemel.errors import DeviceError
@@ -29,6 +29,10 @@ class Device:
     """
 
     __slots__ = ("code", "device_id", "device_type", "simulated")
+
+    #: MXNet's numbers of kinds of devices.
+    devtype2str: ClassVar[dict[int, str]] = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
+    devstr2type: ClassVar[dict[str, int]] = {name: n for n, name in devtype2str.items()}
 
     code: int
     device_id: int
@@ -60,6 +64,14 @@ class Device:
 
     def __exit__(self, *error: object) -> None:
         _current.stack.pop()
+
+    @property
+    def device_typeid(self) -> int:
+        """MXNet's number for its kind."""
+        return self.devstr2type[self.device_type]
+
+    def empty_cache(self) -> None:
+        """Give unused memory back, as MXNet 1 says it: gemel does that by itself."""
 
     @property
     def linked(self) -> bool:

@@ -40,6 +40,10 @@ class TraceError(GemelError, RuntimeError):
     """A traced function asked for a value that is only known when the program runs."""
 
 
+class PythonGivenError(TraceError):
+    """An operation a user wrote in Python, in a program; blocks are then compiled in parts."""
+
+
 class SymbolGivenError(TraceError):
     """A `gemel.symbol.Symbol`, which has no elements, where an array is needed."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import np
 from gemel.errors import (
     DataFileError,
+    GemelError,
     MissingFileError,
     ShapeError,
     unknown_attribute,
@@ -86,11 +87,49 @@ class DataIter:
         return self.next()
 
     def next(self) -> DataBatch:
-        """The next batch."""
-        raise NotImplementedError(f"{type(self).__name__} has no next(self)")
+        """The next batch: what `iter_next` has gone on to."""
+        if not self.iter_next():
+            raise StopIteration
+        return DataBatch(self.getdata(), self.getlabel(), self.getpad(), self.getindex())
 
     def reset(self) -> None:
         """Begin again."""
+
+    # ---- in parts: subclasses have these in place of `next`
+
+    #: The batch `getdata` and the others are about.
+    current_batch: DataBatch | None = None
+
+    def iter_next(self) -> bool:
+        """Go on to the next batch; whether there is one."""
+        if type(self).next is DataIter.next:
+            raise NotImplementedError(f"{type(self).__name__} has neither next nor iter_next")
+        try:
+            self.current_batch = self.next()
+        except StopIteration:
+            return False
+        return True
+
+    def getdata(self) -> list[Any]:
+        """The data of this batch."""
+        return self._this().data
+
+    def getlabel(self) -> list[Any] | None:
+        """The labels of this batch."""
+        return self._this().label
+
+    def getpad(self) -> int | None:
+        """How many examples only fill this batch up."""
+        return None if self.current_batch is None else self.current_batch.pad
+
+    def getindex(self) -> Any:
+        """The numbers of this batch's examples."""
+        return None if self.current_batch is None else self.current_batch.index
+
+    def _this(self) -> DataBatch:
+        if self.current_batch is None:
+            raise GemelError(f"{type(self).__name__}: no batch yet; call next() or iter_next()")
+        return self.current_batch
 
 
 class Batches(DataIter):
@@ -137,10 +176,91 @@ class Batches(DataIter):
             raise StopIteration
         if pad:
             numbers = numbers + [self._order[n % len(self._order)] for n in range(pad)]
-        return self._batch(numbers, pad)
+        self.current_batch = self._batch(numbers, pad)
+        return self.current_batch
 
     def _batch(self, numbers: list[int], pad: int) -> DataBatch:
         raise NotImplementedError
+
+
+class ResizeIter(DataIter):
+    """Another iterator with `size` batches an epoch: it begins again where that one ends."""
+
+    def __init__(self, data_iter: DataIter, size: int, reset_internal: bool = True) -> None:
+        super().__init__(data_iter.batch_size)
+        self.data_iter, self.size, self.reset_internal = data_iter, size, reset_internal
+        self.provide_data, self.provide_label = data_iter.provide_data, data_iter.provide_label
+        self.cur = 0
+
+    def reset(self) -> None:
+        """Begin an epoch, the other's too if `reset_internal`."""
+        self.cur = 0
+        if self.reset_internal:
+            self.data_iter.reset()
+
+    def next(self) -> DataBatch:
+        """The next batch of `size`."""
+        if self.cur == self.size:
+            raise StopIteration
+        self.cur += 1
+        try:
+            self.current_batch = self.data_iter.next()
+        except StopIteration:
+            self.data_iter.reset()
+            self.current_batch = self.data_iter.next()
+        return self.current_batch
+
+
+class PrefetchingIter(DataIter):
+    """Batches of one or several iterators side by side, each made while the last one is used.
+
+    `rename_data` and `rename_label` are dictionaries of new names for old, one for each iterator.
+    """
+
+    def __init__(self, iters: Any, rename_data: Any = None, rename_label: Any = None) -> None:
+        self.iters = list(iters) if isinstance(iters, (list, tuple)) else [iters]
+        super().__init__(self.iters[0].batch_size)
+        self.provide_data = _renamed([it.provide_data for it in self.iters], rename_data)
+        self.provide_label = _renamed([it.provide_label for it in self.iters], rename_label)
+        self._pool: Any = import_module("concurrent.futures").ThreadPoolExecutor(1)
+        self._coming = self._pool.submit(self._together)
+
+    def _together(self) -> DataBatch | None:
+        try:
+            parts = [it.next() for it in self.iters]
+        except StopIteration:
+            return None
+        data, label = (
+            [x for part in parts for x in getattr(part, kind) or []] for kind in ("data", "label")
+        )
+        described = self.provide_data, self.provide_label
+        return DataBatch(data, label, parts[0].pad, parts[0].index, None, *described)
+
+    def reset(self) -> None:
+        """Begin an epoch."""
+        self._coming.exception()  # let go what is on its way, and what became of it
+        for it in self.iters:
+            it.reset()
+        self._coming = self._pool.submit(self._together)
+
+    def next(self) -> DataBatch:
+        """The next batch."""
+        found: DataBatch | None = self._coming.result()
+        if found is None:
+            raise StopIteration
+        self._coming = self._pool.submit(self._together)
+        self.current_batch = found
+        return found
+
+
+def _renamed(described: list[list[DataDesc]], names: Any) -> list[DataDesc]:
+    """What several iterators give, by new names."""
+    pairs = zip(described, names or [{}] * len(described), strict=True)
+    return [
+        DataDesc(new.get(each.name, each.name), each.shape, each.dtype, each.layout)
+        for some, new in pairs
+        for each in some
+    ]
 
 
 def _named(values: Any, name: str) -> list[tuple[str, Any]]:
@@ -290,5 +410,7 @@ __all__ = [
     "ImageRecordIter",
     "MNISTIter",
     "NDArrayIter",
+    "PrefetchingIter",
+    "ResizeIter",
     "read_csv",
 ]

@@ -1,7 +1,7 @@
 """Operations users write in Python for MXNet: `CustomOp`, its `CustomOpProp`, and `register`.
 
 `nd.Custom(x, op_type=name)` runs them on arrays, at once and with their own gradient, and
-`sym.Custom` makes a node of them; a hybridized forward cannot contain Python and refuses them.
+`sym.Custom` makes a node of them. A hybridized block with one in it is compiled in parts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 
 from gemel import np
 from gemel.autograd import Function, is_training
-from gemel.errors import unknown_name
+from gemel.errors import PythonGivenError, unknown_name
+from gemel.ir.trace import current_trace
 from gemel.legacy.declare import TABLE, Legacy
 from gemel.symbol.node import SymbolNode, text_of
 from gemel.symbol.scopes import attributed, named
@@ -137,6 +138,10 @@ def custom(*inputs: Any, op_type: str, name: str | None = None, **keywords: Any)
         if each not in names:
             raise unknown_name(f"input of {op_type}", each, names)
     if not any(isinstance(each, Symbol) for each in given.values()):
+        if current_trace() is not None:
+            raise PythonGivenError(
+                f"{op_type} runs Python, which a compiled program cannot contain; call it outside"
+            )
         return _Call(prop)(*(given[each] for each in names))
     return _symbol(prop, names, given, named(name, "custom"), {"op_type": op_type, **settings})
 

@@ -247,6 +247,10 @@ class Plans:
 
     def image(self, values: dict[str, int], backend: Backend) -> Image:
         """The image of the plan for these extents. Raises `Unfit`."""
+        found: Image = self._lowering(values, backend).image()
+        return found
+
+    def _lowering(self, values: dict[str, int], backend: Backend) -> Any:
         from gemel.runtime.lower import Lowering
 
         optimized = self.optimized()
@@ -257,7 +261,24 @@ class Plans:
         with Trace():
             lowering = Lowering(concrete_graph(optimized, free), backend, guards=guards)
             lowering.run()
-        return lowering.image()
+        return lowering
+
+    def source(self, values: dict[str, int], backend: Backend) -> str:
+        """The kernels of the plan for these extents as C text. Raises `Unfit`."""
+        from gemel.runtime.lower import Lowering
+        from gemel.runtime.reading import as_c
+
+        def items(graph: Graph) -> list[Any]:
+            lowering = Lowering(optimize(graph), backend)
+            lowering.run()
+            return lowering.items
+
+        try:
+            found = self._lowering(values, backend).items
+        except NoKernelError:
+            relay = Relay(concrete_graph(self.graph, values), items)
+            found = [call for call, _, _ in relay.stages]
+        return as_c(self.graph.name, found)
 
 
 def _fits(plan: Any, arrays: Sequence[Any]) -> bool:

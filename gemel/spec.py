@@ -36,6 +36,11 @@ class Spec:
         return product(self.shape)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it is known to have no elements."""
+        return any(type(n) is int and n == 0 for n in self.shape)
+
+    @property
     def nbytes(self) -> int:
         """How many bytes the elements take."""
         return self.size * self.dtype.itemsize

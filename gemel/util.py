@@ -15,10 +15,14 @@ from gemel.dtype import MANNERS
 from gemel.errors import DeviceError
 
 set_np, reset_np = npx.set_np, npx.reset_np
-set_np_shape = npx.set_np
 use_np, use_np_array, use_np_shape = npx.use_np, npx.use_np, npx.use_np
 is_np_array, is_np_shape = npx.is_np_array, npx.is_np_shape
 is_np_default_dtype = npx.is_np_default_dtype
+
+
+def set_np_shape(active: bool = True) -> bool:
+    """Shapes are NumPy's in any mode; what it was before."""
+    return bool(npx.is_np_shape())
 
 
 @contextmanager
@@ -84,6 +88,11 @@ def bulk(size: int) -> Iterator[None]:
     yield
 
 
+def set_bulk_size(size: int) -> int:
+    """How many operations MXNet's engine takes together; what it was before: here always 1."""
+    return 1
+
+
 def makedirs(d: str) -> None:
     """Make a folder and those it lies in, where they are not there."""
     os.makedirs(os.path.expanduser(d), exist_ok=True)
@@ -118,6 +127,7 @@ __all__ = [
     "np_default_dtype",
     "np_shape",
     "reset_np",
+    "set_bulk_size",
     "set_module",
     "set_np",
     "set_np_default_dtype",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from collections.abc import Iterator
 
+import numpy
 import pytest
 from programs import SANITIZER
+
+from gemel import np
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,6 +40,12 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Every test draws the same numbers, whatever ran before it."""
+    random.seed(0), numpy.random.seed(0), np.random.seed(0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

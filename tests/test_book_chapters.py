@@ -348,7 +348,7 @@ def run(text: str, folder: Path, **settings: str) -> None:
     (folder / "program.py").write_text(START + text)
     done = subprocess.run(
         [sys.executable, "-m", "gemel", "run", "program.py"], cwd=folder, text=True,
-        capture_output=True, timeout=300, env={**os.environ, "MPLBACKEND": "agg", **settings},
+        capture_output=True, timeout=600, env={**os.environ, "MPLBACKEND": "agg", **settings},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 

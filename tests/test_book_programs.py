@@ -374,6 +374,6 @@ def test_program(name: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(START + PROGRAMS[name])
     done = subprocess.run(
         [sys.executable, "-m", "gemel", "run", "program.py"], cwd=tmp_path, text=True,
-        capture_output=True, timeout=300,
+        capture_output=True, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ import weakref
 
 import numpy
 import pytest
+from gates import reader
 
 import gemel
 from gemel import _core, cpu, device, dtype, gpu, np, npx
@@ -108,9 +109,8 @@ def test_lent_memory_is_given_back_by_whatever_thread_is_the_last():
     thread.start()
     thread.join()
     npx.waitall()
-    for _ in range(1000):  # the engine's threads leave it to the main one
-        if seen() is None:
-            break
+    until = time.monotonic() + 60  # the engine's threads leave it to the main one
+    while seen() is not None and time.monotonic() < until:
         time.sleep(0.001)
     assert seen() is None and _core.exports() == 0
 
@@ -153,13 +153,9 @@ def test_memoryviews_likewise():
 
 # engine.md 32
 def test_asnumpy_does_not_wait_for_readers():
-    npx.waitall()
-    x = np.ones((1200, 1200))
-    queued = products(x, 8)
-    x.asnumpy()
-    if _core.workers():
-        assert _core.counters()["pending"] > 0
-    assert queued[-1][0, 0].item() == 1200
+    x = np.ones((4,))
+    with reader(x):
+        assert x.asnumpy().tolist() == [1] * 4
 
 
 def test_compiled_programs_read_what_outside_wrote():

@@ -254,7 +254,7 @@ def ends_well(program: str) -> str:
         [sys.executable, "-c", "import os, numpy\nfrom gemel import np, npx\n" + program],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout

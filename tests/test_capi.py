@@ -39,7 +39,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def output(*command: object) -> list[str]:
     """What a program prints, which must end with 0."""
     run = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, timeout=60
+        [str(part) for part in command], capture_output=True, text=True, timeout=600
     )
     assert run.returncode == 0, run.stderr
     return run.stdout.splitlines()

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from numpy_cases import examples
 from numpy_twins import Cases, alike, check_gradients
 from test_codegen import RUNNABLE as TARGETS
 from test_codegen import apply
@@ -489,7 +490,7 @@ PAIRS = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     name=st.sampled_from(sorted(PAIRS)),
     a=st.lists(st.complex_numbers(width=64), min_size=1, max_size=5),
@@ -508,7 +509,7 @@ def test_any_numbers(
     numpy.testing.assert_array_equal(found, wanted)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     shape=st.lists(st.integers(0, 4), min_size=1, max_size=3),
     data=st.data(),

@@ -115,7 +115,7 @@ def test_while_loop_in_while_loop() -> None:
 
 def test_what_while_loop_refuses() -> None:
     with pytest.raises(TypeError, match="max_iterations"):
-        npx.while_loop(lambda v: v < 3, lambda v: (v, v), np.array(1), None)
+        npx.while_loop(lambda v: v < 3, lambda v: (v, v), np.array(1), 2.5)
     assert npx.while_loop(lambda v: v < 3, lambda v: (v, v), np.array(1), 0)[0] == []
     program = gemel.compile(
         lambda x: npx.while_loop(lambda v: v.sum() < 3, lambda v: (v, [v, v]), x, 2)[0]

@@ -586,7 +586,7 @@ def run_python(program: str, **environment: str) -> subprocess.CompletedProcess[
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, "PYTHONPATH": path, **environment},
     )
 
@@ -637,8 +637,8 @@ def test_interrupt_ends_a_wait() -> None:
         x = _core.empty((8,), 7, 0)
         (y,) = made(x)
         time.sleep(0.3)  # a worker has begun it
-        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         try:
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
             y.wait_to_read()
         except KeyboardInterrupt:
             os._exit(5)

@@ -250,6 +250,6 @@ def test_part_of_the_library(part: str, tmp_path: Path) -> None:
     program.write_text(START + PARTS[part])
     done = subprocess.run(
         [sys.executable, "-m", "gemel", "run", str(program)], cwd=tmp_path, text=True,
-        capture_output=True, timeout=300, env={**os.environ, "MPLBACKEND": "agg"},
+        capture_output=True, timeout=600, env={**os.environ, "MPLBACKEND": "agg"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from programs import IMPORTING, PATIENCE, TIMES, busy, end
+from programs import ENDLESS, IMPORTING, PATIENCE, TIMES, busy, end
 
 #: The main thread ends while a daemon thread computes and waits in one way.
 WAITING = """
@@ -66,10 +66,10 @@ KINDS = ("waitall", "asnumpy", "wait_to_read", "everything")
 def exit_beside_threads(kind: str, times: int) -> None:
     for seed in range(times):
         program = BUSY if kind == "everything" else WAITING
-        ended = end(f"WAY, SEED = {kind!r}, {seed}\n{program}", seconds=10)
+        ended = end(f"WAY, SEED = {kind!r}, {seed}\n{program}")
         assert ended.told == {"ends": "now"}, ended
         assert ended.code == 0, f"exit {seed}: {ended}"
-        assert ended.after < 2 * PATIENCE, f"exit {seed}: {ended}"
+        assert ended.after < 20 * PATIENCE, f"exit {seed}: {ended}"
 
 
 # engine.md 30
@@ -82,7 +82,7 @@ def test_exit_beside_daemon_threads(kind: str) -> None:
 def test_exit_waits_for_the_imports_of_a_daemon_thread(slow: str, tmp_path: Path) -> None:
     """CPython frees the lock a thread in the middle of an import may wait for."""
     program = f"SLOW = {slow!r}\n{IMPORTING}\nprint('ends')"
-    ended = end(program, seconds=20, GEMEL_CACHE=str(tmp_path))
+    ended = end(program, GEMEL_CACHE=str(tmp_path))
     assert ended.code == 0 and ended.told == {"imported": True}, ended
 
 
@@ -100,38 +100,30 @@ def test_control_c_ends_a_wait_for_one_long_operation(wait: str) -> None:
     """It does not wait for the end of the tile or operation the waiting thread works at."""
     ended = end(
         f"""
-        import os, signal, threading, time
+        import os, signal, threading
         from gemel import _core, np, npx
-        a = np.ones((6000, 6000))
-        np.dot(a[:200, :200], a[:200, :200]).wait_to_read()
-        last = np.dot(a, a)
-        signalled = []
-        def interrupt():
-            signalled.append(time.monotonic())
-            os.kill(os.getpid(), signal.SIGINT)
-        threading.Timer(0.3, interrupt).start()
+        last = {ENDLESS}
         try:
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
             {wait}
         except KeyboardInterrupt:
-            took = time.monotonic() - signalled[0]
-            tell(took=took, running=_core.counters()["pending"] > 0)
+            tell(running=_core.counters()["pending"])
         os._exit(0)
-        """,
-        seconds=30,
-    )
-    assert ended.told["running"] and ended.told["took"] < 0.3 * PATIENCE, ended
-
-
-def interrupted_program() -> float:
-    """Seconds from a Ctrl-C nobody catches to the end of the program."""
-    ended = end(
         """
+    )
+    assert ended.told == {"running": 1}, ended
+
+
+# engine.md 28, 30
+def test_control_c_ends_the_program() -> None:
+    """What is queued is abandoned."""
+    ended = end(
+        f"""
         import signal
         from gemel import np, npx
         signal.signal(signal.SIGINT, signal.default_int_handler)
         a = np.ones((2000, 2000))
-        np.dot(a, a).wait_to_read()
-        products = [np.dot(a, a) for _ in range(60)]
+        products = [np.dot(a, a) * {ENDLESS} for _ in range(60)]
         tell(queued=len(products))
         npx.waitall()
         tell(interrupted=False)
@@ -140,10 +132,3 @@ def interrupted_program() -> float:
     )
     assert ended.told == {"queued": 60} and "KeyboardInterrupt" in ended.text, ended
     assert ended.code not in (None, 0), ended
-    return ended.interrupted
-
-
-# engine.md 28, 30
-def test_control_c_ends_the_program() -> None:
-    """What is queued is abandoned. A busy machine may be slow once, so there are three tries."""
-    assert any(interrupted_program() < 0.5 * PATIENCE for _ in range(3))

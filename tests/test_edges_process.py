@@ -26,7 +26,6 @@ def test_a_second_import_is_refused_or_works() -> None:
         tell(child=os.waitpid(pid, 0)[1])
         os._exit(0)
         """,
-        seconds=15,
     )
     assert ended.told in ({"refused": True}, {"sum": [2, 2, 2], "child": 0}), ended
 
@@ -57,7 +56,6 @@ def test_an_import_in_a_subinterpreter_is_refused_or_works() -> None:
             z = z * 1.0 + np.zeros((3,))
         tell(sum=(z + y).tolist())
         """,
-        seconds=15,
     )
     assert ended.told == {"answer": True, "same_class": True, "sum": [4, 4, 4]}, ended
     assert ended.code == 0, ended
@@ -91,7 +89,6 @@ def test_no_room_for_a_thread_is_a_python_error(work: str) -> None:
         except Exception as error:
             tell(raised=type(error).__name__)
         """,
-        seconds=15,
         GEMEL_UNSEEN_ERRORS="warn",
         GEMEL_WORKERS="0" if "workers" in work else None,
     )

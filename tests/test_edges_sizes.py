@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,13 +37,16 @@ class Counted:
 
 @contextmanager
 def python_calls() -> Iterator[Counted]:
+    """Without those that whatever is collected meanwhile leads to."""
     counted = Counted()
     before = sys.getprofile()
+    gc.disable()
     sys.setprofile(counted)
     try:
         yield counted
     finally:
         sys.setprofile(before)
+        gc.enable()
 
 
 def calls_for(function: Callable[..., Any], arguments: list[Any]) -> list[int]:

@@ -64,7 +64,7 @@ def test_what_is_read_is_of_one_moment(way: str) -> None:
 def test_a_read_comes_before_writes_issued_after_it(way: str) -> None:
     """However long the writer goes on."""
     x = np.zeros((300_000,))
-    with written(x, 6) as writer:
+    with written(x, 60) as writer:
         READS[way](x)
         assert writer.is_alive(), "the read ended when the writer did"
 
@@ -86,7 +86,7 @@ def test_a_callback_issues_into_a_full_queue(workers: str) -> None:
         started, full = threading.Event(), threading.Event()
         def callback(v):
             started.set()
-            full.wait(20)
+            full.wait(60)
             return v * float(np.dot(big, big)[0, 0])
         def other():
             started.wait()
@@ -100,7 +100,6 @@ def test_a_callback_issues_into_a_full_queue(workers: str) -> None:
         tell(y=y.tolist())
         os._exit(0)
         """,
-        seconds=10,
         GEMEL_QUEUE_OPS="8",
         GEMEL_WORKERS=workers or None,
     )
@@ -171,5 +170,5 @@ tell(found=float(got[0][0, 0]))
 @pytest.mark.parametrize("times", [2, pytest.param(TIMES // 10, marks=pytest.mark.slow)])
 def test_a_call_that_waits_for_room_keeps_its_parameters(times: int) -> None:
     for _ in range(times):
-        ended = end(REPLACED, seconds=60, GEMEL_QUEUE_OPS="2")
+        ended = end(REPLACED, GEMEL_QUEUE_OPS="2")
         assert ended.told == {"found": 256.0}, ended

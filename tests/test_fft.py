@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from numpy_cases import examples
 from numpy_twins import Cases, alike, check_gradients
 
 import gemel
@@ -105,7 +106,7 @@ def _double(namespace: Any) -> dict[str, str]:
     return {"dtype": "float64"} if namespace is np else {}
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.integers(1, 12), st.integers(1, 12), st.sampled_from(NORMS), st.integers(-2, 1))
 def test_there_and_back(rows: int, n: int, norm: str | None, axis: int) -> None:
     x = RANDOM.standard_normal((rows, n)) + 1j * RANDOM.standard_normal((rows, n))

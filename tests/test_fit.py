@@ -111,7 +111,7 @@ def program(
 def killed(text: str) -> bool:
     """Run a program that may end itself; whether it did."""
     process = start(text)
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     return process.returncode == -signal.SIGKILL
 
 

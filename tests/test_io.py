@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from gemel import image, io, np, recordio
-from gemel.errors import DataFileError, MissingFileError
+from gemel.errors import DataFileError, GemelError, MissingFileError
 
 ROWS = numpy.arange(10).reshape(5, 2)
 RECORDS = Path(__file__).parent / "mxnet_data" / "images.rec"
@@ -217,3 +217,76 @@ def test_pictures_with_boxes(files: Path) -> None:
         image.ImageDetIter(2, (3, 8, 10), **settings)
     several = image.CreateMultiRandCropAugmenter([0.1, 0.5], area_range=[(0.1, 1), (0.2, 1)])
     assert len(several.aug_list) == 2
+
+
+# --- iterators in parts, and around others --------------------------------------------------
+
+
+class Counting(io.DataIter):
+    """One written as MXNet's documentation says: without `next`."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(2)
+        self.count, self.at = count, -1
+        self.provide_data = [io.DataDesc("data", (2, 3))]
+        self.provide_label = []
+
+    def reset(self) -> None:
+        self.at = -1
+
+    def iter_next(self) -> bool:
+        self.at += 1
+        return self.at < self.count
+
+    def getdata(self) -> list[Any]:
+        return [np.full((2, 3), float(self.at))]
+
+    def getlabel(self) -> list[Any]:
+        return []
+
+    def getpad(self) -> int:
+        return 0
+
+    def getindex(self) -> None:
+        return None
+
+
+def firsts(batches: Any) -> list[list[float]]:
+    return [[x[0, 0].item() for x in batch.data] for batch in batches]
+
+
+def test_iterators_in_parts() -> None:
+    own = Counting(3)
+    assert firsts(own) == [[0], [1], [2]]
+    ours = io.NDArrayIter(ROWS, numpy.arange(5), 2)
+    with pytest.raises(GemelError, match="no batch yet"):
+        ours.getdata()
+    seen = []
+    while ours.iter_next():
+        label = ours.getlabel()
+        assert label is not None
+        seen.append((ours.getdata()[0][0, 0].item(), label[0].tolist(), ours.getpad()))
+    assert seen == [(0, [0, 1], 0), (4, [2, 3], 0), (8, [4, 0], 1)]
+    assert ours.getindex().tolist() == [4, 0]
+    with pytest.raises(NotImplementedError, match="neither next nor iter_next"):
+        io.DataIter().next()
+
+
+def test_resized_and_prefetched() -> None:
+    resized = io.ResizeIter(Counting(3), 5)
+    assert firsts(resized) == [[0], [1], [2], [0], [1]]
+    resized.reset()
+    assert firsts(resized) == [[0], [1], [2], [0], [1]]
+    going_on = io.ResizeIter(Counting(3), 2, reset_internal=False)
+    assert firsts(going_on) == [[0], [1]]
+    going_on.reset()
+    assert firsts(going_on) == [[2], [0]]
+    names = [{"data": "a"}, {"data": "b"}]
+    both = io.PrefetchingIter([Counting(3), Counting(2)], rename_data=names)
+    assert [(d.name, d.shape) for d in both.provide_data] == [("a", (2, 3)), ("b", (2, 3))]
+    for _ in range(2):
+        assert firsts(both) == [[0, 0], [1, 1]]
+        both.reset()
+    assert both.next().data[0].tolist() == [[0.0] * 3] * 2
+    both.reset()
+    assert firsts(both) == [[0, 0], [1, 1]]

@@ -14,7 +14,7 @@ from gemel import _core, device
 def run(code: str) -> list[str]:
     """What a fresh process prints."""
     found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600
     )
     assert found.returncode == 0, found.stderr
     return found.stdout.split()

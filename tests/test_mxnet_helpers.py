@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +12,18 @@ import numpy
 import pytest
 
 import gemel as mx
-from gemel import autograd, gluon, np, sym
+from gemel import autograd, gluon, np, npx, sym
 from gemel import test_utils as tools
-from gemel.errors import DeviceError, GemelError, GradientError, ShapeError, UnknownNameError
+from gemel.errors import (
+    DeviceError,
+    GemelError,
+    GradientError,
+    ParameterFileError,
+    ShapeError,
+    TraceError,
+    UnknownNameError,
+)
+from gemel.gluon import nn
 
 x = sym.var("x")
 POINT = numpy.array([[0.3, -1.2, 0.7], [1.5, 0.2, -0.4]])
@@ -211,6 +221,94 @@ def test_custom_operations() -> None:
     tools.check_numeric_gradient(sym.load_json(symbol.tojson()), [POINT], rtol=1e-2)
     with pytest.raises(UnknownNameError, match="scaled in test"):
         mx.nd.Custom(a, op_type="scaled in tests")
+
+
+class Tripled(gluon.HybridBlock):
+    """Python between two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = nn.Dense(2, use_bias=False), nn.Dense(1)
+
+    def forward(self, x: Any) -> Any:
+        return self.after(npx.Custom(self.before(x), op_type="scaled in test", factor=3))
+
+
+def test_a_hybridized_block_goes_round_custom_operations() -> None:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(4, activation="tanh"), Tripled())
+    net.initialize()
+    x, found = np.array([[1.0, -2.0, 3.0]]), []
+    for hybrid in (False, True, True):
+        if hybrid:
+            net.hybridize()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            with autograd.record():
+                y = net(np.concatenate([x, x]))
+            y.backward()
+        names = [str(each.message).split(" is not compiled")[0] for each in told]
+        assert names == ([net.name, net[1].name] if hybrid else [])
+        found.append([y.tolist(), *(p.grad().tolist() for p in net.collect_params().values())])
+    for each in found[1:]:
+        for a, b in zip(each, found[0], strict=True):
+            numpy.testing.assert_allclose(a, b, rtol=1e-5)
+    assert net[0]._own.compiled is not None and net[1].after._own.compiled is not None
+    with pytest.raises(TraceError, match="scaled in test runs Python"):
+        mx.compile(net[1])(np.ones((1, 4)))
+
+
+def test_a_block_whose_trace_failed_is_run_as_python() -> None:
+    net = nn.HybridLambda(lambda F, x: x * x.item())
+    net.hybridize()
+    with pytest.raises(TraceError):
+        net(np.array(3.0))
+    net.hybridize(False)
+    assert net(np.array(3.0)).item() == 9
+
+
+def test_checkpoints_of_symbols(tmp_path: Any) -> None:
+    net = sym.BatchNorm(sym.FullyConnected(x, num_hidden=2, name="f"), name="n", fix_gamma=False)
+    shapes = dict(zip(net.list_inputs(), [(4, 3), (2, 3), *[(2,)] * 5], strict=True))
+    values = {name: mx.nd.ones(shape) * 2 for name, shape in shapes.items() if name != "x"}
+    states = {name: values.pop(name) for name in net.list_auxiliary_states()}
+    mx.callback.do_checkpoint(tmp_path / "net", 2)(0, net, values, states)
+    assert not os.listdir(tmp_path)
+    mx.callback.do_checkpoint(tmp_path / "net", 2)(1, net, values, states)
+    assert sorted(os.listdir(tmp_path)) == ["net-0002.params", "net-symbol.json"]
+    found, arguments, auxiliary = mx.model.load_checkpoint(tmp_path / "net", 2)
+    assert found.tojson() == net.tojson()
+    assert (sorted(arguments), sorted(auxiliary)) == (sorted(values), sorted(states))
+    assert {type(array) for array in arguments.values()} == {mx.nd.NDArray}
+    block = gluon.SymbolBlock.imports(
+        f"{tmp_path}/net-symbol.json", ["x"], f"{tmp_path}/net-0002.params"
+    )
+    given = np.ones((4, 3))
+    wanted = found.eval(x=given, **arguments, **auxiliary)[0]
+    numpy.testing.assert_allclose(block(given).asnumpy(), wanted.asnumpy(), rtol=1e-6)
+
+
+def test_small_names_of_mxnet_1() -> None:
+    assert (mx.cpu(1).device_typeid, mx.Context.devtype2str[2]) == (1, "gpu")
+    assert mx.Context("gpu", 0).device_typeid == 2 and mx.cpu().empty_cache() is None
+    assert mx.engine.set_bulk_size(8) == 1 and mx.util.set_np_shape(active=False) in (True, False)
+    assert mx.gluon.DeferredInitializationError is mx.gluon.parameter.DeferredInitializationError
+    net = mx.gluon.contrib.nn.SparseEmbedding(5, 2)
+    net.initialize()
+    with autograd.record():
+        y = net(np.array([1, 3, 1]))
+    y.backward()
+    assert net.weight.grad()[:, 0].tolist() == [0, 2, 0, 1, 0]
+    assert str(net) == "SparseEmbedding(5 -> 2, float32)"
+    parameters = net.collect_params()
+    parameters.load_dict({name: np.zeros((5, 2)) for name in parameters})
+    assert float(net.weight.data().sum()) == 0
+    with pytest.raises(ParameterFileError, match="load_dict"):
+        parameters.load_dict({})
+    assert list(gluon.contrib.data.IntervalSampler(7, 3)) == [0, 3, 6, 1, 4, 2, 5]
+    assert list(gluon.contrib.data.IntervalSampler(7, 3, rollover=False)) == [0, 3, 6]
+    with pytest.raises(ShapeError, match="interval 8"):
+        gluon.contrib.data.IntervalSampler(7, 8)
 
 
 def test_scopes_of_symbols() -> None:

@@ -124,7 +124,7 @@ def test_sklearn() -> None:
         env={**os.environ, "SCIPY_ARRAY_API": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.stdout == "all\n", done.stderr
 

@@ -26,21 +26,21 @@ def stopped() -> Iterator[None]:
 
 class SlowReader(gluon.data.Dataset):
     def __len__(self) -> int:
-        return 60
+        return 30
 
     def __getitem__(self, index: int) -> Any:
-        time.sleep(0.003)
+        time.sleep(0.01)
         return numpy.ones((32,), dtype="float32"), 1
 
 
 def slowly(x: Any, y: Any) -> Any:
-    time.sleep(0.003)
+    time.sleep(0.01)
     return x, y
 
 
 def reader_of_its_own() -> Iterator[Any]:
-    for _ in range(20):
-        time.sleep(0.01)
+    for _ in range(10):
+        time.sleep(0.04)
         yield np.ones((10, 32)), np.zeros((10,))
 
 
@@ -91,7 +91,7 @@ PLANTED = {
     "slow reader": (lambda: train(gluon.data.DataLoader(SlowReader(), 10)), "data"),
     "reader of its own": (lambda: train(reader_of_its_own()), "data"),
     "slow transform": (
-        lambda: train(gluon.data.DataLoader(arrays(60).transform(slowly), 10)),
+        lambda: train(gluon.data.DataLoader(arrays(30).transform(slowly), 10)),
         "transforms",
     ),
     "item() every step": (

@@ -12,6 +12,7 @@ import weakref
 
 import numpy
 import pytest
+from gates import reader
 from programs import Shell
 
 from gemel import _core, cpu, device, gpu, np, npx
@@ -31,16 +32,11 @@ def test_a_callback_runs_later_and_its_result_is_an_array():
 
 
 def test_issuing_a_callback_does_not_wait():
-    ran = threading.Event()
-
-    def slow(v: numpy.ndarray) -> numpy.ndarray:
-        ran.wait(10)
-        return v
-
-    # In another thread's lane: the input is not ready, so it cannot be run by the caller.
-    y = npx.callback(slow, busy(), outputs=((700, 700), "float32"))
-    ran.set()
-    assert y[0, 0].item() == 700
+    x = np.ones((4,))
+    with reader(x):
+        x += 1  # not ready, so the callback cannot be run by the caller
+        y = npx.callback(lambda v: v * 2, x, outputs=((4,), "float32"))
+    assert y.tolist() == [4] * 4
 
 
 def test_several_results_views_and_dtypes():
@@ -88,7 +84,7 @@ def test_what_callbacks_raised_is_dropped_by_any_thread():
             y.wait_to_read()
         y[:] = np.dot(x, x)  # the failure goes where this runs
     npx.waitall()
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while raised and time.monotonic() < end:  # whoever ran the last one may still be at it
         gc.collect()
         time.sleep(0.01)
@@ -208,7 +204,7 @@ def test_a_notebook_shows_failures_after_the_cell():
         env={**os.environ, "GEMEL_WORKERS": "0"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert found.returncode == 0, found.stderr
     assert found.stderr.count("IndexError: take") == 1, found.stderr
@@ -239,9 +235,7 @@ def test_the_report_after_a_cell(capsys):
 def test_serial():
     _core.configure(serial=True)
     try:
-        start = time.perf_counter()
         x = npx.callback(lambda v: v + busy()[0, 0].item(), busy(), outputs=((700, 700), "float32"))
         assert x[0, 0].item() == 1400
-        assert time.perf_counter() - start < 60
     finally:
         _core.configure(serial=False)

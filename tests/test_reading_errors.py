@@ -72,7 +72,7 @@ def error_of(program: str, folder: Path, **environment: str) -> str:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=600,
     )
     return found.stderr
 
@@ -259,6 +259,6 @@ def test_control_c_works_where_a_shell_ignores_it() -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
     )  # fmt: skip
     assert "1 passed" in found.stdout, found.stdout

@@ -7,9 +7,10 @@ from typing import Any
 import numpy
 import numpy._core.arrayprint as arrayprint
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from numpy_cases import examples
 
 import gemel
 from gemel import autograd, cpu, np
@@ -58,7 +59,7 @@ def test_numbers_that_are_none(name: str) -> None:
             check(numpy.array(value).astype(name))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.data())
 def test_any_array(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(NAMES))

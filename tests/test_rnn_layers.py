@@ -347,6 +347,13 @@ REFERENCES = {
     "cell_gru": lambda: rnn.GRUCell(3),
     "cell_residual": lambda: rnn.ResidualCell(rnn.GRUCell(2)),
     "cell_both": lambda: rnn.BidirectionalCell(rnn.LSTMCell(3), rnn.GRUCell(3)),
+    "cell_conv1d_rnn": lambda: rnn.Conv1DRNNCell((2, 6), 3, 2, 3, activation="relu"),
+    "cell_conv1d_lstm": lambda: rnn.Conv1DLSTMCell((2, 6), 3, 3, 3, i2h_pad=(1,)),
+    "cell_conv2d_lstm": lambda: rnn.Conv2DLSTMCell(
+        (2, 5, 4), 2, (2, 3), (3, 1), i2h_pad=(1, 1), i2h_dilate=(2, 1), h2h_dilate=2
+    ),
+    "cell_conv2d_gru": lambda: rnn.Conv2DGRUCell((2, 5, 4), 2, 3, 3, activation="relu"),
+    "cell_conv3d_gru": lambda: rnn.Conv3DGRUCell((1, 3, 4, 3), 2, (1, 2, 3), 1),
 }
 
 
@@ -355,7 +362,7 @@ def test_as_mxnet_gives(kind: str, tmp_path: Any) -> None:
     """From the parameter file MXNet 1.9.1 wrote: outputs, states, a gradient."""
     found = numpy.load(Path(__file__).parent / "references" / "rnn.npz")
     (tmp_path / "net.params").write_bytes(found[f"{kind}.file"].tobytes())
-    net, x = REFERENCES[kind](), np.array(found["x"])
+    net, x = REFERENCES[kind](), np.array(found.get(f"{kind}.x", found["x"]))
     net.load_parameters(tmp_path / "net.params")
     for _ in range(2):
         with autograd.record():
@@ -381,14 +388,51 @@ def test_as_mxnet_gives(kind: str, tmp_path: Any) -> None:
         net.hybridize()
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("kind", [rnn.Conv2DRNNCell, rnn.Conv2DLSTMCell, rnn.Conv2DGRUCell])
+def test_cells_over_pictures(kind: Any, layout: str, tmp_path: Path) -> None:
+    """Channels last or first, compiled, in float64, in a file, on gradients."""
+    pictures = np.random.normal(size=(3, 4, 2, 5, 4))
+    net = kind((2, 5, 4), 3, (2, 3), (3, 1), (1, 0))
+    net.initialize(init.Uniform(0.5))
+    wanted, ends = net.unroll(4, pictures, merge_outputs=True)
+    if layout == "NHWC":
+        last = kind((5, 4, 2), 3, (2, 3), (3, 1), (1, 0), conv_layout=layout)
+        last.initialize()
+        parameters = net.collect_params().values(), last.collect_params().values()
+        for one, other in zip(*parameters, strict=True):
+            values = one.data()
+            other.set_data(values.transpose(0, 2, 3, 1) if values.ndim == 4 else values)
+        net, pictures = last, pictures.transpose(0, 1, 3, 4, 2)
+        wanted, ends = wanted.transpose(0, 1, 3, 4, 2), [e.transpose(0, 2, 3, 1) for e in ends]
+    for hybrid in (False, True):
+        net.hybridize(hybrid)
+        found, states = net.unroll(4, pictures, merge_outputs=True)
+        for a, b in zip((found, *states), (wanted, *ends), strict=True):
+            close(a, b)
+        smaller, _ = net.unroll(4, pictures[:1], merge_outputs=True)
+        close(smaller, wanted[:1])
+    net.cast("float64")
+    x = pictures[:1, 0].astype("float64")
+    states = [np.random.normal(size=s["shape"], dtype="float64") for s in net.state_info(1)]
+    check(lambda x, *states: net(x, list(states))[0], lambda x, *states: net(
+        np.array(x, dtype="float64"), [np.array(s, dtype="float64") for s in states]
+    )[0].asnumpy(), [x.asnumpy(), *(s.asnumpy() for s in states)])  # fmt: skip
+    with pytest.raises(ShapeError, match=r"h2h_kernel .* has to be odd"):
+        kind((2, 5, 4), 3, 3, 2)
+    with pytest.raises(ShapeError, match=r"input_shape .* has not 3 axes"):
+        kind((5, 4), 3, 3, 3)
+
+
 def test_how_they_are_shown():
     shown = [
         rnn.LSTM(3),
         rnn.LSTM(3, 2, input_size=4),
         rnn.GRUCell(3),
         rnn.LSTMCell(3, input_size=2),
+        rnn.Conv2DLSTMCell((2, 5, 4), 3, 3, 3),
     ]
     assert list(map(str, shown)) == [
         "LSTM(-1 -> 3, TNC)", "LSTM(4 -> 3, TNC, num_layers=2)", "GRUCell(-1 -> 9)",
-        "LSTMCell(2 -> 12)",
+        "LSTMCell(2 -> 12)", "Conv2DLSTMCell(2 -> 12, tanh, NCHW)",
     ]  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 
 def python(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, text=True, capture_output=True, timeout=120,
+        [sys.executable, *arguments], cwd=folder, text=True, capture_output=True, timeout=600,
         env={**os.environ, **environment},
     )  # fmt: skip
 

@@ -104,7 +104,7 @@ def comparable(printed: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def run(sources: list[str], folder: Path, seconds: int = 300) -> list[tuple[str, str]]:
+def run(sources: list[str], folder: Path, seconds: int = 600) -> list[tuple[str, str]]:
     done = subprocess.run(
         [sys.executable, "-c", CHILD], input=json.dumps(sources), cwd=folder, text=True,
         capture_output=True, timeout=seconds,
@@ -182,7 +182,7 @@ def test_mxnet_edition_unedited(tmp_path: Path) -> None:
     (tmp_path / "chapter.ipynb").write_text(json.dumps(book))
     done = subprocess.run(
         [sys.executable, "-m", "gemel", "run", "chapter.ipynb"], cwd=tmp_path, text=True,
-        capture_output=True, timeout=300,
+        capture_output=True, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert comparable(done.stdout) == [line for *_, text in chosen for line in comparable(text)]

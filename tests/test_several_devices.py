@@ -772,9 +772,8 @@ def alone(test: Any) -> Any:
         if len(sys._current_frames()) == 1:
             test()
             return
-        pytest_here = os.path.join(os.path.dirname(sys.executable), "pytest")
-        command = [pytest_here, "-q", f"{__file__}::{test.__name__}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        command = [sys.executable, "-m", "pytest", "-q", f"{__file__}::{test.__name__}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stdout
 
     return wrapped
@@ -872,7 +871,7 @@ def test_the_end_of_a_program_with_an_open_meeting(ending):
         "with autograd.record(): y = net(np.ones((2, 2)))\n" + ending
     )
     found = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], env=os.environ, capture_output=True, text=True, timeout=600
     )
     assert found.returncode == 70 and "SyncBatchNorm" in found.stderr
 

@@ -201,6 +201,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Any:
     thread = threading.Thread(target=found.serve_forever, daemon=True)
     thread.start()
     handler.address = f"http://127.0.0.1:{found.server_port}"  # type: ignore[attr-defined]
+    monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setenv("MXNET_GLUON_REPO", handler.address + "/mirror/")  # type: ignore[attr-defined]
     yield handler
     found.shutdown()

@@ -28,6 +28,7 @@ ALL = (
     Contender("torch compile", "torch_contender", ("torch",), slow_start=True),
     Contender("onnxruntime", "onnx_contender", ("onnxruntime", "onnx")),
     Contender("onnxruntime bound", "onnx_contender", ("onnxruntime", "onnx")),
+    Contender("openvino", "openvino_kernels", ("openvino", "onnx")),
     Contender("jax", "jax_contender", ("jax",)),
 )
 
@@ -35,11 +36,11 @@ BY_NAME = {contender.name: contender for contender in ALL}
 
 # Who has something of its own to say on which workload.
 TAKING_PART = {
-    "mlp": tuple(contender.name for contender in ALL),
+    "mlp": tuple(contender.name for contender in ALL if contender.name != "openvino"),
     "add": ("gemel", "numpy", "torch", "jax"),
     "dot": ("gemel", "numpy", "torch", "jax"),
     "train": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
-    "lstm": ("gemel", "gemel hybridized", "torch"),
+    "lstm": ("gemel", "gemel hybridized", "torch", "onnxruntime"),
     "lstm_train": ("gemel", "gemel hybridized", "torch"),
     "op": ("gemel", "torch", "torch compile", "jax"),
     "net": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),

@@ -20,6 +20,7 @@ from gemel.codegen.program import (
     INDEX,
     INTERLEAVED,
     OUTER,
+    PAIRED,
     Program,
 )
 from gemel.codegen.registers import I32, I64, Value, splat
@@ -144,6 +145,10 @@ class Access:
         if operand.stride in (CONTIGUOUS, ACROSS):  # in its panel it runs on, too
             pointer = memory.element(builder, base, site.index, operand.dtype)
             return memory.load(builder, pointer, operand.dtype, lanes, site.mask)
+        if operand.stride == PAIRED and lanes > 1:
+            start = builder.mul(site.index, ir.Constant(I64, 2))
+            pointer = memory.element(builder, base, start, operand.dtype)
+            return memory.load_every_other(builder, pointer, operand.dtype, lanes, site.mask)
         offsets = self._offsets(site, number)
         native = self.target.masks
         return memory.load_scattered(builder, base, offsets, operand.dtype, site.mask, native)
@@ -183,14 +188,21 @@ class Access:
 
     def _gathered(self, site: Site, number: int, extra: int, index: Value) -> Value:
         """The offsets of elements chosen by index."""
-        builder = self.builder
-        offsets = builder.mul(index, splat(builder, self.extra[extra], site.lanes))
+        builder, lanes = self.builder, site.lanes
+        factor = splat(builder, self.extra[extra], lanes)
+        offsets = builder.mul(splat(builder, index, lanes), factor)
         if self._still(site, number):
             return offsets
         return builder.add(offsets, self._offsets(site, number))
 
     def _gather(self, site: Site, number: int, extra: int, index: Value) -> Value:
-        dtype = self.program.operands[number].dtype
+        dtype, builder = self.program.operands[number].dtype, self.builder
+        together = self.program.operands[number].stride == CONTIGUOUS and site.index is not None
+        if together and not isinstance(index.type, ir.VectorType):
+            # One index for all lanes: what they read lies side by side.
+            offset = builder.add(builder.mul(index, self.extra[extra]), site.index)
+            pointer = memory.element(builder, site.bases[number], offset, dtype)
+            return memory.load(builder, pointer, dtype, site.lanes, site.mask)
         offsets = self._gathered(site, number, extra, index)
         native = self.target.masks
         return memory.load_scattered(

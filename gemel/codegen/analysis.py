@@ -262,7 +262,8 @@ class Analysis:
             return 1
         if "scan" in names and any(o.stride != CONTIGUOUS for o in program.operands):
             return 1  # one position after another is as fast as it gets
-        sizes = [o.dtype.itemsize for o in program.operands if o.role != INDEX]
+        moving = (o for o in program.operands if o.role != INDEX and o.stride != BROADCAST)
+        sizes = [o.dtype.itemsize for o in moving]
         for position in self.live:
             step = program.code[position]
             if step.dtype.kind == "f" and step.name not in ("scalar", "constant"):

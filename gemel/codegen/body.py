@@ -95,19 +95,33 @@ def write_elementwise(
             value = recorder.load(len(described) - 1, DTYPES[code])
         values.append(value.cast(compute.compute))
     lane = Lane(recorder)
+    checked = op.checked(specs)
+    if checked is not None and not specs[checked].weak:
+        lane.check(values[checked] >= 0)
     found = op.body(lane, *values, **parameters)
     stored, stride = target or (dtype, CONTIGUOUS)
     described.append(Operand(stored, OUTPUT, stride))
     result = found if hasattr(found, "position") else lane.value(found)
     recorder.store(len(described) - 1, result.cast(dtype).cast(stored))
     program = Program(rank, 0, OUTER, tuple(described), tuple(scalars), 0, tuple(recorder.code))
-    return program, stored, limits(operands, (stored,) * len(types) if alone else types)
+    return program, stored, limits(operands, (stored,) * len(types) if alone else types, checked)
 
 
-def limits(operands: tuple[tuple[int, int], ...], types: tuple[DType, ...]) -> bytes:
-    """By operand the code of the integer dtype that a whole number must fit; nothing for any."""
+#: Added to the code of a dtype: no number below 0, either. As in `program/elementwise.h`.
+NATURAL = 64
+
+
+def limits(
+    operands: tuple[tuple[int, int], ...], types: tuple[DType, ...], checked: int | None
+) -> bytes:
+    """By operand the code of the integer dtype that a whole number must fit; nothing for any.
+
+    That of the `checked` one must not be below 0.
+    """
     found = bytes(
-        d.code if code == -2 and d.kind in "iu" and d is not int64 else 255
-        for (code, _), d in zip(operands, types, strict=True)
+        d.code + NATURAL * (i == checked)
+        if code == -2 and d.kind in "iu" and (d is not int64 or i == checked)
+        else 255
+        for i, ((code, _), d) in enumerate(zip(operands, types, strict=True))
     )
     return b"" if set(found) <= {255} else found

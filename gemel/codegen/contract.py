@@ -9,12 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gemel.codegen.contract_plan import Choice, StepPlan, cost, decided, variants
+from gemel.codegen.contract_plan import (
+    Choice,
+    Several,
+    StepPlan,
+    cost,
+    decided,
+    for_several,
+    variants,
+)
 from gemel.codegen.program import INDEX, Contraction
 from gemel.codegen.target import Target
 from gemel.extent import maximum, minimum
 
-__all__ = ["Choice", "StepPlan", "compile_contraction", "cost", "steps", "variants"]
+__all__ = ["Choice", "Several", "StepPlan", "compile_contraction", "cost", "steps", "variants"]
 
 #: A packing step's tile copies about this many bytes.
 PACKED_TILE = 1 << 18
@@ -50,23 +58,28 @@ def steps(
     operands: Sequence[Sequence[int]],
     batch: tuple[int, int] = (1, 1),
     often: bool = False,
+    several: Several | None = None,
 ) -> list[StepPlan]:
     """The steps which compute a product, to be run in order; none for an empty result.
 
     `a` and `b` are (stride of the axis that is not last, stride of the outer batch axis, stride of
     the inner one), in elements, 0 where the batch broadcasts; `operands` has for every operand of
     the epilogue (row stride, column stride, outer, inner). `often`: b is packed for several
-    products. `contraction.variant` is not looked at.
+    products. `several`: how b lies, whose first stride says nothing then. `contraction.variant` is
+    not looked at.
     """
     if 0 in (m, n, *batch):
         return []
     dtype = contraction.dtype
     sizes = m, n, k, batch[0] * batch[1]
-    choice = decided(dtype, contraction.a_last, contraction.b_last, target, *sizes, often)
+    if several:
+        choice = for_several(dtype, contraction.a_last, several, target, *sizes)
+    else:
+        choice = decided(dtype, contraction.a_last, contraction.b_last, target, *sizes, often)
     plan = _Planner(contraction, choice, (m, n, k), batch)
     a_buffer = plan.pack("a", contraction.a_last == "k", m, choice.rows, tuple(a))
     b_buffer = plan.pack("b", contraction.b_last == "k", n, choice.columns, tuple(b))
-    plan.product(a_buffer, b_buffer, operands)
+    plan.product(a_buffer, b_buffer, operands, several.integers if several else [])
     plan.steps[-1].cost = cost(*sizes, dtype, target.width)
     return plan.steps
 
@@ -132,6 +145,7 @@ class _Planner:
         a: tuple[str, int, tuple[int, ...]],
         b: tuple[str, int, tuple[int, ...]],
         operands: Sequence[Sequence[int]],
+        several: list[int],
     ) -> None:
         """The main step."""
         choice, base = self.choice, self.contraction
@@ -140,7 +154,7 @@ class _Planner:
         extent = self.batch[0] * self.batch[1] * m_tiles * n_tiles
         integers = [self.m, self.n, self.k, self.batch[1], *a[2], *b[2]]
         k_block = choice.k_block or maximum(self.k, 1)
-        integers += [choice.m_block, choice.n_block, m_tiles, n_tiles, k_block]
+        integers += [choice.m_block, choice.n_block, m_tiles, n_tiles, k_block, *several]
         for strides in operands:
             integers += strides
         buffers = [a[:2], b[:2]]

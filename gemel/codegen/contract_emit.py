@@ -45,12 +45,15 @@ class Emitter:
         self.function = ir.Function(self.module, signature, "kernel")
         self.buffers, self.integers, self.begin, self.end = self.function.args
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
-        self.stack: ir.Value | None = None
-        if stack:
-            self.stack = self.builder.alloca(ir.ArrayType(self.type, stack))
-            self.stack.align = 64
-            # llvmlite gives allocations a typed pointer, which nothing else here has.
-            self.stack.type = POINTER
+        self.stack = self.reserve(stack) if stack else None
+
+    def reserve(self, elements: int) -> ir.Value:
+        """So many elements on the stack, aligned to a vector; to be asked for at the start."""
+        place = self.builder.alloca(ir.ArrayType(self.type, elements))
+        place.align = 64
+        # llvmlite gives allocations a typed pointer, which nothing else here has.
+        place.type = POINTER
+        return place
 
     @property
     def has_masks(self) -> bool:
@@ -139,11 +142,28 @@ class Emitter:
         order = ir.Constant(kind, list(range(lanes)))
         return self.builder.icmp_signed("<", order, self.splat(bounded, lanes))
 
-    def masked_load(self, pointer: ir.Value, kind: ir.VectorType, mask: ir.Value) -> ir.Value:
-        """Lanes under `mask` from memory, zero elsewhere; the others are not touched."""
-        zero = ir.Constant(kind, None)
+    def masked_load(
+        self,
+        pointer: ir.Value,
+        kind: ir.VectorType,
+        mask: ir.Value,
+        other: ir.Value | None = None,
+    ) -> ir.Value:
+        """Lanes under `mask` from memory, where no others are touched; elsewhere `other`, or 0."""
+        rest = ir.Constant(kind, None) if other is None else other
         align = ir.Constant(I32, _alignment(kind))
-        return self.call("llvm.masked.load", [kind, POINTER], kind, [pointer, align, mask, zero])
+        return self.call("llvm.masked.load", [kind, POINTER], kind, [pointer, align, mask, rest])
+
+    def gather(self, pointer: ir.Value, offsets: ir.Value) -> ir.Value:
+        """A vector of the elements so many elements after `pointer`, from anywhere."""
+        lanes = offsets.type.count
+        kind, places = ir.VectorType(self.type, lanes), ir.VectorType(POINTER, lanes)
+        where = self.builder.gep(self.splat(pointer, lanes), [offsets], source_etype=self.type)
+        where.type = places
+        every = ir.Constant(ir.VectorType(I1, lanes), [1] * lanes)
+        align = ir.Constant(I32, _alignment(kind))
+        rest = ir.Constant(kind, ir.Undefined)
+        return self.call("llvm.masked.gather", [kind, places], kind, [where, align, every, rest])
 
     def masked_store(self, value: ir.Value, pointer: ir.Value, mask: ir.Value) -> None:
         align = ir.Constant(I32, _alignment(value.type))
@@ -187,6 +207,15 @@ class Emitter:
             phi.add_incoming(value, before)
             phi.add_incoming(result, last)
         return final
+
+    def each(self, stop: ir.Value, step: int, body: Callable[[ir.Value], object]) -> list[ir.Value]:
+        """Runs `body` for 0, step, ... below stop; carries nothing."""
+
+        def turn(position: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            body(position)
+            return []
+
+        return self.repeat(0, stop, step, [], turn)
 
     def finish(self) -> ir.Module:
         """Closes the function: every product succeeds."""

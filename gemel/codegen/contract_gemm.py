@@ -12,27 +12,10 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from gemel.codegen.contract_emit import Body, Emitter, Epilogue
+from gemel.codegen.contract_plan import HEADER, SEVERAL
+from gemel.codegen.contract_windows import Windows
 from gemel.codegen.program import Contraction
 from gemel.codegen.target import Target
-
-#: Run-time integers before the operands' strides, in order.
-HEADER = (
-    "m",
-    "n",
-    "k",
-    "batch",  # extent of the inner batch axis
-    "a_stride",  # between rows, or between k, or between packed panels
-    "a_outer",
-    "a_inner",
-    "b_stride",
-    "b_outer",
-    "b_inner",
-    "m_block",  # rows and columns of one tile, whole micro-tiles
-    "n_block",
-    "m_tiles",
-    "n_tiles",
-    "k_block",
-)
 
 #: How many steps of k ahead packed panels are asked for.
 AHEAD = 16
@@ -41,11 +24,12 @@ AHEAD = 16
 class Tiles:
     """The part common to all products: run-time integers and the loop over tiles."""
 
-    def __init__(self, emitter: Emitter, contraction: Contraction) -> None:
+    def __init__(self, emitter: Emitter, contraction: Contraction, more: int = 0) -> None:
+        """There are so many `more` run-time integers before the operands' strides."""
         self.emitter = emitter
         self.values = {name: emitter.integer(i) for i, name in enumerate(HEADER)}
         self.a, self.b = emitter.buffer(0), emitter.buffer(1)
-        self.epilogue = Epilogue(emitter, contraction, 2, len(HEADER))
+        self.epilogue = Epilogue(emitter, contraction, 2, len(HEADER) + more)
 
     def enter(self, tile: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
         """Origins of a and b for the tile's product, and its first row and column."""
@@ -76,7 +60,7 @@ class Tiles:
 
 
 def emit(contraction: Contraction, target: Target) -> ir.Module:
-    """The kernel of a contraction whose variant is ``gemm ROWSxCOLUMNS a:FORM b:FORM [split]``."""
+    """The kernel of the variant ``gemm ROWSxCOLUMNS a:FORM b:FORM [split|direct]``."""
     return _Gemm(contraction, target).emit()
 
 
@@ -102,13 +86,21 @@ class _Gemm:
     def __init__(self, contraction: Contraction, target: Target) -> None:
         words = contraction.variant.split()
         self.rows, self.columns = (int(word) for word in words[1].split("x"))
-        self.a_form, self.b_form = words[2][2:], words[3][2:]
+        self.a_form, self.b_form = words[2][2:], words[3][2:].replace("-", " ")
         self.split = "split" in words
         stack = 0 if self.split else self.rows * self.columns
         self.emitter = Emitter(contraction.dtype, target, stack)
         self.vectors = self.columns // self.emitter.lanes
         self.unroll = 2 if self.rows * self.vectors > 12 else 4
-        self.tiles = Tiles(self.emitter, contraction)
+        #: What makes panels of b here; else they are made already, or not wanted.
+        self.windows: Windows | None = None
+        if self.b_form not in ("n", "packed"):
+            #: Whether they are read where they lie: there are no more rows to read them for.
+            self.direct = "direct" in words
+            form, integer = self.b_form, len(HEADER)
+            self.windows = Windows(self.emitter, form, self.columns, integer, self.direct)
+            self.b_form = "packed"
+        self.tiles = Tiles(self.emitter, contraction, len(SEVERAL) if self.windows else 0)
         buffers = sum(operand.role != "index" for operand in contraction.operands)
         self.scratch = self.emitter.buffer(2 + buffers) if self.split else None
         #: Whether the columns past the end must not be read where b lies.
@@ -130,20 +122,19 @@ class _Gemm:
         def block(start: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
             depth = self.tiles.left("k", start, values["k_block"])
 
+            def micro(i: ir.Value, j: ir.Value, b: ir.Value) -> None:
+                place = builder.add(builder.mul(j, values["m_block"]), builder.mul(i, self._width))
+                sums = emitter.at(home, place) if self.split else home
+                where = (builder.add(row, i), builder.add(column, j))
+                self._micro((a, b), where, (start, depth), sums)
+
             def panel(j: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-                def micro(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-                    place = builder.add(
-                        builder.mul(j, values["m_block"]), builder.mul(i, self._width)
-                    )
-                    sums = emitter.at(home, place) if self.split else home
-                    where = (builder.add(row, i), builder.add(column, j))
-                    self._micro((a, b), where, (start, depth), sums)
-                    return []
+                return emitter.each(rows, self.rows, lambda i: micro(i, j, b))
 
-                emitter.repeat(0, rows, self.rows, [], micro)
-                return []
-
-            emitter.repeat(0, columns, self.columns, [], panel)
+            if self.windows and not self.direct:
+                self._by_panels(self.windows, b, (column, columns), (start, depth), rows, micro)
+            else:
+                emitter.repeat(0, columns, self.columns, [], panel)
             return []
 
         if self.split:
@@ -151,6 +142,36 @@ class _Gemm:
         else:
             block(emitter.number(0), [])
         return []
+
+    def _by_panels(
+        self,
+        windows: Windows,
+        b: ir.Value,
+        columns: tuple[ir.Value, ir.Value],
+        depth: tuple[ir.Value, ir.Value],
+        rows: ir.Value,
+        micro: Callable[[ir.Value, ir.Value, ir.Value], None],
+    ) -> None:
+        """Some panels of b are made at a time, so that each row of a is read once for all."""
+        emitter, builder = self.emitter, self.emitter.builder
+        together = windows.together * self.columns
+
+        def group(j: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            count = emitter.minimum(builder.sub(columns[1], j), emitter.number(together))
+            first = builder.add(columns[0], j)
+
+            def fill(w: ir.Value) -> None:
+                windows.fill(b, builder.add(first, w), windows.at(w), depth, self.tiles.values["n"])
+
+            def row(i: ir.Value) -> None:
+                emitter.each(
+                    count, self.columns, lambda w: micro(i, builder.add(j, w), windows.at(w))
+                )
+
+            emitter.each(count, self.columns, fill)
+            return emitter.each(rows, self.rows, row)
+
+        emitter.repeat(0, columns[1], together, [], group)
 
     @property
     def _width(self) -> ir.Value:
@@ -247,6 +268,8 @@ class _Gemm:
     def _panel_pointer(self, b: ir.Value, column: ir.Value, start: ir.Value) -> ir.Value:
         """Where the micro-tile's columns of b start."""
         emitter, builder, stride = self.emitter, self.emitter.builder, self.tiles.values["b_stride"]
+        if self.windows:
+            return b
         if self.b_form == "packed":
             number = builder.udiv(column, self._width)
             begin = builder.mul(start, self._width)
@@ -263,6 +286,8 @@ class _Gemm:
         """rows x panel, added to earlier blocks of k; no more than `columns` columns are read."""
         emitter, depth = self.emitter, block.depth
         start = self._initial(self._places(block.sums), depth[0])
+        if self.windows and self.direct:
+            return self._walked(self.windows, rows, panel, block, start)
         masks = self._masks(columns)
 
         def steps(count: int) -> Body:
@@ -298,15 +323,38 @@ class _Gemm:
                 line = emitter.at(line, b_stride)
             skip = u * self.columns if self.b_form == "packed" else 0
             right = [self._right(line, skip, v, masks, columns) for v in range(self.vectors)]
-            for i in range(self.rows):
-                value = emitter.splat(emitter.load(left(i, u), emitter.type), emitter.lanes)
-                for v in range(self.vectors):
-                    slot = i * self.vectors + v
-                    total[slot] = emitter.multiply_add(value, right[v], total[slot])
+            self._multiply([left(i, u) for i in range(self.rows)], right, total)
             if self.a_form == "packed":
                 # A panel of b stays in the first cache; that of a changes with every micro-tile.
                 emitter.prefetch(left(0, u + AHEAD))
         return total
+
+    def _multiply(self, left: list[ir.Value], right: list[ir.Value], total: list[ir.Value]) -> None:
+        """One column of a times one line of b, added up."""
+        emitter = self.emitter
+        for i, place in enumerate(left):
+            value = emitter.splat(emitter.load(place, emitter.type), emitter.lanes)
+            for v in range(self.vectors):
+                slot = i * self.vectors + v
+                total[slot] = emitter.multiply_add(value, right[v], total[slot])
+
+    def _walked(
+        self,
+        windows: Windows,
+        rows: list[ir.Value],
+        b: ir.Value,
+        block: _Block,
+        start: list[ir.Value],
+    ) -> list[ir.Value]:
+        """rows x windows, read where they lie."""
+
+        def line(k: ir.Value, right: list[ir.Value], total: list[ir.Value]) -> list[ir.Value]:
+            left, total = self._left(rows, k), list(total)
+            self._multiply([left(i, 0) for i in range(self.rows)], right, total)
+            return total
+
+        column, lines = block.where[1], self.tiles.values["n"]
+        return windows.walk(b, column, block.depth, lines, start, line)
 
     def _left(self, rows: list[ir.Value], k: ir.Value) -> Callable[[int, int], ir.Value]:
         """Where the element of row i, u steps after k, lies."""

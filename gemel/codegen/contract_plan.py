@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gemel.codegen.program import Contraction
 from gemel.codegen.target import Target
 from gemel.dtype import DType
@@ -39,13 +41,98 @@ EXACT = 64
 NEAR, NEAR_BYTES, FURTHER = 90, 1 << 20, 26
 
 
+#: Run-time integers before the operands' strides, in order.
+HEADER = (
+    "m",
+    "n",
+    "k",
+    "batch",  # extent of the inner batch axis
+    "a_stride",  # between rows, or between k, or between packed panels
+    "a_outer",
+    "a_inner",
+    "b_stride",
+    "b_outer",
+    "b_inner",
+    "m_block",  # rows and columns of one tile, whole micro-tiles
+    "n_block",
+    "m_tiles",
+    "n_tiles",
+    "k_block",
+)
+#: After them, where b is `Several`: the lengths of its axes, then the strides along them.
+SEVERAL = tuple(f"{what}{i}" for what in ("k", "n", "k_stride", "n_stride") for i in range(3))
+
+#: What has no length and no stride of its own.
+ONE = (1, 0)
+#: A vector of lines is put together of so many runs at most.
+MOST_RUNS = 4
+#: Up to so many rows windows are read where they lie.
+FEW = 16
+#: So wide are tiles for whose panels each row of a is read once.
+WIDE = 128
+#: So much of k is in the panels that kernels make for themselves.
+DEPTH = 576
+
+
+class Several(NamedTuple):
+    """A second operand whose k or lines run along several axes: windows over an image.
+
+    `k` and `n` have (extent, stride) of three axes each, the outermost first; `form` says how
+    panels are made of them, as `contract_windows` has it.
+    """
+
+    form: str
+    k: tuple[tuple[int, int], ...]
+    n: tuple[tuple[int, int], ...]
+
+    @staticmethod
+    def of(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> Several | None:
+        """The way to make panels; None where there is none, and copying comes first."""
+        if max(len(k), len(n)) > 3 or any(extent == 0 for extent, _ in (*k, *n)):
+            return None
+        form = _form(k, n, lanes)
+        if len(k) < 3:
+            # The panels' depth is counted along the first.
+            k = [ONE, ONE, *k] if form == "turned" and len(k) == 1 else [*k[:1], ONE, *k[1:]]
+        k = [*k, *[ONE] * (3 - len(k))]
+        found = Several(form, tuple(k), tuple([ONE] * (3 - len(n)) + n))
+        return found if found.inner <= DEPTH else None
+
+    @property
+    def inner(self) -> int:
+        """What depth is a multiple of."""
+        return self.k[1][0] * self.k[2][0]
+
+    @property
+    def integers(self) -> list[int]:
+        """Those called `SEVERAL`."""
+        axes = (*self.k, *self.n)
+        return [*(extent for extent, _ in axes), *(stride for _, stride in axes)]
+
+
+def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str:
+    """How panels of b are made: see `contract_windows`."""
+    length, stride = n[-1] if n else ONE
+    if stride in (1, 2):
+        runs = 1 if len(n) == 1 else 2 if length >= lanes else (lanes - 2) // int(length) + 2
+        if runs <= MOST_RUNS:
+            return f"rows-{runs}-{stride}"
+    return "turned" if k and k[-1][1] == 1 and k[-1][0] >= lanes // 2 else "gathered"
+
+
+def names_of(variant: str) -> tuple[str, ...]:
+    """The run-time integers of a product's kernel before the operands' strides."""
+    form = next((word[2:] for word in variant.split() if word.startswith("b:")), "n")
+    return HEADER if form in ("n", "k", "packed") else HEADER + SEVERAL
+
+
 class Choice:
     """The kernels of one product and their tiling.
 
     `kind` is ``"dot"`` or ``"gemm"``; `rows` x `columns` is the micro-tile; `a_form` and `b_form`
     say whether the operand is read packed or where it lies (``"k"``, ``"m"``, ``"n"``); a tile is
     `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut every `k_block` (0: it
-    is not cut).
+    is not cut). `direct`: windows are read where they lie, and no panels made.
     """
 
     __slots__ = (
@@ -53,6 +140,7 @@ class Choice:
         "b_form",
         "chunk",
         "columns",
+        "direct",
         "k_block",
         "kind",
         "m_block",
@@ -70,6 +158,7 @@ class Choice:
         self.b_form = b_form
         self.unroll = 1
         self.split = False
+        self.direct = False
         self.k_block = 0
         self.m_block = self.n_block = self.chunk = 1
 
@@ -78,7 +167,7 @@ class Choice:
         """The main kernel's name: `Contraction.variant`."""
         if self.kind == "dot":
             return f"dot {self.rows}x{self.columns}x{self.unroll}"
-        end = " split" if self.split else ""
+        end = " split" if self.split else " direct" if self.direct else ""
         return f"gemm {self.rows}x{self.columns} a:{self.a_form} b:{self.b_form}{end}"
 
     def __repr__(self) -> str:
@@ -142,6 +231,28 @@ def decided(
         while high < 8 * max(seen(k), EXACT) and at(rounded(high + 1)) == choice:
             high = rounded(high + 1)
         hold(k, low - spacing(low), high)
+    return choice
+
+
+def for_several(
+    dtype: DType, a_last: str, several: Several, target: Target, m: int, n: int, k: int, batch: int
+) -> Choice:
+    """The kernels and the tiling where b is `Several`."""
+    m, n, batch = bucket(m), bucket(n), bucket(batch)
+    depth = bucket(k)
+    choice = _gemm(target.width // dtype.itemsize, target, a_last, "k", m, n, depth)
+    choice.b_form = several.form
+    if m <= FEW and several.form.startswith("rows"):
+        choice.direct, choice.a_form = True, "packed"
+        lanes = target.width // dtype.itemsize
+        choice.rows, vectors = _micro_tile(target, m, min(2, -(-n // lanes)), depth, 14)
+        choice.columns = vectors * lanes
+    else:
+        most = DEPTH // several.inner
+        blocks = -(-several.k[0][0] // most)
+        choice.k_block = -(-several.k[0][0] // blocks) * several.inner
+        choice.split = k > DEPTH
+    _tile(choice, m, n, batch, cost(m, n, depth, batch, dtype, target.width) / 1000, WIDE)
     return choice
 
 
@@ -244,8 +355,11 @@ def _cut_k(choice: Choice, dtype: DType, k: int) -> None:
         choice.split = True
 
 
-def _tile(choice: Choice, m: int, n: int, batch: int, microseconds: float) -> None:
-    """Cuts the batch, then the result, into enough tiles to keep several cores busy."""
+def _tile(choice: Choice, m: int, n: int, batch: int, microseconds: float, wide: int = 0) -> None:
+    """Cuts the batch, then the result, into enough tiles to keep several cores busy.
+
+    With `wide` tiles stay so wide as long as they have many rows.
+    """
     choice.m_block = max(_up(m, choice.rows), choice.rows)
     choice.n_block = max(_up(n, choice.columns), choice.columns)
     wanted = 1
@@ -254,6 +368,8 @@ def _tile(choice: Choice, m: int, n: int, batch: int, microseconds: float) -> No
     m_parts = n_parts = 1
     while batch * m_parts * n_parts < wanted:
         tall = choice.m_block > 8 * choice.rows and choice.m_block * 4 >= choice.n_block
+        if wide:
+            tall = choice.m_block > 8 * choice.rows and choice.n_block <= wide
         if choice.m_block > choice.rows and (tall or choice.n_block <= choice.columns):
             choice.m_block, m_parts = _cut(m, choice.m_block, choice.rows)
         elif choice.n_block > choice.columns:

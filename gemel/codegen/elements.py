@@ -213,6 +213,10 @@ class ElementWriter:
             value = self._found(entry, self.aligned(position, entry), moved)
             values.append(value.cast(dtype.compute))
         lane = self._lane(node, position)
+        checked = op.checked([e.spec for e in node.inputs]) if node.fails else None
+        if checked is not None:
+            lane.check(values[checked] >= 0)
+            self.nest.failure = op.failure
         found = op.body(lane, *values, **node.params)
         results = []
         for each, spec in zip(found if op.outputs > 1 else (found,), node.specs, strict=True):

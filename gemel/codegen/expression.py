@@ -124,7 +124,7 @@ class Printer:
             elif name == "scalar":
                 values[position] = scalar(attribute)  # type: ignore[misc]
             elif name == "gather":
-                index = self._wide(step, 0)
+                index = self._values[step.arguments[0]]  # one for all lanes may stay one
                 values[position] = gather(*attribute, index)  # type: ignore[misc, call-arg]
             elif name == "scan":
                 values[position] = scan(position, self._wide(step, 0))  # type: ignore[misc]

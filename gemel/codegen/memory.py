@@ -62,6 +62,25 @@ def load(
     return _to_register(builder, value, dtype)
 
 
+def load_every_other(
+    builder: Any, pointer: Value, dtype: DType, lanes: int, mask: Value | None = None
+) -> Value:
+    """`lanes` elements two apart; nothing is read behind the last, or for lanes left out."""
+    further = element(builder, pointer, ir.Constant(I64, lanes - 1), dtype)
+    low = high = None
+    if mask is not None:
+        # Of each pair one is wanted: in the first half the first, in the second the other.
+        nobody = _nothing(mask.type)
+        halves = ((i // 2, lanes)[i % 2] for i in range(lanes))
+        low = builder.shuffle_vector(mask, nobody, shuffle_mask(tuple(halves)))
+        halves = ((lanes, (lanes + i) // 2)[i % 2] for i in range(lanes))
+        high = builder.shuffle_vector(mask, nobody, shuffle_mask(tuple(halves)))
+    first = load(builder, pointer, dtype, lanes, low)
+    second = load(builder, further, dtype, lanes, high)
+    places = (*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2))
+    return builder.shuffle_vector(first, second, shuffle_mask(places))
+
+
 def store(
     builder: Any, value: Value, pointer: Value, dtype: DType, lanes: int, mask: Value | None = None
 ) -> None:

@@ -21,6 +21,7 @@ from gemel.codegen.program import (
     INTERLEAVED,
     OUTER,
     OUTPUT,
+    PAIRED,
     STRIDED,
     Operand,
     Program,
@@ -383,7 +384,10 @@ def place_class(role: str, number: int, along: Any, above: Any) -> int:
     """
     found = stride_class(along[1][number])
     turned = role == INPUT and above is not None and above[1][number] == 1
-    return ACROSS if found is STRIDED and turned else found
+    if found is not STRIDED or role != INPUT:
+        return found
+    stride = along[1][number]
+    return ACROSS if turned else PAIRED if type(stride) is int and stride == 2 else STRIDED
 
 
 def stride_class(stride: int) -> int:

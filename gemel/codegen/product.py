@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gemel.codegen.body import aligned
-from gemel.codegen.contract import steps
+from gemel.codegen.contract import Several, steps
 from gemel.codegen.elements import ElementWriter
 from gemel.codegen.lane import Recorder
 from gemel.codegen.nest import Kernel, Number, Place, stride_class
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTPUT, Contraction, Operand
 from gemel.codegen.target import Target
 from gemel.dtype import DType, bool_
+from gemel.ir import layout as layouts
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout
 from gemel.ops import linalg
@@ -46,6 +47,16 @@ def factor(node: Node) -> Entry | None:
     products = [each for each in body.walk() if each.op is linalg.matmul]
     given = dict(zip(body.inputs, node.inputs, strict=False))
     return given.get(products[0].inputs[1]) if products else None
+
+
+def is_only_factor(node: Node, entry: Entry) -> bool:
+    """Whether a fused node wants an entry only as the second operand of its product."""
+    if factor(node) is not entry:
+        return False
+    body = node.params["body"]
+    (inside,) = (b for b, e in zip(body.inputs, node.inputs, strict=True) if e is entry)
+    reads = [(each, i) for each in body.walk() for i, e in enumerate(each.inputs) if e is inside]
+    return [(each.op, i) for each, i in reads] == [(linalg.matmul, 1)]
 
 
 class Epilogue:
@@ -86,7 +97,9 @@ class Axes:
         self.batch = list(shape[:-2])
         self.m, self.n = shape[-2:]
         self.k = k
-        self.strides = [list(s) for s in strides]  # per operand: batch..., then its own two
+        self.strides: list[list[Any]] = [
+            list(s) for s in strides
+        ]  # per operand: batch..., then its own two
 
     def merge(self) -> None:
         """Drop batch dimensions of length 1 and join those that run on without a gap."""
@@ -142,8 +155,11 @@ def write_product(
         pass
     if len(axes.batch) > 2:
         return _dense(body, given, outputs, means, node, shape)
-    a, b = _adjusted(axes, 0, a, means.copy, batch), _adjusted(axes, 1, b, means.copy, batch)
-    return _kernels(axes, (a, b), epilogue, result.dtype, means)
+    several = _several(axes, result.dtype, means.target)
+    a = _adjusted(axes, 0, a, means.copy)
+    if several is None:
+        b = _adjusted(axes, 1, b, means.copy)
+    return _kernels(axes, (a, b), epilogue, result.dtype, means, several)
 
 
 def _written(body: Graph, node: Any, given: dict[Entry, Any], outputs: list[Place]) -> Epilogue:
@@ -191,9 +207,17 @@ def _runs(axes: Axes, which: int) -> str | None:
     return names[0] if row == 1 or rows == 1 else None
 
 
-def _adjusted(
-    axes: Axes, which: int, place: Place, copy: Callable[[Place], Place], batch: tuple[int, ...]
-) -> Place:
+def _several(axes: Axes, dtype: DType, target: Target) -> Several | None:
+    """How b lies where its k or its columns run along several axes; None where they do not."""
+    pairs = zip(axes.strides[1][-2:], (axes.k, axes.n), strict=True)
+    k, n = (
+        stride.axes if isinstance(stride, layouts.Several) else [(extent, stride)]
+        for stride, extent in pairs
+    )
+    return Several.of(k, n, target.width // dtype.itemsize) if len(k) + len(n) > 2 else None
+
+
+def _adjusted(axes: Axes, which: int, place: Place, copy: Callable[[Place], Place]) -> Place:
     """The operand itself, or a dense copy when neither axis of its matrix has stride 1."""
     if _runs(axes, which) is not None:
         return place
@@ -215,6 +239,7 @@ def _kernels(
     epilogue: Epilogue,
     dtype: DType,
     means: Means,
+    several: Several | None,
 ) -> list[Kernel]:
     a_last, b_last = _runs(axes, 0) or "k", _runs(axes, 1) or "n"
     operands = tuple(
@@ -237,10 +262,11 @@ def _kernels(
         axes.n,
         axes.k,
         (a[-2] if a_last == "k" else a[-1], *padded(a)),
-        (b[-2] if b_last == "n" else b[-1], *padded(b)),
+        (0 if several else b[-2] if b_last == "n" else b[-1], *padded(b)),
         [(s[-2], s[-1], *padded(s)) for s in axes.strides[2:]],
         (batch[0], batch[1]),
         means.often,
+        several,
     )
     places: dict[str, Any] = {"a": sources[0], "b": sources[1]}
     planned = _without_known(planned, places, means)

@@ -22,8 +22,9 @@ from gemel.dtype import DType
 INPUT, OUTPUT, INDEX = "input", "output", "index"
 #: Where the vector runs: along the last outer dimension, or along the last inner one.
 OUTER, INNER = "outer", "inner"
-#: Stride classes along the vector dimension; what lies across has stride 1 along the one before.
-BROADCAST, CONTIGUOUS, STRIDED, ACROSS = 0, 1, 2, 3
+#: Stride classes along the vector dimension; what lies across has stride 1 along the one before,
+#: and of pairs only the first elements are read.
+BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED = 0, 1, 2, 3, 4
 #: Of `count` outputs that take turns in memory, the class of the one `number`th in turn is
 #: INTERLEAVED * count + number: together they fill whole vectors.
 INTERLEAVED = 16

@@ -89,14 +89,32 @@ class Reduction:
             return self.join(builder, state, value)
         sign = ">" if self.kind == "argmax" else "<"
         if self.dtype.kind == "f":
-            # Greater, or NaN where there was none yet.
+            # Greater, or NaN on either side.
             better = builder.fcmp_unordered(sign, value[0], state[0])
-            better = builder.and_(better, builder.fcmp_ordered("ord", state[0], state[0]))
         else:
             signed = self.dtype.kind == "i"
             better = (builder.icmp_signed if signed else builder.icmp_unsigned)(
                 sign, value[0], state[0]
             )
+        if not isinstance(better.type, ir.VectorType):
+            return self._replaced(builder, better, state, value)
+        # Seldom is anything better: positions are then looked at, which takes most of the time.
+        before = builder.block
+        lanes = ir.IntType(better.type.count)
+        some = builder.icmp_unsigned("!=", builder.bitcast(better, lanes), ir.Constant(lanes, 0))
+        with builder.if_then(some, likely=False):
+            replaced = self._replaced(builder, better, state, value)
+            inside = builder.block
+        found = [builder.phi(old.type) for old in state]
+        for phi, old, new in zip(found, state, replaced, strict=True):
+            phi.add_incoming(old, before)
+            phi.add_incoming(new, inside)
+        return found
+
+    def _replaced(self, builder: Any, better: Value, state: State, value: State) -> State:
+        """The state with what is better in place of what was there; but a NaN stays."""
+        if self.dtype.kind == "f":
+            better = builder.and_(better, builder.fcmp_ordered("ord", state[0], state[0]))
         return [builder.select(better, new, old) for new, old in zip(value, state, strict=True)]
 
     def _join_positions(self, builder: Any, a: State, b: State) -> State:

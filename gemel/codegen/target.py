@@ -70,6 +70,16 @@ _X86 = "x86_64-unknown-linux-gnu"
 _AVX2 = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe"
 _AVX512 = _AVX2 + ",+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,-prefer-256-bit"
 
+
+def generic(machine: str) -> Target:
+    """What every processor of a family has."""
+    if machine in ("x86_64", "AMD64"):
+        return Target("generic", 16, _X86, "x86-64", "")
+    arm = machine in ("aarch64", "arm64")
+    triple = f"{'aarch64' if arm else machine}-unknown-linux-gnu"
+    return Target("generic", 16, triple, "generic", "", rounds=arm, halves=arm, fma=arm)
+
+
 #: By name; the first two exist on x86-64 only.
 TARGETS = {
     "avx512": Target(
@@ -87,18 +97,7 @@ TARGETS = {
     "avx2": Target(
         "avx2", 32, _X86, "x86-64-v3", _AVX2, masks=True, rounds=True, halves=True, fma=True
     ),
-    "generic": Target("generic", 16, _X86, "x86-64", "")
-    if MACHINE in ("x86_64", "AMD64")
-    else Target(
-        "generic",
-        16,
-        f"{'aarch64' if MACHINE == 'arm64' else MACHINE}-unknown-linux-gnu",
-        "generic",
-        "",
-        rounds=MACHINE in ("aarch64", "arm64"),
-        halves=MACHINE in ("aarch64", "arm64"),
-        fma=MACHINE in ("aarch64", "arm64"),
-    ),
+    "generic": generic(MACHINE),
 }
 #: Nothing native that is not everywhere: what code is emitted for when no target is named.
 PORTABLE = Target("portable", 16, _X86, "x86-64", "")

@@ -312,17 +312,11 @@ def _product(a: Value, count: int) -> Value:
 
 
 def _integer_power(a: Value, b: Value) -> Value:
-    """Wrapping integer power by squaring; negative exponents give 1, -1 or 0."""
+    """Wrapping integer power by squaring; there are no negative exponents."""
     append = a.recorder.append
-    one = a.recorder.constant(1, a.dtype)
-    result, base, left = one, a, b
+    result, base, left = a.recorder.constant(1, a.dtype), a, b
     for _ in range(a.dtype.digits):
         odd = (left & 1) != 0
         result = append("select", a.dtype, (odd, result * base, result))
         base, left = base * base, left >> 1
-    if a.dtype.kind == "u":
-        return result
-    zero = a.recorder.constant(0, a.dtype)
-    minus = append("select", a.dtype, ((b & 1) != 0, a, one))
-    unit = append("select", a.dtype, ((a == 1) | (a == -1), minus, zero))
-    return append("select", a.dtype, (b < 0, unit, result))
+    return result

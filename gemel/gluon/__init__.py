@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 from gemel.gluon import nn, parameter
 from gemel.gluon.block import Block
 from gemel.gluon.hybrid import HybridBlock
-from gemel.gluon.parameter import Constant, Parameter, ParameterDict
+from gemel.gluon.parameter import (
+    Constant,
+    DeferredInitializationError,
+    Parameter,
+    ParameterDict,
+)
 
 if TYPE_CHECKING:
     from gemel.gluon import contrib, data, loss, metric, model_zoo, rnn, utils
@@ -27,6 +32,7 @@ __all__ = [
     "Checkpoint",
     "ClipGradients",
     "Constant",
+    "DeferredInitializationError",
     "EarlyStopping",
     "HybridBlock",
     "Parameter",

@@ -146,11 +146,11 @@ class Block(Files):
         for name, parameter in parameters.items():
             self._register_parameter(name, parameter)
 
-    def apply(self, function: Callable[[Block], Any]) -> Block:
-        """Call `function` on every block inside, children first, then on this one."""
+    def apply(self, fn: Callable[[Block], Any]) -> Block:
+        """Call `fn` on every block inside, children first, then on this one."""
         for child in self._children.values():
-            child.apply(function)
-        function(self)
+            child.apply(fn)
+        fn(self)
         return self
 
     def __repr__(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import compiled
-from gemel.errors import SymbolGivenError, TraceError
+from gemel.errors import PythonGivenError, SymbolGivenError, TraceError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
 from gemel.ir.graph import walk
@@ -69,6 +69,8 @@ class HybridBlock(Block):
                 return program(*arguments)
             except SymbolGivenError:
                 return symbol_block().composed(self, arguments)
+            except PythonGivenError as error:
+                return self._in_parts(error, arguments)
         if not self._active or current_trace() is not None:
             return self._imperatively(arguments, keywords)
         if keywords:
@@ -76,7 +78,19 @@ class HybridBlock(Block):
         if self._forward_hooks or self._forward_pre_hooks or self._own.op_hook:
             return super().__call__(*arguments)
         program = self._own.program = self._compiled_run().quick
-        return program(*arguments)
+        try:
+            return program(*arguments)
+        except PythonGivenError as error:
+            return self._in_parts(error, arguments)
+
+    def _in_parts(self, error: Exception, arguments: tuple[Any, ...]) -> Any:
+        """From now on its Python, which runs what cannot be compiled between what can."""
+        import warnings
+
+        warnings.warn(f"{self.name} is not compiled as a whole: {error}", stacklevel=3)
+        self._active = False
+        self._forget()
+        return self._imperatively(arguments, {})
 
     def _imperatively(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Run its Python: with arrays, or with a trace's symbols; or compose MXNet's symbols."""
@@ -172,6 +186,19 @@ class HybridBlock(Block):
         raise NotImplementedError(
             f"{type(self).__name__} has neither forward(self, x) nor hybrid_forward(self, F, x)"
         )
+
+    def source(self, *arguments: Any) -> str:
+        """The kernels that compute this block, hybridized, as C text to be read.
+
+        For arguments like these, or like those of the last call; see `compiled.Compiled.source`.
+
+        >>> net = gluon.nn.Dense(2, activation="relu", in_units=3)
+        >>> net.initialize()
+        >>> print(net.source(np.ones((4, 3))).splitlines()[1])
+         *   kernel: matmul add relu, from 0 to 1
+        """
+        text: str = self._compiled_run().source(*arguments)
+        return text
 
     # ---- MXNet's files
 

@@ -210,11 +210,28 @@ class ParameterDict(dict[str, Parameter]):
         Raises `ParameterFileError`, changing nothing, as `Block.load_parameters` does. With
         `dtype_source` "saved" (and `cast_dtype`), parameters get the dtypes of the file.
         """
-        values = serialize.load_named(filename)
+        values = {restore_prefix + n: v for n, v in serialize.load_named(filename).items()}
+        source = f"parameter file {filename}"
+        self.load_dict(
+            values, ctx, allow_missing, ignore_extra, source, cast_dtype, dtype_source, device
+        )
+
+    def load_dict(
+        self,
+        param_dict: dict[str, Any],
+        ctx: Any = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        filename: str = "load_dict",
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+        device: Any = None,
+    ) -> None:
+        """Take over arrays by the parameters' names, as `load` does from a file."""
         serialize.assign(
             self,
-            {restore_prefix + name: value for name, value in values.items()},
-            f"parameter file {filename}",
+            param_dict,
+            filename,
             allow_missing,
             ignore_extra,
             cast_dtype,

@@ -294,18 +294,18 @@ class Parameter:
             self.arrays()  # raises, saying what to do
         return placeholder(Spec(self._shape or (), self._dtype), self.name)
 
-    def set_data(self, value: Any) -> None:
-        """Write `value` (an array of its shape, or a nested list) into its arrays, in place.
+    def set_data(self, data: Any) -> None:
+        """Write `data` (an array of its shape, or a nested list) into its arrays, in place.
 
         In a trace, this is what the compiled program does each time it runs.
         """
         tracing = current_trace()
         if tracing is not None:
-            tracing.update(self, value)
+            tracing.update(self, data)
             return
-        if not hasattr(value, "shape"):
-            value = np.array(value, dtype=self._dtype)
-        shape = tuple(value.shape)
+        if not hasattr(data, "shape"):
+            data = np.array(data, dtype=self._dtype)
+        shape = tuple(data.shape)
         if self._shape is not None and not _fits(self._shape, shape):
             raise ShapeError(
                 f"set_data: parameter {self.name} has shape {self._shape}; it cannot take data "
@@ -315,7 +315,7 @@ class Parameter:
         arrays = self.arrays()
         with _Aside():
             for array in arrays:
-                array[...] = value
+                array[...] = data
 
     def load(self, value: ndarray, devices: list[Device] | None = None) -> None:
         """Take a value from a file: on `devices`, or where that is, if it lives nowhere yet."""

@@ -73,19 +73,24 @@ class ImageIter(Batches):
     def _sample(self, number: int) -> tuple[Any, Any]:
         """A picture, decoded, and its label."""
         label, data, name = self._source[self._first + number]
-        return imdecode(data, name=name), label
+        return self.imdecode(data, name), label
+
+    def imdecode(self, s: bytes, name: str = "") -> Any:
+        """The picture in the bytes of a file; subclasses may read others."""
+        return imdecode(s, name=name)
 
     def _batch(self, numbers: list[int], pad: int) -> DataBatch:
         samples = [self._sample(number) for number in numbers]
-        found = np.stack([self._changed(picture) for picture, _ in samples])
+        found = np.stack([self.augmentation_transform(picture) for picture, _ in samples])
         labels = np.array([_label(each, self.label_width) for _, each in samples], self._dtype)
         data = [found.transpose(0, 3, 1, 2)]
         return DataBatch(data, [labels], pad, numbers, None, self.provide_data, self.provide_label)
 
-    def _changed(self, picture: Any) -> Any:
+    def augmentation_transform(self, data: Any) -> Any:
+        """A picture, changed by all augmenters; subclasses may change it otherwise."""
         for augmenter in self.auglist:
-            picture = augmenter(picture)
-        return picture
+            data = augmenter(data)
+        return data
 
 
 def _label(label: Any, width: int) -> Any:

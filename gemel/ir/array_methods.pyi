@@ -104,8 +104,7 @@ class ArrayMethods(WrittenMethods):
         """Bits set in either."""
 
     def __pow__(self, b: Any, /) -> Self:
-        """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
-        -1 or 0: what is left of the inverse without its fraction."""
+        """a to the power of b. Integers wrap as their products do."""
 
     def __radd__(self, other: Any) -> Self:
         """add(other, self)."""
@@ -242,7 +241,7 @@ class ArrayMethods(WrittenMethods):
         a_min: Any = None,
         a_max: Any = None,
     ) -> Self:
-        """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
+        """a limited to [min, max], also called a_min and a_max; None leaves that side open."""
 
     def conj(
         self,
@@ -413,7 +412,7 @@ class ArrayMethods(WrittenMethods):
         """Smallest element over the given axes, or all; NaN wins."""
 
     def nonzero(self) -> tuple[Any, ...]:
-        """The positions of elements that are not zero, one int64 array per axis. Waits for x."""
+        """The positions of elements that are not zero, one int64 array per axis. Waits for it."""
 
     def prod(
         self,
@@ -582,5 +581,8 @@ class ArrayMethods(WrittenMethods):
         where: Any = True,
     ) -> Self:
         """Mean squared distance from the mean, over the given axes, or all."""
+
+    def view(self, dtype: Any = None, type: Any = None) -> Self:
+        """The same memory as an array of another dtype, as NumPy's: writes of one are the other's."""
 
 __all__ = ["ArrayMethods"]

@@ -89,12 +89,12 @@ class Node:
         return all(node.has_kernel for g in graphs for node in g.walk() if node.op is not None)
 
     @property
-    def can_fail(self) -> bool:
+    def fails(self) -> bool:
         """Whether values may be such that it has no result."""
-        if self.op is None or not self.op.fails:
+        if self.op is None or not self.op.may_fail(self.inputs):
             return False
         graphs = [value for value in self.params.values() if isinstance(value, Graph)]
-        return not graphs or any(node.can_fail for g in graphs for node in g.walk())
+        return not graphs or any(node.fails for g in graphs for node in g.walk())
 
     def __repr__(self) -> str:
         kind = self.op.name if self.op else "constant" if self.is_constant else "input"

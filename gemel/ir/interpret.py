@@ -42,14 +42,6 @@ class NumpyLane:
         lined = [n if i == axis else 1 for i, n in enumerate(self.shape)]
         return np.broadcast_to(np.arange(self.shape[axis]).reshape(lined), self.shape)
 
-    def power(self, a: Any, b: Any) -> Any:
-        """a to the power of b; NumPy refuses negative powers of integers, kernels cannot."""
-        np = numpy()
-        if a.dtype.kind != "i":
-            return np.power(a, b)
-        inverse = np.where(np.abs(a) == 1, np.where(b & 1, a, 1), 0)
-        return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
-
     def random_bits(self, *stream: Any) -> tuple[Any, Any]:
         """Two random uint32 for each element, of this stream or the program's."""
         first, second = random_bits(self.shape, *map(int, stream or self.stream))

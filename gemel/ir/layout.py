@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.spec import product
+from gemel.spec import product, same_shape
+
+
+class Several:
+    """The stride of an axis that counts the elements of several, which do not run on.
+
+    `axes` are (extent, stride) of each, the outermost first.
+    """
+
+    __slots__ = ("axes",)
+
+    def __init__(self, axes: list[tuple[int, int]]) -> None:
+        self.axes = axes
 
 
 class Layout:
-    """Where the elements of a view lie: shape, strides and offset, in elements."""
+    """Where the elements of a view lie: shape, strides and offset, in elements.
+
+    Only what is said to take them is given a stride that is `Several`.
+    """
 
     __slots__ = ("offset", "shape", "strides")
 
     def __init__(self, shape: Any, strides: Any, offset: int = 0) -> None:
         self.shape: tuple[int, ...] = tuple(shape)
-        self.strides: tuple[int, ...] = tuple(strides)
+        self.strides: tuple[Any, ...] = tuple(strides)
         self.offset = offset
 
     @property
@@ -25,6 +40,14 @@ class Layout:
         dense = dense_strides(self.shape)
         pairs = zip(self.shape, self.strides, dense, strict=True)
         return all(n == 1 or a == b for n, a, b in pairs)
+
+    @property
+    def expanded(self) -> Layout:
+        """The same elements, with the axes that are several as so many."""
+        axes: list[tuple[int, Any]] = []
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            axes += stride.axes if isinstance(stride, Several) else [(extent, stride)]
+        return Layout((n for n, _ in axes), (s for _, s in axes), self.offset)
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -38,3 +61,34 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def dense(shape: tuple[int, ...]) -> Layout:
     """The layout of an array in C order."""
     return Layout(shape, dense_strides(shape))
+
+
+def several_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
+    """The strides of a view of another shape, where an axis may count those of several."""
+    old = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]
+    strides: list[Any] = []
+    for extent in reversed(shape):
+        axes: list[tuple[int, int]] = []
+        filled = 1
+        while not same_shape((filled,), (extent,)):
+            if not old:
+                return None
+            length, stride = old.pop()
+            missing = _missing(extent, filled, length)
+            if missing:
+                old.append((length // missing, stride * missing))
+                length = missing
+            filled *= length
+            if axes and stride == axes[0][1] * axes[0][0]:
+                length, stride = length * axes[0][0], axes.pop(0)[1]
+            axes.insert(0, (length, stride))
+        strides.insert(0, Several(axes) if len(axes) > 1 else axes[0][1] if axes else 0)
+    return None if old else tuple(strides)
+
+
+def _missing(extent: int, filled: int, length: int) -> int:
+    """What of an axis of this length makes the filled part the extent; 0: all or nothing does."""
+    if type(extent) is type(filled) is type(length) is int and filled * length > extent:
+        missing = extent // filled
+        return missing if missing * filled == extent and length % missing == 0 else 0
+    return 0

@@ -122,7 +122,9 @@ class WrittenMethods(NumpyProtocols):
 
     def ravel(self, order: str = "C") -> Any:
         """All elements in one dimension, as a view where possible."""
-        return self.reshape(-1, order=order)
+        if order == "C":
+            return call("reshape", self, shape=(-1,))
+        return REGISTRY["reshape"].face(self, -1, order=order)
 
     def sort(self, axis: int = -1, **options: Any) -> None:
         """Put each row along an axis in order, in place. `np.sort` leaves the array as it is."""

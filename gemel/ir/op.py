@@ -14,9 +14,10 @@ from gemel import _core
 from gemel.errors import DTypeError, GradientError, TraceError, suggestion, unknown_name
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
+from gemel.ir.keywords import OUT
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
-from gemel.ir.public import make_method, make_operator, publish
+from gemel.ir.public import FILLING, filling, make_method, make_operator, publish
 from gemel.ir.trace import current_trace
 from gemel.spec import Spec
 
@@ -109,6 +110,8 @@ class Op(_core.OpBase):
         self.names = names
         if common is not None:
             self.common = common
+        elif public in FILLING:
+            self.common = OUT
         self.rules: dict[str, Callable[..., Any]] = {}
         self.__doc__ = function.__doc__
         self.__name__ = self.name
@@ -132,7 +135,7 @@ class Op(_core.OpBase):
         function.__name__ = function.__qualname__ = self.name
         function.__doc__ = function.__doc__ or self.__doc__
         function.__module__ = f"gemel.{self.public}"  # where pickling finds it
-        publish(function, self.name, self.public, self.aliases, before=self)
+        publish(filling(function, self.public), self.name, self.public, self.aliases, before=self)
         if self.method:
             make_method(function, self.method)
         return function
@@ -275,6 +278,8 @@ class Op(_core.OpBase):
 
     def kernel_for(self, inputs: Sequence[Spec], results: Sequence[Spec]) -> bool:
         """Whether a call with these inputs and results becomes machine code."""
+        if self.fails and "element" in self.rules and all(spec.is_empty for spec in results):
+            return False  # a kernel that makes nothing checks nothing
         if not self.has_kernel or all(s.dtype.kind != "c" for s in (*inputs, *results)):
             return self.has_kernel
         alike = all(spec.dtype is results[0].dtype for spec in results)
@@ -316,6 +321,10 @@ class Op(_core.OpBase):
         self, inputs: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
     ) -> None:
         """Raises `OverflowError` for whole numbers the other inputs' dtypes cannot hold."""
+
+    def may_fail(self, inputs: Sequence[Entry]) -> bool:
+        """Whether values may be such that a call on these has no result."""
+        return self.fails
 
     # --- calls ------------------------------------------------------------------------------
 

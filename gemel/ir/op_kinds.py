@@ -40,13 +40,25 @@ class Elementwise(Op):
     (bool in and out), or a function (input specs, parameters) -> (dtype per input, result dtype).
     With several results, which a body gives as a tuple, such a function says all their dtypes; the
     names mean the same for all.
+
+    `natural`: which input must not be below 0 where integers are computed, and what the
+    `ValueError` says otherwise: at the call of a number, at the wait of an array's elements.
     """
 
     elementwise = True
     has_kernel = True
 
-    def __init__(self, body: Callable[..., Any], *, dtype: Any = "same", **names: Any) -> None:
+    def __init__(
+        self,
+        body: Callable[..., Any],
+        *,
+        dtype: Any = "same",
+        natural: tuple[int, str] | None = None,
+        **names: Any,
+    ) -> None:
         super().__init__(body, **names)
+        self.natural = natural
+        self.failure = ("ValueError", f"{self.name}: {natural[1]}") if natural else None
         if self.public and not {"dtype", "shape"} & set(self.parameters):
             self.common = names.get("common", UFUNC)
         self.body = body
@@ -75,7 +87,11 @@ class Elementwise(Op):
         """Raises `OverflowError` for whole numbers int64 cannot hold, nor the integers beside them.
 
         They are arrays of uint64 by now, or infinite; comparisons take them as they are.
+        And `ValueError` for one below 0 where it must not be.
         """
+        checked = self.checked(specs)
+        if checked is not None and type(inputs[checked]) is int and inputs[checked] < 0:
+            raise ValueError(self.failure[1])  # type: ignore[index]
         large = [n for n in inputs if is_large(n)]
         if not large or self.random:
             return
@@ -86,6 +102,18 @@ class Elementwise(Op):
             dtype = promote_specs(*others) if others else bool_
             for number in large:
                 check_held(self.name, number, uint64 if dtype is bool_ else dtype)
+
+    def checked(self, specs: Sequence[Spec]) -> int | None:
+        """Which input must not be below 0; None where there is none, or its dtype says so."""
+        place = self.natural[0] if self.natural else None
+        if place is None or specs[place].dtype.kind != "i":
+            return None
+        return place if self.types(tuple(specs), {})[1][0].kind == "i" else None
+
+    def may_fail(self, inputs: Sequence[Entry]) -> bool:
+        """Whether an element of an array may be below 0 where it must not be."""
+        place = self.checked([entry.spec for entry in inputs]) if self.natural else None
+        return place is not None and not inputs[place].node.is_number
 
     def _kernel(
         self, rank: int, operands: Any, parameters: dict[str, Any], device: int, *target: int

@@ -8,10 +8,12 @@ are filled from here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
 from gemel.errors import unknown_attribute
 from gemel.ir.array_methods import ArrayMethods
+from gemel.ir.keywords import into
 from gemel.ir.late import load
 from gemel.ir.methods import call
 from gemel.ir.protocols import NAMESPACES
@@ -23,6 +25,9 @@ Array: TypeAlias = Any
 OPERATORS: dict[str, Any] = {}
 #: Those without a swapped and an in-place form: one operand, and comparisons.
 ALONE = frozenset(("neg", "abs", "invert", "copy", "eq", "ne", "lt", "le", "gt", "ge"))
+
+#: Namespaces whose functions all take `out`, those that are written over operations, too.
+FILLING = ("npx", "np.fft")
 
 #: What is asked of namespaces with the underscores of Python's own names.
 ASKED = ("__all__", "__array_namespace_info__")
@@ -47,22 +52,26 @@ def asked(
     scope: dict[str, Any],
     others: dict[str, Any],
     modules: tuple[str, ...] = (),
+    numpys: tuple[str, ...] = (),
 ) -> Any:
     """What a namespace has under a name that has not been asked for before.
 
     `scope` is where the module keeps its names, `others` what it holds besides what is declared,
-    `modules` those of its modules that are imported late. Raises `AttributeError`, suggesting the
-    nearest name.
+    `modules` those of its modules that are imported late, `numpys` what it has of NumPy's module of
+    that name. Raises `AttributeError`, suggesting the nearest name.
     """
     if name.startswith("__") and name not in ASKED:  # what Python asks of modules
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    if name in numpys:
+        whole = import_module(module.replace("gemel.np", "numpy"))
+        return scope.setdefault(name, getattr(whole, name))
     load()
     inner = {each: scope[each] for each in modules}
     held = {**others, **inner, **NAMESPACES[module.removeprefix("gemel.")]}
     if name == "__all__":
-        return sorted(held)
+        return sorted((*held, *numpys))
     if name not in held:
-        raise unknown_attribute(module, name, held)
+        raise unknown_attribute(module, name, (*held, *numpys))
     return scope.setdefault(name, held[name])
 
 
@@ -124,6 +133,45 @@ def in_place(op: Any) -> Callable[[Any, Any], Any]:
     return method
 
 
+class Filling:
+    """A function of arrays as people call it: `out` is what its results are written into."""
+
+    def __init__(self, function: Callable[..., Any], namespace: str) -> None:
+        self.__wrapped__ = function
+        self.__name__ = self.__qualname__ = function.__name__
+        self.__doc__ = function.__doc__
+        self.__module__ = f"gemel.{namespace}"  # where pickling finds it
+
+    def __call__(self, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
+        found = self.__wrapped__(*inputs, **keywords)
+        return found if out is None else into(self.__name__, out, found)
+
+    @property
+    def __signature__(self) -> Any:
+        from inspect import Parameter, signature
+
+        found = signature(self.__wrapped__)
+        out = Parameter("out", Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+        return found.replace(parameters=[*found.parameters.values(), out])
+
+    @property
+    def __code__(self) -> Any:
+        return self.__wrapped__.__code__
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+
+def filling(value: Any, namespace: str) -> Any:
+    """What a namespace has for a function: where all take `out`, one that does."""
+    if namespace not in FILLING or isinstance(value, type):
+        return value
+    code = value.__code__
+    given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    gives = str(value.__annotations__.get("return"))
+    return Filling(value, namespace) if gives.startswith("Array") and "out" not in given else value
+
+
 def function(
     *, public: str = "", aliases: tuple[str, ...] = (), method: bool = False
 ) -> Callable[[Declared], Declared]:
@@ -131,7 +179,7 @@ def function(
 
     def declare(value: Declared) -> Declared:
         if public:
-            publish(value, value.__name__, public, aliases)
+            publish(filling(value, public), value.__name__, public, aliases)
         if method:
             make_method(value, value.__name__)
         return value

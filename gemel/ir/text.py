@@ -122,7 +122,7 @@ def _node_text(node: Node, names: dict[Entry, str], free: bool) -> str:
         return f"constant {_value_text(node.value, free)}"
     inputs = [names[entry] for entry in node.inputs]
     parameters = [f"{name}={_value_text(value, free)}" for name, value in node.params.items()]
-    origin = f" from {node.origin}" if free and node.op.fails else ""
+    origin = f" from {node.origin}" if free and node.fails else ""
     if free:
         _check_own(node.op)
     return f"{node.op.name}({', '.join([*inputs, *parameters])}){origin}"

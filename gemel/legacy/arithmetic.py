@@ -55,11 +55,11 @@ def clip(data: Any, *, a_min: float | None = None, a_max: float | None = None) -
 
 
 @written("clip")
-def _(x: Any, min: Any, max: Any, a_min: Any, a_max: Any, **_: Any) -> Written | None:
+def _(a: Any, min: Any, max: Any, a_min: Any, a_max: Any, **_: Any) -> Written | None:
     low, high = a_min if min is None else min, a_max if max is None else max
     if not isinstance(low, (int, float)) or not isinstance(high, (int, float)):
         return None
-    return Written("clip", (x,), {"a_min": low, "a_max": high})
+    return Written("clip", (a,), {"a_min": low, "a_max": high})
 
 
 # --- two arrays, or one and a number --------------------------------------------------------

@@ -87,8 +87,8 @@ def swap_axis(data: Any, *, dim1: int = 0, dim2: int = 0) -> Any:
 
 
 @written("swapaxes")
-def _(x: Any, axis1: int, axis2: int) -> Written:
-    return Written("SwapAxis", (x,), {"dim1": axis1, "dim2": axis2})
+def _(a: Any, axis1: int, axis2: int) -> Written:
+    return Written("SwapAxis", (a,), {"dim1": axis1, "dim2": axis2})
 
 
 @legacy("expand_dims", "_npi_expand_dims")
@@ -110,8 +110,8 @@ def squeeze(data: Any, *, axis: Any = None) -> Any:
 
 
 @written("squeeze")
-def _(x: Any, axis: Any) -> Written:
-    return Written("_np_squeeze", (x,), {} if axis is None else {"axis": axis})
+def _(a: Any, axis: Any) -> Written:
+    return Written("_np_squeeze", (a,), {} if axis is None else {"axis": axis})
 
 
 @legacy("Concat", "concat", "concatenate")
@@ -162,7 +162,7 @@ def split_v2(
 
 
 @written("split")
-def _(x: Any, indices_or_sections: Any, axis: int) -> Written:
+def _(ary: Any, indices_or_sections: Any, axis: int) -> Written:
     if isinstance(indices_or_sections, int):
         count, indices = indices_or_sections, ()
     else:
@@ -174,7 +174,7 @@ def _(x: Any, indices_or_sections: Any, axis: int) -> Written:
         "sections": 0 if indices else count,
         "squeeze_axis": False,
     }
-    return Written("_split_v2", (x,), settings, count)
+    return Written("_split_v2", (ary,), settings, count)
 
 
 @legacy("slice", "crop", "_npx_slice", "_npi_slice")
@@ -262,8 +262,8 @@ def npi_pad(
 
 
 @written("pad")
-def _(x: Any, pad_width: Any, mode: Any, constant_values: Any, **_: Any) -> Written | None:
-    count = len(x.shape)
+def _(array: Any, pad_width: Any, mode: Any, constant_values: Any, **_: Any) -> Written | None:
+    count = len(array.shape)
     if isinstance(pad_width, int):
         pad_width = ((pad_width,) * 2,) * count
     pairs = tuple((p, p) if isinstance(p, int) else tuple(p) for p in pad_width)
@@ -273,7 +273,7 @@ def _(x: Any, pad_width: Any, mode: Any, constant_values: Any, **_: Any) -> Writ
     settings: dict[str, Any] = {"pad_width": pairs, "mode": mode}
     if mode == "constant":
         settings["constant_value"] = constant_values
-    return Written("_npi_pad", (x,), settings)
+    return Written("_npi_pad", (array,), settings)
 
 
 @legacy("reverse", "flip", "_npi_flip")
@@ -308,11 +308,11 @@ def _whole(indices: Any) -> Any:
 
 
 @written("take")
-def _(x: Any, indices: Any, axis: Any, mode: str, **_: Any) -> Written | None:
+def _(a: Any, indices: Any, axis: Any, mode: str, **_: Any) -> Written | None:
     if axis is None or not hasattr(indices, "shape"):
         return None
     return Written(
-        "take", (x, indices), {"axis": axis, "mode": "wrap" if mode == "raise" else mode}
+        "take", (a, indices), {"axis": axis, "mode": "wrap" if mode == "raise" else mode}
     )
 
 

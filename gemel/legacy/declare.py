@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from inspect import signature
+from inspect import signature, unwrap
 from typing import Any, NamedTuple
 
 from gemel.errors import UnknownNameError, suggestion, unknown_name
@@ -187,6 +187,7 @@ def same(function: Any, *names: str, **options: Any) -> Legacy:
 
     Calls of it are written down as that.
     """
+    function = unwrap(function)
     found = Legacy(function, names, **options)
 
     def rule(**given: Any) -> Written:

@@ -105,10 +105,12 @@ def percentile(
 
 
 def _percentile(scale: float) -> Any:
-    def rule(x: Any, axis: Any, keepdims: bool, q: Any = 50.0, **given: Any) -> Written | None:
+    def rule(a: Any, axis: Any, keepdims: bool, q: Any = 50.0, **given: Any) -> Written | None:
         if not isinstance(q, (int, float)) or given["out"] is not None:
             return None
-        return Written("_npi_percentile", (x,), settings(q * scale, axis, keepdims, **given))
+        if given.get("weights") is not None:
+            return None
+        return Written("_npi_percentile", (a,), settings(q * scale, axis, keepdims, **given))
 
     def settings(q: float, axis: Any, keepdims: bool, method: str = "linear", **_: Any) -> Any:
         axes = (axis,) if isinstance(axis, int) else axis

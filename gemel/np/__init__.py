@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DTYPES, DType, bool_, int64, uint64
+from gemel.dtype import BY_NAME, DTYPES, DType, bool_, int64, uint64
 from gemel.ir.late import later
 from gemel.ir.public import NAMESPACES, asked
 from gemel.np import creation, queries, random  # noqa: F401 -- they declare what is public here
@@ -16,10 +16,28 @@ from gemel.np import creation, queries, random  # noqa: F401 -- they declare wha
 later("gemel.np.types", "gemel.np.standard", "gemel.np.linalg", "gemel.np.fft")
 later("gemel.np.grids", "gemel.np.printing", "gemel.np.text", "gemel.npx.sharing")
 
+#: What of NumPy's serves gemel's arrays as it is: families of dtypes, numbers as text, and switches
+#: of NumPy's own warnings.
+NUMPYS = (
+    *("character", "complexfloating", "flexible", "floating", "generic", "inexact", "integer"),
+    *("number", "signedinteger", "unsignedinteger", "bytes_", "object_", "str_", "void"),
+    *("base_repr", "binary_repr", "format_float_positional", "format_float_scientific"),
+    *("errstate", "geterr", "seterr"),
+)
+
+#: What C calls dtypes.
+C_NAMES = {
+    **{"half": "float16", "single": "float32", "double": "float64"},
+    **{"csingle": "complex64", "cdouble": "complex128"},
+    **{"byte": "int8", "short": "int16", "intc": "int32", "long": "int64", "longlong": "int64"},
+}
+
 _others = {
     **{dtype.name: dtype for dtype in DTYPES},
     "__array_api_version__": "2024.12",
     "DType": DType,
+    **{name: BY_NAME[dtype] for name, dtype in C_NAMES.items()},
+    **{f"u{n}": BY_NAME[f"u{dtype}"] for n, dtype in C_NAMES.items() if dtype.startswith("int")},
     "bool": bool_,
     "bool_": bool_,
     "int_": int64,
@@ -46,7 +64,7 @@ globals().update(_others, **NAMESPACES["np"])
 
 
 def __getattr__(name: str) -> Any:
-    return asked(name, __name__, globals(), _others, ("fft", "linalg"))
+    return asked(name, __name__, globals(), _others, ("fft", "linalg"), NUMPYS)
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,29 @@ import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from numpy import base_repr as base_repr
+from numpy import binary_repr as binary_repr
+from numpy import bytes_ as bytes_
+from numpy import character as character
+from numpy import complexfloating as complexfloating
+from numpy import errstate as errstate
+from numpy import flexible as flexible
+from numpy import floating as floating
+from numpy import format_float_positional as format_float_positional
+from numpy import format_float_scientific as format_float_scientific
+from numpy import generic as generic
+from numpy import geterr as geterr
+from numpy import inexact as inexact
+from numpy import integer as integer
+from numpy import number as number
+from numpy import object_ as object_
+from numpy import seterr as seterr
+from numpy import signedinteger as signedinteger
+from numpy import str_ as str_
+from numpy import typename as typename
+from numpy import unsignedinteger as unsignedinteger
+from numpy import void as void
+
 from gemel.device import Device
 from gemel.dtype import DType as DType
 from gemel.dtype import DType as dtype
@@ -292,7 +315,9 @@ def argmin(
 ) -> ndarray:
     """Position of the smallest element (the first of equals; NaN is smallest), int64."""
 
-def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> ndarray:
+def argpartition(
+    a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None
+) -> ndarray:
     """Positions along an axis, those of elements below the kth before its own, others behind."""
 
 def argsort(
@@ -309,11 +334,11 @@ def argsort(
 def argwhere(a: Any) -> ndarray:
     """The positions of elements that are not zero, one row each. Waits for it."""
 
-def around(x: Any, decimals: int = 0, out: Any = None) -> ndarray:
+def around(a: Any, decimals: int = 0, out: Any = None) -> ndarray:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
 
 def array(
-    value: Any,
+    object: Any,
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
@@ -329,7 +354,7 @@ def array2string(a: Any, *values: Any, **options: Any) -> str:
     """The elements as text; options as of `numpy.array2string`: `precision`, `separator`,
     `formatter`, `threshold`, ..."""
 
-def array_equal(a: Any, b: Any, equal_nan: builtins.bool = False) -> builtins.bool:
+def array_equal(a1: Any, a2: Any, equal_nan: builtins.bool = False) -> builtins.bool:
     """Whether shapes and all elements are equal. Waits for both."""
 
 def array_equiv(a1: Any, a2: Any) -> builtins.bool:
@@ -355,7 +380,7 @@ def array_str(
     """What `str` gives, with other options."""
 
 def asanyarray(
-    value: Any,
+    a: Any,
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
@@ -363,10 +388,10 @@ def asanyarray(
     copy: builtins.bool | None = None,
     order: str | None = None,
 ) -> ndarray:
-    """The array itself when it is one of that dtype and on that device, else `array(value)`."""
+    """The array itself when it is one of that dtype and on that device, else `array(a)`."""
 
 def asarray(
-    value: Any,
+    a: Any,
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
@@ -374,7 +399,7 @@ def asarray(
     copy: builtins.bool | None = None,
     order: str | None = None,
 ) -> ndarray:
-    """The array itself when it is one of that dtype and on that device, else `array(value)`."""
+    """The array itself when it is one of that dtype and on that device, else `array(a)`."""
 
 def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
     """The array with its elements in C order in memory, itself where they are; never 0-d."""
@@ -458,7 +483,7 @@ def atleast_3d(*arrays: Any) -> ndarray:
     """Each array with new axes on both sides until it has three; a list of several."""
 
 def average(
-    x: Any,
+    a: Any,
     axis: Any = None,
     weights: Any = None,
     returned: builtins.bool = False,
@@ -602,6 +627,8 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 def broadcast_to(x: Any, /, shape: Any) -> ndarray:
     """Repeated along new axes and axes of length 1, until it has the given shape."""
 
+byte: DType
+
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> builtins.bool:
     """Whether a dtype (or that of an array) may be converted to another."""
 
@@ -617,6 +644,8 @@ def cbrt(
     subok: Any = True,
 ) -> ndarray:
     """Cube root, with the sign of x."""
+
+cdouble: DType
 
 def ceil(
     x: Any,
@@ -635,7 +664,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> ndarra
     """At each place the element of the choice that `a` numbers there; all broadcast."""
 
 def clip(
-    x: Any,
+    a: Any,
     min: Any = None,
     max: Any = None,
     out: Any = None,
@@ -643,9 +672,9 @@ def clip(
     a_min: Any = None,
     a_max: Any = None,
 ) -> ndarray:
-    """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
+    """a limited to [min, max], also called a_min and a_max; None leaves that side open."""
 
-def column_stack(arrays: Any) -> ndarray:
+def column_stack(tup: Any) -> ndarray:
     """The arrays beside one another, 1-d ones as columns."""
 
 complex128: DType
@@ -733,7 +762,15 @@ def copysign(
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     """Write one array into another, which it broadcasts to; only where `where` holds."""
 
-def corrcoef(x: Any, y: Any = None, rowvar: builtins.bool = True, *, dtype: Any = None) -> ndarray:
+def corrcoef(
+    x: Any,
+    y: Any = None,
+    rowvar: builtins.bool = True,
+    bias: Any = None,
+    ddof: Any = None,
+    *,
+    dtype: Any = None,
+) -> ndarray:
     """The correlations of variables: rows of x (and y), or columns if not `rowvar`."""
 
 def correlate(a: Any, v: Any, mode: str = "valid") -> ndarray:
@@ -786,10 +823,12 @@ def cross(
 ) -> ndarray:
     """The cross product of vectors of three elements along an axis (or of two, as if with a 0)."""
 
-def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
+csingle: DType
+
+def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
     """The products of all elements up to each one, along an axis or of the flattened array."""
 
-def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
+def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
     """The sums of all elements up to each one, along an axis or of the flattened array."""
 
 def cumulative_prod(
@@ -856,7 +895,7 @@ def diagflat(v: Any, k: int = 0) -> ndarray:
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray:
     """The diagonal over two axes, as a last axis; `offset` counts to the right of the main one."""
 
-def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> ndarray:
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> ndarray:
     """The differences of neighbours along an axis, n times. Bools differ or do not."""
 
 def digitize(x: Any, bins: Any, /, right: builtins.bool = False) -> ndarray:
@@ -893,10 +932,12 @@ def divmod(
 def dot(a: Any, b: Any, out: Any = None) -> ndarray:
     """`np.dot`: the product of a's last axis with b's second last (or only) one."""
 
+double: DType
+
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 2, as views. Raises `ShapeError` below three dimensions."""
 
-def dstack(arrays: Any) -> ndarray:
+def dstack(tup: Any) -> ndarray:
     """The arrays behind one another: along axis 2."""
 
 e: float
@@ -908,20 +949,21 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
 
 def empty(
-    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, order: str = "C", device: Any = None, ctx: Any = None
 ) -> ndarray:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
 
 def empty_like(
-    x: Any,
+    prototype: Any,
     dtype: Any = None,
     order: str = "K",
-    *,
+    subok: builtins.bool = True,
     shape: Any = None,
+    *,
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """Zeros of the shape, dtype and device of another array, where no others are given."""
+    """An array nobody has set, as `empty`: of the shape, dtype and device of another one."""
 
 def equal(
     a: Any,
@@ -965,7 +1007,7 @@ def exp2(
 ) -> ndarray:
     """2 to the power of x."""
 
-def expand_dims(x: Any, axis: Any = 0) -> ndarray:
+def expand_dims(a: Any, axis: Any = 0) -> ndarray:
     """A new axis (or several) of length 1."""
 
 def expm1(
@@ -989,9 +1031,9 @@ def eye(
     M: int | None = None,
     k: int = 0,
     dtype: Any = None,
+    order: str = "C",
     device: Any = None,
     ctx: Any = None,
-    order: str = "C",
 ) -> ndarray:
     """Ones on diagonal k of a matrix, zeros elsewhere."""
 
@@ -1185,19 +1227,20 @@ def full(
     shape: Any,
     fill_value: Any,
     dtype: Any = None,
+    order: str = "C",
     device: Any = None,
     ctx: Any = None,
-    order: str = "C",
 ) -> ndarray:
     """An array filled with one number; its dtype decides where none is given."""
 
 def full_like(
-    x: Any,
+    a: Any,
     fill_value: Any,
     dtype: Any = None,
     order: str = "K",
-    *,
+    subok: builtins.bool = True,
     shape: Any = None,
+    *,
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
@@ -1268,6 +1311,8 @@ def greater_equal(
 ) -> ndarray:
     """a >= b."""
 
+half: DType
+
 def hamming(M: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> ndarray:
     """The Hamming window: 0.54 - 0.46 cos(2 pi n / (M - 1))."""
 
@@ -1298,7 +1343,7 @@ def histogram2d(
 ) -> tuple[Any, ...]:
     """How many points (x, y) fall into each cell of a grid, and its edges. Waits for them."""
 
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> ndarray:
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> ndarray:
     """The edges of bins: `bins` itself, or so many of one width over a range or all elements."""
 
 def histogramdd(
@@ -1309,7 +1354,7 @@ def histogramdd(
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 1 (of a 1-d array, axis 0), as views."""
 
-def hstack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
+def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
     """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
 
 def hypot(
@@ -1335,7 +1380,7 @@ def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> 
 def iinfo(type: Any) -> IntegerInfo:
     """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
 
-def imag(x: Any) -> ndarray:
+def imag(val: Any) -> ndarray:
     """The imaginary part of each element, as a view; zeros for real numbers."""
 
 def indices(
@@ -1360,6 +1405,7 @@ int32: DType
 int64: DType
 int8: DType
 int_: DType
+intc: DType
 
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None
@@ -1741,6 +1787,9 @@ def logspace(
 ) -> ndarray:
     """Numbers from base**start to base**stop, each the same number of times the one before."""
 
+long: DType
+longlong: DType
+
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Any, ...]:
     """The positions in a square matrix that a function like `triu` leaves."""
 
@@ -1759,6 +1808,19 @@ def matmul(
 
 def matrix_transpose(x: Any) -> ndarray:
     """The last two axes exchanged; a view. Raises `ShapeError` for fewer than two."""
+
+def matvec(
+    x1: Any,
+    x2: Any,
+    /,
+    *,
+    out: Any = None,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
+    """The products of matrices, in the last two axes, with vectors; the other axes broadcast."""
 
 def max(
     x: Any,
@@ -1802,11 +1864,10 @@ def mean(
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
 
 def median(
-    x: Any,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: builtins.bool = False,
-    *,
     keepdims: builtins.bool = False,
 ) -> ndarray:
     """What half of the elements lie below, over the given axes, or all; NaN of nothing."""
@@ -1903,10 +1964,10 @@ def nanargmin(
 ) -> ndarray:
     """Position of the smallest element that is not NaN; `ValueError`, at the wait, where all are."""
 
-def nancumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
+def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
     """`cumprod`, where NaN counts as 1."""
 
-def nancumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
+def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
     """`cumsum`, where NaN counts as 0."""
 
 def nanmax(
@@ -1962,6 +2023,9 @@ def nanpercentile(
     overwrite_input: builtins.bool = False,
     method: str = "linear",
     keepdims: builtins.bool = False,
+    *,
+    weights: Any = None,
+    interpolation: str | None = None,
 ) -> ndarray:
     """What q percent of the elements that are not NaN lie below: see `nanquantile`."""
 
@@ -1986,11 +2050,14 @@ def nanquantile(
     overwrite_input: builtins.bool = False,
     method: str = "linear",
     keepdims: builtins.bool = False,
+    *,
+    weights: Any = None,
+    interpolation: str | None = None,
 ) -> ndarray:
     """What a share q of the elements that are not NaN lies below: see `quantile`; NaN of none."""
 
 def nanstd(
-    x: Any,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -2032,7 +2099,7 @@ def nanvar(
 def ndenumerate(arr: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
     """All positions of an array with the numbers there. Waits for the array."""
 
-def ndim(x: Any) -> int:
+def ndim(a: Any) -> int:
     """The number of dimensions."""
 
 def ndindex(*shape: Any) -> Iterator[tuple[int, ...]]:
@@ -2067,8 +2134,8 @@ def nextafter(
 ) -> ndarray:
     """The number next to a on the way to b."""
 
-def nonzero(x: Any) -> tuple[Any, ...]:
-    """The positions of elements that are not zero, one int64 array per axis. Waits for x."""
+def nonzero(a: Any) -> tuple[Any, ...]:
+    """The positions of elements that are not zero, one int64 array per axis. Waits for it."""
 
 def not_equal(
     a: Any,
@@ -2085,16 +2152,17 @@ def not_equal(
     """a != b; NaN differs from everything."""
 
 def ones(
-    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, order: str = "C", device: Any = None, ctx: Any = None
 ) -> ndarray:
     """An array of ones."""
 
 def ones_like(
-    x: Any,
+    a: Any,
     dtype: Any = None,
     order: str = "K",
-    *,
+    subok: builtins.bool = True,
     shape: Any = None,
+    *,
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
@@ -2107,7 +2175,7 @@ def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> ndarr
     """Eight bools (or whole numbers that are not 0) as the bits of a byte. Waits for them."""
 
 def pad(
-    x: Any,
+    array: Any,
     pad_width: Any = 0,
     mode: Any = "constant",
     *,
@@ -2119,18 +2187,21 @@ def pad(
 ) -> ndarray:
     """The array with elements before and after it along each axis."""
 
-def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> ndarray:
+def partition(
+    a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None
+) -> ndarray:
     """Each row along an axis with its kth element in place, smaller ones before, others behind."""
 
 def percentile(
-    x: Any,
+    a: Any,
     q: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: builtins.bool = False,
     method: str = "linear",
-    *,
     keepdims: builtins.bool = False,
+    *,
+    weights: Any = None,
     interpolation: str | None = None,
 ) -> ndarray:
     """What q percent of the elements lie below: see `quantile`."""
@@ -2206,8 +2277,7 @@ def pow(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
-    -1 or 0: what is left of the inverse without its fraction."""
+    """a to the power of b. Integers wrap as their products do."""
 
 def power(
     a: Any,
@@ -2221,8 +2291,7 @@ def power(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
-    -1 or 0: what is left of the inverse without its fraction."""
+    """a to the power of b. Integers wrap as their products do."""
 
 def printoptions(*values: Any, **options: Any) -> Any:
     """Prints arrays in another way inside a ``with`` block; options as of `set_printoptions`."""
@@ -2271,14 +2340,15 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     """Where the mask holds, write the values that stand there; they are repeated to a's size."""
 
 def quantile(
-    x: Any,
+    a: Any,
     q: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: builtins.bool = False,
     method: str = "linear",
-    *,
     keepdims: builtins.bool = False,
+    *,
+    weights: Any = None,
     interpolation: str | None = None,
 ) -> ndarray:
     """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all."""
@@ -2317,7 +2387,7 @@ def ravel_multi_index(
 ) -> ndarray:
     """Positions in the flattened array of what stands at positions along each axis."""
 
-def real(x: Any) -> ndarray:
+def real(val: Any) -> ndarray:
     """The real part of each element, as a view; of real numbers the array itself."""
 
 def reciprocal(
@@ -2408,13 +2478,13 @@ def roots(p: Any) -> ndarray:
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> ndarray:
     """Turned k times by 90 degrees, from the first of two axes towards the second; a view."""
 
-def round(x: Any, decimals: int = 0, out: Any = None) -> ndarray:
+def round(a: Any, decimals: int = 0, out: Any = None) -> ndarray:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
 
-def round_(x: Any, decimals: int = 0, out: Any = None) -> ndarray:
+def round_(a: Any, decimals: int = 0, out: Any = None) -> ndarray:
     """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
 
-def row_stack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
+def row_stack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
     """The arrays below one another: along axis 0, 1-d ones as rows."""
 
 def save(file: Any, arr: Any) -> None:
@@ -2453,11 +2523,13 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarr
 def setxor1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
     """What is in one of two arrays but not in both, in order. Waits for them."""
 
-def shape(x: Any) -> tuple[int, ...]:
+def shape(a: Any) -> tuple[int, ...]:
     """The shape of an array or of anything that can be one."""
 
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
     """Whether two arrays have an element in common: one is a view of the other, or both of one."""
+
+short: DType
 
 def sign(
     x: Any,
@@ -2511,6 +2583,8 @@ def sinc(
 ) -> ndarray:
     """sin(pi x) / (pi x), which is 1 at 0."""
 
+single: DType
+
 def sinh(
     x: Any,
     /,
@@ -2524,7 +2598,7 @@ def sinh(
 ) -> ndarray:
     """Hyperbolic sine."""
 
-def size(x: Any, axis: Any = None) -> int:
+def size(a: Any, axis: Any = None) -> int:
     """The number of elements, or of positions along one or more axes."""
 
 def sometrue(
@@ -2562,7 +2636,7 @@ def spacing(
 ) -> ndarray:
     """The distance from x to the next number away from zero."""
 
-def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts of an array along an axis, as views: equal ones, or between positions."""
 
 def sqrt(
@@ -2591,7 +2665,7 @@ def square(
 ) -> ndarray:
     """Product with itself."""
 
-def squeeze(x: Any, axis: Any = None) -> ndarray:
+def squeeze(a: Any, axis: Any = None) -> ndarray:
     """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
 
 def stack(
@@ -2640,13 +2714,13 @@ def sum(
 ) -> ndarray:
     """Sum over the given axes, or all. Integers and bools are summed in int64."""
 
-def swapaxes(x: Any, axis1: int, axis2: int) -> ndarray:
+def swapaxes(a: Any, axis1: int, axis2: int) -> ndarray:
     """Exchange two axes."""
 
-def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> ndarray:
+def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> ndarray:
     """The elements at these positions along an axis, or of the flattened array."""
 
-def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> ndarray:
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> ndarray:
     """From each row along an axis the elements at that row's positions, as `argsort` gives them."""
 
 def tan(
@@ -2709,8 +2783,9 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
     """The rows and columns of what lies on and below diagonal k of this matrix."""
 
-def trim_zeros(filt: Any, trim: str = "fb") -> ndarray:
-    """A row without the zeros at its front ("f") and its back ("b"). Waits for it."""
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> ndarray:
+    """An array without what holds zeros only at the front ("f") and the back ("b") of some axes, or
+    of all. Waits for it."""
 
 def triu(x: Any, /, k: int = 0) -> ndarray:
     """The matrices without what lies below diagonal k: zeros there."""
@@ -2748,12 +2823,16 @@ def trunc(
 ) -> ndarray:
     """The nearest whole number towards zero."""
 
+ubyte: DType
 uint: DType
 uint16: DType
 uint32: DType
 uint64: DType
 uint8: DType
+uintc: DType
 uintp: DType
+ulong: DType
+ulonglong: DType
 
 def union1d(ar1: Any, ar2: Any) -> ndarray:
     """What is in any of two arrays, in order. Waits for them."""
@@ -2799,6 +2878,8 @@ def unwrap(
     """Angles along an axis without jumps: multiples of `period` are added where neighbours differ
     by more than half of it (or than `discont`)."""
 
+ushort: DType
+
 def vander(x: Any, N: int | None = None, increasing: builtins.bool = False) -> ndarray:
     """The powers of a row's elements in columns, the highest first or with `increasing` last."""
 
@@ -2835,26 +2916,41 @@ def vecdot(
     """The sum of products along an axis; the other axes broadcast. Complex numbers of the first
     are conjugated."""
 
+def vecmat(
+    x1: Any,
+    x2: Any,
+    /,
+    *,
+    out: Any = None,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> ndarray:
+    """The products of vectors in the last axis, conjugated, with matrices in the last two; others
+    broadcast."""
+
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 0, as views. Raises `ShapeError` below two dimensions."""
 
-def vstack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
+def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
     """The arrays below one another: along axis 0, 1-d ones as rows."""
 
 def where(condition: Any, x: Any = None, y: Any = None) -> ndarray:
     """x where the condition holds, else y; with one argument, `nonzero(condition)`."""
 
 def zeros(
-    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, order: str = "C", device: Any = None, ctx: Any = None
 ) -> ndarray:
     """An array of zeros."""
 
 def zeros_like(
-    x: Any,
+    a: Any,
     dtype: Any = None,
     order: str = "K",
-    *,
+    subok: builtins.bool = True,
     shape: Any = None,
+    *,
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
@@ -2924,7 +3020,9 @@ __all__ = [
     "atleast_3d",
     "average",
     "bartlett",
+    "base_repr",
     "bfloat16",
+    "binary_repr",
     "bincount",
     "bitwise_and",
     "bitwise_count",
@@ -2942,15 +3040,20 @@ __all__ = [
     "broadcast_arrays",
     "broadcast_shapes",
     "broadcast_to",
+    "byte",
+    "bytes_",
     "c_",
     "can_cast",
     "cbrt",
+    "cdouble",
     "ceil",
+    "character",
     "choose",
     "clip",
     "column_stack",
     "complex128",
     "complex64",
+    "complexfloating",
     "compress",
     "concat",
     "concatenate",
@@ -2967,6 +3070,7 @@ __all__ = [
     "count_nonzero",
     "cov",
     "cross",
+    "csingle",
     "cumprod",
     "cumsum",
     "cumulative_prod",
@@ -2984,6 +3088,7 @@ __all__ = [
     "divide",
     "divmod",
     "dot",
+    "double",
     "dsplit",
     "dstack",
     "dtype",
@@ -2993,6 +3098,7 @@ __all__ = [
     "empty",
     "empty_like",
     "equal",
+    "errstate",
     "euler_gamma",
     "exp",
     "exp2",
@@ -3006,6 +3112,7 @@ __all__ = [
     "finfo",
     "fix",
     "flatnonzero",
+    "flexible",
     "flip",
     "fliplr",
     "flipud",
@@ -3013,11 +3120,14 @@ __all__ = [
     "float32",
     "float64",
     "float_power",
+    "floating",
     "floor",
     "floor_divide",
     "fmax",
     "fmin",
     "fmod",
+    "format_float_positional",
+    "format_float_scientific",
     "frexp",
     "from_dlpack",
     "from_numpy",
@@ -3029,12 +3139,15 @@ __all__ = [
     "full",
     "full_like",
     "gcd",
+    "generic",
     "genfromtxt",
     "geomspace",
     "get_printoptions",
+    "geterr",
     "gradient",
     "greater",
     "greater_equal",
+    "half",
     "hamming",
     "hanning",
     "heaviside",
@@ -3051,6 +3164,7 @@ __all__ = [
     "imag",
     "index_exp",
     "indices",
+    "inexact",
     "inf",
     "inner",
     "insert",
@@ -3059,6 +3173,8 @@ __all__ = [
     "int64",
     "int8",
     "int_",
+    "intc",
+    "integer",
     "interp",
     "intersect1d",
     "intp",
@@ -3102,9 +3218,12 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logspace",
+    "long",
+    "longlong",
     "mask_indices",
     "matmul",
     "matrix_transpose",
+    "matvec",
     "max",
     "maximum",
     "may_share_memory",
@@ -3143,6 +3262,8 @@ __all__ = [
     "nextafter",
     "nonzero",
     "not_equal",
+    "number",
+    "object_",
     "ogrid",
     "ones",
     "ones_like",
@@ -3208,13 +3329,17 @@ __all__ = [
     "select",
     "set_printoptions",
     "setdiff1d",
+    "seterr",
     "setxor1d",
     "shape",
     "shares_memory",
+    "short",
     "sign",
     "signbit",
+    "signedinteger",
     "sin",
     "sinc",
+    "single",
     "sinh",
     "size",
     "sometrue",
@@ -3226,6 +3351,7 @@ __all__ = [
     "squeeze",
     "stack",
     "std",
+    "str_",
     "subtract",
     "sum",
     "swapaxes",
@@ -3249,12 +3375,17 @@ __all__ = [
     "triu_indices_from",
     "true_divide",
     "trunc",
+    "typename",
+    "ubyte",
     "uint",
     "uint16",
     "uint32",
     "uint64",
     "uint8",
+    "uintc",
     "uintp",
+    "ulong",
+    "ulonglong",
     "union1d",
     "unique",
     "unique_all",
@@ -3263,13 +3394,17 @@ __all__ = [
     "unique_values",
     "unpackbits",
     "unravel_index",
+    "unsignedinteger",
     "unstack",
     "unwrap",
+    "ushort",
     "vander",
     "var",
     "vdot",
     "vecdot",
+    "vecmat",
     "vectorize",
+    "void",
     "vsplit",
     "vstack",
     "where",

@@ -32,7 +32,7 @@ from gemel.spec import normalize_axis, whole
 
 @function(public="np")
 def array(
-    value: Any,
+    object: Any,
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
@@ -49,20 +49,20 @@ def array(
     None or False it is `asarray`; `ndmin` axes are in front at least. Elements lie in C order,
     whatever `order` says.
     """
-    if type(value) is ndarray and dtype is device is ctx is None and copy and not ndmin:
-        return value.copy()
+    if type(object) is ndarray and dtype is device is ctx is None and copy and not ndmin:
+        return object.copy()
     if ndmin > 0 or not copy:
-        found = (array if copy else asarray)(value, dtype, device, ctx, copy=copy)
+        found = (array if copy else asarray)(object, dtype, device, ctx, copy=copy)
         lead = (1,) * (ndmin - found.ndim)
         return reshape(found, shape=(*lead, *found.shape)) if lead else found
     place = as_device(device or ctx)
-    if isinstance(value, (ndarray, Entry)):
-        moved = value.to_device(place) if device or ctx else value
-        if dtype is not None and as_dtype(dtype) is not value.dtype:
+    if isinstance(object, (ndarray, Entry)):
+        moved = object.to_device(place) if device or ctx else object
+        if dtype is not None and as_dtype(dtype) is not object.dtype:
             return moved.astype(dtype)
-        return moved if moved is not value else value.copy()
-    made = array_like(value, dtype, place)
-    if dtype is None and MANNERS["floating positions"] and isinstance(value, (list, tuple)):
+        return moved if moved is not object else object.copy()
+    made = array_like(object, dtype, place)
+    if dtype is None and MANNERS["floating positions"] and isinstance(object, (list, tuple)):
         kind = made.dtype.kind  # lists of others' numbers and arrays are as those of Python's
         dtype = MANNERS["floats" if kind == "f" else "integers"] if kind in "iuf" else None
     return made if dtype is None else made.astype(dtype, copy=False)
@@ -70,7 +70,7 @@ def array(
 
 @function(public="np", aliases=("asanyarray",))
 def asarray(
-    value: Any,
+    a: Any,
     dtype: Any = None,
     device: Any = None,
     ctx: Any = None,
@@ -78,19 +78,19 @@ def asarray(
     copy: bool | None = None,
     order: str | None = None,
 ) -> ndarray:
-    """The array itself when it is one of that dtype and on that device, else `array(value)`.
+    """The array itself when it is one of that dtype and on that device, else `array(a)`.
 
     With `copy` always a new one; with False never: what would have to be copied, as all that is
     not gemel's own, is a `ValueError`.
     """
     device = device or ctx
-    given = isinstance(value, (ndarray, Entry))
-    same = given and (dtype is None or value.dtype is as_dtype(dtype))
-    if not copy and same and (device is None or value.device == device):
-        return value  # type: ignore[no-any-return]
+    given = isinstance(a, (ndarray, Entry))
+    same = given and (dtype is None or a.dtype is as_dtype(dtype))
+    if not copy and same and (device is None or a.device == device):
+        return a  # type: ignore[no-any-return]
     if copy is False:
         raise ValueError("asarray: copy=False, but this array can only be made by a copy")
-    found: ndarray = array(value, dtype, device)
+    found: ndarray = array(a, dtype, device)
     return found
 
 
@@ -133,9 +133,9 @@ def full(
     shape: Any,
     fill_value: Any,
     dtype: Any = None,
+    order: str = "C",
     device: Any = None,
     ctx: Any = None,
-    order: str = "C",
 ) -> Array:
     """An array filled with one number; its dtype decides where none is given."""
     extents = listed(shape)
@@ -151,7 +151,7 @@ def full(
 
 @function(public="np")
 def zeros(
-    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, order: str = "C", device: Any = None, ctx: Any = None
 ) -> Array:
     """An array of zeros."""
     with as_device(device or ctx):
@@ -160,7 +160,7 @@ def zeros(
 
 @function(public="np")
 def ones(
-    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, order: str = "C", device: Any = None, ctx: Any = None
 ) -> Array:
     """An array of ones."""
     with as_device(device or ctx):
@@ -169,57 +169,75 @@ def ones(
 
 @function(public="np")
 def empty(
-    shape: Any, dtype: Any = None, device: Any = None, ctx: Any = None, order: str = "C"
+    shape: Any, dtype: Any = None, order: str = "C", device: Any = None, ctx: Any = None
 ) -> Array:
     """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
-    return zeros(shape, dtype, device, ctx)
+    return zeros(shape, dtype, order, device, ctx)
 
 
-@function(public="np", aliases=("empty_like",))
-def zeros_like(
-    x: Any,
+@function(public="np")
+def empty_like(
+    prototype: Any,
     dtype: Any = None,
     order: str = "K",
-    *,
+    subok: bool = True,
     shape: Any = None,
+    *,
+    device: Any = None,
+    ctx: Any = None,
+) -> Array:
+    """An array nobody has set, as `empty`: of the shape, dtype and device of another one."""
+    return full_like(prototype, 0, dtype, shape=shape, device=device, ctx=ctx)
+
+
+@function(public="np")
+def zeros_like(
+    a: Any,
+    dtype: Any = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
     """Zeros of the shape, dtype and device of another array, where no others are given."""
-    return full_like(x, 0, dtype, shape=shape, device=device, ctx=ctx)
+    return full_like(a, 0, dtype, shape=shape, device=device, ctx=ctx)
 
 
 @function(public="np")
 def ones_like(
-    x: Any,
+    a: Any,
     dtype: Any = None,
     order: str = "K",
-    *,
+    subok: bool = True,
     shape: Any = None,
+    *,
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
     """Ones of the shape, dtype and device of another array, where no others are given."""
-    return full_like(x, 1, dtype, shape=shape, device=device, ctx=ctx)
+    return full_like(a, 1, dtype, shape=shape, device=device, ctx=ctx)
 
 
 @function(public="np")
 def full_like(
-    x: Any,
+    a: Any,
     fill_value: Any,
     dtype: Any = None,
     order: str = "K",
-    *,
+    subok: bool = True,
     shape: Any = None,
+    *,
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
     """One number in the shape, dtype and device of another array, where no others are given."""
-    x = operand(x)
-    extents = tuple(x.shape) if shape is None else listed(shape)
-    chosen = as_dtype(dtype or x.dtype)
+    a = operand(a)
+    extents = tuple(a.shape) if shape is None else listed(shape)
+    chosen = as_dtype(dtype or a.dtype)
     check_held("full_like", fill_value, chosen)
-    with as_device(device or ctx or getattr(x, "device", None)):
+    with as_device(device or ctx or getattr(a, "device", None)):
         return filled(fill_value, shape=extents, dtype=chosen)
 
 
@@ -359,9 +377,9 @@ def eye(
     M: int | None = None,  # noqa: N803
     k: int = 0,
     dtype: Any = None,
+    order: str = "C",
     device: Any = None,
     ctx: Any = None,
-    order: str = "C",
 ) -> Array:
     """Ones on diagonal k of a matrix, zeros elsewhere.
 

@@ -7,62 +7,102 @@ from typing import Any
 
 from gemel.ndarray import ndarray
 
-def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> ndarray:
+def fft(
+    a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The Fourier transform along an axis, of its first n elements or as if zeros followed."""
 
-def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward") -> ndarray:
+def fft2(
+    a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The discrete Fourier transform of matrices."""
 
 def fftfreq(
-    n: int, d: float = 1.0, dtype: Any = None, device: Any = None, ctx: Any = None
+    n: int,
+    d: float = 1.0,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """The frequencies the elements of `fft` belong to, for samples `d` apart."""
 
-def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward") -> ndarray:
+def fftn(
+    a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The discrete Fourier transform along several axes, or all, of the lengths `s`."""
 
-def fftshift(x: Any, axes: Any = None) -> ndarray:
+def fftshift(x: Any, axes: Any = None, *, out: Any = None) -> ndarray:
     """The frequency 0 moved to the middle of the given axes, or all."""
 
-def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> ndarray:
+def hfft(
+    a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The transform, which is real, of what is half given and the other half its conjugate."""
 
-def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> ndarray:
+def ifft(
+    a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The inverse of `fft`."""
 
-def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward") -> ndarray:
+def ifft2(
+    a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The inverse of `fft2`."""
 
-def ifftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward") -> ndarray:
+def ifftn(
+    a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The inverse of `fftn`."""
 
-def ifftshift(x: Any, axes: Any = None) -> ndarray:
+def ifftshift(x: Any, axes: Any = None, *, out: Any = None) -> ndarray:
     """The inverse of `fftshift`."""
 
-def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> ndarray:
+def ihfft(
+    a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The inverse of `hfft`."""
 
-def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> ndarray:
+def irfft(
+    a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The inverse of `rfft`: n real numbers, by default an even number of them."""
 
-def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward") -> ndarray:
+def irfft2(
+    a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The inverse of `rfft2`."""
 
-def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward") -> ndarray:
+def irfftn(
+    a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The inverse of `rfftn`."""
 
-def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> ndarray:
+def rfft(
+    a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The first half of the transform of real numbers, which tells the other half."""
 
-def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward") -> ndarray:
+def rfft2(
+    a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The transform of matrices of real numbers; along their rows one half of it."""
 
 def rfftfreq(
-    n: int, d: float = 1.0, dtype: Any = None, device: Any = None, ctx: Any = None
+    n: int,
+    d: float = 1.0,
+    dtype: Any = None,
+    device: Any = None,
+    ctx: Any = None,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """The frequencies the elements of `rfft` belong to, for samples `d` apart."""
 
-def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward") -> ndarray:
+def rfftn(
+    a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward", *, out: Any = None
+) -> ndarray:
     """The transform of real numbers along several axes, or all; along the last one half of it."""
 
 __all__ = [

@@ -217,6 +217,30 @@ class Generator:
 
 
 @function(public="np.random")
+class RandomState(Generator):
+    """A generator with the methods of NumPy's older class, of this seed or one nobody knows.
+
+    >>> np.random.RandomState(7).randint(0, 10, size=4)
+    """
+
+    rand = _method("rand")
+    randint = _method("randint")
+    randn = _method("randn")
+    random_sample = _method("random_sample")
+    choice = _method("choice")
+
+    def __init__(self, seed: Any = None) -> None:
+        super().__init__(default_rng(seed).bit_generator)
+
+    def seed(self, seed: Any = None) -> None:
+        """Begin anew, with this seed."""
+        self.bit_generator.state = default_rng(seed).bit_generator.state
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RandomState, (self.bit_generator,)
+
+
+@function(public="np.random")
 def default_rng(seed: Any = None) -> Generator:
     """A generator with a stream of its own: of this seed, or one nobody knows; or `seed` itself,
     if it is one.

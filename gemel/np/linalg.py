@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from gemel.errors import ShapeError
+from gemel.ir.keywords import into
 from gemel.ir.public import NAMESPACES, Array, asked, function, publish
 from gemel.ops import arrange, linalg, products, triangles
 from gemel.ops.shape import operand, reshape
@@ -52,7 +53,7 @@ def cross(x1: Any, x2: Any, *, axis: int = -1) -> Array:
 
 
 @function(public="np.linalg")
-def multi_dot(arrays: Sequence[Any]) -> Array:
+def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Array:
     """The product of several matrices, in the order that multiplies least; the first and the last
     may be rows."""
     found = [operand(x) for x in arrays]
@@ -89,14 +90,14 @@ def multi_dot(arrays: Sequence[Any]) -> Array:
 
     total = joined(0, len(found) - 1)
     shape = (total.shape[0],) * (not row) + (total.shape[1],) * (not column)
-    return reshape(total, shape=shape)
+    return into("multi_dot", out, reshape(total, shape=shape))
 
 
 globals().update(NAMESPACES["np.linalg"])
 
 
 def __getattr__(name: str) -> Any:
-    return asked(name, __name__, globals(), {})
+    return asked(name, __name__, globals(), {}, numpys=("LinAlgError",))
 
 
 def __dir__() -> list[str]:

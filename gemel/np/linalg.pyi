@@ -7,6 +7,8 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
+from numpy.linalg import LinAlgError as LinAlgError
+
 from gemel.ndarray import ndarray
 from gemel.ops.decomposing import EighResult, EigResult
 from gemel.ops.solving import SlogdetResult
@@ -72,7 +74,7 @@ def matrix_rank(
 def matrix_transpose(x: Any) -> ndarray:
     """The last two axes exchanged; a view. Raises `ShapeError` for fewer than two."""
 
-def multi_dot(arrays: Sequence[Any]) -> ndarray:
+def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> ndarray:
     """The product of several matrices, in the order that multiplies least; the first and the last
     may be rows."""
 
@@ -96,7 +98,12 @@ def slogdet(a: Any, /) -> SlogdetResult:
 def solve(a: Any, b: Any, /) -> ndarray:
     """The x for which a @ x is b; a 1-d b is one column."""
 
-def svd(a: Any, full_matrices: builtins.bool = True, compute_uv: builtins.bool = True) -> Any:
+def svd(
+    a: Any,
+    full_matrices: builtins.bool = True,
+    compute_uv: builtins.bool = True,
+    hermitian: builtins.bool = False,
+) -> Any:
     """Orthogonal U and Vh and falling numbers S, for which U * S @ Vh is a; or S only."""
 
 def svdvals(x: Any, /) -> ndarray:
@@ -135,6 +142,7 @@ def vector_norm(
     """The norm of vectors along the given axes, or all: sum(|x|^ord)^(1/ord), also for +-inf and 0."""
 
 __all__ = [
+    "LinAlgError",
     "cholesky",
     "cond",
     "cross",

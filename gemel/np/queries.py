@@ -11,21 +11,21 @@ from gemel.spec import normalize_axes, product
 
 
 @function(public="np")
-def shape(x: Any) -> tuple[int, ...]:
+def shape(a: Any) -> tuple[int, ...]:
     """The shape of an array or of anything that can be one."""
-    return tuple(x.shape) if hasattr(x, "shape") else tuple(asarray(x).shape)
+    return tuple(a.shape) if hasattr(a, "shape") else tuple(asarray(a).shape)
 
 
 @function(public="np")
-def ndim(x: Any) -> int:
+def ndim(a: Any) -> int:
     """The number of dimensions."""
-    return len(shape(x))
+    return len(shape(a))
 
 
 @function(public="np")
-def size(x: Any, axis: Any = None) -> int:
+def size(a: Any, axis: Any = None) -> int:
     """The number of elements, or of positions along one or more axes."""
-    extents = shape(x)
+    extents = shape(a)
     return product(extents[a] for a in normalize_axes("size", axis, len(extents)))
 
 
@@ -38,9 +38,9 @@ def allclose(
 
 
 @function(public="np")
-def array_equal(a: Any, b: Any, equal_nan: bool = False) -> bool:
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Whether shapes and all elements are equal. Waits for both."""
-    if shape(a) != shape(b):
+    if shape(a1) != shape(a2):
         return False
-    same = equal(a, b)
-    return bool((logical_or(same, isnan(a) & isnan(b)) if equal_nan else same).all())
+    same = equal(a1, a2)
+    return bool((logical_or(same, isnan(a1) & isnan(a2)) if equal_nan else same).all())

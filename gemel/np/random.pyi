@@ -8,6 +8,7 @@ from typing import Any
 
 from gemel.ndarray import ndarray
 from gemel.np.generator import Generator as Generator
+from gemel.np.generator import RandomState as RandomState
 from gemel.ops.random import initialization as initialization
 
 def beta(
@@ -404,6 +405,7 @@ def zipf(
 
 __all__ = [
     "Generator",
+    "RandomState",
     "beta",
     "binomial",
     "cauchy",

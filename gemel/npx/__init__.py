@@ -43,6 +43,10 @@ RANDOM = ("bernoulli", "normal_n", "seed", "uniform_n")
 def __getattr__(name: str) -> Any:
     if name in RANDOM:
         return getattr(random, name)
+    if name == "Custom":
+        from gemel.operator import custom
+
+        return globals().setdefault(name, custom)
     return asked(name, __name__, globals(), _others)
 
 

@@ -21,11 +21,17 @@ from gemel.npx import image as image
 from gemel.npx import random as random
 from gemel.npx.engine import priority as priority
 
-def activation(data: Any, act_type: str = "relu") -> ndarray:
+def activation(data: Any, act_type: str = "relu", *, out: Any = None) -> ndarray:
     """An activation by its name. Raises `UnknownNameError`, suggesting the nearest."""
 
 def arange_like(
-    data: Any, start: float = 0.0, step: float = 1.0, repeat: int = 1, axis: int | None = None
+    data: Any,
+    start: float = 0.0,
+    step: float = 1.0,
+    repeat: int = 1,
+    axis: int | None = None,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """start, start + step, ..., each `repeat` times: in the shape of data, or along one axis of it."""
 
@@ -36,15 +42,22 @@ def attention(
     mask: Any = None,
     scale: float | None = None,
     causal: builtins.bool = False,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """softmax(query @ key.T * scale) @ value: (..., n, d), (..., m, d), (..., m, v) to (..., n, v)."""
 
 def batch_dot(
-    a: Any, b: Any, transpose_a: builtins.bool = False, transpose_b: builtins.bool = False
+    a: Any,
+    b: Any,
+    transpose_a: builtins.bool = False,
+    transpose_b: builtins.bool = False,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """The matrix products of two batches: (N, n, k) and (N, k, m) give (N, n, m)."""
 
-def batch_flatten(data: Any) -> ndarray:
+def batch_flatten(data: Any, *, out: Any = None) -> ndarray:
     """(batch, ...) to (batch, all elements of an example)."""
 
 def batch_norm(
@@ -60,10 +73,12 @@ def batch_norm(
     output_mean_var: builtins.bool = False,
     axis: int = 1,
     cudnn_off: builtins.bool = False,
-) -> Any:
+    *,
+    out: Any = None,
+) -> ndarray | tuple[Any, ...]:
     """x normalised over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015)."""
 
-def batch_take(a: Any, indices: Any) -> ndarray:
+def batch_take(a: Any, indices: Any, *, out: Any = None) -> ndarray:
     """From each row of a (n, m) the element at its index, which must be within."""
 
 def bilinear_resize_2d(
@@ -73,12 +88,19 @@ def bilinear_resize_2d(
     scale_height: float | None = None,
     scale_width: float | None = None,
     align_corners: builtins.bool = True,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """Images (N, C, height, width) of another size, or scaled, by linear mixing."""
 
 def bipartite_matching(
-    data: Any, threshold: float, is_ascend: builtins.bool = False, topk: int = -1
-) -> tuple[Any, Any]:
+    data: Any,
+    threshold: float,
+    is_ascend: builtins.bool = False,
+    topk: int = -1,
+    *,
+    out: Any = None,
+) -> ndarray | tuple[Any, ...]:
     """Rows and columns of matrices (..., N, M) in pairs, each in one at most: the pair with the
     highest score first (the lowest with `is_ascend`), then the next that is free."""
 
@@ -91,6 +113,8 @@ def box_decode(
     std3: float = 1.0,
     clip: float = -1.0,
     format: str = "center",
+    *,
+    out: Any = None,
 ) -> ndarray:
     """The boxes (B, N, 4), as corners, that offsets (B, N, 4) make of anchors (1, N, 4)."""
 
@@ -101,10 +125,12 @@ def box_encode(
     refs: Any,
     means: Any = (0.0, 0.0, 0.0, 0.0),
     stds: Any = (0.1, 0.1, 0.2, 0.2),
-) -> tuple[Any, Any]:
+    *,
+    out: Any = None,
+) -> ndarray | tuple[Any, ...]:
     """What a network is to say of anchors (B, N, 4) for them to become boxes refs (B, M, 4)."""
 
-def box_iou(lhs: Any, rhs: Any, format: str = "corner") -> ndarray:
+def box_iou(lhs: Any, rhs: Any, format: str = "corner", *, out: Any = None) -> ndarray:
     """How much boxes overlap: the area both have over that any has, 0 to 1."""
 
 def box_nms(
@@ -119,18 +145,22 @@ def box_nms(
     force_suppress: builtins.bool = False,
     in_format: str = "corner",
     out_format: str = "corner",
+    *,
+    out: Any = None,
 ) -> ndarray:
     """Non-maximum suppression: of boxes (..., N, numbers) that overlap more than `overlap_thresh`,
     the one with the best score is left."""
 
-def broadcast_like(lhs: Any, rhs: Any, lhs_axes: Any = None, rhs_axes: Any = None) -> ndarray:
+def broadcast_like(
+    lhs: Any, rhs: Any, lhs_axes: Any = None, rhs_axes: Any = None, *, out: Any = None
+) -> ndarray:
     """lhs broadcast to the shape of rhs; or some axes of lhs to the extents of some of rhs."""
 
 def callback(function: Any, *arrays: Any, outputs: Any, name: str | None = None) -> Any:
     """Issue a Python function of NumPy arrays as an operation of the engine."""
 
 def categorical(
-    prob: Any = None, logit: Any = None, size: Any = None, dtype: Any = None
+    prob: Any = None, logit: Any = None, size: Any = None, dtype: Any = None, *, out: Any = None
 ) -> ndarray:
     """Positions along the last axis, drawn with these probabilities or their logarithms."""
 
@@ -139,7 +169,7 @@ def cond(
 ) -> Any:
     """then_func(*inputs) if the condition holds, else else_func(*inputs)."""
 
-def constraint_check(data: Any, msg: str = "Constraint violated.") -> ndarray:
+def constraint_check(data: Any, msg: str = "Constraint violated.", *, out: Any = None) -> ndarray:
     """True, if all elements of a bool array are; else a `ValueError` with this message, raised
     when the result is waited for."""
 
@@ -158,6 +188,8 @@ def convolution(
     cudnn_tune: Any = None,
     cudnn_off: builtins.bool = False,
     layout: str | None = None,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """Convolution over one to three axes: data (N, C, *space), weight (filters, C / groups,
     *kernel), result (N, filters, *places), where there are
@@ -171,6 +203,8 @@ def ctc_loss(
     use_data_lengths: builtins.bool = False,
     use_label_lengths: builtins.bool = False,
     blank_label: str = "first",
+    *,
+    out: Any = None,
 ) -> ndarray:
     """-log of how likely labels (batch, most labels) are for data (time, batch, classes), of which
     softmax is taken first: one number for each example, inf where they cannot fit."""
@@ -192,6 +226,8 @@ def deconvolution(
     cudnn_tune: Any = None,
     cudnn_off: builtins.bool = False,
     layout: str | None = None,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """The transpose of `convolution`: data (N, C, *places), weight (C, filters / groups, *kernel),
     result (N, filters, *space), with
@@ -216,10 +252,12 @@ def dropout(
     mode: str = "training",
     axes: Any = (),
     cudnn_off: builtins.bool = False,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """While training, elements set to 0 with probability p and the others scaled by 1 / (1 - p)."""
 
-def elu(data: Any, alpha: float = 1.0) -> ndarray:
+def elu(data: Any, alpha: float = 1.0, *, out: Any = None) -> ndarray:
     """data where positive, alpha * (exp(data) - 1) elsewhere (Clevert et al., ICLR 2016)."""
 
 def embedding(
@@ -229,6 +267,8 @@ def embedding(
     output_dim: int | None = None,
     dtype: Any = None,
     sparse_grad: builtins.bool = False,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """The rows of weight (input_dim, output_dim) that data names: (...) to (..., output_dim)."""
 
@@ -275,6 +315,8 @@ def fully_connected(
     num_hidden: int | None = None,
     no_bias: builtins.bool = False,
     flatten: builtins.bool = True,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """x @ weight.T + bias, weight (units, inputs); `flatten` joins all axes of x but the first."""
 
@@ -304,7 +346,7 @@ def gammaln(
 ) -> ndarray:
     """The logarithm of abs(gamma(x)); inf at 0 and the whole numbers below."""
 
-def gather_nd(data: Any, indices: Any) -> ndarray:
+def gather_nd(data: Any, indices: Any, *, out: Any = None) -> ndarray:
     """data[indices[0], indices[1], ...]: indices (m, ...) say where along each of the first m axes."""
 
 def gelu(
@@ -327,36 +369,46 @@ def group_norm(
     num_groups: int = 1,
     eps: float = 0.001,
     output_mean_var: builtins.bool = False,
-) -> Any:
+    *,
+    out: Any = None,
+) -> ndarray | tuple[Any, ...]:
     """x (N, C, ...) normalised over groups of its channels, times gamma plus beta, which have one
     element for each channel, or for each group."""
 
-def hard_sigmoid(data: Any, alpha: float = 0.2, beta: float = 0.5) -> ndarray:
+def hard_sigmoid(data: Any, alpha: float = 0.2, beta: float = 0.5, *, out: Any = None) -> ndarray:
     """alpha * data + beta, limited to [0, 1]."""
 
-def index_add(data: Any, indices: Any, val: Any) -> ndarray:
+def index_add(data: Any, indices: Any, val: Any, *, out: Any = None) -> ndarray:
     """data with val added at `indices` (m, n), as `gather_nd` has them; what meets is added up."""
 
-def index_copy(old_tensor: Any, index_vector: Any, new_tensor: Any) -> ndarray:
+def index_copy(old_tensor: Any, index_vector: Any, new_tensor: Any, *, out: Any = None) -> ndarray:
     """old_tensor with the rows of new_tensor in the place of those index_vector names."""
 
-def index_update(data: Any, indices: Any, val: Any) -> ndarray:
+def index_update(data: Any, indices: Any, val: Any, *, out: Any = None) -> ndarray:
     """data with val at `indices` (m, n), as `gather_nd` has them; of what meets the last stays."""
 
-def instance_norm(x: Any, gamma: Any, beta: Any, /, eps: float = 0.001) -> ndarray:
+def instance_norm(
+    x: Any, gamma: Any, beta: Any, /, eps: float = 0.001, *, out: Any = None
+) -> ndarray:
     """Each channel of each example of x (N, C, ...) normalised, times gamma plus beta."""
 
-def interleaved_matmul_encdec_qk(queries: Any, keys_values: Any, heads: int) -> ndarray:
+def interleaved_matmul_encdec_qk(
+    queries: Any, keys_values: Any, heads: int, *, out: Any = None
+) -> ndarray:
     """The scores of attention to another sequence, (batch * heads, time, time of keys)."""
 
-def interleaved_matmul_encdec_valatt(keys_values: Any, attention: Any, heads: int) -> ndarray:
+def interleaved_matmul_encdec_valatt(
+    keys_values: Any, attention: Any, heads: int, *, out: Any = None
+) -> ndarray:
     """attention (batch * heads, time, time of keys) @ values: (time, batch, heads * size)."""
 
-def interleaved_matmul_selfatt_qk(queries_keys_values: Any, heads: int) -> ndarray:
+def interleaved_matmul_selfatt_qk(
+    queries_keys_values: Any, heads: int, *, out: Any = None
+) -> ndarray:
     """The scores of self-attention, (batch * heads, time, time): query @ key.T / sqrt(size)."""
 
 def interleaved_matmul_selfatt_valatt(
-    queries_keys_values: Any, attention: Any, heads: int
+    queries_keys_values: Any, attention: Any, heads: int, *, out: Any = None
 ) -> ndarray:
     """attention (batch * heads, time, time) @ values: (time, batch, heads * size)."""
 
@@ -369,7 +421,9 @@ def is_np_default_dtype() -> builtins.bool:
 def is_np_shape() -> builtins.bool:
     """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
 
-def l2_normalization(data: Any, eps: float = 1e-10, mode: str = "instance") -> ndarray:
+def l2_normalization(
+    data: Any, eps: float = 1e-10, mode: str = "instance", *, out: Any = None
+) -> ndarray:
     """data / sqrt(sum(data ** 2) + eps): the sum is over an example ("instance"), its channels
     ("channel", axis 1), or each channel's space ("spatial")."""
 
@@ -380,7 +434,9 @@ def layer_norm(
     axis: int = -1,
     eps: float = 1e-05,
     output_mean_var: builtins.bool = False,
-) -> Any:
+    *,
+    out: Any = None,
+) -> ndarray | tuple[Any, ...]:
     """x normalised along one axis, times gamma plus beta."""
 
 def leaky_relu(
@@ -390,6 +446,8 @@ def leaky_relu(
     slope: float = 0.25,
     lower_bound: float = 0.125,
     upper_bound: float = 0.334,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """data where positive; elsewhere, by act_type: "leaky": slope * data, "prelu": gamma * data
     (a gamma for each channel, or one), "elu": slope * (exp(data) - 1), "rrelu": a slope drawn for
@@ -399,7 +457,7 @@ def leaky_relu(
 def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | ndarray:
     """The arrays in `file`: a dictionary if they are named, a list, or the one that was saved."""
 
-def log_sigmoid(data: Any) -> ndarray:
+def log_sigmoid(data: Any, *, out: Any = None) -> ndarray:
     """The logarithm of 1 / (1 + exp(-data)), without overflow."""
 
 def log_softmax(
@@ -409,14 +467,18 @@ def log_softmax(
     temperature: float | None = None,
     use_length: builtins.bool = False,
     dtype: Any = None,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """The logarithm of `softmax`, accurate where softmax is nearly 0 or 1; -inf behind a length."""
 
-def logsumexp(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
+def logsumexp(
+    x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
+) -> ndarray:
     """log(sum(exp(x))) over the given axes, or all, without overflow."""
 
 def masked_log_softmax(
-    data: Any, mask: Any, axis: int = -1, temperature: float | None = None
+    data: Any, mask: Any, axis: int = -1, temperature: float | None = None, *, out: Any = None
 ) -> ndarray:
     """log_softmax(data / temperature) of the elements whose mask is true; the others are -inf."""
 
@@ -426,10 +488,12 @@ def masked_softmax(
     axis: int = -1,
     temperature: float | None = None,
     normalize: builtins.bool = True,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """softmax(data / temperature) of the elements whose mask is true; the others are 0."""
 
-def mish(data: Any) -> ndarray:
+def mish(data: Any, *, out: Any = None) -> ndarray:
     """data * tanh(log(1 + exp(data))) (Misra, BMVC 2020)."""
 
 def multibox_detection(
@@ -443,6 +507,8 @@ def multibox_detection(
     force_suppress: builtins.bool = False,
     variances: Any = (0.1, 0.1, 0.2, 0.2),
     nms_topk: int = -1,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """What a detector of one shot has found: rows class, score, left, top, right, bottom, the best
     first, (B, N, 6)."""
@@ -454,6 +520,8 @@ def multibox_prior(
     clip: builtins.bool = False,
     steps: Any = (-1.0, -1.0),
     offsets: Any = (0.5, 0.5),
+    *,
+    out: Any = None,
 ) -> ndarray:
     """Anchors around each pixel of data (N, C, height, width): (1, height * width * kinds, 4)."""
 
@@ -467,11 +535,13 @@ def multibox_target(
     negative_mining_thresh: float = 0.5,
     minimum_negative_samples: int = 0,
     variances: Any = (0.1, 0.1, 0.2, 0.2),
-) -> list[Any]:
+    *,
+    out: Any = None,
+) -> ndarray | tuple[Any, ...]:
     """What a detector of one shot is trained towards: offsets (B, N * 4), a mask of the same shape
     of those that count, and classes (B, N), 0 for background."""
 
-def nonzero(a: Any) -> ndarray:
+def nonzero(a: Any, *, out: Any = None) -> ndarray:
     """Where the elements are that are not zero: a row of positions for each. Waits for the array."""
 
 def norm(
@@ -480,16 +550,31 @@ def norm(
     axis: Any = None,
     out_dtype: Any = None,
     keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """The sum of absolute values (`ord` 1), or the square root of that of squares (2), along axes."""
 
 def one_hot(
-    x: Any, /, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
+    x: Any,
+    /,
+    depth: int,
+    on_value: float = 1.0,
+    off_value: float = 0.0,
+    dtype: Any = "float32",
+    *,
+    out: Any = None,
 ) -> ndarray:
     """A new last axis of `depth` lanes: `on_value` in the lane x names, `off_value` elsewhere."""
 
 def pick(
-    data: Any, index: Any, axis: int = -1, mode: str = "clip", keepdims: builtins.bool = False
+    data: Any,
+    index: Any,
+    axis: int = -1,
+    mode: str = "clip",
+    keepdims: builtins.bool = False,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """From each row along an axis, the element at that row's index."""
 
@@ -505,6 +590,8 @@ def pooling(
     p_value: int = 2,
     count_include_pad: builtins.bool | None = True,
     layout: str | None = None,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """One number for each window of data (N, C, *space): the largest, the average, the sum or the
     p-norm of its elements."""
@@ -525,7 +612,9 @@ def relu(
 def reset_np() -> None:
     """Back to gemel's own: Python integers become int64 arrays, floats float32."""
 
-def reshape(a: Any, newshape: Any, reverse: builtins.bool = False, order: str = "C") -> ndarray:
+def reshape(
+    a: Any, newshape: Any, reverse: builtins.bool = False, order: str = "C", *, out: Any = None
+) -> ndarray:
     """The same elements in another shape, of which some extents are codes."""
 
 def reshape_like(
@@ -535,6 +624,8 @@ def reshape_like(
     lhs_end: int | None = None,
     rhs_begin: int | None = None,
     rhs_end: int | None = None,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """lhs in the shape of rhs; or some axes of lhs (from begin to before end) in those of rhs."""
 
@@ -555,7 +646,9 @@ def rnn(
     lstm_state_clip_min: float | None = None,
     lstm_state_clip_max: float | None = None,
     lstm_state_clip_nan: builtins.bool = False,
-) -> Any:
+    *,
+    out: Any = None,
+) -> ndarray | tuple[Any, ...]:
     """Layers of a recurrent network ("rnn_relu", "rnn_tanh", "lstm", "gru") over data (time, batch,
     inputs): (time, batch, directions * state_size)."""
 
@@ -567,11 +660,15 @@ def roi_align(
     sample_ratio: int = -1,
     position_sensitive: builtins.bool = False,
     aligned: builtins.bool = False,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """The means of pooled_size (rows, columns) bins of regions of data (N, C, height, width),
     sampled between pixels: (regions, C, *pooled_size)."""
 
-def roi_pooling(data: Any, rois: Any, pooled_size: Any, spatial_scale: float) -> ndarray:
+def roi_pooling(
+    data: Any, rois: Any, pooled_size: Any, spatial_scale: float, *, out: Any = None
+) -> ndarray:
     """The largest elements of pooled_size (rows, columns) bins of regions of data (N, C, height,
     width): (regions, C, *pooled_size)."""
 
@@ -581,11 +678,11 @@ def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
 def savez(file: Any, *args: Any, **kwargs: Any) -> None:
     """Write arrays to `file` as an archive of NumPy's (.npz), as MXNet 2 does."""
 
-def scatter_nd(data: Any, indices: Any, shape: Any) -> ndarray:
+def scatter_nd(data: Any, indices: Any, shape: Any, *, out: Any = None) -> ndarray:
     """Zeros of a shape with data at `indices` (m, ...), as `gather_nd` has them; what meets is
     added up."""
 
-def selu(data: Any) -> ndarray:
+def selu(data: Any, *, out: Any = None) -> ndarray:
     """`elu` scaled so that mean 0 and variance 1 stay (Klambauer et al., NeurIPS 2017)."""
 
 def sequence_last(
@@ -593,6 +690,8 @@ def sequence_last(
     sequence_length: Any = None,
     use_sequence_length: builtins.bool = False,
     axis: int = 0,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """The last element of each sequence; `axis` (0 or 1) is time, the other batch."""
 
@@ -602,6 +701,8 @@ def sequence_mask(
     use_sequence_length: builtins.bool = False,
     value: float = 0.0,
     axis: int = 0,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """data with `value` behind the end of each sequence; `axis` (0 or 1) is time, the other batch."""
 
@@ -610,6 +711,8 @@ def sequence_reverse(
     sequence_length: Any = None,
     use_sequence_length: builtins.bool = False,
     axis: int = 0,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """Each sequence backwards, what is behind its end left where it is; `axis` 0 or 1 is time."""
 
@@ -618,7 +721,7 @@ def set_np(
 ) -> None:
     """MXNet's NumPy mode: Python integers become float32 arrays, which are positions, too."""
 
-def shape_array(data: Any) -> ndarray:
+def shape_array(data: Any, *, out: Any = None) -> ndarray:
     """The shape of an array, as one of int64."""
 
 def sigmoid(
@@ -634,19 +737,19 @@ def sigmoid(
 ) -> ndarray:
     """1 / (1 + exp(-x)), without overflow on either side."""
 
-def silu(data: Any, beta: float = 1.0) -> ndarray:
+def silu(data: Any, beta: float = 1.0, *, out: Any = None) -> ndarray:
     """data * sigmoid(beta * data), also called swish (Ramachandran et al., 2017)."""
 
-def slice(data: Any, begin: Any, end: Any, step: Any = None) -> ndarray:
+def slice(data: Any, begin: Any, end: Any, step: Any = None, *, out: Any = None) -> ndarray:
     """The elements from `begin` to `end` along the first axes; None is an end of the axis."""
 
-def slice_axis(data: Any, axis: int, begin: int, end: int | None) -> ndarray:
+def slice_axis(data: Any, axis: int, begin: int, end: int | None, *, out: Any = None) -> ndarray:
     """data from begin to before end along an axis."""
 
-def slice_like(data: Any, shape_like: Any, axes: Any = ()) -> ndarray:
+def slice_like(data: Any, shape_like: Any, axes: Any = (), *, out: Any = None) -> ndarray:
     """The first elements of data along all axes, or some, as many as shape_like has."""
 
-def smooth_l1(data: Any, scalar: float = 1.0) -> ndarray:
+def smooth_l1(data: Any, scalar: float = 1.0, *, out: Any = None) -> ndarray:
     """abs(data) - 0.5 / scalar**2, but 0.5 * (scalar * data)**2 where abs(data) < 1 / scalar**2."""
 
 def softmax(
@@ -656,6 +759,8 @@ def softmax(
     temperature: float | None = None,
     use_length: builtins.bool = False,
     dtype: Any = None,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """exp(data / temperature) along an axis, divided by its sum."""
 
@@ -666,6 +771,8 @@ def softmin(
     temperature: float | None = None,
     use_length: builtins.bool = False,
     dtype: Any = None,
+    *,
+    out: Any = None,
 ) -> ndarray:
     """`softmax` of -data."""
 
@@ -726,27 +833,32 @@ def topk(
     ret_typ: str = "indices",
     is_ascend: builtins.bool = False,
     dtype: Any = "int64",
-) -> Any:
+    *,
+    out: Any = None,
+) -> ndarray | tuple[Any, ...]:
     """The k largest elements of each row along an axis (smallest with `is_ascend`), in order."""
 
-def upsampling(data: Any, scale: int, sample_type: str = "nearest") -> ndarray:
+def upsampling(data: Any, scale: int, sample_type: str = "nearest", *, out: Any = None) -> ndarray:
     """Images (N, C, height, width) `scale` times as large, each pixel repeated ("nearest") or mixed
     linearly ("bilinear")."""
 
-def use_np(function: Any) -> Any:
+def use_np(func: Any) -> Any:
     """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
 
-def use_np_array(function: Any) -> Any:
+def use_np_array(func: Any) -> Any:
     """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
 
-def use_np_shape(function: Any) -> Any:
+def use_np_shape(func: Any) -> Any:
     """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
 
 def waitall() -> None:
     """Wait until everything issued has been computed; raises the first error nobody has seen."""
 
 def while_loop(
-    cond: Callable[..., Any], func: Callable[..., Any], loop_vars: Any, max_iterations: int
+    cond: Callable[..., Any],
+    func: Callable[..., Any],
+    loop_vars: Any,
+    max_iterations: int | None = None,
 ) -> Any:
     """func(*variables) -> (output, variables) while cond(*variables) holds, at most so often."""
 

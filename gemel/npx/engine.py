@@ -119,9 +119,9 @@ def is_np_array() -> bool:
 
 
 @function(public="npx", aliases=("use_np_array", "use_np_shape"))
-def use_np(function: Any) -> Any:
+def use_np(func: Any) -> Any:
     """The function or class itself: MXNet's decorator for what uses NumPy's arrays.
 
     >>> npx.use_np(abs)(-1)
     """
-    return function
+    return func

@@ -35,6 +35,7 @@ later(
     "gemel.ops.distributions",
     "gemel.ops.exponents",
     "gemel.ops.fourier",
+    "gemel.ops.histograms",
     "gemel.ops.images",
     "gemel.ops.keywords",
     "gemel.ops.lookup",
@@ -49,6 +50,7 @@ later(
     "gemel.ops.products",
     "gemel.ops.recurrent",
     "gemel.ops.regions",
+    "gemel.ops.reinterpreting",
     "gemel.ops.reshaping",
     "gemel.ops.rounding",
     "gemel.ops.selection",
@@ -77,6 +79,7 @@ late_methods(
     "round",
     "searchsorted",
     "trace",
+    "view",
 )
 
 __all__ = [

@@ -273,9 +273,9 @@ def atleast_3d(*arrays: Any) -> Array:
 
 
 @function(public="np", aliases=("row_stack",))
-def vstack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
+def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """The arrays below one another: along axis 0, 1-d ones as rows."""
-    return _joined("vstack", arrays, 2, 0, dtype, casting)
+    return _joined("vstack", tup, 2, 0, dtype, casting)
 
 
 def _joined(name: str, arrays: Any, ndim: int, axis: int, dtype: Any, casting: str) -> Any:
@@ -287,21 +287,21 @@ def _joined(name: str, arrays: Any, ndim: int, axis: int, dtype: Any, casting: s
 
 
 @function(public="np")
-def hstack(arrays: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
+def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
-    return _joined("hstack", arrays, 1, 1, dtype, casting)
+    return _joined("hstack", tup, 1, 1, dtype, casting)
 
 
 @function(public="np")
-def dstack(arrays: Any) -> Array:
+def dstack(tup: Any) -> Array:
     """The arrays behind one another: along axis 2."""
-    return _joined("dstack", arrays, 3, 2, None, "same_kind")
+    return _joined("dstack", tup, 3, 2, None, "same_kind")
 
 
 @function(public="np")
-def column_stack(arrays: Any) -> Array:
+def column_stack(tup: Any) -> Array:
     """The arrays beside one another, 1-d ones as columns."""
-    parts = [_at_least(x, 1) for x in operands(arrays)]
+    parts = [_at_least(x, 1) for x in operands(tup)]
     return concatenate(*(expand_dims(x, 1) if x.ndim == 1 else x for x in parts), axis=1)
 
 

@@ -75,7 +75,7 @@ def box_encode(
     refs: Any,
     means: Any = (0.0, 0.0, 0.0, 0.0),
     stds: Any = VARIANCES,
-) -> tuple[Any, Any]:
+) -> Array | tuple[Any, ...]:
     """What a network is to say of anchors (B, N, 4) for them to become boxes refs (B, M, 4).
 
     matches (B, N) names the box of each anchor, samples (B, N) is above 0.5 where it counts. The

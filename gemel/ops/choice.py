@@ -18,7 +18,7 @@ from gemel.ops.shape import operand
 
 @function(public="np", method=True)
 def clip(
-    x: Any,
+    a: Any,
     min: Any = None,
     max: Any = None,
     out: Any = None,
@@ -26,12 +26,12 @@ def clip(
     a_min: Any = None,
     a_max: Any = None,
 ) -> Array:
-    """x limited to [min, max], also called a_min and a_max; None leaves that side open."""
+    """a limited to [min, max], also called a_min and a_max; None leaves that side open."""
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
         raise TypeError("clip: a bound is given twice: a_min and min, a_max and max are the same")
-    x = operand(x, (a_min, a_max, min, max))
+    a = operand(a, (a_min, a_max, min, max))
     low, high = a_min if min is None else min, a_max if max is None else max
-    return into("clip", out, _limited(x, low, high))
+    return into("clip", out, _limited(a, low, high))
 
 
 def _limited(x: Any, low: Any, high: Any) -> Any:

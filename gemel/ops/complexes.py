@@ -53,15 +53,15 @@ def _(x: Any, value: Any, index: int) -> Any:
 
 
 @real.facade
-def _(x: Any) -> Array:
+def _(val: Any) -> Array:
     """The real part of each element, as a view; of real numbers the array itself.
 
     Of what has a gradient recorded it is a copy.
 
     >>> np.real(np.array([1 + 2j, 3j]))
     """
-    x = operand(x)
-    return _part(real, x, 0) if x.dtype.is_complex else x
+    val = operand(val)
+    return _part(real, val, 0) if val.dtype.is_complex else val
 
 
 @elementwise(dtype=_part_types, complex=True, public="np", mxnet="_npi_imag")
@@ -81,15 +81,15 @@ def _(x: Any, value: Any, index: int) -> Any:
 
 
 @imag.facade
-def _(x: Any) -> Array:
+def _(val: Any) -> Array:
     """The imaginary part of each element, as a view; zeros for real numbers.
 
     Of what has a gradient recorded it is a copy.
 
     >>> np.imag(np.array([1 + 2j, 3j]))
     """
-    x = operand(x)
-    return _part(imag, x, 1) if x.dtype.is_complex else where(False, x, False)
+    val = operand(val)
+    return _part(imag, val, 1) if val.dtype.is_complex else where(False, val, False)
 
 
 @op(complex=True)

@@ -6,83 +6,18 @@ shape: each is the other's gradient.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from gemel.errors import DTypeError, ShapeError
 from gemel.extent import WHOLE, minimum
 from gemel.ir.declare import composite
 from gemel.ir.public import Array
 from gemel.ops.layouts import channels_first, channels_last, is_channels_last
-from gemel.ops.linalg import matmul
+from gemel.ops.movement import Movement
 from gemel.ops.reduction import sum
-from gemel.ops.shape import reshape, swapaxes, transpose
-from gemel.ops.windows import Moves, bordered, fold, windows, within
-from gemel.spec import Spec, product, promote_specs, same_shape
-
-
-class Movement(NamedTuple):
-    """How a kernel moves over an image: the windows, the padding on either side, the groups."""
-
-    moves: Moves
-    pad: tuple[int, ...]
-    groups: int
-
-    @property
-    def split(self) -> tuple[int, ...]:
-        """The axis of groups, where there are several."""
-        return (self.groups,) if self.groups > 1 else ()
-
-    def columns(self, x: Any) -> Any:
-        """(N, C, *S) -> the windows: (N, [groups], C / groups * kernel, places)."""
-        seen = windows(bordered(x, self.pad, self.pad), **self.moves._asdict())
-        lead = (x.shape[0], *self.split, x.shape[1] // self.groups * product(self.moves.kernel))
-        return reshape(seen, shape=(*lead, product(seen.shape[2 + len(self.pad) :])))
-
-    def rows(self, x: Any) -> Any:
-        """(N, C, *S) -> (N, [groups], C / groups, places)."""
-        lead = (x.shape[0], *self.split, x.shape[1] // self.groups)
-        return reshape(x, shape=(*lead, product(x.shape[2:])))
-
-    def matrix(self, weight: Any) -> Any:
-        """The weights as ([groups], channels out / groups, channels in / groups * kernel)."""
-        lead = (*self.split, weight.shape[0] // self.groups)
-        return reshape(weight, shape=(*lead, product(weight.shape[1:])))
-
-    def counts(self, space: Any) -> tuple[int, ...]:
-        """How many places a kernel has in an image of this size."""
-        return self.moves.counts(n + 2 * p for n, p in zip(space, self.pad, strict=True))
-
-    def shrunk(self, x: Any, weight: Any) -> Any:
-        """Convolution: each place of the kernel becomes one element."""
-        found = matmul(self.matrix(weight), self.columns(x))
-        return reshape(found, shape=(x.shape[0], weight.shape[0], *self.counts(x.shape[2:])))
-
-    def grown(self, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
-        """Its transpose: each element becomes a window of an image of the size `space`."""
-        columns = matmul(swapaxes(self.matrix(weight), -1, -2), self.rows(y))
-        kernel = self.moves.kernel
-        lead = (y.shape[0], weight.shape[1] * self.groups)
-        columns = reshape(columns, shape=(*lead, *kernel, *y.shape[2:]))
-        whole = tuple(n + 2 * p for n, p in zip(space, self.pad, strict=True))
-        return within(fold(columns, **self.moves._asdict(), shape=whole), self.pad, space)
-
-    def weights(self, x: Any, y: Any, shape: tuple[int, ...]) -> Any:
-        """The gradient of weights of this shape: from the image and from the places.
-
-        One product an image, added up; but images side by side in one product where the results
-        would be larger than the columns.
-        """
-        columns, rows = self.columns(x), self.rows(y)
-        if rows.shape[-2] <= rows.shape[-1]:
-            return reshape(sum(matmul(rows, swapaxes(columns, -1, -2)), axis=0), shape=shape)
-        last = len(columns.shape) - 1
-        front = tuple(range(1, last))
-        columns = transpose(columns, axes=(*front[:-1], 0, last, last - 1))
-        rows = transpose(rows, axes=(*front, 0, last))
-        every = rows.shape[-2] * rows.shape[-1]
-        rows = reshape(rows, shape=(*rows.shape[:-2], every))
-        columns = reshape(columns, shape=(*columns.shape[:-3], every, columns.shape[-1]))
-        return reshape(matmul(rows, columns), shape=shape)
+from gemel.ops.shape import reshape
+from gemel.ops.windows import Moves
+from gemel.spec import Spec, promote_specs, same_shape
 
 
 def per_axis(name: str, what: str, value: Any, axes: int, default: int) -> tuple[int, ...]:

@@ -71,22 +71,22 @@ def _scan(emit: Any, outputs: Any, inputs: Any, axis: int, kind: str) -> None:
 
 @function(method=True)
 @cumsum.facade
-def _(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
+def _(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
     """The sums of all elements up to each one, along an axis or of the flattened array.
 
     Integers and bools are summed in int64; `dtype` says otherwise.
     """
-    return into("cumsum", out, along(cumsum, x, axis, dtype))
+    return into("cumsum", out, along(cumsum, a, axis, dtype))
 
 
 @function(method=True)
 @cumprod.facade
-def _(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
+def _(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
     """The products of all elements up to each one, along an axis or of the flattened array.
 
     Integers and bools are multiplied in int64; `dtype` says otherwise.
     """
-    return into("cumprod", out, along(cumprod, x, axis, dtype))
+    return into("cumprod", out, along(cumprod, a, axis, dtype))
 
 
 def along(operation: Any, x: Any, axis: int | None, dtype: Any) -> Any:

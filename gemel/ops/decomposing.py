@@ -199,8 +199,11 @@ def _(g: Any, y: Any, x: Any, *, full_matrices: bool) -> Any:
 
 
 @svd.facade
-def _(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
-    """Orthogonal U and Vh and falling numbers S, for which U * S @ Vh is a; or S only."""
+def _(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    """Orthogonal U and Vh and falling numbers S, for which U * S @ Vh is a; or S only.
+
+    `hermitian` may say that a is its own adjoint; the way to the result is the same.
+    """
     if not compute_uv:
         return svdvals(a)
     return SVDResult(*svd(operand(a), full_matrices=full_matrices))

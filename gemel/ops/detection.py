@@ -74,7 +74,7 @@ def _(g: Any, y: Any, scores: Any, **_: Any) -> Any:
 @function(public="npx")
 def bipartite_matching(
     data: Any, threshold: float, is_ascend: bool = False, topk: int = -1
-) -> tuple[Any, Any]:
+) -> Array | tuple[Any, ...]:
     """Rows and columns of matrices (..., N, M) in pairs, each in one at most: the pair with the
     highest score first (the lowest with `is_ascend`), then the next that is free.
 
@@ -288,7 +288,7 @@ def multibox_target(
     negative_mining_thresh: float = 0.5,
     minimum_negative_samples: int = 0,
     variances: Any = VARIANCES,
-) -> list[Any]:
+) -> Array | tuple[Any, ...]:
     """What a detector of one shot is trained towards: offsets (B, N * 4), a mask of the same shape
     of those that count, and classes (B, N), 0 for background.
 

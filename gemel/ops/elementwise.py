@@ -171,10 +171,14 @@ def _(g: Any, y: Any, x: Any) -> Any:
     operator="pow",
     onnx="Pow",
     mxnet="_npi_power",
+    natural=(1, "integers to negative integer powers are not allowed; use a floating base"),
 )
 def power(xp: Any, a: Any, b: Any) -> Any:
-    """a to the power of b. Integers wrap as their products do; to a negative power they give 1,
-    -1 or 0: what is left of the inverse without its fraction."""
+    """a to the power of b. Integers wrap as their products do.
+
+    Negative integer powers of integers are a `ValueError`: at the call where the exponent is a
+    number, at the wait where it is an array.
+    """
     return xp.power(a, b)
 
 

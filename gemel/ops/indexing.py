@@ -226,12 +226,12 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
 
 
 @function(public="np", method=True)
-def take(x: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> Array:
+def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> Array:
     """The elements at these positions along an axis, or of the flattened array.
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range.
     """
-    found = _taken(operand(x), indices, axis, mode)
+    found = _taken(operand(a), indices, axis, mode)
     return found if out is None else into("take", out, found)
 
 
@@ -347,9 +347,9 @@ def nonzero(x: Any) -> Any:
 
 
 @nonzero.facade
-def _(x: Any) -> tuple[Any, ...]:
-    """The positions of elements that are not zero, one int64 array per axis. Waits for x."""
-    found = nonzero(x)
+def _(a: Any) -> tuple[Any, ...]:
+    """The positions of elements that are not zero, one int64 array per axis. Waits for it."""
+    found = nonzero(a)
     return found if isinstance(found, tuple) else (found,)
 
 

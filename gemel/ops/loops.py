@@ -108,17 +108,23 @@ def _whole(
 
 @function(public="npx")
 def while_loop(
-    cond: Callable[..., Any], func: Callable[..., Any], loop_vars: Any, max_iterations: int
+    cond: Callable[..., Any],
+    func: Callable[..., Any],
+    loop_vars: Any,
+    max_iterations: int | None = None,
 ) -> Any:
     """func(*variables) -> (output, variables) while cond(*variables) holds, at most so often.
 
     The variables and the output are arrays, or lists of them, which may be nested. The result is
     (outputs stacked along a new first axis of `max_iterations`, zeros for steps that were not made;
-    last variables). Waits for each condition, and the outputs of no steps are []. In a trace the
-    steps are written out, each behind its condition, and the outputs of no steps are zeros, too.
+    last variables). `max_iterations` has to be given: without it, as MXNet, `ValueError`. Waits for
+    each condition, and the outputs of no steps are []. In a trace the steps are written out, each
+    behind its condition, and the outputs of no steps are zeros, too.
 
     >>> npx.while_loop(lambda i: i < 3, lambda i: (i * 2, [i + 1]), [np.array(1)], 4)
     """
+    if max_iterations is None:
+        raise ValueError("while_loop: max_iterations must be given: outputs are as long as that")
     if isinstance(max_iterations, bool) or not isinstance(max_iterations, int):
         raise TypeError(f"while_loop: max_iterations must be a whole number, not {max_iterations}")
     whole = kept_whole("while_loop")

@@ -263,7 +263,7 @@ def _(
     output_mean_var: bool = False,
     axis: int = 1,
     cudnn_off: bool = False,
-) -> Any:
+) -> Array | tuple[Any, ...]:
     """x normalised over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015).
 
     While training (and not `use_global_stats`) the batch's own mean and variance are used, and the

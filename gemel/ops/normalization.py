@@ -81,7 +81,7 @@ def _(
     axis: int = -1,
     eps: float = 1e-5,
     output_mean_var: bool = False,
-) -> Any:
+) -> Array | tuple[Any, ...]:
     found = layer_norm(data, gamma, beta, axis=axis, eps=float(eps))
     if not output_mean_var:
         return found
@@ -126,7 +126,7 @@ def _(
     num_groups: int = 1,
     eps: float = 1e-3,
     output_mean_var: bool = False,
-) -> Any:
+) -> Array | tuple[Any, ...]:
     found = group_norm(data, gamma, beta, num_groups=num_groups, eps=float(eps))
     if not output_mean_var:
         return found

@@ -64,7 +64,7 @@ def per_side(name: str, kind: str, given: Any, ndim: int) -> tuple[tuple[Any, ..
 
 @function(public="np")
 def pad(
-    x: Any,
+    array: Any,
     pad_width: Any = 0,
     mode: Any = "constant",
     *,
@@ -82,19 +82,19 @@ def pad(
     `end_values` ("linear_ramp"). With a function NumPy does it. Raises `ShapeError` for negative
     widths and for empty axes, which nothing continues.
     """
-    x = operand(x)
+    array = operand(array)
     if callable(mode):
-        return by_numpy(numpy().pad, (x, pad_width, mode), options)
+        return by_numpy(numpy().pad, (array, pad_width, mode), options)
     if mode not in MODES:
         raise unknown_name("mode of pad", mode, MODES)
     if options or reflect_type != "even":
         raise TypeError(f"pad: {mode!r} takes no {options or f'reflect_type={reflect_type!r}'}")
-    sides = per_side("pad", "pad_width", pad_width, x.ndim)
+    sides = per_side("pad", "pad_width", pad_width, array.ndim)
     if not all(isinstance(n, WHOLE) and n >= 0 for side in sides for n in side):
         raise ShapeError(f"pad: pad_width {pad_width} must hold whole numbers, none below 0")
-    with x.device:  # where the borders are made
+    with array.device:  # where the borders are made
         return _padded(
-            x,
+            array,
             sides,
             mode,
             (constant_values, end_values, stat_length),

@@ -35,18 +35,22 @@ def places(x: Any, moves: Moves, pad: Any, convention: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def seen_by(x: Any, moves: Moves, pad: Any, counts: Any, lowest: bool) -> Any:
+def seen_by(
+    x: Any, moves: Moves, pad: Any, counts: Any, convention: str, lowest: bool = False
+) -> Any:
     """The windows of an image and its padding, which is wide enough for the last of them."""
+    if convention == "valid":
+        return windows(bordered(x, pad, pad, lowest), **moves._asdict())
     spans = zip(moves.reach(counts), x.shape[2:], pad, strict=True)
     after = tuple(maximum(reach - n - p, 0) for reach, n, p in spans)
     return windows(bordered(x, pad, after, lowest), **moves._asdict())
 
 
-def sizes(x: Any, moves: Moves, pad: Any, counts: Any, padded: bool) -> Any:
+def sizes(x: Any, moves: Moves, pad: Any, counts: Any, convention: str, padded: bool) -> Any:
     """How many elements each window has: a number, or an array that broadcasts to the places."""
     spans = zip(moves.reach(counts), x.shape[2:], pad, strict=True)
-    inside = all(reach <= n + (2 * p if padded else 0) for reach, n, p in spans)
-    if inside and (padded or all(p == 0 for p in pad)):
+    whole = padded or all(p == 0 for p in pad)
+    if whole and (convention == "valid" or all(reach <= n + 2 * p for reach, n, p in spans)):
         return product(moves.kernel)
     found: Any = 1
     rest = len(pad)
@@ -81,7 +85,7 @@ def pooling(
     counts: tuple[int, ...] = ()
     if kernel:
         counts = places(x, moves, pad, convention)
-        seen = seen_by(x, moves, pad, counts, lowest=kind == "max")
+        seen = seen_by(x, moves, pad, counts, convention, lowest=kind == "max")
     axes = tuple(range(2, len(x.shape)))
     if kind == "max":
         return max(seen, axis=axes, keepdims=not kernel)
@@ -89,7 +93,7 @@ def pooling(
         return cast(norm(widened(seen), axes, not kernel, p), dtype=x.dtype)
     total = sum(widened(seen), axis=axes, keepdims=not kernel)
     if kind == "avg":
-        size = sizes(x, moves, pad, counts, padded) if kernel else product(x.shape[2:])
+        size = sizes(x, moves, pad, counts, convention, padded) if kernel else product(x.shape[2:])
         total = divide(total, size)
     return cast(total, dtype=x.dtype)
 

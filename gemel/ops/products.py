@@ -19,7 +19,7 @@ from gemel.ops.elementwise import cast, iota, multiply, subtract
 from gemel.ops.linalg import dot, matmul
 from gemel.ops.logic import equal
 from gemel.ops.reduction import sum
-from gemel.ops.shape import broadcast_to, operand, reshape, stack, transpose
+from gemel.ops.shape import broadcast_to, expand_dims, operand, reshape, stack, transpose
 from gemel.ops.solving import inv
 from gemel.ops.triangles import diagonal
 from gemel.spec import (
@@ -74,6 +74,19 @@ def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Any:
         raise ShapeError(f"vecdot: {x1.spec} and {x2.spec} must be as long along axis {axis}")
     a, b = (moveaxis(x, axis, -1) for x in (conjugated(x1), x2))
     return cast(sum(multiply(a, b), axis=-1), dtype=dtype)
+
+
+@composite(public="np", common=ROWS)
+def matvec(x1: Any, x2: Any) -> Any:
+    """The products of matrices, in the last two axes, with vectors; the other axes broadcast."""
+    return matmul(x1, expand_dims(x2, -1))[..., 0]
+
+
+@composite(public="np", common=ROWS)
+def vecmat(x1: Any, x2: Any) -> Any:
+    """The products of vectors in the last axis, conjugated, with matrices in the last two; others
+    broadcast."""
+    return matmul(expand_dims(conjugated(x1), -2), x2)[..., 0, :]
 
 
 @function(public="np")

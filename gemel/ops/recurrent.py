@@ -226,7 +226,7 @@ def rnn(
     lstm_state_clip_min: float | None = None,
     lstm_state_clip_max: float | None = None,
     lstm_state_clip_nan: bool = False,
-) -> Any:
+) -> Array | tuple[Any, ...]:
     """Layers of a recurrent network ("rnn_relu", "rnn_tanh", "lstm", "gru") over data (time, batch,
     inputs): (time, batch, directions * state_size).
 

@@ -61,8 +61,8 @@ def _rounded(xp: Any, x: Any, decimals: int) -> Any:
 
 @function(method=True)
 @round.facade
-def _(x: Any, decimals: int = 0, out: Any = None) -> Array:
-    return into("round", out, round(x, decimals=decimals))
+def _(a: Any, decimals: int = 0, out: Any = None) -> Array:
+    return into("round", out, round(a, decimals=decimals))
 
 
 trunc.gradient(no_gradient)

@@ -39,19 +39,19 @@ def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
 
 
 @take_along_axis.facade
-def _(x: Any, indices: Any, axis: int | None = -1) -> Array:
+def _(arr: Any, indices: Any, axis: int | None = -1) -> Array:
     """From each row along an axis the elements at that row's positions, as `argsort` gives them.
 
     The other axes broadcast; without an axis, of the flattened array. Negative positions count
     from the end; one out of range is an `IndexError`, raised when the result is waited for.
     """
-    x = operand(x)
-    indices = operand(above.index_item(indices, x))
+    arr = operand(arr)
+    indices = operand(above.index_item(indices, arr))
     if axis is None:
-        x, axis = reshape(x, shape=(-1,)), 0
-    axis = normalize_axis("take_along_axis", axis, x.ndim)
-    x, indices = _in_rows("take_along_axis", x, indices, axis)
-    return take_along_axis(x, indices, axis=axis)
+        arr, axis = reshape(arr, shape=(-1,)), 0
+    axis = normalize_axis("take_along_axis", axis, arr.ndim)
+    arr, indices = _in_rows("take_along_axis", arr, indices, axis)
+    return take_along_axis(arr, indices, axis=axis)
 
 
 def _in_rows(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, Any]:

@@ -31,7 +31,7 @@ from gemel.ops.reduction import floating, sum
 from gemel.ops.shape import concatenate, listed, operand, reshape
 from gemel.ops.statistics import diff
 from gemel.ops.windows import windows
-from gemel.spec import Spec, normalize_axis
+from gemel.spec import Spec, normalize_axes, normalize_axis
 
 # --- convolution ----------------------------------------------------------------------------
 
@@ -219,20 +219,23 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
 
 
 @function(public="np")
-def trim_zeros(filt: Any, trim: str = "fb") -> Array:
-    """A row without the zeros at its front ("f") and its back ("b"). Waits for it.
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
+    """An array without what holds zeros only at the front ("f") and the back ("b") of some axes, or
+    of all. Waits for it.
 
     >>> np.trim_zeros(np.array([0, 0, 1, 2, 0]))
     """
-    row = operand(filt)
-    if row.ndim != 1 or set(trim.lower()) - set("fb"):
-        raise ValueError(f"trim_zeros: {list(row.shape)} must be one row, trim {trim!r} of f and b")
-    (at,) = row.asnumpy().nonzero()
-    if not at.size:
-        return row[:0]
-    start = int(at[0]) if "f" in trim.lower() else 0
-    stop = int(at[-1]) + 1 if "b" in trim.lower() else row.shape[0]
-    return row[start:stop]
+    x = operand(filt)
+    if not isinstance(trim, str) or set(trim.lower()) - set("fb"):
+        raise ValueError(f"trim_zeros: trim {trim!r} must be of f and b")
+    axes, key = normalize_axes("trim_zeros", axis, x.ndim), [slice(None)] * x.ndim
+    places = x.asnumpy().nonzero()
+    for place in axes:
+        at = places[place]
+        start = int(at.min()) if at.size and "f" in trim.lower() else 0
+        stop = int(at.max()) + 1 if at.size else 0
+        key[place] = slice(start, stop if "b" in trim.lower() or not at.size else None)
+    return x[tuple(key)]
 
 
 # --- window functions -----------------------------------------------------------------------

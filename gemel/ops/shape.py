@@ -229,41 +229,41 @@ def _turned_back(x: Any, axes: Any) -> Any:
 
 
 @function(public="np", method=True)
-def swapaxes(x: Any, axis1: int, axis2: int) -> Array:
+def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     """Exchange two axes."""
-    x = operand(x)
-    ndim = len(x.shape)
+    a = operand(a)
+    ndim = len(a.shape)
     order = list(range(ndim))
     first, second = (normalize_axis("swapaxes", axis, ndim) for axis in (axis1, axis2))
     order[first], order[second] = second, first
-    return transpose(x, axes=tuple(order))
+    return transpose(a, axes=tuple(order))
 
 
 @function(public="np", method=True)
-def expand_dims(x: Any, axis: Any = 0) -> Array:
+def expand_dims(a: Any, axis: Any = 0) -> Array:
     """A new axis (or several) of length 1."""
-    x = operand(x)
+    a = operand(a)
     added = wholes("expand_dims", "axis", axis)
-    places = normalize_axes("expand_dims", added, len(x.shape) + len(added))
-    extents = iter(x.shape)
-    total = len(x.shape) + len(added)
-    return reshape(x, shape=tuple(1 if i in places else next(extents) for i in range(total)))
+    places = normalize_axes("expand_dims", added, len(a.shape) + len(added))
+    extents = iter(a.shape)
+    total = len(a.shape) + len(added)
+    return reshape(a, shape=tuple(1 if i in places else next(extents) for i in range(total)))
 
 
 @function(public="np", method=True)
-def squeeze(x: Any, axis: Any = None) -> Array:
+def squeeze(a: Any, axis: Any = None) -> Array:
     """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
-    x = operand(x)
-    shape = x.shape
+    a = operand(a)
+    shape = a.shape
     if axis is None:
-        return reshape(x, shape=tuple(n for n in shape if not n == 1))
+        return reshape(a, shape=tuple(n for n in shape if not n == 1))
     axes = normalize_axes("squeeze", axis, len(shape))
     long = [a for a in axes if not shape[a] == 1]
     if long:
         raise ShapeError(
             f"squeeze: axis {long[0]} of shape {list(shape)} has length {shape[long[0]]}, not 1"
         )
-    return reshape(x, shape=tuple(n for i, n in enumerate(shape) if i not in axes))
+    return reshape(a, shape=tuple(n for i, n in enumerate(shape) if i not in axes))
 
 
 @op(public="np", method=True, onnx="Expand", mxnet="_npi_broadcast_to")
@@ -391,10 +391,10 @@ def split(x: Any, *, sections: Any, axis: int = 0) -> Any:
 
 
 @split.facade
-def _(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def _(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts of an array along an axis, as views: equal ones, or between positions."""
-    x = operand(x)
-    found = split(x, sections=sections_of("split", indices_or_sections), axis=axis)
+    ary = operand(ary)
+    found = split(ary, sections=sections_of("split", indices_or_sections), axis=axis)
     return list(found) if isinstance(found, tuple) else [found]
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gemel import _core
-from gemel.dtype import as_dtype, bool_, default_float, float64, int64
+from gemel.dtype import as_dtype, bool_, int64
 from gemel.errors import ShapeError, unknown_name
-from gemel.extent import WHOLE
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
@@ -140,7 +139,9 @@ def _(x: Spec, *, kth: Any, axis: int) -> Spec:
 
 
 @argpartition.facade
-def _(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Array:
+def _(
+    a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None
+) -> Array:
     """Positions along an axis, those of elements below the kth before its own, others behind.
 
     >>> np.argpartition(np.array([3, 1, 2]), 1)
@@ -150,7 +151,9 @@ def _(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Arr
 
 
 @function(public="np")
-def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Array:
+def partition(
+    a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None
+) -> Array:
     """Each row along an axis with its kth element in place, smaller ones before, others behind.
 
     >>> np.partition(np.array([3, 1, 2]), 1)
@@ -167,7 +170,7 @@ def topk(
     ret_typ: str = "indices",
     is_ascend: bool = False,
     dtype: Any = "int64",
-) -> Any:
+) -> Array | tuple[Any, ...]:
     """The k largest elements of each row along an axis (smallest with `is_ascend`), in order.
 
     `ret_typ`: their "indices" in `dtype`, their "value", "both" (values, then indices), or a
@@ -264,67 +267,6 @@ def interp(
     found = where(x < xp[0], fp[0] if left is None else left, found)
     found = where(x > xp[-1], fp[-1] if right is None else right, found)
     return where(x != x, x, found)
-
-
-# --- counting -------------------------------------------------------------------------------
-
-
-@op(dynamic=True, public="np", mxnet="_npi_bincount")
-def bincount(x: Any, weights: Any = None, *, minlength: int = 0) -> Any:
-    """How often each number from 0 on occurs, or the sum of its weights. Waits for them."""
-    return numpy().bincount(x, weights, minlength)
-
-
-@op()
-def histogram_edges(x: Any, *, bins: int, limits: Any) -> Any:
-    """The edges of so many bins of one width, from the smallest element to the largest."""
-    edges = numpy().histogram_bin_edges(x.astype("float64"), bins, limits)
-    return edges.astype(x.dtype if x.dtype.kind == "f" else default_float().name)
-
-
-@histogram_edges.spec
-def _(x: Spec, *, bins: int, limits: Any) -> Spec:
-    if bins < 1:
-        raise ShapeError(f"histogram: {bins} is no number of bins")
-    return Spec((bins + 1,), x.dtype.floating)
-
-
-@op()
-def histogram_counts(x: Any, edges: Any, weights: Any = None, *, density: bool) -> Any:
-    """How many elements lie between edges (or their weights), the last edge included."""
-    x = x.astype("uint8") if x.dtype == bool else x
-    found = numpy().histogram(x, edges, None, density, weights)[0]
-    return found.astype("float64") if density else found
-
-
-@histogram_counts.spec
-def _(x: Spec, edges: Spec, weights: Spec | None = None, *, density: bool) -> Spec:
-    if edges.ndim != 1 or edges.shape[0] < 2:
-        raise ShapeError(f"histogram: edges {edges} must be one row of two or more")
-    if weights is not None and not same_shape(x.shape, weights.shape):
-        raise ShapeError(f"histogram: weights {weights} must have the shape of {x}")
-    plain = weights.dtype if weights is not None else int64
-    return Spec((edges.shape[0] - 1,), float64 if density else plain)
-
-
-@function(public="np")
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> Array:
-    """The edges of bins: `bins` itself, or so many of one width over a range or all elements."""
-    if not isinstance(bins, WHOLE):
-        return operand(bins)
-    limits = None if range is None else tuple(float(end) for end in range)
-    return histogram_edges(operand(a), bins=bins, limits=limits)
-
-
-@function(public="np")
-def histogram(
-    a: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
-) -> tuple[Any, Any]:
-    """How many elements lie in each bin (or their weights, or a density), and the bins' edges."""
-    a = operand(a)
-    edges = histogram_bin_edges(a, bins, range)
-    extra = () if weights is None else (operand(weights),)
-    return histogram_counts(a, edges, *extra, density=density), edges
 
 
 # --- sets -----------------------------------------------------------------------------------

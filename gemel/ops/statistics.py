@@ -15,6 +15,7 @@ from gemel.ir.keywords import OUT, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.complexes import conjugated
+from gemel.ops.cumulative import cumsum
 from gemel.ops.elementwise import (
     add,
     cast,
@@ -32,10 +33,12 @@ from gemel.ops.elementwise import (
     where,
 )
 from gemel.ops.linalg import matmul
-from gemel.ops.logic import equal, isfinite, isnan, not_equal
+from gemel.ops.logic import equal, isfinite, isnan, logical_and, not_equal
+from gemel.ops.random import required
 from gemel.ops.reduction import count, floating, in_dtype, max, mean, min, sum, widened
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, concatenate, operand, reshape, stack, transpose
+from gemel.ops.sorting import argsort
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, whole
 
 # --- over axes ------------------------------------------------------------------------------
@@ -75,35 +78,38 @@ def _without(x: Any, axis: Any) -> Any:
 
 @function(public="np")
 def average(
-    x: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
 ) -> Array:
     """Weighted mean over the given axes, or all; with the sum of the weights, if `returned`.
 
-    `weights` have x's shape, or are one number for each position along `axis`.
+    `weights` have a's shape, or are one number for each position along `axis`.
     """
-    x = operand(x)
+    a = operand(a)
     if weights is None:
-        found = mean(x, axis=axis, keepdims=keepdims)
-        total = full(count(x, axis, "average"), shape=found.shape, dtype=found.dtype)
+        found = mean(a, axis=axis, keepdims=keepdims)
+        total = full(count(a, axis, "average"), shape=found.shape, dtype=found.dtype)
     else:
-        x, weights = floating(x), floating(operand(weights))
-        weights = broadcast_to(_lined_up("average", weights, x, axis), shape=x.shape)
+        a, weights = floating(a), floating(operand(weights))
+        weights = broadcast_to(_lined_up("average", weights, a, axis), shape=a.shape)
         total = sum(weights, axis=axis, keepdims=keepdims)
-        found = divide(sum(multiply(x, weights), axis=axis, keepdims=keepdims), total)
+        found = divide(sum(multiply(a, weights), axis=axis, keepdims=keepdims), total)
     return (found, total) if returned else found
 
 
 def _lined_up(name: str, weights: Any, x: Any, axis: Any) -> Any:
-    """Weights of x's shape, or of one axis, as they are multiplied with x. Raises `ShapeError`."""
+    """Weights of x's shape, or of that of some axes, as they broadcast to x."""
     if tuple(weights.shape) == tuple(x.shape):
         return weights
-    axes = () if axis is None else normalize_axes(name, axis, x.ndim)
-    if len(axes) != 1 or tuple(weights.shape) != (x.shape[axes[0]],):
+    given = () if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = tuple(normalize_axis(name, each, x.ndim) for each in given)
+    if not axes or tuple(weights.shape) != tuple(x.shape[i] for i in axes):
         raise ShapeError(
             f"{name}: weights of shape {list(weights.shape)} must have the shape {list(x.shape)}, "
-            f"or be one for each position along one axis"
+            f"or that of the axes given"
         )
-    return reshape(weights, shape=tuple(-1 if i == axes[0] else 1 for i in range(x.ndim)))
+    order = sorted(range(builtins.len(axes)), key=axes.__getitem__)
+    shape = tuple(n if i in axes else 1 for i, n in enumerate(x.shape))
+    return reshape(transpose(weights, axes=tuple(order)), shape=shape)
 
 
 # --- order statistics -----------------------------------------------------------------------
@@ -122,72 +128,96 @@ def _(x: Spec, *, ranks: Any) -> Spec:
     return Spec((*x.shape[:-1], builtins.len(ranks)), "int64")
 
 
-#: How far from one rank to the next a quantile lies, for its place among the ranks.
-METHODS: dict[str, Callable[[float], float]] = {
-    "linear": lambda place: place - math.floor(place),
-    "lower": lambda place: 0.0,
-    "higher": lambda place: float(math.ceil(place) - math.floor(place)),
-    "midpoint": lambda place: (math.ceil(place) - math.floor(place)) / 2,
-    "nearest": lambda place: float(builtins.round(place) - math.floor(place)),
+#: What is between the elements of two neighbouring ranks: how much the upper one counts, from the
+#: lower rank and the part of the way to the next. Of numbers and arrays alike.
+RULES: dict[str, Callable[[Any, Any], Any]] = {
+    "linear": lambda low, part: part,
+    "lower": lambda low, part: part * 0,
+    "higher": lambda low, part: (part > 0) * 1.0,
+    "midpoint": lambda low, part: (part > 0) * 0.5,
+    "averaged": lambda low, part: (part > 0) * 0.5 + 0.5,
+    "nearest": lambda low, part: (part > 0.5) * 1.0 + (part == 0.5) * (low % 2),
+    "even": lambda low, part: 1.0 - (part == 0) * (low % 2),
 }
+#: The rules that give elements as they are.
+EXACT = ("lower", "higher", "nearest", "even")
+#: By NumPy's names the two numbers that say where a share lies among the ranks, and the rule.
+#: R. J. Hyndman and Y. Fan, Sample quantiles in statistical packages, 1996.
+METHODS: dict[str, tuple[float, float, str]] = {
+    **{name: (1, 1, name) for name in ("linear", "lower", "higher", "midpoint", "nearest")},
+    "inverted_cdf": (0, 1, "higher"),
+    "averaged_inverted_cdf": (0, 1, "averaged"),
+    "closest_observation": (-0.5, 1.5, "even"),
+    "interpolated_inverted_cdf": (0, 1, "linear"),
+    "hazen": (0.5, 0.5, "linear"),
+    "weibull": (0, 0, "linear"),
+    "median_unbiased": (1 / 3, 1 / 3, "linear"),
+    "normal_unbiased": (3 / 8, 3 / 8, "linear"),
+}
+
+
+def placed(method: str, count: Any, share: float) -> Any:
+    """Where a share of `count` elements lies among their ranks, which it may leave."""
+    alpha, beta, _ = METHODS[method]
+    return (count + (1 - alpha - beta)) * share + (alpha - 1)
 
 
 @function(public="np")
 def quantile(
-    x: Any,
+    a: Any,
     q: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: bool = False,
     method: str = "linear",
-    *,
     keepdims: bool = False,
+    *,
+    weights: Any = None,
     interpolation: str | None = None,
 ) -> Array:
     """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all.
 
-    Several q give a new first axis. `method` says what is between two elements: ``"linear"``,
-    ``"lower"``, ``"higher"``, ``"midpoint"`` or ``"nearest"``; `interpolation` is its old name.
+    Several q give a new first axis. `method` says what is between two elements, by NumPy's names:
+    ``"linear"``, ``"lower"``, ``"nearest"``, ``"hazen"``, ...; `interpolation` is its old name.
+    With `weights`, of a's shape or that of the axes, each element counts as much as its weight
+    says; the method has to be ``"inverted_cdf"`` then. Weights below 0, or of which none is above,
+    are a `ValueError` when the result is waited for.
     """
-    found = _quantile(
-        "quantile", x, shares("quantile", q, 1.0), axis, interpolation or method, keepdims
-    )
+    found = quantiles("quantile", a, (q, 1.0), axis, interpolation or method, keepdims, weights)
     return into("quantile", out, found)
 
 
 @function(public="np")
 def percentile(
-    x: Any,
+    a: Any,
     q: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: bool = False,
     method: str = "linear",
-    *,
     keepdims: bool = False,
+    *,
+    weights: Any = None,
     interpolation: str | None = None,
 ) -> Array:
     """What q percent of the elements lie below: see `quantile`."""
-    found = _quantile(
-        "percentile", x, shares("percentile", q, 100.0), axis, interpolation or method, keepdims
-    )
+    found = quantiles("percentile", a, (q, 100.0), axis, interpolation or method, keepdims, weights)
     return into("percentile", out, found)
 
 
 @function(public="np")
 def median(
-    x: Any,
+    a: Any,
     axis: Any = None,
     out: Any = None,
     overwrite_input: bool = False,
-    *,
     keepdims: bool = False,
 ) -> Array:
     """What half of the elements lie below, over the given axes, or all; NaN of nothing."""
-    x = floating(operand(x))
-    if not count(x, axis, "median"):
-        return into("median", out, mean(x, axis=axis, keepdims=keepdims))
-    return into("median", out, _quantile("median", x, 0.5, axis, "linear", keepdims))
+    a = floating(operand(a))
+    if not count(a, axis, "median"):
+        return into("median", out, mean(a, axis=axis, keepdims=keepdims))
+    return into("median", out, quantiles("median", a, (0.5, 1.0), axis, "linear", keepdims))
 
 
 def shares(name: str, q: Any, whole: float) -> Any:
@@ -203,15 +233,41 @@ def shares(name: str, q: Any, whole: float) -> Any:
     return parts if several else parts[0]
 
 
-def _quantile(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) -> Any:
+#: What elements of rows lie at shares: (rows, their weights or None, shares, method).
+Between = Callable[[Any, Any, Sequence[float], str], list[Any]]
+
+
+def quantiles(
+    name: str,
+    x: Any,
+    asked: tuple[Any, float],
+    axis: Any,
+    method: str,
+    keepdims: bool,
+    weights: Any = None,
+    between: Between | None = None,
+) -> Any:
+    """What lies below shares of the elements over the given axes. `asked`: q, and what is all."""
+    q = shares(name, *asked)
     if method not in METHODS:
-        raise unknown_name("method", method, tuple(METHODS))
-    x = floating(operand(x))
+        raise unknown_name(f"method of {name}", method, tuple(METHODS))
+    if weights is not None and method != "inverted_cdf":
+        raise ValueError(f"{name}: only method='inverted_cdf' takes weights, not {method!r}")
+    x = operand(x)
+    x = x if METHODS[method][2] in EXACT and x.dtype is not bool_ else floating(x)
     axes = normalize_axes(name, axis, x.ndim)
     rows, kept = as_rows(x, axes)
     if not rows.shape[-1]:
         raise ShapeError(f"{name}: {list(x.shape)}: nothing lies along axis {axis}")
-    found = _between(rows, q if isinstance(q, list) else [q], method)
+    if weights is not None:
+        weights = cast(_lined_up(name, operand(weights), x, axis), dtype="float64")
+        weights = as_rows(broadcast_to(weights, shape=x.shape), axes)[0]
+        least = min(weights, axis=-1, keepdims=True)
+        fitting = logical_and(least >= 0, max(weights, axis=-1, keepdims=True) > 0)
+        message = f"{name}: weights must not be below 0, and some must be above"
+        weights = required(weights, fitting, message=message)
+    chosen = between if between and x.dtype.is_floating else _between
+    found = chosen(rows, weights, q if isinstance(q, list) else [q], method)
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else kept
     shaped = [reshape(each, shape=shape) for each in found]
     return stack(shaped) if isinstance(q, list) else shaped[0]
@@ -225,13 +281,27 @@ def as_rows(x: Any, axes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
     return reshape(transpose(x, axes=(*others, *axes)), shape=(*kept, length)), kept
 
 
-def _between(rows: Any, shares: Sequence[float], method: str) -> list[Any]:
+def _between(rows: Any, weights: Any, shares: Sequence[float], method: str) -> list[Any]:
     """The element of each row at these shares of its length, or between two neighbours."""
-    last = rows.shape[-1] - 1
-    places = [(math.floor(share * last), METHODS[method](share * last)) for share in shares]
+    if weights is not None:
+        found, end = weighted(rows, weights, shares)
+    else:
+        found, end = _ranked(rows, shares, method)
+    if not rows.dtype.is_floating:
+        return found
+    return [where(isnan(end), float("nan"), each) for each in found]  # NaN is last
+
+
+def _ranked(rows: Any, shares: Sequence[float], method: str) -> tuple[list[Any], Any]:
+    """The same by the elements' ranks, where none is NaN; and the last of each row."""
+    last, rule = rows.shape[-1] - 1, RULES[METHODS[method][2]]
+    places = []
+    for share in shares:
+        place = placed(method, last + 1, share)
+        low = math.floor(builtins.max(builtins.min(place, last), 0))
+        places.append((low, rule(low, place - low) if 0 <= place < last else 0))
     ranks = [rank for low, weight in places for rank in (low, low + (weight > 0))]
     values = _of_rank(rows, (*ranks, last))
-    nothing = isnan(values[..., builtins.len(ranks)])  # NaN is last
     found = []
     for i, (_, weight) in enumerate(places):
         low, high = values[..., 2 * i], values[..., 2 * i + 1]
@@ -241,14 +311,30 @@ def _between(rows: Any, shares: Sequence[float], method: str) -> list[Any]:
             between = add(multiply(low, 1 - weight), multiply(high, weight))
             # Rounding must not lead out of a tie.
             low = where(equal(low, high), low, between)
-        found.append(where(nothing, float("nan"), low))
-    return found
+        found.append(low)
+    return found, values[..., builtins.len(ranks)]
 
 
 def _of_rank(rows: Any, ranks: tuple[int, ...]) -> Any:
     """Each row's elements of these ranks."""
     places = ranked(rows, ranks=ranks)
     return take_along_axis(rows, places, axis=rows.ndim - 1)
+
+
+def weighted(rows: Any, weights: Any, shares: Sequence[float]) -> tuple[list[Any], Any]:
+    """The first elements up to which these shares of all weights lie; and each row's last one.
+
+    What has no weight is none of them.
+    """
+    axis = rows.ndim - 1
+    order = argsort(rows, axis=axis)
+    rows, weights = (take_along_axis(x, order, axis=axis) for x in (rows, weights))
+    below = cumsum(weights, axis=axis)
+    below = divide(below, below[..., -1:])
+    below = where(below == 0, -1.0, below)
+    places = [sum(below < share, axis=axis, keepdims=True) for share in shares]
+    found = [take_along_axis(rows, place, axis=axis)[..., 0] for place in places]
+    return found, rows[..., -1]
 
 
 # --- covariance -----------------------------------------------------------------------------
@@ -324,8 +410,19 @@ def _freedom(total: Any, weights: Any, aweights: Any, ddof: int) -> Any:
 
 
 @function(public="np")
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Array:
-    """The correlations of variables: rows of x (and y), or columns if not `rowvar`."""
+def corrcoef(
+    x: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: Any = None,
+    ddof: Any = None,
+    *,
+    dtype: Any = None,
+) -> Array:
+    """The correlations of variables: rows of x (and y), or columns if not `rowvar`.
+
+    `bias` and `ddof`, which MXNet has, change nothing of them.
+    """
     variables, own = _variables("corrcoef", x, y, rowvar, dtype)
     distance = subtract(variables, mean(variables, axis=1, keepdims=True))
     unit = divide(distance, sqrt(sum(square(distance), axis=1, keepdims=True)))
@@ -344,23 +441,23 @@ def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
 
 
 @function(public="np")
-def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
     """The differences of neighbours along an axis, n times. Bools differ or do not."""
     if whole("diff", "n", n) < 0:
         raise ValueError(f"diff: n is {n}; differences cannot be taken less than 0 times")
-    x = operand(x)
-    axis = normalize_axis("diff", axis, x.ndim)
+    a = operand(a)
+    axis = normalize_axis("diff", axis, a.ndim)
     if n == 0:
-        return x
+        return a
     ends = [
-        x if end is x else _end(end, x, axis) for end in (prepend, x, append) if end is not None
+        a if end is a else _end(end, a, axis) for end in (prepend, a, append) if end is not None
     ]
-    x = concatenate(*ends, axis=axis) if len(ends) > 1 else x
+    a = concatenate(*ends, axis=axis) if len(ends) > 1 else a
     # What has no elements left has no more differences.
-    for _ in range(builtins.min(n, x.shape[axis]) if type(x.shape[axis]) is int else n):
-        after, before = _neighbours(x, axis)
-        x = not_equal(after, before) if x.dtype == "bool" else subtract(after, before)
-    return x
+    for _ in range(builtins.min(n, a.shape[axis]) if type(a.shape[axis]) is int else n):
+        after, before = _neighbours(a, axis)
+        a = not_equal(after, before) if a.dtype == "bool" else subtract(after, before)
+    return a
 
 
 def _end(end: Any, x: Any, axis: int) -> Any:

@@ -15,7 +15,7 @@ from gemel.ir.declare import op
 from gemel.ir.layout import Layout
 from gemel.ir.op import numpy
 from gemel.ops.indexing import basic_index
-from gemel.ops.shape import narrowed
+from gemel.ops.shape import narrowed, reshape, stack
 from gemel.spec import Spec, extents, same_shape
 
 
@@ -91,11 +91,43 @@ def _(layout: Layout, result: Spec, *, kernel: Any, stride: Any, dilate: Any) ->
 
 @windows.gradient
 def _(g: Any, y: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any) -> Any:
-    shape = x.shape[x.ndim - len(kernel) :]
-    return (fold(g, kernel=kernel, stride=stride, dilate=dilate, shape=shape),)
+    return (added(g, Moves(kernel, stride, dilate), x.shape[x.ndim - len(kernel) :]),)
 
 
 # --- adding them up -------------------------------------------------------------------------
+
+
+def added(x: Any, moves: Moves, shape: Any) -> Any:
+    """The elements of windows added where they lie, in last axes of the given shape."""
+    kernel, axes = moves.kernel, len(moves.kernel)
+    if kernel != moves.stride or moves.dilate != moves.ones:
+        return fold(x, **moves._asdict(), shape=shape)
+    # Each lies in one window: they only take turns.
+    parts = {}
+    for place in itertools.product(*map(range, kernel)):
+        key = (..., *place, *[slice(None)] * axes)
+        parts[place] = x[key]
+    found = taking_turns(parts, kernel)
+    rest = [n - m for n, m in zip(shape, found.shape[found.ndim - axes :], strict=True)]
+    return found if all(n == 0 for n in rest) else bordered(found, (0,) * axes, rest)
+
+
+def taking_turns(parts: dict[tuple[int, ...], Any], steps: tuple[int, ...]) -> Any:
+    """Arrays whose elements take turns along each of the last axes, as many as have steps."""
+    lead = next(iter(parts.values())).ndim - len(steps)
+    for axis in range(len(steps) - 1, -1, -1):
+        rows: dict[tuple[int, ...], list[Any]] = {}
+        for phase, part in parts.items():
+            rows.setdefault(phase[:axis], []).append(part)
+        parts = {phase: _in_turn(row, lead + axis) for phase, row in rows.items()}
+    return parts[()]
+
+
+def _in_turn(parts: list[Any], axis: int) -> Any:
+    """Arrays whose elements take turns along an axis."""
+    shape = parts[0].shape
+    whole = (*shape[:axis], shape[axis] * len(parts), *shape[axis + 1 :])
+    return parts[0] if len(parts) == 1 else reshape(stack(parts, axis + 1), shape=whole)
 
 
 @op()
@@ -225,4 +257,4 @@ def within(x: Any, start: Any, shape: Any) -> Any:
     return basic_index(x, key=tuple(key))
 
 
-__all__ = ["Moves", "bordered", "windows", "within"]
+__all__ = ["Moves", "added", "bordered", "taking_turns", "windows", "within"]

@@ -110,7 +110,7 @@ def _(mask: Any, x: Any, *arguments: Any, **parameters: Any) -> Array:
 
 @function(public="np")
 def nanstd(
-    x: Any,
+    a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
@@ -122,9 +122,9 @@ def nanstd(
 ) -> Array:
     """Square root of `nanvar`."""
     ddof = degrees_lost("nanstd", ddof, correction)
-    x = floating(in_floating("nanstd", operand(x), dtype))
-    squares = nanvar(widened(x), axis=axis, ddof=ddof, keepdims=keepdims, where=where)
-    return into("nanstd", out, in_dtype(sqrt(squares), x.dtype.real))
+    a = floating(in_floating("nanstd", operand(a), dtype))
+    squares = nanvar(widened(a), axis=axis, ddof=ddof, keepdims=keepdims, where=where)
+    return into("nanstd", out, in_dtype(sqrt(squares), a.dtype.real))
 
 
 @composite(public="np", combine="max")
@@ -148,12 +148,12 @@ def _extreme(kind: Any, x: Any, least: float, axis: Any, keepdims: bool) -> Any:
 
 
 @function(public="np")
-def nancumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
+def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
     """`cumsum`, where NaN counts as 0."""
-    return into("nancumsum", out, along(cumsum, where(isnan(x), 0, x), axis, dtype))
+    return into("nancumsum", out, along(cumsum, where(isnan(a), 0, a), axis, dtype))
 
 
 @function(public="np")
-def nancumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
+def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
     """`cumprod`, where NaN counts as 1."""
-    return into("nancumprod", out, along(cumprod, where(isnan(x), 1, x), axis, dtype))
+    return into("nancumprod", out, along(cumprod, where(isnan(a), 1, a), axis, dtype))

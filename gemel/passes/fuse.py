@@ -91,6 +91,8 @@ def _epilogue(node: Node, group: Group) -> bool:
     ops = (node.op, *(entry.node.op for entry in node.inputs))
     if not isinstance(node.op, Elementwise) or any(op and positional(op) for op in ops):
         return False
+    if node.fails:
+        return False
     product = group.nodes[0].specs[0]
     return node.specs[0].shape == product.shape and product.ndim >= 2
 
@@ -99,7 +101,7 @@ def can_fail(node: Node) -> bool:
     """Whether values may be such that a node has no result."""
     if node.op is fused:
         return any(map(can_fail, node.params["body"].walk()))
-    return node.can_fail
+    return node.fails
 
 
 def positional(op: Op) -> bool:
@@ -128,7 +130,7 @@ def is_product(node: Node) -> bool:
 def _follows(node: Node, whole: Node) -> bool:
     """Whether a node can be computed where the parts of a result of its shape are written."""
     same = len(node.specs) == 1 and same_shape(node.specs[0].shape, whole.specs[0].shape)
-    return isinstance(node.op, Elementwise) and same
+    return isinstance(node.op, Elementwise) and same and not node.fails
 
 
 def _longer(node: Node, entry: Entry, group: Group) -> bool:

@@ -19,7 +19,7 @@ def exposures(graph: Graph) -> dict[Node, int]:
         risk = 0
         for entry in node.inputs:
             risk |= risks[entry.node]
-        if node.can_fail:
+        if node.fails:
             risk |= 1 << steps
             steps += 1
         risks[node] = risk

@@ -11,12 +11,12 @@ from typing import Any
 from gemel.codegen.body import write_loops
 from gemel.codegen.nest import Kernel, Nest, Number, Place
 from gemel.codegen.pieces import stays_in_place
-from gemel.codegen.product import OFTEN, Means, factor, write_product
+from gemel.codegen.product import OFTEN, Means, factor, is_only_factor, write_product
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
 from gemel.extent import Dim, Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
-from gemel.ir.layout import Layout, dense
+from gemel.ir.layout import Layout, Several, dense, several_strides
 from gemel.ir.op_kinds import Elementwise
 from gemel.ops import linalg
 from gemel.passes.fuse import can_fail, fused
@@ -79,6 +79,8 @@ class Lowering:
         self.scalars = 0
         #: What products have as second operands, how many each; their panels that are made already.
         self.factors = Counter(factor(node) for node in graph.walk())
+        self.users = self._users()
+        self.results = set(graph.results)
         self.packed: dict[str, tuple[Any, int]] = {}
         self.random = 0
         self.inputs: list[Input] = []
@@ -107,8 +109,8 @@ class Lowering:
             root = self._root(entry)
             if self._computed(root) and root not in self.claimed and root.dtype is entry.dtype:
                 self.claimed[root] = Place(buffer, root.dtype, dense(root.shape))
-        users = self._users()
-        read = {*users, *self.graph.results}
+        users = self.users
+        read = {*users, *self.results}
         for index, entry in self.graph.updates:
             old, root = self.graph.inputs[index], self._root(entry)
             if self.keeps and root.node.op is fused and can_fail(root.node):
@@ -236,11 +238,24 @@ class Lowering:
         source = self._place(node.inputs[0])
         found = node.op.rules["view"](source.layout, *node.specs, **node.params)
         if found is None:
+            found = self._several(node, source.layout)
+        if found is None:
             source = self.contiguous(source)
             found = node.op.rules["view"](source.layout, *node.specs, **node.params)
         layouts = found if isinstance(found, tuple) else (found,)
         for entry, layout in zip(node.entries, layouts, strict=True):
             self.where[entry] = source.at(layout)
+
+    def _several(self, node: Node, layout: Layout) -> Layout | None:
+        """Where elements lie that would have to move: products take axes made of several."""
+        (entry,) = node.entries
+        users = self.users.get(entry, [])
+        if entry in self.results or not users or not all(is_only_factor(n, entry) for n in users):
+            return None
+        strides = several_strides(layout, entry.shape)
+        if strides is None or any(isinstance(stride, Several) for stride in strides[:-2]):
+            return None
+        return Layout(entry.shape, strides, layout.offset)
 
     def _fused(self, node: Node, outputs: list[Place]) -> None:
         body: Graph = node.params["body"]
@@ -319,23 +334,13 @@ class Lowering:
         """The place itself when it is dense, else a dense copy of it."""
         if source.layout.contiguous:
             return source
-        target = self.temporary(source.dtype, source.shape)
-        self.copy(source, target)
-        return target
+        whole = source.at(source.layout.expanded)
+        target = self.temporary(source.dtype, whole.shape)
+        self.copy(whole, target)
+        return target.reshaped(source.shape)
 
-    def branch(
-        self,
-        predicate: Place,
-        sides: tuple[Graph, Graph],
-        inputs: list[Place],
-        outputs: list[Place],
-    ) -> None:
-        """Either graph on the same inputs into the same outputs, chosen when the plan runs."""
-        lower_branch(self, predicate, sides, inputs, outputs)
-
-    def rounds(self, outputs: list[Place], inputs: list[Place], **settings: Any) -> None:
-        """A loop, see `gemel.ops.rounds`."""
-        lower_rounds(self, outputs, inputs, **settings)
+    #: Choices and loops, see there.
+    branch, rounds = lower_branch, lower_rounds
 
     def _launch(self, kernel: Kernel) -> None:
         self.time += 1
@@ -390,7 +395,7 @@ class Lowering:
 
     def _inputs(self) -> list[Input]:
         """What the plan takes; which of it is overwritten, and what of that is read before."""
-        read = {*self._users(), *self.graph.results}
+        read = {*self.users, *self.results}
         written = {self.graph.inputs[index] for index, _ in self.graph.updates}
         arrays = [entry for entry in self.graph.inputs if not entry.spec.weak]
         kept = WRITTEN if self.keeps else WRITTEN | FAILS

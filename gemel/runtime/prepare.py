@@ -57,7 +57,9 @@ def elementwise_kernel(
     def build(kernels: list[Any], content: bytes) -> Any:
         code, nanoseconds = struct.unpack_from(ELEMENTWISE, content)
         limits = content[struct.calcsize(ELEMENTWISE) :]
-        return _core.Elementwise(kernels[0], (code,), nanoseconds, None, op.name, list(limits))
+        return _core.Elementwise(
+            kernels[0], (code,), nanoseconds, op.failure, op.name, list(limits)
+        )
 
     text = call_text(op, (rank, operands, target), parameters)
     if text is not None:

@@ -232,8 +232,12 @@ ElementwiseKey ElementwiseCall::key(uint32_t operation, uint32_t parameters) con
 
 void ElementwiseCall::check_numbers(const ElementwiseKernel& kernel) const {
   for (size_t i = 0; i < kernel.limits.size(); ++i) {
-    const uint8_t code = kernel.limits[i];
-    if (code == kAnyNumber || holds(code, operands->scalars[i])) continue;
+    if (kernel.limits[i] == kAnyNumber) continue;
+    const uint8_t code = kernel.limits[i] % kNatural;
+    if (code != kernel.limits[i] && operands->scalars[i] < 0) {
+      throw Error(kernel.failure.type, kernel.failure.message);
+    }
+    if (holds(code, operands->scalars[i])) continue;
     throw Error("OverflowError", kernel.name + ": " + std::to_string(operands->scalars[i]) +
                                      " is out of bounds for " + kDTypes[code].name);
   }

@@ -41,11 +41,12 @@ struct ElementwiseKernel {
   double nanoseconds_per_element = 1;
   FailureText failure;
   std::string name;  // of the operation
-  // By operand: the integer dtype a whole number among them must fit, or kAnyNumber. Empty where
-  // any number does.
+  // By operand: the integer dtype a whole number among them must fit, or kAnyNumber; with kNatural
+  // added where none below 0 does. Empty where any number does.
   std::vector<uint8_t> limits;
 };
 constexpr uint8_t kAnyNumber = 255;
+constexpr uint8_t kNatural = 64;
 using ElementwisePointer = std::shared_ptr<const ElementwiseKernel>;
 
 // What a kernel is specialised for.
@@ -70,7 +71,8 @@ struct ElementwiseCall {
   bool find_even();
   // The stride class of the i-th array input (or of the target, behind the inputs).
   int inner_class(int array) const;
-  // Throws OverflowError for a whole number that its dtype cannot hold.
+  // Throws OverflowError for a whole number that its dtype cannot hold, and what the kernel says of
+  // one below 0 that must not be.
   void check_numbers(const ElementwiseKernel& kernel) const;
   // Runs it or hands it over; `results` are new, one per out code; none with a target.
   void launch(const ElementwisePointer& kernel, const Tensor* const* results, Front& front) const;

@@ -60,6 +60,16 @@ PyObject* get_contiguous(PyObject* self, void*) {
 }
 PyObject* get_storage(PyObject* self, void*) { return PyLong_FromVoidPtr(tensor_of(self).storage); }
 
+// None for an array that is all of its storage, else all of that in one row.
+PyObject* get_base(PyObject* self, void*) {
+  const Tensor& tensor = tensor_of(self);
+  if (tensor.whole()) Py_RETURN_NONE;
+  const auto extent = static_cast<int64_t>(tensor.storage->bytes()) / item_size(tensor.dtype);
+  Reference result = blank_array();
+  tensor_of(result).view(tensor.storage, tensor.dtype, &extent, nullptr, 1, 0);
+  return result.take();
+}
+
 PyObject* get_grad(PyObject* self, void*) {
   PyObject* grad = as_array(self)->grad;
   return Py_NewRef(grad == nullptr ? Py_None : grad);
@@ -89,6 +99,8 @@ PyGetSetDef attributes[] = {
     {"nbytes", get_bytes, nullptr, "Bytes of all elements.", nullptr},
     {"dtype", get_dtype, nullptr, "Type of the elements.", nullptr},
     {"device", get_device, nullptr, "Where the contents live.", nullptr},
+    {"base", guarded<get_base>(), nullptr,
+     "None of an array that is all of its memory; of another one that memory, in one row.", nullptr},
     {"version", get_version, nullptr, "How many in-place writes have been issued.", nullptr},
     {"_code", get_code, nullptr, "Number of the dtype.", nullptr},
     {"_is_contiguous", get_contiguous, nullptr, "Whether the elements lie in C order.", nullptr},

@@ -92,8 +92,8 @@ ElementwiseKernel make_elementwise(const Kernel& kernel, const std::vector<int>&
   if (failure) elementwise.failure = {std::get<0>(*failure), std::get<1>(*failure)};
   for (int code : codes) elementwise.out_codes.push_back(static_cast<uint8_t>(checked_code(code)));
   for (int code : limits) {
-    elementwise.limits.push_back(
-        static_cast<uint8_t>(code == kAnyNumber ? code : checked_code(code)));
+    if (code != kAnyNumber) checked_code(code % kNatural);
+    elementwise.limits.push_back(static_cast<uint8_t>(code));
   }
   return elementwise;
 }

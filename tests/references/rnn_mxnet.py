@@ -10,7 +10,7 @@ import tempfile
 
 import numpy
 from mxnet import autograd, init, nd, random
-from mxnet.gluon import rnn
+from mxnet.gluon import contrib, rnn
 
 CASES = {
     "relu": lambda: rnn.RNN(3),
@@ -24,6 +24,19 @@ CASES = {
     "cell_gru": lambda: rnn.GRUCell(3),
     "cell_residual": lambda: rnn.ResidualCell(rnn.GRUCell(2)),
     "cell_both": lambda: rnn.BidirectionalCell(rnn.LSTMCell(3), rnn.GRUCell(3)),
+}
+#: Cells over pictures, with the shape of one.
+CONVOLUTIONAL = {
+    "cell_conv1d_rnn": (contrib.rnn.Conv1DRNNCell, (2, 6), (3, 2, 3), {"activation": "relu"}),
+    "cell_conv1d_lstm": (contrib.rnn.Conv1DLSTMCell, (2, 6), (3, 3, 3), {"i2h_pad": 1}),
+    "cell_conv2d_lstm": (
+        contrib.rnn.Conv2DLSTMCell,
+        (2, 5, 4),
+        (2, (2, 3), (3, 1)),
+        {"i2h_pad": (1, 1), "i2h_dilate": (2, 1), "h2h_dilate": 2},
+    ),
+    "cell_conv2d_gru": (contrib.rnn.Conv2DGRUCell, (2, 5, 4), (2, 3, 3), {"activation": "relu"}),
+    "cell_conv3d_gru": (contrib.rnn.Conv3DGRUCell, (1, 3, 4, 3), (2, (1, 2, 3), 1), {}),
 }
 LENGTHS = [2, 4, 1]
 
@@ -41,12 +54,21 @@ def run(name: str, net, x) -> tuple[list, list]:
     return [outputs, *ends], []
 
 
+def tuple_of(value, shape):
+    return value if isinstance(value, tuple) else (value,) * (len(shape) - 1)
+
+
 def main() -> None:
     random.seed(1)
     x = nd.random.normal(shape=(4, 3, 2))
     found = {"x": x.asnumpy()}
-    for name, make in CASES.items():
-        net = make()
+    nets = [(name, make(), x) for name, make in CASES.items()]
+    for name, (kind, shape, given, settings) in CONVOLUTIONAL.items():
+        settings = {k: v if k == "activation" else tuple_of(v, shape) for k, v in settings.items()}
+        pictures = numpy.random.RandomState(1).normal(size=(4, 3, *shape)).astype("float32")
+        found[f"{name}.x"] = pictures
+        nets.append((name, kind(shape, *given, **settings), nd.array(pictures)))
+    for name, net, x in nets:
         net.initialize(init.Uniform(0.8))
         with autograd.record():
             first, second = run(name, net, x)

@@ -1,7 +1,10 @@
 """Layers of `gluon.nn` under the name they have in MXNet 1."""
 
+from typing import Any
+
 from gemel.gluon.nn import (
     Concurrent,
+    Embedding,
     HybridConcurrent,
     Identity,
     PixelShuffle1D,
@@ -10,6 +13,21 @@ from gemel.gluon.nn import (
     SyncBatchNorm,
 )
 
+
+class SparseEmbedding(Embedding):
+    """An `Embedding`, whose gradient MXNet keeps sparse; here it is dense."""
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        dtype: Any = "float32",
+        weight_initializer: Any = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(input_dim, output_dim, dtype, weight_initializer, True, **settings)
+
+
 __all__ = [
     "Concurrent",
     "HybridConcurrent",
@@ -17,5 +35,6 @@ __all__ = [
     "PixelShuffle1D",
     "PixelShuffle2D",
     "PixelShuffle3D",
+    "SparseEmbedding",
     "SyncBatchNorm",
 ]

@@ -1,5 +1,29 @@
 """Cells of `gluon.rnn` under the name they have in MXNet 1."""
 
-from gemel.gluon.rnn import LSTMPCell, VariationalDropoutCell
+from gemel.gluon.rnn import (
+    Conv1DGRUCell,
+    Conv1DLSTMCell,
+    Conv1DRNNCell,
+    Conv2DGRUCell,
+    Conv2DLSTMCell,
+    Conv2DRNNCell,
+    Conv3DGRUCell,
+    Conv3DLSTMCell,
+    Conv3DRNNCell,
+    LSTMPCell,
+    VariationalDropoutCell,
+)
 
-__all__ = ["LSTMPCell", "VariationalDropoutCell"]
+__all__ = [
+    "Conv1DGRUCell",
+    "Conv1DLSTMCell",
+    "Conv1DRNNCell",
+    "Conv2DGRUCell",
+    "Conv2DLSTMCell",
+    "Conv2DRNNCell",
+    "Conv3DGRUCell",
+    "Conv3DLSTMCell",
+    "Conv3DRNNCell",
+    "LSTMPCell",
+    "VariationalDropoutCell",
+]

@@ -157,8 +157,8 @@ def pairs(labels: Any, preds: Any) -> list[tuple[ndarray, ndarray]]:
     check_label_shapes(labels, preds)
     found = []
     for label, pred in zip(labels, preds, strict=True):
-        pred = pred if isinstance(pred, ndarray) else np.array(pred)
-        label = label if isinstance(label, ndarray) else np.array(label)
+        pred = pred.as_np_ndarray() if isinstance(pred, ndarray) else np.array(pred)
+        label = label.as_np_ndarray() if isinstance(label, ndarray) else np.array(label)
         found.append((label.as_in_ctx(pred.device), pred))
     return found
 

@@ -180,3 +180,10 @@ class Torch(Loss):
     """`Loss` by another name."""
 
     default_name = "torch"
+
+
+@register
+class Caffe(Loss):
+    """`Loss` by another name."""
+
+    default_name = "caffe"

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 class Activation(HybridBlock):
     """The activation function of that name: relu, sigmoid, tanh, softrelu, softsign, ..."""
 
+    _act_type: str
+
     def __init__(self, activation: str, **settings: Any) -> None:
         if activation not in ACTIVATIONS:
             raise unknown_name("activation", activation, ACTIVATIONS)
+        object.__setattr__(self, "_act_type", activation)  # of which its name is made
         super().__init__(**settings)
-        self._act_type = activation
+
+    def _alias(self) -> str:
+        return self._act_type
 
     def forward(self, x: Tensor) -> Tensor:
         """The function of each element; the shape of `x`."""

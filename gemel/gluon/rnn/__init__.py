@@ -20,6 +20,17 @@ from gemel.gluon.rnn.combined import (
     VariationalDropoutCell,
     ZoneoutCell,
 )
+from gemel.gluon.rnn.convolutional import (
+    Conv1DGRUCell,
+    Conv1DLSTMCell,
+    Conv1DRNNCell,
+    Conv2DGRUCell,
+    Conv2DLSTMCell,
+    Conv2DRNNCell,
+    Conv3DGRUCell,
+    Conv3DLSTMCell,
+    Conv3DRNNCell,
+)
 from gemel.gluon.rnn.layers import GRU, LSTM, RNN
 
 __all__ = [
@@ -27,6 +38,15 @@ __all__ = [
     "LSTM",
     "RNN",
     "BidirectionalCell",
+    "Conv1DGRUCell",
+    "Conv1DLSTMCell",
+    "Conv1DRNNCell",
+    "Conv2DGRUCell",
+    "Conv2DLSTMCell",
+    "Conv2DRNNCell",
+    "Conv3DGRUCell",
+    "Conv3DLSTMCell",
+    "Conv3DRNNCell",
     "DropoutCell",
     "GRUCell",
     "HybridRecurrentCell",

@@ -143,6 +143,9 @@ class _GatedCell(HybridRecurrentCell):
         self.i2h_bias = get("i2h_bias", shape=(rows,), init=i2h_bias_initializer)
         self.h2h_bias = get("h2h_bias", shape=(rows,), init=h2h_bias_initializer)
 
+    def _alias(self) -> str:
+        return super()._alias().removesuffix("cell")
+
     @property
     def _width(self) -> int:
         """How many elements h has."""

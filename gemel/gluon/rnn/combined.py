@@ -121,6 +121,9 @@ class DropoutCell(HybridRecurrentCell):
         self._rate = rate
         self._axes = tuple(axes)
 
+    def _alias(self) -> str:
+        return "dropout"
+
     def forward(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """The shape of `x`."""
         return (npx.dropout(x, p=self._rate, axes=self._axes) if self._rate else x), states

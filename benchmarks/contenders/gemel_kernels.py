@@ -1,0 +1,126 @@
+"""gemel: compiled functions and blocks, their gradients through autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gemel
+from benchmarks.cases import Single
+from benchmarks.shapes import Shape
+from gemel import autograd, gluon, np, npx
+
+
+def conv(x: Any, w: Any, *, stride: int, pad: int, groups: int) -> Any:
+    count = len(w.shape) - 2
+    moves = {"kernel": w.shape[2:], "stride": (stride,) * count, "pad": (pad,) * count}
+    filters = w.shape[0]
+    return npx.convolution(x, w, no_bias=True, num_filter=filters, num_group=groups, **moves)
+
+
+def matmul(a: Any, b: Any) -> Any:
+    return np.matmul(a, b)
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return npx.attention(q, k, v)
+
+
+def encoder(x: Any, *weights: Any, heads: int) -> Any:
+    """What torch's TransformerEncoderLayer computes, its weights in its order."""
+    whole, whole_bias, out, out_bias, wide, wide_bias, narrow, narrow_bias, *norms = weights
+    batch, time, width = x.shape
+
+    def dense(x: Any, weight: Any, bias: Any) -> Any:
+        return npx.fully_connected(
+            x, weight, bias, num_hidden=weight.shape[0], no_bias=False, flatten=False
+        )
+
+    parts = dense(x, whole, whole_bias).reshape(batch, time, 3, heads, width // heads)
+    seen = npx.attention(*(parts[:, :, n].swapaxes(1, 2) for n in range(3)))
+    joined = seen.swapaxes(1, 2).reshape(batch, time, width)
+    x = npx.layer_norm(x + dense(joined, out, out_bias), *norms[:2], axis=-1, eps=1e-5)
+    hidden = npx.gelu(dense(x, wide, wide_bias))
+    return npx.layer_norm(x + dense(hidden, narrow, narrow_bias), *norms[2:], axis=-1, eps=1e-5)
+
+
+def pool(x: Any) -> Any:
+    return npx.pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max")
+
+
+def copy(x: Any) -> Any:
+    return np.copy(x)
+
+
+def square(x: Any) -> Any:
+    return x**2
+
+
+def softmax(x: Any) -> Any:
+    return npx.softmax(x)
+
+
+def transpose(x: Any, *, axes: list[int]) -> Any:
+    return np.ascontiguousarray(x.transpose(axes))
+
+
+def take(table: Any, rows: Any) -> Any:
+    return np.take(table, rows, axis=0)
+
+
+def reduce(x: Any, *, how: str, axis: int) -> Any:
+    return getattr(np, how)(x, axis=axis)
+
+
+class Layer(gluon.HybridBlock):
+    """A function of data and parameters."""
+
+    def __init__(self, function: Callable[..., Any], weights: list[Any]) -> None:
+        super().__init__()
+        self.function = function
+        for index, weight in enumerate(weights):
+            parameter = gluon.Parameter(f"weight{index}", shape=weight.shape)
+            setattr(self, f"weight{index}", parameter)
+            parameter.initialize()
+            parameter.set_data(np.array(weight))
+
+    def forward(self, *data: Any) -> Any:
+        return self.function(*data, *(p.data() for p in self.collect_params().values()))
+
+
+def case(shape: Shape, threads: int) -> Single | None:
+    """The kind's function, compiled; in a block where it has parameters."""
+    given, weights = shape.operands()
+    data = [np.array(each) for each in given]
+    function = partial(globals()[shape.kind], **shape.settings)
+    if weights:
+        call: Any = Layer(function, weights)
+        call.hybridize()
+        learned = [parameter.data() for parameter in call.collect_params().values()]
+    else:
+        call, learned = gemel.compile(function), []
+
+    def forward(_: Any = None) -> Any:
+        result = call(*data)
+        result.wait_to_read()
+        return result
+
+    if not shape.gradients:
+        return Single(forward, lambda result: [result.asnumpy()])
+    head = np.array(shape.head())
+    for each in data:
+        each.attach_grad()
+
+    def before() -> Any:
+        with autograd.record():
+            return forward()
+
+    def backward(result: Any) -> Any:
+        result.backward(head)
+        gradients = [each.grad for each in (*data, *learned)]
+        for gradient in gradients:
+            gradient.wait_to_read()
+        return gradients
+
+    return Single(backward, lambda found: [each.asnumpy() for each in found], before)

@@ -1,0 +1,137 @@
+"""Single operations on arrays of given shapes: what is computed, on which numbers, at what cost.
+
+A kind of operation has a function of its name in each `contenders/*_kernels.py` that can do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy
+
+from benchmarks.machine import Machine
+from benchmarks.workloads import LSTM, LSTM_TRAIN, lstm_floor, uniform
+
+Sizes = tuple[int, ...]
+
+#: Kinds that are workloads of their own, with a case in each contender's module.
+WORKLOADS = {workload.kind: workload for workload in (LSTM, LSTM_TRAIN)}
+
+
+def places(x: Sizes, w: Sizes, stride: int, pad: int) -> Sizes:
+    """Where a kernel fits: the sizes of what a convolution gives."""
+    return tuple((n + 2 * pad - k) // stride + 1 for n, k in zip(x[2:], w[2:], strict=True))
+
+
+def conv_result(x: Sizes, w: Sizes, stride: int, pad: int, groups: int) -> Sizes:
+    return (x[0], w[0], *places(x, w, stride, pad))
+
+
+def conv_flops(x: Sizes, w: Sizes, stride: int, pad: int, groups: int) -> int:
+    return 2 * x[0] * prod(w) * prod(places(x, w, stride, pad))
+
+
+def encoder_flops(x: Sizes, *weights: Sizes, heads: int) -> int:
+    matrices = sum(prod(weight) for weight in weights if len(weight) == 2)
+    return 2 * x[0] * x[1] * (matrices + 2 * x[1] * x[2])
+
+
+def reduced(x: Sizes, how: str, axis: int) -> Sizes:
+    return x[:axis] + x[axis + 1 :]
+
+
+class Kind(NamedTuple):
+    """A kind of operation; the functions take the shapes of its arrays and its settings."""
+
+    result: Callable[..., Sizes]
+    flops: Callable[..., int] = lambda *shapes, **settings: 0
+    #: How many of its arrays come with each call; the others are parameters, which stay.
+    data: int = 1
+    #: Whether the last array holds positions along the first axis of the first.
+    positions: bool = False
+
+
+KINDS = {
+    "conv": Kind(conv_result, conv_flops),
+    "matmul": Kind(lambda a, b: (*a[:-1], b[-1]), lambda a, b: 2 * prod(a) * b[-1], data=2),
+    "attention": Kind(
+        lambda q, k, v: (*q[:-1], v[-1]),
+        lambda q, k, v: 2 * prod(q[:-1]) * k[-2] * (q[-1] + v[-1]),
+        data=3,
+    ),
+    "encoder": Kind(lambda x, *weights, heads: x, encoder_flops),
+    "pool": Kind(lambda x: (*x[:2], *(n // 2 for n in x[2:]))),
+    "copy": Kind(lambda x: x),
+    "square": Kind(lambda x: x),
+    "softmax": Kind(lambda x: x),
+    "transpose": Kind(lambda x, axes: tuple(x[axis] for axis in axes)),
+    "take": Kind(lambda table, rows: (*rows, *table[1:]), data=2, positions=True),
+    "reduce": Kind(reduced),
+}
+
+
+class Shape(NamedTuple):
+    """One operation on arrays of these sizes."""
+
+    kind: str
+    sizes: tuple[Sizes, ...] = ()
+    settings: dict[str, Any] = {}  # noqa: RUF012 -- nobody writes into it
+    #: Whether it is the gradients of all arrays that are measured, the forward pass being done.
+    gradients: bool = False
+    tolerance: float = 2e-3
+
+    @property
+    def result(self) -> Sizes:
+        """The sizes of the result of the forward pass."""
+        return KINDS[self.kind].result(*self.sizes, **self.settings)
+
+    def operands(self) -> tuple[list[numpy.ndarray], list[numpy.ndarray]]:
+        """The data of a call, and the parameters, so that results have a variance of about 1."""
+        count, positions = KINDS[self.kind].data, KINDS[self.kind].positions
+        found = [uniform(size, 100 + i) for i, size in enumerate(self.sizes)]
+        data = [x * numpy.float32(3**0.5) for x in found[:count]]
+        weights = [w * numpy.float32((3 / max(1, prod(w.shape[1:]))) ** 0.5) for w in found[count:]]
+        if positions:
+            data[-1] = ((found[count - 1] + 1) / 2 * self.sizes[0][0]).astype("int64")
+        return data, weights
+
+    def head(self) -> numpy.ndarray:
+        """The gradient that comes to the result."""
+        return uniform(self.result, 99)
+
+    def floor_us(self, machine: Machine, threads: int) -> float:
+        """Least time of a call: its products, or its arrays read and its results written."""
+        rate = machine.flops_per_us(threads)
+        if self.kind in WORKLOADS:
+            workload = WORKLOADS[self.kind]
+            return lstm_floor(workload._replace(threads=threads), rate)
+        flops = KINDS[self.kind].flops(*self.sizes, **self.settings)
+        elements = sum(map(prod, self.sizes)) + prod(self.result)
+        if KINDS[self.kind].positions:  # only the rows that are read, and positions of 8 bytes
+            elements = 2 * prod(self.result) + 2 * prod(self.sizes[-1])
+        if self.gradients:  # as many products for each of two operands, which are written, too
+            flops, elements = 2 * flops, elements + sum(map(prod, self.sizes))
+        bandwidth = machine.bytes_per_us(4 * elements, threads)
+        return max(flops / rate, 4 * elements / bandwidth)
+
+
+def shape_from(fields: dict[str, Any]) -> Shape:
+    """The shape whose `_asdict` went through JSON."""
+    return Shape(**{**fields, "sizes": tuple(map(tuple, fields["sizes"]))})
+
+
+def digest(results: list[numpy.ndarray]) -> list[float]:
+    """Figures of results that change if any element does: weighted sums of their parts."""
+    found: list[float] = []
+    weights = uniform((4099,), 98)
+    weights += numpy.sign(weights)  # none so small that its element would not count
+    for result in results:
+        flat = numpy.asarray(result, "float64").ravel()
+        size = max(1.0, float(numpy.sqrt(numpy.mean(flat**2))))
+        weighted = flat * numpy.resize(weights, flat.size)
+        part = -(-flat.size // 64)
+        sums = numpy.add.reduceat(weighted, numpy.arange(0, flat.size, part))
+        found += [size, *(sums / (size * part**0.5)).tolist()]
+    return found

@@ -1,0 +1,177 @@
+"""`sweep`: random shapes and their floors, so that no shape is special.
+
+Sizes are drawn log-uniformly, from a fixed seed, until the work of a shape is within bounds: what
+one core needs for it at 100 GFLOP/s and 10 GB/s is between 20 us and 5 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from math import exp, log
+from random import Random
+from typing import NamedTuple
+
+from benchmarks.driver import Result
+from benchmarks.machine import Machine, measure_machine
+from benchmarks.shapes import Shape
+from benchmarks.table import print_rows, ratio
+from benchmarks.turns import installed, measure
+
+SEED = 7
+#: A machine to say what is much work, the same for everybody.
+NOMINAL = Machine(1, 100, 100, 10, 10, 10, 10)
+LEAST_US, MOST_US = 20, 5000
+
+
+class Drawn(NamedTuple):
+    """A kind of shapes: the ranges they are drawn from, and how."""
+
+    name: str
+    ranges: str
+    draw: Callable[[Random], Shape]
+
+
+def between(random: Random, least: int, most: int) -> int:
+    """A whole number of this range; as likely below as above its geometric middle."""
+    return min(most, int(exp(random.uniform(log(least), log(most + 1)))))
+
+
+def several(random: Random, *ranges: tuple[int, int]) -> list[int]:
+    return [between(random, *each) for each in ranges]
+
+
+def matmul(random: Random) -> Shape:
+    m, k, n = several(random, *[(8, 2048)] * 3)
+    return Shape("matmul", ((m, k), (k, n)))
+
+
+def batched(random: Random) -> Shape:
+    b, m, k, n = several(random, (2, 512), *[(4, 256)] * 3)
+    return Shape("matmul", ((b, m, k), (b, k, n)))
+
+
+def conv(random: Random) -> Shape:
+    batch, inside, out, height, width = several(
+        random, (1, 32), (1, 512), (4, 512), (7, 128), (7, 128)
+    )
+    kernel, stride = random.choice((1, 3, 3, 5, 7)), random.choice((1, 1, 2))
+    settings = {"stride": stride, "pad": random.choice((0, kernel // 2)), "groups": 1}
+    return Shape("conv", ((batch, inside, height, width), (out, inside, kernel, kernel)), settings)
+
+
+def gradients(random: Random) -> Shape:
+    return conv(random)._replace(gradients=True)
+
+
+def reduction(random: Random) -> Shape:
+    sizes = several(random, *[(2, 4096)] * random.choice((2, 3)))
+    how = random.choice(("sum", "mean", "max", "var"))
+    return Shape("reduce", (tuple(sizes),), {"how": how, "axis": random.randrange(len(sizes))})
+
+
+def softmax(random: Random) -> Shape:
+    return Shape("softmax", (tuple(several(random, (8, 65536), (4, 8192))),))
+
+
+def attention(random: Random) -> Shape:
+    batch, heads, queries, keys = several(random, (1, 16), (1, 16), (16, 1024), (16, 1024))
+    width = random.choice((16, 32, 64, 64, 128))
+    lead = (batch, heads)
+    sizes = (*lead, queries, width), (*lead, keys, width), (*lead, keys, width)
+    return Shape("attention", sizes)
+
+
+KINDS = (
+    Drawn("matmul", "m, k, n of 8 to 2048", matmul),
+    Drawn("batched matmul", "2 to 512 times m, k, n of 4 to 256", batched),
+    Drawn(
+        "conv",
+        "batch 1 to 32, channels 1 to 512 and 4 to 512, space 7 to 128, kernel 1, 3, 5, 7, "
+        "stride 1, 2",
+        conv,
+    ),
+    Drawn("conv gradients", "the same", gradients),
+    Drawn("reduction", "sum, mean, max, var along one of 2 or 3 axes of 2 to 4096", reduction),
+    Drawn("softmax", "8 to 65536 rows of 4 to 8192", softmax),
+    Drawn(
+        "attention", "batch, heads 1 to 16, queries, keys 16 to 1024, width 16 to 128", attention
+    ),
+)
+
+
+def drawn(kind: Drawn) -> Iterator[Shape]:
+    """The random shapes of a kind, always the same."""
+    random = Random(f"{SEED} {kind.name}")
+    while True:
+        shape = kind.draw(random)
+        fits = shape.kind != "conv" or min(shape.result) > 0
+        if fits and LEAST_US <= shape.floor_us(NOMINAL, 1) <= MOST_US:
+            yield shape
+
+
+def text(shape: Shape) -> str:
+    """The sizes and settings of a shape."""
+    sizes = " ".join("x".join(map(str, size)) for size in shape.sizes)
+    return " ".join([sizes, *(f"{key}={value}" for key, value in shape.settings.items())])
+
+
+def lowest(shares: list[float], part: float) -> float:
+    """What so many of the shares, from 0 to 1, are below."""
+    return sorted(shares)[int(part * (len(shares) - 1))]
+
+
+def print_worst(
+    kind: Drawn, found: list[tuple[Shape, dict[str, Result]]], machine: Machine, threads: int
+) -> list[str]:
+    """Print the ten shapes of a kind with the least shares; a row for the table of all kinds."""
+    shares, rows = [], []
+    for shape, results in found:
+        if "gemel" not in results or results["gemel"].failure:
+            continue
+        floor, ours = shape.floor_us(machine, threads), results["gemel"].done_us
+        beside = results.get("torch")
+        against = ratio(ours, beside.done_us) if beside and not beside.failure else ""
+        shares.append(floor / ours)
+        rows.append((floor / ours, [text(shape), f"{ours:.4g}", f"{floor:.4g}", against]))
+    print(
+        f"## {kind.name}, {threads} thread{'s' * (threads > 1)}: the ten farthest from the floor\n"
+    )
+    print(f"{kind.ranges}\n")
+    worst = [[row[0], f"{100 * share:.0f} %", *row[1:]] for share, row in sorted(rows)[:10]]
+    print_rows(["", "of floor", "gemel, us", "floor, us", "x torch"], worst)
+    figures = [f"{100 * lowest(shares, part):.0f} %" for part in (0.5, 0.1, 0)] if shares else []
+    ratios = [float(row[-1]) for _, row in rows if row[-1]]
+    return [kind.name, str(len(shares)), *figures, f"{lowest(ratios, 0.5):.2f}" if ratios else ""]
+
+
+def run(
+    rounds: int,
+    quick: bool,
+    beside: str | None,
+    machine: Machine | None,
+    groups: list[str] | None = None,
+) -> bool:
+    """Measure and print everything, or some kinds; whether gemel failed in something."""
+    if machine is None:
+        raise SystemExit("the floors need a C++ compiler")
+    libraries = installed(("gemel", *([beside] if beside else [])), None)
+    failed = False
+    for threads in (1, 2):
+        table = []
+        for kind in (kind for kind in KINDS if groups is None or kind.name in groups):
+            shapes = list(islice(drawn(kind), 30 if quick else 200))
+            seconds = 0.005 if quick else 0.02
+            measured = measure(shapes, libraries, threads, rounds, 1, seconds, "numpy")
+            machine = machine.or_better(measure_machine())
+            table.append(
+                print_worst(kind, list(zip(shapes, measured, strict=True)), machine, threads)
+            )
+            for shape, results in zip(shapes, measured, strict=True):
+                failure = results["gemel"].failure
+                if failure:
+                    print(f"{kind.name} {text(shape)}: FAILED: {failure}\n")
+                    failed = True
+        print(f"## share of the floor's rate, {threads} thread{'s' * (threads > 1)}\n")
+        print_rows(["", "shapes", "median", "worst tenth", "worst", "x torch, median"], table)
+    return failed

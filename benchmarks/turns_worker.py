@@ -1,0 +1,110 @@
+"""One library on shapes as they are asked for: a line of JSON in, a line of JSON out.
+
+`python -m benchmarks.turns_worker LIBRARY`
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = str(Path(__file__).resolve().parent.parent)
+# An installed gemel goes before the source tree, whose core may not be compiled.
+sys.path[:] = [entry for entry in sys.path if entry not in ("", ROOT)] + [ROOT]
+
+import numpy  # noqa: E402
+
+from benchmarks.cases import Case, Single  # noqa: E402
+from benchmarks.contenders import TAKING_PART, build  # noqa: E402
+from benchmarks.shapes import WORKLOADS, Shape, digest, shape_from  # noqa: E402
+
+#: Runs before the first that is measured: what is compiled when it comes again is compiled then.
+WARM = 4
+#: Runs there are at least, but of what takes so long that one of them is enough.
+LEAST, LONG_SECONDS = 3, 1.0
+
+
+def case_of(library: str, shape: Shape, threads: int) -> Case | None:
+    """The case of a library; None if it has nothing to say on it."""
+    if shape.kind in WORKLOADS:
+        ways = TAKING_PART[shape.kind]
+        name = next((way for way in (f"{library} hybridized", library) if way in ways), None)
+        workload = WORKLOADS[shape.kind]._replace(threads=threads)
+        return None if name is None else build(name, workload)
+    module = importlib.import_module(f"benchmarks.contenders.{library}_kernels")
+    case: Single | None = module.case(shape, threads)
+    return case
+
+
+def timed(case: Case) -> tuple[float, float, Any]:
+    """Microseconds a call waits for what comes before it and takes itself, and the results."""
+    begin = time.perf_counter()
+    case.reset()
+    ready = time.perf_counter()
+    results = case.finish(case.issue())
+    end = time.perf_counter()
+    return (ready - begin) * 1e6 / case.calls, (end - ready) * 1e6 / case.calls, results
+
+
+def measured(case: Case, seconds: float) -> dict[str, Any]:
+    """Medians over so many seconds of runs, and figures of the last one's results."""
+    before: list[float] = []
+    during: list[float] = []
+    spent = 0.0
+    while spent < seconds or len(during) < (LEAST if 0 < spent < LONG_SECONDS and seconds else 1):
+        reset_us, us, results = timed(case)
+        before.append(reset_us)
+        during.append(us)
+        spent += us * case.calls / 1e6
+    values = case.values(results)
+    if not isinstance(case, Single):  # all elements, far too many
+        values = digest([numpy.array(values)])
+    return {"issue_us": median(before), "done_us": median(during), "values": values}
+
+
+class Worker:
+    """Keeps the case it was last asked for."""
+
+    def __init__(self, library: str) -> None:
+        self.library = library
+        self.shape: Any = None
+        self.case: Case | None = None
+
+    def answer(self, shape: dict[str, Any], threads: int, seconds: float) -> Any:
+        """Measure a shape, in one run where there are no seconds to spend."""
+        if shape != self.shape:
+            self.shape = self.case = None  # its memory is free before the next one's is taken
+            self.case = case_of(self.library, shape_from(shape), threads)
+            self.shape = shape
+            if self.case is not None and seconds:
+                begin = time.perf_counter()
+                for _ in range(WARM):
+                    timed(self.case)
+                    if time.perf_counter() - begin > LONG_SECONDS * WARM:
+                        break
+        return None if self.case is None else measured(self.case, seconds)
+
+
+def main() -> None:
+    """Answer questions until there are no more."""
+    library = sys.argv[1]
+    # What libraries print is not an answer.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    worker = Worker(library)
+    for line in sys.stdin:
+        try:
+            answer = worker.answer(**json.loads(line))
+        except Exception as error:  # whatever a library raises, it is its answer
+            answer = f"{type(error).__name__}: {error}".splitlines()[0]
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

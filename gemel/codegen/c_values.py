@@ -1,0 +1,285 @@
+"""Instructions as C expressions, and the functions these call.
+
+Functions such as exp are written out from the table the machine code is made from (`mathlib`).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from gemel import dtype as dtypes
+from gemel.codegen import halves, mathlib, powers
+from gemel.codegen.program import Instruction
+from gemel.dtype import DType
+
+_COMPARISONS = {
+    **{"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<="},
+    **{"greater": ">", "greater_equal": ">="},
+}
+_OPERATORS = {"add": "+", "subtract": "-", "multiply": "*"}
+_BITS = {"bit_and": "&", "bit_or": "|", "bit_xor": "^"}
+_BOOLEAN = {
+    **{"add": "|", "multiply": "&", "subtract": "^", "maximum": "|", "minimum": "&"},
+    **{"sum": "^", "prod": "&", "max": "|", "min": "&", "any": "|", "all": "&"},
+}
+#: Functions of <math.h> that are exact.
+_EXACT = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc"}
+#: Whole numbers, where C leaves something undefined. T is the type, U an unsigned one, N its bits.
+_WHOLE = {
+    "divide": "return b == 0 ? 0 : b == -1 ? (T)(0 - (U)a) : (T)(a / b);",
+    "remainder": """const T rest = b == 0 || b == -1 ? 0 : (T)(a % b);
+    return rest != 0 && (rest < 0) != (b < 0) ? (T)(rest + b) : rest;""",
+    "floor_divide": """const T quotient = divide_D(a, b);
+    const bool below = b != 0 && (T)((U)quotient * (U)b) != a && (a < 0) != (b < 0);
+    return below ? (T)(quotient - 1) : quotient;""",
+    "shift_left": "return (U)b < N ? (T)((U)a << b) : 0;",
+    "shift_right": "return (U)b < N ? (T)(a >> b) : a < 0 ? -1 : 0;",
+}
+_NATURAL = {
+    "divide": "return b == 0 ? 0 : a / b;",
+    "remainder": "return b == 0 ? 0 : a % b;",
+    "floor_divide": "return b == 0 ? 0 : a / b;",
+    "shift_left": _WHOLE["shift_left"],
+    "shift_right": "return (U)b < N ? (T)(a >> b) : 0;",
+}
+
+
+def kind(dtype: DType) -> str:
+    """The C type of values of a dtype."""
+    if dtype.compute is not dtype or dtype.kind == "b":
+        return dtype.name
+    return {"float32": "float", "float64": "double"}.get(dtype.name, f"{dtype.name}_t")
+
+
+def memory(dtype: DType) -> str:
+    """The C type elements of a dtype have in memory: a bool is a byte that is not 0."""
+    return "uint8_t" if dtype.kind == "b" else kind(dtype)
+
+
+def _unsigned(dtype: DType) -> str:
+    return "uint64_t" if dtype.itemsize == 8 else "uint32_t"
+
+
+def literal(dtype: DType, value: Any) -> str:
+    """A constant."""
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    if dtype.kind == "f":
+        return _floating(dtype, float(value))
+    bits = 8 * dtype.itemsize
+    value = int(value) % 2**bits
+    if dtype.kind == "i" and value >= 2 ** (bits - 1):
+        value -= 2**bits
+        if value == -(2 ** (bits - 1)):
+            return f"INT{bits}_MIN"
+    ending = ("u" if dtype.kind == "u" else "") + ("ll" if bits == 64 else "")
+    return f"({value}{ending})" if value < 0 else f"{value}{ending}"
+
+
+def _floating(dtype: DType, value: float) -> str:
+    """The shortest text that is this value."""
+    single = dtype is dtypes.float32
+    if single and abs(value) < float("inf"):
+        try:
+            value = struct.unpack("<f", struct.pack("<f", value))[0]
+        except OverflowError:
+            value *= float("inf")
+    if value != value:
+        return "(float)NAN" if single else "(double)NAN"
+    sign, size = "-" if str(value)[0] == "-" else "", abs(value)
+    text = "INFINITY" if size == float("inf") else repr(size)
+    if single and text != "INFINITY":
+        digits = (f"{size:.{n}g}" for n in range(6, 10))
+        text = next(t for t in digits if struct.pack("<f", float(t)) == struct.pack("<f", size))
+        text += ("" if "." in text or "e" in text else ".0") + "f"
+    return f"(-{text})" if sign else text
+
+
+class Unit:
+    """The functions that kernels of one text share, each after those it calls."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, str] = {}
+
+    def whole(self, name: str, dtype: DType) -> str:
+        """The function of whole numbers of this name."""
+        full = f"{name}_{dtype}"
+        if full not in self.functions:
+            signed = dtype.kind == "i"
+            if name == "floor_divide" and signed:
+                self.whole("divide", dtype)
+            made = kind(dtype)
+            meant = {"T": made, "U": _unsigned(dtype), "N": str(8 * dtype.itemsize)}
+            body = (_WHOLE if signed else _NATURAL)[name].replace("_D", f"_{dtype}")
+            body = re.sub(r"\b[TUN]\b", lambda found: meant[found.group()], body)
+            self.functions[full] = f"static {made} {full}({made} a, {made} b) {{\n    {body}\n}}\n"
+        return full
+
+    def expanded(self, name: str, given: DType, found: DType) -> str:
+        """The function which mathlib writes out as arithmetic."""
+        full = name if name in halves.FUNCTIONS else f"{name}_{given}"
+        if full not in self.functions:
+            code, result = mathlib.expansion(name, given, found)
+            values = Values(self, code)
+            count = sum(step.name == "argument" for step in code)
+            lines = [values.statement(i) for i in range(count, result + 1)]
+            told = (mathlib.FUNCTIONS[name].__doc__ or "").split("\n")[0]
+            arguments = ", ".join(f"{kind(given)} v{i}" for i in range(count))
+            body = "".join(f"    {line}\n" for line in lines if line)
+            self.functions[full] = (
+                f"/* {told} */\nstatic {kind(found)} {full}({arguments}) {{\n{body}"
+                f"    return {values.of(result)};\n}}\n"
+            )
+        return full
+
+    def power(self, dtype: DType) -> str:
+        """Powers: products and roots where the exponent says so."""
+        full = f"any_power_{dtype}"
+        if full not in self.functions:
+            lines = [
+                f"    if ({self.expanded(condition, dtype, dtypes.bool_)}(y)) "
+                f"return {self.expanded(name, dtype, dtype)}(x, y);\n"
+                for condition, name in powers.SHORT
+            ]
+            general = self.expanded("power", dtype, dtype)
+            self.functions[full] = (
+                f"static {kind(dtype)} {full}({kind(dtype)} x, {kind(dtype)} y) {{\n"
+                + "".join(lines)
+                + f"    return {general}(x, y);\n}}\n"
+            )
+        return full
+
+    def bits(self, given: DType, found: DType) -> str:
+        """The function that gives the same bits as another type."""
+        full = f"bits_of_{given}_as_{found}"
+        if full not in self.functions:
+            self.functions[full] = (
+                f"static {kind(found)} {full}({kind(given)} x) {{\n    {kind(found)} y;\n"
+                "    memcpy(&y, &x, sizeof y);\n    return y;\n}\n"
+            )
+        return full
+
+
+class Values:
+    """Instructions as expressions: each is a variable of its number, constants stand where used."""
+
+    def __init__(self, unit: Unit, code: Sequence[Instruction]) -> None:
+        self.unit = unit
+        self.code = code
+
+    def of(self, position: int) -> str:
+        """What stands for a value."""
+        step = self.code[position]
+        return literal(step.dtype, step.attribute) if step.name == "constant" else f"v{position}"
+
+    def statement(self, position: int) -> str:
+        """The line that computes a value; nothing for a constant."""
+        step = self.code[position]
+        if step.name == "constant":
+            return ""
+        return f"const {kind(step.dtype)} v{position} = {self.expression(step)};"
+
+    def expression(self, step: Instruction) -> str:
+        """What an instruction computes from its arguments."""
+        arguments = [self.of(i) for i in step.arguments]
+        kinds = [self.code[i].dtype for i in step.arguments]
+        return self.computed(step.name, step.dtype, arguments, kinds)
+
+    def computed(
+        self, name: str, dtype: DType, arguments: Sequence[str], kinds: Sequence[DType]
+    ) -> str:
+        """The instruction `name` of these arguments."""
+        a, b, c = (*arguments, "", "", "")[:3]
+        if name in _COMPARISONS:
+            return f"{a} {_COMPARISONS[name]} {b}"
+        if name == "select":
+            return f"{a} ? {b} : {c}"
+        if name == "isnan":
+            return f"{a} != {a}" if kinds[0].kind == "f" else "false"
+        if name == "cast":
+            return self.cast(a, kinds[0], dtype)
+        if name == "reinterpret":
+            if kinds[0].itemsize != dtype.itemsize:
+                return f"({kind(dtype)}){a}"
+            return f"{self.unit.bits(kinds[0], dtype)}({a})"
+        if dtype.kind == "b":
+            return f"!{a}" if name == "bit_not" else f"{a} {(_BITS | _BOOLEAN)[name]} {b}"
+        if name in ("maximum", "minimum"):
+            sign = ">" if name == "maximum" else "<"
+            first = f"{a} {sign} {b}" + (f" || {a} != {a}" if dtype.kind == "f" else "")
+            return f"{first} ? {a} : {b}"
+        return (self._floating if dtype.kind == "f" else self._whole)(name, dtype, a, b, c)
+
+    def _floating(self, name: str, dtype: DType, a: str, b: str, c: str) -> str:
+        f = "f" if dtype is dtypes.float32 else ""
+        if name in _OPERATORS or name == "divide":
+            return f"{a} {_OPERATORS.get(name, '/')} {b}"
+        if name == "negative":
+            return f"-{a}"
+        if name == "absolute":
+            return f"fabs{f}({a})"
+        if name in _EXACT:
+            return f"{_EXACT[name]}{f}({a})"
+        if name == "multiply_add":
+            return f"fma{f}({a}, {b}, {c})"
+        if name == "power":
+            return f"{self.unit.power(dtype)}({a}, {b})"
+        function = self.unit.expanded(name, dtype, dtype)
+        return f"{function}({a}{', ' + b if b else ''})"
+
+    def _whole(self, name: str, dtype: DType, a: str, b: str, c: str) -> str:
+        """Whole numbers wrap around."""
+        made, wide = kind(dtype), _unsigned(dtype)
+        if name in _OPERATORS:
+            return f"({made})(({wide}){a} {_OPERATORS[name]} ({wide}){b})"
+        if name in _BITS:
+            return f"({made})({a} {_BITS[name]} {b})"
+        if name == "bit_not":
+            return f"({made})~{a}"
+        if name == "negative":
+            return f"({made})(0 - ({wide}){a})"
+        if name == "absolute":
+            return f"{a} < 0 ? ({made})(0 - ({wide}){a}) : {a}" if dtype.kind == "i" else a
+        if name == "multiply_high":
+            return f"(uint32_t)((uint64_t){a} * {b} >> 32)"
+        if name in _EXACT:
+            return a
+        if (
+            name.startswith("shift")
+            and b.rstrip("ul").isdigit()
+            and int(b.rstrip("ul")) < 8 * dtype.itemsize
+        ):
+            return (
+                f"({made})(({wide}){a} << {b})" if name == "shift_left" else f"({made})({a} >> {b})"
+            )
+        return f"{self.unit.whole(name, dtype)}({a}, {b})"
+
+    def cast(self, a: str, given: DType, found: DType) -> str:
+        """As NumPy's astype; two bytes are rounded to once."""
+        if given is found:
+            return a
+        if given.compute is not given:
+            wide = given.compute
+            return self.cast(
+                f"{self.unit.expanded(f'{given}_to_{wide}', given, wide)}({a})", wide, found
+            )
+        if found.compute is not found:
+            wide = found.compute
+            if given.digits > wide.digits:
+                odd = self.unit.expanded("double_to_odd_float", dtypes.float64, wide)
+                single = f"{odd}({self.cast(a, given, dtypes.float64)})"
+            else:
+                single = self.cast(a, given, wide)
+            return f"{self.unit.expanded(f'{wide}_to_{found}', wide, found)}({single})"
+        if found.kind == "b":
+            return f"{a} != 0"
+        if given.kind != "f" or found.kind == "f":
+            return f"({kind(found)}){a}"
+        if found is dtypes.uint64:
+            low, high = f"(uint64_t)(int64_t){a}", f"(uint64_t)(int64_t)({a} - 0x1p63) ^ 1ull << 63"
+            return f"{a} >= 0x1p63 ? {high} : {low}"
+        way = "(int32_t)" if found.itemsize <= 2 else "(int64_t)" if found.kind == "u" else ""
+        return f"({kind(found)}){way}{a}"

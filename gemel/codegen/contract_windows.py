@@ -1,0 +1,300 @@
+"""Panels of an operand whose lines, or whose k, run along several axes: windows over an image.
+
+Such a panel is made where it is used, on the stack of the kernel, from wherever its elements lie:
+what the windows of a convolution hold several times is never written out. Three ways:
+
+``rows R S``  lines along the last axis lie S apart (1 or 2): a vector is made of up to R runs
+``turned``    k along its last axis does: squares are transposed in registers
+``gathered``  anything
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from llvmlite import ir
+
+from gemel.codegen.contract_emit import I32, I64, Emitter
+from gemel.codegen.contract_plan import DEPTH, SEVERAL, WIDE
+from gemel.codegen.panels import transposed
+
+Carried = list[ir.Value]
+#: Where lane 0 of a run would be, and masks of its lanes.
+Run = tuple[ir.Value, list[ir.Value]]
+#: What is done at each k, given where that is, its number and what is carried along.
+Walk = Callable[[ir.Value, ir.Value, Carried], Carried]
+
+#: What a square writes past the panel's last k.
+PAST = 16
+
+
+class Windows:
+    """Where the elements of b lie, and how a panel of it is made."""
+
+    def __init__(
+        self, emitter: Emitter, form: str, columns: int, integer: int, direct: bool
+    ) -> None:
+        """The integers of `SEVERAL` are the run-time integers from number `integer` on.
+
+        `direct`: no panels are wanted, but what `walk` gives.
+        """
+        way, *numbers = form.split()
+        ways = {"rows": self._rows, "turned": self._turned, "gathered": self._gathered}
+        self.emitter = emitter
+        self.columns = columns
+        self.runs, self.step = map(int, numbers or (0, 1))
+        self.together = max(1, WIDE // columns)
+        size = self.together * (DEPTH + PAST) * columns
+        self.panels = None if direct else emitter.reserve(size)
+        self.values = {name: emitter.integer(integer + i) for i, name in enumerate(SEVERAL)}
+        self.inner = emitter.builder.mul(self.values["k1"], self.values["k2"])
+        self._fill = ways[way]
+
+    def at(self, column: ir.Value) -> ir.Value:
+        """Where the panel is that begins so many columns after the first of those together."""
+        depth = self.emitter.number(DEPTH + PAST)
+        return self.emitter.at(self.panels, self.emitter.builder.mul(column, depth))
+
+    def fill(
+        self,
+        b: ir.Value,
+        column: ir.Value,
+        panel: ir.Value,
+        depth: tuple[ir.Value, ir.Value],
+        lines: ir.Value,
+    ) -> None:
+        """The panel from `column` on, for k from depth[0] on, depth[1] of them; of `lines` in all.
+
+        Both are whole multiples of what the last two axes of k have.
+        """
+        self.panel = panel
+        self._fill(b, column, depth, lines)
+
+    def _begin(self, b: ir.Value, depth: tuple[ir.Value, ir.Value]) -> tuple[ir.Value, ir.Value]:
+        """Where k from depth[0] on lie, and how many of its first axis depth[1] are."""
+        builder = self.emitter.builder
+        first = builder.udiv(depth[0], self.inner)
+        start = self.emitter.at(b, builder.mul(first, self.values["k_stride0"]))
+        return start, builder.udiv(depth[1], self.inner)
+
+    # -- walking along k ----------------------------------------------------------------------
+
+    def _lines(self, count: ir.Value, carried: Carried, body: Walk) -> Carried:
+        """`body` is given how far from the start the last axis of k begins, its place in k, and
+        what the one before gave."""
+        emitter, builder, values = self.emitter, self.emitter.builder, self.values
+
+        def outer(i: ir.Value, held: Carried) -> Carried:
+            def inner(j: ir.Value, held: Carried) -> Carried:
+                away = builder.add(
+                    builder.mul(i, values["k_stride0"]), builder.mul(j, values["k_stride1"])
+                )
+                k = builder.mul(builder.add(builder.mul(i, values["k1"]), j), values["k2"])
+                return body(away, k, held)
+
+            return emitter.repeat(0, values["k1"], 1, held, inner)
+
+        return emitter.repeat(0, count, 1, carried, outer)
+
+    def _each(self, count: ir.Value, carried: Carried, body: Walk) -> Carried:
+        """`body` is given how far from the start each k is, its number, and what went before."""
+        emitter, builder, values = self.emitter, self.emitter.builder, self.values
+
+        def line(away: ir.Value, k: ir.Value, held: Carried) -> Carried:
+            def single(i: ir.Value, held: Carried) -> Carried:
+                here = builder.add(away, builder.mul(i, values["k_stride2"]))
+                return body(here, builder.add(k, i), held)
+
+            return emitter.repeat(0, values["k2"], 1, held, single)
+
+        return self._lines(count, carried, line)
+
+    def _line(self, k: ir.Value) -> ir.Value:
+        """Where the panel's line of one k begins."""
+        width = self.emitter.number(self.columns)
+        return self.emitter.at(self.panel, self.emitter.builder.mul(k, width))
+
+    # -- lines side by side -------------------------------------------------------------------
+
+    def walk(
+        self,
+        b: ir.Value,
+        column: ir.Value,
+        depth: tuple[ir.Value, ir.Value],
+        lines: ir.Value,
+        carried: Carried,
+        body: Callable[[ir.Value, list[ir.Value], Carried], Carried],
+    ) -> Carried:
+        """As `fill`, but `body` is given each k and its vectors, and nothing is written."""
+        emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
+        start, count = self._begin(b, depth)
+        vectors = [
+            self._found(start, builder.add(column, emitter.number(first)), lines)
+            for first in range(0, self.columns, lanes)
+        ]
+
+        def each(away: ir.Value, k: ir.Value, held: Carried) -> Carried:
+            return body(k, [self._put_together(runs, away) for runs in vectors], held)
+
+        return self._each(count, carried, each)
+
+    def _put_together(self, runs: list[Run], away: ir.Value) -> ir.Value:
+        """One vector of its runs."""
+        emitter, lanes = self.emitter, self.emitter.lanes
+        parts: list[ir.Value] = [None] * self.step
+        for pointer, masks in runs:
+            place = emitter.at(pointer, away)
+            for part, mask in enumerate(masks):
+                here = emitter.at(place, part * lanes) if part else place
+                parts[part] = emitter.masked_load(here, emitter.vector, mask, parts[part])
+        if self.step == 1:
+            return parts[0]
+        return emitter.shuffle(parts[0], parts[1], range(0, 2 * lanes, 2))
+
+    def _rows(
+        self, b: ir.Value, column: ir.Value, depth: tuple[ir.Value, ir.Value], lines: ir.Value
+    ) -> None:
+        emitter = self.emitter
+
+        def each(k: ir.Value, vectors: list[ir.Value], _: Carried) -> Carried:
+            line = self._line(k)
+            for number, value in enumerate(vectors):
+                emitter.store(value, emitter.at(line, number * emitter.lanes))
+            return []
+
+        self.walk(b, column, depth, lines, [], each)
+
+    def _found(self, start: ir.Value, first: ir.Value, lines: ir.Value) -> list[Run]:
+        """The runs that make a vector of lines from `first` on."""
+        emitter, builder, values = self.emitter, self.emitter.builder, self.values
+        length = values["n2"]
+        row = builder.udiv(first, length)
+        final = builder.udiv(builder.sub(lines, emitter.number(1)), length)
+        low = builder.sub(builder.mul(row, length), first)
+        left = builder.sub(lines, first)
+        found = []
+        for _ in range(self.runs):
+            high = emitter.minimum(builder.add(low, length), left)
+            # A row past the last one is not read, but its address must not be nowhere.
+            ahead = builder.mul(low, emitter.number(self.step))
+            offset = builder.sub(self._row(emitter.minimum(row, final)), ahead)
+            found.append((emitter.at(start, offset), self._masks(low, high)))
+            row, low = builder.add(row, emitter.number(1)), builder.add(low, length)
+        return found
+
+    def _row(self, row: ir.Value) -> ir.Value:
+        """How far from the first line a row of the last axis begins."""
+        builder, values = self.emitter.builder, self.values
+        outer = builder.udiv(row, values["n1"])
+        inner = builder.sub(row, builder.mul(outer, values["n1"]))
+        return builder.add(
+            builder.mul(outer, values["n_stride0"]), builder.mul(inner, values["n_stride1"])
+        )
+
+    def _masks(self, low: ir.Value, high: ir.Value) -> list[ir.Value]:
+        """Which elements of a run's vectors are lanes from low on, below high, or lie between."""
+        emitter, builder = self.emitter, self.emitter.builder
+        if self.step == 1:
+            return [self._between(low, high)]
+        first = builder.mul(low, emitter.number(2))
+        last = builder.sub(builder.mul(high, emitter.number(2)), emitter.number(1))
+        lanes = emitter.number(emitter.lanes)
+        further = builder.sub(first, lanes), builder.sub(last, lanes)
+        return [self._between(first, last), self._between(*further)]
+
+    def _between(self, low: ir.Value, high: ir.Value) -> ir.Value:
+        """True in the lanes from low on, below high."""
+        emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
+        order = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
+
+        def bound(value: ir.Value) -> ir.Value:
+            inside = emitter.minimum(
+                emitter.maximum(value, emitter.number(0)), emitter.number(lanes)
+            )
+            return emitter.splat(builder.trunc(inside, I32), lanes)
+
+        above = builder.icmp_signed(">=", order, bound(low))
+        return builder.and_(above, builder.icmp_signed("<", order, bound(high)))
+
+    # -- lines anywhere -----------------------------------------------------------------------
+
+    def _offsets(self, first: ir.Value, lines: ir.Value, count: int) -> list[ir.Value]:
+        """How far from the first line so many lie; those past the end are where the last one is."""
+        emitter, builder, values = self.emitter, self.emitter.builder, self.values
+        one, zero = emitter.number(1), emitter.number(0)
+        last = builder.sub(lines, one)
+        line = emitter.minimum(first, last)
+        row = builder.udiv(line, values["n2"])
+        x = builder.udiv(row, values["n1"])
+        y = builder.sub(row, builder.mul(x, values["n1"]))
+        z = builder.sub(line, builder.mul(row, values["n2"]))
+        found = []
+        for _ in range(count):
+            offset = builder.mul(z, values["n_stride2"])
+            offset = builder.add(offset, builder.mul(y, values["n_stride1"]))
+            found.append(builder.add(offset, builder.mul(x, values["n_stride0"])))
+            step = builder.zext(builder.icmp_signed("<", line, last), I64)
+            line, z = builder.add(line, step), builder.add(z, step)
+            full = builder.icmp_signed("==", z, values["n2"])
+            z = builder.select(full, zero, z)
+            y = builder.add(y, builder.zext(full, I64))
+            full = builder.icmp_signed("==", y, values["n1"])
+            y = builder.select(full, zero, y)
+            x = builder.add(x, builder.zext(full, I64))
+        return found
+
+    def _gathered(
+        self, b: ir.Value, column: ir.Value, depth: tuple[ir.Value, ir.Value], lines: ir.Value
+    ) -> None:
+        emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
+        start, count = self._begin(b, depth)
+        offsets = self._offsets(column, lines, self.columns)
+        vectors = []
+        for first in range(0, self.columns, lanes):
+            vector = ir.Constant(ir.VectorType(I64, lanes), ir.Undefined)
+            for lane in range(lanes):
+                place = ir.Constant(I32, lane)
+                vector = builder.insert_element(vector, offsets[first + lane], place)
+            vectors.append(vector)
+
+        def each(away: ir.Value, k: ir.Value, _: Carried) -> Carried:
+            here, line = emitter.at(start, away), self._line(k)
+            for number, vector in enumerate(vectors):
+                emitter.store(emitter.gather(here, vector), emitter.at(line, number * lanes))
+            return []
+
+        self._each(count, [], each)
+
+    # -- k side by side -----------------------------------------------------------------------
+
+    def _turned(
+        self, b: ir.Value, column: ir.Value, depth: tuple[ir.Value, ir.Value], lines: ir.Value
+    ) -> None:
+        """As many lines at a time as a vector has lanes; what a square has too much is zero."""
+        emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
+        start, count = self._begin(b, depth)
+        length = self.values["k2"]
+
+        def group(first: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            offsets = self._offsets(builder.add(column, first), lines, lanes)
+            pointers = [emitter.at(start, offset) for offset in offsets]
+
+            def line(away: ir.Value, k: ir.Value, _: Carried) -> Carried:
+                def square(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+                    mask = emitter.mask(builder.sub(length, i), lanes)
+                    here = builder.add(away, i)
+                    rows = [
+                        emitter.masked_load(emitter.at(pointer, here), emitter.vector, mask)
+                        for pointer in pointers
+                    ]
+                    goal = emitter.at(self._line(builder.add(k, i)), first)
+                    for number, each in enumerate(transposed(builder, rows)):
+                        emitter.store(each, emitter.at(goal, number * self.columns))
+                    return []
+
+                return emitter.repeat(0, length, lanes, [], square)
+
+            self._lines(count, [], line)
+            return []
+
+        emitter.repeat(0, emitter.number(self.columns), lanes, [], group)

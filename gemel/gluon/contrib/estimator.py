@@ -1,0 +1,224 @@
+"""`Estimator`: a network, its loss and its metrics, trained with handlers for what happens besides.
+
+MXNet 1's way; `gluon.fit` is the shorter one, with checkpoints that resume to the same bits.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import sys
+import warnings
+from typing import Any
+
+from gemel import autograd, init
+from gemel.device import Device, cpu, gpu, num_gpus
+from gemel.gluon.contrib.event_handler import (
+    BatchBegin,
+    BatchEnd,
+    CheckpointHandler,
+    EarlyStoppingHandler,
+    EpochBegin,
+    EpochEnd,
+    EstimatorError,
+    GradientUpdateHandler,
+    LoggingHandler,
+    MetricHandler,
+    StoppingHandler,
+    TrainBegin,
+    TrainEnd,
+    ValidationHandler,
+    listed,
+)
+from gemel.gluon.loss import Loss, SoftmaxCrossEntropyLoss
+from gemel.gluon.metric import Accuracy, EvalMetric
+from gemel.gluon.metric import Loss as MeanLoss
+from gemel.gluon.trainer import Trainer
+from gemel.gluon.utils import split_and_load
+
+
+class BatchProcessor:
+    """What is done with a batch; subclasses do something else."""
+
+    def _get_data_and_label(self, batch: Any, ctx: list[Device], batch_axis: int = 0) -> Any:
+        """Each device's part of the inputs, and of the labels."""
+        return [split_and_load(part, ctx, batch_axis, even_split=False) for part in batch[:2]]
+
+    def evaluate_batch(self, estimator: Estimator, val_batch: Any, batch_axis: int = 0) -> Any:
+        """Inputs, labels, outputs and losses, an array for each device."""
+        data, label = self._get_data_and_label(val_batch, estimator.context, batch_axis)
+        pred = [estimator.val_net(x) for x in data]
+        loss = [estimator.val_loss(*pair) for pair in zip(pred, label, strict=True)]
+        return data, label, pred, loss
+
+    def fit_batch(self, estimator: Estimator, train_batch: Any, batch_axis: int = 0) -> Any:
+        """As `evaluate_batch`; and the gradients."""
+        data, label = self._get_data_and_label(train_batch, estimator.context, batch_axis)
+        with autograd.record():
+            pred = [estimator.net(x) for x in data]
+            loss = [estimator.loss(*pair) for pair in zip(pred, label, strict=True)]
+        autograd.backward(loss)
+        return data, label, pred, loss
+
+
+class Estimator:
+    """Trains `net` to lower `loss`, on the devices `context`, and tells `train_metrics`.
+
+    Without metrics those are the mean of the loss and, for a cross-entropy, the accuracy;
+    `val_metrics` are the same, of validation data, on `val_net` and `val_loss` where given. Without
+    a trainer it is SGD at 0.001. Raises `EstimatorError` for what is none of these.
+    """
+
+    def __init__(
+        self,
+        net: Any,
+        loss: Any,
+        train_metrics: Any = None,
+        val_metrics: Any = None,
+        initializer: Any = None,
+        trainer: Trainer | None = None,
+        context: Any = None,
+        val_net: Any = None,
+        val_loss: Any = None,
+        batch_processor: Any = None,
+    ) -> None:
+        self.context = listed(context) or [gpu(0) if num_gpus() else cpu()]
+        self.batch_processor = batch_processor or BatchProcessor()
+        for given, kind, name in [
+            (listed(loss), Loss, "loss"),
+            (listed(val_loss), Loss, "val_loss"),
+            (listed(train_metrics) + listed(val_metrics), EvalMetric, "metrics"),
+            (listed(trainer), Trainer, "trainer"),
+            (self.context, Device, "context"),
+        ]:
+            for each in given:
+                if not isinstance(each, kind):
+                    raise EstimatorError(f"Estimator: {name} {each!r} is no {kind.__name__}")
+        for method in ("fit_batch", "evaluate_batch"):
+            if not hasattr(self.batch_processor, method):
+                raise EstimatorError(f"Estimator: batch_processor has no {method}")
+        self.net, self.loss = net, loss
+        self.val_net, self.val_loss = val_net or net, val_loss or loss
+        self.logger = logging.Logger("Estimator", logging.INFO)
+        self.logger.addHandler(logging.StreamHandler(sys.stdout))
+        self.max_epoch: int | None = None
+        self.max_batch: int | None = None
+        self.train_metrics = listed(train_metrics) or self._usual_metrics()
+        self.val_metrics = listed(val_metrics) or [copy.deepcopy(m) for m in self.train_metrics]
+        for use, metrics in ("training", self.train_metrics), ("validation", self.val_metrics):
+            for metric in metrics:
+                if not metric.name.startswith(use):
+                    metric.name = f"{use} {metric.name}"
+        self._initialize(initializer)
+        if trainer is None:
+            warnings.warn("Estimator: no trainer is given: SGD, learning rate 0.001", stacklevel=2)
+            trainer = Trainer(net.collect_params(), "sgd", {"learning_rate": 0.001})
+        self.trainer = trainer
+
+    def _usual_metrics(self) -> list[Any]:
+        found: list[Any] = [MeanLoss(type(self.loss).__name__.lower())]
+        return [Accuracy(), *found] if isinstance(self.loss, SoftmaxCrossEntropyLoss) else found
+
+    def _initialize(self, initializer: Any) -> None:
+        if not all(p.homes for p in self.net.collect_params().values()):
+            self.net.initialize(init=initializer or init.Uniform(), ctx=self.context)
+        elif initializer is not None:
+            said = "Estimator: the network is initialized already, and stays as it is: "
+            said += "net.initialize(..., force_reinit=True) draws anew"
+            warnings.warn(said, stacklevel=3)
+
+    def fit(
+        self,
+        train_data: Any,
+        val_data: Any = None,
+        epochs: int | None = None,
+        event_handlers: Any = None,
+        batches: int | None = None,
+        batch_axis: int = 0,
+    ) -> None:
+        """Train for `epochs` rounds over `train_data`, or for `batches`.
+
+        Of handlers that stop, update, measure, validate and log there is one each, unless
+        `event_handlers` has one.
+        """
+        if (epochs is None) == (batches is None):
+            raise EstimatorError("Estimator.fit: give one of epochs= and batches=")
+        self.max_epoch, self.max_batch = epochs, batches
+        usual = [StoppingHandler(), GradientUpdateHandler(), MetricHandler(self.train_metrics)]
+        if val_data is not None:
+            usual.append(ValidationHandler(val_data, self.evaluate))
+        usual.append(LoggingHandler(metrics=self.train_metrics))
+        handlers = _Handlers(event_handlers, usual)
+        handlers.tell("train_begin", self)
+        over = False
+        while not over:
+            handlers.tell("epoch_begin", self)
+            seen = False
+            for batch in self._checked(train_data):
+                seen = True
+                handlers.tell("batch_begin", self, batch=batch)
+                _, label, pred, loss = self.batch_processor.fit_batch(self, batch, batch_axis)
+                told = {"batch": batch, "pred": pred, "label": label, "loss": loss}
+                over = handlers.tell("batch_end", self, **told)
+                if over:
+                    break
+            if not seen:
+                raise EstimatorError("Estimator.fit: the data have no batches")
+            over |= handlers.tell("epoch_end", self)
+        handlers.tell("train_end", self)
+
+    def evaluate(self, val_data: Any, batch_axis: int = 0, event_handlers: Any = None) -> None:
+        """Take `val_data` into `val_metrics`; nothing is learned."""
+        usual = [MetricHandler(self.val_metrics), LoggingHandler(metrics=self.val_metrics)]
+        handlers = _Handlers(event_handlers, usual)
+        handlers.tell("epoch_begin", self)
+        for batch in self._checked(val_data):
+            handlers.tell("batch_begin", self, batch=batch)
+            _, label, pred, loss = self.batch_processor.evaluate_batch(self, batch, batch_axis)
+            handlers.tell("batch_end", self, batch=batch, pred=pred, label=label, loss=loss)
+        handlers.tell("epoch_end", self)
+
+    def _checked(self, data: Any) -> Any:
+        found = iter(data)
+        if found is data:
+            raise EstimatorError(
+                "Estimator: the data can be iterated over once only; give a DataLoader, a list, or "
+                "another object whose every iteration begins anew"
+            )
+        return found
+
+
+class _Handlers:
+    """Handlers in order: those given, and the usual ones of the kinds that are not given."""
+
+    def __init__(self, given: Any, usual: list[Any]) -> None:
+        found = listed(given)
+        kinds = tuple(type(handler) for handler in found)
+        found += [u for u in usual if not any(issubclass(kind, type(u)) for kind in kinds)]
+        self._found = sorted(found, key=lambda handler: getattr(handler, "priority", 0))
+
+    def tell(self, moment: str, estimator: Estimator, **what: Any) -> bool:
+        """Call all that hear of a moment; whether any says that it is over."""
+        methods = [getattr(handler, moment, None) for handler in self._found]
+        answers = [method(estimator, **what) for method in methods if method is not None]
+        return any(answers)
+
+
+__all__ = [
+    "BatchBegin",
+    "BatchEnd",
+    "BatchProcessor",
+    "CheckpointHandler",
+    "EarlyStoppingHandler",
+    "EpochBegin",
+    "EpochEnd",
+    "Estimator",
+    "EstimatorError",
+    "GradientUpdateHandler",
+    "LoggingHandler",
+    "MetricHandler",
+    "StoppingHandler",
+    "TrainBegin",
+    "TrainEnd",
+    "ValidationHandler",
+]

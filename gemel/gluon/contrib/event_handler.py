@@ -1,0 +1,433 @@
+"""What an `Estimator` calls while it trains: any object with some of the six methods will do.
+
+Of several at one moment, those with the smaller `priority` (0 where there is none) come first.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gemel.errors import GemelError, unknown_name
+from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.metric import EvalMetric, Loss
+
+
+class EstimatorError(GemelError, ValueError):
+    """Something an `Estimator` cannot train with."""
+
+
+class TrainBegin:
+    """Has `train_begin`."""
+
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Before the first batch."""
+
+
+class TrainEnd:
+    """Has `train_end`."""
+
+    def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """After the last batch."""
+
+
+class EpochBegin:
+    """Has `epoch_begin`."""
+
+    def epoch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Before an epoch."""
+
+
+class EpochEnd:
+    """Has `epoch_end`."""
+
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool | None:
+        """After an epoch; True ends the training."""
+
+
+class BatchBegin:
+    """Has `batch_begin`."""
+
+    def batch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Before a batch, with `batch=`."""
+
+
+class BatchEnd:
+    """Has `batch_end`."""
+
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool | None:
+        """After a batch, with `batch=`, and `pred=`, `label=`, `loss=`, which are lists with an
+        array for each device. True ends the training.
+        """
+
+
+class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
+    """Ends the training after `max_epoch` epochs or `max_batch` batches, the estimator's if any."""
+
+    def __init__(self, max_epoch: int | None = None, max_batch: int | None = None) -> None:
+        self.max_epoch, self.max_batch = max_epoch, max_batch
+        self.current_epoch = self.current_batch = 0
+        self.stop_training = False
+
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Count anew."""
+        self.max_epoch = estimator.max_epoch or self.max_epoch
+        self.max_batch = estimator.max_batch or self.max_batch
+        self.current_epoch = self.current_batch = 0
+        self.stop_training = False
+
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool:
+        """Whether that was the last batch."""
+        self.current_batch += 1
+        self.stop_training |= self.current_batch == self.max_batch
+        return self.stop_training
+
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool:
+        """Whether that was the last epoch."""
+        self.current_epoch += 1
+        self.stop_training |= self.current_epoch == self.max_epoch
+        return self.stop_training
+
+
+class MetricHandler(EpochBegin, BatchEnd):
+    """Takes each batch into `metrics`, which begin anew with each epoch."""
+
+    def __init__(self, metrics: Any, priority: float = -1000) -> None:
+        self.metrics = listed(metrics)
+        self.priority = priority
+
+    def epoch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Reset them."""
+        for metric in self.metrics:
+            metric.reset()
+
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Update them."""
+        for metric in self.metrics:
+            if isinstance(metric, Loss):
+                metric.update(0, kwargs["loss"])
+            else:
+                metric.update(kwargs["label"], kwargs["pred"])
+
+
+class _Periodic(TrainBegin, BatchEnd, EpochEnd):
+    """Does something every so many batches, and every so many epochs."""
+
+    def __init__(self, epoch_period: int | None, batch_period: int | None) -> None:
+        self.epoch_period, self.batch_period = epoch_period, batch_period
+        self.current_epoch = self.current_batch = 0
+
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Count anew."""
+        self.current_epoch = self.current_batch = 0
+
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Do it, if it is time."""
+        if self.batch_period and (self.current_batch + 1) % self.batch_period == 0:
+            self._do(estimator)
+        self.current_batch += 1
+
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Do it, if it is time."""
+        if self.epoch_period and (self.current_epoch + 1) % self.epoch_period == 0:
+            self._do(estimator)
+        self.current_epoch += 1
+
+    def _do(self, estimator: Any) -> None:
+        raise NotImplementedError
+
+
+class ValidationHandler(_Periodic):
+    """Calls `eval_fn(val_data=..., event_handlers=...)`."""
+
+    def __init__(
+        self,
+        val_data: Any,
+        eval_fn: Callable[..., Any],
+        epoch_period: int | None = 1,
+        batch_period: int | None = None,
+        priority: float = -1000,
+        event_handlers: Any = None,
+    ) -> None:
+        super().__init__(epoch_period, batch_period)
+        self.val_data, self.eval_fn = val_data, eval_fn
+        self.priority, self.event_handlers = priority, event_handlers
+
+    def _do(self, estimator: Any) -> None:
+        self.eval_fn(val_data=self.val_data, event_handlers=self.event_handlers)
+
+
+class GradientUpdateHandler(BatchEnd):
+    """Updates the parameters: `trainer.step` with the number of examples."""
+
+    def __init__(self, priority: float = -2000) -> None:
+        self.priority = priority
+
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """One step."""
+        estimator.trainer.step(sum(loss.shape[0] for loss in listed(kwargs["loss"])))
+
+
+class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, BatchEnd):
+    """Tells the logger of each epoch, or every `log_interval` batches, with `metrics`."""
+
+    def __init__(
+        self, log_interval: int | str = "epoch", metrics: Any = None, priority: float = math.inf
+    ) -> None:
+        if log_interval != "epoch" and not isinstance(log_interval, int):
+            raise EstimatorError(f"LoggingHandler: log_interval {log_interval!r} is not 'epoch' "
+                                 "and no number of batches")  # fmt: skip
+        self.log_interval, self.priority = log_interval, priority
+        self.metrics = listed(metrics)
+        self.current_epoch = self.batch_index = self.processed_samples = 0
+        self._began = {"training": 0.0, "epoch": 0.0, "interval": 0.0}
+
+    def _seconds(self, of: str) -> float:
+        return time.perf_counter() - self._began[of]
+
+    def _values(self) -> str:
+        pairs = (metric.get() for metric in self.metrics)
+        return ", ".join(f"{name}: {value:.4f}" for name, value in pairs)
+
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """How the training goes."""
+        self.current_epoch = self.batch_index = self.processed_samples = 0
+        self._began = dict.fromkeys(self._began, time.perf_counter())
+        trainer = estimator.trainer
+        estimator.logger.info(
+            "Training begin: using optimizer %s with current learning rate %.4f ",
+            type(trainer.optimizer).__name__,
+            trainer.learning_rate,
+        )
+        if estimator.max_epoch:
+            estimator.logger.info("Train for %d epochs.", estimator.max_epoch)
+        else:
+            estimator.logger.info("Train for %d batches.", estimator.max_batch)
+
+    def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """How it went."""
+        said = f"Train finished using total {self._seconds('training'):.0f}s with "
+        said += f"{self.current_epoch} epochs. {self._values()}"
+        estimator.logger.info(said.rstrip())
+
+    def epoch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """What begins."""
+        self._began["epoch"] = self._began["interval"] = time.perf_counter()
+        if self.metrics and all("validation" in metric.name for metric in self.metrics):
+            estimator.logger.info("Validation Begin")
+            return
+        rate = estimator.trainer.learning_rate
+        said = f"[Epoch {self.current_epoch}] Begin, current learning rate: {rate:.4f}"
+        estimator.logger.info(said)
+
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """What an epoch gave."""
+        said = f"[Epoch {self.current_epoch}] Finished in {self._seconds('epoch'):.3f}s, "
+        estimator.logger.info((said + self._values()).rstrip(", "))
+        self.current_epoch += 1
+        self.batch_index = 0
+
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """What some batches gave."""
+        if not isinstance(self.log_interval, int):
+            return
+        self.processed_samples += len(kwargs["batch"][0])
+        if self.batch_index % self.log_interval == 0:
+            said = f"[Epoch {self.current_epoch}][Batch {self.batch_index}]"
+            said += f"[Samples {self.processed_samples}] "
+            said += f"time/interval: {self._seconds('interval'):.3f}s {self._values()}"
+            estimator.logger.info(said.rstrip())
+            self._began["interval"] = time.perf_counter()
+        self.batch_index += 1
+
+
+class _Monitor:
+    """The best value of a metric so far. `mode` "auto": more is better for accuracies and F1."""
+
+    def __init__(self, name: str, metric: Any, mode: str, least: float = 0.0) -> None:
+        if not isinstance(metric, EvalMetric):
+            raise EstimatorError(
+                f"{name}: monitor={metric!r} is no metric; give one of estimator.train_metrics or "
+                "estimator.val_metrics"
+            )
+        if mode not in ("auto", "min", "max"):
+            raise unknown_name(f"mode of {name}", mode, ("auto", "min", "max"))
+        said = str(metric.get()[0]).lower()
+        more = mode == "max" or (mode == "auto" and ("acc" in said or "f1" in said))
+        self.metric, self.sign, self.least = metric, 1 if more else -1, least
+        self.best = -self.sign * math.inf
+
+    def improved(self) -> bool:
+        """Whether it is better than ever; then it is the best."""
+        value = float(self.metric.get()[1])
+        better = self.sign * value - self.least > self.sign * self.best
+        self.best = value if better else self.best
+        return better
+
+
+class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
+    """Ends the training when a metric has not improved by `min_delta` for `patience` epochs."""
+
+    def __init__(
+        self,
+        monitor: Any,
+        min_delta: float = 0,
+        patience: int = 0,
+        mode: str = "auto",
+        baseline: float | None = None,
+    ) -> None:
+        self._monitor = _Monitor("EarlyStoppingHandler", monitor, mode, abs(min_delta))
+        self.monitor, self.patience, self.baseline = monitor, patience, baseline
+        self.wait = self.stopped_epoch = self.current_epoch = 0
+        self.stop_training = False
+
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Count anew; only what is better than `baseline` is an improvement."""
+        self.wait = self.stopped_epoch = self.current_epoch = 0
+        self.stop_training = False
+        worst = -self._monitor.sign * math.inf
+        self._monitor.best = worst if self.baseline is None else self.baseline
+
+    @property
+    def best(self) -> float:
+        """The best value so far."""
+        return self._monitor.best
+
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool:
+        """Whether to stop."""
+        self.wait = 0 if self._monitor.improved() else self.wait + 1
+        if self.wait and self.wait >= self.patience:
+            self.stopped_epoch, self.stop_training = self.current_epoch, True
+        self.current_epoch += 1
+        return self.stop_training
+
+    def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Say why it was stopped."""
+        if self.stop_training:
+            name = self.monitor.get()[0]
+            estimator.logger.info(
+                "[Epoch %d] EarlyStoppingHandler: early stopping due to %s not improving",
+                self.stopped_epoch,
+                name,
+            )
+
+
+class CheckpointHandler(_Periodic):
+    """Writes ``PREFIX-epochEbatchB.params`` and ``.states`` into a folder, the newest few.
+
+    A compiled network's ``PREFIX-symbol.json`` is written once. `save_best` writes
+    ``PREFIX-best...`` when the metric `monitor` improves. With `resume_from_checkpoint` the
+    training goes on from the newest file there is.
+    """
+
+    def __init__(
+        self,
+        model_dir: Any,
+        model_prefix: str = "model",
+        monitor: Any = None,
+        verbose: int = 0,
+        save_best: bool = False,
+        mode: str = "auto",
+        epoch_period: int | None = 1,
+        batch_period: int | None = None,
+        max_checkpoints: int = 5,
+        resume_from_checkpoint: bool = False,
+    ) -> None:
+        super().__init__(epoch_period, batch_period)
+        self._best = _Monitor("CheckpointHandler", monitor, mode) if save_best else None
+        self.model_dir, self.model_prefix = Path(model_dir), model_prefix
+        self.verbose, self.max_checkpoints = verbose, max_checkpoints
+        self.resume_from_checkpoint = resume_from_checkpoint
+        self.saved_checkpoints: list[str] = []
+        self.trained_epoch, self.trained_batch = -1, 0
+
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Make the folder, and go on from what is in it."""
+        super().train_begin(estimator)
+        self.model_dir.mkdir(parents=True, exist_ok=True)
+        self.trained_epoch, self.trained_batch = -1, 0
+        self.saved_checkpoints = []
+        if self.resume_from_checkpoint:
+            self._resume(estimator)
+
+    def _resume(self, estimator: Any) -> None:
+        pattern = re.compile(re.escape(self.model_prefix) + r"-epoch(\d+)batch(\d+)\.params")
+        names = (pattern.fullmatch(path.name) for path in self.model_dir.iterdir())
+        found = [(int(name[1]), int(name[2])) for name in names if name]
+        if not found:
+            return
+        epoch, batch = max(found)
+        path = self.model_dir / f"{self.model_prefix}-epoch{epoch}batch{batch}"
+        by_epochs = estimator.max_epoch is not None
+        limit, done = ("max_epoch", epoch + 1) if by_epochs else ("max_batch", batch + 1)
+        if self.batch_period if by_epochs else self.epoch_period:
+            raise EstimatorError(
+                "CheckpointHandler: to resume a training of so many epochs save by epochs only "
+                "(batch_period=None), one of so many batches by batches only (epoch_period=None)"
+            )
+        if done >= getattr(estimator, limit):
+            raise EstimatorError(
+                f"CheckpointHandler: {path}.params has come to {limit}={getattr(estimator, limit)} "
+                "already; resume_from_checkpoint=False begins anew"
+            )
+        setattr(estimator, limit, getattr(estimator, limit) - done)
+        estimator.net.load_parameters(f"{path}.params", ctx=estimator.context)
+        estimator.trainer.load_states(f"{path}.states")
+        self.trained_epoch, self.trained_batch = epoch, batch if by_epochs else done
+        estimator.logger.info(
+            "CheckpointHandler: Checkpoint resumed from epoch %d batch %d", epoch, batch
+        )
+
+    def _do(self, estimator: Any) -> None:
+        epoch = self.trained_epoch + self.current_epoch + 1
+        prefix = f"epoch{epoch}batch{self.trained_batch + self.current_batch}"
+        self._save(estimator, prefix)
+        self.saved_checkpoints.append(prefix)
+        if len(self.saved_checkpoints) > self.max_checkpoints:
+            oldest = self.saved_checkpoints.pop(0)
+            for kind in ("params", "states"):
+                (self.model_dir / f"{self.model_prefix}-{oldest}.{kind}").unlink(missing_ok=True)
+        if self._best is not None and self._best.improved():
+            self._save(estimator, "best")
+
+    def _save(self, estimator: Any, name: str) -> None:
+        path, net = self.model_dir / self.model_prefix, estimator.net
+        if (
+            isinstance(net, HybridBlock)
+            and net._active
+            and not Path(f"{path}-symbol.json").exists()
+        ):
+            Path(net.export(path)[1]).unlink()  # the parameters follow
+        net.save_parameters(f"{path}-{name}.params")
+        estimator.trainer.save_states(f"{path}-{name}.states")
+        if self.verbose:
+            estimator.logger.info("CheckpointHandler: saved %s-%s.params", path, name)
+
+
+def listed(given: Any) -> list[Any]:
+    """One thing, several or none, as a list."""
+    if given is None:
+        return []
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+__all__ = [
+    "BatchBegin",
+    "BatchEnd",
+    "CheckpointHandler",
+    "EarlyStoppingHandler",
+    "EpochBegin",
+    "EpochEnd",
+    "EstimatorError",
+    "GradientUpdateHandler",
+    "LoggingHandler",
+    "MetricHandler",
+    "StoppingHandler",
+    "TrainBegin",
+    "TrainEnd",
+    "ValidationHandler",
+]

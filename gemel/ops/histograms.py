@@ -1,0 +1,78 @@
+"""How many elements lie in which bin. NumPy counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.dtype import default_float, float64, int64
+from gemel.errors import ShapeError
+from gemel.extent import WHOLE
+from gemel.ir.declare import op
+from gemel.ir.op import numpy
+from gemel.ir.protocols import by_numpy
+from gemel.ir.public import Array, function
+from gemel.ops.shape import operand
+from gemel.spec import Spec, same_shape
+
+
+@op(dynamic=True, public="np", mxnet="_npi_bincount")
+def bincount(x: Any, weights: Any = None, *, minlength: int = 0) -> Any:
+    """How often each number from 0 on occurs, or the sum of its weights. Waits for them."""
+    return numpy().bincount(x, weights, minlength)
+
+
+@op()
+def histogram_edges(x: Any, *, bins: int, limits: Any) -> Any:
+    """The edges of so many bins of one width, from the smallest element to the largest."""
+    edges = numpy().histogram_bin_edges(x.astype("float64"), bins, limits)
+    return edges.astype(x.dtype if x.dtype.kind == "f" else default_float().name)
+
+
+@histogram_edges.spec
+def _(x: Spec, *, bins: int, limits: Any) -> Spec:
+    if bins < 1:
+        raise ShapeError(f"histogram: {bins} is no number of bins")
+    return Spec((bins + 1,), x.dtype.floating)
+
+
+@op()
+def histogram_counts(x: Any, edges: Any, weights: Any = None, *, density: bool) -> Any:
+    """How many elements lie between edges (or their weights), the last edge included."""
+    x = x.astype("uint8") if x.dtype == bool else x
+    found = numpy().histogram(x, edges, None, density, weights)[0]
+    return found.astype("float64") if density else found
+
+
+@histogram_counts.spec
+def _(x: Spec, edges: Spec, weights: Spec | None = None, *, density: bool) -> Spec:
+    if edges.ndim != 1 or edges.shape[0] < 2:
+        raise ShapeError(f"histogram: edges {edges} must be one row of two or more")
+    if weights is not None and not same_shape(x.shape, weights.shape):
+        raise ShapeError(f"histogram: weights {weights} must have the shape of {x}")
+    plain = weights.dtype if weights is not None else int64
+    return Spec((edges.shape[0] - 1,), float64 if density else plain)
+
+
+@function(public="np")
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
+    """The edges of bins: `bins` itself, or so many of one width over a range or all elements.
+
+    A rule of NumPy's that chooses how many ("auto") waits for the elements.
+    """
+    if isinstance(bins, str):
+        return by_numpy(numpy().histogram_bin_edges, (operand(a), bins, range, weights), {})
+    if not isinstance(bins, WHOLE):
+        return operand(bins)
+    limits = None if range is None else tuple(float(end) for end in range)
+    return histogram_edges(operand(a), bins=bins, limits=limits)
+
+
+@function(public="np")
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
+) -> tuple[Any, Any]:
+    """How many elements lie in each bin (or their weights, or a density), and the bins' edges."""
+    a = operand(a)
+    edges = histogram_bin_edges(a, bins, range, weights)
+    extra = () if weights is None else (operand(weights),)
+    return histogram_counts(a, edges, *extra, density=density), edges

@@ -1,0 +1,176 @@
+"""How a kernel moves over an image: what a convolution and its gradients are products of."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+from gemel.dtype import promote
+from gemel.ops.elementwise import full
+from gemel.ops.linalg import matmul
+from gemel.ops.reduction import sum
+from gemel.ops.shape import reshape, swapaxes, transpose
+from gemel.ops.windows import Moves, added, bordered, taking_turns, windows, within
+from gemel.spec import product
+
+#: A whole axis, and from its end to its start.
+FORWARDS, BACKWARDS = slice(None), slice(None, None, -1)
+
+
+class Movement(NamedTuple):
+    """How a kernel moves over an image: the windows, the padding on either side, the groups."""
+
+    moves: Moves
+    pad: tuple[int, ...]
+    groups: int
+
+    @property
+    def split(self) -> tuple[int, ...]:
+        """The axis of groups, where there are several."""
+        return (self.groups,) if self.groups > 1 else ()
+
+    def seen(self, x: Any, turned: bool = False) -> Any:
+        """(N, C, *S) -> the windows: (N, [groups], C / groups, *kernel, *places), as a view.
+
+        `turned` round, each begins with its last element.
+        """
+        found = windows(bordered(x, self.pad, self.pad), **self.moves._asdict())
+        if turned:
+            key = (..., *[BACKWARDS] * len(self.pad), *[FORWARDS] * len(self.pad))
+            found = found[key]
+        lead = (x.shape[0], *self.split, x.shape[1] // self.groups)
+        return reshape(found, shape=(*lead, *found.shape[2:]))
+
+    def times(self, matrix: Any, x: Any, turned: bool = False) -> Any:
+        """Weights ([groups], channels / groups, elements of a window) x the windows of x."""
+        seen, counts = self.seen(x, turned), self.counts(x.shape[2:])
+        places, depth, images = product(counts), matrix.shape[-1], x.shape[0]
+        result = (images, self.groups * matrix.shape[-2], *counts)
+        if not few(places, images, len(counts)):
+            columns = reshape(seen, shape=(images, *self.split, depth, places))
+            return reshape(matmul(matrix, columns), shape=result)
+        # The places of one image fill few vectors: those of all go into one product.
+        groups = len(self.split)
+        last = len(seen.shape) - len(counts)
+        order = (*range(1, last), 0, *range(last, len(seen.shape)))
+        columns = reshape(transpose(seen, axes=order), shape=(*self.split, depth, images * places))
+        found = matmul(matrix, columns)
+        found = reshape(found, shape=(*found.shape[:-1], images, places))
+        found = transpose(found, axes=(groups + 1, *range(groups + 1), groups + 2))
+        return reshape(found, shape=result)
+
+    def rows(self, x: Any) -> Any:
+        """(N, C, *S) -> (N, [groups], C / groups, places)."""
+        lead = (x.shape[0], *self.split, x.shape[1] // self.groups)
+        return reshape(x, shape=(*lead, product(x.shape[2:])))
+
+    def matrix(self, weight: Any) -> Any:
+        """The weights as ([groups], channels out / groups, channels in / groups * kernel)."""
+        lead = (*self.split, weight.shape[0] // self.groups)
+        return reshape(weight, shape=(*lead, product(weight.shape[1:])))
+
+    def counts(self, space: Any) -> tuple[int, ...]:
+        """How many places a kernel has in an image of this size."""
+        return self.moves.counts(n + 2 * p for n, p in zip(space, self.pad, strict=True))
+
+    def shrunk(self, x: Any, weight: Any) -> Any:
+        """Convolution: each place of the kernel becomes one element."""
+        return self.times(self.matrix(weight), x)
+
+    def grown(self, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
+        """Its transpose: each element becomes a window of an image of the size `space`."""
+        if self.moves.stride == self.moves.ones and min(self.rest) >= 0:
+            return self.backwards.times(self.turned(weight), y, turned=True)
+        if self.moves.dilate == self.moves.ones and min(self.rest) >= 0:
+            return self.phases(y, weight, space)
+        columns = matmul(swapaxes(self.matrix(weight), -1, -2), self.rows(y))
+        kernel = self.moves.kernel
+        lead = (y.shape[0], weight.shape[1] * self.groups)
+        columns = reshape(columns, shape=(*lead, *kernel, *y.shape[2:]))
+        whole = tuple(n + 2 * p for n, p in zip(space, self.pad, strict=True))
+        return within(added(columns, self.moves, whole), self.pad, space)
+
+    @property
+    def rest(self) -> tuple[int, ...]:
+        """How much further windows reach, from their first element, than the padding."""
+        reach = self.moves.reach(self.moves.ones)
+        return tuple(n - 1 - p for n, p in zip(reach, self.pad, strict=True))
+
+    @property
+    def backwards(self) -> Movement:
+        """Where each step is one: the convolution that undoes what this one does in shape."""
+        return self._replace(pad=self.rest)
+
+    def phases(self, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
+        """`grown`, by steps of more than one: each part of the image that lies a step apart has
+        every so many weights to it, and is the result of a convolution by steps of one.
+        """
+        kernel, stride = self.moves.kernel, self.moves.stride
+        most = tuple(-(-k // s) for k, s in zip(kernel, stride, strict=True))
+        spans = zip(self.pad, space, stride, strict=True)
+        counts = tuple(-(-(p + n) // s) for p, n, s in spans)
+        after = (q - n for q, n in zip(counts, y.shape[2:], strict=True))
+        wide = bordered(y, [k - 1 for k in most], tuple(after))
+        parts = {}
+        for phase in itertools.product(*map(range, stride)):
+            own = (slice(r, None, s) for r, s in zip(phase, stride, strict=True))
+            key = (..., *own)
+            weights = weight[key]
+            lengths = tuple(map(int, weights.shape[2:]))
+            if 0 in lengths:
+                shape = (y.shape[0], self.groups * weight.shape[1], *counts)
+                parts[phase] = full(0, shape=shape, dtype=promote(y.dtype, weight.dtype).name)
+                continue
+            how = Movement(Moves(lengths, *[self.moves.ones] * 2), (0,) * len(phase), self.groups)
+            start = tuple(m - k for m, k in zip(most, lengths, strict=True))
+            rest = tuple(n - a for n, a in zip(wide.shape[2:], start, strict=True))
+            part = within(wide, start, rest)
+            parts[phase] = how.times(how.turned(weights), part, turned=True)
+        return within(taking_turns(parts, stride), self.pad, space)
+
+    def turned(self, weight: Any) -> Any:
+        """The weights as ([groups], channels in / groups, channels out / groups * kernel)."""
+        inside, outside = weight.shape[1], weight.shape[0] // self.groups
+        found = reshape(weight, shape=(*self.split, outside, inside, *weight.shape[2:]))
+        first = len(self.split)
+        order = (*range(first), first + 1, first, *range(first + 2, len(found.shape)))
+        found = transpose(found, axes=order)
+        return reshape(found, shape=(*self.split, inside, outside * product(weight.shape[2:])))
+
+    def weights(self, x: Any, y: Any, shape: tuple[int, ...]) -> Any:
+        """The gradient of weights of this shape: from the image and from the places.
+
+        One product an image, added up; but images side by side in one product where the results
+        would be larger than the columns.
+        """
+        rows = self.rows(y)
+        together = rows.shape[-2] > rows.shape[-1]
+        columns = self.places(x, together)
+        if not together:
+            return reshape(sum(matmul(rows, columns), axis=0), shape=shape)
+        last = len(rows.shape) - 1
+        rows = transpose(rows, axes=(*range(1, last), 0, last))
+        rows = reshape(rows, shape=(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1]))
+        return reshape(matmul(rows, columns), shape=shape)
+
+    def places(self, x: Any, together: bool) -> Any:
+        """The windows of x as (N, [groups], places, C / groups * kernel); with all images
+        `together` as ([groups], N * places, C / groups * kernel).
+        """
+        seen, counts = self.seen(x), self.counts(x.shape[2:])
+        first, last = 1 + len(self.split), len(seen.shape) - len(counts)
+        order = (*range(1, first), 0) if together else range(first)
+        axes = (*order, *range(last, len(seen.shape)), *range(first, last))
+        every = (x.shape[0] * product(counts),) if together else (product(counts),)
+        lead = self.split if together else (x.shape[0], *self.split)
+        depth = product(seen.shape[first:last])
+        return reshape(transpose(seen, axes=axes), shape=(*lead, *every, depth))
+
+
+def few(places: Any, images: Any, axes: int) -> bool:
+    """Whether so few places an image may leave much of the vectors of a product empty."""
+    return bool(axes < 3 and images != 1 and places < SMALL)
+
+
+#: The places of one image that are a product's columns by themselves.
+SMALL = 256

@@ -1,0 +1,93 @@
+"""The same bytes as numbers of another dtype."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from gemel import _core
+from gemel.dtype import DType, as_dtype
+from gemel.errors import DTypeError, GradientError, ShapeError
+from gemel.ir.declare import op
+from gemel.ir.public import Array, function
+from gemel.spec import Spec
+
+
+def _seen(x: Spec, dtype: DType) -> tuple[int, ...]:
+    """The shape of x seen as another dtype. Raises `ShapeError`."""
+    if x.dtype.itemsize == dtype.itemsize:
+        return tuple(x.shape)
+    if not x.ndim:
+        raise ShapeError(f"view: {x} without axes is seen only as a dtype of its size, not {dtype}")
+    size = x.shape[-1] * x.dtype.itemsize
+    if size % dtype.itemsize != 0:
+        raise ShapeError(
+            f"view: {x} as {dtype}: {size} bytes along the last axis are no multiple of "
+            f"{dtype.itemsize}"
+        )
+    return (*x.shape[:-1], size // dtype.itemsize)
+
+
+@op(complex=True)
+def viewed(x: Any, *, dtype: Any) -> Any:
+    """The bytes of x as numbers of another dtype."""
+    return x.view(as_dtype(dtype).name)
+
+
+@viewed.spec
+def _(x: Spec, *, dtype: Any) -> Spec:
+    found = as_dtype(dtype)
+    if x.dtype.twin is not x.dtype or found.twin is not found:
+        raise DTypeError(
+            f"view: {x} as {found}: in a program or on the tape NumPy has to know both"
+        )
+    return Spec(_seen(x, found), found)
+
+
+@viewed.gradient
+def _(g: Any, y: Any, x: Any, *, dtype: Any) -> Any:
+    if y.dtype.is_inexact:
+        raise GradientError("view: no gradient passes from dtype to dtype; use detach() before it")
+    return (None,)
+
+
+@viewed.put
+def _(x: Any, value: Any, index: int, *, dtype: Any) -> Any:
+    return viewed(value, dtype=x.dtype)
+
+
+@function(method=True)
+def view(x: Any, dtype: Any = None, type: Any = None) -> Array:
+    """The same memory as an array of another dtype, as NumPy's: writes of one are the other's.
+
+    Along the last axis, whose elements must lie side by side, there are more elements of a smaller
+    dtype or fewer of a larger one. Without a dtype it is another array of the same elements. No
+    gradient passes from dtype to dtype: of what has one recorded it is a copy. Raises `ShapeError`
+    (a `ValueError`) where the bytes do not fit.
+    """
+    same = dtype is None or isinstance(dtype, builtins.type) and issubclass(dtype, _core.Array)
+    found = x.dtype if same else as_dtype(dtype)
+    if found is x.dtype:
+        return x[...]
+    if not isinstance(x, _core.Array) or (_core.recording() and x._is_tracked):
+        return viewed(x, dtype=found)
+    spec = Spec(x.shape, x.dtype)
+    shape = _seen(spec, found)
+    have, want = x.dtype.itemsize, found.itemsize
+    strides, offset = [stride * have for stride in x.strides], x.offset * have
+    if have != want:
+        if x.size and x.shape[-1] != 1 and x.strides[-1] != 1:
+            raise ShapeError(
+                f"view: {spec} as {found}: the elements of the last axis do not lie side by side; "
+                "copy() it first"
+            )
+        strides[-1] = want
+    if any(far % want for far in (offset, *strides)):
+        raise ShapeError(
+            f"view: {spec} as {found}: rows do not begin at multiples of {want} bytes; copy() it "
+            "first"
+        )
+    return x._as_strided(shape, [stride // want for stride in strides], offset // want, found.code)
+
+
+__all__ = ["view", "viewed"]

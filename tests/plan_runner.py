@@ -1,0 +1,191 @@
+"""Plans run kernel by kernel in Python, whatever computes a kernel: NumPy, or another machine."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy
+from random_kernels import Kernel
+
+import gemel
+from gemel.codegen.nest import Number, Place
+from gemel.codegen.target import Target, generic
+from gemel.extent import seen
+from gemel.runtime.backend import Backend, native_code
+from gemel.runtime.beside import Branch
+from gemel.runtime.image import CAPTURED, INPUT, OUTPUT, TEMPORARY
+
+Array = Any
+
+
+class Memory:
+    """Room for arrays, in a file that other processes can map as well."""
+
+    def __init__(self, path: Path, size: int = 1 << 26) -> None:
+        path.write_bytes(b"")
+        with path.open("r+b") as file:
+            file.truncate(size)
+            self.map = mmap.mmap(file.fileno(), size)
+        self.path, self.size, self.used = path, size, 0
+        self.bytes = numpy.frombuffer(self.map, "uint8")
+        self.start = self.bytes.ctypes.data
+
+    def take(self, count: int) -> Array:
+        """So many new bytes, each 0xa5."""
+        found = self.bytes[self.used : self.used + count]
+        assert found.size == count
+        self.used += -(-count // 64) * 64 + 64
+        found[:] = 0xA5
+        return found
+
+    def copy(self, content: Array) -> Array:
+        """Bytes, here."""
+        found = self.take(content.size)
+        found[:] = content
+        return found
+
+
+class Tools(NamedTuple):
+    """How kernels are made for a processor and run: a C compiler, what plays the processor, its
+    name, and what prints a kernel, as an object or as C."""
+
+    compiler: str
+    player: str
+    machine: str
+    printer: Callable[[Any, Target], bytes]
+
+    @property
+    def missing(self) -> list[str]:
+        """Those that are not installed."""
+        tools = [self.compiler, *self.player.split()[:1]]
+        return [tool for tool in tools if shutil.which(tool) is None]
+
+
+#: Sums and products stay two steps, as in the kernels.
+OPTIONS = ("-O1", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
+
+
+class Elsewhere:
+    """Kernels run by a process that has mapped the memory, perhaps on a machine that is played."""
+
+    def __init__(self, folder: Path, memory: Memory, tools: Tools) -> None:
+        self.folder, self.memory, self.tools = folder, memory, tools
+        self.target = generic(tools.machine)
+        program, text = folder / "kernels", Path(__file__).parent / "c" / "kernels.c"
+        subprocess.run([tools.compiler, str(text), "-o", str(program), "-ldl"], check=True)
+        command = [*tools.player.split(), str(program), str(memory.path), str(memory.size)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.known: dict[str, bytes] = {}
+
+    def kernel(self, program: Any) -> Kernel:
+        """The code of a program, as a kernel of that process."""
+        path = self.known.get(program.text)
+        if path is None:
+            code = self.tools.printer(program, self.target)
+            ending = ".o" if code[:4] == b"\x7fELF" else ".c"
+            written = self.folder / f"kernel{len(self.known)}{ending}"
+            written.write_bytes(code)
+            library = written.with_suffix(".so")
+            command = [self.tools.compiler, *OPTIONS, str(written), "-o", str(library), "-lm"]
+            subprocess.run(command, check=True)
+            path = self.known[program.text] = str(library).encode()
+        return lambda addresses, integers, begin, end: self._run(
+            path, [address - self.memory.start for address in addresses], integers, begin, end
+        )
+
+    def _run(self, path: bytes, places: Any, integers: Any, begin: int, end: int) -> int:
+        assert self.process.stdin and self.process.stdout
+        head = struct.pack("<6q", len(path), len(places), len(integers), begin, end, 0)
+        numbers = struct.pack(f"<{len(places) + len(integers)}q", *places, *integers)
+        self.process.stdin.write(head + path + numbers)
+        self.process.stdin.flush()
+        answer = self.process.stdout.read(8)
+        assert len(answer) == 8, "the process with the kernels has ended"
+        return int(struct.unpack("<q", answer)[0])
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Run:
+    """One call of a compiled function, its plan done kernel by kernel."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: list[Any],
+        kernel_of: Callable[[Any], Kernel],
+        target: Target,
+        memory: Memory,
+        stream: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.kernel_of, self.memory, self.stream = kernel_of, memory, stream
+        bound, given = gemel.compile(function)._find(tuple(arguments))
+        backend = Backend(target, native_code, bytes)
+        lowering = bound.program.inference()._lowering(bound.values, backend)
+        self.numbers = given.numbers
+        self.blocks: dict[tuple[int, int], Array] = {}
+        for index, array in enumerate(given.arrays):
+            self._put(INPUT, index, array)
+        for index, array in enumerate(lowering.captured):
+            self._put(CAPTURED, index, array)
+        for index, buffer in enumerate(lowering.temporaries):
+            self.blocks[TEMPORARY, index] = memory.take(seen(buffer.size))
+        for index, entry in enumerate(lowering.graph.outputs):
+            count = math.prod(map(seen, entry.shape)) * entry.dtype.itemsize
+            self.blocks[OUTPUT, index] = memory.take(count)
+        self._items(lowering.items)
+        self.results = [
+            self.blocks[OUTPUT, index].view(entry.dtype.name).reshape(tuple(map(seen, entry.shape)))
+            for index, entry in enumerate(lowering.graph.outputs)
+        ]
+
+    def _put(self, space: int, index: int, array: Any) -> None:
+        content = numpy.ascontiguousarray(array.asnumpy()).reshape(-1).view("uint8")
+        self.blocks[space, index] = self.memory.copy(content)
+
+    def _items(self, items: list[Any]) -> None:
+        for item in items:
+            if isinstance(item, Branch):
+                chosen = self.blocks[item.place.buffer.space, item.place.buffer.index][0]
+                self._items(item.then if chosen else item.otherwise)
+            else:
+                self._launch(item.kernel)
+
+    def _launch(self, kernel: Any) -> None:
+        integers = [seen(n) for n in kernel.integers]
+        for position, number in kernel.scalars:
+            integers[position] = self._bits(number)
+        extent, chunk = seen(kernel.extent), seen(kernel.chunk)
+        run = self.kernel_of(kernel.program)
+        addresses = [self._address(place, offset) for place, offset in kernel.places]
+        for begin in range(0, extent, chunk):
+            status = run(addresses, integers, begin, min(begin + chunk, extent))
+            assert status == 0, kernel.failure
+
+    def _address(self, place: Any, offset: int) -> int:
+        buffer = place.buffer if isinstance(place, Place) else place
+        offset = seen(offset)
+        if isinstance(place, Place):
+            offset += seen(place.layout.offset) * place.dtype.itemsize
+        return int(self.blocks[buffer.space, buffer.index].ctypes.data) + offset
+
+    def _bits(self, number: Number) -> int:
+        kind = number.source[0]
+        if kind == "constant":
+            return seen(number.bits)
+        if kind == "argument":
+            value = self.numbers[number.source[1]]
+        else:
+            value = self.stream[0] if kind == "seed" else self.stream[1] + number.source[1]
+        return Number(("constant", value), number.dtype).bits

@@ -1,0 +1,612 @@
+"""Random loop programs and products, and ways to run them: for tests of what prints kernels.
+
+Everything drawn here has one right answer, to the bit: floating sums are of small whole numbers,
+products of -1, 0 and 1, maxima never of zeros of two signs; what becomes an integer fits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy
+import pytest
+from hypothesis import strategies as st
+
+from gemel import dtype as dtypes
+from gemel.codegen import contract, meaning
+from gemel.codegen.lane import Lane, Recorder
+from gemel.codegen.program import (
+    ACROSS,
+    BROADCAST,
+    CONTIGUOUS,
+    INDEX,
+    INNER,
+    INPUT,
+    INTERLEAVED,
+    OUTER,
+    OUTPUT,
+    STRIDED,
+    Contraction,
+    Operand,
+    Program,
+)
+from gemel.codegen.target import _NEEDED, MACHINE, TARGETS, Target, _flags
+from gemel.dtype import DTYPES, bfloat16, bool_, float32, float64, int64
+from gemel.runtime.backend import native_code
+
+binding = pytest.importorskip("llvmlite.binding")
+
+#: The targets this machine runs, the best one first.
+RUNNABLE = [n for n in TARGETS if _NEEDED.get(n, set()) <= _flags()] or ["generic"]
+if MACHINE not in ("x86_64", "AMD64"):
+    RUNNABLE = ["generic"]
+#: Everything a kernel computes with or keeps.
+KINDS = [dtype for dtype in DTYPES if dtype.kind != "c"]
+
+EXTENTS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 64, 65, 100, 131)
+MOST = 3000
+SEEDS = st.integers(0, (1 << 32) - 1)
+#: Called as a kernel is: addresses, integers, and the range of the first loop.
+Kernel = Callable[[Sequence[int], Sequence[int], int, int], int]
+
+
+class Call(NamedTuple):
+    """A kernel and what it is given: of which buffer from which byte on, and how it is cut."""
+
+    program: Program | Contraction
+    places: list[tuple[int, int]]
+    integers: list[int]
+    cuts: list[int]
+
+
+class Case(NamedTuple):
+    """Kernels called in turn on some buffers, and the dtypes of these; None: scratch."""
+
+    calls: list[Call]
+    buffers: list[Any]
+    kinds: list[Any]
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{c.program.text}{c.integers} {c.cuts}" for c in self.calls)
+
+
+def outcome(
+    case: Case, kernel_of: Callable[[Any], Kernel], copy: Callable[[Any], Any] = numpy.copy
+) -> tuple[int, list[Any]]:
+    """The status and all bytes after the kernels have done their work, range by range."""
+    buffers = [copy(buffer) for buffer in case.buffers]
+    status = 0
+    for program, places, integers, cuts in case.calls:
+        kernel = kernel_of(program)
+        addresses = [buffers[number].ctypes.data + start for number, start in places]
+        for begin, end in zip(cuts, cuts[1:], strict=False):
+            status |= kernel(addresses, integers, begin, end)
+    return status, buffers
+
+
+def meant(program: Program | Contraction) -> Kernel:
+    """A kernel by its meaning."""
+    return partial(meaning.run, program)
+
+
+def compiled(target: str, program: Program | Contraction) -> Kernel:
+    """The machine code for a target of this machine."""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    machine = binding.Target.from_default_triple().create_target_machine()
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+    code = native_code(program, TARGETS[target])
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return callable_at(engine.get_function_address("kernel"), engine)
+
+
+def callable_at(address: int, owner: Any) -> Kernel:
+    """The machine code at an address as a kernel; `owner` keeps it there."""
+    word, whole = ctypes.c_void_p, ctypes.c_int64
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, word, word, whole, whole)(address)
+
+    def call(addresses: Sequence[int], integers: Sequence[int], begin: int, end: int) -> int:
+        assert owner
+        pointers = (ctypes.c_void_p * (len(addresses) or 1))(*addresses)
+        return int(function(pointers, (ctypes.c_int64 * len(integers))(*integers), begin, end))
+
+    return call
+
+
+def kept(dtype: Any) -> Any:
+    """What NumPy has the elements of a dtype in."""
+    return numpy.dtype("uint16" if dtype is bfloat16 else dtype.name)
+
+
+def filled(dtype: Any, size: int, source: numpy.random.Generator) -> Any:
+    """Elements of all sorts."""
+    if dtype.kind == "b":
+        return source.integers(0, 2, size).astype(bool)
+    if dtype.kind != "f":
+        limits = numpy.iinfo(dtype.name)
+        small = source.integers(0, 10, size).astype(dtype.name)
+        large = source.integers(limits.min, limits.max, size, dtype.name, endpoint=True)
+        return numpy.where(source.random(size) < 0.5, small, large)
+    some = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -3.5, 1e-41, 3e38, math.inf, -math.inf, math.nan]
+    usual = source.integers(-40, 40, size) / 4
+    odd = source.standard_normal(size) * 10.0 ** source.integers(-9, 9, size)
+    share = source.random(size)
+    found = numpy.where(
+        share < 0.1, source.choice(some, size), numpy.where(share < 0.5, odd, usual)
+    )
+    if dtype is bfloat16:
+        return (found.astype("float32").view("uint32") >> 16).astype("uint16")
+    with numpy.errstate(all="ignore"):
+        return found.astype(dtype.name)
+
+
+def same_bytes(case: Case, got: list[Any], wanted: list[Any]) -> None:
+    """The same bits, but for which NaN a NaN is."""
+    for a, b, dtype in zip(got, wanted, case.kinds, strict=True):
+        if dtype is not None and not numpy.array_equal(a, b):
+            a, b = (x.view(f"uint{8 * dtype.itemsize}") for x in (a, b))
+            none = (_is_nan(a, dtype) & _is_nan(b, dtype)) if dtype.kind == "f" else False
+            numpy.testing.assert_array_equal(numpy.where(none, 0, a), numpy.where(none, 0, b))
+
+
+def _is_nan(bits: Any, dtype: Any) -> Any:
+    if dtype is bfloat16:
+        return (bits & 0x7FFF) > 0x7F80
+    return numpy.isnan(bits.view(dtype.name))
+
+
+# --- expressions ------------------------------------------------------------------------------
+
+_BOTH = ("add", "subtract", "multiply", "maximum", "minimum")
+_COMPARE = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+BINARY = {
+    "f": (*_BOTH, "divide", "floor_divide", "remainder"),
+    "i": (*_BOTH, "divide", "floor_divide", "remainder", "bit_and", "bit_or", "bit_xor")
+    + ("shift_left", "shift_right"),
+    "b": ("bit_and", "bit_or", "bit_xor", "maximum", "minimum", "add", "multiply"),
+}
+UNARY = {
+    "f": ("negative", "absolute", "sqrt", "floor", "ceil", "rint", "trunc"),
+    "i": ("negative", "absolute", "bit_not"),
+    "b": ("bit_not",),
+}
+REDUCED = {
+    "f": ("sum", "prod", "max", "min", "argmax", "argmin"),
+    "i": ("sum", "prod", "max", "min", "argmax", "argmin"),
+    "b": ("any", "all", "max", "min", "argmax", "argmin"),
+}
+
+
+def _table(kind: str) -> str:
+    return "i" if kind == "u" else kind
+
+
+class Expressions:
+    """Random instructions over the values there are; `varying` are those that vary inside."""
+
+    def __init__(
+        self, draw: random.Random, recorder: Recorder, functions: Sequence[str] = ()
+    ) -> None:
+        self.draw = draw
+        self.recorder = recorder
+        self.xp = Lane(recorder)
+        self.functions = functions
+        #: Few dtypes each, so that values of one dtype meet.
+        self.kinds = draw.sample(KINDS, 3)
+        self.computed = list(dict.fromkeys((bool_, *(dtype.compute for dtype in self.kinds))))
+        self.known: list[Any] = []
+        self.varying: set[int] = set()
+        self.used: set[int] = set()
+
+    def pick(self, options: Sequence[Any]) -> Any:
+        return self.draw.choice(options)
+
+    def add(self, value: Any, *sources: Any, varies: bool | None = None) -> Any:
+        if any(s.position in self.varying for s in sources) if varies is None else varies:
+            self.varying.add(value.position)
+        self.known.append(value)
+        return value
+
+    def cast(self, value: Any, dtype: Any) -> Any:
+        """The value in another dtype, in which it fits."""
+        if value.dtype.kind != "f" or dtype.kind in "fb":
+            made = value.cast(dtype)
+        else:
+            wide = value.cast(value.dtype.compute)
+            made = self.xp.where(abs(wide) < 1000.0, wide, 0.0).cast(dtype)
+        return self.add(made, value)
+
+    def any_of(self, dtype: Any, but: Any = None) -> Any:
+        """A value of a dtype: another one there is, one made of one, or a constant."""
+        there = [v for v in self.known if v.dtype is dtype and v is not but]
+        how = self.draw.randint(0, 3)
+        if there and how:
+            found = self.pick(there)
+            self.used.add(found.position)
+            return found
+        if how < 2 and dtype.compute is dtype:
+            number = self.pick((0, 1, 2, 3, 7) if dtype.kind != "f" else (0.0, -1.5, 0.1, 2.0, 3e9))
+            return self.add(self.recorder.constant(number, dtype), varies=False)
+        found = self.pick(self.known)
+        self.used.add(found.position)
+        return self.cast(found, dtype)
+
+    def result(self, dtype: Any) -> Any:
+        """A value that nothing has used yet, if there is one; perhaps in another dtype."""
+        unused = [v for v in self.known if v.position not in self.used] or self.known[-3:]
+        value = self.pick(unused)
+        self.used.add(value.position)
+        return value if self.draw.random() < 0.5 else self.cast(value, dtype)
+
+    def step(self) -> None:
+        """One more value, of those which nothing has used if there are any."""
+        unused = [v for v in self.known if v.position not in self.used]
+        a = self.pick(unused if unused and self.draw.random() < 0.7 else self.known)
+        self.used.add(a.position)
+        if a.dtype.compute is not a.dtype and self.draw.random() < 0.7:  # only kept
+            a = self.cast(a, self.pick(self.computed))
+        how = self.draw.randint(0, 9)
+        kind = _table(a.dtype.kind)
+        append = self.recorder.append
+        if how == 0 or a.dtype.compute is not a.dtype:
+            condition, b = self.any_of(bool_), self.any_of(a.dtype, a)
+            self.add(append("select", a.dtype, (condition, a, b)), condition, a, b)
+        elif how == 1:
+            self.cast(a, self.pick(self.kinds))
+        elif how == 2:
+            self.add(append(self.pick(UNARY[kind]), a.dtype, (a,)), a)
+        elif how == 3:
+            b = self.any_of(a.dtype, a)
+            self.add(append(self.pick(_COMPARE), bool_, (a, b)), a, b)
+        elif how == 4 and a.dtype is float32:
+            b, c = self.any_of(a.dtype, a), self.any_of(a.dtype, a)
+            self.add(self.xp.multiply_add(a, b, c), a, b, c)
+        elif how == 4 and a.dtype is dtypes.uint32:
+            b = self.any_of(a.dtype, a)
+            self.add(append("multiply_high", a.dtype, (a, b)), a, b)
+        elif how == 4 and kind == "f":
+            self.add(append("isnan", bool_, (a,)), a)
+        elif how in (5, 6) and kind == "f" and self.functions:
+            name = self.pick(self.functions)
+            arguments = (a, self.any_of(a.dtype, a)) if name == "power" else (a,)
+            self.add(append(name, a.dtype, arguments), *arguments)
+        else:
+            b = self.any_of(a.dtype, a)
+            self.add(append(self.pick(BINARY[kind]), a.dtype, (a, b)), a, b)
+
+    def calm(self, value: Any, kind: str) -> Any:
+        """A value whose reduction does not depend on the order."""
+        if value.dtype.kind != "f":
+            return value
+        if kind in ("sum", "prod"):
+            most = 8.0 if kind == "sum" else 1.0
+            whole = self.xp.rint(value)
+            return self.xp.where(abs(whole) <= most, whole, 1.0)
+        return value + 0.0 if kind in ("max", "min") else value
+
+    def reduce(self) -> None:
+        value = self.any_of(self.pick(self.computed))
+        kind = self.pick(REDUCED[_table(value.dtype.kind)])
+        self.add(self.recorder.reduce(kind, self.calm(value, kind)), varies=False)
+
+    def scan(self) -> None:
+        value = self.any_of(self.pick([d for d in self.computed if d.kind != "b"] or [int64]))
+        self.add(self.recorder.scan(self.pick(("sum", "prod")), value), varies=True)
+
+
+# --- programs ---------------------------------------------------------------------------------
+
+
+class _Memory:
+    """The buffers of a case, each large enough for what a kernel touches, and then some."""
+
+    def __init__(self, seed: int) -> None:
+        self.source = numpy.random.default_rng(seed)
+        self.buffers: list[Any] = []
+        self.kinds: list[Any] = []
+        self.starts: list[tuple[int, int]] = []
+
+    def reached(self, extents: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+        ends = [(n - 1) * s for n, s in zip(extents, strides, strict=True) if n > 1]
+        return sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends)
+
+    def room(self, dtype: Any, low: int, high: int) -> int:
+        """A new buffer with elements `low` to `high` about its start."""
+        size = high - low + 1 + 8
+        self.buffers.append(filled(dtype, size, self.source).view("uint8"))
+        self.kinds.append(dtype)
+        self.starts.append((len(self.buffers) - 1, (4 - low) * dtype.itemsize))
+        return len(self.buffers) - 1
+
+
+def bits_of(draw: random.Random, scalars: Sequence[Any]) -> list[int]:
+    """Values for scalars, as kernels take them."""
+    return [
+        int(numpy.float64(draw.choice((0.5, -3.0, 1e10))).view("int64"))
+        if dtype is float64
+        else draw.randint(-5, 300)
+        for dtype in scalars
+    ]
+
+
+def dense(extents: Sequence[int], order: Sequence[int], last: int = 1) -> list[int]:
+    """Strides without overlap, the last of `order` innermost."""
+    strides, step = [0] * len(extents), last
+    for d in reversed(order):
+        strides[d] = step
+        step *= max(extents[d], 1)
+    return strides
+
+
+def programs(functions: Sequence[str] = ()) -> st.SearchStrategy[Case]:
+    """Loop programs, what they are given, and how their first loop is cut."""
+    return SEEDS.map(lambda seed: _Drawing(random.Random(seed), functions).case())
+
+
+class _Drawing:
+    def __init__(self, draw: random.Random, functions: Sequence[str]) -> None:
+        self.draw = draw
+        self.outer, self.inner = draw.randint(1, 3), draw.randint(0, 2)
+        self.scans = self.inner > 0 and draw.randint(0, 4) == 0
+        self.lanes = INNER if self.inner and not self.scans and draw.random() < 0.5 else OUTER
+        self.rank = self.outer + self.inner
+        self.vector = self.rank - 1 if self.lanes == INNER else self.outer - 1
+        self.extents: list[int] = []
+        for _ in range(self.rank):
+            left = MOST // max(math.prod(self.extents), 1)
+            self.extents.append(draw.choice([n for n in EXTENTS if n <= left]))
+        if draw.randint(0, 15) == 15:
+            self.extents[draw.randint(0, self.rank - 1)] = 0
+        self.memory = _Memory(draw.randint(0, 1 << 30))
+        self.operands: list[Operand] = []
+        self.strides: list[list[int]] = []
+        self.extras: list[int] = []
+        self.recorder = Recorder()
+        self.make = Expressions(draw, self.recorder, functions)
+        self.gathers = draw.randint(0, 3) == 0
+
+    def case(self) -> Case:
+        draw, make = self.draw, self.make
+        for _ in range(draw.randint(1, 3)):
+            self._input()
+        scalars: list[Any] = []
+        for dtype in draw.choices((float64, int64), k=draw.randint(0, 2)):
+            make.add(self.recorder.scalar(len(scalars), dtype), varies=False)
+            scalars.append(dtype)
+        reductions = draw.randint(0, 2) if self.inner else 0
+        for turn in range(reductions + 1):
+            for _ in range(draw.randint(3, 9)):
+                make.step()
+            if turn < reductions:
+                make.reduce()
+        if self.scans:
+            make.scan()
+        if self.gathers:
+            self._gather()
+        make.step()
+        if draw.randint(0, 3) == 0 and 0 not in self.extents:
+            self.recorder.check(make.any_of(bool_))
+        self._outputs()
+        code = tuple(self.recorder.code)
+        operands, extra = tuple(self.operands), len(self.extras)
+        program = Program(self.outer, self.inner, self.lanes, operands, tuple(scalars), extra, code)
+        numbers = [n for strides in self.strides for n in strides]
+        integers = [*self.extents, *numbers, *self.extras, *bits_of(draw, scalars)]
+        inside = sorted(draw.randint(0, self.extents[0]) for _ in range(draw.randint(0, 2)))
+        cuts = [0, *inside, self.extents[0]]
+        call = Call(program, self.memory.starts, integers, cuts)
+        return Case([call], self.memory.buffers, self.memory.kinds)
+
+    def _input(self) -> None:
+        draw, make = self.draw, self.make
+        dtype = make.pick(make.kinds)
+        role = INDEX if draw.randint(0, 7) == 0 else INPUT
+        dtype = int64 if role == INDEX else dtype
+        varies = self.inner > 0 and draw.randint(0, 2) > 0
+        strides = [make.pick((0, 1, 2, 5, -3, 40)) for _ in range(self.rank)]
+        kinds = [STRIDED, STRIDED, CONTIGUOUS, BROADCAST]
+        if self.outer > 1 and not self.inner and role == INPUT and not self.gathers:
+            kinds += [ACROSS, ACROSS]
+        kind = make.pick(kinds) if varies or self.lanes == OUTER else BROADCAST
+        strides[self.vector] = {BROADCAST: 0, CONTIGUOUS: 1}.get(kind, make.pick((2, 3, -1, 17)))
+        if kind == ACROSS:
+            strides[self.vector - 1] = 1
+        if role == INPUT:
+            self.memory.room(dtype, *self._reached(strides, varies))
+        self._operand(Operand(dtype, role, kind, varies), strides)
+        value = self.recorder.load(len(self.operands) - 1, dtype)
+        make.add(value, varies=varies)
+
+    def _reached(self, strides: Sequence[int], varies: bool) -> tuple[int, int]:
+        seen = [s if varies or d < self.outer else 0 for d, s in enumerate(strides)]
+        return self.memory.reached(self.extents, seen)
+
+    def _operand(self, operand: Operand, strides: Sequence[int]) -> None:
+        self.operands.append(operand)
+        self.strides.append(list(strides))
+
+    def _gather(self) -> None:
+        """An element of a table, at a place computed from a value."""
+        draw, make = self.draw, self.make
+        dtype, size, step = make.pick(make.kinds), draw.randint(1, 9), make.pick((1, 3, -2))
+        index = make.cast(make.pick(make.known), int64)
+        index = make.add(make.xp.remainder(index, size), index)
+        varies = self.inner > 0 and draw.random() < 0.5
+        kind = make.pick((BROADCAST, CONTIGUOUS, STRIDED))
+        kind = kind if varies or self.lanes == OUTER else BROADCAST
+        strides = [make.pick((0, 1, 4)) for _ in range(self.rank)]
+        strides[self.vector] = {BROADCAST: 0, CONTIGUOUS: 1}.get(kind, 2)
+        low, high = self._reached(strides, varies)
+        reach = (size - 1) * step
+        self.memory.room(dtype, low + min(reach, 0), high + max(reach, 0))
+        self._operand(Operand(dtype, INPUT, kind, varies), strides)
+        self.extras.append(step)
+        value = self.recorder.gather(len(self.operands) - 1, 0, index, dtype)
+        make.add(value, index, varies=varies or index.position in make.varying)
+
+    def _outputs(self) -> None:
+        draw, make = self.draw, self.make
+        count = draw.randint(2, 5)
+        if draw.randint(0, 4) == 0 and count < 5:
+            self._in_turns(count)
+            return
+        for _ in range(count):
+            value = make.result(make.pick(make.kinds))
+            varies = self.inner > 0 and (value.position in make.varying or draw.random() < 0.5)
+            dimensions = range(self.rank if varies else self.outer)
+            order = draw.sample(dimensions, len(dimensions))
+            kind = make.pick((CONTIGUOUS, STRIDED))
+            if kind == CONTIGUOUS and self.vector in dimensions:
+                order = [*(d for d in order if d != self.vector), self.vector]
+            elif self.vector not in dimensions:
+                kind = BROADCAST
+            strides = dense(self.extents, order, 1 if kind == CONTIGUOUS else make.pick((1, 2, -1)))
+            self._store(value, Operand(value.dtype, OUTPUT, kind, varies), strides)
+
+    def _in_turns(self, count: int) -> None:
+        """Outputs that take turns in memory."""
+        make, dtype = self.make, self.make.pick(self.make.kinds)
+        varies = self.inner > 0
+        order = [*(d for d in range(self.rank) if d != self.vector), self.vector]
+        strides = dense(self.extents, order, count)
+        for turn in range(count):
+            value = make.cast(make.result(dtype), dtype)
+            kind = INTERLEAVED * count + turn
+            self._store(value, Operand(dtype, OUTPUT, kind, varies), strides, turn)
+
+    def _store(self, value: Any, operand: Operand, strides: Sequence[int], turn: int = 0) -> None:
+        same = [
+            i
+            for i, (other, known) in enumerate(zip(self.operands, self.strides, strict=True))
+            if other.role == INPUT and other.dtype is operand.dtype and known == list(strides)
+            if other.varies == operand.varies and other.stride == operand.stride
+        ]
+        if turn:
+            number, start = self.memory.starts[-1]
+            self.memory.starts.append((number, start + operand.dtype.itemsize))
+        elif same and self.draw.random() < 0.5 and not self.gathers:
+            places = sum(o.role != INDEX for o in self.operands[: same[0]])
+            self.memory.starts.append(self.memory.starts[places])
+        else:
+            low, high = self._reached(strides, operand.varies)
+            self.memory.room(operand.dtype, low, high + 4)
+        self._operand(operand, strides)
+        self.recorder.store(len(self.operands) - 1, value)
+
+
+# --- products -----------------------------------------------------------------------------------
+
+
+class Product:
+    """A random matrix product: the contraction, its sizes, strides and buffers."""
+
+    def __init__(self, seed: int, functions: Sequence[str] = ()) -> None:
+        self.draw = draw = random.Random(seed)
+        self.dtype = draw.choice((float32, float64))
+        self.sizes = tuple(draw.choice((1, 2, 3, 7, 8, 16, 17, 33, 64, 70)) for _ in "mn")
+        self.sizes += (draw.choice((0, 1, 2, 5, 16, 33, 100)),)
+        self.batch = draw.choice((1, 1, 2, 3)), draw.choice((1, 1, 2))
+        self.lasts = draw.choice("km"), draw.choice("nk")
+        self.memory = _Memory(draw.randint(0, 1 << 30))
+        self.make = Expressions(draw, Recorder(), functions)
+        self.operands: list[Operand] = []
+        self.strides: list[list[int]] = []
+        m, n, k = self.sizes
+        self.a = self._matrix(m, k, self.lasts[0] == "k")
+        self.b = self._matrix(k, n, self.lasts[1] == "n")
+        self.contraction, self.bits = self._epilogue()
+
+    def _matrix(self, rows: int, columns: int, along_columns: bool) -> tuple[int, int, int]:
+        """The stride of the axis that is not the last one, and those of the batch."""
+        last, other = (columns, rows) if along_columns else (rows, columns)
+        stride = last + self.draw.choice((0, 0, 3))
+        inner = self.draw.choice((0, stride * other)) if self.batch[1] > 1 else 0
+        outer = self.draw.choice((0, stride * other * 2)) if self.batch[0] > 1 else 0
+        extents = [other, last, *self.batch]
+        _, high = self.memory.reached(extents, [stride, 1, outer, inner])
+        number = self.memory.room(self.dtype, 0, high)
+        whole = self.memory.source.integers(-4, 5, high + 9).astype(self.dtype.name)
+        self.memory.buffers[number] = whole.view("uint8")
+        return stride, outer, inner
+
+    def _epilogue(self) -> tuple[Contraction, list[int]]:
+        draw, make = self.draw, self.make
+        make.add(make.recorder.append("accumulator", self.dtype), varies=False)
+        for _ in range(draw.randint(0, 3)):
+            self._input()
+        scalars = draw.choices((float64, int64), k=draw.randint(0, 1))
+        for number, dtype in enumerate(scalars):
+            make.add(make.recorder.scalar(number, dtype), varies=False)
+        for _ in range(draw.randint(0, 5)):
+            make.step()
+        for _ in range(draw.randint(1, 3)):
+            self._output(make.result(make.pick(make.kinds)))
+        code = tuple(make.recorder.code)
+        operands = tuple(self.operands)
+        made = Contraction(self.dtype, *self.lasts, "", operands, tuple(scalars), code)
+        return made, bits_of(draw, scalars)
+
+    def _input(self) -> None:
+        make = self.make
+        role = make.pick((INPUT, INPUT, INPUT, INDEX))
+        dtype = int64 if role == INDEX else make.pick(make.kinds)
+        kind = make.pick((BROADCAST, CONTIGUOUS, STRIDED))
+        row, outer, inner = (make.pick((0, 1, 80)) for _ in range(3))
+        column = {BROADCAST: 0, CONTIGUOUS: 1}.get(kind, make.pick((2, -3, 70)))
+        strides = [row, column, outer, inner]
+        if role == INPUT:
+            self.memory.room(dtype, *self.memory.reached(self._extents(), strides))
+        self.operands.append(Operand(dtype, role, kind))
+        self.strides.append(strides)
+        make.add(make.recorder.load(len(self.operands) - 1, dtype), varies=False)
+
+    def _extents(self) -> list[int]:
+        return [*self.sizes[:2], *self.batch]
+
+    def _output(self, value: Any) -> None:
+        strides = dense(self._extents(), (2, 3, 0, 1))
+        self.memory.room(value.dtype, *self.memory.reached(self._extents(), strides))
+        self.operands.append(Operand(value.dtype, OUTPUT, CONTIGUOUS))
+        self.strides.append(strides)
+        self.make.recorder.store(len(self.operands) - 1, value)
+
+    def plain(self) -> Case:
+        """As one kernel of no variant, which says what a product is."""
+        (m, n, k), (outer, inner) = self.sizes, self.batch
+        integers = [m, n, k, inner, *self.a, *self.b, m, n, 1, 1, k]
+        integers += [s for strides in self.strides for s in strides] + self.bits
+        call = Call(self.contraction, self.memory.starts, integers, [0, outer * inner])
+        return Case([call], self.memory.buffers, self.memory.kinds)
+
+    def planned(self, target: Target, often: bool = False) -> Case:
+        """As the kernels that compute it on a target."""
+        steps = contract.steps(
+            self.contraction, target, *self.sizes, self.a, self.b, self.strides, self.batch, often
+        )
+        memory, calls = self.memory, []
+        scratch = len(memory.buffers)
+        names = ["a", "b"]
+        names += [f"operand {i}" for i, o in enumerate(self.operands) if o.role != INDEX]
+        known = dict(zip(names, memory.starts, strict=True))
+        known["scratch"] = scratch, 0
+        for step in steps:
+            places = [(known[role][0], known[role][1] + offset) for role, offset in step.buffers]
+            integers = list(step.integers)
+            if step.scalars >= 0:
+                integers[step.scalars :] = self.bits
+            cut = self.draw.randint(0, step.extent)
+            calls.append(Call(step.contraction, places, integers, [0, cut, step.extent]))
+        # Every byte 0xff is NaN: scratch that is read before it is written shows.
+        room = numpy.full(steps[0].scratch if steps else 0, 255, "uint8")
+        return Case(calls, [*memory.buffers, room], [*memory.kinds, None])
+
+
+def products(functions: Sequence[str] = ()) -> st.SearchStrategy[Product]:
+    """Matrix products with something elementwise behind them."""
+    return SEEDS.map(lambda seed: Product(seed, functions))

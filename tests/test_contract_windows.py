@@ -1,0 +1,250 @@
+"""Products whose second operand's k or columns run along several axes, against NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import random
+from typing import Any
+
+import numpy
+import pytest
+from test_contract import NAMES, filled, native, plain, run  # noqa: F401 -- native is a fixture
+
+import gemel
+from gemel import autograd, np, npx
+from gemel.codegen import contract, contract_plan
+from gemel.codegen import target as targets
+from gemel.dtype import DType, float32, float64
+from gemel.ir.layout import Layout, Several, several_strides
+
+Axes = list[tuple[int, int]]
+
+
+def at_the_end(elements: int, dtype: DType) -> Any:
+    """Numbers behind which nothing may be read: that is the end of the program."""
+    size = elements * dtype.itemsize
+    pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, pages + mmap.PAGESIZE)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(base + pages), mmap.PAGESIZE, 0) == 0
+    return numpy.frombuffer(memory, dtype.name, elements, pages - size)
+
+
+def laid_out(axes: Axes) -> int:
+    """How many elements lie between the first and the last of such axes, both included."""
+    return 1 + sum((n - 1) * s for n, s in axes)
+
+
+def check(
+    m: int, k: Axes, n: Axes, dtype: DType, name: str, seed: int = 0, batch: int = 2
+) -> contract.StepPlan:
+    target = targets.TARGETS[name]
+    lanes = target.width // dtype.itemsize
+    several = contract_plan.Several.of(k, n, lanes)
+    assert several is not None
+    generator = numpy.random.default_rng(seed)
+    depth = int(numpy.prod([extent for extent, _ in k]))
+    columns = int(numpy.prod([extent for extent, _ in n]))
+    span = laid_out([*k, *n])
+    stored = at_the_end(batch * span, dtype)
+    stored[:] = generator.standard_normal(stored.shape)
+    extents, strides = zip(*k, *n, strict=True)
+    steps = (span * dtype.itemsize, *(s * dtype.itemsize for s in strides))
+    seen = numpy.lib.stride_tricks.as_strided(stored, (batch, *extents), steps)
+    b = seen.reshape(batch, depth, columns)
+    a = filled(generator, (m, depth), dtype)
+    out = numpy.full((batch, m, columns + 3), 7, dtype.name)
+    plan = contract.steps(
+        plain(dtype),
+        target,
+        m,
+        columns,
+        depth,
+        (depth, 0, 0),
+        (0, 0, span),
+        [(columns + 3, 1, 0, m * (columns + 3))],
+        (1, batch),
+        several=several,
+    )
+    run(plan, target, {"a": a, "b": stored, "operand 0": out}, seed=seed)
+    wanted = a.astype("float64") @ b.astype("float64")
+    tolerance = (2e-6 if dtype is float32 else 1e-14) * (depth + 1)
+    assert numpy.abs(out[..., :columns] - wanted).max(initial=0) <= tolerance, plan
+    assert (out[..., columns:] == 7).all(), "columns past the end were written"
+    return plan[-1]
+
+
+#: k, columns, how panels are made with 16 lanes.
+WAYS: dict[str, tuple[Axes, Axes, str]] = {
+    "one run": ([(5, 70), (3, 1)], [(68, 1)], "rows-1-1"),
+    "two runs": ([(4, 400), (3, 20), (3, 1)], [(18, 20), (18, 1)], "rows-2-1"),
+    "three runs": ([(4, 256), (3, 16), (3, 1)], [(14, 16), (14, 1)], "rows-3-1"),
+    "four runs": ([(4, 81), (3, 9), (3, 1)], [(7, 9), (7, 1)], "rows-4-1"),
+    "two apart": ([(3, 1600), (5, 40), (5, 1)], [(18, 80), (17, 2)], "rows-2-2"),
+    "two apart, short": ([(3, 400), (3, 20), (3, 1)], [(9, 40), (8, 2)], "rows-3-2"),
+    "backwards": ([(4, 400), (3, -20), (3, -1)], [(18, 20), (18, 1)], "rows-2-1"),
+    "images side by side": ([(4, 81), (3, 9), (3, 1)], [(3, 324), (7, 9), (7, 1)], "rows-4-1"),
+    "turned": ([(12, 14), (12, 1)], [(5, 196), (3, 14), (3, 1)], "turned"),
+    "very short": ([(12, 6), (4, 1)], [(5, 196), (3, 6), (3, 1)], "gathered"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+@pytest.mark.parametrize("way", WAYS)
+def test_ways_to_make_panels(way: str, dtype: DType, name: str) -> None:
+    k, n, _ = WAYS[way]
+    if any(stride < 0 for _, stride in k):
+        return  # where those begin is said by the layout: see the convolutions below
+    for m in (1, 6, 16, 17, 40):
+        check(m, k, n, dtype, name)
+
+
+def test_the_way_is_chosen_by_what_lies_side_by_side() -> None:
+    assert contract_plan.Several.of([(12, 14), (12, 1)], [(5, 196), (3, 14), (3, 1)], 16) == (
+        "turned",
+        ((12, 14), (1, 0), (12, 1)),
+        ((5, 196), (3, 14), (3, 1)),
+    )
+    for way, (k, n, form) in WAYS.items():
+        found = contract_plan.Several.of(k, n, 16)
+        assert found is not None
+        assert found.form == form, way
+    assert contract_plan.Several.of([(2, 9), (30, 30), (30, 1)], [(4, 1)], 16) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_random_axes(name: str) -> None:
+    chance = random.Random(name)
+    for seed in range(40):
+        k = [(chance.randint(1, 9), chance.randint(1, 60)) for _ in range(chance.randint(1, 3))]
+        n = [(chance.randint(1, 20), chance.randint(1, 60)) for _ in range(chance.randint(1, 3))]
+        if chance.random() < 0.7:
+            side = chance.choice((k, n))
+            side[-1] = (side[-1][0], chance.choice((1, 1, 2)))
+        check(chance.choice((1, 2, 7, 16, 30)), k, n, float32, name, seed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_long_sums_in_blocks(name: str) -> None:
+    step = check(50, [(300, 100), (3, 10), (3, 1)], [(8, 10), (8, 1)], float32, name)
+    assert step.contraction.variant.endswith("split")
+    check(150, [(300, 900), (3, 30), (3, 1)], [(28, 30), (28, 1)], float32, name, batch=1)
+
+
+def test_the_order_of_tiles_does_not_matter() -> None:
+    target, k, n = targets.TARGETS[NAMES[0]], [(100, 81), (3, 9), (3, 1)], [(7, 9), (7, 1)]
+    several = contract_plan.Several.of(k, n, target.width // 4)
+    generator = numpy.random.default_rng(0)
+    a, b = filled(generator, (200, 900), float32), filled(generator, (8, 8100), float32)
+    results = set()
+    for seed in range(3):
+        out = numpy.empty((8, 200, 49), "float32")
+        layout = [(49, 1, 0, 200 * 49)]
+        sizes = (200, 49, 900, (900, 0, 0), (0, 0, 8100))
+        plan = contract.steps(plain(float32), target, *sizes, layout, (1, 8), several=several)
+        run(plan, target, {"a": a, "b": b, "operand 0": out}, seed=seed)
+        results.add(out.tobytes())
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape", "strides"),
+    [
+        (Layout((4, 3, 5), (30, 10, 2)), (12, 5), (10, 2)),
+        (Layout((4, 3, 5), (40, 10, 2)), (12, 5), ([(4, 40), (3, 10)], 2)),
+        (Layout((4, 3, 5), (40, 10, 1)), (60,), ([(4, 40), (3, 10), (5, 1)],)),
+        (Layout((2, 6, 3), (90, 3, 20)), (2, 2, 9), (90, 9, [(3, 3), (3, 20)])),
+        (Layout((4, 3), (1, 4)), (6, 2), None),
+        (Layout((4, 3), (1, 4)), (1, 12, 1), (0, [(4, 1), (3, 4)], 0)),
+        (Layout((4, 3), (1, 4)), (2, 6), (2, [(2, 1), (3, 4)])),
+    ],
+)
+def test_axes_that_count_several(layout: Layout, shape: Any, strides: Any) -> None:
+    found = several_strides(layout, shape)
+    if found is None or strides is None:
+        assert found is strides
+        return
+    axes = [each.axes if isinstance(each, Several) else each for each in found]
+    assert repr(axes) == repr(list(strides))
+    assert Layout(shape, found).expanded.shape.__len__() >= len(shape)
+
+
+# --- convolutions through them ----------------------------------------------------------------
+
+
+def by_places(x: Any, w: Any, r: Any, how: tuple[int, int, int, int]) -> tuple[Any, Any, Any]:
+    """Result and both gradients, in NumPy: one product for each place of the kernel."""
+    stride, pad, dilate, groups = how
+    wide = numpy.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    kernel, (rows, columns) = w.shape[2], r.shape[2:]
+    y, dx, dw = numpy.zeros(r.shape), numpy.zeros_like(wide), numpy.zeros_like(w)
+    into, out = x.shape[1] // groups, w.shape[0] // groups
+    for group in range(groups):
+        own = slice(group * out, (group + 1) * out)
+        for i in range(kernel):
+            for j in range(kernel):
+                across = slice(j * dilate, j * dilate + (columns - 1) * stride + 1, stride)
+                down = slice(i * dilate, i * dilate + (rows - 1) * stride + 1, stride)
+                key = slice(None), slice(group * into, (group + 1) * into), down, across
+                y[:, own] += numpy.einsum("ncyz,oc->noyz", wide[key], w[own, :, i, j])
+                dw[own, :, i, j] += numpy.einsum("ncyz,noyz->oc", wide[key], r[:, own])
+                dx[key] += numpy.einsum("noyz,oc->ncyz", r[:, own], w[own, :, i, j])
+    return y, dx[:, :, pad : pad + x.shape[2], pad : pad + x.shape[3]], dw
+
+
+#: Channels, filters, kernel, stride, pad, dilate, groups; images and their sizes, one after other.
+CASES = [
+    (4, 6, 3, 1, 1, 1, 1, [(2, 9), (3, 20), (1, 7)]),
+    (4, 6, 3, 1, 1, 1, 2, [(2, 9), (3, 14), (2, 14)]),
+    (33, 40, 3, 1, 1, 1, 1, [(2, 20), (3, 7)]),
+    (6, 5, 5, 1, 0, 1, 1, [(2, 14), (2, 28)]),
+    (8, 6, 3, 1, 3, 1, 1, [(2, 9)]),  # more border than the kernel reaches over
+    (16, 20, 5, 2, 2, 1, 1, [(2, 17), (1, 40)]),
+    (3, 20, 7, 2, 3, 1, 1, [(1, 48)]),
+    (70, 18, 3, 1, 1, 2, 1, [(2, 8), (1, 19)]),
+    (70, 18, 3, 2, 1, 2, 1, [(2, 12)]),
+    (5, 7, 1, 2, 0, 1, 1, [(2, 30)]),
+    (5, 7, 2, 3, 1, 1, 1, [(2, 11), (2, 12)]),
+    (600, 9, 1, 1, 1, 1, 1, [(1, 6)]),
+    (8, 8, 3, 1, 1, 1, 8, [(2, 10), (1, 30)]),
+    (8, 16, 3, 2, 1, 1, 8, [(2, 10)]),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_convolutions(case: Any, dtype: str) -> None:
+    channels, filters, kernel, stride, pad, dilate, groups, images = case
+    chance = numpy.random.default_rng(0)
+    w = chance.normal(size=(filters, channels // groups, kernel, kernel))
+
+    def convolution(x: Any, w: Any) -> Any:
+        return npx.convolution(
+            x,
+            w,
+            kernel=(kernel, kernel),
+            num_filter=filters,
+            stride=(stride, stride),
+            pad=(pad, pad),
+            dilate=(dilate, dilate),
+            num_group=groups,
+            no_bias=True,
+        )
+
+    for run_ in (convolution, gemel.compile(convolution)):
+        for count, size in images:
+            x = chance.normal(size=(count, channels, size, size))
+            given = [np.array(each, dtype=dtype) for each in (x, w)]
+            for each in given:
+                each.attach_grad()
+            with autograd.record():
+                y = run_(*given)
+            r = chance.normal(size=y.shape)
+            y.backward(np.array(r, dtype=dtype))
+            wanted = by_places(x, w, r, (stride, pad, dilate, groups))
+            for found, right in zip((y, given[0].grad, given[1].grad), wanted, strict=True):
+                room = (1e-11 if dtype == "float64" else 3e-5) * max(1, numpy.abs(right).max())
+                assert numpy.abs(found.asnumpy() - right).max() < room

@@ -1,0 +1,250 @@
+"""`gluon.contrib.estimator`: the loop, the order of events, and each handler, as MXNet 1.9.1."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gemel import autograd, cpu, device, gluon, gpu, init, metric, nd, np, npx
+from gemel.errors import UnknownNameError
+from gemel.gluon import nn
+from gemel.gluon.contrib import estimator as est
+
+
+def examples(size: int = 32, batch: int = 8, arrays: Any = np) -> gluon.data.DataLoader:
+    x = np.random.normal(size=(size, 4))
+    y = (x.sum(axis=1) > 0).astype("int32")
+    if arrays is nd:
+        x, y = nd.array(x), nd.array(y)
+    return gluon.data.DataLoader(gluon.data.ArrayDataset(x, y), batch)
+
+
+def made(rate: float = 0.5, **settings: Any) -> est.Estimator:
+    np.random.seed(3)
+    net = nn.HybridSequential()
+    net.add(nn.Dense(8, activation="relu", in_units=4), nn.Dense(2, in_units=8))
+    context = settings.pop("context", cpu())
+    net.initialize(init.Xavier(), ctx=context)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": rate})
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    found = est.Estimator(net, loss, trainer=trainer, context=context, **settings)
+    found.logger.handlers.clear()
+    return found
+
+
+class Log:
+    """Every event, and the lengths of what comes with it."""
+
+    priority = 0
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def __getattr__(self, moment: str) -> Any:
+        if moment.startswith("_"):
+            raise AttributeError(moment)
+
+        def tell(estimator: Any, **what: Any) -> None:
+            self.told.append((moment, sorted(what)))
+
+        return tell
+
+
+EPOCH = ["epoch_begin", *["batch_begin", "batch_end"] * 4, "epoch_end"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted"),
+    [({"epochs": 2}, EPOCH * 2), ({"batches": 6}, [*EPOCH, *EPOCH[:5], "epoch_end"])],
+)
+def test_events(limit: Any, wanted: list[str]) -> None:
+    log = Log()
+    made().fit(examples(), event_handlers=[log], **limit)
+    assert [name for name, _ in log.told] == ["train_begin", *wanted, "train_end"]
+    assert dict(log.told)["batch_end"] == ["batch", "label", "loss", "pred"]
+
+
+@pytest.mark.parametrize("devices", [cpu(), [gpu(0), gpu(1)]])
+@pytest.mark.parametrize("arrays", [np, nd])
+def test_is_the_loop_one_would_write(devices: Any, arrays: Any) -> None:
+    device.simulate(2)
+    try:
+        one, other = made(context=devices), made()
+        data = examples(36, arrays=arrays)
+        one.fit(data, data, epochs=3)
+        for _ in range(3):
+            right = 0.0
+            for x, y in data:
+                with autograd.record():
+                    output = other.net(x)
+                    loss = other.loss(output, y)
+                loss.backward()
+                other.trainer.step(len(x))
+                right += float((output.argmax(axis=1).astype(y.dtype) == y).sum())
+        pairs = [e.net.collect_params().values() for e in (one, other)]
+        for a, b in zip(*pairs, strict=True):
+            assert float(np.abs(a.data(one.context[0]).as_in_ctx(cpu()) - b.data()).max()) < 1e-5
+        names = ["accuracy", "softmaxcrossentropyloss"]
+        for kind, metrics in ("training", one.train_metrics), ("validation", one.val_metrics):
+            assert [m.name for m in metrics] == [f"{kind} {name}" for name in names]
+        assert one.train_metrics[0].get()[1] == pytest.approx(right / 36)
+        assert one.val_metrics[0].get()[1] > 0.8 and one.val_metrics[1].get()[1] < 0.5
+    finally:
+        npx.waitall()
+        device.simulate(0)
+
+
+def test_what_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    one = made()
+    one.logger.addHandler(logging_to_stdout())
+    data = examples()
+    one.fit(data, data, epochs=1)
+    lines = capsys.readouterr().out.splitlines()
+    begins = [
+        "Training begin: using optimizer SGD with current learning rate 0.5000 ",
+        "Train for 1 epochs.", "[Epoch 0] Begin, current learning rate: 0.5000",
+        "Validation Begin", "[Epoch 0] Finished in ", "[Epoch 0] Finished in ",
+        "Train finished using total 0s with 1 epochs. training accuracy: ",
+    ]  # fmt: skip
+    assert len(lines) == len(begins)
+    assert all(line.startswith(begin) for line, begin in zip(lines, begins, strict=True)), lines
+    one.fit(data, batches=3, event_handlers=est.LoggingHandler(2, one.train_metrics[:1]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "Train for 3 batches."
+    assert [line.split("]time")[0].split(" time")[0] for line in lines[3:5]] == [
+        "[Epoch 0][Batch 0][Samples 8]", "[Epoch 0][Batch 2][Samples 24]",
+    ]  # fmt: skip
+
+
+def logging_to_stdout() -> Any:
+    import logging
+    import sys
+
+    return logging.StreamHandler(sys.stdout)
+
+
+class Falling(metric.EvalMetric):
+    """Given values, one an epoch."""
+
+    def __init__(self, values: list[float], name: str = "falling") -> None:
+        self.values = iter(values)
+        super().__init__(name)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        pass
+
+    def get(self) -> tuple[str, float]:
+        return self.name, self.value
+
+    def reset(self) -> None:
+        self.value = next(self.values, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "settings", "epochs"),
+    [
+        ([3, 2, 1, 0.9, 0.8], {"patience": 1}, 5),
+        ([3, 2, 2, 1, 1], {"patience": 1}, 3),
+        ([3, 2, 2, 1, 1, 1, 1], {"patience": 2}, 6),
+        ([1, 2, 3, 3], {"patience": 1, "mode": "max"}, 4),
+        ([3, 2.9, 2.8], {"patience": 1, "min_delta": 0.5}, 2),
+        ([3, 2, 1], {"patience": 1, "baseline": 2.5}, 1),
+        ([1, 2, 2], {"patience": 1, "name": "accuracy"}, 3),
+    ],
+)
+def test_early_stopping(values: list[float], settings: Any, epochs: int) -> None:
+    fake, log = Falling([0, *values], settings.pop("name", "loss")), Log()
+    stop = est.EarlyStoppingHandler(fake, **settings)
+    handlers = [est.MetricHandler([fake]), stop, log]
+    made().fit(examples(), epochs=len(values), event_handlers=handlers)
+    assert sum(name == "epoch_end" for name, _ in log.told) == epochs
+    assert stop.stop_training == (epochs < len(values) or stop.wait > 0)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def both(*stems: str) -> list[str]:
+    return sorted(f"m-{stem}.{kind}" for stem in stems for kind in ("params", "states"))
+
+
+def test_checkpoints(tmp_path: Path) -> None:
+    def run(folder: str, epochs: int = 3, estimator: Any = None, **settings: Any) -> Any:
+        one = estimator or made()
+        handler = est.CheckpointHandler(tmp_path / folder, "m", **settings)
+        one.fit(data, epochs=epochs, event_handlers=[handler])
+        return one
+
+    data = examples()
+    run("each")
+    assert names(tmp_path / "each") == both("epoch0batch4", "epoch1batch8", "epoch2batch12")
+    run("second", epoch_period=2)
+    assert names(tmp_path / "second") == both("epoch1batch8")
+    run("batches", epoch_period=None, batch_period=3, max_checkpoints=2)
+    assert names(tmp_path / "batches") == both("epoch2batch8", "epoch2batch11")
+    one = made()
+    one.net.hybridize()
+    run("best", 2, one, save_best=True, monitor=one.train_metrics[1], mode="min")
+    wanted = [*both("best", "epoch0batch4", "epoch1batch8"), "m-symbol.json"]
+    assert names(tmp_path / "best") == wanted
+    # Resumed, it is as if it had never stopped.
+    whole, again = run("each", 5, resume_from_checkpoint=False), made()
+    run("again", 3), run("again", 5, again, resume_from_checkpoint=True)
+    assert "m-epoch4batch20.params" in names(tmp_path / "again")
+    for a, b in zip(*(e.net.collect_params().values() for e in (whole, again)), strict=True):
+        assert (a.data() == b.data()).all()
+    with pytest.raises(est.EstimatorError, match="max_epoch=5 already"):
+        run("again", 5, resume_from_checkpoint=True)
+    with pytest.raises(est.EstimatorError, match="by epochs only"):
+        run("again", 9, resume_from_checkpoint=True, batch_period=1)
+
+
+def test_a_processor_of_one_s_own() -> None:
+    class Noted(est.BatchProcessor):
+        seen = 0
+
+        def fit_batch(self, estimator: Any, train_batch: Any, batch_axis: int = 0) -> Any:
+            self.seen += 1
+            return super().fit_batch(estimator, train_batch, batch_axis)
+
+    class Still(est.GradientUpdateHandler):
+        """Updates nothing."""
+
+        def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+            pass
+
+    one = made(batch_processor=Noted(), val_metrics=metric.TopKAccuracy(2))
+    before = one.net[0].weight.data().copy()
+    one.fit(examples(), epochs=1, event_handlers=[Still()])
+    assert one.batch_processor.seen == 4 and (one.net[0].weight.data() == before).all()
+    one.evaluate(examples())
+    assert [m.get() for m in one.val_metrics] == [("validation top_k_accuracy_2", 1.0)]
+
+
+def test_bad_input() -> None:
+    one, loss = made(), gluon.loss.L2Loss()
+    cases: list[tuple[str, Any]] = [
+        ("loss 3 is no Loss", lambda: est.Estimator(one.net, 3)),
+        ("trainer 3 is no Trainer", lambda: est.Estimator(one.net, loss, trainer=3)),
+        ("'acc' is no EvalMetric", lambda: est.Estimator(one.net, loss, "acc")),
+        ("context 1 is no Device", lambda: est.Estimator(one.net, loss, context=[1])),
+        ("no fit_batch", lambda: est.Estimator(one.net, loss, batch_processor=3)),
+        ("one of epochs= and batches=", lambda: one.fit(examples())),
+        ("once only", lambda: one.fit(iter(examples()), epochs=1)),
+        ("no batches", lambda: one.fit([], epochs=1)),
+        ("not 'epoch'", lambda: est.LoggingHandler("batch")),
+        ("is no metric", lambda: est.EarlyStoppingHandler("loss")),
+    ]
+    for message, call in cases:
+        with pytest.raises(est.EstimatorError, match=message):
+            call()
+    with pytest.raises(UnknownNameError, match="auto"):
+        est.EarlyStoppingHandler(one.train_metrics[0], mode="more")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert est.Estimator(one.net, loss, initializer=init.One()).trainer.learning_rate == 0.001
+    assert ["initialized already" in str(w.message) for w in told] == [True, False]

@@ -1,0 +1,102 @@
+"""The operation table computed by other means than the core: by the kernels' meaning in NumPy, as
+C, and by code for another processor, played by QEMU.
+
+The latter need Debian's qemu-user and gcc-aarch64-linux-gnu. `make targets` runs all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from numpy_cases import examples
+from op_table import CASES, SEED, Case, accepts, close, expected_of, inputs_of, on_gemel
+from plan_runner import Elsewhere, Memory, Run, Tools
+from random_kernels import Case as Kernels
+from random_kernels import Kernel, Product, meant, outcome, products, programs, same_bytes
+
+from gemel.codegen.print_c import source
+from gemel.codegen.target import MACHINE, Target, generic
+from gemel.errors import NoKernelError, TraceError
+from gemel.runtime.backend import native_code
+
+
+def as_c(program: Any, target: Target) -> bytes:
+    """A kernel as C, for any target."""
+    return source([program]).encode()
+
+
+ARM = "aarch64-linux-gnu-gcc", "qemu-aarch64 -L /usr/aarch64-linux-gnu", "aarch64"
+#: How other code is made and run.
+TOOLS = {
+    "aarch64": Tools(*ARM, native_code),
+    "C": Tools("cc", "", MACHINE, as_c),
+    "C on aarch64": Tools(*ARM, as_c),
+}
+
+
+class Way:
+    """How kernels are computed, for which target they are made, and the memory they work on."""
+
+    def __init__(self, kernel: Callable[[Any], Kernel], target: Target, memory: Memory) -> None:
+        self.kernel, self.target, self.memory = kernel, target, memory
+
+
+@pytest.fixture(
+    scope="module",
+    params=["meaning", *(pytest.param(name, marks=pytest.mark.slow) for name in TOOLS)],
+)
+def way(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
+    """Each of the ways whose tools are installed."""
+    folder = tmp_path_factory.mktemp("target")
+    memory = Memory(folder / "memory")
+    if request.param == "meaning":
+        yield Way(meant, generic(MACHINE), memory)
+        return
+    tools = TOOLS[request.param]
+    if tools.missing:
+        pytest.skip(f"there is no {', '.join(tools.missing)}")
+    elsewhere = Elsewhere(folder, memory, tools)
+    yield Way(elsewhere.kernel, elsewhere.target, memory)
+    elsewhere.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_operations(way: Way, case: Case) -> None:
+    inputs = inputs_of(case, "float32")
+    if not accepts(case, inputs):
+        inputs = inputs_of(case, "int32")
+    way.memory.used = 0
+    call = partial(case.op, **case.parameters)
+    try:
+        run = Run(call, on_gemel(inputs), way.kernel, way.target, way.memory, (SEED, 0))
+    except (NoKernelError, TraceError) as error:
+        pytest.skip(f"it has no plan: {error}")
+    for found, wanted in zip(run.results, expected_of(case, inputs, (SEED, 0)), strict=False):
+        close(found, wanted, case.name)
+
+
+@pytest.mark.slow
+@examples(40)
+@given(case=programs())
+def test_random_programs(way: Way, case: Kernels) -> None:
+    """The same bits as on this machine."""
+    status, wanted = outcome(case, meant)
+    way.memory.used = 0
+    found, got = outcome(case, way.kernel, way.memory.copy)
+    assert found == status
+    same_bytes(case, got, wanted)
+
+
+@pytest.mark.slow
+@examples(20)
+@given(product=products())
+def test_random_products(way: Way, product: Product) -> None:
+    _, wanted = outcome(product.plain(), meant)
+    case = product.planned(way.target)
+    way.memory.used = 0
+    _, got = outcome(case, way.kernel, way.memory.copy)
+    same_bytes(product.plain(), got[:-1], wanted)
