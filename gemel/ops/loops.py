@@ -43,8 +43,9 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
 
     data and states are arrays, or lists of them, which may be nested. The result is (outputs
     stacked along a new first axis, last states). In a trace it is one step of the program, for any
-    length of the axis; few rounds, and bodies that differ from round to round, draw random numbers
-    or write to arrays from outside, are written out, and the length of the axis is fixed.
+    length of the axis, and body is called twice. Written out, with the length of the axis fixed,
+    are less than four rounds, and a body that does something else the second time, draws random
+    numbers or writes to arrays from outside.
 
     >>> npx.foreach(lambda x, s: (x + s, x + s), np.array([1.0, 2.0, 3.0]), np.array(0.0))
     """
