@@ -9,13 +9,14 @@ from typing import Any, NamedTuple, Protocol
 from gemel.dtype import is_large
 from gemel.errors import NoKernelError
 from gemel.extent import NUMBER, Dim, Guard, evaluate
-from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, placeholder, walk
+from gemel.ir.graph import Entry, Graph, constant, placeholder, walk
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace
 from gemel.nested import flatten, flatten_results, unflatten
 from gemel.passes import PIPELINE, gradient, optimize
+from gemel.passes.backward import shared
 from gemel.passes.bind import concrete_graph, settled
-from gemel.passes.fuse import cheap
+from gemel.passes.keep import cut, kept
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.plans import plan_for, plan_of
@@ -60,9 +61,21 @@ class Program:
     def __init__(self, compiled: Traceable, given: Arguments) -> None:
         self.name = compiled.name
         self.passes = compiled.passes
-        self.trace = Trace(of_program=True)
         self._plans: Plans | None = None
         self._halves: dict[Any, Halves] = {}
+        traced = self._traced(compiled, given)
+        known = set(traced.inputs)
+        if any(node.is_input and node.entries[0] not in known for node in traced.walk()):
+            # What stood for an element of a loop has left it, by way of a variable of the program.
+            traced = self._traced(compiled, given, writes_out=True)
+        self.guards: list[Guard] = []
+        with self.trace:
+            self.graph = settled(traced, self._settled())
+
+    def _traced(self, compiled: Traceable, given: Arguments, writes_out: bool = False) -> Graph:
+        """The graph of the function as it is."""
+        self.trace = Trace(of_program=True)
+        self.trace.writes_out = writes_out
         several = len(given.arrays) > 1
         entries = [
             self._input(i, array, f"data{i if several else ''}")
@@ -86,10 +99,7 @@ class Program:
             outputs += [contents[entries[position]] for position in self.written]
         self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
         inputs = [*entries, *(entry for _, entry in self.trace.parameters.values()), *self.numbers]
-        traced = Graph(inputs, outputs, self._updates(len(entries)), self.name)
-        self.guards: list[Guard] = []
-        with self.trace:
-            self.graph = settled(traced, self._settled())
+        return Graph(inputs, outputs, self._updates(len(entries)), self.name)
 
     def _input(self, position: int, array: Any, name: str) -> Entry:
         shape = [
@@ -177,48 +187,20 @@ class Halves:
                 (y, h) for y, h in zip(graph.outputs, self.heads, strict=True) if h is not None
             ]
             found = gradient([y for y, _ in pairs], [h for _, h in pairs], self.wanted)
-            self.saved = self._saved(graph, found)
+            every = shared([*graph.results, *found])
+            count = len(graph.results)
+            outputs, derived = every[: len(graph.outputs)], every[count:]
+            changed = zip(graph.updates, every[len(outputs) : count], strict=True)
+            updates = [(index, entry) for (index, _), entry in changed]
+            self.saved = kept(walk(every[:count]), derived)
             stands = {entry: placeholder(entry.spec) for entry in self.saved}
-            gradients = _cut(found, stands)
+            gradients = cut(derived, stands)
         heads = [head for head in self.heads if head is not None]
         self.backward = Graph((*stands.values(), *heads), gradients, name=f"{graph.name}_backward")
         inputs = set(graph.inputs)
         self.kept = [entry for entry in self.saved if entry not in inputs]
-        forward = Graph(graph.inputs, (*graph.outputs, *self.kept), graph.updates, graph.name)
+        forward = Graph(graph.inputs, (*outputs, *self.kept), updates, graph.name)
         self.plans = Plans(forward, PIPELINE, program.guards)
-
-    def _saved(self, graph: Graph, gradients: Sequence[Entry]) -> list[Entry]:
-        """The forward entries the backward half reads; views and cheap values are made again."""
-        forward: set[Node] = set(graph.walk())
-        found: dict[Entry, None] = {}
-        pending = [e for n in walk(gradients) if n not in forward for e in n.inputs]
-        pending += gradients
-        seen: set[Entry] = set()
-        while pending:
-            entry = pending.pop()
-            if entry in seen:
-                continue
-            seen.add(entry)
-            node = entry.node
-            if node not in forward or node.is_constant:
-                continue
-            if node.op is not None and ("view" in node.op.rules or cheap(node) or entry.spec.weak):
-                pending += node.inputs
-            else:
-                found[entry] = None
-        return list(found)
-
-
-def _cut(results: Sequence[Entry], stands: dict[Entry, Entry]) -> list[Entry]:
-    """The results with saved forward entries replaced by inputs that stand for them."""
-    replaced = dict(stands)
-    for node in walk(results, stands):
-        if node.op is None:
-            continue
-        new = copy_node(node, tuple(replaced.get(e, e) for e in node.inputs))
-        for old, entry in zip(node.entries, new.entries, strict=True):
-            replaced.setdefault(old, entry)
-    return [replaced.get(entry, entry) for entry in results]
 
 
 # --- plans for sizes -------------------------------------------------------------------------

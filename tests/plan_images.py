@@ -14,6 +14,7 @@ from gemel.runtime.image import (
     Choice,
     Input,
     Item,
+    Loop,
     Output,
     Step,
     Temporary,
@@ -65,6 +66,8 @@ def cost(item: Item) -> int:
         return item.cost
     if isinstance(item, Choice):
         return max(sum(map(cost, item.then)), sum(map(cost, item.otherwise)))
+    if isinstance(item, Loop):
+        return item.rounds * sum(map(cost, item.items))
     return sum(cost(one) for part in item.parts for one in part)
 
 
@@ -129,6 +132,10 @@ class Read:
             return Choice(condition, self.many(self.item), self.many(self.item))  # type: ignore[arg-type]
         if kind == 2:
             return Together(self.many(lambda: self.many(self.item)))
+        if kind == 3:
+            rounds = self.word()
+            windows = self.many(lambda: (self.take(3), *self.take(2)))
+            return Loop(rounds, windows, self.many(self.item))  # type: ignore[arg-type]
         assert kind == 0
         kernel, buffers = self.word(), self.many(lambda: self.take(3))
         integers, (extent, chunk) = self.many(self.word), self.take(2)
@@ -207,6 +214,9 @@ def bound_item(item: Item, values: Sequence[int]) -> Item:
         return Choice(address(item.condition), items(item.then), items(item.otherwise))
     if isinstance(item, Together):
         return Together([items(part) for part in item.parts])
+    if isinstance(item, Loop):
+        windows = [(address(place), values[step], period) for place, step, period in item.windows]
+        return Loop(values[item.rounds], windows, items(item.items))
     integers = [values[slot] for slot in item.integers]
     failure = item.failure
     if failure is not None:

@@ -150,7 +150,7 @@ def test_random_programs_with_all_that_can_be_side_by_side(
     wanted = interpret(graph, *inputs, stream=(stream[0], stream[1]))
     lowering = Lowering(optimize(graph), backend_of(gemel.cpu()))
     lowering.run()
-    for item in lowering._beside():
+    for item in lowering._beside(lowering.items):
         if isinstance(item, Beside):
             check_apart(item)
     arrays = [np.array(x, dtype=str(x.dtype)) for x in inputs]

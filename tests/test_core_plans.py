@@ -40,6 +40,7 @@ from gemel.runtime.image import (
     Choice,
     Image,
     Input,
+    Loop,
     Output,
     Temporary,
     Together,
@@ -255,6 +256,83 @@ def test_of_failures_side_by_side_the_first_in_the_program_is_told() -> None:
             lost.wait_to_read()
 
 
+def running(size: int, rounds: Any, width: Any, turned: bool = False) -> Any:
+    """Running sums of (rounds, width) along the first axis, from its end if turned."""
+    kernel = vector("add", 6, 6)
+    row = 4 * width
+    first, step_ = ((rounds - 1) * row, -row) if turned else (0, row)
+    windows = [
+        ((0, 0, first), step_, 0),
+        ((2, 0, 0), 64, 2),  # what a round finds, and what it leaves
+        ((2, 0, 64), -64, 2),
+        ((1, 0, first), step_, 0),
+    ]
+    body = [
+        loop_step(kernel, [(4, 0, 0), (4, 1, 0), (4, 2, 0)], width),
+        loop_step(kernel, [(4, 2, 0), (0, 1, 0), (4, 3, 0)], width),
+    ]
+    zeros = loop_step(vector("multiply", 6, 6), [(0, 1, 0), (0, 1, 0), (2, 0, 0)], width)
+    return plan(
+        "running",
+        [(FLOAT32, (rounds, width)), (FLOAT32, (width,))],
+        [(FLOAT32, (rounds, width))],
+        [zeros, Loop(rounds, windows, body)],
+        temporaries=[Temporary(128, 0, 9)],
+    )
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_loops_of_any_length(turned: bool) -> None:
+    rounds, width = Dim(6, "n", []), Dim(3, "m", [])
+    made = running(3, rounds, width, turned)
+    for shape in ((6, 3), (1, 2), (0, 5), (257, 4)):
+        x = numpy.random.default_rng(1).integers(0, 9, shape).astype("float32")
+        (found,) = made(array(x), array(numpy.zeros(shape[1])))
+        check(found, x[::-1].cumsum(axis=0)[::-1] if turned else x.cumsum(axis=0))
+
+
+def test_loops_in_loops_side_by_side_and_what_they_cost() -> None:
+    """The windows of an inner loop are of the outer's; the cost is that of all rounds."""
+    kernel, n = vector("add", 6, 6), Dim(4, "n", [])
+    rows = 1 << 14
+
+    def part(i: int) -> list[Any]:
+        windows = [((4, 2 * i, 0), 4 * rows, 0), ((4, 2 * i + 1, 0), 4 * rows, 0)]
+        inside = [(4, 4 + 2 * i, 0), (4, 4 + 2 * i, 0), (4, 5 + 2 * i, 0)]
+        return [Loop(n, windows, [loop_step(kernel, inside, rows, cost=1 << 14)])]
+
+    outer = [((i % 2, i // 2, 0), 4 * rows * n, 0) for i in range(4)]
+    spec = (FLOAT32, (n, n, rows))
+    item = Loop(n, outer, [Together([part(0), part(1)])])
+    made = plan("nested", [spec] * 2, [spec] * 2, [item], microseconds=1 << 14)
+    x = numpy.random.default_rng(0).random((3, 3, rows)).astype("float32")
+    for _ in range(20):
+        first, second = made(array(x), array(-x))
+        check(first, x + x)
+        check(second, -x - x)
+    assert made.bound(array(x), array(x))[0] >= 9 * (1 << 14)
+
+
+def test_a_failure_in_a_loop_ends_it() -> None:
+    """The item is the loop: its site says what fails with it, and what is skipped."""
+    checking = _core.load_object(kernels.refuses_negative())
+    failure = ("IndexError", "negative element")
+    windows = [((0, 0, 0), 8, 0), ((1, 0, 0), 8, 0)]
+    inside = step(checking, [(4, 0, 0), (4, 1, 0)], [2], 2, 1, failure=failure)
+    after = loop_step(vector("add", 6, 6), [(1, 0, 0), (1, 0, 0), (1, 1, 0)], 6)
+    other = loop_step(vector("add", 6, 6), [(0, 0, 0), (0, 0, 0), (1, 2, 0)], 6)
+    spec = (FLOAT32, (6,))
+    items = [Loop(3, windows, [inside]), after, other]
+    made = plan("fails", [spec], [spec] * 3, items, sites=[(0, [1], [0, 1], [])])
+    good = made(array([1.0, 2, 3, 4, 5, 6]))
+    assert [x.tolist()[0] for x in good] == [1, 2, 2]
+    first, second, third = made(array([1.0, 2, -3, 4, 5, 6]))
+    for lost in (first, second):
+        with pytest.raises(IndexError, match="negative element"):
+            lost.wait_to_read()
+    assert third.tolist() == [2, 4, -6, 8, 10, 12]
+
+
 def test_constants_stay_alive() -> None:
     def make() -> Any:
         constant = array([1.0, 2.0, 3.0])[1:]
@@ -282,6 +360,14 @@ def test_malformed_plans_are_refused() -> None:
         {"items": [step(kernel, [], [1], 1, 1, scalars=[(1, -1, False)])]},
         {"items": [step(kernel, [], [1], 1, 1, scalars=[(0, 0, False)])]},
         {"items": [Choice((3, 0, 0), [], [])]},
+        {"items": [step(kernel, [(4, 0, 0)], [], 1, 1)]},
+        {"items": [Loop(2, [((4, 0, 0), 1, 0)], [])]},
+        {"items": [Loop(2, [((0, 0, 0), 1, 0)], [])]},
+        {
+            "outputs": [(INT64, (2,))],
+            "items": [Loop(2, [((1, 0, 0), 8, 0)], []), step(kernel, [(4, 0, 0)], [], 1, 1)],
+        },
+        {"outputs": [(INT64, (2,))], "items": [Loop(2, [((1, 0, 0), 8, -1)], [])]},
         {"outputs": [(FLOAT32, (1,), (1,), 0, OUTPUT, 0)]},
         {"outputs": [(99, (1,))]},
         {"inputs": [(FLOAT32, (1,) * 40)]},
@@ -312,6 +398,11 @@ def test_any_word_of_an_image_may_be_wrong() -> None:
             loop_step(kernel, [(0, 0, 0), (3, 0, 0), (2, 0, 0)], size),
             Choice((2, 0, 0), [loop_step(kernel, [(0, 0, 0), (0, 0, 0), (1, 0, 0)], size)], []),
             Together([[loop_step(kernel, [(0, 0, 0), (0, 0, 0), (1, 0, 0)], size)], []]),
+            Loop(
+                size,
+                [((0, 0, 0), 4, 0), ((2, 0, 0), 64, 2)],
+                [loop_step(kernel, [(4, 0, 0), (4, 1, 0), (1, 0, 0)], 1)],
+            ),
         ],
         temporaries=[Temporary(size // 2, 1, 2)],
         captured=[array([1.0])],

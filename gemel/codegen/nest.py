@@ -125,6 +125,7 @@ class Kernel:
         "extent",
         "failure",
         "integers",
+        "packs",
         "places",
         "program",
         "scalars",
@@ -151,6 +152,7 @@ class Kernel:
         ] = []  # (position among the integers, what goes there)
         self.failure: tuple[str, str] | None = None
         self.cost = 0  # nanoseconds on one core
+        self.packs = False  # whether it only copies its first place into panels
 
 
 class Nest:

@@ -322,6 +322,7 @@ def _kernel(step: Any, places: dict[str, Any], written: set[str], numbers: list[
     if step.scalars >= 0:
         kernel.scalars = [(step.scalars + i, number) for i, number in enumerate(numbers)]
     kernel.cost = step.cost
+    kernel.packs = bool(step.packs)
     return kernel
 
 

@@ -91,7 +91,10 @@ class Node:
     @property
     def fails(self) -> bool:
         """Whether values may be such that it has no result."""
-        return self.op is not None and self.op.may_fail(self.inputs)
+        if self.op is None or not self.op.may_fail(self.inputs):
+            return False
+        graphs = [value for value in self.params.values() if isinstance(value, Graph)]
+        return not graphs or any(node.fails for g in graphs for node in g.walk())
 
     def __repr__(self) -> str:
         kind = self.op.name if self.op else "constant" if self.is_constant else "input"

@@ -172,6 +172,10 @@ class Op(_core.OpBase):
         self.complex = self.is_holomorphic = True
         return self.gradient(rule)
 
+    def backward(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the gradients of wanted inputs: rule(node, gs, wanted) -> one or None each."""
+        return self._declare("backward", rule)
+
     def element(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Declare what the element at a position is: rule(loop, at, *inputs, **parameters).
 

@@ -34,6 +34,9 @@ class Trace:
     gemel makes itself come from `line`.
     """
 
+    #: Whether all rounds of loops are written out.
+    writes_out = False
+
     def __init__(self, of_program: bool = False) -> None:
         self.of_program = of_program
         self.line = ""
@@ -167,6 +170,25 @@ class Trace:
                 self.update(parameter, value)
                 return
         self._hold(holder, value)
+
+    def written(self) -> tuple[Any, ...]:
+        """What has been written so far, and how many random calls there were."""
+        dictionaries = (dict(each) for each in (self.contents, self._holders, self.updates))
+        return (*dictionaries, self.random_calls)
+
+    def restore(self, before: tuple[Any, ...]) -> None:
+        """Forget what has been written since `written` gave `before`."""
+        self.contents, self._holders, self.updates = (dict(each) for each in before[:3])
+        self.random_calls = before[3]
+
+    def is_alone(self, before: tuple[Any, ...], began: int) -> bool:
+        """Whether since then only to what is newer than node `began` has been written, and no
+        random numbers were drawn."""
+        contents, _, updates, calls = before
+        written = (h for h, value in self.contents.items() if contents.get(h) is not value)
+        pairs = [[id(entry) for _, entry in each.values()] for each in (self.updates, updates)]
+        own = all(holder.node.place > began for holder in written)
+        return own and pairs[0] == pairs[1] and self.random_calls == calls
 
     def __enter__(self) -> Trace:
         _stack().append(self)

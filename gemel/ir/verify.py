@@ -52,6 +52,8 @@ def _check_node(node: Node, known: set[Node], seen: set[Node], where: str) -> No
 def _check_body(node: Node, body: Graph, where: str) -> None:
     """A body or branch is a graph of its own, over the node's last inputs."""
     given = [entry.spec for entry in node.inputs[len(node.inputs) - len(body.inputs) :]]
+    if "length" in node.params:  # it is given elements of some inputs
+        given = [entry.spec for entry in body.inputs]  # which its operation compares
     if given != [entry.spec for entry in body.inputs]:
         raise InvalidGraph(f"{where}: {node!r} gives {body.name} {list(map(str, given))}")
     _check(body, f"{body.name} in {where}")

@@ -64,7 +64,7 @@ def backward_graph(graph: Graph, used: list[int], wanted: list[int]) -> Graph:
 
 @branch.lower
 def _(emit: Any, outputs: Any, inputs: Any, *, then: Any, otherwise: Any) -> None:
-    emit.branch(inputs[0], then, otherwise, inputs[1:], outputs)
+    emit.branch(inputs[0], (then, otherwise), inputs[1:], outputs)
 
 
 @function(public="npx")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gemel import _core
 from gemel.errors import ShapeError
 from gemel.ir.graph import Entry
 from gemel.ir.public import function
-from gemel.ir.trace import kept_whole
+from gemel.ir.trace import Trace, current_trace, kept_whole
 from gemel.ops.control import cond as choose
 from gemel.ops.elementwise import full
 from gemel.ops.logic import logical_and
+from gemel.ops.rounds import Recording
 from gemel.ops.shape import concatenate, operand, stack
 
 
@@ -40,26 +42,69 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
     """body(element, states) -> (output, states), for each element of the first axis of data.
 
     data and states are arrays, or lists of them, which may be nested. The result is (outputs
-    stacked along a new first axis, last states). In a trace the steps are written out, and the
-    length of the axis is fixed.
+    stacked along a new first axis, last states). In a trace it is one step of the program, for any
+    length of the axis, and body is called twice. Written out, with the length of the axis fixed,
+    are less than four rounds, and a body that does something else the second time, draws random
+    numbers or writes to arrays from outside.
 
     >>> npx.foreach(lambda x, s: (x + s, x + s), np.array([1.0, 2.0, 3.0]), np.array(0.0))
     """
     whole = kept_whole("foreach")
     if whole is not None:
         return whole(body, data, init_states)
-    data = mapped(operand, data)
-    lengths = {int(array.shape[0]) if array.shape else 0 for array in leaves(data)}
-    if len(lengths) != 1 or lengths == {0}:
-        raise ShapeError(
-            f"foreach: first axes of {sorted(lengths)}; all data must have the same, not 0"
-        )
-    states = init_states
-    outputs: list[Any] = []
-    for step in range(lengths.pop()):
-        output, states = body(mapped(lambda array, step=step: array[step], data), states)
+    return each_of(body, mapped(operand, data), init_states)
+
+
+def each_of(body: Callable[..., Any], data: Any, states: Any, reverse: bool = False) -> Any:
+    """`foreach`, from the last element to the first if `reverse`; outputs lie as the data do."""
+    lengths = [array.shape[0] if array.shape else 0 for array in leaves(data)]
+    if not lengths or not all(n == lengths[0] for n in lengths) or lengths[0] == 0:
+        found = sorted({int(n) for n in lengths})
+        raise ShapeError(f"foreach: first axes of {found}; all data must have the same, not 0")
+    trace = current_trace()
+    done: list[Any] = []  # rounds there are already
+    whole = None if trace is None else _whole(trace, body, data, states, reverse, done)
+    if whole is not None:
+        return whole
+    outputs = [output for output, _ in done]
+    states = done[-1][1] if done else states
+    places = range(int(lengths[0]))
+    for place in (places[::-1] if reverse else places)[len(done) :]:
+        output, states = body(mapped(lambda array, place=place: array[place], data), states)
         outputs.append(output)
+    if reverse:
+        outputs.reverse()
     return mapped(lambda *each: stack(each), *outputs), states
+
+
+def _whole(
+    trace: Trace,
+    body: Callable[..., Any],
+    data: Any,
+    states: Any,
+    reverse: bool,
+    done: list[Any],
+) -> tuple[Any, Any] | None:
+    """All rounds as one operation of a trace; None where they are written out, behind those done.
+
+    `done` gets the (output, states) of each.
+    """
+    first = leaves(states)
+    if not all(isinstance(state, (Entry, _core.Array)) for state in first):
+        return None
+
+    def listed(elements: list[Any], carried: list[Any]) -> tuple[list[Any], list[Any]]:
+        output, after = body(nested(iter(elements), data), nested(iter(carried), states))
+        done.append((output, after))
+        return leaves(mapped(operand, output)), leaves(mapped(operand, after))
+
+    recording = Recording(trace, listed, leaves(data), first, reverse)
+    made = recording.run()
+    if made is None:
+        del done[recording.begun :]
+        return None
+    found, (output, after) = iter(made), done[0]
+    return nested(found, output), nested(found, after)
 
 
 @function(public="npx")

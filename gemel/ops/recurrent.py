@@ -25,6 +25,7 @@ from gemel.ops.elementwise import (
 )
 from gemel.ops.linalg import matmul
 from gemel.ops.logic import logical_and
+from gemel.ops.loops import each_of
 from gemel.ops.neural import dropout, log_softmax
 from gemel.ops.reduction import sum
 from gemel.ops.selection import take_along_axis
@@ -164,44 +165,47 @@ def _slices(row: Any, wanted: list[tuple[Any, ...]], whole: str) -> list[Any]:
     return [reshape(row[begin:end], shape=shape) for begin, end, shape in places]
 
 
-def _step(added: Any, h: Any, c: Any, w: _Weights, how: _Settings) -> tuple[Any, Any]:
-    """h and c after one more step; `added` is what the input gives to the gates."""
-    if how.mode == "lstm":
+def _step(added: Any, states: list[Any], w: _Weights, how: _Settings) -> list[Any]:
+    """h, and c of an LSTM, after one more step; `added` is what the input gives to the gates."""
+    h, *cell = states
+    if cell:
+        (c,) = cell
         h, c = lstm_step(added, h, c, w.hidden, w.hidden_bias, low=how.low, high=how.high)
-        return (h if w.projection is None else matmul(h, transpose(w.projection))), c
+        return [h if w.projection is None else matmul(h, transpose(w.projection)), c]
     if how.mode == "gru":
-        return gru_step(added, h, w.hidden, w.hidden_bias), None
-    return rnn_step(added, h, w.hidden, w.hidden_bias, mode=how.mode), None
+        return [gru_step(added, h, w.hidden, w.hidden_bias)]
+    return [rnn_step(added, h, w.hidden, w.hidden_bias, mode=how.mode)]
 
 
 def _direction(
-    x: Any, w: _Weights, how: _Settings, ends: tuple[Any, Any], lengths: Any, backwards: bool
-) -> tuple[Any, tuple[Any, Any]]:
-    """The outputs of one direction of a layer (time, batch, width), and its last h and c.
+    x: Any, w: _Weights, how: _Settings, ends: list[Any], lengths: Any, backwards: bool
+) -> tuple[Any, list[Any]]:
+    """The outputs of one direction of a layer (time, batch, width), and its last states.
 
     Behind a sequence's length its states stay, and the outputs are 0.
     """
 
     def turned(values: Any) -> Any:
-        return sequence_reverse(values, lengths, lengths is not None) if backwards else values
+        return sequence_reverse(values, lengths, True) if backwards else values
 
-    x = turned(x)
-    time, batch = int(x.shape[0]), x.shape[1]
+    x = x if lengths is None else turned(x)
+    time, batch = x.shape[:2]
     flat = reshape(x, shape=(time * batch, x.shape[2]))
     added = matmul(flat, transpose(w.input)) + w.input_bias
     added = reshape(added, shape=(time, batch, GATES[how.mode] * how.size))
-    outputs = []
-    for step in range(time):
-        found = _step(added[step], *ends, w, how)
-        output = found[0]
+
+    def body(given: list[Any], states: list[Any]) -> tuple[Any, list[Any]]:
+        after = _step(given[0], states, w, how)
+        output = after[0]
         if lengths is not None:
-            inside = expand_dims(lengths > step, -1)
+            inside = expand_dims(lengths > given[1], -1)
             output = where(inside, output, 0.0)
-            pairs = zip(found, ends, strict=True)
-            found = tuple(a if a is None else where(inside, a, b) for a, b in pairs)  # type: ignore[assignment]
-        outputs.append(output)
-        ends = found
-    return turned(stack(outputs)), ends
+            after = [where(inside, a, b) for a, b in zip(after, states, strict=True)]
+        return output, after
+
+    places = [] if lengths is None else [iota(shape=(time,), axis=0, dtype="int64")]
+    outputs, last = each_of(body, [added, *places], ends, backwards and lengths is None)
+    return (outputs if lengths is None else turned(outputs)), last
 
 
 @function(public="npx")
@@ -234,7 +238,7 @@ def rnn(
     `sequence_length`: what is behind becomes 0. With `state_outputs` the result is a list: also the
     last states.
 
-    In a trace the steps are written out, and the length of time is fixed.
+    In a trace time is a loop of the program, of any length (see `foreach`).
 
     >>> weights = np.ones((2 * 3 + 2 * 2 + 2 + 2,)) * 0.1
     >>> npx.rnn(np.ones((2, 1, 3)), weights, np.zeros((1, 1, 2)), mode="rnn_tanh", state_size=2)
@@ -254,13 +258,12 @@ def rnn(
     given = [(state, how.width), (state_cell, size)][: 2 if mode == "lstm" else 1]
     states = [_states(each, width, how, num_layers, data.shape[1]) for each, width in given]
     lengths = cast(operand(sequence_length), dtype="int64") if use_sequence_length else None
-    cells = states[1] if mode == "lstm" else [None] * len(states[0])
     weights = _unpacked(parameters, how, num_layers, data.shape[2])
     x, last = data, []
     for layer in range(num_layers):
         sides = []
         for number in range(layer * directions, (layer + 1) * directions):
-            begin, backwards = (states[0][number], cells[number]), number % directions == 1
+            begin, backwards = [each[number] for each in states], number % directions == 1
             found, ends = _direction(x, weights[number], how, begin, lengths, backwards)
             sides.append(found)
             last.append(ends)

@@ -8,8 +8,10 @@ from gemel.config import VERIFY
 from gemel.ir.graph import Graph
 from gemel.ir.trace import Trace
 from gemel.ir.verify import verify
+from gemel.passes.backward import shared
 from gemel.passes.fuse import fuse
 from gemel.passes.gradient import gradient
+from gemel.passes.hoist import hoist
 from gemel.passes.join import add_up, unite
 from gemel.passes.simplify import drop, expand, fold, merge, turn
 
@@ -18,6 +20,7 @@ Pass = Callable[[Graph], Graph]
 #: What every graph goes through before it becomes a plan, in this order.
 PIPELINE: tuple[Pass, ...] = (
     expand,  # composites become what they are written in
+    hoist,  # rounds of loops do only what they must
     fold,  # numbers are computed
     drop,  # steps that change nothing go
     turn,  # products are computed in the layout they are wanted in
@@ -47,8 +50,10 @@ __all__ = [
     "fold",
     "fuse",
     "gradient",
+    "hoist",
     "merge",
     "optimize",
+    "shared",
     "turn",
     "unite",
 ]

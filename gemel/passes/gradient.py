@@ -49,15 +49,26 @@ def pass_back(node: Node, arrived: dict[Entry, Entry], needed: set[Entry]) -> No
     gs = tuple(arrived.get(entry) for entry in node.entries)
     if all(g is None for g in gs):
         return
-    for entry, g in zip(node.inputs, rule(node, gs), strict=True):
+    for entry, g in zip(node.inputs, rule(node, gs, needed), strict=True):
         if g is not None and entry in needed:
             accumulate(arrived, entry, like(g, entry))
 
 
-def rule(node: Node, gs: tuple[Entry | None, ...]) -> Sequence[Any]:
-    """One gradient (or None) per input, by the operation's own rule or its body's."""
+def rule(
+    node: Node, gs: tuple[Entry | None, ...], needed: set[Entry] | None = None
+) -> Sequence[Any]:
+    """One gradient (or None) per input, by the operation's own rule or its body's.
+
+    Others than those of `needed` inputs may be left out.
+    """
     op = node.op
     assert op is not None
+    if "backward" in op.rules:
+        inexact = [e.dtype.is_inexact and not e.spec.weak for e in node.inputs]
+        known = [needed is None or entry in needed for entry in node.inputs]
+        wanted = [a and b for a, b in zip(inexact, known, strict=True)]
+        found: Sequence[Any] = op.rules["backward"](node, gs, wanted)
+        return found
     declared = op.rules.get("gradient")
     if declared is not None:
         # The gradient of a holomorphic function is g times the conjugate of its derivative; its
@@ -75,8 +86,8 @@ def rule(node: Node, gs: tuple[Entry | None, ...]) -> Sequence[Any]:
         pairs = [(y, g) for y, g in zip(body, gs, strict=True) if g is not None]
         distinct = tuple(dict.fromkeys(node.inputs))
         parts = gradient([y for y, _ in pairs], [g for _, g in pairs], distinct)
-        found = dict(zip(distinct, parts, strict=True))
-        return [found.pop(entry, None) for entry in node.inputs]  # what is given twice has it once
+        once = dict(zip(distinct, parts, strict=True))
+        return [once.pop(entry, None) for entry in node.inputs]  # what is given twice has it once
     if not any(entry.dtype.is_inexact for entry in node.entries):
         return (None,) * len(node.inputs)
     raise stop_gradient_error(op.name)

@@ -39,7 +39,7 @@ class Launch:
     def touches(self) -> Iterator[tuple[Any, bool]]:
         """The buffers it uses, and whether it writes them."""
         for (place, _), written in zip(self.kernel.places, self.kernel.written, strict=True):
-            yield place.buffer if isinstance(place, Place) else place, written
+            yield (place.buffer if isinstance(place, Place) else place).root, written
 
 
 class Branch:
@@ -69,7 +69,7 @@ class Branch:
 
     def touches(self) -> Iterator[tuple[Any, bool]]:
         """The buffers its items and its condition use, and whether they are written."""
-        yield self.place.buffer, False
+        yield self.place.buffer.root, False
         for item in (*self.then, *self.otherwise):
             yield from item.touches()
 

@@ -17,7 +17,7 @@ RELATIONS = ("==", "<", "<=")
 #: Flags of an input: its layout is its own; it is overwritten; it fails with what it is computed
 #: from; its old content is read.
 STRIDED, WRITTEN, FAILS, READ = 1, 2, 4, 8
-INPUT, OUTPUT, TEMPORARY, CAPTURED = 0, 1, 2, 3
+INPUT, OUTPUT, TEMPORARY, CAPTURED, WINDOW = 0, 1, 2, 3, 4
 
 #: (space, index, offset in bytes).
 Address = tuple[int, int, int]
@@ -78,7 +78,15 @@ class Together(NamedTuple):
     parts: Sequence[Sequence[Item]]
 
 
-Item = Step | Choice | Together
+class Loop(NamedTuple):
+    """Items that are done so many times. Windows: (an address, bytes a round, period or 0)."""
+
+    rounds: int
+    windows: Sequence[tuple[Address, int, int]]
+    items: Sequence[Item]
+
+
+Item = Step | Choice | Together | Loop
 
 
 class Image:
@@ -109,7 +117,7 @@ class Image:
         return self.keys[key]
 
     def count(self) -> int:
-        """How many steps and choices it has, but for those in choices."""
+        """How many steps, choices and loops it has, but for those in choices and loops."""
         groups = [i.parts if isinstance(i, Together) else [[i]] for i in self.items]
         return sum(len(part) for parts in groups for part in parts)
 
@@ -270,7 +278,14 @@ class _Writer:
         if isinstance(item, Choice):
             sides = [self._list(side, self._item) for side in (item.then, item.otherwise)]
             return [1, *self._address(item.condition), *sides[0], *sides[1]]
+        if isinstance(item, Loop):
+            windows = self._list(item.windows, self._window)
+            return [3, self.slots.of(item.rounds), *windows, *self._list(item.items, self._item)]
         return [2, *self._list(item.parts, lambda part: self._list(part, self._item))]
+
+    def _window(self, window: tuple[Address, int, int]) -> list[Any]:
+        address, step, period = window
+        return [*self._address(address), self.slots.of(step), period]
 
     def _step(self, step: Step) -> list[Any]:
         failure, message = step.failure or ("", "")
@@ -291,7 +306,7 @@ class _Writer:
         return [item, *(word for numbers in lists for word in (len(numbers), *numbers))]
 
 
-__all__ = ["Choice", "Image", "Input", "Output", "Step", "Temporary", "Together"]
+__all__ = ["Choice", "Image", "Input", "Loop", "Output", "Step", "Temporary", "Together"]
 
 
 class Buffer:
@@ -304,6 +319,11 @@ class Buffer:
         self.index = index
         self.size = size
         self.first = self.last = -1
+
+    @property
+    def root(self) -> Buffer:
+        """The block of memory it is."""
+        return self
 
 
 def spanned(array: Any) -> tuple[Any, int]:

@@ -19,7 +19,6 @@ from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, Several, dense, several_strides
 from gemel.ir.op_kinds import Elementwise
 from gemel.ops import linalg
-from gemel.passes import optimize
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side
@@ -36,12 +35,14 @@ from gemel.runtime.image import (
     Choice,
     Image,
     Input,
+    Loop,
     Output,
     Step,
     Temporary,
     Together,
     spanned,
 )
+from gemel.runtime.rounds import Repeat, Rounds, lower_branch, lower_rounds
 from gemel.runtime.sites import Site, find_sites, located
 from gemel.spec import product
 
@@ -71,6 +72,8 @@ class Lowering:
         self.temporaries: list[Buffer] = []
         self.captured: list[Any] = []
         self.items: list[Any] = []
+        self.inside: Rounds | None = None  # the loop whose rounds are emitted
+        self.windows = 0
         self.time = 0
         self.node = Node(None, (), {}, ())  # whose steps are emitted
         self.scalars = 0
@@ -258,7 +261,7 @@ class Lowering:
         body: Graph = node.params["body"]
         given = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
         if any(n.op is linalg.matmul for n in body.walk()):
-            often = self.factors[factor(node)] >= OFTEN
+            often = self.factors[factor(node)] >= OFTEN or self._is_still(factor(node))
             target = self.backend.target
             means = Means(target, self.contiguous, self._scratch, self.packed, often)
             kernels = write_product(body, given, outputs, means)
@@ -266,6 +269,11 @@ class Lowering:
             kernels = write_loops(body, given, outputs)
         for kernel in kernels:
             self._launch(kernel)
+
+    def _is_still(self, entry: Entry | None) -> bool:
+        """Whether what is being emitted is done again and again, and this is always the same."""
+        where = self.where.get(entry) if entry is not None and self.inside is not None else None
+        return isinstance(where, Place) and self.inside.still(where.buffer)  # type: ignore[union-attr]
 
     def _place(self, entry: Entry) -> Place:
         """Where an entry is in memory; a number is written there first."""
@@ -331,48 +339,27 @@ class Lowering:
         self.copy(whole, target)
         return target.reshaped(source.shape)
 
-    def branch(
-        self,
-        predicate: Place,
-        then: Graph,
-        otherwise: Graph,
-        inputs: list[Place],
-        outputs: list[Place],
-    ) -> None:
-        """Either graph on the same inputs into the same outputs, chosen when the plan runs."""
-        start, node = self.time, self.node
-        first, second = (self._side(graph, inputs, outputs) for graph in (then, otherwise))
-        condition = predicate
-        self.node = node
-        self.items.append(Branch(condition, first, second, node, self.time))
-        # What either side touches stays alive over both: only one runs, but both are planned.
-        self._touch(condition.buffer, start)
-        for place in (*inputs, *outputs):
-            self._touch(place.buffer, start)
-            self._touch(place.buffer, self.time)
-
-    def _side(self, graph: Graph, inputs: list[Place], outputs: list[Place]) -> list[Any]:
-        kept, self.items = self.items, []
-        packed = dict(self.packed)  # what one side makes is there for nobody else
-        graph = optimize(graph)
-        self.where.update(zip(graph.inputs, inputs, strict=True))
-        self._emit_all(graph)
-        for entry, place in zip(graph.outputs, outputs, strict=True):
-            self.copy(self._place(entry), place)
-        side, self.items, self.packed = self.items, kept, packed
-        return side
+    #: Choices and loops, see there.
+    branch, rounds = lower_branch, lower_rounds
 
     def _launch(self, kernel: Kernel) -> None:
         self.time += 1
+        items = self.items
+        loop = self.inside if kernel.packs else None
+        while loop is not None and loop.ahead(kernel):
+            items, loop = loop.before, loop.outer
         for place, _ in kernel.places:
             self._touch(place.buffer if isinstance(place, Place) else place, self.time)
         for _, number in kernel.scalars:
             if number.source[0] == "call":
                 self.random = max(self.random, number.source[1] + 1)
         if not same_for_all(kernel.extent, 0):
-            self.items.append(Launch(kernel, self.node, self.time))
+            items.append(Launch(kernel, self.node, self.time))
 
     def _touch(self, buffer: Buffer, time: int) -> None:
+        buffer = buffer.root
+        if self.inside is not None:
+            self.inside.use(buffer)
         buffer.first = time if buffer.first < 0 else min(buffer.first, time)
         buffer.last = max(buffer.last, time)
 
@@ -385,16 +372,16 @@ class Lowering:
         image.inputs = self._inputs()
         image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]
         image.scalars, image.random = self.scalars, self.random
-        items = self._beside()
+        items = self._beside(self.items)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
         image.captured = self.captured
         image.items = self._items(image, items)
         image.sites = self._sites(list(flat(items)))
         return image
 
-    def _beside(self) -> list[Any]:
+    def _beside(self, items: list[Any]) -> list[Any]:
         """The items, independent ones side by side; what these use is alive while any runs."""
-        items = side_by_side(self.items)
+        items = side_by_side(items)
         for beside in items:
             if not isinstance(beside, Beside):
                 continue
@@ -434,6 +421,12 @@ class Lowering:
         if isinstance(item, Branch):
             sides = (self._items(image, side) for side in (item.then, item.otherwise))
             return Choice(self._address(item.place, 0), *sides)
+        if isinstance(item, Repeat):
+            for index, window in enumerate(item.windows, start=self.windows):
+                window.index = index
+            self.windows += len(item.windows)
+            given = [(self._address(w.of, w.offset), w.step, w.period) for w in item.windows]
+            return Loop(item.length, given, self._items(image, item.items))
         kernel: Kernel = item.kernel
         integers = list(kernel.integers)
         scalars = []

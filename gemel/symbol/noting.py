@@ -30,6 +30,8 @@ class Note(NamedTuple):
 class Noting(Trace):
     """While it is entered with `watching`, calls that MXNet has an operation for are noted."""
 
+    writes_out = True
+
     def __init__(self, keeps_loops: bool) -> None:
         super().__init__(of_program=True)
         #: By what it gave: the call, and which of its results this is.

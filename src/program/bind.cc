@@ -174,6 +174,9 @@ void Binder::bind_steps() {
   for (const BufferReference& buffer : program_.predicates) {
     binding_.predicates.push_back(bound(buffer));
   }
+  for (const Window& window : program_.windows) {
+    binding_.windows.push_back({bound(window.source), binding_.at(window.step), window.period});
+  }
 }
 
 // Microseconds of the items, one after the other.
@@ -183,6 +186,12 @@ double Binder::bind_costs(const std::vector<Item>& items) {
     if (item.kind == Item::Kind::kStep) {
       total +=
           static_cast<double>(binding_.at(program_.steps[static_cast<size_t>(item.step)].cost));
+      continue;
+    }
+    if (item.kind == Item::Kind::kLoop) {
+      const Slot rounds = program_.loops[static_cast<size_t>(item.step)].rounds;
+      const auto count = static_cast<double>(std::max<int64_t>(binding_.at(rounds), 0));
+      total += count * bind_costs(item.branches[0]) * 1e3;
       continue;
     }
     double sum = 0, most = 0;

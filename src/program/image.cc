@@ -1,5 +1,6 @@
 // Reading the image of a plan. Whatever the bytes are, what has been read names only what exists.
 
+#include <algorithm>
 #include <cstring>
 
 #include "program/error.h"
@@ -205,13 +206,18 @@ class Reader {
 
   BufferReference buffer() {
     const size_t sizes[] = {program_.inputs.size(), program_.outputs.size(),
-                            program_.temporaries.size(), program_.captured.size()};
+                            program_.temporaries.size(), program_.captured.size(),
+                            program_.windows.size()};
     BufferReference found;
-    found.space = static_cast<int>(number(0, 4));
+    found.space = static_cast<int>(number(0, 5));
     found.index = static_cast<int>(number(0, static_cast<int64_t>(sizes[found.space])));
     found.offset = slot();
-    const size_t before[] = {0, sizes[kInput], sizes[kInput] + sizes[kOutput] + sizes[kCaptured],
-                             sizes[kInput] + sizes[kOutput]};
+    if (found.space == kWindow && !open_[static_cast<size_t>(found.index)]) {
+      refuse("a window is used outside of its loop");
+    }
+    const size_t arrays = sizes[kInput] + sizes[kOutput];
+    const size_t workspace = arrays + sizes[kCaptured];
+    const size_t before[] = {0, sizes[kInput], workspace, arrays, workspace + 1};
     const int within = found.space == kTemporary ? 0 : found.index;
     found.base = static_cast<int>(before[found.space]) + within;
     return found;
@@ -226,7 +232,7 @@ class Reader {
 
   Item item(int depth) {
     Item found;
-    found.kind = static_cast<Item::Kind>(number(0, 3));
+    found.kind = static_cast<Item::Kind>(number(0, 4));
     if (found.kind == Item::Kind::kStep) {
       found.number = next_number();
       found.step = static_cast<int>(program_.steps.size());
@@ -239,17 +245,40 @@ class Reader {
       return found;
     }
     found.number = next_number();
-    ++choices_;
-    found.step = static_cast<int>(program_.predicates.size());
-    program_.predicates.push_back(buffer());
-    found.branches.push_back(items(depth + 1));
-    found.branches.push_back(items(depth + 1));
-    --choices_;
+    ++inside_;
+    if (found.kind == Item::Kind::kLoop) {
+      read_loop(found, depth);
+    } else {
+      found.step = static_cast<int>(program_.predicates.size());
+      program_.predicates.push_back(buffer());
+      found.branches.push_back(items(depth + 1));
+      found.branches.push_back(items(depth + 1));
+    }
+    --inside_;
     return found;
   }
 
-  // Sites do not speak of what is inside a choice.
-  int next_number() { return choices_ > 0 ? -1 : program_.item_count++; }
+  void read_loop(Item& found, int depth) {
+    found.step = static_cast<int>(program_.loops.size());
+    LoopSpec loop;
+    loop.rounds = slot();
+    std::vector<Window> windows;  // of what is outside, not of each other
+    for (int64_t left = count(); left > 0; --left) {
+      const BufferReference source = buffer();
+      const Slot step = slot();
+      windows.push_back({source, step, number(0, kMost)});
+    }
+    loop.first_window = static_cast<int>(program_.windows.size());
+    loop.window_count = static_cast<int>(windows.size());
+    program_.loops.push_back(loop);
+    program_.windows.insert(program_.windows.end(), windows.begin(), windows.end());
+    open_.resize(program_.windows.size(), true);
+    found.branches.push_back(items(depth + 1));
+    std::fill_n(open_.begin() + loop.first_window, loop.window_count, false);
+  }
+
+  // Sites do not speak of what is inside a choice or a loop.
+  int next_number() { return inside_ > 0 ? -1 : program_.item_count++; }
 
   Step step() {
     Step found;
@@ -299,7 +328,8 @@ class Reader {
   int64_t bytes_ = 0;
   int64_t at_ = 0;
   size_t slots_ = 0;
-  int choices_ = 0;  // the item being read is inside of
+  int inside_ = 0;          // choices and loops the item being read is in
+  std::vector<bool> open_;  // windows: whether what is being read is in their loop
 };
 
 }  // namespace

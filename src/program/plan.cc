@@ -35,7 +35,7 @@ std::string filled(std::string text, std::span<const int64_t> integers) {
 // One run on its way through the items.
 class Runner {
  public:
-  Runner(const PlanRun& run, const Environment& environment, char* const* bases,
+  Runner(const PlanRun& run, const Environment& environment, char** bases,
          std::vector<SiteFailure>* partial)
       : run_(run),
         binding_(run.binding),
@@ -61,6 +61,7 @@ class Runner {
   FailurePointer run_item(const Item& item);
   FailurePointer run_step(size_t index);
   FailurePointer run_together(const Item& item);
+  FailurePointer run_loop(const Item& item);
   bool reached(const Item& item, const FailurePointer& failure);
   static bool has_number(const Item& item) {
     return item.kind != Item::Kind::kTogether && item.number >= 0;
@@ -75,7 +76,7 @@ class Runner {
   const Binding& binding_;
   const Program& program_;
   const Environment& environment_;
-  char* const* bases_;
+  char** bases_;  // those of windows change from round to round
   std::vector<SiteFailure>* partial_;
   std::vector<char> skipped_;  // by item; each is written before who reads it is run
   std::mutex mutex_;           // of partial_, and of writing skipped_
@@ -140,9 +141,30 @@ FailurePointer Runner::run_together(const Item& item) {
   return nullptr;
 }
 
+// The windows are the loop's own: nothing that runs beside it uses them.
+FailurePointer Runner::run_loop(const Item& item) {
+  const LoopSpec& loop = program_.loops[static_cast<size_t>(item.step)];
+  const auto first = static_cast<size_t>(loop.first_window);
+  const std::span<const Binding::BoundWindow> windows(binding_.windows.data() + first,
+                                                      static_cast<size_t>(loop.window_count));
+  char** bases = bases_ + (program_.base_count() - program_.windows.size() + first);
+  const int64_t rounds = binding_.at(loop.rounds);
+  for (int64_t round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < windows.size(); ++i) {
+      const Binding::BoundWindow& window = windows[i];
+      const int64_t steps = window.period > 0 ? round % window.period : round;
+      bases[i] = bases_[window.source.base] + window.source.offset + steps * window.step;
+    }
+    FailurePointer failure = run_items(item.branches[0]);
+    if (failure != nullptr) return failure;
+  }
+  return nullptr;
+}
+
 FailurePointer Runner::run_item(const Item& item) {
   if (item.kind == Item::Kind::kStep) return run_step(static_cast<size_t>(item.step));
   if (item.kind == Item::Kind::kTogether) return run_together(item);
+  if (item.kind == Item::Kind::kLoop) return run_loop(item);
   const Binding::Buffer& predicate = binding_.predicates[static_cast<size_t>(item.step)];
   const bool chosen = bases_[predicate.base][predicate.offset] != 0;
   return run_items(item.branches[chosen ? 0 : 1]);

@@ -36,6 +36,13 @@ struct Binding {
     int64_t chunk;
   };
 
+  // The same as in the program, with numbers.
+  struct BoundWindow {
+    Buffer source;
+    int64_t step;
+    int64_t period;
+  };
+
   // Null when the program does not fit; `mismatch` says why. Inputs that have to be dense must be.
   static std::shared_ptr<const Binding> make(const std::shared_ptr<const Program>& program,
                                              const Tensor* const* inputs, Mismatch* mismatch);
@@ -49,12 +56,13 @@ struct Binding {
   std::shared_ptr<const Program> program;
   std::vector<int64_t> slots;
   std::vector<BoundStep> steps;
-  std::vector<Buffer> buffers;     // of all steps
-  std::vector<Buffer> predicates;  // of all choices
-  std::vector<int64_t> integers;   // of all steps
-  std::vector<bool> together;      // whether each group of branches is worth running side by side
-  size_t workspace = 0;            // bytes
-  double microseconds = 0;         // on one core
+  std::vector<Buffer> buffers;       // of all steps
+  std::vector<Buffer> predicates;    // of all choices
+  std::vector<BoundWindow> windows;  // of all loops
+  std::vector<int64_t> integers;     // of all steps
+  std::vector<bool> together;        // whether each group of branches is worth running side by side
+  size_t workspace = 0;              // bytes
+  double microseconds = 0;           // on one core
 };
 
 struct PlanScalar {

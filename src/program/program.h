@@ -54,10 +54,10 @@ struct OutputSpec {
   Slot offset = 0;            // elements, relative to what is viewed
 };
 
-enum Space { kInput = 0, kOutput = 1, kTemporary = 2, kCaptured = 3 };
+enum Space { kInput = 0, kOutput = 1, kTemporary = 2, kCaptured = 3, kWindow = 4 };
 
 // Where a buffer lies; `base` is its place among all base addresses of a run: inputs, outputs,
-// captured arrays, and the workspace last.
+// captured arrays, the workspace, and windows last.
 struct BufferReference {
   int space = kInput;
   int index = 0;
@@ -83,14 +83,29 @@ struct Step {
   FailureText failure;
 };
 
+// What a loop's items see elsewhere in each of its rounds: round r at `source` plus r times `step`
+// bytes, or, with a period, plus (r modulo period) times.
+struct Window {
+  BufferReference source;
+  Slot step = 0;
+  int64_t period = 0;
+};
+
+struct LoopSpec {
+  Slot rounds = 0;
+  int first_window = 0;  // of the program's
+  int window_count = 0;
+};
+
 struct Item {
-  enum class Kind { kStep, kChoice, kTogether };
+  enum class Kind { kStep, kChoice, kTogether, kLoop };
   Kind kind = Kind::kStep;
-  int step = 0;  // of the program's; of a choice: its predicate
-  // Among the items sites speak of, -1 inside a choice; of branches side by side: among such.
+  int step = 0;  // of the program's; of a choice: its predicate; of a loop: which
+  // Among the items sites speak of, -1 inside a choice or loop; of branches side by side: among
+  // such.
   int number = 0;
-  BufferReference predicate;                // of a choice
-  std::vector<std::vector<Item>> branches;  // then and otherwise, or what runs side by side
+  // Then and otherwise, what runs side by side, or what is done in each round.
+  std::vector<std::vector<Item>> branches;
 };
 
 struct Temporary {
@@ -135,6 +150,8 @@ struct Program {
   std::vector<Kernel> kernels;
   std::vector<Step> steps;
   std::vector<BufferReference> predicates;  // of choices: the first byte decides
+  std::vector<LoopSpec> loops;
+  std::vector<Window> windows;  // of all loops
   std::vector<Item> items;
   int item_count = 0;   // those sites speak of
   int group_count = 0;  // those whose branches run side by side
@@ -142,7 +159,9 @@ struct Program {
   bool writes_inputs = false;
 
   size_t slot_count() const { return constants.size() + free_sizes + sizes.size(); }
-  size_t base_count() const { return inputs.size() + outputs.size() + captured.size() + 1; }
+  size_t base_count() const {
+    return inputs.size() + outputs.size() + captured.size() + 1 + windows.size();
+  }
 };
 
 }  // namespace gemel

@@ -1,0 +1,254 @@
+"""A loop as one operation: a graph that is computed for each element of the first axis of arrays.
+
+`npx.foreach` in a trace becomes one where that is worth it; decision 0043 has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from gemel.errors import ShapeError
+from gemel.ir.above import above
+from gemel.ir.declare import op
+from gemel.ir.graph import Entry, Graph, Node, constant, placeholder
+from gemel.ir.interpret import interpret
+from gemel.ir.op import numpy
+from gemel.ir.trace import Trace
+from gemel.ops.control import closed
+from gemel.ops.shape import reshape
+from gemel.spec import Spec
+
+#: Fewer rounds are written out: their kernels can be fused across rounds, and do not move values.
+LEAST = 4
+
+
+@op(fails=True)  # what the graph does may fail
+def loop(*inputs: Any, step: Any, length: int, data: int, states: int, reverse: bool) -> Any:
+    """`length` rounds of a graph: (stacked outputs, last states).
+
+    The inputs are `data` arrays, of which round r gets element r of the first axis (or `length` - 1
+    - r if `reverse`), `states` that go from round to round, and what all rounds are given alike.
+    `step` takes an element of each, and gives a round's outputs, then the next states. Outputs are
+    stacked where their elements of the data are.
+    """
+    carried, others = list(inputs[data : data + states]), inputs[data + states :]
+    count = len(step.outputs) - states
+    rounds: list[Any] = []
+    for place in reversed(range(length)) if reverse else range(length):
+        elements = [array[place] for array in inputs[:data]]
+        found = interpret(step, *elements, *carried, *others)
+        rounds.append(found[:count])
+        carried = found[count:]
+    if reverse:
+        rounds.reverse()
+    return (*(numpy().stack(each) for each in zip(*rounds, strict=True)), *carried)
+
+
+@loop.spec
+def _(
+    *inputs: Spec, step: Any, length: int, data: int, states: int, reverse: bool
+) -> tuple[Spec, ...]:
+    given = [element(x) for x in inputs[:data]] + list(inputs[data:])
+    taken = [entry.spec for entry in step.inputs]
+    if given != taken or any(not x.shape[0] == length for x in inputs[:data]):
+        raise ShapeError(f"loop: a round takes {taken}, {length} of them are given {list(inputs)}")
+    made = [entry.spec for entry in step.outputs]
+    count = len(made) - states
+    if made[count:] != given[data : data + states]:
+        raise ShapeError(f"loop: a round makes {made[count:]} of {given[data : data + states]}")
+    stacked = (Spec((length, *x.shape), x.dtype) for x in made[:count])
+    return (*stacked, *made[count:])
+
+
+@loop.lower
+def _(emit: Any, outputs: Any, inputs: Any, **settings: Any) -> None:
+    emit.rounds(outputs, inputs, **settings)
+
+
+def element(x: Spec) -> Spec:
+    """What a round gets of an array."""
+    return Spec(x.shape[1:], x.dtype)
+
+
+# --- recording ------------------------------------------------------------------------------
+
+
+#: A round as it is recorded: of lists of elements and states it makes lists of outputs and states.
+Body = Callable[[list[Any], list[Any]], tuple[list[Any], list[Any]]]
+
+
+class Round(NamedTuple):
+    """One round as it was traced: what stands for elements and states, and what it makes."""
+
+    stands: tuple[Entry, ...]
+    elements: list[Entry]  # those of the round it is where it is written out, if known
+    results: tuple[Entry, ...]
+    nodes: list[Node]  # all that is not from outside, each after its inputs
+    alone: bool  # it draws no random numbers, and writes only to what it has made
+
+
+class Recording:
+    """A loop of a trace, given the arrays its rounds get elements of, and the first states.
+
+    Its body is traced twice, on what stands for an element and for states. A body that does not do
+    the same again, draws random numbers, writes to what is not its own, changes a state's spec or
+    needs NumPy is no loop: what stood for elements and states becomes those of the first rounds,
+    and the others are written out behind these.
+    """
+
+    def __init__(
+        self, trace: Trace, body: Body, arrays: list[Any], first: list[Any], reverse: bool
+    ) -> None:
+        self.trace = trace
+        self.body = body
+        self.data = [above.as_entry(x) for x in arrays]
+        self.states = [above.as_entry(x) for x in first]
+        self.length = self.data[0].shape[0]
+        self.reverse = reverse
+        #: How many rounds have been written out.
+        self.begun = 0
+
+    def run(self) -> tuple[Entry, ...] | None:
+        """Its outputs and last states; None where it is written out, from round `begun` on."""
+        weak = any(entry.spec.weak for entry in (*self.data, *self.states))
+        if weak or self.trace.writes_out or not self.length >= LEAST:
+            return None
+        before = self.trace.written()
+        rounds: list[Round] = []
+        for _ in range(2):
+            found = self._traced(len(rounds))
+            if found is not None:
+                rounds.append(found)
+            if found is None or not self._repeats(found):
+                self._write_out(rounds)
+                return None
+        if not _alike(*rounds):
+            self._write_out(rounds)
+            return None
+        self.trace.restore(before)
+        return self._whole(rounds[0])
+
+    def _elements(self, place: int) -> list[Entry]:
+        return [entry[place] for entry in self.data]
+
+    def _traced(self, place: int) -> Round | None:
+        """One round; None where it writes to elements or states, as if it were never traced."""
+        # As they are before the round; from the end on, the length would be fixed by this.
+        elements = [] if self.reverse else self._elements(place)
+        trace, began = self.trace, constant(0).node.place
+        stands = tuple(
+            placeholder(spec)
+            for spec in (*(element(e.spec) for e in self.data), *(e.spec for e in self.states))
+        )
+        before, count = trace.written(), len(self.data)
+        outputs, after = self.body(list(stands[:count]), list(stands[count:]))
+        results = tuple(above.as_entry(value) for value in (*outputs, *after))
+        if any(stand in trace.contents for stand in stands):
+            trace.restore(before)
+            return None
+        alone = trace.is_alone(before, began)
+        return Round(stands, elements, results, _made(results, began), alone)
+
+    def _repeats(self, found: Round) -> bool:
+        """Whether a round may be done again and again."""
+        states = found.results[len(found.results) - len(self.states) :]
+        same = [entry.spec for entry in states] == [entry.spec for entry in self.states]
+        weak = any(entry.spec.weak for entry in found.results)
+        kernels = all(node.has_kernel for node in found.nodes if node.op is not None)
+        return found.alone and same and not weak and kernels
+
+    def _write_out(self, rounds: list[Round]) -> None:
+        """What stood for elements and states becomes them."""
+        states: Sequence[Entry] = self.states
+        for place, found in enumerate(rounds):
+            values = found.elements or self._elements(int(self.length) - 1 - place)
+            values += [reshape.node((e,), {"shape": e.shape}).entries[0] for e in states]
+            for stand, value in zip(found.stands, values, strict=True):
+                node = value.node
+                stand.node.op, stand.node.inputs, stand.node.params = (
+                    node.op,
+                    node.inputs,
+                    node.params,
+                )
+            states = found.results[len(found.results) - len(states) :]
+        self.begun = len(rounds)
+
+    def _whole(self, found: Round) -> tuple[Entry, ...]:
+        """The loop as one operation."""
+        stands, results = found.stands, found.results
+        inside: dict[Node, None] = dict.fromkeys(entry.node for entry in stands)
+        for node in found.nodes:
+            if any(entry.node in inside for entry in node.inputs):
+                inside[node] = None
+        read = dict.fromkeys((*(e for node in inside for e in node.inputs), *results))
+        free = [e for e in read if e.node not in inside and not e.node.is_number]
+        settings = {"length": self.length, "data": len(self.data), "states": len(self.states)}
+        step = closed(results, (*stands, *free), "step")
+        inputs = (*self.data, *self.states, *free)
+        return loop.apply(inputs, {"step": step, **settings, "reverse": self.reverse})
+
+
+def _made(results: tuple[Entry, ...], began: int) -> list[Node]:
+    """The nodes made since `began` that results need, each after its inputs."""
+    found: set[Node] = set()
+    pending = [entry.node for entry in results]
+    while pending:
+        node = pending.pop()
+        if node.place > began and node not in found:
+            found.add(node)
+            pending += (entry.node for entry in node.inputs)
+    return sorted(found, key=lambda node: node.place)
+
+
+def _alike(first: Round, second: Round) -> bool:
+    """Whether two rounds are the same steps on the same values."""
+    same = dict(zip(second.stands, first.stands, strict=True))
+    return _same_steps(first, second, same)
+
+
+def _same_steps(first: Round, second: Round, same: dict[Entry, Entry]) -> bool:
+    """`same`: what values of the second are in the first; those from outside are themselves."""
+    if len(first.nodes) != len(second.nodes) or len(first.results) != len(second.results):
+        return False
+    for node, other in zip(first.nodes, second.nodes, strict=True):
+        if other.entries[0] in same or other is node:
+            equal = same.get(other.entries[0], node.entries[0]) is node.entries[0]
+        elif node.is_number and other.is_number:
+            equal = (type(node.value), repr(node.value)) == (type(other.value), repr(other.value))
+        elif node.is_constant and other.is_constant:
+            equal = node.value is other.value
+        else:
+            inputs = [same.get(entry, entry) for entry in other.inputs]
+            equal = node.op is not None and node.op is other.op
+            equal = equal and list(map(id, inputs)) == list(map(id, node.inputs))
+            equal = equal and _same_settings(node.params, other.params)
+        if not equal or node.specs != other.specs:
+            return False
+        same.update(zip(other.entries, node.entries, strict=True))
+    pairs = zip(first.results, second.results, strict=True)
+    return all(same.get(b, b) is a for a, b in pairs)
+
+
+def _same_settings(some: dict[str, Any], others: dict[str, Any]) -> bool:
+    """Whether parameters are equal, graphs among them by what they compute."""
+    if some.keys() != others.keys():
+        return False
+    for value, other in zip(some.values(), others.values(), strict=True):
+        if isinstance(value, Graph) and isinstance(other, Graph):
+            sides = [
+                Round(g.inputs, [], g.outputs, [*_inputs(g), *g.walk()], True)
+                for g in (value, other)
+            ]
+            if len(value.inputs) != len(other.inputs) or not _alike(*sides):
+                return False
+        elif type(value) is not type(other) or repr(value) != repr(other):
+            return False
+    return True
+
+
+def _inputs(graph: Graph) -> list[Node]:
+    return [entry.node for entry in graph.inputs]
+
+
+__all__ = ["LEAST", "Recording", "loop"]

@@ -1,0 +1,112 @@
+"""hoist: what need not be done in each round of a loop is done before it, or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.ir.graph import Entry, Graph, Node, constant, inline, placeholder, rewrite
+from gemel.ops import linalg
+from gemel.ops.rounds import loop
+from gemel.passes.fuse import cheap
+from gemel.passes.keep import cut
+from gemel.passes.simplify import expand
+
+
+def hoist(graph: Graph) -> Graph:
+    """Loops without the outputs nobody reads, what is the same in all rounds computed before them,
+    and products of elements of data with it made one product before them.
+    """
+    if all(node.op is not loop for node in graph.walk()):
+        return graph
+    read = {entry for node in graph.walk() for entry in node.inputs} | set(graph.results)
+
+    def rule(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        return _Loop(node, inputs, read).run() if node.op is loop else None
+
+    return rewrite(graph, rule)
+
+
+class _Loop:
+    """One loop being written anew: what a round reads, and what that is outside."""
+
+    def __init__(self, node: Node, inputs: tuple[Entry, ...], read: set[Entry]) -> None:
+        self.node = node
+        step, self.params = hoist(expand(node.params["step"])), node.params
+        data, states = self.params["data"], self.params["states"]
+        count = len(step.outputs) - states
+        self.wanted = [i for i in range(count) if node.entries[i] in read]
+        self.ends = len(self.wanted)
+        self.results = [step.outputs[i] for i in self.wanted] + list(step.outputs[count:])
+        self.given = dict(zip(step.inputs, inputs, strict=True))
+        self.data = list(step.inputs[:data])
+        self.states = list(step.inputs[data : data + states])
+        self.alike = list(step.inputs[data + states :])
+
+    def run(self) -> tuple[Entry, ...]:
+        """The results of the new loop, in the places of the old one's."""
+        self._before()
+        self._products()
+        nodes = Graph((), self.results).walk()
+        used = {entry for node in nodes for entry in node.inputs} | set(self.results)
+        self.data = [entry for entry in self.data if entry in used]
+        self.alike = [entry for entry in self.alike if entry in used]
+        inputs = (*self.data, *self.states, *self.alike)
+        step = Graph(inputs, self.results, name="step")
+        settings = {"data": len(self.data), "states": len(self.states)}
+        given = tuple(self.given[entry] for entry in inputs)
+        parameters = {**self.params, "step": step, **settings}
+        found = loop.node(given, parameters)
+        found.origin = self.node.origin
+        places = dict(zip(self.wanted, found.entries, strict=False))
+        count = len(self.node.entries) - len(self.states)
+        nobody = constant(0)
+        return (*(places.get(i, nobody) for i in range(count)), *found.entries[self.ends :])
+
+    def _moving(self) -> dict[Node, None]:
+        """What may differ from round to round."""
+        moving = dict.fromkeys(entry.node for entry in (*self.data, *self.states))
+        for node in Graph((), self.results).walk():
+            if any(entry.node in moving for entry in node.inputs):
+                moving[node] = None
+        return moving
+
+    def _before(self) -> None:
+        """What is the same in all rounds becomes something they are given."""
+        moving = self._moving()
+        read = [e for node in moving for e in node.inputs] + self.results
+        still = dict.fromkeys(
+            e
+            for e in read
+            if e.node not in moving and e.node.op is not None and not e.spec.weak
+            if not cheap(e.node)
+        )
+        if not still:
+            return
+        outside = inline(Graph(self.alike, still), [self.given[e] for e in self.alike])
+        stands = {entry: placeholder(entry.spec) for entry in still}
+        self.given.update(zip(stands.values(), outside, strict=True))
+        self.alike += stands.values()
+        self.results = cut(self.results, stands)
+
+    def _products(self) -> None:
+        """Products of elements with what is the same in all rounds: one for all elements."""
+        moving, stands = self._moving(), dict[Entry, Entry]()
+        for node in Graph((), self.results).walk():
+            if node.op is not linalg.matmul or not _hoistable(node, self.data):
+                continue
+            x, factor = node.inputs
+            if factor.node not in moving and factor in self.given:
+                stand = placeholder(node.specs[0])
+                self.given[stand] = linalg.matmul(self.given[x], self.given[factor])
+                self.data.append(stand)
+                stands[node.entries[0]] = stand
+        if stands:
+            self.results = cut(self.results, stands)
+
+
+def _hoistable(node: Node, data: list[Entry]) -> bool:
+    x, factor = node.inputs
+    return any(x is each for each in data) and x.ndim in (1, 2) and factor.ndim == 2
+
+
+__all__: list[Any] = ["hoist"]

@@ -1,0 +1,251 @@
+"""Lowering of loops, whose rounds are lowered once, over windows that move, and of choices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gemel.codegen.nest import Kernel, Place
+from gemel.extent import seen
+from gemel.ir.graph import Entry, Graph, Node
+from gemel.ir.layout import Layout, dense
+from gemel.passes import optimize
+from gemel.runtime.beside import Branch, flat
+from gemel.runtime.image import TEMPORARY, WINDOW, Buffer
+from gemel.spec import product
+
+if TYPE_CHECKING:
+    from gemel.runtime.lower import Lowering
+
+#: Elements the two places of a state are apart by multiples of.
+APART = 64
+
+
+class Window(Buffer):
+    """What the rounds of a loop see elsewhere in each: `step` bytes further on, or, with a period,
+    in turn at so many places."""
+
+    __slots__ = ("depth", "of", "offset", "period", "step")
+
+    def __init__(self, of: Buffer, offset: int, step: int, period: int, depth: int) -> None:
+        super().__init__(WINDOW, -1)
+        self.of = of
+        self.offset = offset
+        self.step = step
+        self.period = period
+        self.depth = depth
+
+    @property
+    def root(self) -> Buffer:
+        """The block of memory it shows parts of."""
+        return self.of.root
+
+
+class Repeat:
+    """Items that are done `length` times, and the windows they see."""
+
+    __slots__ = ("items", "length", "node", "time", "windows")
+
+    def __init__(
+        self, length: int, windows: list[Window], items: list[Any], node: Node, time: int
+    ) -> None:
+        self.length = length
+        self.windows = windows
+        self.items = items
+        self.node = node
+        self.time = time
+
+    @property
+    def fails(self) -> bool:
+        """Whether one of its items may."""
+        return any(item.fails for item in flat(self.items))
+
+    @property
+    def cost(self) -> int:
+        """Nanoseconds all rounds take, for the sizes seen."""
+        once: int = sum(item.cost for item in flat(self.items))
+        return seen(self.length) * once
+
+    def touches(self) -> Iterator[tuple[Any, bool]]:
+        """The buffers its items use, and whether they are written."""
+        for item in flat(self.items):
+            yield from item.touches()
+
+
+class Rounds:
+    """A loop being lowered, inside of another one or of none.
+
+    What lay in memory before it and is used in it is alive all through it, and so is what is moved
+    before it: panels of factors that are the same in all rounds.
+    """
+
+    def __init__(self, lowering: Lowering) -> None:
+        self.lowering = lowering
+        self.outer: Rounds | None = lowering.inside
+        self.depth: int = 0 if self.outer is None else self.outer.depth + 1
+        self.known = len(lowering.temporaries)
+        self.used: set[Buffer] = set()
+        self.moved: set[Buffer] = set()
+        self.before: list[Any] = []
+        self.windows: list[Window] = []
+        lowering.time += 1
+        self.start = lowering.time
+        self.kept, lowering.items = lowering.items, []
+        self.packed = dict(lowering.packed)
+        lowering.inside = self
+
+    def still(self, buffer: Buffer) -> bool:
+        """Whether a buffer holds the same in all rounds: only windows are written."""
+        if isinstance(buffer, Window):
+            return buffer.depth < self.depth
+        return buffer in self.moved or buffer.space != TEMPORARY or buffer.index < self.known
+
+    def use(self, buffer: Buffer) -> None:
+        """Note that a round touches a block of memory."""
+        if self.still(buffer):
+            self.used.add(buffer)
+        if self.outer is not None:
+            self.outer.use(buffer)
+
+    def ahead(self, kernel: Kernel) -> bool:
+        """Whether a kernel that makes panels is done before the loop, and noted for that."""
+        source = kernel.places[0][0]
+        if not isinstance(source, Place) or not self.still(source.buffer):
+            return False
+        (panels,) = (each for (each, _), w in zip(kernel.places, kernel.written, strict=True) if w)
+        self.moved.add(panels)
+        self.used.add(panels)
+        return True
+
+    def window(self, of: Buffer, offset: int, step: int, period: int = 0) -> Window:
+        """A new window."""
+        self.windows.append(Window(of, offset, step, period, self.depth))
+        return self.windows[-1]
+
+    def along(self, place: Place, length: int, reverse: bool) -> Place:
+        """An element of a place's first axis in each round."""
+        size, (stride, *strides) = place.dtype.itemsize, place.strides
+        first = place.layout.offset + ((length - 1) * stride if reverse else 0)
+        step = (-stride if reverse else stride) * size
+        window = self.window(place.buffer, first * size, step)
+        return Place(window, place.dtype, Layout(place.shape[1:], strides, 0))
+
+    def finish(self, length: int, node: Node) -> None:
+        """Put the loop into the plan."""
+        lowering = self.lowering
+        items = lowering._beside(lowering.items)
+        lowering.time += 1
+        lowering.items, lowering.packed, lowering.inside = self.kept, self.packed, self.outer
+        for buffer in self.used:
+            lowering._touch(buffer, self.start)
+            lowering._touch(buffer, lowering.time)
+        lowering.items += self.before
+        lowering.items.append(Repeat(length, self.windows, items, node, lowering.time))
+
+
+class State:
+    """A value that goes from round to round: its two places change theirs."""
+
+    def __init__(self, lowering: Lowering, first: Place) -> None:
+        self.dtype, self.shape = first.dtype, first.shape
+        self.apart = -(-product(first.shape) // APART) * APART
+        self.buffer = lowering._scratch(2 * self.apart * first.dtype.itemsize)
+        lowering.copy(first, self.after(0))
+
+    def after(self, rounds: int) -> Place:
+        """Where it is after so many rounds."""
+        layout = dense(self.shape)
+        offset = (rounds % 2) * self.apart
+        return Place(self.buffer, self.dtype, Layout(layout.shape, layout.strides, offset))
+
+    def windows(self, loop: Rounds) -> tuple[Place, Place]:
+        """Where a round finds it, and where it leaves the next one's."""
+        step, layout = self.apart * self.dtype.itemsize, dense(self.shape)
+        found = loop.window(self.buffer, 0, step, 2), loop.window(self.buffer, step, -step, 2)
+        return Place(found[0], self.dtype, layout), Place(found[1], self.dtype, layout)
+
+
+def lower_rounds(
+    lowering: Lowering,
+    outputs: list[Place],
+    inputs: list[Place],
+    *,
+    step: Graph,
+    length: int,
+    data: int,
+    states: int,
+    reverse: bool,
+) -> None:
+    """The loop of a `loop` node, which is the one being emitted."""
+    node, graph = lowering.node, optimize(step)
+    given = [lowering.where[entry] for entry in node.inputs[data + states :]]
+    carried = [State(lowering, place) for place in inputs[data : data + states]]
+    loop = Rounds(lowering)
+    elements = [loop.along(place, length, reverse) for place in inputs[:data]]
+    pairs = [state.windows(loop) for state in carried]
+    count = len(outputs) - states
+    lowering.where.update(
+        zip(graph.inputs, (*elements, *(found for found, _ in pairs), *given), strict=True)
+    )
+    targets = [*(loop.along(place, length, reverse) for place in outputs[:count])]
+    targets += [left for _, left in pairs]
+    _emit(lowering, graph, targets)
+    lowering.node = node
+    loop.finish(length, node)
+    for state, place in zip(carried, outputs[count:], strict=True):
+        lowering.copy(state.after(length), place)
+
+
+def _emit(lowering: Lowering, graph: Graph, targets: list[Place]) -> None:
+    """A round: its results computed where they are wanted, or copied there."""
+    claimed: dict[Entry, Place] = {}
+    for entry, target in zip(graph.outputs, targets, strict=True):
+        root = lowering._root(entry)
+        if lowering._computed(root) and root.dtype is entry.dtype:
+            claimed.setdefault(root, target.at(dense(root.shape)))
+    lowering.claimed.update(claimed)
+    lowering._emit_all(graph)
+    for entry, target in zip(graph.outputs, targets, strict=True):
+        place = claimed.get(lowering._root(entry))
+        if place is None or place.buffer is not target.buffer:
+            lowering.node = entry.node
+            lowering._deliver(entry, target)
+    for entry in claimed:
+        del lowering.claimed[entry]
+
+
+# --- choices --------------------------------------------------------------------------------
+
+
+def lower_branch(
+    lowering: Lowering,
+    predicate: Place,
+    sides: tuple[Graph, Graph],
+    inputs: list[Place],
+    outputs: list[Place],
+) -> None:
+    """Either graph on the same inputs into the same outputs, chosen when the plan runs."""
+    start, node = lowering.time, lowering.node
+    first, second = (_side(lowering, graph, inputs, outputs) for graph in sides)
+    lowering.node = node
+    lowering.items.append(Branch(predicate, first, second, node, lowering.time))
+    # What either side touches stays alive over both: only one runs, but both are planned.
+    lowering._touch(predicate.buffer, start)
+    for place in (*inputs, *outputs):
+        lowering._touch(place.buffer, start)
+        lowering._touch(place.buffer, lowering.time)
+
+
+def _side(lowering: Lowering, graph: Graph, inputs: list[Place], outputs: list[Place]) -> list[Any]:
+    kept, lowering.items = lowering.items, []
+    packed = dict(lowering.packed)  # what one side makes is there for nobody else
+    graph = optimize(graph)
+    lowering.where.update(zip(graph.inputs, inputs, strict=True))
+    lowering._emit_all(graph)
+    for entry, place in zip(graph.outputs, outputs, strict=True):
+        lowering.copy(lowering._place(entry), place)
+    side, lowering.items, lowering.packed = lowering.items, kept, packed
+    return side
+
+
+__all__ = ["Repeat", "Rounds", "Window", "lower_branch", "lower_rounds"]
