@@ -95,6 +95,9 @@ trainings: .venv/.installed .venv/.test ## train on digits and text, minutes eac
 test: .venv/.installed .venv/.test ## run the tests against the installed package
 	$(BIN)/pytest $(TESTS)
 
+targets: .venv/.installed .venv/.test ## the operations by their meaning, as C, and for aarch64 under QEMU (where it is there)
+	$(BIN)/pytest -m "targets or not slow" tests/test_targets.py tests/test_meaning.py tests/test_print_c.py
+
 .PHONY: docs
 docs: .venv/.installed ## write the reference, a page a function, to build/reference
 	$(BIN)/python -I tools/reference.py build/reference

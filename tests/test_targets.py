@@ -47,7 +47,7 @@ class Way:
 
 @pytest.fixture(
     scope="module",
-    params=["meaning", *(pytest.param(name, marks=pytest.mark.slow) for name in TOOLS)],
+    params=["meaning", *(pytest.param(name, marks=pytest.mark.targets) for name in TOOLS)],
 )
 def way(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
     """Each of the ways whose tools are installed."""
@@ -79,7 +79,7 @@ def test_operations(way: Way, case: Case) -> None:
         close(found, wanted, case.name)
 
 
-@pytest.mark.slow
+@pytest.mark.targets
 @examples(40)
 @given(case=programs())
 def test_random_programs(way: Way, case: Kernels) -> None:
@@ -91,7 +91,7 @@ def test_random_programs(way: Way, case: Kernels) -> None:
     same_bytes(case, got, wanted)
 
 
-@pytest.mark.slow
+@pytest.mark.targets
 @examples(20)
 @given(product=products())
 def test_random_products(way: Way, product: Product) -> None:
