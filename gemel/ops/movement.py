@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from functools import reduce
 from typing import Any, NamedTuple
 
-from gemel.dtype import promote
-from gemel.ops.elementwise import full
+from gemel.dtype import DType, promote
+from gemel.ops.elementwise import add, full
 from gemel.ops.linalg import matmul
 from gemel.ops.reduction import sum
-from gemel.ops.shape import reshape, swapaxes, transpose
+from gemel.ops.shape import reshape, stack, swapaxes, transpose
 from gemel.ops.windows import Moves, added, bordered, taking_turns, windows, within
 from gemel.spec import product
 
@@ -41,8 +43,11 @@ class Movement(NamedTuple):
         lead = (x.shape[0], *self.split, x.shape[1] // self.groups)
         return reshape(found, shape=(*lead, *found.shape[2:]))
 
-    def times(self, matrix: Any, x: Any, turned: bool = False) -> Any:
-        """Weights ([groups], channels / groups, elements of a window) x the windows of x."""
+    def times(self, weight: Any, x: Any, turned: bool = False) -> Any:
+        """Weights x the windows of x, or, `turned` round, those of a convolution to be undone."""
+        if self.alone(weight.shape, x.dtype):
+            return self.added_up(weight, x, turned)
+        matrix = self.turned(weight) if turned else self.matrix(weight)
         seen, counts = self.seen(x, turned), self.counts(x.shape[2:])
         places, depth, images = product(counts), matrix.shape[-1], x.shape[0]
         result = (images, self.groups * matrix.shape[-2], *counts)
@@ -58,6 +63,25 @@ class Movement(NamedTuple):
         found = reshape(found, shape=(*found.shape[:-1], images, places))
         found = transpose(found, axes=(groups + 1, *range(groups + 1), groups + 2))
         return reshape(found, shape=result)
+
+    def alone(self, shape: Any, dtype: DType) -> bool:
+        """Whether weights of this shape see each channel alone: a product would have one row."""
+        single = shape[1] == 1 and shape[0] == self.groups > 1
+        return bool(single and dtype.compute is dtype and product(self.moves.kernel) <= PLACES)
+
+    def each(self, x: Any, turned: bool = False) -> Iterator[Any]:
+        """What lies under each place of the kernel, from the first on: (N, C, *places)."""
+        seen = windows(bordered(x, self.pad, self.pad), **self.moves._asdict())
+        for place in itertools.product(*map(range, self.moves.kernel)):
+            where = (n - 1 - i for i, n in zip(place, self.moves.kernel, strict=True))
+            key = (slice(None), slice(None), *(where if turned else place))
+            yield seen[key]
+
+    def added_up(self, weight: Any, x: Any, turned: bool) -> Any:
+        """`times` where channels are seen alone: a few multiplications, added up in one kernel."""
+        factors = reshape(weight, shape=(self.groups, -1, *[1] * len(self.pad)))
+        parts = [part * factors[:, i] for i, part in enumerate(self.each(x, turned))]
+        return reduce(add, parts)
 
     def rows(self, x: Any) -> Any:
         """(N, C, *S) -> (N, [groups], C / groups, places)."""
@@ -75,12 +99,12 @@ class Movement(NamedTuple):
 
     def shrunk(self, x: Any, weight: Any) -> Any:
         """Convolution: each place of the kernel becomes one element."""
-        return self.times(self.matrix(weight), x)
+        return self.times(weight, x)
 
     def grown(self, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
         """Its transpose: each element becomes a window of an image of the size `space`."""
         if self.moves.stride == self.moves.ones and min(self.rest) >= 0:
-            return self.backwards.times(self.turned(weight), y, turned=True)
+            return self.backwards.times(weight, y, turned=True)
         if self.moves.dilate == self.moves.ones and min(self.rest) >= 0:
             return self.phases(y, weight, space)
         columns = matmul(swapaxes(self.matrix(weight), -1, -2), self.rows(y))
@@ -125,7 +149,7 @@ class Movement(NamedTuple):
             start = tuple(m - k for m, k in zip(most, lengths, strict=True))
             rest = tuple(n - a for n, a in zip(wide.shape[2:], start, strict=True))
             part = within(wide, start, rest)
-            parts[phase] = how.times(how.turned(weights), part, turned=True)
+            parts[phase] = how.times(weights, part, turned=True)
         return within(taking_turns(parts, stride), self.pad, space)
 
     def turned(self, weight: Any) -> Any:
@@ -143,6 +167,10 @@ class Movement(NamedTuple):
         One product an image, added up; but images side by side in one product where the results
         would be larger than the columns.
         """
+        if self.alone(shape, x.dtype):
+            axes = (0, *range(2, 2 + len(self.pad)))
+            found = [sum(part * y, axis=axes) for part in self.each(x)]
+            return reshape(stack(found, axis=1), shape=shape)
         rows = self.rows(y)
         together = rows.shape[-2] > rows.shape[-1]
         columns = self.places(x, together)
@@ -172,5 +200,7 @@ def few(places: Any, images: Any, axes: int) -> bool:
     return bool(axes < 3 and images != 1 and places < SMALL)
 
 
+#: Up to so many places of a kernel are written out.
+PLACES = 25
 #: The places of one image that are a product's columns by themselves.
 SMALL = 256
