@@ -163,7 +163,7 @@ class Access:
         elif operand.stride == CONTIGUOUS:
             pointer = memory.element(builder, base, site.index, operand.dtype)
             memory.store(builder, value, pointer, operand.dtype, lanes, site.mask)
-        elif operand.stride >= INTERLEAVED and lanes > 1 and site.mask is None:
+        elif operand.stride >= INTERLEAVED and lanes > 1:
             self._store_in_turn(site, number, value)
         else:
             offsets = self._offsets(site, number)
@@ -180,10 +180,14 @@ class Access:
         dtype, builder = self.program.operands[first].dtype, self.builder
         vectors = [vector for _, vector in sorted(self.turns.items())]
         start = builder.mul(site.index, ir.Constant(I64, count))
-        for i, vector in enumerate(memory.interleaved(builder, vectors)):
+        masks = [None] * count
+        if site.mask is not None:
+            masks = memory.interleaved(builder, [site.mask] * count)
+        woven = memory.interleaved(builder, vectors)
+        for i, (vector, mask) in enumerate(zip(woven, masks, strict=True)):
             offset = builder.add(start, ir.Constant(I64, i * site.lanes))
             pointer = memory.element(builder, site.bases[first], offset, dtype)
-            memory.store(builder, vector, pointer, dtype, site.lanes)
+            memory.store(builder, vector, pointer, dtype, site.lanes, mask)
         self.turns.clear()
 
     def _gathered(self, site: Site, number: int, extra: int, index: Value) -> Value:

@@ -312,7 +312,7 @@ class Nest:
         outputs = [i for i, (_, role, _, _) in enumerate(self.operands) if role == OUTPUT]
         places = [self.operands[i][0] for i in outputs]
         starts = [place.layout.offset for place in places if place is not None]
-        if not 1 < len(outputs) <= MOST_INTERLEAVED or not all(type(n) is int for n in starts):
+        if not 1 < len(outputs) <= MOST_INTERLEAVED:
             return {}
         if self._has("reduce"):  # what rows give is written after what comes before their end
             return {}

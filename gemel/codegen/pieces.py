@@ -30,7 +30,7 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
         there = type(source) is int and given.get(node.inputs[source])
         if there and len(outputs) == 1 and _lies(there, outputs[0].at(regions[0][number])):
             continue
-        if not (nests and _beside(parts)):
+        if not (nests and _beside(regions[0], number)):
             nests.append(Nest(part.shape))
         nest = nests[-1]
         writer = ElementWriter(nest, Domain(part.shape), given)
@@ -83,10 +83,13 @@ def _value(writer: ElementWriter, node: Node, source: Any, here: Any) -> Any:
     return value.cast(dtype)
 
 
-def _beside(parts: list[tuple[Layout, Any]]) -> bool:
-    """Whether parts are columns that take turns in memory: one kernel writes all of them."""
-    widths = [layout.shape[-1] if layout.shape else 0 for layout, _ in parts]
-    columns = all(type(n) is int and n == 1 for n in widths)
-    first = parts[0][0].shape
-    alike = (same_shape(layout.shape, first) for layout, _ in parts)
-    return columns and len(parts) <= MOST_INTERLEAVED and all(alike)
+def _beside(parts: list[Layout], number: int) -> bool:
+    """Whether a part takes turns in memory with those before it: one kernel writes all of them."""
+    part = parts[number]
+    along = (s for n, s in zip(reversed(part.shape), reversed(part.strides), strict=True) if n != 1)
+    turns = next(along, 0)
+    if type(turns) is not int or not 1 < turns <= MOST_INTERLEAVED or number % turns == 0:
+        return False
+    before = parts[number - 1]
+    alike = same_shape(before.shape, part.shape) and before.strides == part.strides
+    return alike and same_for_all(before.offset + 1, part.offset)

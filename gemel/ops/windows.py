@@ -6,6 +6,7 @@ A window has `kernel` elements along each axis, `dilate` apart; the next begins 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gemel.dtype import DType, as_dtype
@@ -15,8 +16,8 @@ from gemel.ir.declare import op
 from gemel.ir.layout import Layout
 from gemel.ir.op import numpy
 from gemel.ops.indexing import basic_index
-from gemel.ops.shape import narrowed, reshape, stack
-from gemel.spec import Spec, extents, same_shape
+from gemel.ops.shape import narrowed
+from gemel.spec import Spec, extents, product, promote_specs, same_shape
 
 
 class Moves(NamedTuple):
@@ -113,21 +114,54 @@ def added(x: Any, moves: Moves, shape: Any) -> Any:
 
 
 def taking_turns(parts: dict[tuple[int, ...], Any], steps: tuple[int, ...]) -> Any:
-    """Arrays whose elements take turns along each of the last axes, as many as have steps."""
-    lead = next(iter(parts.values())).ndim - len(steps)
-    for axis in range(len(steps) - 1, -1, -1):
-        rows: dict[tuple[int, ...], list[Any]] = {}
-        for phase, part in parts.items():
-            rows.setdefault(phase[:axis], []).append(part)
-        parts = {phase: _in_turn(row, lead + axis) for phase, row in rows.items()}
-    return parts[()]
+    """Arrays whose elements take turns along each of the last axes, as many as have steps.
+
+    The part of each phase, in order.
+    """
+    return turns(*parts.values(), steps=tuple(steps))
 
 
-def _in_turn(parts: list[Any], axis: int) -> Any:
-    """Arrays whose elements take turns along an axis."""
+@op()
+def turns(*parts: Any, steps: Any) -> Any:
+    """Arrays of one shape whose elements take turns along the last axes, one for each step."""
+    np, axes = numpy(), len(steps)
     shape = parts[0].shape
-    whole = (*shape[:axis], shape[axis] * len(parts), *shape[axis + 1 :])
-    return parts[0] if len(parts) == 1 else reshape(stack(parts, axis + 1), shape=whole)
+    whole = (n * s for n, s in zip(shape[len(shape) - axes :], steps, strict=True))
+    found = np.empty((*shape[: len(shape) - axes], *whole), np.result_type(*parts))
+    for phase, part in zip(itertools.product(*map(range, steps)), parts, strict=True):
+        key = (..., *(slice(r, None, s) for r, s in zip(phase, steps, strict=True)))
+        found[key] = part
+    return found
+
+
+@turns.spec
+def _(*parts: Spec, steps: Any) -> Spec:
+    shape, lead = parts[0].shape, parts[0].ndim - len(steps)
+    if len(parts) != product(steps) or any(not same_shape(x.shape, shape) for x in parts):
+        raise ShapeError(f"turns: {list(parts)} must be {product(steps)} arrays of one shape")
+    whole = (n * s for n, s in zip(shape[lead:], steps, strict=True))
+    return Spec((*shape[:lead], *whole), promote_specs(*parts))
+
+
+@turns.pieces
+def _(layout: Layout, *parts: Spec, steps: Any) -> Iterator[tuple[Layout, int]]:
+    lead = len(layout.shape) - len(steps)
+    spread = (t * s for t, s in zip(layout.strides[lead:], steps, strict=True))
+    strides = (*layout.strides[:lead], *spread)
+    for number, phase in enumerate(itertools.product(*map(range, steps))):
+        offset = layout.offset
+        for r, t in zip(phase, layout.strides[lead:], strict=True):
+            offset = offset + t * r
+        yield Layout(parts[number].shape, strides, offset), number
+
+
+@turns.holomorphic
+def _(g: Any, y: Any, *parts: Any, steps: Any) -> Any:
+    found = []
+    for phase in itertools.product(*map(range, steps)):
+        key = (..., *(slice(r, None, s) for r, s in zip(phase, steps, strict=True)))
+        found.append(g[key])
+    return found
 
 
 @op()
