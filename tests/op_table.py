@@ -553,6 +553,9 @@ def _windows() -> list[Case]:
         _case("fold", (3, 2, 5), **flat, shape=(7,)),
         _case("fold", (2, 3, 2, 3, 2), **wide, shape=(8, 5)),
         _case("border", SMALL, before=(2,), after=(0,)),
+        _case("turns", SMALL, SMALL, SMALL, steps=(3,)),
+        _case("turns", (2, 3, 17), (2, 3, 17), (2, 3, 17), (2, 3, 17), steps=(2, 2)),
+        _case("turns", (1, 2), (1, 2), steps=(2, 1)),
         _case("border", Draw(SMALL, dtype="int32"), before=(0, 1), after=(1, 2), lowest=True),
         _case("convolution", (2, 4, 7), (6, 2, 2), (6,), **flat, pad=(1,), groups=2),
         _case("convolution", (2, 4, 7, 5), (3, 4, 3, 2), **wide, pad=(1, 0), groups=1),
@@ -602,6 +605,7 @@ CASES: tuple[Case, ...] = (
 #: Operations without a case here, and why.
 ELSEWHERE = {
     "fused": "made by the fusing pass from others, which are all here (test_three_ways)",
+    "loop": "what it does is a program (test_loops)",
     "all_reduce": "several devices meet in it (test_several_devices)",
     **dict.fromkeys(("iterate", "iterate_backward"), "what they do is a program (test_scripting)"),
     "anchor_targets": "its inputs are boxes (test_boxes)",

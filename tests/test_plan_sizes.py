@@ -162,7 +162,7 @@ KERNELS = [
 
 
 #: Operations whose parameters, or whose kernels, are made for few sizes.
-PARTICULAR = {"split", "place", "matmul", "einsum", "cross"}
+PARTICULAR = {"split", "place", "matmul", "matvec", "vecmat", "einsum", "cross"}
 #: Operations whose keys name positions that are there: in no smaller array.
 KEYED = {"basic_index", "narrow", "assign"}
 #: Those that are made of products, of groups of channels, or whose parameter is a size.

@@ -288,8 +288,8 @@ class Nest:
         above = rows[-2] if turns else None
         interleaved = self._interleaved(loops[vector][1])
         classes = [
-            interleaved.get(i, place_class(role, i, loops[vector], above))
-            for i, (_, role, _, _) in enumerate(self.operands)
+            interleaved.get(i, place_class(place, role, i, loops[vector], above))
+            for i, (place, role, _, _) in enumerate(self.operands)
         ]
         operands = tuple(
             Operand(dtype, role, found, any(column[1][i] for column in columns))
@@ -379,17 +379,18 @@ class Nest:
         return loops
 
 
-def place_class(role: str, number: int, along: Any, above: Any) -> int:
+def place_class(place: Any, role: str, number: int, along: Any, above: Any) -> int:
     """The class of an operand along the vector's loop, where `above` is the loop around that.
 
-    It says nothing of extents: one kernel serves all sizes.
+    It says nothing of extents, nor of strides that an array happens to have: one kernel serves all.
     """
     found = stride_class(along[1][number])
     turned = role == INPUT and above is not None and above[1][number] == 1
     if found is not STRIDED or role != INPUT:
         return found
     stride = along[1][number]
-    return ACROSS if turned else PAIRED if type(stride) is int and stride == 2 else STRIDED
+    paired = type(stride) is int and stride == 2 and not getattr(place.buffer, "strided", False)
+    return ACROSS if turned else PAIRED if paired else STRIDED
 
 
 def stride_class(stride: int) -> int:

@@ -310,11 +310,15 @@ __all__ = ["Choice", "Image", "Input", "Loop", "Output", "Step", "Temporary", "T
 
 
 class Buffer:
-    """A block of memory a plan uses: one of its inputs, outputs or constants, or a temporary."""
+    """A block of memory a plan uses: one of its inputs, outputs or constants, or a temporary.
 
-    __slots__ = ("first", "index", "last", "size", "space")
+    `strided`: an array that comes with strides of its own lies in it.
+    """
 
-    def __init__(self, space: int, index: int, size: int = 0) -> None:
+    __slots__ = ("first", "index", "last", "size", "space", "strided")
+
+    def __init__(self, space: int, index: int, size: int = 0, strided: bool = False) -> None:
+        self.strided = strided
         self.space = space
         self.index = index
         self.size = size

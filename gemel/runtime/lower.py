@@ -98,7 +98,7 @@ class Lowering:
                 self.scalars += 1
                 continue
             layout = layouts.get(position) or dense(entry.shape)
-            buffer = Buffer(INPUT, len(self.inputs))
+            buffer = Buffer(INPUT, len(self.inputs), strided=position in layouts)
             strides = None if position not in layouts else layout.strides
             self.inputs.append(Input(entry.dtype.code, entry.shape, strides))
             self.where[entry] = Place(buffer, entry.dtype, Layout(layout.shape, layout.strides, 0))
