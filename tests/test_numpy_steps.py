@@ -236,7 +236,7 @@ def test_which_operations_have_no_kernel() -> None:
         "nanargmax", "nanargmin", "nextafter", "nonzero", "of_parts", "outcomes", "pinv", "qr",
         "ranked", "ravel_multi_index", "region_peaks", "region_weights", "searchsorted", "slogdet",
         "solve", "sort", "spacing", "surviving", "svd", "svdvals", "transform", "unique",
-        "unravel_index", "whole_transform", "with_rows_put",
+        "unravel_index", "viewed", "whole_transform", "with_rows_put",
     ]  # fmt: skip
 
 
