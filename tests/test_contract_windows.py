@@ -12,7 +12,7 @@ import pytest
 from test_contract import NAMES, filled, native, plain, run  # noqa: F401 -- native is a fixture
 
 import gemel
-from gemel import autograd, np, npx
+from gemel import autograd, gluon, np, npx
 from gemel.codegen import contract, contract_plan
 from gemel.codegen import target as targets
 from gemel.dtype import DType, float32, float64
@@ -250,3 +250,49 @@ def test_convolutions(case: Any, dtype: str) -> None:
             for found, right in zip((y, given[0].grad, given[1].grad), wanted, strict=True):
                 room = (1e-11 if dtype == "float64" else 3e-5) * max(1, numpy.abs(right).max())
                 assert numpy.abs(found.asnumpy() - right).max() < room
+
+
+def trained(net: Any, *shape: int) -> None:
+    """One step hybridized, which gives the gradients of the same imperatively."""
+    net.initialize()
+    x = np.array(numpy.random.default_rng(1).normal(size=shape))
+    found = []
+    for hybrid in (False, True):
+        net.hybridize(hybrid)
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        found.append([y.asnumpy(), *(p.grad().asnumpy() for p in net.collect_params().values())])
+    for one, other in zip(*found, strict=True):
+        numpy.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("net", "shape"),
+    [
+        (lambda nn: nn.Conv1D(16, 3, padding=1), (2, 8, 700)),
+        (lambda nn: nn.Conv1D(16, 3, groups=2), (2, 8, 1000)),
+        (lambda nn: nn.Conv1DTranspose(16, 3), (2, 8, 1000)),
+        (lambda nn: nn.Conv2D(16, (3, 1)), (2, 8, 33, 33)),
+        (lambda nn: nn.Conv2D(1, (4, 1)), (2, 64, 33, 33)),
+        (lambda nn: nn.Conv2D(4, (1, 3)), (1, 1, 9, 700)),
+        (lambda nn: nn.Conv2D(4, 1, strides=2), (2, 1, 9, 9)),
+        (lambda nn: nn.Conv3D(6, 3, strides=3), (1, 4, 5, 5, 5)),
+        (lambda nn: nn.Conv2D(6, 25, strides=9), (1, 2, 30, 30)),
+    ],
+)
+def test_layers_whose_windows_are_no_panels(net: Any, shape: tuple[int, ...]) -> None:
+    """Depths that do not fit, more axes than three, one place, one channel."""
+    trained(net(gluon.nn), *shape)
+
+
+def test_other_views_in_products() -> None:
+    chance = numpy.random.default_rng(2)
+    a, x = chance.normal(size=(2, 1800)), chance.normal(size=(3, 700, 5))
+    rows = gemel.compile(lambda a, x: np.matmul(a, x[:, :600].reshape(1800, 5)))
+    found = rows(np.array(a, dtype="float64"), np.array(x, dtype="float64"))
+    numpy.testing.assert_allclose(found.asnumpy(), a @ x[:, :600].reshape(1800, 5))
+    b, y = chance.normal(size=(6, 12)), chance.normal(size=(3, 4))
+    vector = gemel.compile(lambda b, y: np.matmul(b, y.T.reshape(-1)))
+    found = vector(np.array(b, dtype="float64"), np.array(y, dtype="float64"))
+    numpy.testing.assert_allclose(found.asnumpy(), b @ y.T.reshape(-1))

@@ -91,11 +91,11 @@ class Several(NamedTuple):
         if max(len(k), len(n)) > 3 or any(extent == 0 for extent, _ in (*k, *n)):
             return None
         form = _form(k, n, lanes)
-        if len(k) < 3:
-            # The panels' depth is counted along the first.
-            k = [ONE, ONE, *k] if form == "turned" and len(k) == 1 else [*k[:1], ONE, *k[1:]]
-        k = [*k, *[ONE] * (3 - len(k))]
-        found = Several(form, tuple(k), tuple([ONE] * (3 - len(n)) + n))
+        if form == "turned" and len(k) == 1:
+            # The panels' depth is counted along the first axis, what lies side by side the last.
+            form, k = ("turned", [ONE, ONE, *k]) if k[0][0] <= DEPTH else ("gathered", k)
+        k = [*k[:1], ONE, *k[1:]] if len(k) < 3 else k
+        found = Several(form, (*k, *[ONE] * (3 - len(k))), (*[ONE] * (3 - len(n)), *n))
         return found if found.inner <= DEPTH else None
 
     @property

@@ -200,6 +200,8 @@ def _batched(place: Place, batch: tuple[int, ...]) -> tuple[int, ...]:
 def _runs(axes: Axes, which: int) -> str | None:
     """The axis of an operand whose stride is 1, or None."""
     row, column = axes.strides[which][-2:]
+    if isinstance(row, layouts.Several) or isinstance(column, layouts.Several):
+        return None
     rows, columns = ((axes.m, axes.k), (axes.k, axes.n))[which]
     names = ("m", "k") if which == 0 else ("k", "n")
     if column == 1 or columns == 1:

@@ -24,7 +24,8 @@ def per_axis(name: str, what: str, value: Any, axes: int, default: int) -> tuple
     """A setting for each axis: one for all, or one each. Raises `ShapeError`."""
     if value is None or value == ():
         return (default,) * axes
-    found = (value,) * axes if isinstance(value, WHOLE) else tuple(value)
+    alone = isinstance(value, WHOLE) or not isinstance(value, (tuple, list))
+    found = (value,) * axes if alone else tuple(value)
     if len(found) != axes:
         raise ShapeError(f"{name}: {what} {value!r} must have {axes} numbers, one for each axis")
     return found
@@ -49,6 +50,8 @@ def check_operands(
 ) -> None:
     """Raises unless x, weight and bias fit; `channels` are those the weight takes and gives."""
     groups, kernel = how.groups, how.moves.kernel
+    if any(type(n) is not int or n < 0 for n in how.pad):
+        raise ShapeError(f"{name}: pad {how.pad} must be whole numbers from 0 on")
     if not same_shape(weight.shape[2:], kernel):
         raise ShapeError(f"{name}: kernel {kernel} is not that of weight {weight}")
     if x.ndim != weight.ndim:

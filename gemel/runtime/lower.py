@@ -250,7 +250,9 @@ class Lowering:
         """Where elements lie that would have to move: products take axes made of several."""
         (entry,) = node.entries
         users = self.users.get(entry, [])
-        if entry in self.results or not users or not all(is_only_factor(n, entry) for n in users):
+        if entry in self.results or entry.ndim < 2 or not users:
+            return None
+        if not all(is_only_factor(node, entry) for node in users):
             return None
         strides = several_strides(layout, entry.shape)
         if strides is None or any(isinstance(stride, Several) for stride in strides[:-2]):
