@@ -20,6 +20,7 @@ from gemel.ir.op import Op, numpy
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.text import call_text
 from gemel.ir.trace import Trace
+from gemel.ops.elementwise import full
 from gemel.passes.gradient import gradient, like, rule
 from gemel.runtime.files import digest
 from gemel.runtime.prepare import spec_of, tagged
@@ -141,9 +142,20 @@ class OperationKind(Kind):
         call: Any = SimpleNamespace(
             op=self.op, inputs=inputs, entries=outputs, params=self.parameters
         )
+        if "backward" in self.op.rules:
+            # What such a rule reads depends on what arrives; of a call is kept what all may need.
+            gs = tuple(map(self._filled, gs, outputs))
         found = rule(call, gs)
         pairs = zip(found, inputs, strict=True)
         return [None if g is None or not x.dtype.is_inexact else like(g, x) for g, x in pairs]
+
+    @staticmethod
+    def _filled(g: Entry | None, y: Entry) -> Entry | None:
+        """Zeros for a gradient that has not arrived."""
+        if g is not None or not y.dtype.is_inexact:
+            return g
+        zeros: Entry = full(0, shape=y.shape, dtype=y.dtype)
+        return zeros
 
 
 #: The kinds of calls met lately.

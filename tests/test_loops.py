@@ -389,6 +389,26 @@ def test_second_gradients(body: Any) -> None:
         numpy.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-7, atol=1e-10)
 
 
+@pytest.mark.parametrize("used", [(True, False), (False, True), (True, True)], ids=str)
+def test_second_gradients_of_some_outputs(used: tuple[bool, bool]) -> None:
+    def function(x: Any, s: Any) -> Any:
+        return npx.foreach(lambda d, c: (np.tanh(d) * c, np.tanh(c + d)), x, s)
+
+    found = []
+    for each in (function, gemel.compile(function)):
+        arrays = [np.ones((6, 3), dtype="float64"), np.full((3,), 0.5, dtype="float64")]
+        for x in arrays:
+            x.attach_grad()
+        with autograd.record():
+            ends = [(y * y).sum() for y, use in zip(each(*arrays), used, strict=True) if use]
+            (first,) = autograd.grad(sum(ends), arrays[:1], create_graph=True, retain_graph=True)
+            z = (first * first).sum()
+        z.backward()
+        found.append([first, *(x.grad for x in arrays)])
+    for one, other in zip(*found, strict=True):
+        numpy.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-7, atol=1e-10)
+
+
 def test_a_failure_in_a_loop_reaches_what_depends_on_it() -> None:
     table = np.array([1.0, 2.0, 3.0])
 
