@@ -409,6 +409,15 @@ def test_second_gradients_of_some_outputs(used: tuple[bool, bool]) -> None:
         numpy.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-7, atol=1e-10)
 
 
+def test_lengths_are_named_while_states_are_left_out() -> None:
+    net = gluon.rnn.LSTM(4, input_size=3, use_sequence_length=True)
+    net.initialize()
+    x, lengths = np.ones((5, 2, 3)), np.array([5, 3])
+    wanted = net(x, sequence_length=lengths)
+    net.hybridize()
+    numpy.testing.assert_allclose(net(x, sequence_length=lengths).asnumpy(), wanted.asnumpy())
+
+
 def test_a_failure_in_a_loop_reaches_what_depends_on_it() -> None:
     table = np.array([1.0, 2.0, 3.0])
 

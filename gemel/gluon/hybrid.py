@@ -169,6 +169,8 @@ class HybridBlock(Block):
 
         bound = inspect.signature(self.forward).bind(*arguments, **keywords)
         if bound.kwargs:
+            bound.apply_defaults()  # one before those that were named may have been left out
+        if bound.kwargs:
             raise TraceError(
                 f"{self.name} is hybridized and takes no keyword-only arguments: "
                 f"{', '.join(bound.kwargs)}"
