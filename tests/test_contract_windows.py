@@ -98,7 +98,7 @@ def test_ways_to_make_panels(way: str, dtype: DType, name: str) -> None:
     k, n, _ = WAYS[way]
     if any(stride < 0 for _, stride in k):
         return  # where those begin is said by the layout: see the convolutions below
-    for m in (1, 6, 16, 17, 40):
+    for m in (1, 17, 40):
         check(m, k, n, dtype, name)
 
 
@@ -118,7 +118,7 @@ def test_the_way_is_chosen_by_what_lies_side_by_side() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_random_axes(name: str) -> None:
     chance = random.Random(name)
-    for seed in range(40):
+    for seed in range(25):
         k = [(chance.randint(1, 9), chance.randint(1, 60)) for _ in range(chance.randint(1, 3))]
         n = [(chance.randint(1, 20), chance.randint(1, 60)) for _ in range(chance.randint(1, 3))]
         if chance.random() < 0.7:
