@@ -68,8 +68,8 @@ ONE = (1, 0)
 MOST_RUNS = 4
 #: Up to so many rows windows are read where they lie.
 FEW = 16
-#: So wide are tiles for whose panels each row of a is read once.
-WIDE = 128
+#: So many vectors wide are tiles for whose panels each row of a is read once.
+WIDE = 8
 #: So much of k is in the panels that kernels make for themselves.
 DEPTH = 576
 
@@ -252,7 +252,8 @@ def for_several(
         blocks = -(-several.k[0][0] // most)
         choice.k_block = -(-several.k[0][0] // blocks) * several.inner
         choice.split = k > DEPTH
-    _tile(choice, m, n, batch, cost(m, n, depth, batch, dtype, target.width) / 1000, WIDE)
+    wide = WIDE * target.width // dtype.itemsize
+    _tile(choice, m, n, batch, cost(m, n, depth, batch, dtype, target.width) / 1000, wide)
     return choice
 
 

@@ -43,7 +43,7 @@ class Windows:
         self.emitter = emitter
         self.columns = columns
         self.runs, self.step = map(int, numbers or (0, 1))
-        self.together = max(1, WIDE // columns)
+        self.together = max(1, WIDE * emitter.lanes // columns)
         size = self.together * (DEPTH + PAST) * columns
         self.panels = None if direct else emitter.reserve(size)
         self.values = {name: emitter.integer(integer + i) for i, name in enumerate(SEVERAL)}
