@@ -480,7 +480,7 @@ def _algebra() -> list[Case]:
     square, many = Draw((3, 3), "definite"), Draw((2, 3, 3), "definite")
     return [
         _case("vecdot", (3, 4), (3, 4)),
-        _case("vecdot", (3, 4, 2), (3, 1, 2), axis=0),
+        _case("vecdot", (3, 4, 5), (3, 1, 5), axis=0),
         _case("matvec", (2, 3, 4), (4,)),
         _case("vecmat", (3,), (2, 3, 4)),
         _case("cross", (4, 3), (4, 3)),

@@ -409,6 +409,17 @@ def test_second_gradients_of_some_outputs(used: tuple[bool, bool]) -> None:
         numpy.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-7, atol=1e-10)
 
 
+def test_views_of_what_all_rounds_see() -> None:
+    table = np.array([1.0, 2.0, 3.0])
+    program = gemel.compile(
+        lambda x, s: npx.foreach(lambda d, s: (table[1:] * d, s + table[:2]), x, s)
+    )
+    x, s = np.arange(10.0).reshape(5, 2), np.ones(2)
+    outputs, last = program(x, s)
+    numpy.testing.assert_allclose(outputs.asnumpy(), x.asnumpy() * [2, 3])
+    assert last.tolist() == [6, 11] and has_loop(program, x, s)
+
+
 def test_lengths_are_named_while_states_are_left_out() -> None:
     net = gluon.rnn.LSTM(4, input_size=3, use_sequence_length=True)
     net.initialize()

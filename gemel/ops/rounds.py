@@ -217,7 +217,7 @@ def _same_steps(first: Round, second: Round, same: dict[Entry, Entry]) -> bool:
         elif node.is_number and other.is_number:
             equal = (type(node.value), repr(node.value)) == (type(other.value), repr(other.value))
         elif node.is_constant and other.is_constant:
-            equal = node.value is other.value
+            equal = node.value is other.value or _same_memory(node.value, other.value)
         else:
             inputs = [same.get(entry, entry) for entry in other.inputs]
             equal = node.op is not None and node.op is other.op
@@ -228,6 +228,13 @@ def _same_steps(first: Round, second: Round, same: dict[Entry, Entry]) -> bool:
         same.update(zip(other.entries, node.entries, strict=True))
     pairs = zip(first.results, second.results, strict=True)
     return all(same.get(b, b) is a for a, b in pairs)
+
+
+def _same_memory(one: Any, other: Any) -> bool:
+    """Whether two arrays are the same elements, as two views of one array are."""
+    if one._storage != other._storage or one.dtype is not other.dtype:
+        return False
+    return bool((one.offset, one.shape, one.strides) == (other.offset, other.shape, other.strides))
 
 
 def _same_settings(some: dict[str, Any], others: dict[str, Any]) -> bool:
