@@ -88,6 +88,10 @@ class NoKernelError(CompileError):
     """An operation that NumPy does cannot be turned into machine code."""
 
 
+class WorkersError(GemelError, RuntimeError):
+    """Processes that train together do not: one is gone, or they disagree, or cannot be joined."""
+
+
 class UnknownNameError(GemelError, ValueError):
     """A name that stands for nothing here; the message suggests the nearest one."""
 

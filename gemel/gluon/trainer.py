@@ -228,7 +228,7 @@ class Trainer:
         kept = self._updaters[0].arrays()
         if self._on_store:
             self._store.set_optimizer(self._optimizer)
-            self._updaters = [self._store._updater]
+            self._updaters = [self._store.updater]
         else:
             self._updaters = [optimizers.get_updater(self._optimizer) for _ in devices]
         for updater in self._updaters:
