@@ -25,6 +25,10 @@ class WorldError(KVStoreError):
     """Workers and servers disagree on who takes part, or on how."""
 
 
+class RankTakenError(WorldError):
+    """Another worker has this rank."""
+
+
 class ServerLostError(KVStoreError, ConnectionError):
     """A server could not be reached within the time limit."""
 
@@ -60,6 +64,7 @@ ANSWERED: dict[str, type[KVStoreError]] = {
         ProtocolError,
         SecretError,
         WorldError,
+        RankTakenError,
         WorkerLostError,
         LeftOutError,
         JournalError,
@@ -76,6 +81,7 @@ __all__ = [
     "LeftOutError",
     "PortTakenError",
     "ProtocolError",
+    "RankTakenError",
     "SecretError",
     "ServerLostError",
     "UnknownKeyError",
