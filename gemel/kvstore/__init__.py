@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from gemel.errors import GemelError, unknown_name
+from gemel.errors import unknown_name
 from gemel.kvstore.base import KVStore
 from gemel.kvstore.local import LocalStore
 from gemel.kvstore.states import load_states, save_states
 
 
-def _missing(name: str) -> KVStore:
-    raise GemelError(
-        f"kvstore {name!r}: training on several machines is not there yet; on one machine use "
-        "'device' or 'local'"
-    )
+def _by_servers(name: str) -> KVStore:
+    """A store whose values are on parameter servers, which the environment names."""
+    from gemel.kvstore.server.client import ServerStore
+
+    return ServerStore(name)
 
 
 #: What makes the store of each name; it is given the name.
@@ -28,9 +28,10 @@ KINDS: dict[str, Callable[[str], KVStore]] = {
     "local_allreduce_cpu": partial(LocalStore, on_devices=False),
     "device": partial(LocalStore, on_devices=True),
     "local_allreduce_device": partial(LocalStore, on_devices=True),
-    "dist_sync": _missing,
-    "dist_device_sync": _missing,
-    "dist_async": _missing,
+    "dist_sync": _by_servers,
+    "dist_device_sync": _by_servers,
+    "dist_sync_server": _by_servers,
+    "dist_async": _by_servers,
 }
 
 

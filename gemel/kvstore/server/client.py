@@ -13,7 +13,6 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from gemel import autograd, npx
@@ -22,6 +21,7 @@ from gemel.errors import GemelError
 from gemel.kvstore.base import KVStore, pairs
 from gemel.kvstore.local import LocalStore
 from gemel.kvstore.server.connection import Connection
+from gemel.kvstore.server.errands import Errands, end
 from gemel.kvstore.server.errors import (
     KVStoreError,
     UnknownKeyError,
@@ -29,7 +29,6 @@ from gemel.kvstore.server.errors import (
     WorldError,
 )
 from gemel.kvstore.server.key import Fetch, Key
-from gemel.kvstore.server.later import Later
 from gemel.kvstore.server.protocol import Kind, Message, text_message
 from gemel.kvstore.server.settings import WorkerSettings, from_environment
 from gemel.kvstore.server.split import key_name, pieces_of
@@ -67,6 +66,7 @@ class ServerStore(KVStore):
         self._whole = False
         self._local = LocalStore("device", on_devices=True)
         self._closed = False
+        self._errands = Errands()
         run = secrets.token_hex(8)
         count = len(self.settings.servers)
         self._connections = [Connection(self.settings, number, run) for number in range(count)]
@@ -75,8 +75,7 @@ class ServerStore(KVStore):
                 connection.ready()
             self._from, self._first, self._last = self._enter()
         except BaseException:
-            for connection in self._connections:
-                connection.close()
+            self._end()
             raise
         atexit.register(_at_exit, weakref.ref(self))
 
@@ -123,9 +122,7 @@ class ServerStore(KVStore):
         """Join after a round that has not ended on any server."""
         for _ in range(JOINS):
             message = Message(Kind.ACTIVATE, sequence=newest)
-            found = [
-                self._ask(connection, message).values() for connection in self._connections
-            ]
+            found = [self._ask(connection, message).values() for connection in self._connections]
             if all(values.get("joined") for values in found):
                 return newest
             newest = max(newest, *(int(values.get("newest", 0)) for values in found)) + 1
@@ -157,13 +154,8 @@ class ServerStore(KVStore):
         import numpy
 
         key.pushes += 1
-        came = threading.Event()
         self._hand(key, numpy.zeros(0, "uint8"), key.pushes, (0.0, 1.0, 0.0), 0)
-        fetch = Fetch(key, came.set)
-        fetch.ask(self._connections, key.pushes, 0)
-        came.wait(self.settings.limits.wait + 5)
-        if fetch.failure is not None or not came.is_set():
-            raise fetch.failure or WaitLimitError(f"kvstore: worker {self.rank}: barrier")
+        self._fetch(key, 0).wait_to_read()
 
     # ---- values
 
@@ -221,7 +213,9 @@ class ServerStore(KVStore):
                 known.fits(self.rank, array)
             with npx.priority(priority), autograd.pause():
                 several = len(values) > 1
-                total = self._local.totals([one], [values], CPUS[:1])[0][0] if several else values[0]
+                total = (
+                    self._local.totals([one], [values], CPUS[:1])[0][0] if several else values[0]
+                )
                 total = total.as_in_ctx(CPUS[0]) if total.device.linked else total
                 self._push(one, known, total, priority)
 
@@ -230,27 +224,33 @@ class ServerStore(KVStore):
         numbers = numbers_for(self._rule, one, key.pushes)
         sequence = key.pushes
 
-        def send(array: Any, *flag: Any) -> Any:
-            self._hand(key, array.copy(), sequence, numbers, priority)
-            return _zero()
+        def send(errand: Any) -> None:
+            if errand.failure is not None:
+                key.fail(KVStoreError(f"kvstore: push of {key}: {errand.failure}"))
+                return
+            array = numpy.frombuffer(errand.inputs[0], key.dtype).reshape(key.shape).copy()
+            self._hand(key, array, sequence, numbers, priority)
+            end(errand)
+
+        import numpy
 
         # The push before comes first: its flag is an input.
         before = [] if key.flag is None else [key.flag]
-        name = f"push of {key}"
-        (key.flag,) = callback.issue(name, send, [total, *before], [FLAG])
+        given = callback.as_twin(total)
+        key.flag = self._errands.issue(f"push of {key}", send, [given, *before], FLAG)
 
     def _hand(self, key: Key, array: Any, sequence: int, numbers: Any, priority: int) -> None:
         """Hand an array to the connections; what goes wrong is the key's error from then on."""
 
         def answer(found: Message | BaseException) -> None:
             if not isinstance(found, Message):
-                key.error = key.error or found
+                key.fail(found)
 
         try:
             for piece, message in key.messages(Kind.PUSH, array, sequence, numbers):
                 self._connections[piece.server].send(message, answer, key.name, priority)
         except KVStoreError as error:
-            key.error = key.error or error
+            key.fail(error)
 
     def pull(self, key: Any, out: Any, priority: int = 0, ignore_sparse: bool = True) -> None:
         """Issue writing each key's value into the arrays in `out`.
@@ -268,15 +268,17 @@ class ServerStore(KVStore):
 
     def _fetch(self, key: Key, priority: int) -> Any:
         """Issue asking for a value: the array it will be in."""
-        later = Later(f"pull of {key}")
-        fetch = Fetch(key, later.done)
-        asking = _Asking(fetch, self._connections, key.pushes, priority)
+        sequence = key.pushes
         before = [] if key.flag is None else [key.flag]
-        (asked,) = callback.issue(f"ask for {key}", asking, before, [FLAG])
-        read = partial(_read, fetch, later, key)
+
+        def ask(errand: Any) -> None:
+            if errand.failure is not None:
+                return
+            fetch = Fetch(key, errand)
+            fetch.ask(self._connections, sequence, priority)
+
         spec = Spec(key.shape, key.dtype)
-        (value,) = callback.issue(f"pull of {key}", read, [asked, later.token], [spec])
-        return value
+        return self._errands.issue(f"pull of {key}", ask, before, spec)
 
     def totals(
         self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
@@ -353,25 +355,12 @@ class ServerStore(KVStore):
                 connection.send(Message(Kind.LEAVE), lambda found: None)
             for connection in self._connections:
                 connection.finish(min(until, time.monotonic() + 5))
+        self._end()
+
+    def _end(self) -> None:
+        self._errands.close()
         for connection in self._connections:
             connection.close()
-
-
-class _Asking:
-    """Asks for a value when it is called; if it never is, the value cannot be had."""
-
-    def __init__(
-        self, fetch: Fetch, connections: list[Connection], sequence: int, priority: int
-    ) -> None:
-        self._fetch = fetch
-        self._rest = connections, sequence, priority
-
-    def __call__(self, *flag: Any) -> Any:
-        self._fetch.ask(*self._rest)
-        return _zero()
-
-    def __del__(self) -> None:
-        self._fetch.abandon()
 
 
 class _Barrier:
@@ -381,24 +370,9 @@ class _Barrier:
 _BARRIER = _Barrier()
 
 
-def _read(fetch: Fetch, later: Later, key: Key, *inputs: Any) -> Any:
-    """The value that has come. Raises what went wrong."""
-    later.here()
-    failure = fetch.failure or key.error
-    if failure is not None:
-        raise failure
-    return fetch.value
-
-
 def _contents(value: Any) -> Any:
     twin = callback.as_twin(value)
     return twin.asnumpy()
-
-
-def _zero() -> Any:
-    import numpy
-
-    return numpy.zeros(FLAG.shape, FLAG.dtype.name)
 
 
 def _at_exit(reference: weakref.ref[ServerStore]) -> None:

@@ -97,9 +97,7 @@ class Entry:
     def needed(self, number: int, workers: int, gone: set[int]) -> list[int]:
         """The ranks whose pushes a round waits for."""
         return [
-            rank
-            for rank in range(workers)
-            if rank not in gone and self.start.get(rank, 0) < number
+            rank for rank in range(workers) if rank not in gone and self.start.get(rank, 0) < number
         ]
 
     def join(self, rank: int, number: int, live: list[int]) -> None:

@@ -6,13 +6,12 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gemel.kvstore.server.errands import end
 from gemel.kvstore.server.errors import KeyShapeError
 from gemel.kvstore.server.protocol import Kind, Message, array_message
 from gemel.kvstore.server.split import Piece, key_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy
 
     from gemel.kvstore.server.connection import Connection
@@ -41,6 +40,16 @@ class Key:
     share: int = 0
     error: BaseException | None = None
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    #: Values that are being waited for.
+    waiting: set[Any] = field(default_factory=set, repr=False)
+
+    def fail(self, error: BaseException) -> None:
+        """It can no longer be pushed or pulled; whoever waits for a value hears why."""
+        with self.lock:
+            self.error = self.error or error
+            waiting, self.waiting = self.waiting, set()
+        for fetch in waiting:
+            fetch.fail(error)
 
     def __str__(self) -> str:
         return f"key {self.name.partition(':')[2]!r}"
@@ -95,26 +104,22 @@ class Key:
 
 
 class Fetch:
-    """The value of a key, put together from the answers of several servers.
+    """Fills an errand's result with the value of a key, from the answers of several servers."""
 
-    `done` is called when it is whole, or when it has failed; `failure` says why.
-    """
-
-    def __init__(self, key: Key, done: Callable[[], None]) -> None:
+    def __init__(self, key: Key, errand: Any) -> None:
         import numpy
 
-        self.value: Values = numpy.empty(key.shape, key.dtype)
-        self.failure: BaseException | None = None
         self._key = key
+        self._errand = errand
         self._left = len(key.pieces)
         self._lock = threading.Lock()
-        self._done = done
-        self._begun = False
+        self._flat = numpy.frombuffer(errand.outputs[0], key.dtype)
 
     def ask(self, connections: list[Connection], sequence: int, priority: int) -> None:
         """Ask for the value after the worker's push number `sequence`."""
-        self._begun = True
         key = self._key
+        with key.lock:
+            key.waiting.add(self)
         if key.error is not None:
             self.fail(key.error)
             return
@@ -127,30 +132,34 @@ class Fetch:
             connections[piece.server].send(message, answer, key.name, priority)
 
     def _take(self, piece: Piece, found: Message | BaseException) -> None:
+        key = self._key
+        wanted = key.extents(piece), key.dtype
         if not isinstance(found, Message):
-            self.fail(found)
-            return
-        wanted = self._key.extents(piece), self._key.dtype
-        if found.kind != Kind.VALUE or (found.shape, found.dtype) != wanted:
-            self.fail(KeyShapeError(f"kvstore: a server sent {found} for {self._key}"))
-            return
-        self.value.reshape(-1)[piece.begin : piece.end] = found.array().reshape(-1)
-        self._key.share = int(found.numbers[0])
+            self.fail(key.error or found)
+        elif found.kind != Kind.VALUE or (found.shape, found.dtype) != wanted:
+            self.fail(KeyShapeError(f"kvstore: a server sent {found} for {key}"))
+        else:
+            with self._lock:
+                if self._left <= 0:
+                    return
+                self._flat[piece.begin : piece.end] = found.array().reshape(-1)
+                key.share = int(found.numbers[0])
+                self._left -= 1
+                whole = self._left == 0
+            if whole:
+                with key.lock:
+                    key.waiting.discard(self)
+                end(self._errand)
+
+    def fail(self, failure: BaseException) -> None:
+        """The value cannot be had."""
+        with self._key.lock:
+            self._key.waiting.discard(self)
         with self._lock:
-            self._left -= 1
-            whole = self._left == 0
-        if whole:
-            self._done()
-
-    def fail(self, error: BaseException) -> None:
-        """It cannot be had."""
-        self.failure = self.failure or error
-        self._done()
-
-    def abandon(self) -> None:
-        """Nobody will ask: what it waited for has failed."""
-        if not self._begun:
-            self._done()
+            over = self._left <= 0
+            self._left = 0
+        if not over:
+            end(self._errand, failure)
 
 
 __all__ = ["Fetch", "Key"]

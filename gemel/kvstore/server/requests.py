@@ -46,9 +46,7 @@ class Requests:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(
-        self, message: Message, answer: Answer, what: str, priority: int, limit: float
-    ) -> bool:
+    def add(self, message: Message, answer: Answer, what: str, priority: int, limit: float) -> bool:
         """Queue a request, once there is room for its bytes; False if that took too long."""
         until = time.monotonic() + limit
         with self._free:

@@ -42,9 +42,7 @@ if TYPE_CHECKING:
 HANDSHAKE = 5.0
 MOST_STRANGERS = 256
 #: Answers to these are given when the state says so; to the others at once.
-_LOGGED = frozenset(
-    (Kind.DECLARE, Kind.INIT, Kind.PUSH, Kind.OPTIMIZER, Kind.ACTIVATE, Kind.LEAVE)
-)
+_LOGGED = frozenset((Kind.DECLARE, Kind.INIT, Kind.PUSH, Kind.OPTIMIZER, Kind.ACTIVATE, Kind.LEAVE))
 
 
 class Server:

@@ -25,7 +25,7 @@ class Limits:
 
     silent: float = 10.0
     replace: float = 30.0
-    wait: float = 50.0
+    wait: float = 60.0
     room: int = 512 << 20
 
     def __post_init__(self) -> None:
