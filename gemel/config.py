@@ -97,6 +97,25 @@ REPOSITORY = Variable(
     "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/",
     "where they are downloaded from",
 )
+SERVERS = Variable("GEMEL_SERVERS", "", "parameter servers of the job: host:port,host:port")
+RANK = Variable("GEMEL_RANK", -1, "which of the job's workers this process is, from 0")
+NUM_WORKERS = Variable("GEMEL_NUM_WORKERS", 0, "how many workers the job has")
+SECRET = Variable("GEMEL_SECRET", "", "what its workers and servers know, and nobody else")
+RESTARTS = Variable("GEMEL_RESTARTS", 0, "how often this worker was started again")
+WAIT_SECONDS = Variable(
+    "GEMEL_WAIT_SECONDS", 60.0, "time a worker waits for an answer of a server, or to reach it"
+)
+SILENT_SECONDS = Variable(
+    "GEMEL_SILENT_SECONDS",
+    10.0,
+    "time without a word after which a link counts as dead",
+)
+STALENESS = Variable(
+    "GEMEL_STALENESS", 8, "pushes a worker of dist_async may be ahead of the slowest"
+)
+PIECE = Variable(
+    "GEMEL_PIECE", 1 << 18, "elements of an array above which it is cut for several servers"
+)
 DEBUG = Variable("GEMEL_DEBUG", 0, "1 prints what is compiled, 2 also the programs")
 
 ALL = (
@@ -116,6 +135,15 @@ ALL = (
     TRACEBACK,
     HOME,
     REPOSITORY,
+    SERVERS,
+    RANK,
+    NUM_WORKERS,
+    SECRET,
+    RESTARTS,
+    WAIT_SECONDS,
+    SILENT_SECONDS,
+    STALENESS,
+    PIECE,
     DEBUG,
 )
 

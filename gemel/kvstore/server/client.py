@@ -145,7 +145,7 @@ class ServerStore(KVStore):
         return found[0]
 
     def barrier(self) -> None:
-        """Wait until all workers have come here. Raises `WaitLimitError` and the servers' errors."""
+        """Wait until all workers have come here. Raises `WaitLimitError`, `WorkerLostError`."""
         key = self._keys.get(_BARRIER)
         if key is None:
             piece = pieces_of(key_name("barrier"), 0, len(self._connections), 1)
@@ -224,6 +224,8 @@ class ServerStore(KVStore):
         numbers = numbers_for(self._rule, one, key.pushes)
         sequence = key.pushes
 
+        import numpy
+
         def send(errand: Any) -> None:
             if errand.failure is not None:
                 key.fail(KVStoreError(f"kvstore: push of {key}: {errand.failure}"))
@@ -231,8 +233,6 @@ class ServerStore(KVStore):
             array = numpy.frombuffer(errand.inputs[0], key.dtype).reshape(key.shape).copy()
             self._hand(key, array, sequence, numbers, priority)
             end(errand)
-
-        import numpy
 
         # The push before comes first: its flag is an input.
         before = [] if key.flag is None else [key.flag]

@@ -1,4 +1,4 @@
-"""`python -m gemel serve` and `python -m gemel launch --servers`: the command line of this package."""
+"""`python -m gemel serve` and `python -m gemel launch --servers`: the command line."""
 
 from __future__ import annotations
 

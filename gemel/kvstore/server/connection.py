@@ -1,11 +1,12 @@
 """A worker's connection to one server, on a thread of its own.
 
-It connects, shows that it knows the secret, sends what is queued, takes answers, says that it lives,
-and when the connection breaks makes another and sends again what was not answered.
+It connects, shows that it knows the secret, sends what is queued, takes answers, says that it
+lives, and when the connection breaks makes another and sends again what was not answered.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import selectors
@@ -81,8 +82,7 @@ class Connection:
         if not self._requests.add(message, answer, what, priority, self.settings.limits.wait):
             answer(self._late(what))
             return
-        if self.error is not None:  # it failed meanwhile
-            self._fail(self.error)
+        self._fail_late()
         self._nudge()
 
     def finish(self, until: float) -> bool:
@@ -97,10 +97,8 @@ class Connection:
             self._thread.join(2)
 
     def _nudge(self) -> None:
-        try:
+        with contextlib.suppress(OSError):  # it is awake, or has ended
             self._wake.send(b"x")
-        except (BlockingIOError, OSError):
-            pass  # it is awake, or has ended
 
     # ---- failures
 
@@ -112,6 +110,11 @@ class Connection:
         return WaitLimitError(
             f"{who} did not answer within {limit}; a worker or the server is slow or gone"
         )
+
+    def _fail_late(self) -> None:
+        """What was queued while the connection failed fails, too."""
+        if self.error is not None:
+            self._fail(self.error)
 
     def _fail(self, error: KVStoreError) -> None:
         for request in self._requests.drain():
@@ -191,7 +194,8 @@ class Connection:
     def _serve(self, channel: socket.socket) -> None:
         """Send and receive until the connection breaks, is silent, or is closed."""
         limits = self.settings.limits
-        decoder, sending = Decoder(), []
+        decoder = Decoder()
+        sending: list[memoryview] = []
         heard = spoke = time.monotonic()
         pause = min(limits.silent / 4, limits.wait / 4, 1.0)
         with selectors.DefaultSelector() as selector:

@@ -89,8 +89,8 @@ class Entry:
             return False
         if sequence != last + 1 or sequence > self.version + MOST_AHEAD and self.rounds:
             raise WorldError(
-                f"kvstore: worker {rank} sent push {sequence} of {self} after push {last}, in round "
-                f"{self.version + 1}"
+                f"kvstore: worker {rank} sent push {sequence} of {self} after push {last}, in "
+                f"round {self.version + 1}"
             )
         return True
 

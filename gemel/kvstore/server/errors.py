@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gemel.errors import (
     JournalError,
-    KVStoreError,
     KeyShapeError,
+    KVStoreError,
     LeftOutError,
     PortTakenError,
     ProtocolError,

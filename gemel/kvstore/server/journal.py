@@ -156,7 +156,7 @@ def _bytes(array: Any) -> Any:
     import numpy
 
     dense = numpy.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    return memoryview(dense.reshape(-1).view(numpy.uint8))
+    return dense.reshape(-1).view(numpy.uint8).data
 
 
 def _described(state: State, arrays: list[Any]) -> dict[str, Any]:

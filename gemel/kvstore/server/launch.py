@@ -41,7 +41,7 @@ class Job:
     workers: int = 1
     rule: str = "replace"
     restarts: int = 3
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     folder: Path | None = None
     secret: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
 

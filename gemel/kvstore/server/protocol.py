@@ -134,7 +134,7 @@ def array_message(kind: Kind, array: Any, **fields: Any) -> Message:
     if array.dtype.name not in DTYPES:
         raise ProtocolError(f"{kind.name}: arrays of {array.dtype} do not travel to servers")
     dense = numpy.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    body = memoryview(dense.reshape(-1).view(numpy.uint8))
+    body = dense.reshape(-1).view(numpy.uint8).data
     return Message(kind, shape=tuple(array.shape), dtype=array.dtype.name, body=body, **fields)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from gemel import config
 from gemel.errors import unknown_name
 from gemel.kvstore.server.errors import WorldError
 
@@ -91,29 +91,25 @@ def from_environment() -> WorkerSettings:
 
     GEMEL_SERVERS=host:port,host:port  GEMEL_RANK=0  GEMEL_NUM_WORKERS=3  GEMEL_SECRET=...
 
-    Limits are GEMEL_WAIT_SECONDS and GEMEL_SILENT_SECONDS; GEMEL_STALENESS is how many pushes a
-    worker of `dist_async` may be ahead of the slowest. Raises `WorldError` for what is missing.
+    `gemel.config` lists the others. Raises `WorldError` for what is missing.
     """
-    servers = tuple(address(text) for text in _text("GEMEL_SERVERS").split(",") if text)
-    default = Limits()
-    limits = Limits(
-        silent=_number("GEMEL_SILENT_SECONDS", default.silent),
-        wait=_number("GEMEL_WAIT_SECONDS", default.wait),
-    )
+    needed = (config.SERVERS, config.RANK, config.NUM_WORKERS, config.SECRET)
+    for variable in needed:
+        if variable.read() == variable.default:
+            raise WorldError(
+                f"kvstore: {variable.name} is not set ({variable.doc}); start the program with "
+                "python -m gemel launch --servers 2 --workers 3 train.py, or set "
+                f"{', '.join(each.name for each in needed)}"
+            )
     return WorkerSettings(
-        servers,
-        int(_number("GEMEL_RANK", None)),
-        int(_number("GEMEL_NUM_WORKERS", None)),
-        _text("GEMEL_SECRET").encode(),
-        limits,
-        piece=int(_number("GEMEL_PIECE", WorkerSettings.piece)),
-        staleness=int(_number("GEMEL_STALENESS", WorkerSettings.staleness)),
+        tuple(address(text) for text in config.SERVERS.read().split(",") if text),
+        config.RANK.read(),
+        config.NUM_WORKERS.read(),
+        config.SECRET.read().encode(),
+        Limits(silent=config.SILENT_SECONDS.read(), wait=config.WAIT_SECONDS.read()),
+        config.PIECE.read(),
+        config.STALENESS.read(),
     )
-
-
-def is_in_environment() -> bool:
-    """Whether this process was told of servers."""
-    return bool(os.environ.get("GEMEL_SERVERS"))
 
 
 def address(text: str) -> tuple[str, int]:
@@ -122,25 +118,6 @@ def address(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise WorldError(f"kvstore: {text!r} is no address of a server, such as 10.0.0.7:9700")
     return host.strip("[]"), int(port)
-
-
-def _text(name: str) -> str:
-    value = os.environ.get(name, "")
-    if not value:
-        raise WorldError(
-            f"kvstore: {name} is not set; start the program with python -m gemel launch --servers "
-            "2 --workers 3 train.py, or set GEMEL_SERVERS, GEMEL_RANK, GEMEL_NUM_WORKERS and "
-            "GEMEL_SECRET"
-        )
-    return value
-
-
-def _number(name: str, default: float | None) -> float:
-    text = _text(name) if default is None else os.environ.get(name) or str(default)
-    try:
-        return float(text)
-    except ValueError:
-        raise WorldError(f"kvstore: {name}={text!r} is no number") from None
 
 
 def _checked(secret: bytes) -> None:

@@ -133,7 +133,8 @@ class State:
         if rank not in self.gone or self.newest() > message.sequence:
             return False
         live = self.live
-        self.gone.discard(rank), self.finished.discard(rank)
+        self.gone.discard(rank)
+        self.finished.discard(rank)
         for entry in self.entries.values():
             entry.join(rank, message.sequence, live)
         return True
