@@ -103,8 +103,9 @@ NUM_WORKERS = Variable("GEMEL_NUM_WORKERS", 0, "how many workers the job has")
 SECRET = Variable("GEMEL_SECRET", "", "what its workers and servers know, and nobody else")
 RESTARTS = Variable("GEMEL_RESTARTS", 0, "how often this worker was started again")
 WAIT_SECONDS = Variable(
-    "GEMEL_WAIT_SECONDS", 60.0, "time a worker waits for an answer of a server, or to reach it"
+    "GEMEL_WAIT_SECONDS", 60.0, "time a worker of a job with servers waits for an answer"
 )
+REACH_SECONDS = Variable("GEMEL_REACH_SECONDS", 30.0, "time until a server counts as lost")
 SILENT_SECONDS = Variable(
     "GEMEL_SILENT_SECONDS",
     10.0,
@@ -141,6 +142,7 @@ ALL = (
     SECRET,
     RESTARTS,
     WAIT_SECONDS,
+    REACH_SECONDS,
     SILENT_SECONDS,
     STALENESS,
     PIECE,

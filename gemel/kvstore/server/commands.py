@@ -38,6 +38,9 @@ def launch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--restarts", type=int, default=3, help="times each is started again")
     parser.add_argument("--folder", type=Path, help="where the servers' journals are")
     parser.add_argument("--wait", type=float, default=Limits.wait, help="seconds workers wait")
+    parser.add_argument(
+        "--reach", type=float, default=Limits.reach, help="seconds until a server counts as lost"
+    )
     _rule_arguments(parser)
 
 
@@ -97,7 +100,7 @@ def run_launch(given: argparse.Namespace, program: str, arguments: list[str]) ->
             given.workers,
             given.rule,
             given.restarts,
-            Limits(given.silent, given.replace, given.wait),
+            Limits(given.silent, given.replace, given.wait, given.reach),
             given.folder,
         )
         return launch(job, given.engine)

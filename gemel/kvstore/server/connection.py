@@ -66,7 +66,7 @@ class Connection:
 
     def ready(self) -> None:
         """Wait until it is connected. Raises why it cannot be."""
-        self._ready.wait(self.settings.limits.wait + 5)
+        self._ready.wait(self.settings.limits.reach + 10)
         if self.error is not None:
             raise self.error
 
@@ -140,7 +140,7 @@ class Connection:
 
     def _connected(self) -> socket.socket:
         """A connection on which both sides have shown that they know the secret."""
-        limit = self.settings.limits.wait
+        limit = self.settings.limits.reach
         until = time.monotonic() + limit
         pause, last = FIRST_PAUSE, "no answer"
         while True:
@@ -161,7 +161,7 @@ class Connection:
                         raise
                     raise ServerLostError(
                         f"kvstore: worker {self.settings.rank}: {self.name} could not be reached "
-                        f"within {limit:g} s (GEMEL_WAIT_SECONDS): {last}"
+                        f"within {limit:g} s (GEMEL_REACH_SECONDS): {last}"
                     ) from None
             except BaseException:
                 if channel is not None:

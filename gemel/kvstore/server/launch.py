@@ -158,7 +158,7 @@ def read_line(child: Any, seconds: float) -> str:
     return line.decode(errors="replace").strip()
 
 
-class _Slot:
+class Slot:
     """One of the job's processes, and how often it was started again."""
 
     def __init__(self, name: str) -> None:
@@ -177,8 +177,8 @@ class Launcher:
         self._say = say
         self._folder = job.folder or Path(tempfile.mkdtemp(prefix="gemel-servers-"))
         self._ports = [0] * job.servers
-        self.servers = [_Slot(f"server {number}") for number in range(job.servers)]
-        self.workers = [_Slot(f"worker {number}") for number in range(job.workers)]
+        self.servers = [Slot(f"server {number}") for number in range(job.servers)]
+        self.workers = [Slot(f"worker {number}") for number in range(job.workers)]
         self.status = 0
 
     def run(self) -> int:
@@ -209,7 +209,7 @@ class Launcher:
                 return
             time.sleep(PAUSE)
 
-    def _serve(self, slot: _Slot) -> None:
+    def _serve(self, slot: Slot) -> None:
         """Start a server; again, at the port and with the files it had."""
         number, job = int(slot.name.split()[1]), self.job
         host = self.place.address(slot.name)
@@ -223,11 +223,13 @@ class Launcher:
             raise WorkersError(f"launch: {slot.name} did not start (its output says why): {said}")
         self._ports[number] = int(said)
 
-    def _work(self, slot: _Slot) -> None:
-        addresses = ",".join(
-            f"{self.place.address(server.name)}:{port}"
-            for server, port in zip(self.servers, self._ports, strict=True)
-        )
+    def addresses(self, slot: Slot) -> list[tuple[str, int]]:
+        """Where a worker finds the servers."""
+        hosts = [self.place.address(server.name) for server in self.servers]
+        return list(zip(hosts, self._ports, strict=True))
+
+    def _work(self, slot: Slot) -> None:
+        addresses = ",".join(f"{host}:{port}" for host, port in self.addresses(slot))
         environment = {
             **self._environment(),
             "GEMEL_SERVERS": addresses,
@@ -235,6 +237,7 @@ class Launcher:
             "GEMEL_NUM_WORKERS": str(self.job.workers),
             "GEMEL_RESTARTS": str(slot.restarts),
             "GEMEL_WAIT_SECONDS": str(self.job.limits.wait),
+            "GEMEL_REACH_SECONDS": str(self.job.limits.reach),
             "GEMEL_SILENT_SECONDS": str(self.job.limits.silent),
         }
         command = ["{python}", self.job.program, *self.job.arguments]
@@ -270,4 +273,4 @@ def launch(job: Job, engine: str = "local") -> int:
     return Launcher(job, LocalPlace()).run()
 
 
-__all__ = ["Job", "Launcher", "LocalPlace", "LocalProcess", "Place", "Process", "launch"]
+__all__ = ["Job", "Launcher", "LocalPlace", "LocalProcess", "Place", "Process", "Slot", "launch"]

@@ -17,19 +17,22 @@ SHORTEST_SECRET = 8
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds: how long a worker may be `silent`, how long it may take to `replace` it (or to come
-    at the start), and how long a worker `waits` for an answer, or for a server to come back.
+    """How long things may take, in seconds, and how many bytes a worker may have on the way.
 
-    `room` is how many bytes a worker may have on the way.
+    `silent`: without a word, until a worker or a link counts as dead. `replace`: from then until a
+    worker must be replaced; they also have that long to come at the start. `reach`: until a server
+    that cannot be reached counts as lost. `wait`: until a worker must have its answer, which should
+    be more than the first three.
     """
 
     silent: float = 10.0
     replace: float = 30.0
     wait: float = 60.0
+    reach: float = 30.0
     room: int = 512 << 20
 
     def __post_init__(self) -> None:
-        for name in ("silent", "replace", "wait", "room"):
+        for name in ("silent", "replace", "wait", "reach", "room"):
             if not getattr(self, name) > 0:
                 raise WorldError(f"kvstore: the limit {name} is {getattr(self, name)}, not > 0")
 
@@ -106,7 +109,11 @@ def from_environment() -> WorkerSettings:
         config.RANK.read(),
         config.NUM_WORKERS.read(),
         config.SECRET.read().encode(),
-        Limits(silent=config.SILENT_SECONDS.read(), wait=config.WAIT_SECONDS.read()),
+        Limits(
+            silent=config.SILENT_SECONDS.read(),
+            wait=config.WAIT_SECONDS.read(),
+            reach=config.REACH_SECONDS.read(),
+        ),
         config.PIECE.read(),
         config.STALENESS.read(),
     )
