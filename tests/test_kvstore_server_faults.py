@@ -91,8 +91,8 @@ def kill_both_servers(made: Faulty, draw: random.Random) -> None:
 
 
 def cut_link(made: Faulty, draw: random.Random) -> None:
-    """One link, for 1.5 s: longer than a worker may be silent."""
-    draw.choice(made.links[draw.choice(made.workers).name]).cut(1.5)
+    """One link, for 3 s: longer than a worker may be silent."""
+    draw.choice(made.links[draw.choice(made.workers).name]).cut(3.0)
 
 
 def cut_links(made: Faulty, draw: random.Random) -> None:
@@ -207,3 +207,37 @@ def test_left_out(tmp_path: Path, number: int) -> None:
                 exact = value * share / 3
                 assert exact == int(exact) and int(exact).bit_count() == share, (name, line)
     assert longest_pause(made) < RECOVERY, fault.__name__
+
+
+def program(folder: Path, text: str) -> str:
+    path = folder / "train.py"
+    path.write_text(text)
+    return str(path)
+
+
+BEGIN = """
+from gemel import kvstore, np
+store = kvstore.create("dist_sync")
+w = np.zeros((3,))
+store.init(0, w)
+for step in range(store.step, 5):
+    store.pushpull(0, np.ones((3,)), w)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        (BEGIN, 0, 0),
+        (BEGIN + "w.wait_to_read()\nif store.rank: raise ValueError('a mistake')", 1, 4),
+        (BEGIN + "import sys\nsys.exit(3 if store.rank else 0)", 1, 4),
+    ],
+)
+def test_how_programs_end(tmp_path: Path, text: str, status: int, said: int) -> None:
+    """Values that nobody waited for are no failure; a mistake is tried again, and then reported."""
+    heard: list[str] = []
+    limits = Limits(silent=0.5, replace=0.5, wait=5, reach=2)
+    job = Job(program(tmp_path, text), servers=2, workers=2, restarts=3, limits=limits)
+    started = time.monotonic()
+    assert Launcher(job, LocalPlace(), heard.append).run() == status
+    assert len(heard) == said and time.monotonic() - started < LONGEST

@@ -135,11 +135,7 @@ class Agreement:
             return None
         pending = min(late, key=lambda pending: pending.number)
         missing = [rank for rank in range(self._size) if rank not in pending.came]
-        others = {
-            rank: ", ".join(names)
-            for rank in missing
-            if (names := self._names_of(rank))
-        }
+        others = {rank: ", ".join(names) for rank in missing if (names := self._names_of(rank))}
         text = (
             f"{_workers(missing)} not come with {pending.request.name} for {self._limit:g} s; "
             f"{_workers(sorted(pending.came))} come"

@@ -11,7 +11,6 @@ import secrets
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,7 +76,7 @@ class ServerStore(KVStore):
         except BaseException:
             self._end()
             raise
-        atexit.register(_at_exit, weakref.ref(self))
+        atexit.register(self._leave)
 
     # ---- who takes part
 
@@ -349,13 +348,19 @@ class ServerStore(KVStore):
         if self._closed:
             return
         self._closed = True
+        atexit.unregister(self._leave)
         until = time.monotonic() + self.settings.limits.wait
-        if finished and all(connection.finish(until) for connection in self._connections):
+        over = finished and self._errands.finish(until)
+        if over and all(connection.finish(until) for connection in self._connections):
             for connection in self._connections:
                 connection.send(Message(Kind.LEAVE), lambda found: None)
             for connection in self._connections:
                 connection.finish(min(until, time.monotonic() + 5))
         self._end()
+
+    def _leave(self) -> None:
+        """At the exit. An uncaught exception is no end of training: that worker has died."""
+        self.close(finished=getattr(sys, "last_value", None) is None)
 
     def _end(self) -> None:
         self._errands.close()
@@ -373,12 +378,6 @@ _BARRIER = _Barrier()
 def _contents(value: Any) -> Any:
     twin = callback.as_twin(value)
     return twin.asnumpy()
-
-
-def _at_exit(reference: weakref.ref[ServerStore]) -> None:
-    store = reference()
-    if store is not None:
-        store.close(finished=getattr(sys, "last_value", None) is None)
 
 
 __all__ = ["ServerStore"]

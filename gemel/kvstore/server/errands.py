@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,7 +25,8 @@ class Errands:
 
     def __init__(self) -> None:
         self._desk = _core.Desk()
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        #: What will do each operation that has been issued and not been begun.
         self._begun: dict[int, Callable[[Any], None]] = {}
         self._count = 0
         self._process = os.getpid()
@@ -57,13 +59,19 @@ class Errands:
             errand = self._desk.take(PAUSE)
             if errand is None:
                 continue
-            with self._lock:
-                begin = self._begun.pop(errand.number)
+            begin = self._begun[errand.number]
             try:
                 begin(errand)
             except Exception as error:
                 end(errand, error)
-            del errand, begin
+            with self._lock:
+                del self._begun[errand.number], errand, begin
+                self._lock.notify_all()
+
+    def finish(self, until: float) -> bool:
+        """Wait until everything issued has begun; whether that came to be."""
+        with self._lock:
+            return self._lock.wait_for(lambda: not self._begun, until - time.monotonic())
 
     def close(self) -> None:
         """What has not begun fails."""
