@@ -97,6 +97,9 @@ REPOSITORY = Variable(
     "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/",
     "where they are downloaded from",
 )
+WORKERS_TIMEOUT = Variable(
+    "GEMEL_WORKERS_TIMEOUT", 300.0, "seconds that workers of a job wait for each other"
+)
 DEBUG = Variable("GEMEL_DEBUG", 0, "1 prints what is compiled, 2 also the programs")
 
 ALL = (
@@ -116,6 +119,7 @@ ALL = (
     TRACEBACK,
     HOME,
     REPOSITORY,
+    WORKERS_TIMEOUT,
     DEBUG,
 )
 

@@ -12,13 +12,14 @@ from functools import partial
 from gemel.errors import GemelError, unknown_name
 from gemel.kvstore.base import KVStore
 from gemel.kvstore.local import LocalStore
+from gemel.kvstore.mpi import MpiStore
 from gemel.kvstore.states import load_states, save_states
 
 
 def _missing(name: str) -> KVStore:
     raise GemelError(
-        f"kvstore {name!r}: training on several machines is not there yet; on one machine use "
-        "'device' or 'local'"
+        f"kvstore {name!r}: asynchronous training needs a parameter server, which is not there "
+        "yet; use 'dist_sync', or on one machine 'device' or 'local'"
     )
 
 
@@ -28,8 +29,10 @@ KINDS: dict[str, Callable[[str], KVStore]] = {
     "local_allreduce_cpu": partial(LocalStore, on_devices=False),
     "device": partial(LocalStore, on_devices=True),
     "local_allreduce_device": partial(LocalStore, on_devices=True),
-    "dist_sync": _missing,
-    "dist_device_sync": _missing,
+    "dist": MpiStore,
+    "dist_sync": MpiStore,
+    "dist_device_sync": MpiStore,
+    "dist_sync_device": MpiStore,
     "dist_async": _missing,
 }
 
@@ -37,7 +40,8 @@ KINDS: dict[str, Callable[[str], KVStore]] = {
 def create(name: str = "local") -> KVStore:
     """A store: ``"device"`` adds values up on their devices, ``"local"`` on the CPU.
 
-    Raises `UnknownNameError`, and `GemelError` for stores that are not there yet.
+    ``"dist_sync"`` adds up over all workers of an MPI job, too. Raises `UnknownNameError`,
+    `WorkersError` where workers cannot be joined, and `GemelError` for stores not there yet.
     """
     if name not in KINDS:
         raise unknown_name("kvstore", name, KINDS)
