@@ -150,11 +150,12 @@ class World:
             return
         reason = getattr(sys, "last_type", None)
         note = "" if reason is None else f"with {reason.__name__}"
-        if not self.broken:
-            with contextlib.suppress(GemelError):
-                self.issue(0, "the end", "end", note=note)
-            self._ended.wait(None if reason is None else FAREWELL)
+        last = None if self.broken else self.issue(0, "the end", "end", note=note)
+        self._ended.wait(None if reason is None else FAREWELL)
         self._desk.close("WorkersError", self.broken or "kvstore: the program has ended")
+        if last is not None:
+            with contextlib.suppress(GemelError):
+                last.wait_to_read()  # so that nobody is told of a failure that is no news
         self._thread.join(1.0)
 
     # ---- the thread
