@@ -28,7 +28,7 @@ from gemel.ir.trace import current_trace
 from gemel.spec import Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from gemel.device import Device
     from gemel.np import ndarray

@@ -251,7 +251,7 @@ def _library() -> Any:
         raise WorkersError(
             f"kvstore 'dist_sync' needs MPI and mpi4py ({error}); install both with "
             "pip install 'gemel[mpi]', and start with python -m gemel launch -n 2 train.py"
-        ) from error
+        ) from None
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
         raise WorkersError(
             "kvstore 'dist_sync' talks to MPI from a thread of its own, and MPI was started "
