@@ -254,6 +254,10 @@ class World:
         found = self._exchanged(doing.tasks[0].request, row)
         if self._no_longer_doing() is None:
             return  # somebody has given up waiting for it
+        self.done["requests"] += len(doing.tasks)
+        self.done["groups"] += 1
+        self.done["bytes"] += row.size
+        self.done["seconds"] += time.monotonic() - doing.since
         start = 0
         for task in doing.tasks:
             size = task.request.bytes
@@ -262,10 +266,6 @@ class World:
                 target[...] = found[:, start : start + size]
             start += size
             task.errand.end()
-        self.done["requests"] += len(doing.tasks)
-        self.done["groups"] += 1
-        self.done["bytes"] += row.size
-        self.done["seconds"] += time.monotonic() - doing.since
         if doing.tasks[0].request.kind == "end":
             self._ended.set()
 
