@@ -1,4 +1,4 @@
-"""`python -m gemel`: run programs written for MXNet as they are; start jobs of many processes."""
+"""`python -m gemel`: run programs written for MXNet as they are, and programs on many workers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ gemel run executes a program or a notebook written for MXNet as it is: `import m
 
 A notebook runs cell by cell; what its cells print and the values of their last lines are printed.
 
-gemel launch starts a program as several workers, with parameter servers between them; gemel serve
-starts one such server. docs/parameter-server.md says more.
+gemel launch starts several processes that train together (kvstore='dist_sync'), over MPI or, with
+--servers, with parameter servers between them; gemel serve is one of these.
 
+  python -m gemel launch -n 4 train.py --epochs 3
+  python -m gemel launch --hosts alpha,beta train.py
   python -m gemel launch --servers 2 --workers 3 train.py
 """
 
@@ -30,37 +32,51 @@ def main(arguments: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", metavar="command")
     run = commands.add_parser("run", help="run a Python script or a notebook, mxnet being gemel")
     run.add_argument("file", help="script.py or notebook.ipynb")
-    run.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
+    launch = commands.add_parser("launch", help="run a Python script in several workers")
+    launch.add_argument("-n", "--workers", type=int, help="how many; one on each host if left out")
+    launch.add_argument("--hosts", default="", help="machines that take turns, with commas between")
+    launch.add_argument("--timeout", type=float, help="seconds that workers wait for each other")
     serve = commands.add_parser("serve", help="be a parameter server")
-    launch = commands.add_parser("launch", help="start workers and parameter servers")
-    if arguments[:1] == ["serve"] or arguments[:1] == ["launch"]:
-        return many(parser, serve, launch, arguments)
+    if arguments[:1] in (["launch"], ["serve"]):
+        from gemel.kvstore.server.commands import launch_arguments, serve_arguments
+
+        launch_arguments(launch)
+        serve_arguments(serve)
+    launch.add_argument("file", help="script.py")
+    for command in (run, launch):
+        command.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
     given = parser.parse_args(arguments)
     if given.command is None:
         parser.print_help()
         return 2
+    if given.command == "serve":
+        from gemel.kvstore.server.commands import run_serve
+
+        return run_serve(given)
+    if given.command == "launch":
+        return _launch(given, launch)
     from gemel import running  # imported here: help needs none of it
 
     return running.run(given.file, given.arguments)
 
 
-def many(
-    parser: argparse.ArgumentParser,
-    serve: argparse.ArgumentParser,
-    launch: argparse.ArgumentParser,
-    arguments: list[str],
-) -> int:
-    """A job of many processes; gives the exit status."""
-    from gemel.kvstore.server import commands  # imported here: running programs needs none of it
+def _launch(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    from gemel import launching
+    from gemel.errors import GemelError
 
-    commands.serve_arguments(serve)
-    commands.launch_arguments(launch)
-    launch.add_argument("file", help="script.py")
-    launch.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
-    given = parser.parse_args(arguments)
-    if given.command == "serve":
-        return commands.run_serve(given)
-    return commands.run_launch(given, given.file, given.arguments)
+    if given.servers:
+        from gemel.kvstore.server.commands import run_launch
+
+        return run_launch(given, given.file, given.arguments)
+    hosts = [host for host in given.hosts.split(",") if host]
+    workers = given.workers if given.workers is not None else len(hosts)
+    if not workers and given.workers is None:
+        parser.error("say how many workers: -n 4, or --hosts alpha,beta for one on each")
+    try:
+        return launching.launch(given.file, given.arguments, workers, hosts, given.timeout)
+    except GemelError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

@@ -117,6 +117,9 @@ STALENESS = Variable(
 PIECE = Variable(
     "GEMEL_PIECE", 1 << 18, "elements of an array above which it is cut for several servers"
 )
+WORKERS_TIMEOUT = Variable(
+    "GEMEL_WORKERS_TIMEOUT", 300.0, "seconds that workers of a job wait for each other"
+)
 DEBUG = Variable("GEMEL_DEBUG", 0, "1 prints what is compiled, 2 also the programs")
 
 ALL = (
@@ -146,6 +149,7 @@ ALL = (
     SILENT_SECONDS,
     STALENESS,
     PIECE,
+    WORKERS_TIMEOUT,
     DEBUG,
 )
 

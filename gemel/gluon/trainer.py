@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import compress
 from operator import is_
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from gemel import _core, autograd, kvstore
 from gemel import optimizer as optimizers
@@ -31,9 +33,11 @@ class Trainer:
     `optimizer_params` its settings. Where the parameters live on several devices, each computes
     the gradients of its part of the batch; `kvstore` says where these are added up: ``"device"``,
     ``"local"`` (on the CPU) or a `KVStore`; None leaves every device to itself.
+    With ``"dist_sync"`` several processes train together, each with its part of the batch: all
+    begin with the values of worker 0, and gradients are added up over all devices of all workers.
     `compression_params` are those of `KVStore.set_gradient_compression`. Each device then updates
     its own replica, by the same sum to the same bits; with `update_on_kvstore` the store updates a
-    value of its own, and every device gets that.
+    value of its own, and every device gets that; parameter servers do so unless it is False.
     """
 
     def __init__(
@@ -58,8 +62,12 @@ class Trainer:
             self._store.set_gradient_compression(compression_params)
         if update_on_kvstore and not isinstance(self._store, stores.KVStore):
             raise GemelError("Trainer: update_on_kvstore=True needs a kvstore, such as 'device'")
-        self._wants_store = bool(update_on_kvstore)
-        #: Whether the store updates the parameters: with one device there is nothing to gain.
+        #: Whether the store keeps the parameters, as servers do.
+        self._kept = getattr(self._store, "keeps_parameters", False)
+        self._wants_store = self._kept if update_on_kvstore is None else update_on_kvstore
+        #: Whether other processes train, too.
+        self._together = self._kept or getattr(self._store, "num_workers", 1) > 1
+        #: Whether the store updates the parameters: with one replica there is nothing to gain.
         self._on_store = False
         self._devices: list[Device] = []
         self._updaters = [optimizers.get_updater(self._optimizer)]
@@ -67,6 +75,11 @@ class Trainer:
         self._seen: list[tuple[Any, ...]] = []
         #: Versions of the first replicas when the store last gave them its values.
         self._pulled: dict[int, int] = {}
+        if self._together:
+            for position, parameter in enumerate(self._params):
+                if parameter._arrays:
+                    self._begin_alike(position, parameter)
+                parameter._followers.append(partial(_made, ref(self), position))
 
     @property
     def optimizer(self) -> Optimizer:
@@ -87,6 +100,8 @@ class Trainer:
     def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """Bring the gradients together and update every parameter, gradients over `batch_size`.
 
+        That is what the sum of all gradients is divided by, so the size of the whole batch: the
+        parts of all devices and, as in MXNet, of all workers are to be counted by the caller.
         Everything is issued, nothing waits. The gradients of the devices stay as they are; see
         `allreduce_grads`. Raises `GradientError` for a parameter whose gradient backward has not
         written since the last step, on all its devices; `ignore_stale_grad` leaves such gradients
@@ -99,7 +114,7 @@ class Trainer:
         if self._on_store:
             self._by_store(chosen, batch_size)
             return
-        if len(self._devices) == 1 or self._store is None:
+        if self._alone:
             self._apply(chosen, batch_size, self._own_gradients(chosen))
         else:
             self._apply(chosen, batch_size, self._totals(chosen))
@@ -112,7 +127,7 @@ class Trainer:
         """
         self._look()
         self._refuse_on_store("allreduce_grads")
-        if len(self._devices) == 1 or self._store is None:
+        if self._alone:
             return
         chosen = self._chosen(ignore_stale=True)
         totals = self._totals(chosen)
@@ -129,6 +144,15 @@ class Trainer:
         chosen = self._chosen(ignore_stale_grad)
         if chosen:
             self._apply(chosen, batch_size, self._own_gradients(chosen))
+
+    @property
+    def _alone(self) -> bool:
+        """Whether there is nobody to add gradients up with."""
+        return self._store is None or (len(self._devices) == 1 and not self._together)
+
+    def _begin_alike(self, position: int, parameter: Parameter) -> None:
+        """All workers begin with the values of the first."""
+        self._store.broadcast(position, parameter._arrays[0], out=list(parameter._arrays))
 
     def _refuse_on_store(self, name: str) -> None:
         if self._on_store:
@@ -224,11 +248,11 @@ class Trainer:
     def _settle(self, devices: list[Device]) -> None:
         """Have states and counts for each device."""
         self._devices = devices
-        self._on_store = self._wants_store and len(devices) > 1
-        kept = self._updaters[0].arrays()
+        self._on_store = self._wants_store and (len(devices) > 1 or self._together)
+        kept = self._updaters[0].arrays() if self._updaters else {}
         if self._on_store:
             self._store.set_optimizer(self._optimizer)
-            self._updaters = [self._store.updater]
+            self._updaters = [] if self._store.updater is None else [self._store.updater]
         else:
             self._updaters = [optimizers.get_updater(self._optimizer) for _ in devices]
         for updater in self._updaters:
@@ -245,6 +269,9 @@ class Trainer:
 
         The states of all devices are the same; they are written once.
         """
+        if not self._updaters:
+            self._store.save_optimizer_states(fname)
+            return
         stores.save_states(fname, self._updaters[0], range(len(self._params)))
 
     def load_states(self, fname: Any) -> None:
@@ -253,8 +280,18 @@ class Trainer:
         Raises `ParameterFileError`, changing nothing, if it belongs to another optimizer or other
         parameters.
         """
+        if not self._updaters:
+            self._store.load_optimizer_states(fname)
+            return
         shapes = [p.shape if p.is_shape_known else None for p in self._params]
         stores.load_states(fname, self._updaters, range(len(self._params)), shapes)
+
+
+def _made(trainer: ref[Trainer], position: int, parameter: Parameter) -> None:
+    """A parameter has been filled (again): all workers of its trainer take the first's values."""
+    found = trainer()
+    if found is not None:
+        found._begin_alike(position, parameter)
 
 
 def _distinct(params: Any) -> list[Parameter]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from gemel import config
 from gemel.errors import unknown_name
 from gemel.kvstore.base import KVStore
 from gemel.kvstore.local import LocalStore
+from gemel.kvstore.mpi import MpiStore
 from gemel.kvstore.states import load_states, save_states
 
 
@@ -22,14 +24,21 @@ def _by_servers(name: str) -> KVStore:
     return ServerStore(name)
 
 
+def _together(name: str) -> KVStore:
+    """A store of several workers: on parameter servers where there are some, else over MPI."""
+    return _by_servers(name) if config.SERVERS.read() else MpiStore(name)
+
+
 #: What makes the store of each name; it is given the name.
 KINDS: dict[str, Callable[[str], KVStore]] = {
     "local": partial(LocalStore, on_devices=False),
     "local_allreduce_cpu": partial(LocalStore, on_devices=False),
     "device": partial(LocalStore, on_devices=True),
     "local_allreduce_device": partial(LocalStore, on_devices=True),
-    "dist_sync": _by_servers,
-    "dist_device_sync": _by_servers,
+    "dist": _together,
+    "dist_sync": _together,
+    "dist_device_sync": _together,
+    "dist_sync_device": _together,
     "dist_sync_server": _by_servers,
     "dist_async": _by_servers,
 }
@@ -38,7 +47,9 @@ KINDS: dict[str, Callable[[str], KVStore]] = {
 def create(name: str = "local") -> KVStore:
     """A store: ``"device"`` adds values up on their devices, ``"local"`` on the CPU.
 
-    Raises `UnknownNameError`, and `GemelError` for stores that are not there yet.
+    ``"dist_sync"`` adds up over all workers, too: of an MPI job, or where GEMEL_SERVERS names them
+    on parameter servers, which ``"dist_async"`` and ``"dist_sync_server"`` need. Raises
+    `UnknownNameError`, and `WorkersError` where workers or servers cannot be joined.
     """
     if name not in KINDS:
         raise unknown_name("kvstore", name, KINDS)

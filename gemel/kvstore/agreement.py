@@ -130,24 +130,25 @@ class Agreement:
 
     def overdue(self, now: float) -> str | None:
         """What is wrong if somebody has been waited for longer than the limit."""
-        late = [p for p in self._pending.values() if now - p.began > self._limit]
+        waiting = [p for p in self._pending.values() if p.request.kind != "end"]
+        late = [p for p in waiting if now - p.began > self._limit]
         if not late:
             return None
         pending = min(late, key=lambda pending: pending.number)
         missing = [rank for rank in range(self._size) if rank not in pending.came]
-        others = {rank: ", ".join(names) for rank in missing if (names := self._names_of(rank))}
         text = (
             f"{_workers(missing)} not come with {pending.request.name} for {self._limit:g} s; "
             f"{_workers(sorted(pending.came))} come"
         )
-        for rank, names in others.items():
-            text += f"; worker {rank} has come with {names} instead"
+        for rank in missing:
+            if names := self._names_of(rank):
+                text += f"; worker {rank} has come with {names} instead"
         return text
 
-    def _names_of(self, rank: int) -> list[str]:
+    def _names_of(self, rank: int) -> str:
         """What a worker has come with and others have not, at most three names."""
         found = [p.request.name for p in self._pending.values() if rank in p.came]
-        return found[:3]
+        return ", ".join(found[:3])
 
 
 def _workers(ranks: Sequence[int]) -> str:

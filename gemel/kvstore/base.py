@@ -41,6 +41,11 @@ class KVStore(ABC):
         return capability == "optimizer"
 
     @property
+    def keeps_parameters(self) -> bool:
+        """Whether its values outlive this process, so that a `Trainer` had better keep them there."""
+        return False
+
+    @property
     def updater(self) -> Any:
         """What updates the values in this process; None where nothing does, or servers do."""
         return None

@@ -51,7 +51,7 @@ class LocalStore(KVStore):
         for one, values in pairs(key, value):
             stored = self._stored(one)
             with npx.priority(priority), autograd.pause():
-                total = self._total(one, values, stored.device)
+                total = self._total(one, values, stored.device, priority)
                 if self._updater is None:
                     total.copyto(stored)
                 else:
@@ -76,16 +76,21 @@ class LocalStore(KVStore):
         with them. All add up in the same order, so they get the same bits.
         """
         linked = any(device.linked for device in devices)
-        with autograd.pause():
-            if self._compression is None and not linked:
+        if self._compression is None and not linked:
+            with autograd.pause():
                 return [self._sums(values, device) for device in devices]
-            found: list[list[Any]] = [[None] * len(keys) for _ in devices]
-            for position in reversed(range(len(keys))):
-                place = self._place(values[position], position)
-                with npx.priority(-position):
-                    total = self._total(keys[position], values[position], place)
-                    for row, device in zip(found, devices, strict=True):
-                        row[position] = total.as_in_ctx(device)
+        return self._one_by_one(keys, values, devices)
+
+    def _one_by_one(
+        self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
+    ) -> list[list[Any]]:
+        found: list[list[Any]] = [[None] * len(keys) for _ in devices]
+        for position in reversed(range(len(keys))):
+            place = self._place(values[position], position)
+            with npx.priority(-position), autograd.pause():
+                total = self._total(keys[position], values[position], place, -position)
+                for row, device in zip(found, devices, strict=True):
+                    row[position] = total.as_in_ctx(device)
         return found
 
     def _place(self, values: Sequence[Any], number: int) -> Device:
@@ -93,13 +98,15 @@ class LocalStore(KVStore):
         place: Device = values[number % len(values)].device
         return place if self._on_devices or not place.linked else CPUS[0]
 
-    def _total(self, key: Any, values: Sequence[Any], place: Device) -> Any:
-        if len({tuple(value.shape) for value in values}) > 1:
-            shapes = ", ".join(str(value.shape) for value in values)
-            raise ShapeError(f"kvstore: the arrays of key {key!r} have different shapes: {shapes}")
+    def _total(self, key: Any, values: Sequence[Any], place: Device, priority: int) -> Any:
+        """The sum of the arrays of a key, at a place; `priority` is that of its operations."""
+        check_alike(key, values)
         if self._compression is not None:
             values = self._compression.sent(key, values, place)
-        elif not (place.linked or any(value.device.linked for value in values)):
+        return self._sum(values, place)
+
+    def _sum(self, values: Sequence[Any], place: Device) -> Any:
+        if not (place.linked or any(value.device.linked for value in values)):
             return self._sums([values], place)[0]
         arrived = [value.as_in_ctx(place) for value in values]
         total = arrived[0]
@@ -153,6 +160,13 @@ class LocalStore(KVStore):
         return self._updater
 
 
+def check_alike(key: Any, values: Sequence[Any]) -> None:
+    """Raise `ShapeError` unless all arrays of a key have one shape."""
+    if len({tuple(value.shape) for value in values}) > 1:
+        shapes = ", ".join(str(value.shape) for value in values)
+        raise ShapeError(f"kvstore: the arrays of key {key!r} have different shapes: {shapes}")
+
+
 class _Sums:
     """Adds up arrays of CPU devices, group by group; one program, which runs on any of them."""
 
@@ -174,4 +188,4 @@ class _Sums:
         return plan_of(Graph(inputs, totals, (), "sum of gradients"), backend_of(device))
 
 
-__all__ = ["LocalStore"]
+__all__ = ["LocalStore", "check_alike"]

@@ -91,9 +91,9 @@ class ServerStore(KVStore):
         return self.settings.workers
 
     @property
-    def updates_values(self) -> bool:
-        """Whether the servers update the values, by an optimizer."""
-        return self._rule is not None
+    def keeps_parameters(self) -> bool:
+        """True: another worker, or this one started again, finds the values on the servers."""
+        return True
 
     @property
     def step(self) -> int:
@@ -283,6 +283,11 @@ class ServerStore(KVStore):
         self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
     ) -> list[list[Any]]:
         """For each device the sums, over all workers' devices, of the arrays of each key."""
+        if not self._rounds:
+            raise KVStoreError(
+                f"kvstore {self.type!r}: gradients of workers do not meet; the servers have to "
+                "update the parameters (update_on_kvstore=True)"
+            )
         found: list[list[Any]] = [[None] * len(keys) for _ in devices]
         for position in reversed(range(len(keys))):
             one, arrays = keys[position], values[position]

@@ -33,7 +33,6 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
 def launch_arguments(parser: argparse.ArgumentParser) -> None:
     """What `launch` takes for a job with servers."""
     parser.add_argument("--servers", type=int, default=0, help="parameter servers to start")
-    parser.add_argument("--workers", type=int, default=1, help="workers to start")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="who starts")
     parser.add_argument("--restarts", type=int, default=3, help="times each is started again")
     parser.add_argument("--folder", type=Path, help="where the servers' journals are")
@@ -93,11 +92,16 @@ def run_serve(given: argparse.Namespace) -> int:
 def run_launch(given: argparse.Namespace, program: str, arguments: list[str]) -> int:
     """Start a job with servers, and watch it; the exit status."""
     try:
+        if given.hosts:
+            raise WorldError(
+                "launch: --hosts starts workers by MPI; with --servers use --engine ray, or start "
+                "`gemel serve` on the machines (docs/parameter-server.md)"
+            )
         job = Job(
             program,
             tuple(arguments),
             given.servers,
-            given.workers,
+            1 if given.workers is None else given.workers,
             given.rule,
             given.restarts,
             Limits(given.silent, given.replace, given.wait, given.reach),
