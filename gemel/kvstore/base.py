@@ -42,7 +42,7 @@ class KVStore(ABC):
 
     @property
     def keeps_parameters(self) -> bool:
-        """Whether its values outlive this process, so that a `Trainer` had better keep them there."""
+        """Whether a `Trainer` leaves its parameters there: the values outlive this process."""
         return False
 
     @property
