@@ -269,7 +269,7 @@ def launch(job: Job, engine: str = "local") -> int:
     if engine == "ray":
         from gemel.kvstore.server.ray import RayPlace
 
-        return Launcher(job, RayPlace()).run()
+        return Launcher(job, RayPlace(job.servers + job.workers)).run()
     return Launcher(job, LocalPlace()).run()
 
 

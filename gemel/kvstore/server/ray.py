@@ -16,12 +16,17 @@ from gemel.kvstore.server.launch import LocalProcess, Process
 
 #: The exit status of a process whose actor, or whose node, is gone.
 GONE = -9
+#: Seconds Ray may take to find a place for a process.
+PLACING = 60.0
 
 
 class RayPlace:
-    """The cluster at RAY_ADDRESS, or a new one on this machine. Raises `WorkersError`."""
+    """The cluster at RAY_ADDRESS, or a new one on this machine with room for `processes`.
 
-    def __init__(self) -> None:
+    Each process takes one CPU of the cluster's, as Ray counts them. Raises `WorkersError`.
+    """
+
+    def __init__(self, processes: int) -> None:
         try:
             import ray  # type: ignore[import-not-found, unused-ignore]
         except ImportError:
@@ -31,7 +36,8 @@ class RayPlace:
             ) from None
         self._ray = ray
         if not ray.is_initialized():
-            ray.init(log_to_driver=True, include_dashboard=False)
+            own = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": processes}
+            ray.init(log_to_driver=True, include_dashboard=False, **own)
         self._actor = ray.remote(Watcher)
         self._actors: dict[str, Any] = {}
         self._nodes: dict[str, tuple[str, str]] = {}
@@ -41,7 +47,7 @@ class RayPlace:
     ) -> Process:
         """Start a process by an actor: a new one, unless that of its name is there."""
         actor = self._placed(slot)
-        path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", "")]))
+        path = os.environ.get("PYTHONPATH", "")
         given = {**environment, **({"PYTHONPATH": path} if path else {})}
         try:
             self._ray.get(actor.start.remote(list(command), given, printed), timeout=60)
@@ -79,7 +85,7 @@ class RayPlace:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
         actor = self._actor.options(**options).remote()
         try:
-            self._nodes[slot] = self._ray.get(actor.node.remote(), timeout=60)
+            self._nodes[slot] = self._ray.get(actor.node.remote(), timeout=PLACING)
         except self._ray.exceptions.RayError as error:
             raise WorkersError(f"launch: Ray has no place for {slot}: {error}") from None
         self._actors[slot] = actor
