@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -210,10 +211,6 @@ class Link:
                     end.shutdown(socket.SHUT_RDWR)
 
 
-def together(calls: Sequence[Callable[[], Any]]) -> None:
-    """Run them at the same time."""
-    threads = [threading.Thread(target=call, daemon=True) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+def quiet() -> bool:
+    """Whether the machine has so little to do that the time a process takes to start means much."""
+    return os.getloadavg()[0] <= 3 * (os.cpu_count() or 1)

@@ -96,7 +96,7 @@ def main(folder: Path, fault: str, rule: str) -> None:
     logs = folder / "logs"
     logs.mkdir()
     mode = "adam" if rule == "replace" else "sums"
-    limits = Limits(silent=1.0, replace=8.0, wait=12.0, reach=2.0)
+    limits = Limits(silent=1.0, replace=8.0, wait=12.0, reach=3.0)
     job = Job(
         PROGRAM, (str(logs), "40", "0.03", mode), servers=2, workers=3, rule=rule, limits=limits,
         folder=folder / "journals",

@@ -440,7 +440,7 @@ def test_a_link_that_is_cut_for_ever() -> None:
             cut_off.wait_to_read()
         with pytest.raises(WorkerLostError, match="worker 1 is missing in round 1 of key '0'"):
             out.wait_to_read()
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15
         link.close()
 
 

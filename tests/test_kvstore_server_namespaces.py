@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from server_jobs import quiet
 
 pytestmark = [pytest.mark.distributed, pytest.mark.unsanitized("many processes")]
 
 PROGRAM = str(Path(__file__).with_name("server_namespaces.py"))
 APART = ("unshare", "--map-root-user", "--net", "--mount")
 PROBE = (
-    "mount -t tmpfs tmpfs /run && ip netns add probe && ip link add a type veth peer name b netns probe"
-    " && tc qdisc add dev a root tbf rate 1gbit burst 128k latency 50ms"
+    "mount -t tmpfs tmpfs /run && ip netns add probe"
+    " && ip link add outer type veth peer name inner netns probe"
+    " && tc qdisc add dev outer root tbf rate 1gbit burst 128k latency 50ms"
 )
 
 
@@ -64,7 +66,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_replaced(tmp_path: Path, whole: Any, fault: str) -> None:
     said = run(tmp_path, fault, "replace")
     assert ends(said) == [whole] * 3
-    assert longest_pause(said) < 5
+    # Whoever is cut off for ever ends after 3 s, the limit `reach`, and is then replaced.
+    assert not quiet() or longest_pause(said) < (8 if fault == "cut for ever" else 5)
 
 
 @pytest.mark.parametrize("fault", ["worker", "cut", "cut for ever"])
@@ -77,5 +80,5 @@ def test_left_out(tmp_path: Path, fault: str) -> None:
                 shares.add(share)
                 exact = value * share / 3
                 assert exact == int(exact) and int(exact).bit_count() == share, line
-    assert ends(said) and longest_pause(said) < 5
+    assert ends(said) and (not quiet() or longest_pause(said) < 5)
     assert shares >= {2, 3}
