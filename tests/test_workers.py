@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import _core, np
+from gemel import _core, gluon, kvstore, launching, np
+from gemel.__main__ import main
 from gemel.errors import WorkersError
 from gemel.kvstore.agreement import BUCKET_BYTES, Agreement, Request
 from gemel.kvstore.world import World
@@ -285,3 +287,91 @@ def test_one_that_dies_in_the_midst_of_an_exchange(worlds):
     for array in came:
         with pytest.raises(WorkersError, match=r"key 'w': all workers had come, but for 0\.5 s"):
             array.wait_to_read()
+
+
+# ---- joining, and starting
+
+
+def test_no_mpi_is_an_error_that_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    for name in ("dist_sync", "dist_device_sync", "dist"):
+        with pytest.raises(WorkersError, match=r"pip install 'gemel\[mpi\]'"):
+            kvstore.create(name)
+    with pytest.raises(WorkersError, match=r"gemel\[mpi\]"):
+        gluon.Trainer([], "sgd", kvstore="dist_sync")
+
+
+@pytest.fixture
+def starter(tmp_path, monkeypatch):
+    """A starter of processes that only says how it was called; what it says of its version."""
+    monkeypatch.setattr(launching, "find_spec", lambda name: name)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+
+    def made(version: str, status: int = 0) -> None:
+        (tmp_path / "mpiexec").write_text(
+            f"""#!/bin/sh
+[ "$1" = --version ] && {{ echo "{version}"; exit 0; }}
+printf '%s ' "$@" "[$GEMEL_WORKERS_TIMEOUT]" > {tmp_path}/said
+exit {status}
+"""
+        )
+        (tmp_path / "mpiexec").chmod(0o755)
+
+    (tmp_path / "train.py").write_text("")
+    return made
+
+
+def started(folder: Any, *arguments: str) -> str:
+    """What the starter was told by `python -m gemel launch`."""
+    main(["launch", *arguments])
+    return str((folder / "said").read_text().strip())
+
+
+def test_what_starters_are_told(starter, tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMEL_NOTE", "x")
+    script = str(tmp_path / "train.py")
+    starter("mpiexec (Open MPI) 5.0.11")
+    said = started(tmp_path, "-n", "3", script, "--epochs", "2")
+    assert said.startswith("-n 3 --oversubscribe --bind-to none")
+    assert said.endswith(f"{tmp_path}/python {script} --epochs 2 []")
+    said = started(tmp_path, "-n", "3", "--hosts", "a,b", "--timeout", "5", script)
+    assert "--host a:2,b:1" in said and "-x GEMEL_NOTE" in said and said.endswith("[5.0]")
+    assert "-n 2 " in started(tmp_path, "--hosts", "a,b", script)
+    starter("HYDRA build details:")
+    said = started(tmp_path, "-n", "2", "--hosts", "a,b", script)
+    assert said == f"-n 2 -hosts a,b {tmp_path}/python {script} []"
+
+
+def test_how_a_job_ends_is_told(starter, tmp_path, capsys):
+    starter("HYDRA", status=3)
+    assert main(["launch", "-n", "2", str(tmp_path / "train.py")]) == 3
+    assert "the job of 2 workers ended with status 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-n", "2", "missing.py"], "there is no file missing.py"),
+        (["-n", "0", "train.py"], "0 workers cannot train"),
+        (["train.py"], "say how many workers"),
+    ],
+)
+def test_what_launch_refuses(arguments, words, starter, capsys):
+    starter("HYDRA")
+    try:
+        assert main(["launch", *arguments]) == 2
+    except SystemExit as ended:
+        assert ended.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_launch_without_mpi(tmp_path, monkeypatch, capsys):
+    (tmp_path / "train.py").write_text("")
+    script = str(tmp_path / "train.py")
+    monkeypatch.setattr(launching, "find_spec", lambda name: None)
+    assert main(["launch", "-n", "2", script]) == 2
+    assert "pip install 'gemel[mpi]'" in capsys.readouterr().err
+    monkeypatch.setattr(launching, "find_spec", lambda name: name)
+    monkeypatch.setattr(launching.shutil, "which", lambda name, path: None)
+    assert main(["launch", "-n", "2", script]) == 2
+    assert "there is no mpiexec or mpirun beside" in capsys.readouterr().err

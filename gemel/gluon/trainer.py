@@ -12,6 +12,7 @@ from gemel import _core, autograd, kvstore
 from gemel import optimizer as optimizers
 from gemel.errors import DeviceError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
+from gemel.tape import let_travel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -151,7 +152,9 @@ class Trainer:
         return self._store is None or (len(self._devices) == 1 and not self._together)
 
     def _begin_alike(self, position: int, parameter: Parameter) -> None:
-        """All workers begin with the values of the first."""
+        """All workers begin with the values of the first; its gradients go to all of them."""
+        for array in parameter._arrays:
+            let_travel(array)
         self._store.broadcast(position, parameter._arrays[0], out=list(parameter._arrays))
 
     def _refuse_on_store(self, name: str) -> None:
