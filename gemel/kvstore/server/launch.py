@@ -254,6 +254,9 @@ class Launcher:
                 continue
             if status == 0:
                 slot.over = True
+            elif self.job.rule == "leave_out" and all(server.over for server in self.servers):
+                slot.over = True
+                self._say(f"launch: {slot.name} was left out, and the others have finished")
             elif slot.restarts < self.job.restarts:
                 slot.restarts += 1
                 self._say(f"launch: {slot.name} ended with {status}; it is started again")
