@@ -38,7 +38,10 @@ class Group:
         return self._backward
 
     def gathered(self, array: Any) -> Any:
-        """What all devices bring, in their order, one behind the other; issued, not waited for."""
+        """What all devices bring, in their order, one behind the other; issued, not waited for.
+
+        It is in the CPU's memory, also for a device behind a link.
+        """
         device = from_code(array.device.code)
         if device not in self.devices:
             homes = " and ".join(map(str, self.devices))
@@ -58,8 +61,7 @@ class Group:
             meeting, came = found
             came.add(rank)
             host = _core.copy_to_device(array, CPUS[0].code) if device.linked else array
-            together = meeting.join(rank, len(self.devices), host)
-        return _core.copy_to_device(together, device.code) if device.linked else together
+            return meeting.join(rank, len(self.devices), host)
 
     def __deepcopy__(self, memory: Any) -> Group:
         return Group(self.devices, self.name)
@@ -89,7 +91,9 @@ def _(g: Any, y: Any, x: Any, *, group: Any) -> Any:
 
 @all_reduce.issue
 def _(x: Any, *, group: Any) -> Any:
-    return sum(group.gathered(x), axis=0)
+    # Added up before it travels: the link then carries one array, however many devices there are.
+    total = sum(group.gathered(x), axis=0)
+    return _core.copy_to_device(total, x.device.code) if x.device.linked else total
 
 
 __all__ = ["Group", "all_reduce"]
