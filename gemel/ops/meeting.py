@@ -27,7 +27,8 @@ class Group:
         self.devices = devices
         self.name = name
         self._lock = threading.Lock()
-        self._open: list[tuple[Any, set[int]]] = []
+        #: Meetings, which ranks have come to them, and what the first of those has brought.
+        self._open: list[tuple[Any, set[int], Any]] = []
         self._backward: Group | None = None
 
     @property
@@ -48,20 +49,35 @@ class Group:
             raise DeviceError(f"{self.name}: {homes} meet, and the call is on {device}")
         rank = self.devices.index(device)
         with self._lock:
-            self._open = [(meeting, came) for meeting, came in self._open if meeting.open]
+            self._open = [found for found in self._open if found[0].open]
             found = next((pair for pair in self._open if rank not in pair[1]), None)
             if len(self._open) >= AHEAD and found is None:
                 raise DeviceError(
                     f"{self.name}: {device} has come {AHEAD} times more often than the others; run "
                     "every device's part of a batch"
                 )
-            if found is None:
-                found = _core.Meeting(len(self.devices), self.name), set()
-                self._open.append(found)
-            meeting, came = found
-            came.add(rank)
             host = _core.copy_to_device(array, CPUS[0].code) if device.linked else array
+            if found is None:
+                found = _core.Meeting(len(self.devices), self.name), set(), host
+                self._open.append(found)
+            meeting, came, _ = found
+            came.add(rank)
             return meeting.join(rank, len(self.devices), host)
+
+    def give_up(self) -> None:
+        """End the meetings not all have come to: an error keeps the others from coming.
+
+        Who is missing brings what the first has brought, and nobody uses what comes of it.
+        Otherwise they would come to these meetings with their next batch.
+        """
+        with self._lock:
+            for meeting, came, host in self._open:
+                missing = [rank for rank in range(len(self.devices)) if rank not in came]
+                for rank in missing if meeting.open else ():
+                    meeting.join(rank, len(self.devices), host)
+            self._open = []
+        if self._backward is not None:
+            self._backward.give_up()
 
     def __deepcopy__(self, memory: Any) -> Group:
         return Group(self.devices, self.name)

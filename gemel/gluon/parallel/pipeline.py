@@ -14,7 +14,7 @@ from gemel.errors import unknown_name
 from gemel.gluon.nn import HybridSequential, Sequential
 from gemel.gluon.parallel.order import ORDERS, kept, merged
 from gemel.gluon.parallel.split import Split, SplitError, apart, joined, loss_of
-from gemel.gluon.parallel.stages import balanced, costs, lies_apart
+from gemel.gluon.parallel.stages import balanced, costs, lies_apart, parameters_of, unset_like
 from gemel.gluon.utils import split_data
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ class Pipeline(Split):
     ) -> None:
         super().__init__(net, devices)
         self.net: Any = net
-        if not isinstance(net, (Sequential, HybridSequential)):
+        if type(net).forward not in (Sequential.forward, HybridSequential.forward):
             raise SplitError(
                 f"Pipeline: {type(net).__name__} is no Sequential or HybridSequential, whose "
-                "layers can be divided into stages"
+                "layers run one after the other and can be divided into stages"
             )
         if not isinstance(micro_batches, int) or micro_batches < 1:
             raise SplitError(f"Pipeline: {micro_batches!r} micro-batches; there is 1 at least")
@@ -109,15 +109,16 @@ class Pipeline(Split):
 
     def _divide(self, ends: list[int]) -> None:
         """Make the stages between these layers, and bring their parameters there."""
-        pairs = list(zip(ends, ends[1:], strict=False))
+        layers, pairs = list(self.net), list(zip(ends, ends[1:], strict=False))
         if len(pairs) != len(self.devices) or any(begin >= end for begin, end in pairs):
             raise SplitError(
-                f"Pipeline: stages that begin at the layers {ends[:-1]} of {len(self.net)} are no "
+                f"Pipeline: stages that begin at the layers {ends[:-1]} of {len(layers)} are no "
                 f"{len(self.devices)} stages with a layer each"
             )
+        kind = HybridSequential if isinstance(self.net, HybridSequential) else Sequential
         stages = [
-            Stage(self.net[begin:end], device)
-            for (begin, end), device in zip(pairs, self.devices, strict=True)
+            Stage(kind(*layers[begin:end], prefix=f"{self.net.prefix}stage{place}_"), device)
+            for place, ((begin, end), device) in enumerate(zip(pairs, self.devices, strict=True))
         ]
         owners: dict[int, Stage] = {}
         for stage in stages:
@@ -146,7 +147,7 @@ class Pipeline(Split):
         known = all(p.is_shape_known for p in parameters)
         flops = [] if known and self._cut != "flops" else costs(layers, x)
         if not self._stages:
-            sizes = flops if self._cut == "flops" else [_size(layer) for layer in layers]
+            sizes = flops if self._cut == "flops" else list(map(parameters_of, layers))
             self._divide([*balanced(sizes, len(self.devices)), len(layers)])
         for parameter in parameters:
             parameter.arrays()
@@ -177,11 +178,12 @@ class Pipeline(Split):
         stages, order = len(self._stages), ORDERS[self.order]
         orders = [order(stage, stages, len(given)) for stage in range(stages)]
         batch = _Batch(self._stages, orders, given, labels, loss)
-        try:
-            for stage, task in merged(orders):
-                batch.issue(stage, task)
-        finally:
-            batch.end()
+        with autograd.pause():
+            try:
+                for stage, task in merged(orders):
+                    batch.issue(stage, task)
+            finally:
+                batch.end()
         found: ndarray = apart(batch.losses, self.devices[-1])
         return found
 
@@ -245,9 +247,8 @@ class _Batch:
     def _forward(self, stage: int, number: int) -> list[Any]:
         source = [self.given[number]] if stage == 0 else self.outputs[stage - 1, number]
         inputs = [self._arrived(stage, array, stage == 0) for array in source]
-        for array in inputs if stage else ():
-            if array.dtype.is_inexact:
-                array.attach_grad()
+        wanted = [array for array in inputs if stage and array.dtype.is_inexact]
+        autograd.mark_variables(wanted, [unset_like(array) for array in wanted])
         self._request(stage, number == self.first[stage])
         block, device = self.stages[stage]
         last = stage == len(self.stages) - 1
@@ -270,9 +271,13 @@ class _Batch:
             if array._is_tracked and (following is None or g is not None):
                 heads.append(array)
                 grads.append(None if g is None else self._arrived(stage, g))
+        written = [array.grad for array in inputs if array.grad is not None]
+        before = [g.version for g in written]
         if heads:
             autograd.backward(heads, grads)
-        written = [array.grad for array in inputs if array.grad is not None]
+        for g, version in zip(written, before, strict=True):
+            if g.version == version:  # the stage does not use this input
+                g[...] = 0
         return written + [p._arrays[0].grad for p in self.parameters[stage][:1]]
 
     def _request(self, stage: int, writes: bool) -> None:
@@ -288,10 +293,6 @@ class _Batch:
 def _parts(batch: Any, count: int) -> list[Any]:
     array = batch if hasattr(batch, "to_device") else np.array(batch)
     return split_data(array, count, even_split=False)
-
-
-def _size(layer: Any) -> int:
-    return sum(int(np.prod(p.shape)) for _, p in layer.collect_params().distinct())
 
 
 __all__ = ["Pipeline", "Stage"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
@@ -9,7 +10,7 @@ from gemel.device import as_device
 from gemel.errors import DeviceError, GemelError, ShapeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from gemel.device import Device
     from gemel.gluon.block import Block
@@ -98,6 +99,23 @@ def loss_of(loss: Callable[..., Any], prediction: Any, label: Any) -> Any:
     return found
 
 
+@contextmanager
+def together(net: Block) -> Iterator[None]:
+    """A block of code in which all devices come to the meetings of the network's layers, or, after
+    an error, none has to any more.
+    """
+
+    def give_up(block: Block) -> None:
+        if block._own.group is not None:
+            block._own.group.give_up()
+
+    try:
+        yield
+    except BaseException:
+        net.apply(give_up)
+        raise
+
+
 def joined(parts: Sequence[Any], device: Device) -> Any:
     """Parts of a batch as one array on a device."""
     if len(parts) == 1:
@@ -124,4 +142,4 @@ def _distinct(name: str, given: Any) -> list[Device]:
     return devices
 
 
-__all__ = ["Split", "SplitError", "apart", "joined", "loss_of"]
+__all__ = ["Split", "SplitError", "apart", "joined", "loss_of", "together"]

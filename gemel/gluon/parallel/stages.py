@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel import autograd, np
+from gemel import _core, autograd
 from gemel.gluon.shapes import ShapeTrace
-from gemel.gluon.summary import operations
+from gemel.gluon.summary import operations, size_of
 from gemel.ir.graph import placeholder, walk
 from gemel.nested import flatten
 from gemel.spec import Spec
@@ -42,6 +42,11 @@ def balanced(sizes: Sequence[int], parts: int) -> list[int]:
     return best[count][1]
 
 
+def parameters_of(layer: Any) -> int:
+    """How many numbers the parameters of a layer are."""
+    return sum(size_of(parameter) for _, parameter in layer.collect_params().distinct())
+
+
 def costs(layers: Sequence[Any], x: Any) -> list[int]:
     """How many operations on floats each layer does of an array; shapes become known, too.
 
@@ -64,8 +69,13 @@ def costs(layers: Sequence[Any], x: Any) -> list[int]:
 
 def lies_apart(array: Any, device: Device, room: int) -> tuple[Any, Any]:
     """Memory on a device for an array like this and `room` more elements; and the array in it."""
-    held = np.empty((array.size + room,), array.dtype, device=device)
+    held = _core.empty((array.size + room,), array.dtype.code, device.code)
     return held, held[: array.size].reshape(array.shape)
 
 
-__all__ = ["balanced", "costs", "lies_apart"]
+def unset_like(array: Any) -> Any:
+    """An array like another one, to be written as a whole: memory is taken when that begins."""
+    return _core.empty(array.shape, array.dtype.code, array.device.code)
+
+
+__all__ = ["balanced", "costs", "lies_apart", "parameters_of", "unset_like"]

@@ -16,7 +16,7 @@ from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn import Dense
-from gemel.gluon.parallel.split import Split, SplitError, apart, loss_of
+from gemel.gluon.parallel.split import Split, SplitError, apart, loss_of, together
 from gemel.gluon.parameter import Parameter
 from gemel.gluon.utils import split_data
 from gemel.gluon.variable import _Aside, places
@@ -226,7 +226,8 @@ class TensorParallel(Split):
     def __call__(self, x: Any) -> ndarray:
         """The network's results, on the first device."""
         x = _array(x)
-        found: ndarray = self._everywhere(lambda device: self.net(x.as_in_ctx(device)))[0]
+        with together(self.net):
+            found: ndarray = self._everywhere(lambda device: self.net(x.as_in_ctx(device)))[0]
         return found
 
     def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
@@ -239,10 +240,11 @@ class TensorParallel(Split):
             a, b = parts[device]
             return loss_of(loss, self.net(a), b)
 
-        with autograd.record():
-            losses = self._everywhere(run)
-        for one in losses:
-            one.backward(np.full_like(one, 1 / len(losses)))
+        with together(self.net):
+            with autograd.record():
+                losses = self._everywhere(run)
+            for one in losses:
+                one.backward(np.full_like(one, 1 / len(losses)))
         found: ndarray = apart(losses[:1], self.devices[0])
         return found
 
