@@ -233,6 +233,8 @@ class TensorParallel(Split):
     def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
         """Each device's part of the gradients; the losses on the first. See `Split.backward`."""
         x, y = _array(x), _array(y)
+        if not len(x):
+            raise ShapeError(f"TensorParallel: {list(x.shape)} is a batch without examples")
         places = [(x.as_in_ctx(device), y.as_in_ctx(device)) for device in self.devices]
         parts = dict(zip(self.devices, places, strict=True))
 
