@@ -7,7 +7,7 @@ Times are those of the engine's own trace of a step, replayed with a core for ea
 the last column is the wall time on this machine, where the GPUs share its cores. docs/parallel.md
 has the arithmetic.
 
-python examples/three_splits.py            # about half a minute
+python examples/three_splits.py            # under a minute
 python examples/three_splits.py --quick    # smaller, to see that it runs
 """
 
@@ -33,7 +33,8 @@ QUICK = "--quick" in sys.argv
 GPUS = 4
 PAIRS = 4  # of a layer that is WIDE and one that is NARROW
 NARROW, WIDE = (64, 128) if QUICK else (256, 1024)
-BATCH, STEPS = (96, 4) if QUICK else (512, 12)
+BATCH, STEPS = (96, 6) if QUICK else (512, 40)
+COMPARED = 4  # after so many steps; from then on rounding, which is in another order, grows
 MICRO_BATCHES = 8
 LINK = Link(gigabytes_per_second=4.0, microseconds=20.0)
 
@@ -50,7 +51,7 @@ def network(cut: bool = False) -> nn.HybridSequential:
         net.add(second(NARROW, activation="relu", in_units=WIDE))
     net.add(nn.Dense(10, in_units=NARROW))
     np.random.seed(0)
-    net.initialize(init.Xavier())
+    net.initialize(init.MSRAPrelu(slope=0))
     return net
 
 
@@ -104,20 +105,21 @@ class Trained(NamedTuple):
 
 
 def trained(make: Callable[[], parallel.Split], data: Digits, held: Digits) -> Trained:
-    """Some steps on the digits, of which the last two thirds are timed."""
+    """Some steps on the digits."""
     split = make()
     split.hybridize()
-    settings = {"learning_rate": 0.1, "momentum": 0.9}
+    settings = {"learning_rate": 0.005, "momentum": 0.9}
     trainer = gluon.Trainer(split.collect_params(), "sgd", settings)
-    start, timed = 0.0, STEPS - STEPS // 3
+    start, timed = 0.0, STEPS - COMPARED
+    values: list[Any] = []
     for number in range(STEPS):
-        if number == STEPS - timed:
+        if number == COMPARED:
+            values = [p.gathered().copyto(cpu(0)) for p in split.collect_params().values()]
             npx.waitall()
             start = time.perf_counter()
         split.step(trainer, *data.batch(number), loss)
     npx.waitall()
     taken = (time.perf_counter() - start) * 1000 / timed
-    values = [p.gathered().as_in_ctx(cpu(0)) for p in split.collect_params().values()]
     found = split(held.x).as_in_ctx(cpu(0)).argmax(axis=1)
     return Trained(split, trainer, values, float((found == held.y).mean()), taken)
 
@@ -171,12 +173,15 @@ def compare(data: Digits, held: Digits) -> None:
     """The ways side by side."""
     results = {name: trained(make, data, held) for name, make in WAYS.items()}
     alone = results["one device"]
-    print(f"\n{STEPS} steps of SGD, batch {BATCH}: how far the parameters are from one device's")
+    print(
+        f"\nbatch {BATCH}: how far the parameters are from one device's after {COMPARED} steps, "
+        f"and what they know after {STEPS}"
+    )
     for name, found in results.items():
         furthest = max(
             np.abs(a - b).max().item() for a, b in zip(found.values, alone.values, strict=True)
         )
-        check(furthest < 1e-4, f"{name:22} {furthest:.1e}; {found.accuracy:.1%} of held-out digits")
+        check(furthest < 1e-5, f"{name:22} {furthest:.1e}; {found.accuracy:.1%} of held-out digits")
     steps = {
         name: replay(traced(found.split, found.trainer, data.batch(0)), GPUS, LINK)
         for name, found in results.items()
@@ -191,8 +196,8 @@ def compare(data: Digits, held: Digits) -> None:
     for name, step in steps.items():
         show(name, results[name], step)
     print(
-        "  (held: parameters, gradients and momentum; a copy between GPUs is on the sender's link;\n"
-        "  ms here: wall time, the GPUs sharing this machine's cores)"
+        "  (held: parameters, gradients and momentum; a copy between GPUs is on the sender's\n"
+        "  link; ms here: wall time, the GPUs sharing this machine's cores)"
     )
     print("\nwhat must be waited for")
     for name, step in steps.items():
@@ -208,8 +213,9 @@ def expected(steps: dict[str, Step]) -> None:
     ) * 4
     batch = BATCH * 4
     # Each key's sum is made on one of four devices: three gradients come there, three sums leave.
+    # A ring carries as much; a sum made on the CPU a third more.
     summed = sum(steps["by data"].moved.values()) / (2 * 3 * weights)
-    check(0.95 < summed < 1.1, f"by data: links carry {summed:.2f} x 2 (p - 1) x the gradients")
+    check(0.95 < summed < 1.4, f"by data: links carry {summed:.2f} x 2 (p - 1) x the gradients")
     for name in ("between layers, GPipe", "between layers, 1F1B"):
         passed = sum(steps[name].moved.values()) / ((GPUS - 1) * 2 * NARROW * batch + 64 * batch)
         check(0.95 < passed < 1.1, f"{name}: {passed:.2f} x the cuts, each way once, and the batch")
