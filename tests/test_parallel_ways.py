@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import pickle
+import threading
 from typing import Any
 
 import numpy
@@ -251,3 +255,83 @@ def test_a_failure_changes_no_parameter_and_is_told(way):
 def test_the_order_of_a_pipeline_has_a_name():
     with pytest.raises(UnknownNameError, match="gpipe"):
         split("gpipes", network(), [cpu(0)])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_numpy_arrays_copies_and_a_fork(way):
+    net = network(way == "tensor")
+    net.initialize(init.Xavier())
+    parts = split(way, net, devices_of("cpu", 2))
+    x, y = (part.asnumpy() for part in batch())
+    losses = parts.backward(x, y, LOSS).asnumpy()
+    assert parts(x).shape == (EXAMPLES, 3)
+    other = copy.deepcopy(parts)
+    assert (other.backward(x, y, LOSS).asnumpy() == losses).all()
+    assert (pickle.loads(pickle.dumps(parts)).backward(x, y, LOSS).asnumpy() == losses).all()
+    other.step(gluon.Trainer(other.collect_params(), "sgd"), x, y, LOSS)
+    assert (parts.backward(x, y, LOSS).asnumpy() == losses).all()
+    child = os.fork()
+    if child == 0:
+        same = (parts.backward(x, y, LOSS).asnumpy() == losses).all()
+        os._exit(0 if same else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("way", ["data", "tensor"])
+def test_threads_with_networks_of_their_own(way):
+    found: dict[int, Any] = {}
+
+    def work(number: int) -> None:
+        net = network(way == "tensor")
+        net.load_dict(start)
+        parts = split(way, net, devices_of("gpu", 4)[2 * number : 2 * number + 2])
+        for _ in range(10):
+            found[number] = parts.backward(*batch(), LOSS).asnumpy()
+
+    first = network()
+    first.initialize(init.Xavier())
+    first(batch()[0])
+    start = {name: p.data() for name, p in first.collect_params().items()}
+    threads = [threading.Thread(target=work, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert (found[0] == found[1]).all()
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("way", ["data", "tensor"])
+def test_an_error_leaves_no_device_waiting_for_another(way, hybrid):
+    """Devices meet in layers: those that came before the error must not meet the next batch."""
+
+    def made() -> nn.HybridSequential:
+        np.random.seed(4)
+        net = nn.HybridSequential()
+        if way == "tensor":
+            net.add(parallel.ColumnDense(8, in_units=5), parallel.RowDense(4, in_units=8))
+        else:
+            net.add(nn.Dense(4, in_units=5), nn.SyncBatchNorm(in_channels=4))
+        net.add(nn.Dense(3, in_units=4))
+        net.initialize(init.Xavier())
+        return net
+
+    x, y = batch(size=12)
+    found = []
+    for count in (1, 2, 4):
+        net = made()
+        parts = split(way, net, devices_of("cpu", count))
+        if hybrid:
+            parts.hybridize()
+        for _ in range(2):  # the second time compiled
+            with pytest.raises(ValueError, match="made up"):
+                parts.backward(x + 100, y, broken)
+            losses = [parts.backward(part, y, LOSS).asnumpy() for part in (x, x * 2)]
+        npx.waitall()
+        found.append(losses)
+    for losses in found[1:]:
+        numpy.testing.assert_allclose(losses, found[0], rtol=1e-5, atol=1e-5)
+
+
+def broken(prediction: Any, label: Any) -> Any:
+    raise ValueError("made up")

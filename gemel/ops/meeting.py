@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from gemel import _core
@@ -62,22 +64,28 @@ class Group:
                 self._open.append(found)
             meeting, came, _ = found
             came.add(rank)
+            if len(came) == len(self.devices):
+                self._open = [other for other in self._open if other[0] is not meeting]
             return meeting.join(rank, len(self.devices), host)
 
-    def give_up(self) -> None:
+    def give_up(self, failing: Callable[[Any], Any]) -> None:
         """End the meetings not all have come to: an error keeps the others from coming.
 
-        Who is missing brings what the first has brought, and nobody uses what comes of it.
-        Otherwise they would come to these meetings with their next batch.
+        For those who are missing comes an array that fails, `failing(array like it)`: so what
+        came of the meeting fails, and changes nothing. Otherwise they would come to these meetings
+        with their next batch.
         """
         with self._lock:
-            for meeting, came, host in self._open:
-                missing = [rank for rank in range(len(self.devices)) if rank not in came]
-                for rank in missing if meeting.open else ():
-                    meeting.join(rank, len(self.devices), host)
-            self._open = []
+            left, self._open = self._open, []
+        for meeting, came, host in left:
+            absent = failing(host)
+            for rank in range(len(self.devices)):
+                if rank not in came and meeting.open:
+                    together = meeting.join(rank, len(self.devices), absent)
+                    with suppress(DeviceError):  # the error that is on its way says it all
+                        together.wait_to_read()
         if self._backward is not None:
-            self._backward.give_up()
+            self._backward.give_up(failing)
 
     def __deepcopy__(self, memory: Any) -> Group:
         return Group(self.devices, self.name)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gemel import autograd, np
+from gemel import autograd
 from gemel.errors import unknown_name
 from gemel.gluon.nn import HybridSequential, Sequential
 from gemel.gluon.parallel.order import ORDERS, kept, merged
-from gemel.gluon.parallel.split import Split, SplitError, apart, joined, loss_of
+from gemel.gluon.parallel.split import Split, SplitError, apart, as_array, joined, loss_of
 from gemel.gluon.parallel.stages import balanced, costs, lies_apart, parameters_of, unset_like
 from gemel.gluon.utils import split_data
 
@@ -291,8 +291,7 @@ class _Batch:
 
 
 def _parts(batch: Any, count: int) -> list[Any]:
-    array = batch if hasattr(batch, "to_device") else np.array(batch)
-    return split_data(array, count, even_split=False)
+    return split_data(as_array(batch), count, even_split=False)
 
 
 __all__ = ["Pipeline", "Stage"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gemel import autograd, np
+from gemel import autograd, np, npx
 from gemel.device import as_device
 from gemel.errors import DeviceError, GemelError, ShapeError
 
@@ -107,13 +107,27 @@ def together(net: Block) -> Iterator[None]:
 
     def give_up(block: Block) -> None:
         if block._own.group is not None:
-            block._own.group.give_up()
+            block._own.group.give_up(_failing)
 
     try:
         yield
     except BaseException:
         net.apply(give_up)
         raise
+
+
+def _failing(like: Any) -> Any:
+    """An array like another one, which cannot be computed."""
+
+    def absent() -> Any:
+        raise DeviceError("all-reduce: another device did not come, because of an error before it")
+
+    return npx.callback(absent, outputs=(like.shape, str(like.dtype)))
+
+
+def as_array(value: Any) -> Any:
+    """An array of ours, or what NumPy or a list says as one."""
+    return value if hasattr(value, "as_in_ctx") else np.array(value)
 
 
 def joined(parts: Sequence[Any], device: Device) -> Any:
@@ -142,4 +156,4 @@ def _distinct(name: str, given: Any) -> list[Device]:
     return devices
 
 
-__all__ = ["Split", "SplitError", "apart", "joined", "loss_of", "together"]
+__all__ = ["Split", "SplitError", "apart", "as_array", "joined", "loss_of", "together"]

@@ -16,7 +16,7 @@ from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn import Dense
-from gemel.gluon.parallel.split import Split, SplitError, apart, loss_of, together
+from gemel.gluon.parallel.split import Split, SplitError, apart, as_array, loss_of, together
 from gemel.gluon.parameter import Parameter
 from gemel.gluon.utils import split_data
 from gemel.gluon.variable import _Aside, places
@@ -225,14 +225,14 @@ class TensorParallel(Split):
 
     def __call__(self, x: Any) -> ndarray:
         """The network's results, on the first device."""
-        x = _array(x)
+        x = as_array(x)
         with together(self.net):
             found: ndarray = self._everywhere(lambda device: self.net(x.as_in_ctx(device)))[0]
         return found
 
     def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
         """Each device's part of the gradients; the losses on the first. See `Split.backward`."""
-        x, y = _array(x), _array(y)
+        x, y = as_array(x), as_array(y)
         if not len(x):
             raise ShapeError(f"TensorParallel: {list(x.shape)} is a batch without examples")
         places = [(x.as_in_ctx(device), y.as_in_ctx(device)) for device in self.devices]
@@ -249,10 +249,6 @@ class TensorParallel(Split):
                 one.backward(np.full_like(one, 1 / len(losses)))
         found: ndarray = apart(losses[:1], self.devices[0])
         return found
-
-
-def _array(value: Any) -> Any:
-    return value if hasattr(value, "as_in_ctx") else np.array(value)
 
 
 __all__ = ["ColumnDense", "CutParameter", "RowDense", "SelfAttention", "TensorParallel"]
