@@ -14,7 +14,6 @@ from gemel.codegen.program import (
     INDEX,
     INNER,
     INTERLEAVED,
-    OUTER,
     Program,
 )
 from gemel.dtype import DType
@@ -62,7 +61,7 @@ class Analysis:
         self.loads = [False] * count
         for position in range(count):
             self._place(position)
-        self.live = self._closure([p for p, s in enumerate(program.code) if s.name in _ROOTS])
+        self.live = self.closure([p for p, s in enumerate(program.code) if s.name in _ROOTS])
         self._check()
         self.last = self._last_pass()
         self.passes = [self._pass(number) for number in range(self.last + 1)]
@@ -80,7 +79,7 @@ class Analysis:
         operand = self.program.operands[number]
         inner = operand.varies and self.program.inner > 0
         moves = operand.stride != BROADCAST
-        return (moves if self.program.lanes == OUTER else moves and inner), inner
+        return (moves if self.program.schedule != INNER else moves and inner), inner
 
     def _place(self, position: int) -> None:
         step = self.program.code[position]
@@ -99,7 +98,7 @@ class Analysis:
             self.inner[position] |= inner
             self.loads[position] = True
         elif step.name == "reduce":
-            self.vector[position] = self.program.lanes == OUTER
+            self.vector[position] = self.program.schedule != INNER
             self.inner[position] = False
             self.stage[position] += 1
             self.loads[position] = True
@@ -112,7 +111,7 @@ class Analysis:
 
     def _check(self) -> None:
         program = self.program
-        if program.lanes == INNER and not program.inner:
+        if program.schedule == INNER and not program.inner:
             raise CompileError(f"lanes are inner, but there is no inner dimension\n{program.text}")
         if program.outer < 1:
             raise CompileError(f"a program has at least one outer dimension\n{program.text}")
@@ -121,7 +120,7 @@ class Analysis:
                 if step.name in ("reduce", "scan"):
                     self._refuse(position, "reduces, but there is no inner dimension")
 
-    def _closure(
+    def closure(
         self, roots: list[int], inner_only: bool = False, known: int | None = None
     ) -> set[int]:
         """The roots and all they are computed from; with `inner_only`, what varies of that. What
@@ -162,7 +161,7 @@ class Analysis:
                 or (step.name == "check" and self.stage[position] == number)
             ):
                 roots.append(position)
-        needed = sorted(self._closure(roots, inner_only=True, known=known))
+        needed = sorted(self.closure(roots, inner_only=True, known=known))
         # Writing is work of the vector, even of a value that is the same all along it.
         varying = [p for p in needed if self.vector[p] or code[p].name in _WRITES]
         uniform = [p for p in needed if p not in set(varying)]
@@ -185,12 +184,12 @@ class Analysis:
             if operand.stride == BROADCAST or operand.stride >= INTERLEAVED:
                 continue  # outputs that take turns are only written together
             # What a value is computed from varies no further than it: there is a place for each.
-            made = self._closure(list(self.program.code[store].arguments), inner_only=True)
+            made = self.closure(list(self.program.code[store].arguments), inner_only=True)
             for position in sorted(made.intersection(final.varying)):
                 step = self.program.code[position]
                 if step.dtype is not operand.dtype or self.stage[position] >= self.last:
                     continue
-                cost = self.cost(sorted(self._closure([position], inner_only=True)))
+                cost = self.cost(sorted(self.closure([position], inner_only=True)))
                 if cost > best and self._reads_only(position):
                     best, found = cost, (position, number)
         return found

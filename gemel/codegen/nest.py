@@ -329,7 +329,7 @@ class Nest:
         extent = rows[0][0]
         work = product(row[0] for row in rows[1:]) * product(column[0] for column in columns)
         chunk = maximum(1, TILE // maximum(work, 1))
-        if len(rows) == 1 and program.lanes == OUTER:
+        if len(rows) == 1 and program.schedule == OUTER:
             chunk = -(-chunk // TILE_MULTIPLE) * TILE_MULTIPLE
         elif any(operand.stride == ACROSS for operand in program.operands):
             chunk = -(-chunk // TURNED_ROWS) * TURNED_ROWS
@@ -341,12 +341,13 @@ class Nest:
         kernel = Kernel(program, places, written, integers, extent, chunk)
         kernel.scalars = [(len(integers) + i, number) for i, number in enumerate(self.numbers)]
         integers += [0] * len(self.numbers)
-        kernel.failure = self._failure(kernel)
+        kernel.failure = self.told(kernel)
         kernel.cost = estimate(program, extent * maximum(work, 1))
         return kernel
 
-    def _failure(self, kernel: Kernel) -> tuple[str, str] | None:
-        """The class and the message, whose `{}` is a size the kernel has among its integers."""
+    def told(self, kernel: Kernel) -> tuple[str, str] | None:
+        """The class and the message of what a failing check raises; its `{}` stands for a size
+        that the kernel has among its integers."""
         if self.failure is None:
             return None
         name, message, *sizes = self.failure

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gemel import _core
-from gemel.codegen.program import Contraction, Program
+from gemel.codegen.program import Program
 from gemel.codegen.target import Target, host
 from gemel.device import Device, current_device
 
 #: From a program to the code of its kernel.
-Printer = Callable[[Program | Contraction, Target], bytes]
+Printer = Callable[[Program, Target], bytes]
 
 
 class Backend:
@@ -35,12 +35,12 @@ class Backend:
         self.text = target.text
 
 
-def native_code(program: Program | Contraction, target: Target) -> bytes:
+def native_code(program: Program, target: Target) -> bytes:
     """The object code of a program, by LLVM."""
-    if isinstance(program, Contraction):
-        from gemel.codegen.contract import compile_contraction
+    if program.in_tiles:
+        from gemel.codegen.contract import compile_tiles
 
-        return compile_contraction(program, target)
+        return compile_tiles(program, target)
     from gemel.codegen.llvm import compile_program
 
     return compile_program(program, target)
