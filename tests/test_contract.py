@@ -23,7 +23,9 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
+from gemel.codegen.schedules import compile_program
 from gemel.dtype import DType, bool_, float32, float64, int64
+from gemel.errors import GemelError
 
 llvm = pytest.importorskip("llvmlite.binding")
 
@@ -36,7 +38,7 @@ def loaded(program: Program, target: targets.Target) -> Any:
     """The kernel as a callable, compiled once."""
     key = program.text, target.name
     if key not in _loaded:
-        code = contract.compile_tiles(program, target)
+        code = compile_program(program, target)
         machine = llvm.Target.from_default_triple().create_target_machine()
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
@@ -325,8 +327,9 @@ def test_large_products_are_cut_for_several_cores() -> None:
 def test_unknown_schedules_are_refused() -> None:
     for dtype, told in ((float32, "guess"), (int64, "int64")):
         product, _ = in_loops(plain(dtype), (1, 1, 1), (1, 0, 0), (1, 0, 0), [(1, 1, 0, 0)])
-        with pytest.raises(ValueError, match=told):
-            contract.compile_tiles(product.scheduled("guess"), targets.TARGETS["generic"])
+        schedule = "guess 6" if dtype is float32 else "gemm 1x4 a:k b:n"
+        with pytest.raises(GemelError, match=told):
+            compile_program(product.scheduled(schedule, extra=5), targets.TARGETS["generic"])
 
 
 def test_cost_grows_with_work() -> None:

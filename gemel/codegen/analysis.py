@@ -14,6 +14,7 @@ from gemel.codegen.program import (
     INDEX,
     INNER,
     INTERLEAVED,
+    OUTER,
     Program,
 )
 from gemel.dtype import DType
@@ -79,7 +80,7 @@ class Analysis:
         operand = self.program.operands[number]
         inner = operand.varies and self.program.inner > 0
         moves = operand.stride != BROADCAST
-        return (moves if self.program.schedule != INNER else moves and inner), inner
+        return (moves if self.program.lanes == OUTER else moves and inner), inner
 
     def _place(self, position: int) -> None:
         step = self.program.code[position]
@@ -98,7 +99,7 @@ class Analysis:
             self.inner[position] |= inner
             self.loads[position] = True
         elif step.name == "reduce":
-            self.vector[position] = self.program.schedule != INNER
+            self.vector[position] = self.program.lanes == OUTER
             self.inner[position] = False
             self.stage[position] += 1
             self.loads[position] = True
@@ -111,7 +112,7 @@ class Analysis:
 
     def _check(self) -> None:
         program = self.program
-        if program.schedule == INNER and not program.inner:
+        if program.lanes == INNER and not program.inner:
             raise CompileError(f"lanes are inner, but there is no inner dimension\n{program.text}")
         if program.outer < 1:
             raise CompileError(f"a program has at least one outer dimension\n{program.text}")

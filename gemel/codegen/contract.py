@@ -1,4 +1,4 @@
-"""Matrix products: from sizes to steps in tiles, and from these to machine code.
+"""Matrix products: from sizes to steps in tiles.
 
 A product is a program whose loops are two of a batch, the rows m, the columns n and, reduced, k
 (n and k may be three loops each): the sum of the products of its first two operands, float32 or
@@ -37,28 +37,10 @@ from gemel.dtype import DType
 from gemel.extent import maximum, minimum
 from gemel.spec import product
 
-__all__ = ["Choice", "Several", "StepPlan", "compile_tiles", "cost", "steps", "variants"]
+__all__ = ["Choice", "Several", "StepPlan", "cost", "steps", "variants"]
 
 #: A packing step's tile copies about this many bytes.
 PACKED_TILE = 1 << 18
-
-
-def compile_tiles(program: Program, target: Target) -> bytes:
-    """Machine code of a program in tiles: an ELF object with the function ``kernel``.
-
-    Raises `ValueError` for an unknown schedule or dtype.
-    """
-    from gemel.codegen import contract_dot, contract_gemm, contract_pack
-    from gemel.codegen.llvm import emit_object
-
-    dtype = program.operands[0].dtype
-    if not dtype.is_floating or dtype.compute is not dtype:
-        raise ValueError(f"no kernel multiplies matrices of {dtype}")
-    emitters = {"gemm": contract_gemm, "dot": contract_dot, "pack": contract_pack}
-    kind = program.schedule.partition(" ")[0]
-    if kind not in emitters:
-        raise ValueError(f"there is no schedule {program.schedule!r}")
-    return emit_object(str(emitters[kind].emit(program, target)), target, program.text)
 
 
 def steps(

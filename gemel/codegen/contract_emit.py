@@ -28,6 +28,7 @@ from gemel.codegen.registers import (
     suffix,
 )
 from gemel.codegen.target import Target
+from gemel.errors import CompileError
 
 #: What follows is written out for every vector of a micro-tile up to this many instructions.
 MOST_REPEATED = 200
@@ -43,9 +44,11 @@ class Emitter(Frame):
     """A kernel under construction whose first operand's dtype all is about, `lanes` at a time."""
 
     def __init__(self, program: Program, target: Target, stack: int = 0) -> None:
-        """`stack` elements are set aside, aligned to a vector."""
-        super().__init__(program, target, ir.Module("kernel"))
+        """`stack` elements are set aside, aligned to a vector. Raises `CompileError`."""
+        super().__init__(program, target)
         self.dtype = program.operands[0].dtype
+        if not self.dtype.is_floating or self.dtype.compute is not self.dtype:
+            raise CompileError(f"no tiles are of {self.dtype}\n{program.text}")
         self.lanes = target.width // self.dtype.itemsize
         self.vector = register_type(self.dtype, self.lanes)
         #: Where the operands are.
@@ -172,7 +175,7 @@ class Emitter(Frame):
 
         self.loop(self.begin, self.end, i64(1), [], turn)
         self.builder.ret(self.access.result())
-        return self.builder.module
+        return self.module
 
 
 class Tiles:

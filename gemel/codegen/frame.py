@@ -31,15 +31,17 @@ def i64(value: int) -> Value:
 
 
 class Frame:
-    """The function ``kernel`` of a program, under construction in a module."""
+    """The function ``kernel`` of a program, under construction in a module of its own."""
 
-    def __init__(self, program: Program, target: Target, module: Any) -> None:
+    def __init__(self, program: Program, target: Target) -> None:
         self.program = program
         self.target = target
         self.analysis = Analysis(program)
         self.lanes = self.analysis.lanes(target.width)
+        self.module = ir.Module("kernel")
+        self.module.triple = target.triple
         kind = ir.FunctionType(I32, [POINTER, POINTER, I64, I64])
-        self.function = ir.Function(module, kind, "kernel")
+        self.function = ir.Function(self.module, kind, "kernel")
         self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.begin, self.end = self.function.args[2:]
         self.access = Access(program, target, self.builder)

@@ -1,4 +1,4 @@
-"""Programs to machine code: LLVM IR through llvmlite to an ELF object.
+"""LLVM's assembly to machine code: an ELF object, through llvmlite.
 
 No optimisation pass runs: what `loops` prints is what a kernel does, and code generation alone
 takes a few milliseconds. llvmlite is imported on the first compilation.
@@ -14,28 +14,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gemel.codegen.program import Program
     from gemel.codegen.target import Target
 
 #: What code generation may call: nothing else is there when the object is loaded.
 ALLOWED = frozenset(("memcpy", "memset", "memmove"))
 
 _machines: dict[str, Any] = {}
-
-
-def compile_program(program: Program, target: Target) -> bytes:
-    """The ELF object of a loop program, with the one function `kernel`.
-
-    Raises `CompileError` when the program makes no sense or its code needs an outside symbol.
-    """
-    from llvmlite import ir
-
-    from gemel.codegen.loops import Nest
-
-    module = ir.Module("kernel")
-    module.triple = target.triple
-    Nest(program, target, module).build()
-    return emit_object(str(module), target, program.text)
 
 
 def emit_object(assembly: str, target: Target, origin: str = "") -> bytes:

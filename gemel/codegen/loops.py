@@ -12,7 +12,6 @@ This module imports llvmlite: import it inside the function that compiles.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from llvmlite import ir
 
@@ -29,11 +28,16 @@ from gemel.codegen.target import Target
 BLOCK = 48
 
 
-class Nest(Frame):
-    """Builds one kernel in a module."""
+def emit(program: Program, target: Target) -> ir.Module:
+    """The kernel of the schedules ``outer`` and ``inner``."""
+    return Nest(program, target).build()
 
-    def __init__(self, program: Program, target: Target, module: Any) -> None:
-        super().__init__(program, target, module)
+
+class Nest(Frame):
+    """Builds one kernel."""
+
+    def __init__(self, program: Program, target: Target) -> None:
+        super().__init__(program, target)
         sizes = [o.dtype.itemsize for o in program.operands if o.role != INDEX]
         self.masks = target.masks and (target.small_masks or min(sizes, default=4) >= 4)
         self.masks = self.masks and self.lanes > 1
@@ -45,12 +49,12 @@ class Nest(Frame):
 
     # -- the whole function -----------------------------------------------------------------------
 
-    def build(self) -> None:
-        """Prints the function."""
+    def build(self) -> ir.Module:
+        """Prints the function; the module it is in."""
         program, builder = self.program, self.builder
         bases = self.enter()
         begin, end = self.begin, self.end
-        if program.schedule != OUTER:
+        if program.lanes != OUTER:
             self._walk(0, program.outer, begin, end, bases, self._point_inner)
         elif program.outer == 1:
             self._row(begin, end, bases)
@@ -61,6 +65,7 @@ class Nest(Frame):
             body = lambda inside: self._row(i64(0), last, inside)  # noqa: E731
             self._walk(0, program.outer - 1, begin, end, bases, body)
         builder.ret(self.access.result())
+        return self.module
 
     # -- loops ------------------------------------------------------------------------------------
 

@@ -26,6 +26,8 @@ dot ROWSxCOLUMNSxUNROLL     the same for few rows, vectors along k (`contract_do
 pack WIDTH copy|turn        a copy into panels (`contract_pack`)
 =========================== ========================================================================
 
+A word behind the first two is a recipe from elsewhere (`schedules`).
+
 The last three do a range of tiles. Their outer dimensions are two of a batch, rows, and one or
 three that columns run along; the integers called `TILES` come last of the `extra` ones.
 """
@@ -192,12 +194,17 @@ class Program:
     @property
     def vector(self) -> int:
         """The dimension along which the vector runs when results are written."""
-        return self.rank - 1 if self.schedule == INNER else self.outer - 1
+        return self.rank - 1 if self.lanes == INNER else self.outer - 1
+
+    @property
+    def lanes(self) -> str:
+        """Along which dimensions' last one that is: `OUTER` or `INNER`."""
+        return INNER if self.schedule.startswith(INNER) else OUTER
 
     @property
     def in_tiles(self) -> bool:
         """Whether a call does a range of tiles, and not one of the first outer dimension."""
-        return self.schedule not in (OUTER, INNER)
+        return not self.schedule.startswith((OUTER, INNER))
 
     def scheduled(
         self, schedule: str, operands: tuple[Operand, ...] | None = None, extra: int | None = None

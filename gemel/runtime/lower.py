@@ -437,7 +437,7 @@ class Lowering:
                 integers[position] = number.bits
             else:
                 scalars.append((position, number.run_time_source, number.passed is float64))
-        program = kernel.program
+        program = self.backend.scheduled(kernel.program)
         return Step(
             image.kernel(
                 kernel_name(program, self.backend),
