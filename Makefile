@@ -95,7 +95,7 @@ trainings: .venv/.installed .venv/.test ## train on digits and text, minutes eac
 test: .venv/.installed .venv/.test ## run the tests against the installed package
 	$(BIN)/pytest $(TESTS)
 
-targets: .venv/.installed .venv/.test ## the operations by their meaning, as C, and for aarch64 under QEMU (where it is there)
+targets: .venv/.installed .venv/.test ## the operations by their meaning, as C, for aarch64 (QEMU) and wasm (Node), where these are there
 	$(BIN)/pytest -m "targets or not slow" tests/test_targets.py tests/test_meaning.py tests/test_print_c.py
 
 .PHONY: docs
