@@ -206,14 +206,22 @@ def test_what_travels_is_one_array_each_way_for_each_all_reduce():
 # ---- trainers and files
 
 
-def test_a_store_cannot_update_parts():
+@pytest.mark.parametrize(
+    "optimizer, how",
+    [("sgd", {"update_on_kvstore": True}), ("lars", {}), ("lamb", {}), ("lans", {})],
+)
+def test_what_cannot_update_parts(optimizer, how):
     net = parallel.ColumnDense(4, in_units=3)
     parts = parallel.TensorParallel(net, TWO)
     parts.initialize()
-    trainer = gluon.Trainer(net.collect_params(), "sgd", update_on_kvstore=True)
+    trainer = gluon.Trainer(net.collect_params(), optimizer, **how)
     parts.backward(np.ones((2, 3)), np.zeros((2,), dtype="int64"), LOSS)
-    with pytest.raises(GemelError, match="lies in parts"):
+    with pytest.raises(GemelError, match="weight lies in parts on several devices"):
         trainer.step(2)
+    parts = parallel.TensorParallel(net, [cpu(0)])  # in one piece it can be updated
+    before = net.weight.data().tolist()
+    parts.step(trainer, np.ones((2, 3)), np.zeros((2,), dtype="int64"), LOSS)
+    assert net.weight.data().tolist() != before
 
 
 def test_gradients_between_the_halves_of_a_step():

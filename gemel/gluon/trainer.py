@@ -278,16 +278,14 @@ class Trainer:
 
     def _settle(self, groups: list[Group]) -> None:
         """Have states and counts for each device."""
+        for devices, positions in groups:
+            cut = [self._params[p].name for p in positions if self._params[p].cut_axis is not None]
+            if cut and len(devices) > 1:
+                self._refuse_parts(cut[0])
         kept = self._kept()
         self._groups = groups
         self._on_store = self._wants_store and any(len(group.devices) > 1 for group in groups)
         if self._on_store:
-            cut = [p.name for p in self._params if p.cut_axis is not None]
-            if cut:
-                raise GemelError(
-                    f"Trainer: parameter {cut[0]} lies in parts on several devices, which no store "
-                    "can update; create the Trainer without update_on_kvstore=True"
-                )
             self._store.set_optimizer(self._optimizer)
             self._updaters = {None: self._store._updater}
         else:
@@ -298,6 +296,19 @@ class Trainer:
             if device is not None:
                 self._optimizer._set_current_context(device.code)
         self._counted()
+
+    def _refuse_parts(self, name: str) -> None:
+        """Raise `GemelError` where a parameter cannot be updated in parts."""
+        reason = ""
+        if self._wants_store:
+            reason = "no store can update them; leave out update_on_kvstore=True"
+        elif self._optimizer.needs_whole:
+            kind = type(self._optimizer).__name__
+            reason = f"{kind} reads the norm of the whole; choose another optimizer"
+        if reason:
+            raise GemelError(
+                f"Trainer: parameter {name} lies in parts on several devices: {reason}"
+            )
 
     # ---- states
 
