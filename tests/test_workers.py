@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import queue
 import re
 import sys
@@ -13,11 +14,14 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import _core, gluon, kvstore, launching, np
+from gemel import _core, autograd, gluon, kvstore, launching, np, steps
 from gemel.__main__ import main
 from gemel.errors import WorkersError
+from gemel.gluon import nn
 from gemel.kvstore.agreement import BUCKET_BYTES, Agreement, Request
+from gemel.kvstore.local import LocalStore
 from gemel.kvstore.world import World
+from gemel.runtime.chain import Chain
 
 # ---- operations whose work is done elsewhere
 
@@ -287,6 +291,68 @@ def test_one_that_dies_in_the_midst_of_an_exchange(worlds):
     for array in came:
         with pytest.raises(WorkersError, match=r"key 'w': all workers had come, but for 0\.5 s"):
             array.wait_to_read()
+
+
+# ---- a Trainer over several workers
+
+
+class Two(LocalStore):
+    """A store that believes in another worker, who never has anything to say."""
+
+    num_workers = 2
+
+    def __init__(self) -> None:
+        super().__init__("two", on_devices=True)
+        self.begun: list[int] = []
+
+    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
+        self.begun.append(key)
+        (value * 0 + 0.5).copyto(out[0])
+
+
+def test_parameters_begin_alike_when_they_are_made():
+    store, net = Two(), nn.HybridSequential()
+    net.add(nn.Dense(3, in_units=2), nn.Dense(2), nn.BatchNorm())
+    net.initialize()
+    net.hybridize()
+    gluon.Trainer(net.collect_params(), "sgd", kvstore=store)  # which nobody keeps
+    trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore=store)
+    assert sorted(store.begun) == [0, 0, 1, 1, 3, 3]
+    assert (net[0].weight.data() == 0.5).all()
+    out = net(np.ones((4, 2)))  # the others are made here, and filled before they are read
+    assert sorted(store.begun[6:]) == [2, 4, 5, 6, 7]
+    expected = (0.5 * 2 + 0.5) * 3 * 0.5 + 0.5
+    assert numpy.allclose(out.asnumpy(), (expected - 0.5) / (0.5 + 1e-5) ** 0.5 * 0.5 + 0.5)
+    net.initialize(force_reinit=True)
+    assert len(store.begun) == 19 and (net[1].bias.data() == 0.5).all()
+    assert trainer.learning_rate == 0.01
+    again = copy.deepcopy(net)
+    again.initialize(force_reinit=True)
+    assert len(store.begun) == 19  # a copy has no trainer
+
+
+def test_gradients_that_leave_do_so_one_by_one(monkeypatch):
+    chains = []
+
+    def chain(*given: Any, **settings: Any) -> Chain:
+        chains.append(Chain(*given, **settings))
+        return chains[-1]
+
+    monkeypatch.setattr(steps, "Chain", chain)
+    for store, pieces in ((Two(), 3), ("device", 0)):
+        chains.clear()
+        net = nn.HybridSequential()
+        net.add(*(nn.Dense(5, activation="tanh", in_units=5) for _ in range(3)))
+        net.initialize()
+        net.hybridize()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore=store)
+        for _ in range(3):
+            with autograd.record():
+                loss = net(np.ones((7, 5))).sum()
+            loss.backward()
+            trainer.step(7)
+        assert sum(len(chain.stages) for chain in chains) >= pieces
+        assert bool(chains) == bool(pieces)
 
 
 # ---- joining, and starting

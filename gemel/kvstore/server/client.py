@@ -31,7 +31,7 @@ from gemel.kvstore.server.key import Fetch, Key
 from gemel.kvstore.server.protocol import Kind, Message, text_message
 from gemel.kvstore.server.settings import WorkerSettings, from_environment
 from gemel.kvstore.server.split import key_name, pieces_of
-from gemel.kvstore.server.updates import WHOLE, describe, numbers_for
+from gemel.kvstore.server.updates import describe, numbers_for
 from gemel.runtime import callback
 from gemel.spec import Spec
 
@@ -315,7 +315,7 @@ class ServerStore(KVStore):
         `WorldError`.
         """
         description = describe(optimizer)
-        self._whole = description["name"] in WHOLE
+        self._whole = optimizer.needs_whole
         if self._whole:
             for key in self._keys.values():
                 if len(key.pieces) > 1:

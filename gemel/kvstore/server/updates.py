@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 #: Those a server cannot have: they draw random numbers, which a restarted server could not repeat.
 RANDOM = ("sgld",)
-#: Those that look at a whole parameter: pieces of it would move in another way.
-WHOLE = ("lars", "lamb", "lans")
 #: Settings that come with every push, or that only a worker needs.
 _ELSEWHERE = {
     *("lr", "wd", "rescale_grad", "num_update", "lr_scheduler", "idx2name"),
@@ -120,4 +118,4 @@ class Updates:
         self._rule.num_update = max(counts.values(), default=0)
 
 
-__all__ = ["RANDOM", "WHOLE", "Updates", "build", "describe", "numbers_for"]
+__all__ = ["RANDOM", "Updates", "build", "describe", "numbers_for"]
