@@ -81,8 +81,8 @@ def fleet(
 ) -> Topology:
     """Many machines in racks; each is one device, which has added up its own GPUs' gradients.
 
-    A rack's switch is joined to the core by `uplink` gigabits per second. Every rack is a
-    `machine` of the topology: its devices are near each other.
+    A rack's switch is joined to the core by `uplink` gigabits per second; the latency is that of
+    the machines' own links. Every rack is a `machine` of the topology: its devices are near.
     """
     if network not in NETWORKS:
         raise unknown_name("network", network, NETWORKS)
@@ -92,11 +92,13 @@ def fleet(
     nodes = [Node(f"m{number}", "gpu", number // per_rack) for number in range(machines)]
     nodes += [Node(f"rack{rack}", "switch", rack) for rack in range(racks)]
     speed = NETWORKS[network]
-    links = [_ethernet(f"m{number}", f"rack{number // per_rack}", speed) for number in range(machines)]
+    links = [
+        _ethernet(f"m{number}", f"rack{number // per_rack}", speed) for number in range(machines)
+    ]
     if racks > 1:
         nodes.append(Node("core", "switch", -1))
         links += [
-            Link(f"rack{rack}", "core", uplink / 8, 1.0, 0.0, f"{uplink:g} Gb/s uplink")
+            Link(f"rack{rack}", "core", uplink / 8, 0.0, 0.0, f"{uplink:g} Gb/s uplink")
             for rack in range(racks)
         ]
     return Topology(f"{machines} machines on {network}", nodes, links)
@@ -111,7 +113,10 @@ MACHINES: dict[str, Callable[[], Topology]] = {
 }
 #: All named topologies: the machines, and two and four of each on each network.
 NAMES = tuple(MACHINES) + tuple(
-    f"{count}x{machine}-{network}" for machine in MACHINES for count in (2, 4) for network in NETWORKS
+    f"{count}x{machine}-{network}"
+    for machine in MACHINES
+    for count in (2, 4)
+    for network in NETWORKS
 )
 
 
@@ -126,8 +131,10 @@ def named(name: str) -> Topology:
     if found and found[2] in MACHINES and found[3] in NETWORKS:
         return cluster(MACHINES[found[2]](), int(found[1]), found[3])
     hint = suggestion(name, NAMES)
-    raise unknown_name("topology", name, MACHINES) if not hint else unknown_name(
-        "topology", name, NAMES
+    raise (
+        unknown_name("topology", name, MACHINES)
+        if not hint
+        else unknown_name("topology", name, NAMES)
     )
 
 

@@ -10,7 +10,7 @@ a round's first moment: so it may be too high or too low. docs/topology.md says 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 from numpy.typing import NDArray
@@ -22,38 +22,54 @@ from gemel.topology.simulator import paths_of
 Array = NDArray[Any]
 
 
+class Cost(NamedTuple):
+    """What a tensor costs: seconds in all and seconds of latency, and the link most is spent on."""
+
+    seconds: float
+    latency: float
+    busiest: str
+
+
 class Estimate:
     """The price of one schedule on one topology, for any number of bytes."""
 
     def __init__(self, schedule: Schedule, routes: Routes) -> None:
         self.schedule = schedule
+        self._topology = routes.topology
         paths, number = paths_of(schedule, routes), rounds(schedule)
         count, width = int(number.max(initial=-1)) + 1, len(routes.capacity)
-        sent = schedule.sent()
         latency = numpy.zeros(count)
         numpy.maximum.at(latency, number, paths.latency)
-        # Seconds of each link in each round: those of messages, and those of each byte.
+        # Seconds of each link in each round: for the messages, and for each byte of the tensor.
         fixed, moving = numpy.zeros(count * width), numpy.zeros(count * width)
         for column in paths.links.T:
-            place = number * numpy.int64(width) + column
-            speed = routes.capacity[column]
+            place, speed = number * numpy.int64(width) + column, routes.capacity[column]
             fixed += numpy.bincount(place, paths.overhead * paths.width / speed, len(fixed))
-            moving += numpy.bincount(place, sent / speed, len(moving))
-        table = numpy.column_stack(
-            [latency, fixed.reshape(count, width), moving.reshape(count, width)]
-        )
+            moving += numpy.bincount(place, schedule.sent() / speed, len(moving))
+        shape = count, width
+        table = numpy.column_stack([latency, fixed.reshape(shape), moving.reshape(shape)])
         _, first, times = numpy.unique(
-            numpy.round(table, 15), axis=0, return_index=True, return_counts=True
+            table.round(15), axis=0, return_index=True, return_counts=True
         )
-        self._latency = latency[first]
-        self._fixed = fixed.reshape(count, width)[first]
-        self._moving = moving.reshape(count, width)[first]
+        self._latency, self._fixed, self._moving = numpy.split(table[first], [1, 1 + width], axis=1)
         self._times = times
         self.rounds = count
 
     def seconds(self, nbytes: float) -> float:
         """How long the schedule takes for a tensor of `nbytes`."""
+        return self.cost(nbytes).seconds
+
+    def cost(self, nbytes: float) -> Cost:
+        """How long it takes, and what that is spent on."""
         if nbytes <= 0 or not self.rounds:
-            return 0.0
-        carried = (self._fixed + self._moving * nbytes).max(axis=1)
-        return float(((self._latency + carried) * self._times).sum())
+            return Cost(0.0, 0.0, "")
+        carried = self._fixed + self._moving * nbytes
+        longest = carried.max(axis=1) * self._times
+        latency = float((self._latency[:, 0] * self._times).sum())
+        link = int((carried * self._times[:, None]).sum(axis=0).argmax())
+        return Cost(latency + float(longest.sum()), latency, self._named(link))
+
+    def _named(self, link: int) -> str:
+        found = self._topology.links[link // 2]
+        ends = (found.one, found.other) if link % 2 == 0 else (found.other, found.one)
+        return f"{ends[0]} -> {ends[1]} ({found.bandwidth:g} GB/s)"

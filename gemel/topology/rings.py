@@ -3,7 +3,7 @@
 Where GPUs are joined directly, rings that share no link are taken one after the other, the widest
 first, until there are no more (Wang et al., Blink: fast and generic collectives for distributed
 ML, MLSys 2020, and NVIDIA's NCCL do the like). Elsewhere there is one ring, which goes from each
-GPU to a nearest one that is left.
+GPU to a nearest one of its machine that is left, and from machine to machine.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Ring(NamedTuple):
 
 
 def rings(topology: Topology, names: Sequence[str]) -> list[Ring]:
-    """Rings through all the named GPUs that share no direct link; one at least.
+    r"""Rings through all the named GPUs that share no direct link; one at least.
 
     >>> from gemel import topology
     >>> p3 = topology.named("p3")
-    >>> print(*topology.rings(p3, p3.gpus), sep="\\n")
+    >>> print(*topology.rings(p3, p3.gpus), sep="\n")
     gpu0 -> gpu3 -> gpu2 -> gpu1 -> gpu5 -> gpu6 -> gpu7 -> gpu4 -> gpu0   (36 GB/s)
     gpu0 -> gpu1 -> gpu3 -> gpu7 -> gpu5 -> gpu4 -> gpu6 -> gpu2 -> gpu0   (18 GB/s)
     """
@@ -85,23 +85,32 @@ def _pairs(order: Sequence[str]) -> list[frozenset[str]]:
 
 
 def _nearest(topology: Topology, names: Sequence[str]) -> Ring:
-    """From each GPU to one that is left, by the fewest links, then the widest route."""
+    """From each GPU to one that is left in its machine, then on to the next machine."""
     machine = {node.name: node.machine for node in topology.nodes}
-    routes, order, left = Routes(topology), [names[0]], list(names[1:])
-    while left:
-        here = [name for name in left if machine[name] == machine[order[-1]]] or left[:1]
-        paths = routes.between(
-            numpy.full(len(here), topology.number(order[-1])),
-            numpy.array([topology.number(name) for name in here]),
-        )
-        links = (paths.links < len(routes.capacity) - 1).sum(axis=1)
-        best = min(range(len(here)), key=lambda i: (links[i], -paths.width[i], i))
-        order.append(here[best])
-        left.remove(here[best])
+    groups: dict[int, list[int]] = {}
+    for name in names:
+        groups.setdefault(machine[name], []).append(topology.number(name))
+    routes = Routes(topology)
+    numbers = numpy.array([n for group in groups.values() for n in _chain(routes, group)])
+    order = tuple(topology.nodes[number].name for number in numbers)
     if len(order) == 1:
-        return Ring(tuple(order), 0.0)
-    numbers = numpy.array([topology.number(name) for name in order])
+        return Ring(order, 0.0)
     paths = routes.between(numbers, numpy.roll(numbers, -1))
     flows = numpy.bincount(paths.links.ravel(), minlength=len(routes.capacity))[:-1]
     used = flows > 0
-    return Ring(tuple(order), float((routes.capacity[:-1][used] / flows[used]).min() / 1e9))
+    return Ring(order, float((routes.capacity[:-1][used] / flows[used]).min() / 1e9))
+
+
+def _chain(routes: Routes, group: Sequence[int]) -> list[int]:
+    """The nodes of a machine, each followed by the one with the fewest links, the widest route."""
+    nodes = numpy.array(group)
+    source, target = numpy.repeat(nodes, len(nodes)), numpy.tile(nodes, len(nodes))
+    paths = routes.between(source, target)
+    links = (paths.links < len(routes.capacity) - 1).sum(axis=1).reshape(len(nodes), -1)
+    width = paths.width.reshape(links.shape)
+    order, left = [0], numpy.arange(1, len(nodes))
+    while len(left):
+        rank = numpy.lexsort((left, -width[order[-1], left], links[order[-1], left]))
+        order.append(int(left[rank[0]]))
+        left = numpy.delete(left, rank[0])
+    return [group[place] for place in order]

@@ -17,8 +17,11 @@ import numpy
 from numpy.typing import NDArray
 
 from gemel.errors import ShapeError, TopologyError
+from gemel.links import Topology
 
 Array = NDArray[Any]
+#: How a step uses a piece.
+_READ, _ADD, _COPY = range(3)
 
 
 class Steps(NamedTuple):
@@ -31,7 +34,7 @@ class Steps(NamedTuple):
     source: Array
     target: Array
     first: Array
-    count: Array
+    pieces: Array
     add: Array
     channel: Array
 
@@ -77,8 +80,8 @@ class Schedule:
         if (self.shares < 0).any() or abs(self.shares.sum() - 1) > 1e-9:
             raise TopologyError(f"schedule {self.name}: its pieces are not 1 together")
         ends = numpy.concatenate([rows.source, rows.target])
-        inside = (0 <= ends) & (ends < len(self.places))
-        fits = (rows.first >= 0) & (rows.count >= 1) & (rows.first + rows.count <= pieces)
+        inside = (ends >= 0) & (ends < len(self.places))
+        fits = (rows.first >= 0) & (rows.pieces >= 1) & (rows.first + rows.pieces <= pieces)
         if not inside.all() or not fits.all() or (rows.source == rows.target).any():
             raise TopologyError(
                 f"schedule {self.name}: a step names a place or a piece that is not there, or "
@@ -97,7 +100,8 @@ class Schedule:
     def sent(self) -> Array:
         """Which part of the tensor each step sends."""
         ends = numpy.concatenate([[0.0], numpy.cumsum(self.shares)])
-        return ends[self.steps.first + self.steps.count] - ends[self.steps.first]
+        found: Array = ends[self.steps.first + self.steps.pieces] - ends[self.steps.first]
+        return found
 
     def bounds(self, elements: int) -> Array:
         """Where each piece of a tensor with so many elements begins, and the end of the last."""
@@ -121,34 +125,28 @@ class Progress:
     """
 
     def __init__(self, schedule: Schedule) -> None:
-        rows, pieces = schedule.steps, len(schedule.shares)
-        size = len(schedule)
-        self._offset = numpy.concatenate([[0], numpy.cumsum(rows.count, dtype="int64")])
-        owner = numpy.repeat(numpy.arange(size, dtype="int32"), rows.count)
-        piece = ranges(rows.first, rows.count)
-        read = rows.source[owner] * numpy.int64(pieces) + piece
-        write = rows.target[owner] * numpy.int64(pieces) + piece
-        kind = numpy.concatenate(
-            [numpy.zeros(len(owner), "int8"), numpy.where(rows.add, 1, 2).astype("int8")[owner]]
-        )
-        cell, owner = numpy.concatenate([read, write]), numpy.concatenate([owner, owner])
-        order = numpy.argsort(cell * max(size, 1) + owner)
-        cell, kind, self._owner = cell[order], kind[order], owner[order]
-        begins = numpy.ones(len(order), "bool")
-        begins[1:] = (cell[1:] != cell[:-1]) | (kind[1:] != kind[:-1]) | (kind[1:] == 2)
+        rows, size = schedule.steps, len(schedule)
+        self._offset = numpy.concatenate([[0], numpy.cumsum(rows.pieces, dtype="int64")])
+        cell, owner, kind, use = self._uses(rows, len(schedule.shares))
+        begins = numpy.ones(len(use), "bool")
+        begins[1:] = (cell[1:] != cell[:-1]) | (kind[1:] != kind[:-1]) | (kind[1:] == _COPY)
         phase = numpy.cumsum(begins, dtype="int32") - 1
-        #: Of each use, in the order of steps, the phase; all reads come before all writes.
-        self._phase = numpy.empty(len(order), "int32")
-        self._phase[order] = phase
-        self._begin = numpy.append(numpy.flatnonzero(begins), len(order))
+        # Of each use, in the order of steps, the phase; all reads come before all writes.
+        self._phase = numpy.empty(len(use), "int32")
+        self._phase[use] = phase
+        self._owner = owner
+        self._begin = numpy.append(numpy.flatnonzero(begins), len(use))
         self._left = numpy.diff(self._begin)
         cells = cell[self._begin[:-1]]
-        #: Whether the next phase is of the same piece at the same place.
-        self._goes_on = numpy.append(cells[1:] == cells[:-1], False)[: len(cells)]
-        waits = numpy.append(False, self._goes_on[:-1])[: len(cells)]
-        self._blockers = numpy.bincount(self._owner, waits[phase], size).astype("int64")
+        # Whether the next phase is of the same piece at the same place.
+        self._goes_on = numpy.zeros(len(cells), "bool")
+        self._goes_on[:-1] = cells[1:] == cells[:-1]
+        waits = numpy.zeros(len(cells), "bool")
+        waits[1:] = self._goes_on[:-1]
+        self._blockers = numpy.bincount(owner[waits[phase]], minlength=size)
         self._follower = _followers(rows, len(schedule.places))
         self._blockers[self._follower[self._follower >= 0]] += 1
+        self._marks = numpy.empty(max(size, len(cells)), "int64")
 
     def ready(self) -> Array:
         """The steps that wait for nothing, at the beginning."""
@@ -160,15 +158,38 @@ class Progress:
         reads = ranges(begin, count)
         phases = self._phase[numpy.concatenate([reads, reads + self._offset[-1]])]
         numpy.subtract.at(self._left, phases, 1)
-        ended = phases[(self._left[phases] == 0) & self._goes_on[phases]]
-        opened = (numpy.unique(ended) if len(ended) > 1 else ended) + 1
+        opened = self._once(phases[(self._left[phases] == 0) & self._goes_on[phases]]) + 1
         begin = self._begin[opened]
         freed = self._owner[ranges(begin, self._begin[opened + 1] - begin)]
         after = self._follower[done]
         freed = numpy.concatenate([freed, after[after >= 0]])
         numpy.subtract.at(self._blockers, freed, 1)
-        found = freed[self._blockers[freed] == 0]
-        return numpy.unique(found) if len(found) > 1 else found
+        return self._once(freed[self._blockers[freed] == 0])
+
+    def _uses(self, rows: Steps, pieces: int) -> tuple[Array, Array, Array, Array]:
+        """Every use of a piece at a place, by piece and place, then by step.
+
+        That is its cell (place and piece), its step, its kind and its number in the order of steps.
+        """
+        owner = numpy.repeat(numpy.arange(len(rows.add), dtype="int64"), rows.pieces)
+        piece = ranges(rows.first, rows.pieces)
+        low = len(rows.add).bit_length() + 2
+        write = numpy.where(rows.add, _ADD, _COPY)[owner]
+        keys = [
+            (ends[owner] * numpy.int64(pieces) + piece << low) + (owner << 2) + kind
+            for ends, kind in ((rows.source, _READ), (rows.target, write))
+        ]
+        key = numpy.sort(numpy.concatenate(keys))
+        cell, owner, kind = key >> low, (key & (1 << low) - 1) >> 2, key & 3
+        use = self._offset[owner] + cell % pieces - rows.first[owner]
+        return cell, owner, kind, use + (kind != _READ) * self._offset[-1]
+
+    def _once(self, values: Array) -> Array:
+        """Each value once, wherever it comes last."""
+        numbers = numpy.arange(len(values))
+        self._marks[values] = numbers
+        found: Array = values[self._marks[values] == numbers]
+        return found
 
 
 def rounds(schedule: Schedule) -> Array:
@@ -200,6 +221,17 @@ def _followers(rows: Steps, places: int) -> Array:
     found = numpy.full(len(key), -1, "int64")
     found[order[:-1][same]] = order[1:][same]
     return found
+
+
+def numbered(topology: Topology, places: Sequence[str], order: Sequence[str]) -> list[int]:
+    """The numbers of places in an order. Raises `TopologyError` unless it has each once."""
+    if sorted(order) != sorted(places):
+        raise TopologyError(
+            f"an order of {len(order)} GPUs of {topology.name}: it must have all {len(places)}, "
+            "each once"
+        )
+    number = {name: place for place, name in enumerate(places)}
+    return [number[name] for name in order]
 
 
 def check_places(schedule: Schedule, given: Sequence[Any]) -> None:

@@ -26,13 +26,17 @@ def exchange(name: str, topology: Topology, holders: Sequence[str], drawing: str
     return Schedule(name, places, len(ranks), shares, rows, drawing)
 
 
-def gathered(members: Sequence[int], holders: Sequence[int], first: int = 0, count: int = 1) -> Steps:
+def gathered(
+    members: Sequence[int], holders: Sequence[int], first: int = 0, count: int = 1
+) -> Steps:
     """Every member sends the holders what they hold: holder i the `count` pieces i."""
     source, target, piece = _pairs(members, holders, first, count)
     return steps(source, target, piece, count=count, add=True)
 
 
-def returned(members: Sequence[int], holders: Sequence[int], first: int = 0, count: int = 1) -> Steps:
+def returned(
+    members: Sequence[int], holders: Sequence[int], first: int = 0, count: int = 1
+) -> Steps:
     """Every holder sends its `count` pieces to all members."""
     source, target, piece = _pairs(members, holders, first, count)
     return steps(target, source, piece, count=count, add=False)
@@ -41,9 +45,7 @@ def returned(members: Sequence[int], holders: Sequence[int], first: int = 0, cou
 def _pairs(
     members: Sequence[int], holders: Sequence[int], first: int, count: int
 ) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
-    member, number = numpy.meshgrid(
-        numpy.array(members), numpy.arange(len(holders)), indexing="ij"
-    )
+    member, number = numpy.meshgrid(numpy.array(members), numpy.arange(len(holders)), indexing="ij")
     holder = numpy.array(holders)[number]
     apart = member != holder
     return member[apart], holder[apart], first + number[apart] * count

@@ -9,8 +9,6 @@ BlueConnect, MLSys 2019, cut an all-reduce like that.
 
 from __future__ import annotations
 
-import numpy
-
 from gemel.errors import TopologyError
 from gemel.links import Topology
 from gemel.topology.rings import Ring, rings
@@ -41,17 +39,18 @@ def hierarchical(topology: Topology, inside: str = "ring", between: str = "piece
     if inside == "pieces":
         tracks = tracks[:1]
     places, size, many = topology.gpus, len(groups[0]), len(groups)
+    number = {name: place for place, name in enumerate(places)}
     first, middle, last = [], [], []
-    for number, track in enumerate(tracks):
-        orders = [[places.index(name) for name in one.order] for one in track]
-        base = number * size * many
+    for channel, track in enumerate(tracks):
+        orders = [[number[name] for name in one.order] for one in track]
+        base = channel * size * many
         for order in orders:
-            begin, end = _inside(order, base, many, number, inside)
+            begin, end = _inside(order, base, many, channel, inside)
             first.append(begin)
             last.append(end)
         for shard in range(size):
             holders = [order[shard - 1] for order in orders]
-            middle.append(_between(holders, base + shard * many, number, between))
+            middle.append(_between(holders, base + shard * many, channel, between))
     shares = ring_shares([track[0] for track in tracks], size * many)
     name = f"hierarchical, {inside} and {between}"
     rows = joined([*first, *middle, *last])

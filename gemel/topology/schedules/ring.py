@@ -13,21 +13,25 @@ import numpy
 
 from gemel.links import Topology
 from gemel.topology.rings import Ring, rings
-from gemel.topology.schedule import Schedule, Steps, joined, steps
+from gemel.topology.schedule import Schedule, Steps, joined, numbered, steps
 
 
-def ring(topology: Topology, both_ways: bool = False) -> Schedule:
-    """All rings that share no link, at the same time, each with a part of the tensor by its speed.
+def ring(
+    topology: Topology, both_ways: bool = False, along: Sequence[Ring] | None = None
+) -> Schedule:
+    """Rings through all GPUs at the same time, each with a part of the tensor by its speed.
+
+    They are those of `rings` unless they are given.
 
     Links are used one way only, as the usual arithmetic has it; `both_ways` runs every ring
     backwards, too, with half of its part.
     """
-    found = rings(topology, topology.gpus)
+    found = rings(topology, topology.gpus) if along is None else along
     ways = [(one, one.order) for one in found]
     if both_ways:
         ways = [way for one in found for way in ((one, one.order), (one, one.order[::-1]))]
     size, places = len(topology.gpus), topology.gpus
-    numbers = [[places.index(name) for name in order] for _, order in ways]
+    numbers = [numbered(topology, places, order) for _, order in ways]
     rows = []
     for channel, order in enumerate(numbers):
         rows.append(reduce_scatter(order, channel * size, channel=channel))

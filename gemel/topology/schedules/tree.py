@@ -13,13 +13,18 @@ import numpy
 
 from gemel.links import Topology
 from gemel.topology.rings import rings
-from gemel.topology.schedule import Schedule, Steps, joined, steps
+from gemel.topology.schedule import Schedule, Steps, joined, numbered, steps
 
 
-def tree(topology: Topology, chunks: int = 8) -> Schedule:
-    """Two trees over the GPUs, in the order of a ring; each half of the tensor in `chunks` parts."""
+def tree(topology: Topology, chunks: int = 8, along: Sequence[str] | None = None) -> Schedule:
+    """Two trees over the GPUs; each half of the tensor travels in `chunks` parts.
+
+    GPUs that are near in the order of `along`, all of them, are mostly near in the trees. It is
+    the first of `rings` unless it is given.
+    """
     places = topology.gpus
-    order = [places.index(name) for name in rings(topology, places)[0].order]
+    line = rings(topology, places)[0].order if along is None else along
+    order = numbered(topology, places, line)
     parents = two_trees(len(order))
     rows = [
         _up_and_down([-1 if p < 0 else order[p] for p in parent], order, number, chunks)
