@@ -81,8 +81,8 @@ def growth(
 
     >>> from gemel import topology
     >>> found = topology.growth(1e6, [2, 4, 8])
-    >>> {name: round(times[-1] * 1e3, 2) for name, times in found.seconds.items()}["pieces"]
-    0.62
+    >>> round(found.seconds["pieces"][-1] * 1e3, 2)  # ms on 8 machines
+    0.61
     """
     if not machines or min(machines) < 2:
         raise TopologyError(f"growth: {list(machines)} machines; there must be 2 or more")
@@ -114,12 +114,12 @@ def crossings(found: Growth) -> list[Crossing]:
 
 
 def counts_up_to(machines: int, per_rack: int = 40) -> list[int]:
-    """2, 4, 8, ... machines up to a rack, then whole racks by doubling, then `machines`."""
+    """2, 4, 8, ... machines up to a rack, then whole racks three times as many each time, then all."""
     found = [2**power for power in range(1, 64) if 2**power < min(machines, per_rack)]
     racks = 1
     while racks * per_rack < machines:
         found.append(racks * per_rack)
-        racks *= 2
+        racks *= 3
     return [*found, machines]
 
 

@@ -27,8 +27,9 @@ from gemel.topology.schedule import Progress, Schedule
 from gemel.topology.simulator import paths_of
 
 Array = NDArray[Any]
-#: A slice should last so many seconds by the clock, and a step has at most so many slices.
-_SLICE_SECONDS, _SLICES = 0.002, 64
+#: A slice should last so many seconds by the clock. A step has at least so many slices, so that
+#: links are shared by turns and not message by message, and at most so many.
+_SLICE_SECONDS, _FEWEST, _MOST = 0.002, 4, 64
 #: The most threads.
 _THREADS = 512
 
@@ -178,7 +179,7 @@ class _Work:
         clock = time.monotonic() + float(self._paths.latency[step]) * slowdown
         extra = float(self._paths.overhead[step]) * width
         slices = math.ceil((sent.nbytes + extra) * slowdown / width / _SLICE_SECONDS)
-        slices = max(1, min(slices, _SLICES, sent.size))
+        slices = min(max(slices, _FEWEST), _MOST, sent.size)
         if self._stop.wait(max(0.0, clock - time.monotonic())):
             return False
         for number in range(slices):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gemel.errors import TopologyError
 from gemel.links import Topology
 from gemel.topology.schedule import Schedule
 from gemel.topology.schedules.cpu import cpu
@@ -17,7 +18,12 @@ CHUNKS = (1, 4, 16, 64)
 
 
 def candidates(topology: Topology) -> list[Schedule]:
-    """The schedules a planner chooses among: those that the topology has the places for."""
+    """The schedules a planner chooses among: those that the topology has the places for.
+
+    Raises `TopologyError` for a topology without GPUs.
+    """
+    if not topology.gpus:
+        raise TopologyError(f"the topology {topology.name} has no GPU: nothing is to be added up")
     found = [one_device(topology), pieces(topology), ring(topology), ring(topology, both_ways=True)]
     found += [tree(topology, chunks) for chunks in CHUNKS]
     if topology.hosts:
