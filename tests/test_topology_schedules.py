@@ -51,9 +51,7 @@ def test_all_orders_of_the_steps_give_the_same(name: str) -> None:
             ready += progress.finish(numpy.array([step])).tolist()
         assert sorted(order) == list(range(len(schedule)))
         rows = type(schedule.steps)(*(column[order] for column in schedule.steps))
-        other = Schedule(
-            schedule.name, schedule.places, schedule.ranks, schedule.shares, rows
-        )
+        other = Schedule(schedule.name, schedule.places, schedule.ranks, schedule.shares, rows)
         for found in topology.all_reduce(other, arrays):
             numpy.testing.assert_array_equal(found, sum(arrays), err_msg=schedule.name)
 
@@ -193,11 +191,11 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
 def test_schedules_that_cannot_be() -> None:
     one = steps(0, 1, 0, add=True)
     whole, places = numpy.ones(1), ("a", "b")
-    for changed in (
-        dict(source=2), dict(target=0), dict(source=-1), dict(first=1), dict(first=-1),
-        dict(pieces=2), dict(pieces=0),
+    for name, value in (
+        ("source", 2), ("target", 0), ("source", -1), ("first", 1), ("first", -1), ("pieces", 2),
+        ("pieces", 0),
     ):  # fmt: skip
-        wrong = one._replace(**{name: numpy.array([value]) for name, value in changed.items()})
+        wrong = one._replace(**{name: numpy.array([value])})
         with pytest.raises(TopologyError, match="a step names a place or a piece"):
             Schedule("wrong", places, 2, whole, wrong)
     with pytest.raises(TopologyError, match="are not 1 together"):

@@ -135,9 +135,7 @@ def slow_simulation(schedule: Any, where: Topology, nbytes: float) -> list[float
         for step in [s for s, before in waiting.items() if before <= ends.keys()]:
             del waiting[step]
             heapq.heappush(arriving, (now + paths.latency[step], step))
-        rates = dict(
-            zip(flowing, slow_rates([links[s] for s in flowing], capacity), strict=True)
-        )
+        rates = dict(zip(flowing, slow_rates([links[s] for s in flowing], capacity), strict=True))
         times = [now + left / rates[step] for step, left in flowing.items()]
         moment = min(times + [arriving[0][0]] if arriving else times)
         flowing = {s: left - rates[s] * (moment - now) for s, left in flowing.items()}

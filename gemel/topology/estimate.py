@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gemel.topology.routes import Routes
 from gemel.topology.schedule import Schedule, rounds
-from gemel.topology.simulator import paths_of
+from gemel.topology.simulator import check_bytes, paths_of
 
 Array = NDArray[Any]
 
@@ -60,8 +60,9 @@ class Estimate:
         return self.cost(nbytes).seconds
 
     def cost(self, nbytes: float) -> Cost:
-        """How long it takes, and what that is spent on."""
-        if nbytes <= 0 or not self.rounds:
+        """How long it takes, and what that is spent on. Raises `TopologyError` for no size."""
+        check_bytes(nbytes)
+        if not nbytes or not self.rounds:
             return Cost(0.0, 0.0, "")
         carried = self._fixed + self._moving * nbytes
         longest = carried.max(axis=1) * self._times

@@ -114,7 +114,7 @@ def crossings(found: Growth) -> list[Crossing]:
 
 
 def counts_up_to(machines: int, per_rack: int = 40) -> list[int]:
-    """2, 4, 8, ... machines up to a rack, then whole racks three times as many each time, then all."""
+    """2, 4, 8, ... machines up to a rack, then racks three times as many each time, and all."""
     found = [2**power for power in range(1, 64) if 2**power < min(machines, per_rack)]
     racks = 1
     while racks * per_rack < machines:

@@ -14,6 +14,7 @@ from gemel.topology.explaining import SIZES, explain
 from gemel.topology.routes import Routes
 from gemel.topology.schedule import Schedule
 from gemel.topology.schedules import candidates
+from gemel.topology.simulator import check_bytes
 
 #: Schedules whose estimates differ by less than this part are as good: the one with the fewest
 #: messages is taken.
@@ -69,8 +70,6 @@ class Planner:
 
     def best(self, nbytes: float) -> Estimate:
         """The estimate of what `choose` chooses."""
-        if nbytes < 0:
-            raise TopologyError(f"planner: a tensor of {nbytes} bytes")
         costs = [estimate.seconds(nbytes) for estimate in self.estimates]
         limit = min(costs) * (1 + ALIKE)
         near = [e for e, cost in zip(self.estimates, costs, strict=True) if cost <= limit]
@@ -111,8 +110,8 @@ class Planner:
                 f"buckets: {len(sizes)} sizes and {len(times)} times; give each tensor a time, "
                 "in the order in which they are ready"
             )
-        if any(size < 0 for size in sizes):
-            raise TopologyError("buckets: a tensor has a negative number of bytes")
+        for size in sizes:
+            check_bytes(size)
         total = numpy.concatenate([[0.0], numpy.cumsum(numpy.asarray(sizes, "float64"))])
         ends, cuts = numpy.zeros(len(total)), [0]
         for last in range(1, len(total)):

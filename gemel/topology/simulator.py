@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
+from gemel.errors import TopologyError
 from gemel.links import Topology
 from gemel.topology.routes import Paths, Routes
 from gemel.topology.schedule import Progress, Schedule
@@ -52,8 +53,9 @@ def simulate(schedule: Schedule, topology: Topology | Routes, nbytes: float) -> 
     5.21
 
     Raises `UnknownNameError` for a place the topology does not have, `TopologyError` where no route
-    leads.
+    leads, or for a size that is negative or not finite.
     """
+    check_bytes(nbytes)
     routes = topology if isinstance(topology, Routes) else Routes(topology)
     paths = paths_of(schedule, routes)
     sent = schedule.sent() * nbytes
@@ -64,6 +66,12 @@ def simulate(schedule: Schedule, topology: Topology | Routes, nbytes: float) -> 
         carried += numpy.bincount(column, size, len(carried))
     end = float(finished.max(initial=0.0))
     return Simulation(end, finished, carried[:-1], routes.capacity[:-1])
+
+
+def check_bytes(nbytes: float) -> None:
+    """Raises `TopologyError` unless it is a number of bytes."""
+    if not 0 <= nbytes < numpy.inf:
+        raise TopologyError(f"a tensor of {nbytes} bytes: give a finite number, 0 or more")
 
 
 def paths_of(schedule: Schedule, routes: Routes) -> Paths:
