@@ -37,7 +37,7 @@ class DeviceError(GemelError, RuntimeError):
 
 
 class TopologyError(GemelError, ValueError):
-    """Links that no machine can have, a place no route leads to, or a schedule that does not fit."""
+    """Links no machine can have, a place no route leads to, or a schedule that does not fit."""
 
 
 class TraceError(GemelError, RuntimeError):

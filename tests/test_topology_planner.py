@@ -14,7 +14,7 @@ from gemel.topology.units import read_bytes, show_bytes, show_seconds
 
 #: 1 KB to 256 MB, by factors of two.
 SIZES = [1e3 * 2**power for power in range(18)] + [256e6]
-#: One of each kind, for every day; `make edges` has all of them at all sizes.
+#: One of each kind, for every day; `make slow` has all of them.
 SOME = ("pcie4", "pcie4-one-switch", "p3", "dgx2", "2xpcie4-25gbe", "2xp3-100gbe", "4xpcie4-10gbe")
 
 
