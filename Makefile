@@ -95,7 +95,7 @@ trainings: .venv/.installed .venv/.test ## train on digits and text, minutes eac
 test: .venv/.installed .venv/.test ## run the tests against the installed package
 	$(BIN)/pytest $(TESTS)
 
-targets: .venv/.installed .venv/.test ## the operations by their meaning, as C, and for aarch64 under QEMU (where it is there)
+targets: .venv/.installed .venv/.test ## the operations by their meaning, as C, for aarch64 (QEMU) and wasm (Node), where these are there
 	$(BIN)/pytest -m "targets or not slow" tests/test_targets.py tests/test_meaning.py tests/test_print_c.py
 
 .PHONY: docs
@@ -104,7 +104,7 @@ docs: .venv/.installed ## write the reference, a page a function, to build/refer
 
 # ---------------------------------------------------------------- checks
 
-.PHONY: lint format edges sanitize sanitize-address sanitize-thread tsan asan mutations
+.PHONY: lint format edges slow sanitize sanitize-address sanitize-thread tsan asan mutations
 lint: .venv/.dev ## check style, types, layers and the format of the C++ files
 	$(BIN)/ruff check $(PYTHON_DIRECTORIES)
 	$(BIN)/ruff format --check $(PYTHON_DIRECTORIES)
@@ -118,7 +118,10 @@ format: .venv/.dev ## rewrite the files in the project's format
 	$(BIN)/clang-format -i $(CXX_FILES)
 
 edges: .venv/.installed .venv/.test ## many forks, exits and races, beside busy processes too (TIMES=200)
-	TIMES=$(TIMES) $(BIN)/pytest -m slow
+	TIMES=$(TIMES) $(BIN)/pytest -m slow $(wildcard tests/test_edges_*.py)
+
+slow: .venv/.installed .venv/.test ## every network of the model zoo, and the book's cells in their own sizes
+	$(BIN)/pytest -m slow $(addprefix --ignore=,$(wildcard tests/test_edges_*.py))
 
 sanitize: sanitize-address sanitize-thread ## the Python tests on a core built with sanitizers (OPTIONS=--short)
 sanitize-address sanitize-thread: sanitize-%: .venv/.dev .venv/.test

@@ -12,6 +12,7 @@ from operator import is_ as is_same
 from typing import Any
 
 from gemel import _core, autograd, tape
+from gemel.codegen.schedules import Recipe
 from gemel.device import current_device, elsewhere
 from gemel.dtype import default_float
 from gemel.errors import GradientError, TraceError
@@ -22,7 +23,7 @@ from gemel.kinds import Kind, Place
 from gemel.ndarray import ndarray
 from gemel.nested import unflatten
 from gemel.ops.elementwise import full
-from gemel.passes import PIPELINE, gradient
+from gemel.passes import PIPELINE, Pass, gradient
 from gemel.passes.bind import concrete_graph
 from gemel.passes.simplify import fold
 from gemel.programs import Arguments, Program, Unfit
@@ -232,10 +233,14 @@ class Compiled:
         name: str = "",
         fold: bool = True,
         symbolic: bool = False,
+        passes: Sequence[Pass] = (),
+        recipes: Sequence[Recipe] = (),
     ) -> None:
         self.function = function
         self.name = name or getattr(function, "__name__", "program")
-        self.passes = PIPELINE if fold else without_folding()
+        own = PIPELINE if fold else without_folding()
+        self.passes = (*own[:-1], *passes, own[-1])
+        self.recipes = tuple(recipes)
         self.symbolic = symbolic
         self.traces = 0
         self._programs: dict[Any, list[Program]] = {}
@@ -395,13 +400,20 @@ def without_folding() -> tuple[Any, ...]:
 
 
 def compile(  # noqa: A001
-    function: Callable[..., Any], *, fold: bool = True, script: bool = False
+    function: Callable[..., Any],
+    *,
+    fold: bool = True,
+    script: bool = False,
+    passes: Sequence[Pass] = (),
+    recipes: Sequence[Recipe] = (),
 ) -> Compiled:
     """Compile a function: the same results, computed by one native program.
 
     The function runs once with symbols for each kind of arguments (dtypes, numbers of dimensions,
     Python numbers); what it does besides operations on them happens only then. With `script`,
-    `if`, `while` and `for` may depend on values of arrays, see `gemel.scripting`.
+    `if`, `while` and `for` may depend on values of arrays, see `gemel.scripting`. `passes` are more
+    steps from graph to graph, done before operations are fused; `recipes` are other ways to do
+    loops (`codegen.schedules.Recipe`): see docs/extending.md.
 
     >>> f = compile(lambda a, b, c, d: (a + b) + (c + d))
     >>> str(f.graph(1, 2, 3, 4))
@@ -411,7 +423,7 @@ def compile(  # noqa: A001
         from gemel.scripting import script as scripted  # few programs use it
 
         function = scripted(function)
-    return Compiled(function, fold=fold, symbolic=True)
+    return Compiled(function, fold=fold, symbolic=True, passes=passes, recipes=recipes)
 
 
 class Update:

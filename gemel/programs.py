@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from gemel.codegen.schedules import Recipe
 from gemel.dtype import is_large
 from gemel.errors import NoKernelError
 from gemel.extent import NUMBER, Dim, Guard, evaluate
@@ -13,7 +14,7 @@ from gemel.ir.graph import Entry, Graph, constant, placeholder, walk
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace
 from gemel.nested import flatten, flatten_results, unflatten
-from gemel.passes import PIPELINE, gradient, optimize
+from gemel.passes import gradient, optimize
 from gemel.passes.backward import shared
 from gemel.passes.bind import concrete_graph, settled
 from gemel.passes.keep import cut, kept
@@ -34,6 +35,7 @@ class Traceable(Protocol):
     function: Callable[..., Any]
     name: str
     passes: tuple[Any, ...]
+    recipes: tuple[Any, ...]
     symbolic: bool
 
 
@@ -61,6 +63,7 @@ class Program:
     def __init__(self, compiled: Traceable, given: Arguments) -> None:
         self.name = compiled.name
         self.passes = compiled.passes
+        self.recipes = compiled.recipes
         self._plans: Plans | None = None
         self._halves: dict[Any, Halves] = {}
         traced = self._traced(compiled, given)
@@ -161,7 +164,7 @@ class Program:
     def inference(self) -> Plans:
         """The plans that compute the results."""
         if self._plans is None:
-            self._plans = Plans(self.graph, self.passes, self.guards)
+            self._plans = Plans(self.graph, self.passes, self.guards, self.recipes)
         return self._plans
 
     # --- training ---------------------------------------------------------------------------
@@ -200,7 +203,7 @@ class Halves:
         inputs = set(graph.inputs)
         self.kept = [entry for entry in self.saved if entry not in inputs]
         forward = Graph(graph.inputs, (*outputs, *self.kept), updates, graph.name)
-        self.plans = Plans(forward, PIPELINE, program.guards)
+        self.plans = Plans(forward, program.passes, program.guards, program.recipes)
 
 
 # --- plans for sizes -------------------------------------------------------------------------
@@ -213,10 +216,18 @@ class Unfit(Exception):
 class Plans:
     """The plans of a graph with free extents: usually one, another where its guards do not hold."""
 
-    def __init__(self, graph: Graph, passes: tuple[Any, ...], guards: list[Guard]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        passes: tuple[Any, ...],
+        guards: list[Guard],
+        recipes: tuple[Recipe, ...] = (),
+    ) -> None:
         self.graph = graph
         self.passes = passes
         self.guards = guards
+        self.recipes = recipes
+        self._backends: dict[Backend, Backend] = {}
         self._optimized: Graph | None = None
         self._made: list[tuple[Backend, Any]] = []
 
@@ -228,7 +239,7 @@ class Plans:
 
     def find(self, values: dict[str, int], arrays: Sequence[Any]) -> Any:
         """The plan for these extents, made if there is none. Raises `Unfit`."""
-        backend = backend_for(arrays)
+        backend = self._backend(backend_for(arrays))
         for known, plan in self._made:
             if known is backend and _fits(plan, arrays):
                 return plan
@@ -239,8 +250,16 @@ class Plans:
         self._made = [(backend, made), *self._made[: PLANS - 1]]
         return made
 
+    def _backend(self, backend: Backend) -> Backend:
+        """A device's backend with the recipes there are."""
+        if backend not in self._backends:
+            self._backends[backend] = backend.extended(self.recipes)
+        return self._backends[backend]
+
     def _text(self, values: dict[str, int]) -> str | None:
-        """All that decides the plan made for these extents."""
+        """All that decides the plan made for these extents; None where a pass is from elsewhere."""
+        if not all(step.__module__.startswith("gemel.") for step in self.passes):
+            return None
         text = signature(self.graph)
         passes = [step.__name__ for step in self.passes]
         return text and f"{text}{passes} {values} {self.guards}"

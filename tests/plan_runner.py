@@ -117,6 +117,50 @@ class Elsewhere:
         self.process.wait()
 
 
+class InNode:
+    """Kernels as WebAssembly, run by Node; the memory travels there and back."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory, self.target = memory, generic("wasm32")
+        text = Path(__file__).parent / "c" / "kernels.js"
+        command = ["node", str(text)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.known: dict[str, int] = {}
+
+    def kernel(self, program: Any) -> Kernel:
+        """A program as a kernel of that process."""
+        code = b"" if program.text in self.known else native_code(program, self.target)
+        number = self.known.setdefault(program.text, len(self.known))
+
+        def run(addresses: Any, integers: Any, begin: int, end: int) -> int:
+            nonlocal code
+            places = [address - self.memory.start for address in addresses]
+            found = self._run(number, code, places, integers, (begin, end))
+            code = b""
+            return found
+
+        return run
+
+    def _run(self, number: int, code: bytes, places: Any, integers: Any, span: Any) -> int:
+        assert self.process.stdin and self.process.stdout
+        used = self.memory.used
+        head = struct.pack("<7q", number, len(code), len(places), len(integers), *span, used)
+        numbers = struct.pack(f"<{len(places) + len(integers)}q", *places, *integers)
+        content = self.memory.bytes[:used].tobytes()
+        self.process.stdin.write(head + code + numbers + content)
+        self.process.stdin.flush()
+        answer = self.process.stdout.read(8 + used)
+        assert len(answer) == 8 + used, "the process with the kernels has ended"
+        self.memory.bytes[:used] = numpy.frombuffer(answer, "uint8", used, 8)
+        return int(struct.unpack_from("<q", answer)[0])
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+
 class Run:
     """One call of a compiled function, its plan done kernel by kernel."""
 

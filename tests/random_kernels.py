@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 import numpy
 import pytest
 from hypothesis import strategies as st
+from products import Described, in_loops
 
 from gemel import dtype as dtypes
-from gemel.codegen import contract, meaning
-from gemel.codegen.contract import Several
+from gemel.codegen import meaning
+from gemel.codegen.contract import Several, steps
+from gemel.codegen.contract_plan import SCRATCH
 from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.program import (
     ACROSS,
@@ -33,7 +35,6 @@ from gemel.codegen.program import (
     OUTPUT,
     PAIRED,
     STRIDED,
-    Contraction,
     Operand,
     Program,
 )
@@ -60,7 +61,7 @@ Kernel = Callable[[Sequence[int], Sequence[int], int, int], int]
 class Call(NamedTuple):
     """A kernel and what it is given: of which buffer from which byte on, and how it is cut."""
 
-    program: Program | Contraction
+    program: Program
     places: list[tuple[int, int]]
     integers: list[int]
     cuts: list[int]
@@ -91,12 +92,12 @@ def outcome(
     return status, buffers
 
 
-def meant(program: Program | Contraction) -> Kernel:
+def meant(program: Program) -> Kernel:
     """A kernel by its meaning."""
     return partial(meaning.run, program)
 
 
-def compiled(target: str, program: Program | Contraction) -> Kernel:
+def compiled(target: str, program: Program) -> Kernel:
     """The machine code for a target of this machine."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
@@ -509,7 +510,7 @@ class _Drawing:
 
 
 class Product:
-    """A random matrix product: the contraction, its sizes, strides and buffers."""
+    """A random matrix product: what follows the sum, its sizes, strides and buffers."""
 
     def __init__(self, seed: int, functions: Sequence[str] = ()) -> None:
         self.draw = draw = random.Random(seed)
@@ -526,7 +527,7 @@ class Product:
         m, n, k = self.sizes
         self.a = self._matrix(m, k, self.lasts[0] == "k")
         self.b = self._windows() if self.several else self._matrix(k, n, self.lasts[1] == "n")
-        self.contraction, self.bits = self._epilogue()
+        self.described, self.bits = self._epilogue()
 
     def _several(self) -> Several:
         """Axes of k and of the columns of b."""
@@ -571,9 +572,9 @@ class Product:
         self.memory.buffers[number] = whole.view("uint8")
         return stride, outer, inner
 
-    def _epilogue(self) -> tuple[Contraction, list[int]]:
+    def _epilogue(self) -> tuple[Described, list[int]]:
         draw, make = self.draw, self.make
-        make.add(make.recorder.append("accumulator", self.dtype), varies=False)
+        make.add(make.recorder.append("sum", self.dtype), varies=False)
         for _ in range(draw.randint(0, 3)):
             self._input()
         scalars = draw.choices((float64, int64), k=draw.randint(0, 1))
@@ -585,7 +586,7 @@ class Product:
             self._output(make.result(make.pick(make.kinds)))
         code = tuple(make.recorder.code)
         operands = tuple(self.operands)
-        made = Contraction(self.dtype, *self.lasts, "", operands, tuple(scalars), code)
+        made = Described(self.dtype, self.lasts, operands, tuple(scalars), code)
         return made, bits_of(draw, scalars)
 
     def _input(self) -> None:
@@ -612,49 +613,37 @@ class Product:
         self.strides.append(strides)
         self.make.recorder.store(len(self.operands) - 1, value)
 
+    def _in_loops(self, several: Several | None) -> tuple[Program, list[int]]:
+        return in_loops(
+            self.described, self.sizes, self.a, self.b, self.strides, self.batch, several
+        )
+
     def plain(self) -> Case:
-        """As one kernel of no variant, which says what a product is."""
-        (m, n, k), (outer, inner) = self.sizes, self.batch
-        integers = [m, n, k, inner, *self.a, *self.b, m, n, 1, 1, k]
-        contraction = self.contraction
-        if self.several:
-            base, variant = contraction, f"plain 1x1 b:{self.several.form}"
-            rest = base.operands, base.scalars, base.code
-            contraction = Contraction(base.dtype, base.a_last, base.b_last, variant, *rest)
-            integers += self.several.integers
-        integers += [s for strides in self.strides for s in strides] + self.bits
-        call = Call(contraction, self.memory.starts, integers, [0, outer * inner])
+        """As one kernel in loops, which says what a product is."""
+        program, integers = self._in_loops(self.several)
+        call = Call(program, self.memory.starts, integers + self.bits, [0, self.batch[0]])
         return Case([call], self.memory.buffers, self.memory.kinds)
 
     def planned(self, target: Target, often: bool = False) -> Case:
         """As the kernels that compute it on a target."""
         lanes = target.width // self.dtype.itemsize
-        steps = contract.steps(
-            self.contraction,
-            target,
-            *self.sizes,
-            self.a,
-            self.b,
-            self.strides,
-            self.batch,
-            often,
-            self._seen_by(lanes) if self.several else None,
-        )
+        several = self._seen_by(lanes) if self.several else None
+        planned = steps(*self._in_loops(several), self.lasts, target, often, several)
         memory, calls = self.memory, []
         scratch = len(memory.buffers)
-        names = ["a", "b"]
-        names += [f"operand {i}" for i, o in enumerate(self.operands) if o.role != INDEX]
-        known = dict(zip(names, memory.starts, strict=True))
-        known["scratch"] = scratch, 0
-        for step in steps:
-            places = [(known[role][0], known[role][1] + offset) for role, offset in step.buffers]
+        program, _ = self._in_loops(several)
+        having = (i for i, operand in enumerate(program.operands) if operand.role != INDEX)
+        known = dict(zip(having, memory.starts, strict=True))
+        known[SCRATCH] = scratch, 0
+        for step in planned:
+            places = [(known[whose][0], known[whose][1] + offset) for whose, offset in step.buffers]
             integers = list(step.integers)
             if step.scalars >= 0:
                 integers[step.scalars :] = self.bits
             cut = self.draw.randint(0, step.extent)
-            calls.append(Call(step.contraction, places, integers, [0, cut, step.extent]))
+            calls.append(Call(step.program, places, integers, [0, cut, step.extent]))
         # Every byte 0xff is NaN: scratch that is read before it is written shows.
-        room = numpy.full(steps[0].scratch if steps else 0, 255, "uint8")
+        room = numpy.full(planned[0].scratch if planned else 0, 255, "uint8")
         return Case(calls, [*memory.buffers, room], [*memory.kinds, None])
 
 

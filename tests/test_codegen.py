@@ -14,7 +14,6 @@ import pytest
 from gemel import dtype as dtypes
 from gemel.codegen import philox
 from gemel.codegen.lane import Lane, Recorder
-from gemel.codegen.llvm import compile_program
 from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
@@ -27,6 +26,7 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
+from gemel.codegen.schedules import compile_program
 from gemel.codegen.target import _NEEDED, MACHINE, TARGETS, _flags
 from gemel.errors import CompileError
 

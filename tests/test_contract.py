@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 import pytest
+from products import Described, in_loops, steps
 
 from gemel.codegen import contract, contract_plan
 from gemel.codegen import target as targets
@@ -18,11 +19,13 @@ from gemel.codegen.program import (
     INPUT,
     OUTPUT,
     STRIDED,
-    Contraction,
     Instruction,
     Operand,
+    Program,
 )
+from gemel.codegen.schedules import compile_program
 from gemel.dtype import DType, bool_, float32, float64, int64
+from gemel.errors import GemelError
 
 llvm = pytest.importorskip("llvmlite.binding")
 
@@ -31,11 +34,11 @@ NAMES = _LEVELS[_LEVELS.index(targets._best(targets._flags())) :]
 _loaded: dict[tuple[str, str], Any] = {}
 
 
-def loaded(contraction: Contraction, target: targets.Target) -> Any:
+def loaded(program: Program, target: targets.Target) -> Any:
     """The kernel as a callable, compiled once."""
-    key = contraction.text, target.name
+    key = program.text, target.name
     if key not in _loaded:
-        code = contract.compile_contraction(contraction, target)
+        code = compile_program(program, target)
         machine = llvm.Target.from_default_triple().create_target_machine()
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
@@ -71,22 +74,27 @@ def run(
             bits = numpy.float64(value).view(numpy.int64) if isinstance(value, float) else value
             integers[step.scalars + number] = bits
         addresses = [
-            (base if role == "scratch" else arrays[role].ctypes.data) + offset
-            for role, offset in step.buffers
+            (base if whose < 0 else arrays[named(whose)].ctypes.data) + offset
+            for whose, offset in step.buffers
         ]
         pointers = numpy.array(addresses, numpy.uint64)
         tiles = list(range(0, step.extent, step.chunk))
         random.Random(seed).shuffle(tiles)
-        kernel = loaded(step.contraction, target)
+        kernel = loaded(step.program, target)
         for tile in tiles:
             last = min(step.extent, tile + step.chunk)
             assert kernel(pointers.ctypes.data, integers.ctypes.data, tile, last) == 0
 
 
-def plain(dtype: DType, a_last: str = "k", b_last: str = "n") -> Contraction:
+def named(operand: int) -> str:
+    """What the arrays below are called."""
+    return ("a", "b")[operand] if operand < 2 else f"operand {operand - 2}"
+
+
+def plain(dtype: DType, a_last: str = "k", b_last: str = "n") -> Described:
     """Just the product."""
-    code = (Instruction("accumulator", dtype), Instruction("store", dtype, (0,), 0))
-    return Contraction(dtype, a_last, b_last, "", (Operand(dtype, OUTPUT, CONTIGUOUS),), (), code)
+    code = (Instruction("sum", dtype), Instruction("store", dtype, (0,), 0))
+    return Described(dtype, (a_last, b_last), (Operand(dtype, OUTPUT, CONTIGUOUS),), (), code)
 
 
 def filled(generator: numpy.random.Generator, shape: tuple[int, ...], dtype: DType) -> Any:
@@ -117,7 +125,7 @@ def check_product(
     b_stored, b_stride = laid_out(b, lasts[1] == "k", pad)
     out = numpy.full((m, n + pad), 7, dtype.name)
     contraction = plain(dtype, *lasts)
-    plan = contract.steps(
+    plan = steps(
         contraction, target, m, n, k, (a_stride, 0, 0), (b_stride, 0, 0), [(n + pad, 1, 0, 0)]
     )
     run(plan, target, {"a": a_stored, "b": b_stored, "operand 0": out}, seed=seed)
@@ -168,16 +176,14 @@ def test_the_order_of_tiles_does_not_matter() -> None:
                 out = numpy.empty((m, n), "float32")
                 target = targets.TARGETS[NAMES[0]]
                 strides = [(stride, 0, 0) for _, stride in stored]
-                plan = contract.steps(
-                    plain(float32, *lasts), target, m, n, k, *strides, [(n, 1, 0, 0)]
-                )
+                plan = steps(plain(float32, *lasts), target, m, n, k, *strides, [(n, 1, 0, 0)])
                 arrays = {"a": stored[0][0], "b": stored[1][0], "operand 0": out}
                 run(plan, target, arrays, seed=shuffle)
                 results.append(out.tobytes())
             assert len(set(results)) == 1
 
 
-def dense(dtype: DType) -> Contraction:
+def dense(dtype: DType) -> Described:
     """Two outputs: maximum(sum * scale + bias + residual, 0) and whether that is positive."""
     operands = (
         Operand(dtype, INPUT, CONTIGUOUS),
@@ -186,7 +192,7 @@ def dense(dtype: DType) -> Contraction:
         Operand(bool_, OUTPUT, CONTIGUOUS),
     )
     code = (
-        Instruction("accumulator", dtype),
+        Instruction("sum", dtype),
         Instruction("scalar", float64, (), 0),
         Instruction("cast", dtype, (1,)),
         Instruction("multiply", dtype, (0, 2)),
@@ -200,7 +206,7 @@ def dense(dtype: DType) -> Contraction:
         Instruction("greater", bool_, (7, 8)),
         Instruction("store", bool_, (11,), 3),
     )
-    return Contraction(dtype, "k", "k", "", operands, (float64,), code)
+    return Described(dtype, ("k", "k"), operands, (float64,), code)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -214,7 +220,7 @@ def test_epilogue(sizes: tuple[int, int, int], dtype: DType, name: str) -> None:
     bias, residual = filled(generator, (n,), dtype), filled(generator, (m, n), dtype)
     out, positive = numpy.empty((m, n), dtype.name), numpy.empty((m, n), "bool")
     strides = [(0, 1, 0, 0), (n, 1, 0, 0), (n, 1, 0, 0), (n, 1, 0, 0)]
-    plan = contract.steps(dense(dtype), target, m, n, k, (k, 0, 0), (k, 0, 0), strides)
+    plan = steps(dense(dtype), target, m, n, k, (k, 0, 0), (k, 0, 0), strides)
     arrays = {"a": x, "b": weight, "operand 0": bias, "operand 1": residual}
     run(plan, target, {**arrays, "operand 2": out, "operand 3": positive}, (0.5,))
     wanted = numpy.maximum(x @ weight.T * 0.5 + bias + residual, 0)
@@ -234,7 +240,7 @@ def test_strided_broadcast_and_index_operands(name: str) -> None:
         Operand(float32, OUTPUT, CONTIGUOUS),
     )
     code = (
-        Instruction("accumulator", float32),
+        Instruction("sum", float32),
         Instruction("load", float32, (), 0),
         Instruction("add", float32, (0, 1)),
         Instruction("load", float32, (), 1),
@@ -251,9 +257,9 @@ def test_strided_broadcast_and_index_operands(name: str) -> None:
             column, turned = filled(generator, (m,), float32), filled(generator, (n, m), float32)
             stored, stride = laid_out(b, lasts[1] == "k", 0)
             out = numpy.empty((m, n), "float32")
-            contraction = Contraction(float32, *lasts, "", operands, (), code)
+            contraction = Described(float32, lasts, operands, (), code)
             strides = [(1, 0, 0, 0), (1, m, 0, 0), (100, 1, 0, 0), (n, 1, 0, 0)]
-            plan = contract.steps(contraction, target, m, n, k, (k, 0, 0), (stride, 0, 0), strides)
+            plan = steps(contraction, target, m, n, k, (k, 0, 0), (stride, 0, 0), strides)
             arrays = {"a": a, "b": stored, "operand 0": column, "operand 1": turned}
             run(plan, target, {**arrays, "operand 3": out})
             index = 100 * numpy.arange(m)[:, None] + numpy.arange(n)
@@ -273,7 +279,7 @@ def test_batches_broadcast(sizes: tuple[int, int, int], name: str) -> None:
         a_stored, a_stride = laid_out(a, lasts[0] == "m", 1)
         b_stored, b_stride = laid_out(b, lasts[1] == "k", 2)
         out = numpy.empty((3, 2, m, n), "float32")
-        plan = contract.steps(
+        plan = steps(
             plain(float32, *lasts),
             target,
             m,
@@ -294,9 +300,7 @@ def test_infinities_and_nans_stay_where_they_belong() -> None:
     a, b = numpy.ones((5, 7), "float32"), numpy.ones((9, 7), "float32")
     a[2, 3], b[4, 6] = numpy.inf, numpy.nan
     out = numpy.empty((5, 9), "float32")
-    plan = contract.steps(
-        plain(float32, "k", "k"), target, 5, 9, 7, (7, 0, 0), (7, 0, 0), [(9, 1, 0, 0)]
-    )
+    plan = steps(plain(float32, "k", "k"), target, 5, 9, 7, (7, 0, 0), (7, 0, 0), [(9, 1, 0, 0)])
     run(plan, target, {"a": a, "b": b, "operand 0": out})
     numpy.testing.assert_array_equal(out, a @ b.T)
 
@@ -304,9 +308,7 @@ def test_infinities_and_nans_stay_where_they_belong() -> None:
 def test_empty_products_have_no_steps() -> None:
     target = targets.TARGETS[NAMES[0]]
     for sizes in ((0, 4, 4), (4, 0, 4)):
-        assert not contract.steps(
-            plain(float32), target, *sizes, (4, 0, 0), (4, 0, 0), [(4, 1, 0, 0)]
-        )
+        assert not steps(plain(float32), target, *sizes, (4, 0, 0), (4, 0, 0), [(4, 1, 0, 0)])
 
 
 def test_large_products_are_cut_for_several_cores() -> None:
@@ -322,13 +324,12 @@ def test_large_products_are_cut_for_several_cores() -> None:
     assert (small.m_block, small.chunk) == (1, 1) and small.n_block >= 128
 
 
-def test_unknown_variants_are_refused() -> None:
-    contraction = plain(float32)
-    contraction.variant = "guess"
-    with pytest.raises(ValueError, match="guess"):
-        contract.compile_contraction(contraction, targets.TARGETS["generic"])
-    with pytest.raises(ValueError, match="int64"):
-        contract.compile_contraction(plain(int64), targets.TARGETS["generic"])
+def test_unknown_schedules_are_refused() -> None:
+    for dtype, told in ((float32, "guess"), (int64, "int64")):
+        product, _ = in_loops(plain(dtype), (1, 1, 1), (1, 0, 0), (1, 0, 0), [(1, 1, 0, 0)])
+        schedule = "guess 6" if dtype is float32 else "gemm 1x4 a:k b:n"
+        with pytest.raises(GemelError, match=told):
+            compile_program(product.scheduled(schedule, extra=5), targets.TARGETS["generic"])
 
 
 def test_cost_grows_with_work() -> None:
@@ -347,7 +348,7 @@ def test_panels_of_one_factor_are_made_once(monkeypatch: pytest.MonkeyPatch) -> 
     launch = Lowering._launch
 
     def counted(self: Lowering, kernel: object) -> None:
-        launched.append(getattr(kernel.program, "variant", ""))  # type: ignore[attr-defined]
+        launched.append(kernel.program.schedule)  # type: ignore[attr-defined]
         launch(self, kernel)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Lowering, "_launch", counted)

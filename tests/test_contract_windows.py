@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy
 import pytest
+from products import steps
 from test_contract import NAMES, filled, native, plain, run  # noqa: F401 -- native is a fixture
 
 import gemel
@@ -51,12 +52,12 @@ def check(
     stored = at_the_end(batch * span, dtype)
     stored[:] = generator.standard_normal(stored.shape)
     extents, strides = zip(*k, *n, strict=True)
-    steps = (span * dtype.itemsize, *(s * dtype.itemsize for s in strides))
-    seen = numpy.lib.stride_tricks.as_strided(stored, (batch, *extents), steps)
+    bytes_ = (span * dtype.itemsize, *(s * dtype.itemsize for s in strides))
+    seen = numpy.lib.stride_tricks.as_strided(stored, (batch, *extents), bytes_)
     b = seen.reshape(batch, depth, columns)
     a = filled(generator, (m, depth), dtype)
     out = numpy.full((batch, m, columns + 3), 7, dtype.name)
-    plan = contract.steps(
+    plan = steps(
         plain(dtype),
         target,
         m,
@@ -130,7 +131,7 @@ def test_random_axes(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_long_sums_in_blocks(name: str) -> None:
     step = check(50, [(300, 100), (3, 10), (3, 1)], [(8, 10), (8, 1)], float32, name)
-    assert step.contraction.variant.endswith("split")
+    assert step.program.schedule.endswith("split")
     check(150, [(300, 900), (3, 30), (3, 1)], [(28, 30), (28, 1)], float32, name, batch=1)
 
 
@@ -144,7 +145,7 @@ def test_the_order_of_tiles_does_not_matter() -> None:
         out = numpy.empty((8, 200, 49), "float32")
         layout = [(49, 1, 0, 200 * 49)]
         sizes = (200, 49, 900, (900, 0, 0), (0, 0, 8100))
-        plan = contract.steps(plain(float32), target, *sizes, layout, (1, 8), several=several)
+        plan = steps(plain(float32), target, *sizes, layout, (1, 8), several=several)
         run(plan, target, {"a": a, "b": b, "operand 0": out}, seed=seed)
         results.add(out.tobytes())
     assert len(results) == 1

@@ -22,7 +22,7 @@ from gemel.gluon.model_zoo.vision.store import PretrainedFileError
 HERE = Path(__file__).parent / "references"
 EXPECTED: dict[str, Any] = json.loads((HERE / "zoo.json").read_text())
 SMALL = EXPECTED.pop("small")
-#: The quick ones; the others are compared by `make edges`.
+#: The quick ones; the others are compared by `make slow`.
 QUICK = {
     "mobilenet0.25",
     "mobilenetv2_0.25",

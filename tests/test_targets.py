@@ -1,11 +1,13 @@
 """The operation table computed by other means than the core: by the kernels' meaning in NumPy, as
-C, and by code for another processor, played by QEMU.
+C, by code for another processor, played by QEMU, and as WebAssembly, by Node.
 
-The latter need Debian's qemu-user and gcc-aarch64-linux-gnu. `make targets` runs all there is.
+The latter need Debian's qemu-user and gcc-aarch64-linux-gnu, or nodejs. `make targets` runs all
+there is.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import given
 from numpy_cases import examples
 from op_table import CASES, SEED, Case, accepts, close, expected_of, inputs_of, on_gemel
-from plan_runner import Elsewhere, Memory, Run, Tools
+from plan_runner import Elsewhere, InNode, Memory, Run, Tools
 from random_kernels import Case as Kernels
 from random_kernels import Kernel, Product, meant, outcome, products, programs, same_bytes
 
@@ -47,7 +49,10 @@ class Way:
 
 @pytest.fixture(
     scope="module",
-    params=["meaning", *(pytest.param(name, marks=pytest.mark.targets) for name in TOOLS)],
+    params=[
+        "meaning",
+        *(pytest.param(name, marks=pytest.mark.targets) for name in (*TOOLS, "wasm")),
+    ],
 )
 def way(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
     """Each of the ways whose tools are installed."""
@@ -55,6 +60,13 @@ def way(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]
     memory = Memory(folder / "memory")
     if request.param == "meaning":
         yield Way(meant, generic(MACHINE), memory)
+        return
+    if request.param == "wasm":
+        if shutil.which("node") is None:
+            pytest.skip("there is no node")
+        node = InNode(memory)
+        yield Way(node.kernel, node.target, memory)
+        node.close()
         return
     tools = TOOLS[request.param]
     if tools.missing:

@@ -19,7 +19,6 @@ from gemel.codegen.program import (
     CONTIGUOUS,
     INDEX,
     INTERLEAVED,
-    OUTER,
     PAIRED,
     Program,
 )
@@ -57,19 +56,22 @@ class Access:
     """The operands of one kernel. `strides` (by operand and dimension) and `extra` hold the
     run-time integers, once the kernel has loaded them."""
 
-    def __init__(self, program: Program, target: Target, builder: Any, lanes: int) -> None:
+    def __init__(self, program: Program, target: Target, builder: Any) -> None:
         self.program = program
         self.target = target
         self.builder = builder
-        self.printers = {n: Printer(builder, n, target) for n in (1, lanes)}
         self.strides: dict[tuple[int, int], Value] = {}
         self.extra: list[Value] = []
-        self.vector_dimension = program.outer - 1
-        if program.lanes != OUTER:
-            self.vector_dimension += program.inner
+        self._printers: dict[int, Printer] = {}
         self._status: Value | None = None
         #: Vectors of outputs that take turns in memory, until there is one of each.
         self.turns: dict[int, Value] = {}
+
+    def printer(self, lanes: int) -> Printer:
+        """What prints instructions of so many lanes."""
+        if lanes not in self._printers:
+            self._printers[lanes] = Printer(self.builder, lanes, self.target)
+        return self._printers[lanes]
 
     def watch(self) -> None:
         """Makes room for the status of checks."""
@@ -86,7 +88,7 @@ class Access:
         """`given` and the values of `positions` at a site."""
         if not positions:
             return given
-        values = self.printers[site.lanes].emit(
+        values = self.printer(site.lanes).emit(
             self.program.code,
             load=lambda number: self._load(site, number),
             store=lambda number, value: self._store(site, number, value),
@@ -123,7 +125,7 @@ class Access:
     def _offsets(self, site: Site, number: int) -> Value:
         """How far along the vector each lane of an operand is, in elements."""
         builder, lanes = self.builder, site.lanes
-        stride = self.strides.get((number, self.vector_dimension))
+        stride = self.strides.get((number, self.program.vector))
         first = site.index if stride is None else builder.mul(site.index, stride)
         if lanes == 1:
             return first

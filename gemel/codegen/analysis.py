@@ -62,7 +62,7 @@ class Analysis:
         self.loads = [False] * count
         for position in range(count):
             self._place(position)
-        self.live = self._closure([p for p, s in enumerate(program.code) if s.name in _ROOTS])
+        self.live = self.closure([p for p, s in enumerate(program.code) if s.name in _ROOTS])
         self._check()
         self.last = self._last_pass()
         self.passes = [self._pass(number) for number in range(self.last + 1)]
@@ -121,7 +121,7 @@ class Analysis:
                 if step.name in ("reduce", "scan"):
                     self._refuse(position, "reduces, but there is no inner dimension")
 
-    def _closure(
+    def closure(
         self, roots: list[int], inner_only: bool = False, known: int | None = None
     ) -> set[int]:
         """The roots and all they are computed from; with `inner_only`, what varies of that. What
@@ -162,7 +162,7 @@ class Analysis:
                 or (step.name == "check" and self.stage[position] == number)
             ):
                 roots.append(position)
-        needed = sorted(self._closure(roots, inner_only=True, known=known))
+        needed = sorted(self.closure(roots, inner_only=True, known=known))
         # Writing is work of the vector, even of a value that is the same all along it.
         varying = [p for p in needed if self.vector[p] or code[p].name in _WRITES]
         uniform = [p for p in needed if p not in set(varying)]
@@ -185,12 +185,12 @@ class Analysis:
             if operand.stride == BROADCAST or operand.stride >= INTERLEAVED:
                 continue  # outputs that take turns are only written together
             # What a value is computed from varies no further than it: there is a place for each.
-            made = self._closure(list(self.program.code[store].arguments), inner_only=True)
+            made = self.closure(list(self.program.code[store].arguments), inner_only=True)
             for position in sorted(made.intersection(final.varying)):
                 step = self.program.code[position]
                 if step.dtype is not operand.dtype or self.stage[position] >= self.last:
                     continue
-                cost = self.cost(sorted(self._closure([position], inner_only=True)))
+                cost = self.cost(sorted(self.closure([position], inner_only=True)))
                 if cost > best and self._reads_only(position):
                     best, found = cost, (position, number)
         return found

@@ -1,8 +1,9 @@
-"""Matrix products: from a `Contraction` to machine code, and from sizes to steps.
+"""Matrix products: from sizes to steps in tiles.
 
-``out[m, n] = epilogue(sum over k of a[m, k] * b[k, n])`` for float32 and float64, of any size, with
-up to two batch axes that may broadcast. Sums run along k in an order fixed by shape and target, so
-the result has the same bits however the tiles are spread over cores.
+A product is a program whose loops are two of a batch, the rows m, the columns n and, reduced, k
+(n and k may be three loops each): the sum of the products of its first two operands, float32 or
+float64, and what follows. Sums run along k in an order fixed by shape and target, so the result has
+the same bits however the tiles are spread over cores.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemel.codegen.contract_plan import (
+    SCRATCH,
     Choice,
     Several,
     StepPlan,
@@ -18,70 +20,48 @@ from gemel.codegen.contract_plan import (
     for_several,
     variants,
 )
-from gemel.codegen.program import INDEX, Contraction
+from gemel.codegen.program import (
+    CONTIGUOUS,
+    INDEX,
+    INPUT,
+    OUTPUT,
+    ROWS,
+    STRIDED,
+    TILES,
+    Instruction,
+    Operand,
+    Program,
+)
 from gemel.codegen.target import Target
+from gemel.dtype import DType
 from gemel.extent import maximum, minimum
+from gemel.spec import product
 
-__all__ = ["Choice", "Several", "StepPlan", "compile_contraction", "cost", "steps", "variants"]
+__all__ = ["Choice", "Several", "StepPlan", "cost", "steps", "variants"]
 
 #: A packing step's tile copies about this many bytes.
 PACKED_TILE = 1 << 18
 
 
-def compile_contraction(contraction: Contraction, target: Target) -> bytes:
-    """Machine code of one kernel: an ELF object with the function ``kernel``.
-
-    Raises `ValueError` for an unknown variant, dtype or epilogue operand.
-    """
-    from gemel.codegen import contract_dot, contract_gemm, contract_pack
-    from gemel.codegen.llvm import emit_object
-
-    dtype = contraction.dtype
-    if not dtype.is_floating or dtype.compute is not dtype:
-        raise ValueError(f"no kernel multiplies matrices of {dtype}")
-    emitters = {"gemm": contract_gemm, "dot": contract_dot, "pack": contract_pack}
-    kind = contraction.variant.partition(" ")[0]
-    if kind not in emitters:
-        raise ValueError(f"contraction variant {contraction.variant!r} is unknown")
-    module = emitters[kind].emit(contraction, target)
-    return emit_object(str(module), target, contraction.text)
-
-
 def steps(
-    contraction: Contraction,
+    program: Program,
+    integers: Sequence[int],
+    lasts: tuple[str, str],
     target: Target,
-    m: int,
-    n: int,
-    k: int,
-    a: Sequence[int],
-    b: Sequence[int],
-    operands: Sequence[Sequence[int]],
-    batch: tuple[int, int] = (1, 1),
     often: bool = False,
     several: Several | None = None,
 ) -> list[StepPlan]:
     """The steps which compute a product, to be run in order; none for an empty result.
 
-    `a` and `b` are (stride of the axis that is not last, stride of the outer batch axis, stride of
-    the inner one), in elements, 0 where the batch broadcasts; `operands` has for every operand of
-    the epilogue (row stride, column stride, outer, inner). `often`: b is packed for several
-    products. `several`: how b lies, whose first stride says nothing then. `contraction.variant` is
-    not looked at.
+    `program` and `integers` say what it is, by the schedule in loops and without the scalars' bits.
+    `lasts` are the axes along which the strides of its first two operands are 1: ``"k"`` or
+    ``"m"``, and ``"n"`` or ``"k"``. `often`: the second is packed for several products. `several`:
+    how it lies where n or k are three loops.
     """
-    if 0 in (m, n, *batch):
+    plan = _Planner(program, integers, lasts, often, several, target)
+    if 0 in plan.extents[: program.outer]:
         return []
-    dtype = contraction.dtype
-    sizes = m, n, k, batch[0] * batch[1]
-    if several:
-        choice = for_several(dtype, contraction.a_last, several, target, *sizes)
-    else:
-        choice = decided(dtype, contraction.a_last, contraction.b_last, target, *sizes, often)
-    plan = _Planner(contraction, choice, (m, n, k), batch)
-    a_buffer = plan.pack("a", contraction.a_last == "k", m, choice.rows, tuple(a))
-    b_buffer = plan.pack("b", contraction.b_last == "k", n, choice.columns, tuple(b))
-    plan.product(a_buffer, b_buffer, operands, several.integers if several else [])
-    plan.steps[-1].cost = cost(*sizes, dtype, target.width)
-    return plan.steps
+    return plan.steps()
 
 
 class _Planner:
@@ -89,94 +69,119 @@ class _Planner:
 
     def __init__(
         self,
-        contraction: Contraction,
-        choice: Choice,
-        sizes: tuple[int, int, int],
-        batch: tuple[int, int],
+        program: Program,
+        integers: Sequence[int],
+        lasts: tuple[str, str],
+        often: bool,
+        several: Several | None,
+        target: Target,
     ) -> None:
-        self.contraction = contraction
-        self.choice = choice
-        self.m, self.n, self.k = sizes
-        self.batch = batch
-        self.steps: list[StepPlan] = []
+        rank = program.rank
+        self.program = program
+        self.dtype = program.operands[0].dtype
+        self.lasts = lasts
+        self.extents = list(integers[:rank])
+        self.strides = [
+            list(integers[rank * (1 + i) : rank * (2 + i)]) for i in range(len(program.operands))
+        ]
+        self.extras = list(integers[rank * (1 + len(program.operands)) :])
+        self.batch, self.m = self.extents[:ROWS], self.extents[ROWS]
+        self.n = product(self.extents[ROWS + 1 : program.outer])
+        self.k = product(self.extents[program.outer :])
         self.scratch = 0
+        self.found: list[StepPlan] = []
+        self.often, self.several, self.target = often, several, target
+
+    def steps(self) -> list[StepPlan]:
+        """All steps."""
+        sizes = self.m, self.n, self.k, product(self.batch)
+        if self.several:
+            choice = for_several(self.dtype, self.lasts[0], self.several, self.target, *sizes)
+        else:
+            choice = decided(self.dtype, *self.lasts, self.target, *sizes, self.often)
+        operands = list(self.program.operands)
+        buffers = [(i, 0) for i, each in enumerate(operands) if each.role != INDEX]
+        contiguous = CONTIGUOUS if choice.b_form == "n" else STRIDED
+        operands[1] = Operand(self.dtype, INPUT, contiguous, True)
+        widths = choice.rows, choice.columns
+        for number, form in enumerate((choice.a_form, choice.b_form)):
+            if form == "packed":
+                place = self._pack(number, widths[number])
+                buffers[number] = SCRATCH, place
+                kind, panel = operands[number].stride, (ROWS + number, widths[number])
+                operands[number] = Operand(self.dtype, INPUT, kind, True, panel)
+        self._product(choice, tuple(operands), buffers)
+        self.found[-1].cost = cost(*sizes, self.dtype, self.target.width)
+        for each in self.found:
+            each.scratch = self.scratch
+        return self.found
 
     def _reserve(self, elements: int) -> int:
         """Offset of `elements` new elements of scratch."""
         offset = self.scratch
-        self.scratch += -(-elements * self.contraction.dtype.itemsize // 64) * 64
+        self.scratch += -(-elements * self.dtype.itemsize // 64) * 64
         return offset
 
-    def pack(
-        self, name: str, along_k: bool, lines: int, width: int, strides: tuple[int, ...]
-    ) -> tuple[str, int, tuple[int, ...]]:
-        """Where the main kernel finds an operand: (role, offset, strides), packed if need be."""
-        form = self.choice.a_form if name == "a" else self.choice.b_form
-        if form != "packed":
-            return name, 0, strides
-        stride, outer, inner = strides
+    def _pack(self, number: int, width: int) -> int:
+        """Where in scratch an operand is in panels of so many lines; its strides are those then."""
+        strides, k = self.strides[number], self.program.outer
+        lines, line = self.extents[ROWS + number], strides[ROWS + number]
         # An axis the operand broadcasts over is packed once.
-        first = self.batch[0] if outer else 1
-        second = self.batch[1] if inner else 1
+        batch = [n if stride else 1 for n, stride in zip(self.batch, strides, strict=False)]
         panels = -(-lines // width)
         size = panels * width * self.k
-        packed = (second * size if outer else 0, size if inner else 0)
-        offset = self._reserve(first * second * size)
-        itemsize = self.contraction.dtype.itemsize
+        packed = [batch[1] * size if strides[0] else 0, size if strides[1] else 0]
+        offset = self._reserve(product(batch) * size)
+        itemsize = self.dtype.itemsize
         together = maximum(1, PACKED_TILE // maximum(1, width * self.k * itemsize))
         tiles = -(-panels // together)
-        base = self.contraction
-        variant = f"pack {width} {'turn' if along_k else 'copy'}"
-        kernel = Contraction(base.dtype, "k", "k", variant, (), (), ())
-        integers = [lines, self.k, second, stride, outer, inner, *packed, together, tiles]
-        buffers = [(name, 0), ("scratch", offset)]
-        extent = first * second * tiles
+        turn = self.lasts[number] == "k"
+        integers = [*batch, lines, self.k, *strides[:ROWS], line, strides[-1]]
+        integers += [*packed, width * self.k, width, together * width, self.k, tiles, 1, 1]
+        extent = product(batch) * tiles
         whole = extent * minimum(panels, together) * width * self.k * itemsize
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
-        step = StepPlan(kernel, buffers, integers, extent, chunk)
-        step.packs = name
+        copies = _copies(self.dtype, width, turn)
+        step = StepPlan(copies, [(number, 0), (SCRATCH, offset)], integers, extent, chunk)
+        step.packs = number
         step.cost = 100 + whole // 10
         if self.k:
-            self.steps.append(step)
-        return "scratch", offset, (width * self.k, *packed)
+            self.found.append(step)
+        inner = self.extents[k:]
+        along = [width * product(inner[i + 1 :]) for i in range(len(inner))]
+        others = [0] * (k - ROWS)
+        others[number] = width * self.k
+        self.strides[number] = [*packed, *others, *along]
+        return offset
 
-    def product(
-        self,
-        a: tuple[str, int, tuple[int, ...]],
-        b: tuple[str, int, tuple[int, ...]],
-        operands: Sequence[Sequence[int]],
-        several: list[int],
+    def _product(
+        self, choice: Choice, operands: tuple[Operand, ...], buffers: list[tuple[int, int]]
     ) -> None:
         """The main step."""
-        choice, base = self.choice, self.contraction
         m_tiles = -(-self.m // choice.m_block)
         n_tiles = -(-self.n // choice.n_block)
-        extent = self.batch[0] * self.batch[1] * m_tiles * n_tiles
-        integers = [self.m, self.n, self.k, self.batch[1], *a[2], *b[2]]
+        extent = product(self.batch) * m_tiles * n_tiles
+        integers = [*self.extents, *(each for strides in self.strides for each in strides)]
+        integers += self.extras
         k_block = choice.k_block or maximum(self.k, 1)
-        integers += [choice.m_block, choice.n_block, m_tiles, n_tiles, k_block, *several]
-        for strides in operands:
-            integers += strides
-        buffers = [a[:2], b[:2]]
-        for number, operand in enumerate(base.operands):
-            if operand.role != INDEX:
-                buffers.append((f"operand {number}", 0))
+        integers += [choice.m_block, choice.n_block, m_tiles, n_tiles, k_block]
         if choice.split:
             partial = extent * choice.m_block * choice.n_block
-            buffers.append(("scratch", self._reserve(partial)))
-        kernel = Contraction(
-            base.dtype,
-            base.a_last,
-            base.b_last,
-            choice.variant,
-            base.operands,
-            base.scalars,
-            base.code,
-        )
-        step = StepPlan(kernel, buffers, integers, extent, choice.chunk)
-        if base.scalars:
+            buffers = [*buffers, (SCRATCH, self._reserve(partial))]
+        made = self.program.scheduled(choice.schedule, operands, self.program.extra + len(TILES))
+        step = StepPlan(made, buffers, integers, extent, choice.chunk)
+        if made.scalars:
             step.scalars = len(integers)
-            integers += [0] * len(base.scalars)
-        self.steps.append(step)
-        for each in self.steps:
-            each.scratch = self.scratch
+            integers += [0] * len(made.scalars)
+        self.found.append(step)
+
+
+def _copies(dtype: DType, width: int, turn: bool) -> Program:
+    """What makes panels: lines and k are its loops, besides those of the batch."""
+    operands = (
+        Operand(dtype, INPUT, CONTIGUOUS if turn else STRIDED),
+        Operand(dtype, OUTPUT, STRIDED, panel=(ROWS, width)),
+    )
+    code = Instruction("load", dtype, (), 0), Instruction("store", dtype, (0,), 1)
+    schedule = f"pack {width} {'turn' if turn else 'copy'}"
+    return Program(ROWS + 2, 0, schedule, operands, (), len(TILES), code)

@@ -10,90 +10,89 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from gemel.codegen.contract_emit import Emitter
-from gemel.codegen.contract_gemm import Tiles
-from gemel.codegen.program import Contraction
+from gemel.codegen.access import Bases
+from gemel.codegen.contract_emit import Emitter, Epilogue, Tiles
+from gemel.codegen.frame import i64
+from gemel.codegen.program import ROWS, Program
+from gemel.codegen.registers import Value
 from gemel.codegen.target import Target
 
 
-def emit(contraction: Contraction, target: Target) -> ir.Module:
-    """The kernel of a contraction whose variant is ``dot ROWSxCOLUMNSxUNROLL``."""
-    return _Dot(contraction, target).emit()
+def emit(program: Program, target: Target) -> ir.Module:
+    """The kernel of the schedule ``dot ROWSxCOLUMNSxUNROLL``."""
+    return _Dot(program, target).emit()
 
 
 class _Dot:
-    def __init__(self, contraction: Contraction, target: Target) -> None:
-        shape = contraction.variant.split()[1]
+    def __init__(self, program: Program, target: Target) -> None:
+        shape = program.schedule.split()[1]
         self.rows, self.columns, self.unroll = (int(word) for word in shape.split("x"))
-        self.emitter = Emitter(contraction.dtype, target, self.rows * self.columns)
-        self.tiles = Tiles(self.emitter, contraction)
+        self.emitter = Emitter(program, target, self.rows * self.columns)
+        self.tiles, self.epilogue = Tiles(self.emitter), Epilogue(self.emitter)
 
     def emit(self) -> ir.Module:
-        emitter = self.emitter
-        emitter.repeat(emitter.begin, emitter.end, 1, [], self._tile)
-        return emitter.finish()
+        return self.emitter.finish(self._tile)
 
-    def _tile(self, tile: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-        emitter, builder, values = self.emitter, self.emitter.builder, self.tiles.values
-        a, b, row, column = self.tiles.enter(tile)
-        rows = self.tiles.left("m", row, values["m_block"])
-        columns = self.tiles.left("n", column, values["n_block"])
+    def _tile(self, tile: Value) -> None:
+        emitter, builder, tiles = self.emitter, self.emitter.builder, self.tiles
+        bases, row, column = tiles.enter(tile)
+        self.epilogue.enter(bases)
+        rows = tiles.left(tiles.m, row, tiles.values["m_block"])
+        columns = tiles.left(tiles.n, column, tiles.values["n_block"])
 
-        def across(j: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+        def across(j: Value) -> None:
             first = builder.add(column, j)
-            right = self._pointers(b, first, "n", "b_stride", self.columns)
+            right = self._pointers(bases, 1, first, tiles.n, self.columns)
+            emitter.each(
+                rows,
+                self.rows,
+                lambda i: self._block(bases, right, builder.add(row, i), first),
+            )
 
-            def down(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-                self._block(a, right, builder.add(row, i), first)
-                return []
-
-            emitter.repeat(0, rows, self.rows, [], down)
-            return []
-
-        emitter.repeat(0, columns, self.columns, [], across)
-        return []
+        emitter.each(columns, self.columns, across)
 
     def _pointers(
-        self, base: ir.Value, first: ir.Value, total: str, stride: str, count: int
-    ) -> list[ir.Value]:
+        self, bases: Bases, operand: int, first: Value, total: Value, count: int
+    ) -> list[Value]:
         """Starts of `count` lines from `first` on; those past the end repeat the last one."""
-        emitter, builder, values = self.emitter, self.emitter.builder, self.tiles.values
-        last = builder.sub(values[total], emitter.number(1))
+        emitter, builder = self.emitter, self.emitter.builder
+        stride = emitter.stride(operand, ROWS + operand)
+        last = builder.sub(total, i64(1))
         pointers = []
         for i in range(count):
-            index = emitter.minimum(builder.add(first, emitter.number(i)), last) if i else first
-            pointers.append(emitter.at(base, builder.mul(index, values[stride])))
+            index = emitter.minimum(builder.add(first, i64(i)), last) if i else first
+            pointers.append(emitter.at(bases[operand], builder.mul(index, stride)))
         return pointers
 
-    def _block(self, a: ir.Value, right: list[ir.Value], row: ir.Value, column: ir.Value) -> None:
+    def _block(self, bases: Bases, right: list[Value], row: Value, column: Value) -> None:
         """rows x columns dot products, reduced and finished."""
         emitter, tiles = self.emitter, self.tiles
-        left = self._pointers(a, row, "m", "a_stride", self.rows)
+        left = self._pointers(bases, 0, row, tiles.m, self.rows)
         sums = self._partial_sums(left, right)
         for i in range(self.rows):
             own = sums[i * self.columns : (i + 1) * self.columns]
             emitter.store(self._reduce(own), emitter.at(emitter.stack, i * self.columns))
-        rows = tiles.left("m", row, self.rows)
-        columns = tiles.left("n", column, self.columns)
-        tiles.epilogue.apply(
+        rows = tiles.left(tiles.m, row, self.rows)
+        columns = tiles.left(tiles.n, column, self.columns)
+        self.epilogue.apply(
             emitter.stack, self.columns, (row, rows), (column, columns), self.columns
         )
 
-    def _partial_sums(self, left: list[ir.Value], right: list[ir.Value]) -> list[ir.Value]:
+    def _partial_sums(self, left: list[Value], right: list[Value]) -> list[Value]:
         """One vector per dot product, whose lanes are still to be added up."""
-        emitter, builder, depth = self.emitter, self.emitter.builder, self.tiles.values["k"]
+        emitter, builder, depth = self.emitter, self.emitter.builder, self.tiles.k
         count, lanes = self.rows * self.columns, emitter.lanes
         zero = ir.Constant(emitter.vector, None)
-        bulk = builder.and_(depth, emitter.number(-lanes * self.unroll))
-        whole = builder.and_(depth, emitter.number(-lanes))
+        bulk = builder.and_(depth, i64(-lanes * self.unroll))
+        whole = builder.and_(depth, i64(-lanes))
 
-        def whole_vector(pointer: ir.Value, k: ir.Value) -> ir.Value:
-            return emitter.load(emitter.at(pointer, k), emitter.vector)
+        def whole_vector(pointer: Value, k: Value) -> Value:
+            return emitter.load(emitter.at(pointer, k))
 
-        def step(k: ir.Value, total: list[ir.Value]) -> list[ir.Value]:
+        def step(k: Value, total: list[Value]) -> list[Value]:
             total = list(total)
             for u in range(self.unroll):
-                here = builder.add(k, emitter.number(u * lanes))
+                here = builder.add(k, i64(u * lanes))
                 part = slice(u * count, (u + 1) * count)
                 total[part] = self._step(left, right, here, total[part], whole_vector)
             return total
@@ -114,15 +113,15 @@ class _Dot:
         return self._rest(left, right, whole, totals)
 
     def _rest(
-        self, left: list[ir.Value], right: list[ir.Value], whole: ir.Value, totals: list[ir.Value]
-    ) -> list[ir.Value]:
+        self, left: list[Value], right: list[Value], whole: Value, totals: list[Value]
+    ) -> list[Value]:
         """The last k, fewer than a vector."""
-        emitter, builder, depth = self.emitter, self.emitter.builder, self.tiles.values["k"]
+        emitter, builder, depth = self.emitter, self.emitter.builder, self.tiles.k
         if emitter.has_masks:
-            mask = emitter.mask(builder.sub(depth, whole), emitter.lanes)
+            mask = emitter.mask(builder.sub(depth, whole))
 
-            def vector(pointer: ir.Value, k: ir.Value) -> ir.Value:
-                return emitter.masked_load(emitter.at(pointer, k), emitter.vector, mask)
+            def vector(pointer: Value, k: Value) -> Value:
+                return emitter.load(emitter.at(pointer, k), mask=mask)
 
             return emitter.repeat(
                 whole,
@@ -132,10 +131,8 @@ class _Dot:
                 lambda k, total: self._step(left, right, k, total, vector),
             )
 
-        def single(pointer: ir.Value, k: ir.Value) -> ir.Value:
-            value = emitter.load(emitter.at(pointer, k), emitter.type)
-            zero = ir.Constant(emitter.vector, None)
-            return builder.insert_element(zero, value, ir.Constant(ir.IntType(32), 0))
+        def single(pointer: Value, k: Value) -> Value:
+            return emitter.insert(None, emitter.load(emitter.at(pointer, k), 1), 0)
 
         return emitter.repeat(
             whole, depth, 1, totals, lambda k, total: self._step(left, right, k, total, single)
@@ -143,22 +140,22 @@ class _Dot:
 
     def _step(
         self,
-        left: list[ir.Value],
-        right: list[ir.Value],
-        k: ir.Value,
-        total: list[ir.Value],
-        fetch: Callable[[ir.Value, ir.Value], ir.Value],
-    ) -> list[ir.Value]:
+        left: list[Value],
+        right: list[Value],
+        k: Value,
+        total: list[Value],
+        fetch: Callable[[Value, Value], Value],
+    ) -> list[Value]:
         """One vector of k for every pair."""
         b = [fetch(pointer, k) for pointer in right]
-        result: list[ir.Value] = []
+        result: list[Value] = []
         for pointer in left:
             x = fetch(pointer, k)
             for y in b:
                 result.append(self.emitter.multiply_add(y, x, total[len(result)]))
         return result
 
-    def _reduce(self, vectors: list[ir.Value]) -> ir.Value:
+    def _reduce(self, vectors: list[Value]) -> Value:
         """The lanes of each of 2, 4, ... vectors (at most `lanes`) added up, as one vector."""
         emitter = self.emitter
         segment = emitter.lanes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gemel.codegen.program import Contraction
+from gemel.codegen.program import Program
 from gemel.codegen.target import Target
 from gemel.dtype import DType
 from gemel.extent import Dim, hold, maximum, seen
@@ -41,26 +41,8 @@ EXACT = 64
 NEAR, NEAR_BYTES, FURTHER = 90, 1 << 20, 26
 
 
-#: Run-time integers before the operands' strides, in order.
-HEADER = (
-    "m",
-    "n",
-    "k",
-    "batch",  # extent of the inner batch axis
-    "a_stride",  # between rows, or between k, or between packed panels
-    "a_outer",
-    "a_inner",
-    "b_stride",
-    "b_outer",
-    "b_inner",
-    "m_block",  # rows and columns of one tile, whole micro-tiles
-    "n_block",
-    "m_tiles",
-    "n_tiles",
-    "k_block",
-)
-#: After them, where b is `Several`: the lengths of its axes, then the strides along them.
-SEVERAL = tuple(f"{what}{i}" for what in ("k", "n", "k_stride", "n_stride") for i in range(3))
+#: Whose a buffer is that is no operand's.
+SCRATCH = -1
 
 #: What has no length and no stride of its own.
 ONE = (1, 0)
@@ -103,12 +85,6 @@ class Several(NamedTuple):
         """What depth is a multiple of."""
         return self.k[1][0] * self.k[2][0]
 
-    @property
-    def integers(self) -> list[int]:
-        """Those called `SEVERAL`."""
-        axes = (*self.k, *self.n)
-        return [*(extent for extent, _ in axes), *(stride for _, stride in axes)]
-
 
 def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str:
     """How panels of b are made: see `contract_windows`."""
@@ -118,12 +94,6 @@ def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str
         if runs <= MOST_RUNS:
             return f"rows-{runs}-{stride}"
     return "turned" if k and k[-1][1] == 1 and k[-1][0] >= lanes // 2 else "gathered"
-
-
-def names_of(variant: str) -> tuple[str, ...]:
-    """The run-time integers of a product's kernel before the operands' strides."""
-    form = next((word[2:] for word in variant.split() if word.startswith("b:")), "n")
-    return HEADER if form in ("n", "k", "packed") else HEADER + SEVERAL
 
 
 class Choice:
@@ -163,8 +133,8 @@ class Choice:
         self.m_block = self.n_block = self.chunk = 1
 
     @property
-    def variant(self) -> str:
-        """The main kernel's name: `Contraction.variant`."""
+    def schedule(self) -> str:
+        """The main kernel's: `Program.schedule`."""
         if self.kind == "dot":
             return f"dot {self.rows}x{self.columns}x{self.unroll}"
         end = " split" if self.split else " direct" if self.direct else ""
@@ -172,7 +142,7 @@ class Choice:
 
     def __repr__(self) -> str:
         tile = f"{self.m_block}x{self.n_block} k {self.k_block}"
-        return f"Choice({self.variant!r}, tile {tile}, {self.chunk} a call)"
+        return f"Choice({self.schedule!r}, tile {tile}, {self.chunk} a call)"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Choice) and all(
@@ -405,44 +375,44 @@ def _up(value: int, multiple: int) -> int:
 class StepPlan:
     """One step of a product: a kernel and what it is called with.
 
-    `buffers` are (role, byte offset) pairs: ``"a"``, ``"b"``, ``"operand 0"`` (of the contraction's
-    operands, inputs and outputs alike, in order; index operands have none) or ``"scratch"``.
-    `integers` are the run-time integers; the scalars' 8 bytes belong at positions from `scalars`
-    on (-1: the step takes none). The tile range is [0, extent), `chunk` tiles a call, and tiles run
-    in any order or side by side. `packs` is ``"a"`` or ``"b"`` for a step that only copies that
-    operand into panels: it may be skipped while the operand and the scratch are unchanged.
-    `scratch` is how many bytes the product needs in all, aligned to 64.
+    `buffers` are (whose, byte offset) pairs: the number of one of the product's operands (index
+    operands have no buffer) or `SCRATCH`. `integers` are the run-time integers; the scalars' 8
+    bytes belong at positions from `scalars` on (-1: the step takes none). The tile range is [0,
+    extent), `chunk` tiles a call, and tiles run in any order or side by side. `packs` is the
+    operand that a step only copies into panels (-1: it does more): it may be skipped while the
+    operand and the scratch are unchanged. `scratch` is how many bytes the product needs in all,
+    aligned to 64.
     """
 
     __slots__ = (
         "buffers",
         "chunk",
-        "contraction",
         "cost",
         "extent",
         "integers",
         "packs",
+        "program",
         "scalars",
         "scratch",
     )
 
     def __init__(
         self,
-        contraction: Contraction,
-        buffers: list[tuple[str, int]],
+        program: Program,
+        buffers: list[tuple[int, int]],
         integers: list[int],
         extent: int,
         chunk: int,
     ) -> None:
-        self.contraction = contraction
+        self.program = program
         self.buffers = buffers
         self.integers = integers
         self.extent = extent
         self.chunk = chunk
         self.scalars = -1
-        self.packs = ""
+        self.packs = -1
         self.scratch = 0
         self.cost = 0  # nanoseconds on one core
 
     def __repr__(self) -> str:
-        return f"StepPlan({self.contraction.variant!r}, {self.extent} tiles by {self.chunk})"
+        return f"StepPlan({self.program.schedule!r}, {self.extent} tiles by {self.chunk})"

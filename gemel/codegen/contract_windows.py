@@ -14,15 +14,19 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from gemel.codegen.contract_emit import I32, I64, Emitter
-from gemel.codegen.contract_plan import DEPTH, SEVERAL, WIDE
+from gemel.codegen.contract_emit import Emitter
+from gemel.codegen.contract_plan import DEPTH, WIDE
+from gemel.codegen.frame import i64
+from gemel.codegen.memory import numbered
 from gemel.codegen.panels import transposed
+from gemel.codegen.program import ROWS
+from gemel.codegen.registers import I32, I64, Value
 
-Carried = list[ir.Value]
+Carried = list[Value]
 #: Where lane 0 of a run would be, and masks of its lanes.
-Run = tuple[ir.Value, list[ir.Value]]
+Run = tuple[Value, list[Value]]
 #: What is done at each k, given where that is, its number and what is carried along.
-Walk = Callable[[ir.Value, ir.Value, Carried], Carried]
+Walk = Callable[[Value, Value, Carried], Carried]
 
 #: What a square writes past the panel's last k.
 PAST = 16
@@ -31,13 +35,8 @@ PAST = 16
 class Windows:
     """Where the elements of b lie, and how a panel of it is made."""
 
-    def __init__(
-        self, emitter: Emitter, form: str, columns: int, integer: int, direct: bool
-    ) -> None:
-        """The integers of `SEVERAL` are the run-time integers from number `integer` on.
-
-        `direct`: no panels are wanted, but what `walk` gives.
-        """
+    def __init__(self, emitter: Emitter, form: str, columns: int, direct: bool) -> None:
+        """`direct`: no panels are wanted, but what `walk` gives."""
         way, *numbers = form.split()
         ways = {"rows": self._rows, "turned": self._turned, "gathered": self._gathered}
         self.emitter = emitter
@@ -46,22 +45,27 @@ class Windows:
         self.together = max(1, WIDE * emitter.lanes // columns)
         size = self.together * (DEPTH + PAST) * columns
         self.panels = None if direct else emitter.reserve(size)
-        self.values = {name: emitter.integer(integer + i) for i, name in enumerate(SEVERAL)}
+        #: Extents of the axes of k and n, and b's strides along them.
+        self.values = {}
+        for name, first in (("n", ROWS + 1), ("k", emitter.program.outer)):
+            for i in range(3):
+                self.values[f"{name}{i}"] = emitter.extents[first + i]
+                self.values[f"{name}_stride{i}"] = emitter.stride(1, first + i)
         self.inner = emitter.builder.mul(self.values["k1"], self.values["k2"])
         self._fill = ways[way]
 
-    def at(self, column: ir.Value) -> ir.Value:
+    def at(self, column: Value) -> Value:
         """Where the panel is that begins so many columns after the first of those together."""
-        depth = self.emitter.number(DEPTH + PAST)
+        depth = i64(DEPTH + PAST)
         return self.emitter.at(self.panels, self.emitter.builder.mul(column, depth))
 
     def fill(
         self,
-        b: ir.Value,
-        column: ir.Value,
-        panel: ir.Value,
-        depth: tuple[ir.Value, ir.Value],
-        lines: ir.Value,
+        b: Value,
+        column: Value,
+        panel: Value,
+        depth: tuple[Value, Value],
+        lines: Value,
     ) -> None:
         """The panel from `column` on, for k from depth[0] on, depth[1] of them; of `lines` in all.
 
@@ -70,7 +74,7 @@ class Windows:
         self.panel = panel
         self._fill(b, column, depth, lines)
 
-    def _begin(self, b: ir.Value, depth: tuple[ir.Value, ir.Value]) -> tuple[ir.Value, ir.Value]:
+    def _begin(self, b: Value, depth: tuple[Value, Value]) -> tuple[Value, Value]:
         """Where k from depth[0] on lie, and how many of its first axis depth[1] are."""
         builder = self.emitter.builder
         first = builder.udiv(depth[0], self.inner)
@@ -79,13 +83,13 @@ class Windows:
 
     # -- walking along k ----------------------------------------------------------------------
 
-    def _lines(self, count: ir.Value, carried: Carried, body: Walk) -> Carried:
+    def _lines(self, count: Value, carried: Carried, body: Walk) -> Carried:
         """`body` is given how far from the start the last axis of k begins, its place in k, and
         what the one before gave."""
         emitter, builder, values = self.emitter, self.emitter.builder, self.values
 
-        def outer(i: ir.Value, held: Carried) -> Carried:
-            def inner(j: ir.Value, held: Carried) -> Carried:
+        def outer(i: Value, held: Carried) -> Carried:
+            def inner(j: Value, held: Carried) -> Carried:
                 away = builder.add(
                     builder.mul(i, values["k_stride0"]), builder.mul(j, values["k_stride1"])
                 )
@@ -96,12 +100,12 @@ class Windows:
 
         return emitter.repeat(0, count, 1, carried, outer)
 
-    def _each(self, count: ir.Value, carried: Carried, body: Walk) -> Carried:
+    def _each(self, count: Value, carried: Carried, body: Walk) -> Carried:
         """`body` is given how far from the start each k is, its number, and what went before."""
         emitter, builder, values = self.emitter, self.emitter.builder, self.values
 
-        def line(away: ir.Value, k: ir.Value, held: Carried) -> Carried:
-            def single(i: ir.Value, held: Carried) -> Carried:
+        def line(away: Value, k: Value, held: Carried) -> Carried:
+            def single(i: Value, held: Carried) -> Carried:
                 here = builder.add(away, builder.mul(i, values["k_stride2"]))
                 return body(here, builder.add(k, i), held)
 
@@ -109,54 +113,52 @@ class Windows:
 
         return self._lines(count, carried, line)
 
-    def _line(self, k: ir.Value) -> ir.Value:
+    def _line(self, k: Value) -> Value:
         """Where the panel's line of one k begins."""
-        width = self.emitter.number(self.columns)
+        width = i64(self.columns)
         return self.emitter.at(self.panel, self.emitter.builder.mul(k, width))
 
     # -- lines side by side -------------------------------------------------------------------
 
     def walk(
         self,
-        b: ir.Value,
-        column: ir.Value,
-        depth: tuple[ir.Value, ir.Value],
-        lines: ir.Value,
+        b: Value,
+        column: Value,
+        depth: tuple[Value, Value],
+        lines: Value,
         carried: Carried,
-        body: Callable[[ir.Value, list[ir.Value], Carried], Carried],
+        body: Callable[[Value, list[Value], Carried], Carried],
     ) -> Carried:
         """As `fill`, but `body` is given each k and its vectors, and nothing is written."""
-        emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
+        builder, lanes = self.emitter.builder, self.emitter.lanes
         start, count = self._begin(b, depth)
         vectors = [
-            self._found(start, builder.add(column, emitter.number(first)), lines)
+            self._found(start, builder.add(column, i64(first)), lines)
             for first in range(0, self.columns, lanes)
         ]
 
-        def each(away: ir.Value, k: ir.Value, held: Carried) -> Carried:
+        def each(away: Value, k: Value, held: Carried) -> Carried:
             return body(k, [self._put_together(runs, away) for runs in vectors], held)
 
         return self._each(count, carried, each)
 
-    def _put_together(self, runs: list[Run], away: ir.Value) -> ir.Value:
+    def _put_together(self, runs: list[Run], away: Value) -> Value:
         """One vector of its runs."""
         emitter, lanes = self.emitter, self.emitter.lanes
-        parts: list[ir.Value] = [None] * self.step
+        parts: list[Value] = [None] * self.step
         for pointer, masks in runs:
             place = emitter.at(pointer, away)
             for part, mask in enumerate(masks):
                 here = emitter.at(place, part * lanes) if part else place
-                parts[part] = emitter.masked_load(here, emitter.vector, mask, parts[part])
+                parts[part] = emitter.load(here, mask=mask, other=parts[part])
         if self.step == 1:
             return parts[0]
         return emitter.shuffle(parts[0], parts[1], range(0, 2 * lanes, 2))
 
-    def _rows(
-        self, b: ir.Value, column: ir.Value, depth: tuple[ir.Value, ir.Value], lines: ir.Value
-    ) -> None:
+    def _rows(self, b: Value, column: Value, depth: tuple[Value, Value], lines: Value) -> None:
         emitter = self.emitter
 
-        def each(k: ir.Value, vectors: list[ir.Value], _: Carried) -> Carried:
+        def each(k: Value, vectors: list[Value], _: Carried) -> Carried:
             line = self._line(k)
             for number, value in enumerate(vectors):
                 emitter.store(value, emitter.at(line, number * emitter.lanes))
@@ -164,25 +166,25 @@ class Windows:
 
         self.walk(b, column, depth, lines, [], each)
 
-    def _found(self, start: ir.Value, first: ir.Value, lines: ir.Value) -> list[Run]:
+    def _found(self, start: Value, first: Value, lines: Value) -> list[Run]:
         """The runs that make a vector of lines from `first` on."""
         emitter, builder, values = self.emitter, self.emitter.builder, self.values
         length = values["n2"]
         row = builder.udiv(first, length)
-        final = builder.udiv(builder.sub(lines, emitter.number(1)), length)
+        final = builder.udiv(builder.sub(lines, i64(1)), length)
         low = builder.sub(builder.mul(row, length), first)
         left = builder.sub(lines, first)
         found = []
         for _ in range(self.runs):
             high = emitter.minimum(builder.add(low, length), left)
             # A row past the last one is not read, but its address must not be nowhere.
-            ahead = builder.mul(low, emitter.number(self.step))
+            ahead = builder.mul(low, i64(self.step))
             offset = builder.sub(self._row(emitter.minimum(row, final)), ahead)
             found.append((emitter.at(start, offset), self._masks(low, high)))
-            row, low = builder.add(row, emitter.number(1)), builder.add(low, length)
+            row, low = builder.add(row, i64(1)), builder.add(low, length)
         return found
 
-    def _row(self, row: ir.Value) -> ir.Value:
+    def _row(self, row: Value) -> Value:
         """How far from the first line a row of the last axis begins."""
         builder, values = self.emitter.builder, self.values
         outer = builder.udiv(row, values["n1"])
@@ -191,37 +193,35 @@ class Windows:
             builder.mul(outer, values["n_stride0"]), builder.mul(inner, values["n_stride1"])
         )
 
-    def _masks(self, low: ir.Value, high: ir.Value) -> list[ir.Value]:
+    def _masks(self, low: Value, high: Value) -> list[Value]:
         """Which elements of a run's vectors are lanes from low on, below high, or lie between."""
         emitter, builder = self.emitter, self.emitter.builder
         if self.step == 1:
             return [self._between(low, high)]
-        first = builder.mul(low, emitter.number(2))
-        last = builder.sub(builder.mul(high, emitter.number(2)), emitter.number(1))
-        lanes = emitter.number(emitter.lanes)
+        first = builder.mul(low, i64(2))
+        last = builder.sub(builder.mul(high, i64(2)), i64(1))
+        lanes = i64(emitter.lanes)
         further = builder.sub(first, lanes), builder.sub(last, lanes)
         return [self._between(first, last), self._between(*further)]
 
-    def _between(self, low: ir.Value, high: ir.Value) -> ir.Value:
+    def _between(self, low: Value, high: Value) -> Value:
         """True in the lanes from low on, below high."""
         emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
-        order = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
+        order = numbered(lanes, I32)
 
-        def bound(value: ir.Value) -> ir.Value:
-            inside = emitter.minimum(
-                emitter.maximum(value, emitter.number(0)), emitter.number(lanes)
-            )
-            return emitter.splat(builder.trunc(inside, I32), lanes)
+        def bound(value: Value) -> Value:
+            inside = emitter.minimum(emitter.maximum(value, i64(0)), i64(lanes))
+            return emitter.splat(builder.trunc(inside, I32))
 
         above = builder.icmp_signed(">=", order, bound(low))
         return builder.and_(above, builder.icmp_signed("<", order, bound(high)))
 
     # -- lines anywhere -----------------------------------------------------------------------
 
-    def _offsets(self, first: ir.Value, lines: ir.Value, count: int) -> list[ir.Value]:
+    def _offsets(self, first: Value, lines: Value, count: int) -> list[Value]:
         """How far from the first line so many lie; those past the end are where the last one is."""
         emitter, builder, values = self.emitter, self.emitter.builder, self.values
-        one, zero = emitter.number(1), emitter.number(0)
+        one, zero = i64(1), i64(0)
         last = builder.sub(lines, one)
         line = emitter.minimum(first, last)
         row = builder.udiv(line, values["n2"])
@@ -243,9 +243,7 @@ class Windows:
             x = builder.add(x, builder.zext(full, I64))
         return found
 
-    def _gathered(
-        self, b: ir.Value, column: ir.Value, depth: tuple[ir.Value, ir.Value], lines: ir.Value
-    ) -> None:
+    def _gathered(self, b: Value, column: Value, depth: tuple[Value, Value], lines: Value) -> None:
         emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
         start, count = self._begin(b, depth)
         offsets = self._offsets(column, lines, self.columns)
@@ -257,7 +255,7 @@ class Windows:
                 vector = builder.insert_element(vector, offsets[first + lane], place)
             vectors.append(vector)
 
-        def each(away: ir.Value, k: ir.Value, _: Carried) -> Carried:
+        def each(away: Value, k: Value, _: Carried) -> Carried:
             here, line = emitter.at(start, away), self._line(k)
             for number, vector in enumerate(vectors):
                 emitter.store(emitter.gather(here, vector), emitter.at(line, number * lanes))
@@ -267,25 +265,22 @@ class Windows:
 
     # -- k side by side -----------------------------------------------------------------------
 
-    def _turned(
-        self, b: ir.Value, column: ir.Value, depth: tuple[ir.Value, ir.Value], lines: ir.Value
-    ) -> None:
+    def _turned(self, b: Value, column: Value, depth: tuple[Value, Value], lines: Value) -> None:
         """As many lines at a time as a vector has lanes; what a square has too much is zero."""
         emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
         start, count = self._begin(b, depth)
         length = self.values["k2"]
 
-        def group(first: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+        def group(first: Value, _: list[Value]) -> list[Value]:
             offsets = self._offsets(builder.add(column, first), lines, lanes)
             pointers = [emitter.at(start, offset) for offset in offsets]
 
-            def line(away: ir.Value, k: ir.Value, _: Carried) -> Carried:
-                def square(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-                    mask = emitter.mask(builder.sub(length, i), lanes)
+            def line(away: Value, k: Value, _: Carried) -> Carried:
+                def square(i: Value, _: list[Value]) -> list[Value]:
+                    mask = emitter.mask(builder.sub(length, i))
                     here = builder.add(away, i)
                     rows = [
-                        emitter.masked_load(emitter.at(pointer, here), emitter.vector, mask)
-                        for pointer in pointers
+                        emitter.load(emitter.at(pointer, here), mask=mask) for pointer in pointers
                     ]
                     goal = emitter.at(self._line(builder.add(k, i)), first)
                     for number, each in enumerate(transposed(builder, rows)):
@@ -297,4 +292,4 @@ class Windows:
             self._lines(count, [], line)
             return []
 
-        emitter.repeat(0, emitter.number(self.columns), lanes, [], group)
+        emitter.repeat(0, self.columns, lanes, [], group)

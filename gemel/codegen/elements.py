@@ -151,7 +151,7 @@ class ElementWriter:
         operand = self.nest.operand(place, at.steps)
         (first, stride), *more = at.values
         if more:
-            first, stride = self._sum(at.values), 1
+            first, stride = self.nest.sum(at.values), 1
         return self.nest.gather(operand, first, stride)
 
     def _shifted(self, place: Place, offset: Any) -> Place:
@@ -164,21 +164,6 @@ class ElementWriter:
             whole = Layout(layout.shape, layout.strides, layout.offset + offset)
             self._places[key] = place.at(whole)
         return self._places[key]
-
-    def _sum(self, values: tuple[tuple[Any, Any], ...]) -> Any:
-        total = None
-        for value, factor in values:
-            once = type(factor) is int and factor == 1
-            term = value if once else value * self.nest.constant(factor)
-            total = term if total is None else total + term
-        return total
-
-    def _running(self, at: At) -> Any:
-        """A position as an int64."""
-        value = self.nest.running(at.steps)
-        if not (type(at.offset) is int and at.offset == 0):
-            value = value + self.nest.constant(at.offset)
-        return value + self._sum(at.values) if at.values else value
 
     # --- computing --------------------------------------------------------------------------
 
@@ -230,7 +215,7 @@ class ElementWriter:
         shape, op = node.specs[0].shape, node.op
 
         def index(axis: int) -> Any:
-            return self._running(position[axis])
+            return self.nest.number(position[axis])
 
         if op is None or not op.random:
             return Lane(self.nest.recorder, index=index)
@@ -240,6 +225,6 @@ class ElementWriter:
             if not stream:
                 numbers = Number(("seed",), int64), Number(("call", call), int64)
                 stream = tuple(map(self.nest.scalar, numbers))
-            return (self._running(self._along(dense_strides(shape), position)), *stream)
+            return (self.nest.number(self._along(dense_strides(shape), position)), *stream)
 
         return Lane(self.nest.recorder, random=random, index=index)

@@ -1,4 +1,4 @@
-"""Programs to machine code: LLVM IR through llvmlite to an ELF object.
+"""LLVM's assembly to machine code: an ELF object (or a WebAssembly module), through llvmlite.
 
 No optimisation pass runs: what `loops` prints is what a kernel does, and code generation alone
 takes a few milliseconds. llvmlite is imported on the first compilation.
@@ -8,34 +8,19 @@ from __future__ import annotations
 
 import struct
 
+from gemel.codegen import wasm
 from gemel.errors import CompileError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gemel.codegen.program import Program
     from gemel.codegen.target import Target
 
 #: What code generation may call: nothing else is there when the object is loaded.
 ALLOWED = frozenset(("memcpy", "memset", "memmove"))
 
 _machines: dict[str, Any] = {}
-
-
-def compile_program(program: Program, target: Target) -> bytes:
-    """The ELF object of a loop program, with the one function `kernel`.
-
-    Raises `CompileError` when the program makes no sense or its code needs an outside symbol.
-    """
-    from llvmlite import ir
-
-    from gemel.codegen.loops import Nest
-
-    module = ir.Module("kernel")
-    module.triple = target.triple
-    Nest(program, target, module).build()
-    return emit_object(str(module), target, program.text)
 
 
 def emit_object(assembly: str, target: Target, origin: str = "") -> bytes:
@@ -52,6 +37,8 @@ def emit_object(assembly: str, target: Target, origin: str = "") -> bytes:
     except RuntimeError as error:
         raise CompileError(f"LLVM refuses the code: {error}\n{origin}\n{assembly}") from error
     code: bytes = machine.emit_object(module)
+    if target.triple.startswith("wasm"):
+        return wasm.module_of(code)
     missing = undefined_symbols(code) - ALLOWED
     if missing:
         names = ", ".join(sorted(missing))
@@ -71,10 +58,19 @@ def target_machine(target: Target) -> Any:
             binding.initialize_all_targets()
             binding.initialize_all_asmprinters()
         found = binding.Target.from_triple(target.triple).create_target_machine(
-            cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
+            cpu=target.cpu,
+            features=target.features,
+            opt=2,
+            reloc=_relocation(target),
+            codemodel="small",
         )
         _machines[target.text] = found
     return found
+
+
+def _relocation(target: Target) -> str:
+    """Kernels lie where there is room; a module of WebAssembly knows one memory."""
+    return "static" if target.triple.startswith("wasm") else "pic"
 
 
 def undefined_symbols(code: bytes) -> set[str]:

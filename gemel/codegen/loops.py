@@ -12,44 +12,35 @@ This module imports llvmlite: import it inside the function that compiles.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from llvmlite import ir
 
-from gemel import dtype as dtypes
 from gemel.codegen import memory
-from gemel.codegen.access import Access, Bases, Site, Values
-from gemel.codegen.analysis import Analysis, Pass
+from gemel.codegen.access import Bases, Site, Values
+from gemel.codegen.analysis import Pass
+from gemel.codegen.frame import Frame, i64
 from gemel.codegen.panels import Panels
-from gemel.codegen.program import ACROSS, BROADCAST, CONTIGUOUS, INDEX, OUTER, Program
+from gemel.codegen.program import ACROSS, INDEX, OUTER, Program
 from gemel.codegen.reductions import Reduction, State, joined
-from gemel.codegen.registers import I32, I64, POINTER, Value, splat
+from gemel.codegen.registers import Value, splat
 from gemel.codegen.target import Target
 
 BLOCK = 48
 
 
-def _number(value: int) -> Value:
-    return ir.Constant(I64, value)
+def emit(program: Program, target: Target) -> ir.Module:
+    """The kernel of the schedules ``outer`` and ``inner``."""
+    return Nest(program, target).build()
 
 
-class Nest:
-    """Builds one kernel in a module."""
+class Nest(Frame):
+    """Builds one kernel."""
 
-    def __init__(self, program: Program, target: Target, module: Any) -> None:
-        self.program = program
-        self.target = target
-        self.analysis = Analysis(program)
-        self.lanes = self.analysis.lanes(target.width)
+    def __init__(self, program: Program, target: Target) -> None:
+        super().__init__(program, target)
         sizes = [o.dtype.itemsize for o in program.operands if o.role != INDEX]
         self.masks = target.masks and (target.small_masks or min(sizes, default=4) >= 4)
         self.masks = self.masks and self.lanes > 1
-        kind = ir.FunctionType(I32, [POINTER, POINTER, I64, I64])
-        self.function = ir.Function(module, kind, "kernel")
-        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
-        self.access = Access(program, target, self.builder, self.lanes)
-        self.fixed: Values = {}
-        self.extents: list[Value] = []
         self.reductions = {
             position: Reduction(str(step.attribute), program.code[step.arguments[0]].dtype)
             for position, step in enumerate(program.code)
@@ -58,11 +49,11 @@ class Nest:
 
     # -- the whole function -----------------------------------------------------------------------
 
-    def build(self) -> None:
-        """Prints the function."""
+    def build(self) -> ir.Module:
+        """Prints the function; the module it is in."""
         program, builder = self.program, self.builder
-        bases = self._enter()
-        begin, end = self.function.args[2], self.function.args[3]
+        bases = self.enter()
+        begin, end = self.begin, self.end
         if program.lanes != OUTER:
             self._walk(0, program.outer, begin, end, bases, self._point_inner)
         elif program.outer == 1:
@@ -71,124 +62,12 @@ class Nest:
             Panels(self).run(begin, end, bases)
         else:
             last = self.extents[program.outer - 1]
-            body = lambda inside: self._row(_number(0), last, inside)  # noqa: E731
+            body = lambda inside: self._row(i64(0), last, inside)  # noqa: E731
             self._walk(0, program.outer - 1, begin, end, bases, body)
         builder.ret(self.access.result())
-
-    def _enter(self) -> Bases:
-        """Loads what the call gives; computes what depends on nothing else."""
-        program, analysis = self.program, self.analysis
-        used = self._used()
-        if any(program.code[p].name == "check" for p in analysis.live):
-            self.access.watch()
-        rank = program.outer + program.inner
-        self.extents = [self._integer(dimension) for dimension in range(rank)]
-        for number in used:
-            for dimension in range(rank):
-                if self._moves(number, dimension):
-                    place = rank * (1 + number) + dimension
-                    self.access.strides[number, dimension] = self._integer(place)
-        start = rank * (1 + len(program.operands))
-        self.access.extra = [self._integer(start + number) for number in range(program.extra)]
-        printer = self.access.printers[1]
-        values = printer.emit(program.code, scalar=self._scalar, only=analysis.fixed())
-        self.fixed = {p: values[p] for p in analysis.fixed()}
-        bases: Bases = [None] * len(program.operands)
-        for number in used:
-            bases[number] = self._base(number)
-        return bases
-
-    def _used(self) -> list[int]:
-        found: set[int] = set()
-        for position in self.analysis.live:
-            step = self.program.code[position]
-            attribute: Any = step.attribute
-            if step.name in ("load", "store"):
-                found.add(attribute)
-            elif step.name in ("gather", "scatter_add"):
-                found.add(attribute[0])
-        return sorted(found)
-
-    def _moves(self, number: int, dimension: int) -> bool:
-        """Whether the stride of an operand in a dimension is needed."""
-        operand = self.program.operands[number]
-        if dimension == self.access.vector_dimension:
-            return operand.stride not in (BROADCAST, CONTIGUOUS) or (
-                operand.role == INDEX and operand.stride != BROADCAST
-            )
-        return operand.varies or dimension < self.program.outer
-
-    def _integer(self, place: int) -> Value:
-        pointer = self.builder.gep(self.function.args[1], [_number(place)], source_etype=I64)
-        return self.builder.load(pointer, typ=I64, align=8)
-
-    def _scalar(self, number: int) -> Value:
-        dtype = self.program.scalars[number]
-        value = self._integer(self.program.integers + number)
-        if dtype.kind == "f":
-            value = self.builder.bitcast(value, ir.DoubleType())
-            return self.access.printers[1].cast(value, dtypes.float64, dtype)
-        return self.access.printers[1].cast(value, dtypes.int64, dtype)
-
-    def _base(self, number: int) -> Value:
-        if self.program.operands[number].role == INDEX:
-            return _number(0)
-        # Index operands have no buffer; the others' buffers are counted without them.
-        place = sum(o.role != INDEX for o in self.program.operands[:number])
-        pointer = self.builder.gep(self.function.args[0], [_number(place)], source_etype=POINTER)
-        return self.builder.load(pointer, typ=POINTER, align=8)
+        return self.module
 
     # -- loops ------------------------------------------------------------------------------------
-
-    def _loop(
-        self,
-        start: Value,
-        stop: Value,
-        step: Value,
-        carried: list[Value],
-        body: Callable[[Value, list[Value]], list[Value]],
-    ) -> list[Value]:
-        """Runs `body(index, carried)` for start, start + step, ... below stop; what it returns is
-        carried to the next turn, and returned after the last."""
-        builder = self.builder
-        before = builder.block
-        inside = self.function.append_basic_block()
-        after = self.function.append_basic_block()
-        builder.cbranch(builder.icmp_signed("<", start, stop), inside, after)
-        builder.position_at_end(inside)
-        index = builder.phi(I64)
-        index.add_incoming(start, before)
-        held = [builder.phi(value.type) for value in carried]
-        for phi, value in zip(held, carried, strict=True):
-            phi.add_incoming(value, before)
-        results = body(index, held)
-        following = builder.add(index, step)
-        latch = builder.block
-        index.add_incoming(following, latch)
-        for phi, value in zip(held, results, strict=True):
-            phi.add_incoming(value, latch)
-        builder.cbranch(builder.icmp_signed("<", following, stop), inside, after)
-        builder.position_at_end(after)
-        ends = [builder.phi(value.type) for value in carried]
-        for phi, value, result in zip(ends, carried, results, strict=True):
-            phi.add_incoming(value, before)
-            phi.add_incoming(result, latch)
-        return ends
-
-    def _advance(self, bases: Bases, dimension: int, index: Value) -> Bases:
-        """The bases at `index` along a dimension."""
-        moved = list(bases)
-        for number, base in enumerate(bases):
-            if base is None or (number, dimension) not in self.access.strides:
-                continue
-            offset = self.builder.mul(index, self.access.strides[number, dimension])
-            operand = self.program.operands[number]
-            moved[number] = (
-                self.builder.add(base, offset)
-                if operand.role == INDEX
-                else memory.element(self.builder, base, offset, operand.dtype)
-            )
-        return moved
 
     def _walk(
         self,
@@ -205,15 +84,15 @@ class Nest:
             return
 
         def turn(index: Value, carried: list[Value]) -> list[Value]:
-            inside = self._advance(bases, dimension, index)
+            inside = self.advance(bases, dimension, index)
             if dimension + 1 == stop:
                 body(inside)
             else:
                 extent = self.extents[dimension + 1]
-                self._walk(dimension + 1, stop, _number(0), extent, inside, body)
+                self._walk(dimension + 1, stop, i64(0), extent, inside, body)
             return []
 
-        self._loop(begin, end, _number(1), [], turn)
+        self.loop(begin, end, i64(1), [], turn)
 
     def _mask(self, index: Value, stop: Value, lanes: int) -> Value:
         """The lanes of a vector at `index` that lie before `stop`."""
@@ -241,25 +120,25 @@ class Nest:
             return body(index, 1, self.lanes, self._mask(index, stop, self.lanes), held)
 
         if self.lanes == 1:
-            return self._loop(start, stop, _number(1), carried, call(1, 1))
+            return self.loop(start, stop, i64(1), carried, call(1, 1))
         size = copies * self.lanes
-        whole = builder.and_(builder.sub(stop, start), _number(-size))
+        whole = builder.and_(builder.sub(stop, start), i64(-size))
         middle = builder.add(
-            start, builder.select(builder.icmp_signed("<", stop, start), _number(0), whole)
+            start, builder.select(builder.icmp_signed("<", stop, start), i64(0), whole)
         )
         if blocked is not None:
-            carried = blocked(start, middle, _number(size), carried)
+            carried = blocked(start, middle, i64(size), carried)
         else:
-            carried = self._loop(start, middle, _number(size), carried, call(copies, self.lanes))
+            carried = self.loop(start, middle, i64(size), carried, call(copies, self.lanes))
         if self.masks:
-            return self._loop(middle, stop, _number(self.lanes), carried, masked)
+            return self.loop(middle, stop, i64(self.lanes), carried, masked)
         if copies > 1:
-            rest = builder.and_(builder.sub(stop, middle), _number(-self.lanes))
+            rest = builder.and_(builder.sub(stop, middle), i64(-self.lanes))
             end = builder.add(middle, rest)
-            step = _number(self.lanes)
-            carried = self._loop(middle, end, step, carried, call(1, self.lanes))
+            step = i64(self.lanes)
+            carried = self.loop(middle, end, step, carried, call(1, self.lanes))
             middle = end
-        return self._loop(middle, stop, _number(1), carried, call(1, 1))
+        return self.loop(middle, stop, i64(1), carried, call(1, 1))
 
     # -- lanes along the last outer dimension -----------------------------------------------------
 
@@ -273,7 +152,7 @@ class Nest:
         ) -> list[Value]:
             sites = []
             for copy in range(copies):
-                place = self.builder.add(index, _number(copy * lanes)) if copy else index
+                place = self.builder.add(index, i64(copy * lanes)) if copy else index
                 sites.append(Site(bases, place, lanes, mask))
             self._points_outer(sites, given)
             return []
@@ -334,9 +213,7 @@ class Nest:
             return [value for state in results for value in state]
 
         carried = [value for state in states for value in state]
-        ends = self._inner_walk(
-            0, self.program.inner, first, _number(0), carried, body, work, states
-        )
+        ends = self._inner_walk(0, self.program.inner, first, i64(0), carried, body, work, states)
         finals = iter(self._unflatten(ends, states))
         for values_of in range(len(sites)):
             found = dict(given[values_of])
@@ -370,13 +247,13 @@ class Nest:
         extent = self.extents[dimension]
 
         def turn(index: Value, held: list[Value]) -> list[Value]:
-            inside = self._advance(bases, dimension, index)
+            inside = self.advance(bases, dimension, index)
             place = self.builder.add(self.builder.mul(flat, extent), index)
             return self._inner_walk(number + 1, stop, inside, place, held, body, work, states)
 
         if number + 1 == self.program.inner:
-            return self._blocks(_number(0), extent, _number(1), carried, turn, work, states, 2)
-        return self._loop(_number(0), extent, _number(1), carried, turn)
+            return self._blocks(i64(0), extent, i64(1), carried, turn, work, states, 2)
+        return self.loop(i64(0), extent, i64(1), carried, turn)
 
     def _blocks(
         self,
@@ -392,12 +269,12 @@ class Nest:
         """A loop whose floating sums are sums of the sums of blocks (of blocks)."""
         blocked = any(self.reductions[p].blocked for p in work.reductions)
         if not levels or not blocked or work.scans:
-            return self._loop(start, stop, step, carried, turn)
+            return self.loop(start, stop, step, carried, turn)
         builder = self.builder
         kinds = [self.reductions[p] for p in work.reductions]
         lanes = [s[0].type.count if isinstance(s[0].type, ir.VectorType) else 1 for s in states]
         neutral = [kinds[i % len(kinds)].identity(lanes[i]) for i in range(len(states))]
-        size = builder.mul(step, _number(BLOCK**levels))
+        size = builder.mul(step, i64(BLOCK**levels))
 
         def block(index: Value, held: list[Value]) -> list[Value]:
             end = builder.add(index, size)
@@ -412,7 +289,7 @@ class Nest:
             ]
             return [value for state in both for value in state]
 
-        return self._loop(start, stop, size, carried, block)
+        return self.loop(start, stop, size, carried, block)
 
     # -- lanes along the last inner dimension -----------------------------------------------------
 
@@ -444,7 +321,7 @@ class Nest:
             return self._line(work, inside, flat, held, given, states, tail)
 
         last = self.program.inner - 1
-        ends = self._inner_walk(0, last, bases, _number(0), carried, body, work, states + tail)
+        ends = self._inner_walk(0, last, bases, i64(0), carried, body, work, states + tail)
         found = dict(given)
         finals = self._unflatten(ends, states + tail)
         for offset, position in enumerate(work.reductions):
@@ -478,7 +355,7 @@ class Nest:
         ) -> list[Value]:
             current = self._unflatten(held, states + tail)
             for copy in range(now):
-                place = builder.add(index, _number(copy * lanes)) if copy else index
+                place = builder.add(index, i64(copy * lanes)) if copy else index
                 found = self.access.print_pass(work, Site(bases, place, lanes, mask), row)
                 where = splat(builder, builder.add(start, place), lanes)
                 if lanes > 1:
@@ -496,4 +373,4 @@ class Nest:
             turn = lambda index, inside: body(index, copies, self.lanes, None, inside)  # noqa: E731
             return self._blocks(begin, end, step, held, turn, work, states + tail, 1)
 
-        return self._along(_number(0), extent, copies, carried, body, blocked)
+        return self._along(i64(0), extent, copies, carried, body, blocked)

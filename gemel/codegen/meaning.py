@@ -1,9 +1,9 @@
-"""What a kernel says, computed with NumPy: the meaning of a `Program` and of a `Contraction`.
+"""What a kernel says, computed with NumPy: the meaning of a `Program`, whatever its schedule.
 
 `run` takes what the compiled kernel takes and writes what that must write: the same bits, but for
 
-- sums and products of floating values, which are rounded once here. A kernel adds in an order of
-  its own (`loops`, `contract`), fixed by extents and target;
+- sums and products of floating values, which are rounded once here, sums of products too. A kernel
+  adds in an order of its own (`loops`, `contract`), fixed by extents and target;
 - the sign of a zero that is the maximum or minimum of several, and which NaN a NaN is;
 - exp, log, sin and their like, which are rounded once here; `mathlib` has the kernels' errors;
 - floating values cast to an integer that does not hold them.
@@ -15,84 +15,69 @@ may be the same memory as an input. It is slow and large: for tests, and for rea
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
 
 from gemel import dtype as dtypes
-from gemel.codegen.contract_pack import HEADER as PACK_HEADER
-from gemel.codegen.contract_plan import SEVERAL, names_of
 from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
     FUNCTIONS,
     INDEX,
-    OUTER,
-    Contraction,
+    ROWS,
+    TILES,
     Instruction,
-    Operand,
     Program,
 )
 from gemel.dtype import DType
 
 Array = Any
-#: Where an operand is: an address (or an index operand's value), and a stride per loop.
-Place = tuple[int, tuple[int, ...]]
+#: What a kernel does: for each axis of this, positions along one dimension, or several together.
+Axis = dict[int, Array]
 
 
 def run(
-    program: Program | Contraction,
-    buffers: Sequence[int],
-    integers: Sequence[int],
-    begin: int,
-    end: int,
+    program: Program, buffers: Sequence[int], integers: Sequence[int], begin: int, end: int
 ) -> int:
     """The status, once the kernel's work on [begin, end) is done: 1 if a check failed, else 0.
 
     `buffers` are addresses, `integers` those of the kernel's run time, scalars' bits included.
     """
+    extents = integers[: program.rank]
+    if program.in_tiles:
+        parts = [_tile(program, integers, tile) for tile in range(begin, end)]
+    else:
+        parts = [[{d: numpy.arange(n)} for d, n in enumerate(extents[: program.outer])]]
+        parts[0][0] = {0: numpy.arange(begin, end)}
+    inner = [{d: numpy.arange(extents[d])} for d in range(program.outer, program.rank)]
+    status = 0
     with numpy.errstate(all="ignore"):
-        if isinstance(program, Program):
-            return _loops(program, buffers, integers, begin, end)
-        for tile in range(begin, end):
-            (_packed if program.variant.startswith("pack") else _product)(
-                program, buffers, integers, tile
-            )
-        return 0
+        for part in parts:
+            walk = _Walk(program, [*part, *inner], len(part), buffers, integers)
+            if 0 not in walk.shape[: len(part)]:
+                status |= walk.run()
+    return status
 
 
-def _loops(
-    program: Program, buffers: Sequence[int], integers: Sequence[int], begin: int, end: int
-) -> int:
-    rank, outer = program.outer + program.inner, program.outer
-    shape = (max(end - begin, 0), *integers[1:rank])
-    if 0 in shape[:outer]:
-        return 0
-    along = outer - 1 if program.lanes == OUTER else rank - 1
-    addresses = iter(buffers)
-    places = []
-    for number, operand in enumerate(program.operands):
-        given = integers[rank * (1 + number) : rank * (2 + number)]
-        known = (_known(operand, s) if d == along else s for d, s in enumerate(given))
-        strides = [s if d < outer or operand.varies else 0 for d, s in enumerate(known)]
-        start = 0 if operand.role == INDEX else next(addresses)
-        places.append((start + begin * strides[0] * _step(operand), tuple(strides)))
-    extra = integers[rank * (1 + len(program.operands)) : program.integers]
-    walk = _Walk(program, shape, outer, places, extra, integers[program.integers :])
-    return walk.run(program.code)
+def _tile(program: Program, integers: Sequence[int], tile: int) -> list[Axis]:
+    """The positions of one tile."""
+    end = program.integers
+    tiles = dict(zip(TILES, integers[end - len(TILES) : end], strict=True))
+    batch, part = divmod(tile, tiles["m_tiles"] * tiles["n_tiles"])
+    right, down = divmod(part, tiles["m_tiles"])
+    outer, inner = divmod(batch, integers[1])
+    lengths = list(integers[ROWS + 1 : program.outer])
+    rows = _block(down, tiles["m_block"], integers[ROWS])
+    columns = numpy.unravel_index(_block(right, tiles["n_block"], math.prod(lengths)), lengths)
+    whole = dict(enumerate(columns, start=ROWS + 1))
+    return [{0: numpy.array([outer])}, {1: numpy.array([inner])}, {ROWS: rows}, whole]
 
 
-def _known(operand: Operand, stride: int) -> int:
-    """The stride along the vector: kernels know those of these classes, and do not look."""
-    if operand.stride == CONTIGUOUS and operand.role != INDEX:
-        return 1
-    return 0 if operand.stride == BROADCAST else stride
-
-
-def _step(operand: Operand) -> int:
-    """Bytes, or a running index's ones, from one element to the next."""
-    return 1 if operand.role == INDEX else operand.dtype.itemsize
+def _block(number: int, size: int, extent: int) -> Array:
+    return numpy.arange(number * size, max(min(number * size + size, extent), number * size))
 
 
 # --- memory ---------------------------------------------------------------------------------
@@ -101,27 +86,19 @@ def _step(operand: Operand) -> int:
 class _Memory:
     """Elements anywhere, as NumPy asks for them. A bool is a byte, a bfloat16 its bits."""
 
-    def __init__(
-        self, address: int, kind: str, shape: Sequence[int], strides: Sequence[int]
-    ) -> None:
-        size = numpy.dtype(kind).itemsize
+    def __init__(self, address: int, kind: str, count: int) -> None:
         self.__array_interface__ = {
             "version": 3,
             "data": (address, False),
             "typestr": numpy.dtype(kind).str,
-            "shape": tuple(shape),
-            "strides": tuple(stride * size for stride in strides),
+            "shape": (count,),
         }
 
 
-def _kept(dtype: DType) -> str:
-    """What NumPy has the elements of a dtype in."""
-    return "uint16" if dtype is dtypes.bfloat16 else dtype.name
-
-
-def _memory(address: int, dtype: DType, shape: Sequence[int], strides: Sequence[int]) -> Array:
-    kind = "uint8" if dtype.kind == "b" else _kept(dtype)
-    return numpy.asarray(_Memory(address, kind, shape, strides))
+def _memory(address: int, dtype: DType, count: int) -> Array:
+    # NumPy has no bfloat16, and takes a byte that is neither 0 nor 1 for no bool.
+    kind = {"bfloat16": "uint16", "bool": "uint8"}.get(dtype.name, dtype.name)
+    return numpy.asarray(_Memory(address, kind, count))
 
 
 def _read(memory: Array, dtype: DType) -> Array:
@@ -132,41 +109,52 @@ def _read(memory: Array, dtype: DType) -> Array:
 
 
 class _Walk:
-    """Instructions at all positions of some loops, of which the first `outer` are not reduced.
+    """Instructions at all positions of some axes, of which the first `outer` are not reduced.
 
-    Every value is an array with an axis per loop, which has length 1 where it does not vary.
+    Every value is an array with these axes, of length 1 where it does not vary.
     """
 
     def __init__(
         self,
-        program: Program | Contraction,
-        shape: tuple[int, ...],
+        program: Program,
+        axes: list[Axis],
         outer: int,
-        places: list[Place],
-        extra: Sequence[int],
-        scalars: Sequence[int],
+        buffers: Sequence[int],
+        integers: Sequence[int],
     ) -> None:
-        self.operands = program.operands
+        self.program, self.operands = program, program.operands
+        self.axes, self.outer = axes, outer
+        self.shape = tuple(len(next(iter(axis.values()))) for axis in axes)
         self.scalars = [
             numpy.int64(bits).view("float64") if dtype.kind == "f" else numpy.int64(bits)
-            for dtype, bits in zip(program.scalars, scalars, strict=True)
+            for dtype, bits in zip(program.scalars, integers[program.integers :], strict=True)
         ]
-        self.shape, self.outer, self.places, self.extra = shape, outer, places, extra
+        rank, addresses = program.rank, iter(buffers)
+        self.extra = integers[rank * (1 + len(self.operands)) : program.integers]
+        self.starts = [0 if o.role == INDEX else next(addresses) for o in self.operands]
+        self.strides = [
+            integers[rank * (1 + i) : rank * (2 + i)] for i in range(len(self.operands))
+        ]
         self.status = 0
 
-    def run(self, code: Sequence[Instruction], sums: Array = None) -> int:
-        """Does all there is to do; `sums` are what a contraction's epilogue starts from."""
+    def run(self) -> int:
+        """Does all there is to do."""
+        code = self.program.code
         values: list[Array] = []
         writes = []
-        for step in code:
+        #: Products are not written out where they are only added.
+        added = [s.arguments[0] for s in code if s.name == "reduce" and s.attribute == "sum"]
+        used = [a for step in code for a in step.arguments]
+        for position, step in enumerate(code):
             arguments = [values[i] for i in step.arguments]
             if step.name in ("store", "scatter_add"):
                 writes.append((step, arguments))
                 values.append(None)
-            elif step.name == "accumulator":
-                values.append(sums)
             elif step.name == "cast":
                 values.append(cast(arguments[0], code[step.arguments[0]].dtype, step.dtype))
+            elif step.name == "multiply" and step.dtype.kind == "f" and position in added:
+                only = used.count(position) == 1
+                values.append(tuple(arguments) if only else TABLE["multiply"](*arguments))
             elif hasattr(self, "_" + step.name):
                 values.append(getattr(self, "_" + step.name)(step, *arguments))
             else:
@@ -175,34 +163,60 @@ class _Walk:
             getattr(self, "_" + step.name)(step, *arguments)
         return self.status
 
-    def _view(self, number: int) -> Array:
-        (address, strides), dtype = self.places[number], self.operands[number].dtype
-        shape = [n if s else 1 for n, s in zip(self.shape, strides, strict=True)]
-        return _memory(address, dtype, shape, strides)
+    def _stride(self, number: int, dimension: int) -> int:
+        """The stride of an operand; kernels know some of its class, and do not look."""
+        operand, stride = self.operands[number], self.strides[number][dimension]
+        if dimension >= self.program.outer and not operand.varies:
+            return 0
+        if dimension == self.program.vector and operand.panel is None:
+            if operand.stride == CONTIGUOUS and operand.role != INDEX:
+                return 1
+            return 0 if operand.stride == BROADCAST else stride
+        return stride
 
-    def _running(self, strides: Sequence[int]) -> Array:
-        """Position x stride, summed over the loops."""
-        total = self._filled(0, "int64")
-        for axis, (n, stride) in enumerate(zip(self.shape, strides, strict=True)):
-            shape = [1] * len(self.shape)
-            shape[axis] = n
-            total = total + (numpy.arange(n) * stride).reshape(shape) if stride else total
+    def _running(self, number: int) -> Array:
+        """How far an operand is from its start at each position; of an index one its value."""
+        panel = self.operands[number].panel
+        total = numpy.zeros([1] * len(self.axes), "int64")
+        for place, axis in enumerate(self.axes):
+            far: Array | None = None
+            for dimension, positions in axis.items():
+                stride = self._stride(number, dimension)
+                if panel is not None and panel[0] == dimension:
+                    own = positions // panel[1] * stride + positions % panel[1]
+                elif stride:
+                    own = positions * stride
+                else:
+                    continue
+                far = own if far is None else far + own
+            if far is not None:
+                shape = [1] * len(self.axes)
+                shape[place] = len(far)
+                total = total + far.reshape(shape)
         return total
 
-    def _filled(self, value: Any, kind: str) -> Array:
-        return numpy.full([1] * len(self.shape), value, kind)
+    def _around(self, number: int, places: Array) -> tuple[Array, Array]:
+        """The memory around these elements of an operand, and where each of them is in it."""
+        dtype = self.operands[number].dtype
+        low, high = int(places.min(initial=0)), int(places.max(initial=-1))
+        start = self.starts[number] + low * dtype.itemsize
+        return _memory(start, dtype, high - low + 1), places - low
 
     def _load(self, step: Instruction) -> Array:
         number: Any = step.attribute
-        operand = self.operands[number]
+        operand, places = self.operands[number], self._running(number)
         if operand.role == INDEX:
-            start, strides = self.places[number]
-            return self._running(strides) + start
-        return _read(self._view(number), operand.dtype)
+            return places
+        memory, places = self._around(number, places)
+        return _read(memory[places], operand.dtype)
 
     def _store(self, step: Instruction, value: Array) -> None:
         number: Any = step.attribute
-        self._view(number)[...] = value
+        memory, places = self._around(number, self._running(number))
+        memory[places] = value
+
+    def _filled(self, value: Any, kind: str) -> Array:
+        return numpy.full([1] * len(self.axes), value, kind)
 
     def _scalar(self, step: Instruction) -> Array:
         number: Any = step.attribute
@@ -218,21 +232,18 @@ class _Walk:
     def _reinterpret(self, step: Instruction, value: Array) -> Array:
         return value.view(step.dtype.name)
 
-    def _scattered(self, step: Instruction, index: Array) -> tuple[Array, Array]:
+    def _chosen(self, step: Instruction, index: Array) -> tuple[Array, Array]:
         """The memory around the chosen elements, and where each of them is in it."""
         chosen: Any = step.attribute
         number, extra = chosen
-        (address, strides), dtype = self.places[number], self.operands[number].dtype
-        places = index * self.extra[extra] + self._running(strides)
-        low, high = int(places.min(initial=0)), int(places.max(initial=-1))
-        return _memory(address + low * dtype.itemsize, dtype, [high - low + 1], [1]), places - low
+        return self._around(number, index * self.extra[extra] + self._running(number))
 
     def _gather(self, step: Instruction, index: Array) -> Array:
-        memory, places = self._scattered(step, index)
+        memory, places = self._chosen(step, index)
         return _read(memory[places], step.dtype)
 
     def _scatter_add(self, step: Instruction, index: Array, value: Array) -> None:
-        memory, places = self._scattered(step, index)
+        memory, places = self._chosen(step, index)
         numpy.add.at(memory, numpy.broadcast_to(places, self.shape), value)
 
     def _check(self, step: Instruction, value: Array) -> None:
@@ -245,8 +256,20 @@ class _Walk:
         return whole.reshape(*value.shape[: self.outer], math.prod(inner))
 
     def _reduce(self, step: Instruction, value: Array) -> Array:
+        if isinstance(value, tuple):
+            return self._sum_of_products(step, *value)
         found = REDUCTIONS[step.attribute](self._flat(value))
         return found.reshape(*found.shape, *[1] * (len(self.shape) - self.outer))
+
+    def _sum_of_products(self, step: Instruction, a: Array, b: Array) -> Array:
+        wide = numpy.float64 if step.dtype is dtypes.float32 else numpy.longdouble
+        inner = self.shape[self.outer :]
+        sides = [
+            numpy.broadcast_to(x, (*x.shape[: self.outer], *inner)).astype(wide) for x in (a, b)
+        ]
+        axes = string.ascii_letters[: len(self.shape)]
+        found = numpy.einsum(f"{axes},{axes}->{axes[: self.outer]}", *sides)
+        return found.astype(step.dtype.name).reshape(*found.shape, *[1] * len(inner))
 
     def _scan(self, step: Instruction, value: Array) -> Array:
         scan = numpy.cumsum if step.attribute == "sum" else numpy.cumprod
@@ -387,84 +410,3 @@ TABLE: dict[str, Callable[..., Array]] = {
     "isnan": lambda a: a != a,
     "multiply_high": _high,
 }
-
-# --- products -------------------------------------------------------------------------------
-
-
-def _product(
-    contraction: Contraction, buffers: Sequence[int], integers: Sequence[int], tile: int
-) -> None:
-    """One tile of a product. A contraction of no variant reads both operands where they lie."""
-    names = names_of(contraction.variant)
-    head = dict(zip(names, integers, strict=False))
-    words = (contraction.variant or "plain 1x1").split()[1:]
-    height, width = map(int, words[0].split("x")[:2])
-    forms = {"a": contraction.a_last, "b": contraction.b_last}
-    forms |= dict(word.split(":") for word in words[1:] if ":" in word)
-    batch, part = divmod(tile, head["m_tiles"] * head["n_tiles"])
-    right, down = divmod(part, head["m_tiles"])
-    axes = divmod(batch, head["batch"])
-    first = down * head["m_block"], right * head["n_block"]
-    m, n = min(head["m_block"], head["m"] - first[0]), min(head["n_block"], head["n"] - first[1])
-    sides = []
-    for name, buffer, count, line in (("a", 0, m, height), ("b", 1, n, width)):
-        origin = axes[0] * head[name + "_outer"] + axes[1] * head[name + "_inner"]
-        lines = numpy.arange(count)[:, None] + first[buffer]
-        along = numpy.arange(head["k"])[None, :]
-        if name == "b" and SEVERAL[0] in head:
-            places = origin + _along(head, "n", lines) + _along(head, "k", along)
-        else:
-            places = origin + _places(forms[name], head[name + "_stride"], line, lines, along)
-        first_place = int(places.min(initial=0))
-        size = int(places.max(initial=-1)) + 1 - first_place
-        start = buffers[buffer] + first_place * contraction.dtype.itemsize
-        sides.append(_memory(start, contraction.dtype, [size], [1])[places - first_place])
-    wide = numpy.float64 if contraction.dtype is dtypes.float32 else numpy.longdouble
-    sums = (sides[0].astype(wide) @ sides[1].astype(wide).T).astype(contraction.dtype.name)
-    addresses, places = iter(buffers[2:]), []
-    for number, operand in enumerate(contraction.operands):
-        given = integers[len(names) + 4 * number : len(names) + 4 * number + 4]
-        strides = given[0], _known(operand, given[1])
-        offset = sum(i * s for i, s in zip((*first, *axes), (*strides, *given[2:]), strict=True))
-        start = 0 if operand.role == INDEX else next(addresses)
-        places.append((start + offset * _step(operand), strides))
-    scalars = integers[len(names) + 4 * len(contraction.operands) :]
-    _Walk(contraction, (m, n), 2, places, (), scalars).run(contraction.code, sums)
-
-
-def _along(head: dict[str, int], axis: str, which: Array) -> Array:
-    """How far from the first the elements lie that several axes count together."""
-    rest, inner = numpy.divmod(which, head[axis + "2"])
-    outer, middle = numpy.divmod(rest, head[axis + "1"])
-    parts = zip((outer, middle, inner), range(3), strict=True)
-    return numpy.sum([part * head[f"{axis}_stride{i}"] for part, i in parts], axis=0)
-
-
-def _places(form: str, stride: int, width: int, lines: Array, along: Array) -> Array:
-    """Where an operand's lines (rows of a, columns of b) have their elements along k."""
-    if form == "packed":
-        return lines // width * stride + along * width + lines % width
-    return lines * stride + along if form == "k" else along * stride + lines
-
-
-def _packed(
-    contraction: Contraction, buffers: Sequence[int], integers: Sequence[int], tile: int
-) -> None:
-    """One tile of panels; the lines past the end of an operand are not told."""
-    head = dict(zip(PACK_HEADER, integers, strict=True))
-    _, word, way = contraction.variant.split()
-    width, k = int(word), head["k"]
-    batch, part = divmod(tile, head["tiles"])
-    axes = divmod(batch, head["batch"])
-    span = head["panels"] * width
-    lines = numpy.arange(part * span, min(part * span + span, head["lines"]))[:, None]
-    along = numpy.arange(k)[None, :]
-    places = _places("k" if way == "turn" else "n", head["stride"], width, lines, along)
-    places += axes[0] * head["outer"] + axes[1] * head["inner"]
-    goals = _places("packed", width * k, width, lines, along)
-    goals += axes[0] * head["packed_outer"] + axes[1] * head["packed_inner"]
-    source, goal = (
-        _memory(address, contraction.dtype, [int(where.max(initial=-1)) + 1], [1])
-        for address, where in zip(buffers, (places, goals), strict=True)
-    )
-    goal[goals] = source[places]

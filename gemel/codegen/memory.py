@@ -50,14 +50,20 @@ def _nothing(kind: Any) -> Value:
 
 
 def load(
-    builder: Any, pointer: Value, dtype: DType, lanes: int, mask: Value | None = None
+    builder: Any,
+    pointer: Value,
+    dtype: DType,
+    lanes: int,
+    mask: Value | None = None,
+    other: Value | None = None,
 ) -> Value:
-    """`lanes` neighbouring elements; lanes the mask leaves out are 0."""
+    """`lanes` neighbouring elements; lanes the mask leaves out are as in `other`, or 0."""
     kind = memory_type(dtype, lanes)
     if mask is None:
         value = builder.load(pointer, typ=kind, align=dtype.itemsize)
     else:
-        arguments = [pointer, ir.Constant(I32, dtype.itemsize), mask, _nothing(kind)]
+        rest = _nothing(kind) if other is None else other
+        arguments = [pointer, ir.Constant(I32, dtype.itemsize), mask, rest]
         value = intrinsic(builder, f"llvm.masked.load.{suffix(kind)}.p0", kind, arguments)
     return _to_register(builder, value, dtype)
 

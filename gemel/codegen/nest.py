@@ -29,6 +29,7 @@ from gemel.codegen.program import (
 from gemel.dtype import DType, bool_, float64, int64
 from gemel.extent import Dim, maximum, same_for_all
 from gemel.ir.layout import Layout
+from gemel.ir.position import At
 from gemel.ops.shape import MOST_INTERLEAVED, reshaped_strides
 from gemel.spec import product
 
@@ -232,6 +233,22 @@ class Nest:
         """An int64 handed over at run time, so that the kernel serves any value."""
         return self.scalar(Number(("constant", value), int64))
 
+    def number(self, at: At) -> Any:
+        """A position as an int64."""
+        value = self.running(at.steps)
+        if not (type(at.offset) is int and at.offset == 0):
+            value = value + self.constant(at.offset)
+        return value + self.sum(at.values) if at.values else value
+
+    def sum(self, values: tuple[tuple[Any, Any], ...]) -> Any:
+        """The sum of some values, each times a factor."""
+        total = None
+        for value, factor in values:
+            once = type(factor) is int and factor == 1
+            term = value if once else value * self.constant(factor)
+            total = term if total is None else total + term
+        return total
+
     def cast(self, value: Any, dtype: DType) -> Any:
         """The value in another dtype."""
         return value.cast(dtype)
@@ -341,12 +358,13 @@ class Nest:
         kernel = Kernel(program, places, written, integers, extent, chunk)
         kernel.scalars = [(len(integers) + i, number) for i, number in enumerate(self.numbers)]
         integers += [0] * len(self.numbers)
-        kernel.failure = self._failure(kernel)
+        kernel.failure = self.told(kernel)
         kernel.cost = estimate(program, extent * maximum(work, 1))
         return kernel
 
-    def _failure(self, kernel: Kernel) -> tuple[str, str] | None:
-        """The class and the message, whose `{}` is a size the kernel has among its integers."""
+    def told(self, kernel: Kernel) -> tuple[str, str] | None:
+        """The class and the message of what a failing check raises; its `{}` stands for a size
+        that the kernel has among its integers."""
         if self.failure is None:
             return None
         name, message, *sizes = self.failure

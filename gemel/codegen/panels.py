@@ -11,19 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
 from gemel.codegen import memory
 from gemel.codegen.access import Bases
+from gemel.codegen.frame import i64
 from gemel.codegen.program import ACROSS
-from gemel.codegen.registers import I64, Value, shuffle_mask, splat
+from gemel.codegen.registers import Value, shuffle_mask, splat
 
 #: Columns of a panel: long enough for the loop over a row, short enough to stay in the first cache.
 COLUMNS = 64
-
-
-def _number(value: int) -> Value:
-    return ir.Constant(I64, value)
 
 
 class Panels:
@@ -34,7 +29,7 @@ class Panels:
         self.builder = nest.builder
         self.dimension = nest.program.outer - 2
         operands = nest.program.operands
-        self.numbers = [n for n in nest._used() if operands[n].stride == ACROSS]
+        self.numbers = [n for n in sorted(nest._used()) if operands[n].stride == ACROSS]
         #: Rows of a panel, which are the sides of the squares, too.
         self.rows = 16
         self.places: dict[int, Value] = {}
@@ -50,7 +45,7 @@ class Panels:
             self._walk(begin, end, bases)
             return
         rows = self.nest.extents[self.dimension]
-        body = lambda inside: self._walk(_number(0), rows, inside)  # noqa: E731
+        body = lambda inside: self._walk(i64(0), rows, inside)  # noqa: E731
         self.nest._walk(0, self.dimension, begin, end, bases, body)
 
     def _walk(self, begin: Value, end: Value, bases: Bases) -> None:
@@ -58,17 +53,17 @@ class Panels:
         nest, columns = self.nest, self.nest.extents[self.dimension + 1]
 
         def rows(first: Value, _: list[Value]) -> list[Value]:
-            last = self._lower(self.builder.add(first, _number(self.rows)), end)
+            last = self._lower(self.builder.add(first, i64(self.rows)), end)
 
             def part(left: Value, _: list[Value]) -> list[Value]:
-                right = self._lower(self.builder.add(left, _number(COLUMNS)), columns)
+                right = self._lower(self.builder.add(left, i64(COLUMNS)), columns)
                 self._part(first, last, left, right, bases)
                 return []
 
-            nest._loop(_number(0), columns, _number(COLUMNS), [], part)
+            nest.loop(i64(0), columns, i64(COLUMNS), [], part)
             return []
 
-        nest._loop(begin, end, _number(self.rows), [], rows)
+        nest.loop(begin, end, i64(self.rows), [], rows)
 
     def _lower(self, a: Value, b: Value) -> Value:
         return self.builder.select(self.builder.icmp_signed("<", a, b), a, b)
@@ -80,8 +75,8 @@ class Panels:
             self._fill(n, first, last, left, right, bases)
 
         def row(index: Value, _: list[Value]) -> list[Value]:
-            inside = nest._advance(bases, self.dimension, index)
-            before = builder.mul(builder.sub(index, first), _number(COLUMNS))
+            inside = nest.advance(bases, self.dimension, index)
+            before = builder.mul(builder.sub(index, first), i64(COLUMNS))
             for n in self.numbers:
                 dtype = nest.program.operands[n].dtype
                 offset = builder.sub(before, left)
@@ -89,7 +84,7 @@ class Panels:
             nest._row(left, right, inside)
             return []
 
-        nest._loop(first, last, _number(1), [], row)
+        nest.loop(first, last, i64(1), [], row)
 
     def _fill(
         self, n: int, first: Value, last: Value, left: Value, right: Value, bases: Bases
@@ -101,7 +96,7 @@ class Panels:
 
         def square(column: Value, _: list[Value]) -> list[Value]:
             wide = builder.sub(right, column)
-            enough = builder.icmp_signed(">=", self._lower(count, wide), _number(self.rows))
+            enough = builder.icmp_signed(">=", self._lower(count, wide), i64(self.rows))
             goal = memory.element(builder, self.places[n], builder.sub(column, left), dtype)
             with builder.if_else(enough) as (whole, part):
                 with whole:
@@ -113,7 +108,7 @@ class Panels:
                         self._singly(n, source, column, goal, count, wide)
             return []
 
-        nest._loop(left, right, _number(self.rows), [], square)
+        nest.loop(left, right, i64(self.rows), [], square)
 
     def _turn(
         self,
@@ -131,15 +126,15 @@ class Panels:
         mask = None if count is None else memory.first(builder, count, lanes)
         lines = []
         for i in range(lanes):
-            place = builder.add(column, _number(i))
+            place = builder.add(column, i64(i))
             there = mask
             if wide is not None:
-                inside = builder.icmp_signed(">", wide, _number(i))
+                inside = builder.icmp_signed(">", wide, i64(i))
                 there = builder.and_(mask, splat(builder, inside, lanes))
             pointer = memory.element(builder, source, builder.mul(place, stride), dtype)
             lines.append(memory.load(builder, pointer, dtype, lanes, there))
         for i, line in enumerate(transposed(builder, lines)):
-            pointer = memory.element(builder, goal, _number(i * COLUMNS), dtype)
+            pointer = memory.element(builder, goal, i64(i * COLUMNS), dtype)
             memory.store(builder, line, pointer, dtype, lanes)
 
     def _singly(
@@ -156,14 +151,14 @@ class Panels:
 
             def one(r: Value, _: list[Value]) -> list[Value]:
                 value = memory.load(builder, memory.element(builder, start, r, dtype), dtype, 1)
-                place = builder.add(builder.mul(r, _number(COLUMNS)), i)
+                place = builder.add(builder.mul(r, i64(COLUMNS)), i)
                 memory.store(builder, value, memory.element(builder, goal, place, dtype), dtype, 1)
                 return []
 
-            nest._loop(_number(0), count, _number(1), [], one)
+            nest.loop(i64(0), count, i64(1), [], one)
             return []
 
-        nest._loop(_number(0), self._lower(wide, _number(self.rows)), _number(1), [], line)
+        nest.loop(i64(0), self._lower(wide, i64(self.rows)), i64(1), [], line)
 
 
 def transposed(builder: Any, rows: list[Value]) -> list[Value]:

@@ -1,4 +1,4 @@
-"""Kernels as C, to be read: the loops of a `Program`, or a product as three plain loops.
+"""Kernels as C, to be read: the plain loops of a `Program`, whatever its schedule.
 
 `source` gives one text that needs nothing but C11 and computes what the machine code computes.
 Functions such as exp are written out from the same table (`mathlib`), so elementwise results have
@@ -19,9 +19,9 @@ from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
     INDEX,
-    OUTER,
     OUTPUT,
-    Contraction,
+    ROWS,
+    TILES,
     Operand,
     Program,
 )
@@ -38,7 +38,7 @@ KEPT = ("float16", "bfloat16")
 SIGNATURE = "(void *const *buffers, const int64_t *integers, int64_t begin, int64_t end)"
 
 
-def source(programs: Sequence[Program | Contraction], name: str = "kernel") -> str:
+def source(programs: Sequence[Program], name: str = "kernel") -> str:
     """C text with a function per program: `name`, or `name`0, `name`1, ... of several.
 
     They are called as kernels are: with the buffers, the run-time integers and a range of the first
@@ -48,8 +48,7 @@ def source(programs: Sequence[Program | Contraction], name: str = "kernel") -> s
     several = len(programs) > 1
     texts = []
     for number, program in enumerate(programs):
-        printer = _Loops if isinstance(program, Program) else _Product
-        texts.append(printer(unit, program, f"{name}{number if several else ''}").text())
+        texts.append(_Kernel(unit, program, f"{name}{number if several else ''}").text())
     text = "\n".join((*unit.functions.values(), *texts))
     kept = "".join(f"typedef uint16_t {n};\n" for n in KEPT if re.search(rf"\b{n}\b", text))
     return "\n".join((HEAD + kept, text))
@@ -76,10 +75,11 @@ class _Text:
 
 
 class _Kernel:
-    """What both kinds of kernels are printed with."""
+    """A program as a function: its loops, each reduction a walk over the inner ones."""
 
-    def __init__(self, unit: Unit, program: Any, name: str) -> None:
+    def __init__(self, unit: Unit, program: Program, name: str) -> None:
         self.program = program
+        self.analysis = Analysis(program)
         self.name = name
         self.values = Values(unit, program.code)
         self.out = _Text()
@@ -100,29 +100,88 @@ class _Kernel:
         ]
         return "\n".join((*head, *self.out.lines, "}", ""))
 
-    def _body(self) -> None:
-        raise NotImplementedError
-
     def integer(self, name: str, place: int) -> str:
         """The name of a run-time integer, declared when it is first used."""
         self.integers.setdefault(name, place)
         return name
 
-    def _buffers(self, first: int) -> None:
+    def _body(self) -> None:
+        program, out = self.program, self.out
+        self._buffers()
+        self._scalars()
+        checks = any(step.name == "check" for step in program.code)
+        out.add("int32_t status = 0;" if checks else "")
+        before = out.depth
+        (self._tiles if program.in_tiles else self._loops)()
+        for stage in range(self.analysis.last + 2):
+            self._point(stage)
+            if stage <= self.analysis.last:
+                self._pass(stage)
+        out.close(out.depth - before)
+        out.add("return status;" if checks else "return 0;")
+
+    # --- loops ------------------------------------------------------------------------------
+
+    def _loops(self) -> None:
+        """The outer loops, of the first the range that is asked for."""
+        for dimension in range(self.program.outer):
+            first, last = ("begin", "end") if dimension == 0 else ("0", self._extent(dimension))
+            self._for(f"i{dimension}", first, last)
+
+    def _tiles(self) -> None:
+        """Tiles, and in each some rows and columns of one of a batch."""
+        rows, columns, down, right = (
+            self.integer(name, self.program.integers - len(TILES) + number)
+            for number, name in enumerate(TILES[:4])
+        )
+        self._for("tile", "begin", "end")
+        self.out.add(
+            f"const int64_t part = tile % ({down} * {right}), batch = tile / ({down} * {right});",
+            f"const int64_t i0 = batch / {self._extent(1)}, i1 = batch % {self._extent(1)};",
+        )
+        self._block(f"i{ROWS}", f"part % {down}", rows, self._extent(ROWS))
+        dimensions = range(ROWS + 1, self.program.outer)
+        if len(dimensions) == 1:
+            self._block(f"i{ROWS + 1}", f"part / {down}", columns, self._extent(ROWS + 1))
+            return
+        self._block("j", f"part / {down}", columns, " * ".join(map(self._extent, dimensions)))
+        rest = "j"
+        for dimension in reversed(dimensions):
+            first = dimension == dimensions[0]
+            own = rest if first else f"{rest} % {self._extent(dimension)}"
+            self.out.add(f"const int64_t i{dimension} = {own};")
+            rest = f"{rest} / {self._extent(dimension)}"
+
+    def _block(self, index: str, number: str, size: str, extent: str) -> None:
+        """The loop over one of the blocks that an extent is cut into."""
+        first = f"first_{index}"
+        self.out.add(f"const int64_t {first} = {number} * {size};")
+        self._for(index, first, f"{first} + {size} && {index} < {extent}")
+
+    def _for(self, index: str, first: str, last: str) -> None:
+        self.out.open(f"for (int64_t {index} = {first}; {index} < {last}; {index}++)")
+
+    def _extent(self, dimension: int) -> str:
+        return self.integer(f"n{dimension}", dimension)
+
+    # --- what is there ----------------------------------------------------------------------
+
+    def _buffers(self) -> None:
         """The arrays; those that are written may be the same memory as others."""
+        place = 0
         for number, operand in enumerate(self.program.operands):
             if operand.role != INDEX:
                 constant = "" if operand.role == OUTPUT else "const "
                 name, made = self.array(number), memory(operand.dtype)
-                self.out.add(f"{constant}{made} *{name} = buffers[{first}];")
-                first += 1
+                self.out.add(f"{constant}{made} *{name} = buffers[{place}];")
+                place += 1
 
     def array(self, number: int) -> str:
         return f"{'y' if self.program.operands[number].role == OUTPUT else 'x'}{number}"
 
-    def _scalars(self, first: int) -> None:
+    def _scalars(self) -> None:
         for number, dtype in enumerate(self.program.scalars):
-            name, place = f"scalar{number}", f"integers[{first + number}]"
+            name, place = f"scalar{number}", f"integers[{self.program.integers + number}]"
             if dtype.kind == "f":
                 self.out.add(f"double {name};", f"memcpy(&{name}, &{place}, 8);")
             else:
@@ -130,7 +189,24 @@ class _Kernel:
 
     def place(self, number: int) -> str:
         """Where an operand is, from its start; of an index operand what it is."""
-        raise NotImplementedError
+        program = self.program
+        operand: Operand = program.operands[number]
+        terms = []
+        for dimension in range(program.rank if operand.varies else program.outer):
+            index = f"i{dimension}"
+            stride = f"stride{number}_{dimension}", program.rank * (1 + number) + dimension
+            if operand.panel is not None and operand.panel[0] == dimension:
+                width = operand.panel[1]
+                terms += [f"{index} / {width} * {self.integer(*stride)}", f"{index} % {width}"]
+            elif dimension != program.vector or operand.panel is not None:
+                terms.append(f"{index} * {self.integer(*stride)}")
+            elif operand.stride == CONTIGUOUS and operand.role != INDEX:
+                terms.append(index)
+            elif operand.stride != BROADCAST:
+                terms.append(f"{index} * {self.integer(*stride)}")
+        return " + ".join(terms) or "0"
+
+    # --- instructions -----------------------------------------------------------------------
 
     def step(self, position: int) -> None:
         """One instruction that is no reduction."""
@@ -169,68 +245,10 @@ class _Kernel:
         for position in sorted(
             positions, key=lambda p: (code[p].name in ("store", "scatter_add"), p)
         ):
-            if code[position].name not in ("reduce", "scan", "accumulator"):
+            if code[position].name not in ("reduce", "scan"):
                 self.step(position)
             elif code[position].name == "scan":
                 self._join(position)
-
-    def _join(self, position: int) -> None:
-        """One more value of a reduction or scan."""
-        raise NotImplementedError
-
-
-def _limit(dtype: DType, least: bool) -> str:
-    """The least or the greatest value of a dtype."""
-    if dtype.kind in "fb":
-        return literal(dtype, float("-inf" if least else "inf") if dtype.kind == "f" else not least)
-    if dtype.kind == "u" and least:
-        return "0"
-    return f"{dtype.name.upper()}_{'MIN' if least else 'MAX'}"
-
-
-class _Loops(_Kernel):
-    """A `Program`: its loops, each reduction a walk over the inner ones."""
-
-    def _body(self) -> None:
-        program, out = self.program, self.out
-        self.analysis = Analysis(program)
-        rank = program.outer + program.inner
-        self.along = program.outer - 1 if program.lanes == OUTER else rank - 1
-        self._buffers(0)
-        self._scalars(program.integers)
-        checks = any(step.name == "check" for step in program.code)
-        out.add("int32_t status = 0;" if checks else "")
-        for dimension in range(program.outer):
-            first, last = ("begin", "end") if dimension == 0 else ("0", self._extent(dimension))
-            self._for(f"i{dimension}", first, last)
-        for stage in range(self.analysis.last + 2):
-            self._point(stage)
-            if stage <= self.analysis.last:
-                self._pass(stage)
-        out.close(program.outer)
-        out.add("return status;" if checks else "return 0;")
-
-    def _for(self, index: str, first: str, last: str) -> None:
-        self.out.open(f"for (int64_t {index} = {first}; {index} < {last}; {index}++)")
-
-    def _extent(self, dimension: int) -> str:
-        return self.integer(f"n{dimension}", dimension)
-
-    def place(self, number: int) -> str:
-        program = self.program
-        operand: Operand = program.operands[number]
-        rank = program.outer + program.inner
-        terms = []
-        for dimension in range(rank if operand.varies else program.outer):
-            index = f"i{dimension}"
-            if dimension == self.along and operand.stride == BROADCAST:
-                continue
-            if dimension == self.along and operand.stride == CONTIGUOUS and operand.role != INDEX:
-                terms.append(index)
-            else:
-                stride = f"stride{number}_{dimension}"
-                terms.append(f"{index} * {self.integer(stride, rank * (1 + number) + dimension)}")
-        return " + ".join(terms) or "0"
 
     def _point(self, stage: int) -> None:
         """What is computed at an outer position once the walks before `stage` are done."""
@@ -250,8 +268,7 @@ class _Loops(_Kernel):
         work = found._pass(stage)
         for position in (*work.reductions, *work.scans):
             self._start(position)
-        rank = program.outer + program.inner
-        for dimension in range(program.outer, rank):
+        for dimension in range(program.outer, program.rank):
             self._for(f"i{dimension}", "0", self._extent(dimension))
         self.steps((*work.uniform, *work.varying))
         for position in work.reductions:
@@ -298,117 +315,10 @@ class _Loops(_Kernel):
         return text
 
 
-class _Product(_Kernel):
-    """A `Contraction`: for every element of a tile a sum along k, then what follows it."""
-
-    def _body(self) -> None:
-        from gemel.codegen.contract_pack import HEADER as PACK_HEADER
-        from gemel.codegen.contract_plan import names_of
-
-        packs = self.program.variant.startswith("pack")
-        self.header = PACK_HEADER if packs else names_of(self.program.variant)
-        self.out.open("for (int64_t tile = begin; tile < end; tile++)")
-        (self._panels if packs else self._tile)()
-        self.out.close()
-        self.out.add("return 0;")
-
-    def _named(self, *names: str) -> list[str]:
-        return [self.integer(name, self.header.index(name)) for name in names]
-
-    def _batch(self, tiles: str) -> None:
-        (batch,) = self._named("batch")
-        self.out.add(
-            f"const int64_t part = tile % ({tiles}), outer = tile / ({tiles}) / {batch};",
-            f"const int64_t inner = tile / ({tiles}) % {batch};",
-        )
-
-    def _tile(self) -> None:
-        out, made = self.out, kind(self.program.dtype)
-        m, n, k, m_block, n_block, m_tiles, n_tiles = self._named(
-            "m", "n", "k", "m_block", "n_block", "m_tiles", "n_tiles"
-        )
-        self._batch(f"{m_tiles} * {n_tiles}")
-        for number, name in enumerate("ab"):
-            outer, inner = self._named(f"{name}_outer", f"{name}_inner")
-            out.add(
-                f"const {made} *{name} = (const {made} *)buffers[{number}]"
-                f" + outer * {outer} + inner * {inner};"
-            )
-        self._buffers(2)
-        self._scalars(len(self.header) + 4 * len(self.program.operands))
-        for index, extent, block, which in (
-            ("i", m, m_block, f"part % {m_tiles}"),
-            ("j", n, n_block, f"part / {m_tiles}"),
-        ):
-            out.add(f"const int64_t {index}_first = {which} * {block};")
-            out.open(
-                f"for (int64_t {index} = {index}_first; "
-                f"{index} < {index}_first + {block} && {index} < {extent}; {index}++)"
-            )
-        words = (self.program.variant or "plain 1x1").split()[1:]
-        widths = words[0].split("x")
-        forms = {"a": self.program.a_last, "b": self.program.b_last}
-        forms |= dict(word.split(":") for word in words[1:] if ":" in word)
-        a_stride, b_stride = self._named("a_stride", "b_stride")
-        left = _line(forms["a"], "i", a_stride, widths[0])
-        right = _line(forms["b"], "j", b_stride, widths[1])
-        if "k0" in self.header:
-            right = f"{self._several('n', 'j')} + {self._several('k', 'l')}"
-        out.add(
-            f"{made} v0 = 0;", f"for (int64_t l = 0; l < {k}; l++) v0 += a[{left}] * b[{right}];"
-        )
-        self.steps(range(len(self.program.code)))
-        out.close(2)
-
-    def _several(self, axis: str, index: str) -> str:
-        """How far from the first an element is which several axes count together."""
-        middle, inner, *strides = self._named(
-            f"{axis}1", f"{axis}2", *(f"{axis}_stride{i}" for i in range(3))
-        )
-        outer = f"{index} / {inner} / {middle}"
-        parts = (outer, f"{index} / {inner} % {middle}", f"{index} % {inner}")
-        return " + ".join(f"{part} * {stride}" for part, stride in zip(parts, strides, strict=True))
-
-    def place(self, number: int) -> str:
-        operand = self.program.operands[number]
-        first = len(self.header) + 4 * number
-        terms = []
-        for offset, index in enumerate(("i", "j", "outer", "inner")):
-            if index == "j" and operand.stride == BROADCAST:
-                continue
-            if index == "j" and operand.stride == CONTIGUOUS and operand.role != INDEX:
-                terms.append(index)
-            else:
-                stride = self.integer(f"stride{number}_{index}", first + offset)
-                terms.append(f"{index} * {stride}")
-        return " + ".join(terms)
-
-    def _panels(self) -> None:
-        """Panels of an operand, for the product to read in this order."""
-        out, made = self.out, kind(self.program.dtype)
-        lines, k, stride, panels, tiles, outer, inner, packed_outer, packed_inner = self._named(
-            *("lines", "k", "stride", "panels", "tiles", "outer", "inner"),
-            *("packed_outer", "packed_inner"),
-        )
-        _, width, way = self.program.variant.split()
-        self.integers = {
-            f"{n}_" if n in ("outer", "inner") else n: i for n, i in self.integers.items()
-        }
-        self._batch(tiles)
-        out.add(
-            f"const {made} *x = (const {made} *)buffers[0] + outer * {outer}_ + inner * {inner}_;",
-            f"{made} *y = ({made} *)buffers[1] + outer * {packed_outer} + inner * {packed_inner};",
-            f"const int64_t first = part * {panels} * {width};",
-        )
-        out.open(f"for (int64_t i = first; i < first + {panels} * {width} && i < {lines}; i++)")
-        source_place = _line("k" if way == "turn" else "m", "i", stride, width)
-        goal = _line("packed", "i", f"({width} * {k})", width)
-        out.add(f"for (int64_t l = 0; l < {k}; l++) y[{goal}] = x[{source_place}];")
-        out.close()
-
-
-def _line(form: str, line: str, stride: str, width: str) -> str:
-    """Where a line (a row of a, a column of b) has its element l along k."""
-    if form == "packed":
-        return f"{line} / {width} * {stride} + l * {width} + {line} % {width}"
-    return f"{line} * {stride} + l" if form == "k" else f"l * {stride} + {line}"
+def _limit(dtype: DType, least: bool) -> str:
+    """The least or the greatest value of a dtype."""
+    if dtype.kind in "fb":
+        return literal(dtype, float("-inf" if least else "inf") if dtype.kind == "f" else not least)
+    if dtype.kind == "u" and least:
+        return "0"
+    return f"{dtype.name.upper()}_{'MIN' if least else 'MAX'}"

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gemel.codegen.body import aligned
-from gemel.codegen.contract import Several, steps
+from gemel.codegen.contract import Several, StepPlan, steps
+from gemel.codegen.contract_plan import SCRATCH
 from gemel.codegen.elements import ElementWriter
-from gemel.codegen.lane import Recorder
-from gemel.codegen.nest import Kernel, Number, Place, stride_class
-from gemel.codegen.program import CONTIGUOUS, INPUT, OUTPUT, Contraction, Operand
+from gemel.codegen.nest import Kernel, Nest, Place, stride_class
+from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, ROWS, Operand, Program
 from gemel.codegen.target import Target
-from gemel.dtype import DType, bool_
 from gemel.ir import layout as layouts
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout
-from gemel.ops import linalg
-from gemel.passes.domain import Domain
+from gemel.passes.domain import Domain, is_product
+from gemel.spec import product
 
 
 class Means(NamedTuple):
@@ -44,7 +43,7 @@ def factor(node: Node) -> Entry | None:
     body = node.params.get("body") if node.op is not None else None
     if not isinstance(body, Graph):
         return None
-    products = [each for each in body.walk() if each.op is linalg.matmul]
+    products = [each for each in body.walk() if is_product(each)]
     given = dict(zip(body.inputs, node.inputs, strict=False))
     return given.get(products[0].inputs[1]) if products else None
 
@@ -56,53 +55,22 @@ def is_only_factor(node: Node, entry: Entry) -> bool:
     body = node.params["body"]
     (inside,) = (b for b, e in zip(body.inputs, node.inputs, strict=True) if e is entry)
     reads = [(each, i) for each in body.walk() for i, e in enumerate(each.inputs) if e is inside]
-    return [(each.op, i) for each, i in reads] == [(linalg.matmul, 1)]
-
-
-class Epilogue:
-    """What is computed from each finished sum: loads and stores at (batch, m, n)."""
-
-    def __init__(self, dtype: DType) -> None:
-        self.recorder = Recorder()
-        self.accumulator = self.recorder.append("accumulator", dtype)
-        self.operands: list[tuple[Place, str, tuple[int, ...]]] = []
-        self.numbers: list[Number] = []
-
-    def _operand(self, place: Place, strides: tuple[int, ...], role: str) -> int:
-        self.operands.append((place, role, strides))
-        return len(self.operands) - 1
-
-    def load(self, place: Place, strides: tuple[int, ...]) -> Any:
-        """The element of a place at (batch, m, n)."""
-        for number, (other, role, running) in enumerate(self.operands):
-            if other is place and role == INPUT and running == strides:
-                return self.recorder.load(number, place.dtype)
-        return self.recorder.load(self._operand(place, strides, INPUT), place.dtype)
-
-    def scalar(self, number: Number) -> Any:
-        """A number given at run time."""
-        self.numbers.append(number)
-        value = self.recorder.scalar(len(self.numbers) - 1, number.passed)
-        return value.cast(bool_) if number.dtype is bool_ else value
-
-    def store(self, place: Place, value: Any, strides: tuple[int, ...]) -> None:
-        """Write a value at (batch, m, n)."""
-        self.recorder.store(self._operand(place, strides, OUTPUT), value.cast(place.dtype))
+    return [(is_product(each), i) for each, i in reads] == [(True, 1)]
 
 
 class Axes:
-    """The loops of a product: batch dimensions, rows, columns, and the strides along them."""
+    """The loops of a product: batch dimensions, m, n and k, and each operand's strides along them.
 
-    def __init__(self, shape: tuple[int, ...], k: int, strides: list[tuple[int, ...]]) -> None:
-        self.batch = list(shape[:-2])
-        self.m, self.n = shape[-2:]
-        self.k = k
-        self.strides: list[list[Any]] = [
-            list(s) for s in strides
-        ]  # per operand: batch..., then its own two
+    A stride may be `layouts.Several`: the second operand's along n or k.
+    """
+
+    def __init__(self, shape: tuple[int, ...], strides: list[tuple[Any, ...]]) -> None:
+        *self.batch, self.m, self.n, self.k = shape
+        self.strides: list[list[Any]] = [list(s) for s in strides]
 
     def merge(self) -> None:
-        """Drop batch dimensions of length 1 and join those that run on without a gap."""
+        """Drop batch dimensions of length 1, join those that run on without a gap, make the last
+        ones more rows where they can be."""
         for d in range(len(self.batch) - 1, -1, -1):
             if self.batch[d] == 1:
                 self._drop(d)
@@ -111,9 +79,11 @@ class Axes:
             if all(s[d - 1] == s[d] * extent for s in self.strides):
                 self.batch[d] *= self.batch[d - 1]
                 self._drop(d - 1)
+        while self._rows_take_batch():
+            pass
 
-    def rows_take_batch(self) -> bool:
-        """Whether the last batch dimension can be more rows: a runs on, b stays."""
+    def _rows_take_batch(self) -> bool:
+        """Whether the last batch dimension can be more rows: all runs on, but b stays."""
         if not self.batch:
             return False
         a, b, *others = self.strides
@@ -130,201 +100,182 @@ class Axes:
         for s in self.strides:
             del s[d]
 
+    def runs(self, which: int) -> str | None:
+        """The axis along which the stride of the first or second operand is 1, or None."""
+        axes = self._matrix(which)
+        if any(isinstance(stride, layouts.Several) for _, _, stride in axes):
+            return None
+        return next((name for name, n, stride in axes if stride == 1 or n == 1), None)
+
+    def _matrix(self, which: int) -> list[tuple[str, int, Any]]:
+        """Name, extent and stride of the axes of an operand's matrix, the last one first."""
+        m, n, k = zip("mnk", (self.m, self.n, self.k), self.strides[which][-3:], strict=True)
+        return [k, m] if which == 0 else [n, k]
+
+    def made_dense(self, which: int) -> None:
+        """The strides of an operand that has been copied."""
+        (_, columns, _), (_, rows, _) = self._matrix(which)
+        lead = self.strides[which][:-3]
+        step = rows * columns
+        for d in range(len(lead) - 1, -1, -1):
+            if lead[d]:
+                lead[d] = step
+                step *= self.batch[d]
+        self.strides[which] = [*lead, *((columns, 0, 1) if which == 0 else (0, 1, columns))]
+
+    def several(self, lanes: int) -> Several | None:
+        """How b lies where its k or its columns run along several axes; None where they do not."""
+        n, k = (
+            stride.axes if isinstance(stride, layouts.Several) else [(extent, stride)]
+            for stride, extent in zip(self.strides[1][-2:], (self.n, self.k), strict=True)
+        )
+        return Several.of(k, n, lanes) if len(k) + len(n) > 2 else None
+
+    def integers(self, several: Several | None) -> list[Any]:
+        """Extents and strides as a kernel takes them: two of a batch, m, then all of n and k."""
+        n = several.n if several else [(self.n, self.strides[1][-2])]
+        k = several.k if several else [(self.k, self.strides[1][-1])]
+        lead = ROWS - len(self.batch)
+        found = [*[1] * lead, *self.batch, self.m, *(extent for extent, _ in (*n, *k))]
+        for number, strides in enumerate(self.strides):
+            found += [*[0] * lead, *strides[:-2]]
+            for axes, stride in zip((n, k), strides[-2:], strict=True):
+                found += [own for _, own in axes] if number == 1 else _spread(stride, axes)
+        return found
+
+
+def _spread(stride: int, axes: Sequence[tuple[int, int]]) -> list[int]:
+    """The strides along several axes of what has one along all of them."""
+    lengths = [extent for extent, _ in axes]
+    return [stride * product(lengths[i + 1 :]) for i in range(len(lengths))]
+
 
 def write_product(
-    body: Graph,
-    given: dict[Entry, Any],
-    outputs: list[Place],
-    means: Means,
+    body: Graph, given: dict[Entry, Any], outputs: list[Place], means: Means
 ) -> list[Kernel]:
     """The kernels of a fused body made of one matrix product and what follows it."""
-    node = next(n for n in body.walk() if n.op is linalg.matmul)
+    node = next(n for n in body.walk() if is_product(n))
     result = node.entries[0]
-    a, b = (given[entry] for entry in node.inputs)
+    sources = [given[entry] for entry in node.inputs]
+    a, b = sources
     a = a if len(a.shape) > 1 else a.reshaped((1, *a.shape))
     b = b if len(b.shape) > 1 else b.reshaped((*b.shape, 1))
-    batch = result.shape[: result.ndim - (node.inputs[0].ndim > 1) - (node.inputs[1].ndim > 1)]
-    shape = (*batch, a.shape[-2], b.shape[-1])
-    epilogue = _written(body, node, given, outputs)
-    spread = [
-        _strided(place, strides, result.shape, shape) for place, _, strides in epilogue.operands
-    ]
-    axes = Axes(shape, a.shape[-1], [_batched(a, batch), _batched(b, batch), *spread])
-    axes.merge()
-    while axes.rows_take_batch():
-        pass
-    if len(axes.batch) > 2:
-        return _dense(body, given, outputs, means, node, shape)
-    several = _several(axes, result.dtype, means.target)
-    a = _adjusted(axes, 0, a, means.copy)
-    if several is None:
-        b = _adjusted(axes, 1, b, means.copy)
-    return _kernels(axes, (a, b), epilogue, result.dtype, means, several)
-
-
-def _written(body: Graph, node: Any, given: dict[Entry, Any], outputs: list[Place]) -> Epilogue:
-    """The epilogue's recording: everything in the body but the product itself."""
-    result = node.entries[0]
-    domain = Domain(result.shape)
-    domain.placements[result] = tuple(range(result.ndim))
-    epilogue = Epilogue(result.dtype)
-    writer = ElementWriter(epilogue, domain, given)
-    writer.ready[result] = epilogue.accumulator
-    everywhere = tuple(range(result.ndim))
+    vectors = [len(place.shape) == 1 for place in sources]
+    batch = result.shape[: result.ndim + sum(vectors) - 2]
+    shape = (*batch, a.shape[-2], b.shape[-1], a.shape[-1])
+    nest = Nest(shape, frozenset((len(shape) - 1,)))
+    total = _total(nest, a, b, len(batch))
+    missing = {len(batch) + number for number, vector in enumerate(vectors) if vector}
+    placement = tuple(d for d in range(len(shape) - 1) if d not in missing)
+    domain = Domain(shape)
+    domain.reduced = nest.reduced
+    domain.placements[result] = placement
+    writer = ElementWriter(nest, domain, given)
+    writer.ready[result] = total
     for entry, place in zip(body.outputs, outputs, strict=True):
-        value = writer.value(entry, aligned(everywhere, entry))
-        epilogue.store(place, value, writer.strides(place, everywhere))
-    return epilogue
+        value = writer.value(entry, aligned(placement, entry))
+        nest.store(place, value, writer.strides(place, placement))
+    axes = Axes(shape, [strides for _, _, _, strides in nest.operands])
+    axes.merge()
+    if len(axes.batch) > ROWS:
+        return _dense(body, given, outputs, means, node, shape)
+    return _kernels(nest, axes, [a, b], means)
 
 
-def _strided(
-    place: Place, strides: tuple[int, ...], short: tuple[int, ...], full: tuple[int, ...]
-) -> tuple[int, ...]:
-    """Strides along the result's axes, with those a 1-d input leaves out put back as 0."""
-    if len(short) == len(full):
-        return strides
-    missing = len(full) - len(short)
-    if missing == 2:
-        return (*strides, 0, 0)
-    row_kept = len(short) and short[-1] == full[-2] and full[-1] == 1
-    return (*strides, 0) if row_kept else (*strides[:-1], 0, strides[-1])
+def _total(nest: Nest, a: Place, b: Place, batch: int) -> Any:
+    """The sum of products; its kernels need not round each of these."""
+    values = []
+    for number, place in enumerate((a, b)):
+        lead = batch - (len(place.shape) - 2)
+        own = zip(place.shape[:-2], place.strides[:-2], strict=True)
+        row, column = place.strides[-2:]
+        matrix = (row, 0, column) if number == 0 else (0, column, row)
+        strides = (*[0] * lead, *(0 if n == 1 else s for n, s in own), *matrix)
+        # Neither is one with what is read beside it: it may come to lie elsewhere.
+        nest.operands.append((place, INPUT, place.dtype, strides))
+        values.append(nest.recorder.load(number, place.dtype))
+    return nest.recorder.reduce("sum", values[0] * values[1])
 
 
-def _batched(place: Place, batch: tuple[int, ...]) -> tuple[int, ...]:
-    """Batch strides (0 where it broadcasts), then the two of the matrix."""
-    lead = len(batch) - (len(place.shape) - 2)
-    own = zip(place.shape[:-2], place.strides[:-2], strict=True)
-    return (*[0] * lead, *(0 if n == 1 else s for n, s in own), *place.strides[-2:])
-
-
-def _runs(axes: Axes, which: int) -> str | None:
-    """The axis of an operand whose stride is 1, or None."""
-    row, column = axes.strides[which][-2:]
-    if isinstance(row, layouts.Several) or isinstance(column, layouts.Several):
-        return None
-    rows, columns = ((axes.m, axes.k), (axes.k, axes.n))[which]
-    names = ("m", "k") if which == 0 else ("k", "n")
-    if column == 1 or columns == 1:
-        return names[1]
-    return names[0] if row == 1 or rows == 1 else None
-
-
-def _several(axes: Axes, dtype: DType, target: Target) -> Several | None:
-    """How b lies where its k or its columns run along several axes; None where they do not."""
-    pairs = zip(axes.strides[1][-2:], (axes.k, axes.n), strict=True)
-    k, n = (
-        stride.axes if isinstance(stride, layouts.Several) else [(extent, stride)]
-        for stride, extent in pairs
-    )
-    return Several.of(k, n, target.width // dtype.itemsize) if len(k) + len(n) > 2 else None
-
-
-def _adjusted(axes: Axes, which: int, place: Place, copy: Callable[[Place], Place]) -> Place:
-    """The operand itself, or a dense copy when neither axis of its matrix has stride 1."""
-    if _runs(axes, which) is not None:
-        return place
-    dense_place = copy(place)
-    rows, columns = ((axes.m, axes.k), (axes.k, axes.n))[which]
-    lead = axes.strides[which][:-2]
-    step = rows * columns
-    for d in range(len(lead) - 1, -1, -1):
-        if lead[d]:
-            lead[d] = step
-            step *= axes.batch[d]
-    axes.strides[which] = [*lead, columns, 1]
-    return dense_place
-
-
-def _kernels(
-    axes: Axes,
-    sources: tuple[Place, Place],
-    epilogue: Epilogue,
-    dtype: DType,
-    means: Means,
-    several: Several | None,
-) -> list[Kernel]:
-    a_last, b_last = _runs(axes, 0) or "k", _runs(axes, 1) or "n"
-    operands = tuple(
-        Operand(place.dtype, role, _column_class(role, axes.strides[2 + i][-1], axes.n))
-        for i, (place, role, _) in enumerate(epilogue.operands)
-    )
-    scalars = tuple(number.passed for number in epilogue.numbers)
-    code = tuple(epilogue.recorder.code)
-    contraction = Contraction(dtype, a_last, b_last, "", operands, scalars, code)
-    batch = [*[1] * (2 - len(axes.batch)), *axes.batch]
-
-    def padded(strides: list[int]) -> list[int]:
-        return [*[0] * (2 - len(axes.batch)), *strides[:-2]]
-
-    a, b = axes.strides[0], axes.strides[1]
-    planned = steps(
-        contraction,
-        means.target,
-        axes.m,
-        axes.n,
-        axes.k,
-        (a[-2] if a_last == "k" else a[-1], *padded(a)),
-        (0 if several else b[-2] if b_last == "n" else b[-1], *padded(b)),
-        [(s[-2], s[-1], *padded(s)) for s in axes.strides[2:]],
-        (batch[0], batch[1]),
-        means.often,
-        several,
-    )
-    places: dict[str, Any] = {"a": sources[0], "b": sources[1]}
+def _kernels(nest: Nest, axes: Axes, sources: list[Place], means: Means) -> list[Kernel]:
+    dtype = sources[0].dtype
+    several = axes.several(means.target.width // dtype.itemsize)
+    for number in range(1 if several else 2):
+        if axes.runs(number) is None:
+            sources[number] = means.copy(sources[number])
+            axes.made_dense(number)
+    program = _program(nest, axes, several)
+    lasts = axes.runs(0) or "k", axes.runs(1) or "n"
+    integers = axes.integers(several)
+    planned = steps(program, integers, lasts, means.target, means.often, several)
+    places: dict[int, Any] = dict(enumerate(sources))
     planned = _without_known(planned, places, means)
-    places.update({f"operand {i}": place for i, (place, _, _) in enumerate(epilogue.operands)})
-    written = {f"operand {i}" for i, o in enumerate(operands) if o.role == OUTPUT} | {"scratch"}
-    return [_kernel(step, places, written, epilogue.numbers) for step in planned]
+    places.update({i: place for i, (place, *_) in enumerate(nest.operands) if i > 1})
+    written = {i for i, operand in enumerate(program.operands) if operand.role == OUTPUT}
+    return [_kernel(step, places, {*written, SCRATCH}, nest) for step in planned]
 
 
-def _without_known(planned: list[Any], places: dict[str, Any], means: Means) -> list[Any]:
+def _program(nest: Nest, axes: Axes, several: Several | None) -> Program:
+    """The product in loops."""
+    operands = []
+    for number, (_, role, dtype, _) in enumerate(nest.operands):
+        stride = axes.strides[number][-2]
+        if isinstance(stride, layouts.Several):
+            kind = stride_class(stride.axes[-1][1])
+        else:
+            kind = CONTIGUOUS if role == OUTPUT and axes.n == 1 else stride_class(stride)
+        operands.append(Operand(dtype, role, kind, number < 2))
+    scalars = tuple(number.passed for number in nest.numbers)
+    code, extra = tuple(nest.recorder.code), len(nest.extras)
+    count = 3 if several else 1
+    return Program(ROWS + 1 + count, count, OUTER, tuple(operands), scalars, extra, code)
+
+
+def _without_known(planned: list[StepPlan], places: dict[int, Any], means: Means) -> list[StepPlan]:
     """The steps but those that make panels which are there already; and where scratch is."""
-    known: dict[tuple[str, int], str] = {}
+    known: dict[tuple[int, int], int] = {}
     kept = []
     for step in planned:
-        if not step.packs:
+        if step.packs < 0:
             step.buffers = [(known.get(each, each[0]), each[1]) for each in step.buffers]
-        key = _panels(step, places.get(step.packs))
-        if step.packs and key in means.packed:
-            buffer, offset = means.packed[key]
-            known["scratch", step.buffers[1][1]] = step.packs + " in panels"
-            places[step.packs + " in panels"] = buffer, offset
+        key = _panels(step, places)
+        if key in means.packed:
+            # Its number, below all others, stands for where its panels are.
+            there = SCRATCH - 1 - step.packs
+            known[SCRATCH, step.buffers[1][1]] = there
+            places[there] = means.packed[key]
         else:
             kept.append(step)
-    if any(role == "scratch" for step in kept for role, _ in step.buffers):
-        places["scratch"] = means.reserve(planned[0].scratch)
+    if any(whose == SCRATCH for step in kept for whose, _ in step.buffers):
+        places[SCRATCH] = means.reserve(planned[0].scratch)
         for step in kept:
-            if step.packs:
-                key = _panels(step, places[step.packs])
-                means.packed[key] = places["scratch"], step.buffers[1][1]
+            if step.packs >= 0:
+                means.packed[_panels(step, places)] = places[SCRATCH], step.buffers[1][1]
     return kept
 
 
-def _panels(step: Any, place: Any) -> str:
+def _panels(step: StepPlan, places: dict[int, Any]) -> str:
     """What panels are of, and how they are made: the same for the same contents."""
-    if place is None:
+    if step.packs < 0:
         return ""
+    place = places[step.packs]
     layout = place.layout
-    made = step.contraction.text, step.integers
+    made = step.program.text, step.integers
     return repr((id(place.buffer), layout.offset, layout.strides, layout.shape, *made))
 
 
-def _column_class(role: str, stride: int, n: int) -> int:
-    """The stride class along n; a result of one column counts as contiguous."""
-    return CONTIGUOUS if role == OUTPUT and n == 1 else stride_class(stride)
-
-
-def _kernel(step: Any, places: dict[str, Any], written: set[str], numbers: list[Number]) -> Kernel:
+def _kernel(step: StepPlan, places: dict[int, Any], written: set[int], nest: Nest) -> Kernel:
     buffers = []
-    for role, offset in step.buffers:
-        place = places[role]
+    for whose, offset in step.buffers:
+        place = places[whose]
         buffers.append(place if isinstance(place, tuple) else (place, offset))
-    writes = [role in written for role, _ in step.buffers]
-    kernel = Kernel(step.contraction, buffers, writes, list(step.integers), step.extent, step.chunk)
+    writes = [whose in written for whose, _ in step.buffers]
+    kernel = Kernel(step.program, buffers, writes, list(step.integers), step.extent, step.chunk)
     if step.scalars >= 0:
-        kernel.scalars = [(step.scalars + i, number) for i, number in enumerate(numbers)]
+        kernel.scalars = [(step.scalars + i, number) for i, number in enumerate(nest.numbers)]
     kernel.cost = step.cost
-    kernel.packs = bool(step.packs)
+    kernel.packs = step.packs >= 0
+    kernel.failure = None if kernel.packs else nest.told(kernel)
     return kernel
 
 
@@ -333,7 +284,7 @@ def _dense(
     given: dict[Entry, Any],
     outputs: list[Place],
     means: Means,
-    node: Any,
+    node: Node,
     shape: tuple[int, ...],
 ) -> list[Kernel]:
     """Batch axes that do not merge: both operands repeated in full, then they do."""
@@ -341,11 +292,9 @@ def _dense(
     for entry in node.inputs:
         place = given[entry]
         matrix = place.shape[-2:] if len(place.shape) > 1 else place.shape
-        full = (*shape[:-2], *matrix)
+        full = (*shape[:-3], *matrix)
         lead = len(full) - len(place.shape)
-        strides = (
-            *[0] * lead,
-            *(0 if n == 1 else s for n, s in zip(place.shape, place.strides, strict=True)),
-        )
+        own = zip(place.shape, place.strides, strict=True)
+        strides = (*[0] * lead, *(0 if n == 1 else s for n, s in own))
         again[entry] = means.copy(place.at(Layout(full, strides, place.layout.offset)))
     return write_product(body, again, outputs, means)

@@ -1,18 +1,35 @@
-"""Programs: what a kernel computes, before any machine is chosen.
+"""Programs: what a kernel computes, and the schedule by which it does.
 
 A `Program` is a nest of loops around one list of scalar instructions. Its `outer` dimensions are
-independent; its `inner` dimensions are reduced over. The text of a program is its key: it names no
-extent, no stride but the class of the last one, and no scalar value, so a new shape needs no new
-kernel.
+independent; its `inner` dimensions are reduced over. A matrix product is one like any other: a sum
+of products over k, and what follows on it. The schedule says how this becomes machine code, and
+changes nothing but the order of sums. The text of a program is its key: it names no extent, no
+stride but the class of the last one, and no scalar value, so a new shape needs no new kernel.
 
 Run-time integers are laid out as::
 
     outer extents, inner extents,
     for each operand: one stride (in elements) per outer dimension, then per inner dimension,
-    `extra` more integers (strides of gathered axes, sizes to check indices against),
+    `extra` more integers (strides of gathered axes, sizes to check indices against, or `TILES`),
     for each scalar: 8 bytes, an int64 or the bits of a float64.
 
 Index operands have strides (their value is the sum of position x stride) and no buffer.
+
+Schedules:
+
+=========================== ========================================================================
+OUTER, INNER                loops as they stand, vectors along the last outer or inner dimension;
+                            a call does a range of the first outer dimension
+gemm ROWSxCOLUMNS a:F b:F   tiles of a sum of products kept in registers (`contract_gemm`); F says
+                            how an operand lies
+dot ROWSxCOLUMNSxUNROLL     the same for few rows, vectors along k (`contract_dot`)
+pack WIDTH copy|turn        a copy into panels (`contract_pack`)
+=========================== ========================================================================
+
+A word behind the first two is a recipe from elsewhere (`schedules`).
+
+The last three do a range of tiles. Their outer dimensions are two of a batch, rows, and one or
+three that columns run along; the integers called `TILES` come last of the `extra` ones.
 """
 
 from __future__ import annotations
@@ -20,8 +37,12 @@ from __future__ import annotations
 from gemel.dtype import DType
 
 INPUT, OUTPUT, INDEX = "input", "output", "index"
-#: Where the vector runs: along the last outer dimension, or along the last inner one.
+#: Schedules in loops: the vector runs along the last outer dimension, or along the last inner one.
 OUTER, INNER = "outer", "inner"
+#: Rows and columns of one tile, how many tiles there are of each, and how much of k is one block.
+TILES = ("m_block", "n_block", "m_tiles", "n_tiles", "k_block")
+#: Where the rows are among the dimensions of what is done in tiles; columns follow.
+ROWS = 2
 #: Stride classes along the vector dimension; what lies across has stride 1 along the one before,
 #: and of pairs only the first elements are read.
 BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED = 0, 1, 2, 3, 4
@@ -34,19 +55,30 @@ class Operand:
     """One array the program reads or writes, or one running index.
 
     `stride` is its class along the vector dimension; `varies` says whether it changes along any
-    inner dimension at all (a reduced output does not).
+    inner dimension at all (a reduced output does not). One in panels has its lines, those along
+    dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by side, and the stride
+    is that from group to group.
     """
 
-    __slots__ = ("dtype", "role", "stride", "varies")
+    __slots__ = ("dtype", "panel", "role", "stride", "varies")
 
-    def __init__(self, dtype: DType, role: str, stride: int, varies: bool = False) -> None:
+    def __init__(
+        self,
+        dtype: DType,
+        role: str,
+        stride: int,
+        varies: bool = False,
+        panel: tuple[int, int] | None = None,
+    ) -> None:
         self.dtype = dtype
         self.role = role
         self.stride = stride
         self.varies = varies
+        self.panel = panel
 
     def __repr__(self) -> str:
-        return f"{self.role}:{self.dtype}:{self.stride}{'v' if self.varies else ''}"
+        panel = "" if self.panel is None else " in panels {1} along {0}".format(*self.panel)
+        return f"{self.role}:{self.dtype}:{self.stride}{'v' if self.varies else ''}{panel}"
 
 
 #: Functions of one number that are instructions of a program, each written out in `mathlib`.
@@ -120,13 +152,13 @@ class Instruction:
 class Program:
     """A loop nest: `outer` >= 1 independent dimensions, `inner` >= 0 reduced ones."""
 
-    __slots__ = ("code", "extra", "inner", "lanes", "operands", "outer", "scalars")
+    __slots__ = ("code", "extra", "inner", "operands", "outer", "scalars", "schedule")
 
     def __init__(
         self,
         outer: int,
         inner: int,
-        lanes: str,
+        schedule: str,
         operands: tuple[Operand, ...],
         scalars: tuple[DType, ...],
         extra: int,
@@ -134,7 +166,7 @@ class Program:
     ) -> None:
         self.outer = outer
         self.inner = inner
-        self.lanes = lanes
+        self.schedule = schedule
         self.operands = operands
         self.scalars = scalars  # each float64 or int64 (or bool_, passed as int64 0/1)
         self.extra = extra
@@ -143,7 +175,7 @@ class Program:
     @property
     def text(self) -> str:
         """The whole program as text: readable, and the key under which its kernel is kept."""
-        head = f"loop outer={self.outer} inner={self.inner} lanes={self.lanes} extra={self.extra}"
+        head = f"loops outer={self.outer} inner={self.inner} extra={self.extra}: {self.schedule}"
         operands = "\n".join(f"  operand {i} {o!r}" for i, o in enumerate(self.operands))
         scalars = ", ".join(str(s) for s in self.scalars)
         code = "\n".join(f"  %{i} = {step!r}" for i, step in enumerate(self.code))
@@ -152,44 +184,38 @@ class Program:
     @property
     def integers(self) -> int:
         """How many run-time integers precede the scalars."""
-        rank = self.outer + self.inner
-        return rank * (1 + len(self.operands)) + self.extra
-
-
-class Contraction:
-    """A batched matrix product with an elementwise end: out = epilogue(sum_k a[m, k] * b[k, n]).
-
-    `a_last`/`b_last` name the axis whose stride is 1: ``"k"``/``"m"`` and ``"n"``/``"k"``. The
-    epilogue's code is a list of instructions over outer position (m, n): instruction 0 is always
-    ``accumulator`` (the finished sum, in `dtype`); loads are of `operands` (bias, residual: stride
-    class along n, 2-D strides), stores go to the outputs among them.
-    """
-
-    __slots__ = ("a_last", "b_last", "code", "dtype", "operands", "scalars", "variant")
-
-    def __init__(
-        self,
-        dtype: DType,
-        a_last: str,
-        b_last: str,
-        variant: str,
-        operands: tuple[Operand, ...],
-        scalars: tuple[DType, ...],
-        code: tuple[Instruction, ...],
-    ) -> None:
-        self.dtype = dtype
-        self.a_last = a_last
-        self.b_last = b_last
-        self.variant = variant
-        self.operands = operands
-        self.scalars = scalars
-        self.code = code
+        return self.rank * (1 + len(self.operands)) + self.extra
 
     @property
-    def text(self) -> str:
-        """The whole contraction as text: readable, and the key under which its kernel is kept."""
-        head = f"contract {self.dtype} a:{self.a_last} b:{self.b_last} {self.variant}"
-        operands = "\n".join(f"  operand {i} {o!r}" for i, o in enumerate(self.operands))
-        scalars = ", ".join(str(s) for s in self.scalars)
-        code = "\n".join(f"  %{i} = {step!r}" for i, step in enumerate(self.code))
-        return f"{head}\n{operands}\n  scalars ({scalars})\n{code}\n"
+    def rank(self) -> int:
+        """How many loops there are."""
+        return self.outer + self.inner
+
+    @property
+    def vector(self) -> int:
+        """The dimension along which the vector runs when results are written."""
+        return self.rank - 1 if self.lanes == INNER else self.outer - 1
+
+    @property
+    def lanes(self) -> str:
+        """Along which dimensions' last one that is: `OUTER` or `INNER`."""
+        return INNER if self.schedule.startswith(INNER) else OUTER
+
+    @property
+    def in_tiles(self) -> bool:
+        """Whether a call does a range of tiles, and not one of the first outer dimension."""
+        return not self.schedule.startswith((OUTER, INNER))
+
+    def scheduled(
+        self, schedule: str, operands: tuple[Operand, ...] | None = None, extra: int | None = None
+    ) -> Program:
+        """The same by another schedule, which may want operands to lie otherwise."""
+        return Program(
+            self.outer,
+            self.inner,
+            schedule,
+            self.operands if operands is None else operands,
+            self.scalars,
+            self.extra if extra is None else extra,
+            self.code,
+        )

@@ -116,7 +116,7 @@ def shuffle_mask(places: tuple[int, ...]) -> Value:
     """The constant which tells `shufflevector` what goes where."""
     found = _MASKS.get(places)
     if found is None:
-        kind = widened(I32, len(places))
+        kind = ir.VectorType(I32, len(places))
         found = _MASKS[places] = ir.Constant(kind, [ir.Constant(I32, place) for place in places])
     return found
 

@@ -70,11 +70,16 @@ _X86 = "x86_64-unknown-linux-gnu"
 _AVX2 = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe"
 _AVX512 = _AVX2 + ",+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,-prefer-256-bit"
 
+#: What browsers and Node have had since 2021.
+_WASM = "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint"
+
 
 def generic(machine: str) -> Target:
     """What every processor of a family has."""
     if machine in ("x86_64", "AMD64"):
         return Target("generic", 16, _X86, "x86-64", "")
+    if machine == "wasm32":
+        return Target("generic", 16, "wasm32-unknown-unknown", "generic", _WASM, rounds=True)
     arm = machine in ("aarch64", "arm64")
     triple = f"{'aarch64' if arm else machine}-unknown-linux-gnu"
     return Target("generic", 16, triple, "generic", "", rounds=arm, halves=arm, fma=arm)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.ir.op import Op
-from gemel.ir.op_kinds import Composite, Elementwise, Reduction
+from gemel.ir.op_kinds import Composite, Contraction, Elementwise, Reduction
 
 
 def elementwise(**options: Any) -> Callable[[Callable[..., Any]], Elementwise]:
@@ -24,9 +24,14 @@ def reduction(**options: Any) -> Callable[[Callable[..., Any]], Reduction]:
     return lambda function: Reduction(function, **options)
 
 
+def contraction(**options: Any) -> Callable[[Callable[..., Any]], Contraction]:
+    """Declare a sum of products by its NumPy reference."""
+    return lambda function: Contraction(function, **options)
+
+
 def composite(**options: Any) -> Callable[[Callable[..., Any]], Composite]:
     """Declare an operation by writing it over others."""
     return lambda function: Composite(function, **options)
 
 
-__all__ = ["composite", "elementwise", "op", "reduction"]
+__all__ = ["composite", "contraction", "elementwise", "op", "reduction"]

@@ -260,6 +260,13 @@ def has_complex(specs: Sequence[Spec]) -> bool:
     return any(spec.dtype.kind == "c" for spec in specs)
 
 
+class Contraction(Op):
+    """Sums of the products of two inputs' elements; kernels in tiles compute those of matrices."""
+
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+        super().__init__(function, contracts=True, **options)
+
+
 class Composite(Op):
     """An operation written over other operations; expanded into them before kernels are made.
 
@@ -318,4 +325,4 @@ class Composite(Op):
         return found if isinstance(found, tuple) else (found,)
 
 
-__all__ = ["Composite", "Elementwise", "Reduction", "has_complex", "operand_specs"]
+__all__ = ["Composite", "Contraction", "Elementwise", "Reduction", "has_complex", "operand_specs"]

@@ -108,8 +108,11 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Arra
 @function(public="np")
 def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
     """The array with its elements in C order in memory, itself where they are; never 0-d."""
-    if type(a) is ndarray and dtype is None and a.ndim:
-        return a if a._is_contiguous else a.copy()
+    if type(a) is ndarray and dtype is None:
+        if not a._is_contiguous:
+            return a.copy()
+        if a.ndim:
+            return a
     found = asarray(a, dtype)
     found = found if found.ndim else reshape(found, shape=(1,))
     return found if isinstance(found, Entry) or found._is_contiguous else found.copy()

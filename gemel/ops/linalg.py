@@ -7,7 +7,7 @@ from typing import Any
 from gemel.dtype import as_dtype, promote
 from gemel.errors import ShapeError
 from gemel.ir.above import above
-from gemel.ir.declare import op
+from gemel.ir.declare import contraction
 from gemel.ir.keywords import ROWS, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
@@ -17,7 +17,7 @@ from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes, transp
 from gemel.spec import Spec, broadcast, product, promote_specs
 
 
-@op(contracts=True, public="np", common=ROWS, operator="matmul", onnx="MatMul", mxnet="_npi_matmul")
+@contraction(public="np", common=ROWS, operator="matmul", onnx="MatMul", mxnet="_npi_matmul")
 def matmul(a: Any, b: Any) -> Any:
     """Matrix product of the last two axes; the axes before them broadcast.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from gemel.extent import seen
 from gemel.ir.graph import Entry, Node
-from gemel.ir.op_kinds import Elementwise, Reduction
+from gemel.ir.op_kinds import Contraction, Elementwise, Reduction
 from gemel.ir.position import At, along
 from gemel.spec import normalize_axes, same_shape
 
@@ -177,6 +177,11 @@ class Domain:
             None if _is_one(n) else next(dimensions) for n in shape
         )
         return True
+
+
+def is_product(node: Node) -> bool:
+    """Whether a node is a matrix product done by kernels of its own."""
+    return isinstance(node.op, Contraction) and node.has_kernel
 
 
 def in_pieces(node: Node) -> bool:

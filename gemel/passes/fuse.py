@@ -13,10 +13,9 @@ from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, substitute_results
 from gemel.ir.interpret import interpret
 from gemel.ir.op import Op
-from gemel.ir.op_kinds import Elementwise, Reduction
-from gemel.ops import linalg
+from gemel.ir.op_kinds import Contraction, Elementwise, Reduction
 from gemel.ops.elementwise import copy
-from gemel.passes.domain import Domain, in_pieces, is_mover, is_view, reads_rows
+from gemel.passes.domain import Domain, in_pieces, is_mover, is_product, is_view, reads_rows
 from gemel.passes.order import Order, Unit
 from gemel.passes.risk import exposures
 from gemel.spec import Spec, product, same_shape
@@ -50,7 +49,7 @@ class Group(Unit):
         super().__init__([node])
         self.number = number
         self.exposure = exposure
-        self.contraction = node.op is linalg.matmul
+        self.contraction = isinstance(node.op, Contraction)
         self.domain: Domain | None = None  # until there is more than one node
         self.moved: set[Node] = set()
 
@@ -120,11 +119,6 @@ def fusible(node: Node) -> bool:
     """Whether a node is computed by a loop nest."""
     kind = isinstance(node.op, (Elementwise, Reduction))
     return (kind or (is_mover(node) and not is_view(node))) and node.has_kernel
-
-
-def is_product(node: Node) -> bool:
-    """Whether a node is a matrix product done by a kernel."""
-    return node.op is linalg.matmul and node.has_kernel
 
 
 def _follows(node: Node, whole: Node) -> bool:
@@ -381,7 +375,7 @@ class _Fusion:
     def _reads_arrays(self, node: Node) -> bool:
         """Whether a node reads its inputs from memory: the operands of a product, of a `take`."""
         if isinstance(self.order.unit[node], Group):
-            return node.op is linalg.matmul
+            return isinstance(node.op, Contraction)
         return node not in self.copied
 
     def _users(self) -> dict[Entry, set[Unit | None]]:
@@ -433,7 +427,7 @@ def _wrapped(
         return inside[entry]
 
     for node in nodes:
-        copied = node.op is not linalg.matmul  # which reads its operands from memory
+        copied = not isinstance(node.op, Contraction)  # which reads its operands from memory
         new = copy_node(node, tuple(bring(entry, copied) for entry in node.inputs))
         inside.update(zip(node.entries, new.entries, strict=True))
     body = Graph(arguments.values(), (inside[entry] for entry in kept), name="body")

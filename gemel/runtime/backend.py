@@ -6,16 +6,19 @@ handed down from there to whatever names, prints, loads or lowers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from gemel import _core
-from gemel.codegen.program import Contraction, Program
+from gemel.codegen.program import Program
+from gemel.codegen.schedules import Recipe, compile_program
 from gemel.codegen.target import Target, host
 from gemel.device import Device, current_device
+from gemel.runtime.files import origin
 
 #: From a program to the code of its kernel.
-Printer = Callable[[Program | Contraction, Target], bytes]
+Printer = Callable[[Program, Target], bytes]
 
 
 class Backend:
@@ -23,27 +26,35 @@ class Backend:
 
     `target` is what programs are compiled for; `printer` writes a kernel's code; `launch` gives of
     the code what the core's devices can start. `text` is what all of it depends on: part of every
-    key under which a kernel or a plan is kept.
+    key under which a kernel or a plan is kept. `recipes` are other ways to do loops.
     """
 
-    __slots__ = ("launch", "printer", "target", "text")
+    __slots__ = ("launch", "printer", "recipes", "target", "text")
 
     def __init__(self, target: Target, printer: Printer, launch: Callable[[bytes], Any]) -> None:
         self.target = target
         self.printer = printer
         self.launch = launch
+        self.recipes: tuple[Recipe, ...] = ()
         self.text = target.text
 
+    def extended(self, recipes: Sequence[Recipe]) -> Backend:
+        """The same with other ways to do loops, the first that suits before the others."""
+        if not recipes:
+            return self
+        found = Backend(self.target, partial(compile_program, recipes=recipes), self.launch)
+        found.recipes = tuple(recipes)
+        found.text = " ".join((self.text, *(f"{r.name} {origin(r.emit)}" for r in recipes)))
+        return found
 
-def native_code(program: Program | Contraction, target: Target) -> bytes:
-    """The object code of a program, by LLVM."""
-    if isinstance(program, Contraction):
-        from gemel.codegen.contract import compile_contraction
+    def scheduled(self, program: Program) -> Program:
+        """The program by the first recipe that suits, or as it is."""
+        ways = (recipe.chosen(program) for recipe in self.recipes)
+        return next((found for found in ways if found is not program), program)
 
-        return compile_contraction(program, target)
-    from gemel.codegen.llvm import compile_program
 
-    return compile_program(program, target)
+#: The object code of a program, by LLVM.
+native_code: Printer = compile_program
 
 
 _native: list[Backend] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from gemel.codegen.program import Contraction, Program
+from gemel.codegen.program import Program
 from gemel.config import DEBUG
 from gemel.forking import compiling
 from gemel.runtime import files
@@ -16,7 +16,7 @@ _kernels: dict[str, Any] = {}
 counters = {"compiled": 0, "loaded": 0, "found": 0}
 
 
-def kernel_name(program: Program | Contraction, backend: Backend) -> str:
+def kernel_name(program: Program, backend: Backend) -> str:
     """The name a program's kernel is known by."""
     return files.name_of(program.text, backend.text, files.fingerprint("codegen"))
 
@@ -47,7 +47,7 @@ def loaded_kernel(name: str, code: bytes, backend: Backend) -> Any:
     return _kernels[name]
 
 
-def kernel_for(program: Program | Contraction, backend: Backend) -> Any:
+def kernel_for(program: Program, backend: Backend) -> Any:
     """The loaded kernel of a program."""
     name = kernel_name(program, backend)
     kernel = known_kernel(name, backend)
@@ -56,13 +56,13 @@ def kernel_for(program: Program | Contraction, backend: Backend) -> Any:
     return kernel
 
 
-def object_for(program: Program | Contraction, backend: Backend) -> bytes:
+def object_for(program: Program, backend: Backend) -> bytes:
     """The code of a program's kernel, from disk where it is kept."""
     found = code_of(kernel_name(program, backend))
     return backend.printer(program, backend.target) if found is None else found
 
 
-def _compiled(program: Program | Contraction, name: str, backend: Backend) -> Any:
+def _compiled(program: Program, name: str, backend: Backend) -> Any:
     counters["compiled"] += 1
     if DEBUG.read():
         shown = f"\n{program.text}" if DEBUG.read() > 1 else " a kernel"

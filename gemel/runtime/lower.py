@@ -18,7 +18,7 @@ from gemel.extent import Dim, Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, Several, dense, several_strides
 from gemel.ir.op_kinds import Elementwise
-from gemel.ops import linalg
+from gemel.passes.domain import is_product
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side
@@ -262,7 +262,7 @@ class Lowering:
     def _fused(self, node: Node, outputs: list[Place]) -> None:
         body: Graph = node.params["body"]
         given = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
-        if any(n.op is linalg.matmul for n in body.walk()):
+        if any(map(is_product, body.walk())):
             often = self.factors[factor(node)] >= OFTEN or self._is_still(factor(node))
             target = self.backend.target
             means = Means(target, self.contiguous, self._scratch, self.packed, often)
@@ -437,7 +437,7 @@ class Lowering:
                 integers[position] = number.bits
             else:
                 scalars.append((position, number.run_time_source, number.passed is float64))
-        program = kernel.program
+        program = self.backend.scheduled(kernel.program)
         return Step(
             image.kernel(
                 kernel_name(program, self.backend),

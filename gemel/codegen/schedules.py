@@ -1,0 +1,65 @@
+"""Schedules: what turns a program into LLVM's assembly, by the first word of its schedule.
+
+Somebody else's way to do loops is a `Recipe`, see docs/extending.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from gemel.codegen.program import Program
+from gemel.codegen.target import Target
+from gemel.errors import unknown_name
+
+#: The modules that have `emit(program, target)`; each imports llvmlite.
+EMITTERS = {
+    "outer": "gemel.codegen.loops",
+    "inner": "gemel.codegen.loops",
+    "gemm": "gemel.codegen.contract_gemm",
+    "dot": "gemel.codegen.contract_dot",
+    "pack": "gemel.codegen.contract_pack",
+}
+
+
+class Recipe(NamedTuple):
+    """Another way to do programs in loops: those for which `suits` says so.
+
+    `emit(program, target)` gives an LLVM module with the function ``kernel``; it takes what the
+    program's own schedule takes and computes the same. The schedule's text gets the name behind it.
+    """
+
+    name: str
+    suits: Callable[[Program], bool]
+    emit: Callable[[Program, Target], Any]
+
+    def chosen(self, program: Program) -> Program:
+        """The program, by this recipe if it suits."""
+        if program.in_tiles or not self.suits(program):
+            return program
+        return program.scheduled(f"{program.schedule} {self.name}")
+
+
+def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] = ()) -> bytes:
+    """Machine code of a program: an ELF object with the one function ``kernel``.
+
+    Raises `CompileError` when the program makes no sense or its code needs an outside symbol, and
+    `UnknownNameError` for a schedule that nothing here prints.
+    """
+    from gemel.codegen.llvm import emit_object
+
+    first, *others = program.schedule.split()
+    named = {recipe.name: recipe.emit for recipe in recipes}
+    if first in ("outer", "inner") and others:
+        if others[-1] not in named:
+            raise unknown_name("schedule", others[-1], named)
+        emit = named[others[-1]]
+    elif first in EMITTERS:
+        emit = import_module(EMITTERS[first]).emit
+    else:
+        raise unknown_name("schedule", first, EMITTERS)
+    return emit_object(str(emit(program, target)), target, program.text)
+
+
+__all__ = ["Recipe", "compile_program"]

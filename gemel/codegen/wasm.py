@@ -1,0 +1,112 @@
+"""WebAssembly: what LLVM writes for a kernel, as a module that can be instantiated.
+
+LLVM's object is a module already but for what a linker adds. A kernel needs no linker: its function
+gets exported, and it may import a memory and where the stack is in it, but no function.
+
+WebAssembly Core Specification 2.0, section 5 (binary format).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gemel.errors import CompileError
+
+MAGIC = b"\0asm\1\0\0\0"
+#: Sections by number, as far as they are looked at; an export is placed before what follows it.
+CUSTOM, IMPORTS, EXPORTS = 0, 2, 7
+#: What an import or export is.
+FUNCTION = 0
+
+
+def module_of(code: bytes) -> bytes:
+    """The module of an object whose first function is a kernel, exported as ``kernel``.
+
+    It imports ``env.__linear_memory`` and, where it needs room of its own, ``env.__stack_pointer``.
+    Raises `CompileError` for one that imports a function.
+    """
+    wanted = functions_imported(code)
+    if wanted:
+        raise CompileError(f"the code for wasm calls {', '.join(wanted)}, which no kernel may")
+    export = b"\1" + _named(b"kernel") + bytes((FUNCTION, 0))
+    found, placed = [MAGIC], False
+    for number, body in _sections(code):
+        if number == CUSTOM:
+            continue  # what a linker would need
+        if number > EXPORTS and not placed:
+            found.append(_section(EXPORTS, export))
+            placed = True
+        found.append(_section(number, body))
+    return b"".join(found)
+
+
+def functions_imported(code: bytes) -> list[str]:
+    """The functions an object wants from elsewhere."""
+    found = []
+    for number, body in _sections(code):
+        if number == IMPORTS:
+            found += [name for name, kind in _imports(body) if kind == FUNCTION]
+    return found
+
+
+def _sections(code: bytes) -> Iterator[tuple[int, bytes]]:
+    place = len(MAGIC)
+    while place < len(code):
+        size, start = _number(code, place + 1)
+        yield code[place], code[start : start + size]
+        place = start + size
+
+
+def _imports(body: bytes) -> Iterator[tuple[str, int]]:
+    """Name and kind of each import."""
+    count, place = _number(body, 0)
+    for _ in range(count):
+        for _ in ("module", "name"):
+            size, start = _number(body, place)
+            name = body[start : start + size].decode()
+            place = start + size
+        kind = body[place]
+        yield name, kind
+        place = _after(body, kind, place + 1)
+
+
+def _after(body: bytes, kind: int, place: int) -> int:
+    """Where the description of an import of a kind ends."""
+    if kind == FUNCTION:
+        return _number(body, place)[1]
+    if kind == 3:  # a global: its type, and whether it changes
+        return place + 2
+    place += kind == 1  # a table's elements have a type
+    limited, place = body[place] & 1, place + 1
+    for _ in range(1 + limited):
+        place = _number(body, place)[1]
+    return place
+
+
+def _number(code: bytes, place: int) -> tuple[int, int]:
+    """An unsigned number (LEB128), and where it ends."""
+    value = shift = 0
+    while True:
+        value |= (code[place] & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if code[place - 1] < 0x80:
+            return value, place
+
+
+def _written(value: int) -> bytes:
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*found, value))
+
+
+def _named(name: bytes) -> bytes:
+    return _written(len(name)) + name
+
+
+def _section(number: int, body: bytes) -> bytes:
+    return bytes((number,)) + _written(len(body)) + body
+
+
+__all__ = ["functions_imported", "module_of"]

@@ -1,0 +1,110 @@
+"""Matrix products for tests: a sum of products, what follows it, and the steps that compute it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from gemel.codegen import contract
+from gemel.codegen.contract import Several, StepPlan
+from gemel.codegen.nest import stride_class
+from gemel.codegen.program import INPUT, OUTER, Instruction, Operand, Program
+from gemel.codegen.target import Target
+from gemel.dtype import DType
+
+#: How many instructions there are before those that follow the sum, which is the last of them.
+HEAD = 4
+
+
+class Described(NamedTuple):
+    """What follows a sum: its operands, scalars and code, where instruction 0 is the sum.
+
+    `lasts` are the axes along which the strides of a and b are 1.
+    """
+
+    dtype: DType
+    lasts: tuple[str, str]
+    operands: tuple[Operand, ...]
+    scalars: tuple[DType, ...]
+    code: tuple[Instruction, ...]
+
+
+def code_of(product: Described) -> tuple[Instruction, ...]:
+    """All of the instructions."""
+    dtype = product.dtype
+    found = [
+        Instruction("load", dtype, (), 0),
+        Instruction("load", dtype, (), 1),
+        Instruction("multiply", dtype, (0, 1)),
+        Instruction("reduce", dtype, (2,), "sum"),
+    ]
+    for step in product.code[1:]:
+        arguments = tuple(position + HEAD - 1 for position in step.arguments)
+        attribute: Any = step.attribute
+        moved = attribute + 2 if step.name in ("load", "store") else attribute
+        found.append(Instruction(step.name, step.dtype, arguments, moved))
+    return tuple(found)
+
+
+def in_loops(
+    product: Described,
+    sizes: tuple[int, int, int],
+    a: Sequence[int],
+    b: Sequence[int],
+    operands: Sequence[Sequence[int]],
+    batch: tuple[int, int] = (1, 1),
+    several: Several | None = None,
+) -> tuple[Program, list[int]]:
+    """A product in loops, and its run-time integers.
+
+    `a` and `b` are (stride of the axis that is not last, stride of the outer batch axis, of the
+    inner one); `operands` have row stride, column stride, outer and inner.
+    """
+    m, n, k = sizes
+    n_axes = several.n if several else [(n, b[0] if product.lasts[1] == "k" else 1)]
+    k_axes = several.k if several else [(k, b[0] if product.lasts[1] == "n" else 1)]
+    lengths = [extent for extent, _ in n_axes], [extent for extent, _ in k_axes]
+
+    def spread(stride: int, axis: int) -> list[int]:
+        return [stride * prod(lengths[axis][i + 1 :]) for i in range(len(lengths[axis]))]
+
+    row, along = (a[0], 1) if product.lasts[0] == "k" else (1, a[0])
+    none = [0] * len(n_axes), [0] * len(k_axes)
+    strides = [
+        [*a[1:], row, *none[0], *spread(along, 1)],
+        [*b[1:], 0, *(stride for _, stride in n_axes), *(stride for _, stride in k_axes)],
+    ]
+    for own_row, column, outer, inner in operands:
+        strides.append([outer, inner, own_row, *spread(column, 0), *none[1]])
+    kinds = (0, stride_class(n_axes[-1][1]))
+    own = [Operand(product.dtype, INPUT, kind, True) for kind in kinds]
+    program = Program(
+        3 + len(n_axes),
+        len(k_axes),
+        OUTER,
+        (*own, *product.operands),
+        product.scalars,
+        0,
+        code_of(product),
+    )
+    integers = [*batch, m, *lengths[0], *lengths[1], *(s for each in strides for s in each)]
+    return program, integers
+
+
+def steps(
+    product: Described,
+    target: Target,
+    m: int,
+    n: int,
+    k: int,
+    a: Sequence[int],
+    b: Sequence[int],
+    operands: Sequence[Sequence[int]],
+    batch: tuple[int, int] = (1, 1),
+    often: bool = False,
+    several: Several | None = None,
+) -> list[StepPlan]:
+    """The steps of a product as `in_loops`."""
+    program, integers = in_loops(product, (m, n, k), a, b, operands, batch, several)
+    return contract.steps(program, integers, product.lasts, target, often, several)

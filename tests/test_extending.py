@@ -1,0 +1,170 @@
+"""Operations, passes and recipes from outside: the examples, and what they must not break."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from programs import surroundings
+
+import gemel
+from gemel import autograd, np
+from gemel.codegen.program import Program
+from gemel.codegen.schedules import Recipe, compile_program
+from gemel.codegen.target import TARGETS, Target
+from gemel.errors import UnknownNameError
+from gemel.ir.declare import op
+from gemel.ir.graph import Entry, Graph, Node, rewrite
+from gemel.ops.elementwise import exp, log
+from gemel.spec import Spec
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "extending").glob("*.py"))
+#: What each says, under GEMEL_DEBUG=2, of what was compiled.
+SAID = {
+    "elementwise": "1 kernels, 0 bytes",
+    "index_formula": "= gather.float32",
+    "schedule": ": outer wide\n",
+    "compiler_pass": "with it          [  3.   5. 401.]",
+}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples(path: Path, tmp_path: Path) -> None:
+    assert len(path.read_text().splitlines()) < 40
+    settings = {"GEMEL_DEBUG": "2", "GEMEL_CACHE": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, path], env=surroundings(settings), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert SAID[path.stem] in done.stdout + done.stderr
+
+
+# --- an index formula -------------------------------------------------------------------------
+
+
+@op(moves=1)
+def skewed_rows(x: Any, *, step: int = 1) -> Any:
+    """Row i of a matrix, turned round by i * step places."""
+    return numpy.stack([numpy.roll(row, i * step) for i, row in enumerate(x)])
+
+
+@skewed_rows.spec
+def _(x: Spec, *, step: int) -> Spec:
+    return Spec(x.shape, x.dtype)
+
+
+@skewed_rows.element
+def _(loop: Any, position: Any, x: Any, *, step: int) -> Any:
+    row, column = map(loop.number, position)
+    return x.at(position[0], (column - row * step) % loop.constant(x.shape[1]))
+
+
+@skewed_rows.gradient
+def _(g: Any, y: Any, x: Any, *, step: int) -> Any:
+    return (skewed_rows(g, step=-step),)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16", "bool", "bfloat16", "float64"])
+def test_an_index_formula_moves_any_dtype_of_any_size(dtype: str) -> None:
+    program = gemel.compile(lambda x: skewed_rows(x, step=2))
+    for shape in ((3, 4), (5, 7), (1, 3), (4, 1), (6, 2)):
+        x = np.array(numpy.random.default_rng(0).integers(0, 9, shape), dtype=dtype)
+        wanted = skewed_rows.function(x.asnumpy(), step=2)
+        for found in (skewed_rows(x, step=2), program(x), skewed_rows(x.T.copy().T, step=2)):
+            numpy.testing.assert_array_equal(found.asnumpy(), wanted)
+
+
+def test_its_gradient_is_that_of_what_is_moved() -> None:
+    x = np.array(numpy.random.default_rng(1).normal(size=(4, 5)))
+    w = np.array(numpy.random.default_rng(2).normal(size=(4, 5)))
+    for function in (skewed_rows, gemel.compile(lambda x: skewed_rows(x * 1))):
+        x.attach_grad()
+        with autograd.record():
+            y = (function(x) * w).sum()
+        y.backward()
+        wanted = skewed_rows.function(w.asnumpy(), step=-1)
+        numpy.testing.assert_array_equal(x.grad.asnumpy(), wanted)
+
+
+# --- passes -----------------------------------------------------------------------------------
+
+
+def undo(graph: Graph) -> Graph:
+    """log(exp(x)) is x."""
+
+    def undone(node: Node, inputs: tuple[Entry, ...]) -> Sequence[Entry] | None:
+        source = inputs[0].node if node.op is log else None
+        return source.inputs if source is not None and source.op is exp else None
+
+    return rewrite(graph, undone)
+
+
+def test_a_pass_is_done_when_training_too() -> None:
+    program = gemel.compile(lambda x: np.log(np.exp(x)) * 2, passes=[undo])
+    x = np.array([1.0, 200.0])
+    x.attach_grad()
+    assert program(x).tolist() == [2, 400]
+    with autograd.record():
+        y = program(x)
+    assert y.tolist() == [2, 400]
+
+
+def test_plans_made_with_a_pass_are_not_those_made_without(tmp_path: Path) -> None:
+    def function(x: Any) -> Any:
+        return np.log(np.exp(x)) - 1
+
+    x = np.array([200.0])
+    for _ in range(2):
+        assert gemel.compile(function)(x).tolist() == [numpy.inf]
+        assert gemel.compile(function, passes=[undo])(x).tolist() == [199]
+
+
+# --- recipes ----------------------------------------------------------------------------------
+
+
+def recipe(made: list[str], copies: int) -> Recipe:
+    """Loops with so many vectors at a time; it tells what it has made."""
+
+    def emit(program: Program, target: Target) -> Any:
+        from gemel.codegen.loops import Nest
+
+        class Other(Nest):
+            def _copies_outer(self) -> int:
+                return copies
+
+        made.append(program.schedule)
+        return Other(program, target).build()
+
+    return Recipe(f"by{copies}", lambda program: not program.inner, emit)
+
+
+def test_recipes_are_for_the_functions_they_are_given_to() -> None:
+    made: list[str] = []
+    x = np.array(numpy.random.default_rng(3).normal(size=(3, 1001)))
+    function = lambda x: np.tanh(x) * x - 3 / (x * x + 1)  # noqa: E731
+    wanted = gemel.compile(function)(x).asnumpy()
+    assert not made
+    for copies in (1, 3, 8):
+        program = gemel.compile(function, recipes=[recipe(made, copies), recipe(made, 2)])
+        numpy.testing.assert_array_equal(program(x).asnumpy(), wanted)
+        numpy.testing.assert_array_equal(program(x[:, :5]).asnumpy(), wanted[:, :5])
+    assert set(made) == {"outer by1", "outer by3", "outer by8"}
+
+
+def test_recipes_leave_what_does_not_suit_them() -> None:
+    made: list[str] = []
+    x = np.ones((20, 30))
+    program = gemel.compile(lambda x: (np.dot(x, x.T) + 1).sum(axis=0), recipes=[recipe(made, 4)])
+    numpy.testing.assert_array_equal(program(x).asnumpy(), numpy.full(20, 620))
+    assert not made
+
+
+def test_a_schedule_nobody_prints_is_an_error() -> None:
+    program = Program(1, 0, "outer wide", (), (), 0, ())
+    with pytest.raises(UnknownNameError, match="wide"):
+        compile_program(program, TARGETS["generic"])
