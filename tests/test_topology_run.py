@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from typing import Any
 
@@ -95,6 +97,48 @@ def test_several_threads_may_run_schedules() -> None:
     expected = topology.all_reduce(schedule, given)[3]
     assert len(found) == 4
     assert all((one == expected).all() for one in found)
+
+
+def test_a_forked_process_may_run_schedules() -> None:
+    where = topology.pcie()
+    schedule, given = topology.ring(where), arrays(4, 50)
+    expected = topology.run(schedule, where, given).arrays[0]
+    child = os.fork()
+    if child == 0:
+        found = topology.run(schedule, where, given).arrays[0]
+        os._exit(0 if (found == expected).all() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_ctrl_c_ends_a_run() -> None:
+    where, before = topology.pcie(), threading.active_count()
+    here = threading.get_ident()
+    timer = threading.Timer(0.2, signal.pthread_kill, [here, signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        topology.run(topology.ring(where), where, arrays(4, 100), slowdown=1e7, limit=20)
+    timer.join()
+    assert threading.active_count() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pcie4", "pcie4-one-switch", "p3", "2xpcie4-25gbe"])
+@pytest.mark.parametrize("size", [4_000, 4_000_000])
+def test_the_choice_is_near_the_fastest_by_the_clock(name: str, size: int) -> None:
+    """All schedules run; the best of five, as threads wake late now and then."""
+    where = topology.named(name)
+    planner = topology.Planner(where)
+    given, choice = arrays(len(where.gpus), size // 4), planner.choose(size)
+    slowdown = 0.3 / choice.seconds
+    near = [e.schedule for e in planner.estimates if e.seconds(size) < 2 * choice.seconds]
+    ratios = []
+    for _ in range(5):
+        times = {s.name: topology.run(s, where, given, slowdown).seconds for s in near}
+        mine = times[choice.schedule.name]
+        ratios.append(max(mine / min(times.values()) / 1.1, mine / choice.seconds / 1.2))
+        if ratios[-1] <= 1:
+            break
+    assert min(ratios) <= 1, (choice.schedule.name, times)
 
 
 class Broken:

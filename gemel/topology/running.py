@@ -117,15 +117,17 @@ class _Work:
         begin = time.monotonic()
         for step in self._progress.ready().tolist():
             self._ready.put(step)
-        if self._left:
-            self._ended.wait(limit)
-        seconds = time.monotonic() - begin
-        late = [step for step, event in enumerate(self._arrived) if not event.is_set()]
-        self._stop.set()
-        for _ in workers:
-            self._ready.put(None)
-        for worker in workers:
-            worker.join()
+        try:
+            if self._left:
+                self._ended.wait(limit)
+        finally:  # Ctrl-C, too, ends the threads
+            seconds = time.monotonic() - begin
+            late = [step for step, event in enumerate(self._arrived) if not event.is_set()]
+            self._stop.set()
+            for _ in workers:
+                self._ready.put(None)
+            for worker in workers:
+                worker.join()
         if self._failure is not None:
             raise self._failure
         if late:
