@@ -1,4 +1,4 @@
-"""`python -m gemel`: run programs written for MXNet as they are."""
+"""`python -m gemel`: run programs written for MXNet as they are; plan communication."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ gemel run executes a program or a notebook written for MXNet as it is: `import m
   python -m gemel run chapter.ipynb
 
 A notebook runs cell by cell; what its cells print and the values of their last lines are printed.
+
+gemel topology says how gradients meet over given links, and how long that takes.
+
+  python -m gemel topology --explain p3
 """
 
 
@@ -26,6 +30,9 @@ def main(arguments: list[str]) -> int:
     run = commands.add_parser("run", help="run a Python script or a notebook, mxnet being gemel")
     run.add_argument("file", help="script.py or notebook.ipynb")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
+    planned = commands.add_parser("topology", help="named topologies, plans over them")
+    if arguments[:1] == ["topology"]:
+        return _topology(planned, arguments[1:])
     given = parser.parse_args(arguments)
     if given.command is None:
         parser.print_help()
@@ -33,6 +40,19 @@ def main(arguments: list[str]) -> int:
     from gemel import running  # imported here: help needs none of it
 
     return running.run(given.file, given.arguments)
+
+
+def _topology(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
+    from gemel.errors import GemelError  # imported here: other commands need none of it
+    from gemel.topology import command
+
+    parser.description = command.DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    command.add_arguments(parser)
+    try:
+        return command.run(parser.parse_args(arguments))
+    except GemelError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":
