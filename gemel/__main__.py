@@ -1,4 +1,4 @@
-"""`python -m gemel`: run programs written for MXNet as they are, and programs on many workers."""
+"""`python -m gemel`: programs written for MXNet as they are, on many workers; plans of these."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ gemel launch starts several processes that train together (kvstore='dist_sync'),
   python -m gemel launch -n 4 train.py --epochs 3
   python -m gemel launch --hosts alpha,beta train.py
   python -m gemel launch --servers 2 --workers 3 train.py
+
+gemel topology says how gradients meet over given links, and how long that takes.
+
+  python -m gemel topology --explain p3
 """
 
 
@@ -37,6 +41,9 @@ def main(arguments: list[str]) -> int:
     launch.add_argument("--hosts", default="", help="machines that take turns, with commas between")
     launch.add_argument("--timeout", type=float, help="seconds that workers wait for each other")
     serve = commands.add_parser("serve", help="be a parameter server")
+    planned = commands.add_parser("topology", help="named topologies, plans over them")
+    if arguments[:1] == ["topology"]:
+        return _topology(planned, arguments[1:])
     if arguments[:1] in (["launch"], ["serve"]):
         from gemel.kvstore.server.commands import launch_arguments, serve_arguments
 
@@ -77,6 +84,19 @@ def _launch(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     except GemelError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
+
+
+def _topology(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
+    from gemel.errors import GemelError  # imported here: other commands need none of it
+    from gemel.topology import command
+
+    parser.description = command.DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    command.add_arguments(parser)
+    try:
+        return command.run(parser.parse_args(arguments))
+    except GemelError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":
