@@ -19,7 +19,7 @@ from gemel.gluon.parameter import (
 )
 
 if TYPE_CHECKING:
-    from gemel.gluon import contrib, data, loss, metric, model_zoo, rnn, utils
+    from gemel.gluon import contrib, data, loss, metric, model_zoo, parallel, rnn, utils
     from gemel.gluon.callbacks import Callback, ClipGradients, EarlyStopping
     from gemel.gluon.checkpoint import Checkpoint
     from gemel.gluon.fitting import Run, evaluate, fit
@@ -48,6 +48,7 @@ __all__ = [
     "metric",
     "model_zoo",
     "nn",
+    "parallel",
     "parameter",
     "rnn",
     "utils",
@@ -69,7 +70,7 @@ _LATE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("contrib", "data", "loss", "metric", "model_zoo", "rnn", "utils"):
+    if name in ("contrib", "data", "loss", "metric", "model_zoo", "parallel", "rnn", "utils"):
         # The import system sets the attribute, so this runs once for each name.
         __import__(f"gemel.gluon.{name}")
         return globals()[name]

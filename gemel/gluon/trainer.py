@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from itertools import compress
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gemel import _core, autograd, kvstore
+from gemel import _core, autograd, kvstore, np
 from gemel import optimizer as optimizers
 from gemel.errors import DeviceError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
+from gemel.gluon.utils import split_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from gemel.device import Device
     from gemel.optimizer import Optimizer
 
 #: The positions of the parameters to update: their gradients on each device, which are fresh.
 Chosen = dict[int, tuple[list[Any], list[bool]]]
+
+
+class Group(NamedTuple):
+    """Parameters that live on the same devices, by their positions."""
+
+    devices: list[Device]
+    positions: list[int]
+
 
 # `kvstore` is an argument's name, as users write it; this is the module.
 stores = kvstore
@@ -33,7 +42,8 @@ class Trainer:
     ``"local"`` (on the CPU) or a `KVStore`; None leaves every device to itself.
     `compression_params` are those of `KVStore.set_gradient_compression`. Each device then updates
     its own replica, by the same sum to the same bits; with `update_on_kvstore` the store updates a
-    value of its own, and every device gets that.
+    value of its own, and every device gets that. Parameters may live on different devices, as
+    those of stages do (`gluon.parallel`): each device updates what it has.
     """
 
     def __init__(
@@ -61,8 +71,10 @@ class Trainer:
         self._wants_store = bool(update_on_kvstore)
         #: Whether the store updates the parameters: with one device there is nothing to gain.
         self._on_store = False
-        self._devices: list[Device] = []
-        self._updaters = [optimizers.get_updater(self._optimizer)]
+        #: Which parameters live on the same devices; each device belongs to one group.
+        self._groups: list[Group] = []
+        #: By device; None: of parameters that do not live anywhere yet.
+        self._updaters: dict[Device | None, Any] = {None: optimizers.get_updater(self._optimizer)}
         #: The parameters' arrays when their devices were last looked at.
         self._seen: list[tuple[Any, ...]] = []
         #: Versions of the first replicas when the store last gave them its values.
@@ -99,10 +111,10 @@ class Trainer:
         if self._on_store:
             self._by_store(chosen, batch_size)
             return
-        if len(self._devices) == 1 or self._store is None:
-            self._apply(chosen, batch_size, self._own_gradients(chosen))
-        else:
-            self._apply(chosen, batch_size, self._totals(chosen))
+        for devices, part in self._parts(chosen):
+            alone = len(devices) == 1 or self._store is None
+            gradients = _own(part, devices) if alone else self._totals(part, devices)
+            self._apply(part, devices, batch_size, gradients)
 
     def allreduce_grads(self) -> None:
         """Replace the gradients on each device by the sum over all; `update` comes after this.
@@ -112,23 +124,24 @@ class Trainer:
         """
         self._look()
         self._refuse_on_store("allreduce_grads")
-        if len(self._devices) == 1 or self._store is None:
+        if self._store is None:
             return
-        chosen = self._chosen(ignore_stale=True)
-        totals = self._totals(chosen)
-        with autograd.pause():
-            for row, own in zip(totals, self._own_gradients(chosen), strict=True):
-                for total, gradient in zip(row, own, strict=True):
-                    if total is not gradient:
-                        total.copyto(gradient)
+        for devices, part in self._parts(self._chosen(ignore_stale=True)):
+            if len(devices) == 1:
+                continue
+            totals = self._totals(part, devices)
+            with autograd.pause():
+                for row, own in zip(totals, _own(part, devices), strict=True):
+                    for total, gradient in zip(row, own, strict=True):
+                        if total is not gradient:
+                            total.copyto(gradient)
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """The second half of `step`: update every parameter from its gradient on each device."""
         self._look()
         self._refuse_on_store("update")
-        chosen = self._chosen(ignore_stale_grad)
-        if chosen:
-            self._apply(chosen, batch_size, self._own_gradients(chosen))
+        for devices, part in self._parts(self._chosen(ignore_stale_grad)):
+            self._apply(part, devices, batch_size, _own(part, devices))
 
     def _refuse_on_store(self, name: str) -> None:
         if self._on_store:
@@ -147,7 +160,7 @@ class Trainer:
                 chosen[position] = grads, fresh
             elif not ignore_stale:
                 parameter.arrays()  # raises, saying what to do, if there are none
-                place = f" on {self._devices[fresh.index(False)]}" if len(fresh) > 1 else ""
+                place = f" on {parameter.homes[fresh.index(False)]}" if len(fresh) > 1 else ""
                 raise GradientError(
                     f"step: backward has not written the gradient of parameter {parameter.name}"
                     f"{place} since the last step, so it had no part in the loss; if that is "
@@ -156,34 +169,68 @@ class Trainer:
                 )
         return chosen
 
-    def _own_gradients(self, chosen: Chosen) -> list[list[Any]]:
-        """For each device its own gradients."""
-        rows = [grads for grads, _ in chosen.values()]
-        return [[grads[place] for grads in rows] for place in range(len(self._devices))]
+    def _parts(self, chosen: Chosen) -> Iterator[tuple[list[Device], Chosen]]:
+        """The devices of each group, and what has been chosen of it."""
+        if len(self._groups) == 1:
+            if chosen:
+                yield self._groups[0].devices, chosen
+            return
+        for devices, positions in self._groups:
+            part = {position: chosen[position] for position in positions if position in chosen}
+            if part:
+                yield devices, part
 
-    def _totals(self, chosen: Chosen) -> list[list[Any]]:
-        """For each device the sums of the gradients over all devices that have fresh ones."""
-        values = [list(compress(grads, fresh)) for grads, fresh in chosen.values()]
+    def _totals(self, chosen: Chosen, devices: list[Device]) -> list[list[Any]]:
+        """For each device the sums of the gradients over all devices that have fresh ones.
+
+        The gradient of a part of a parameter is the whole gradient of that part.
+        """
+        cut = [position for position in chosen if self._params[position].cut_axis is not None]
+        whole = {position: chosen[position] for position in chosen if position not in cut}
+        if not whole:
+            return _own(chosen, devices)
+        values = [list(compress(grads, fresh)) for grads, fresh in whole.values()]
         if isinstance(self._store, stores.KVStore):
-            return self._store.totals(list(chosen), values, self._devices)
-        for position, gradients in zip(chosen, values, strict=True):
+            totals = self._store.totals(list(whole), values, devices)
+        else:
+            totals = self._pushed(list(whole), values, devices)
+        if not cut:
+            return totals
+        rows = [dict(zip(whole, row, strict=True)) for row in totals]
+        return [
+            [row[position] if position in whole else chosen[position][0][place]
+             for position in chosen]
+            for place, row in enumerate(rows)
+        ]  # fmt: skip
+
+    def _pushed(
+        self, positions: list[int], values: list[list[Any]], devices: list[Device]
+    ) -> list[list[Any]]:
+        """The same by a store of somebody else's."""
+        for position, gradients in zip(positions, values, strict=True):
             self._store.pushpull(position, gradients, out=gradients, priority=-position)
         return [
             [gradients[0].as_in_ctx(device) if len(gradients) <= place else gradients[place]
              for gradients in values]
-            for place, device in enumerate(self._devices)
+            for place, device in enumerate(devices)
         ]  # fmt: skip
 
-    def _apply(self, chosen: Chosen, batch_size: float, gradients: list[list[Any]]) -> None:
-        """Update the replicas on each device by the gradients there."""
+    def _apply(
+        self,
+        chosen: Chosen,
+        devices: list[Device],
+        batch_size: float,
+        gradients: list[list[Any]],
+    ) -> None:
+        """Update what lives on each of the devices by the gradients there."""
         self._optimizer.rescale_grad = self._scale / batch_size
         parameters = [self._params[position] for position in chosen]
         state = _core.random_state()
-        for place, updater in enumerate(self._updaters):
+        for place, device in enumerate(devices):
             if place and _core.random_state() != state:
                 _core.set_random_state(*state)  # every replica gets the same random numbers
             weights = [parameter._arrays[place] for parameter in parameters]
-            updater(list(chosen), gradients[place], weights)
+            self._updaters[device](list(chosen), gradients[place], weights)
         for parameter, (grads, _) in zip(parameters, chosen.values(), strict=True):
             parameter._mark_used(grads)
 
@@ -207,45 +254,121 @@ class Trainer:
         now = [parameter._arrays for parameter in self._params]
         if len(now) == len(self._seen) and all(map(is_, now, self._seen)):
             return
-        living = [p for p in self._params if p._arrays and p.grad_req != "null"]
-        for parameter in living[1:]:
-            if parameter.homes != living[0].homes:
-                here, there = (", ".join(map(str, p.homes)) for p in (living[0], parameter))
+        groups: list[Group] = []
+        for position, parameter in enumerate(self._params):
+            if not parameter._arrays or parameter.grad_req == "null":
+                continue
+            homes = parameter.homes
+            group = next((g for g in groups if not set(homes).isdisjoint(g.devices)), None)
+            if group is None:
+                groups.append(Group(homes, [position]))
+            elif homes == group.devices:
+                group.positions.append(position)
+            else:
+                here, there = (", ".join(map(str, each)) for each in (group.devices, homes))
                 raise DeviceError(
-                    f"Trainer: parameter {living[0].name} lives on {here}, but {parameter.name} on "
-                    f"{there}; initialize all on the same devices, or move them with reset_ctx"
+                    f"Trainer: parameter {self._params[group.positions[0]].name} lives on {here}, "
+                    f"but {parameter.name} on {there}; initialize all on the same devices, or "
+                    "move them with reset_ctx"
                 )
-        devices = living[0].homes if living else self._devices
-        if devices != self._devices:
-            self._settle(devices)
+        if groups and groups != self._groups:
+            self._settle(groups)
         self._pulled.clear()
         self._seen = now
 
-    def _settle(self, devices: list[Device]) -> None:
+    def _settle(self, groups: list[Group]) -> None:
         """Have states and counts for each device."""
-        self._devices = devices
-        self._on_store = self._wants_store and len(devices) > 1
-        kept = self._updaters[0].arrays()
+        for devices, positions in groups:
+            cut = [self._params[p].name for p in positions if self._params[p].cut_axis is not None]
+            if cut and len(devices) > 1:
+                self._refuse_parts(cut[0])
+        kept = self._kept()
+        self._groups = groups
+        self._on_store = self._wants_store and any(len(group.devices) > 1 for group in groups)
         if self._on_store:
             self._store.set_optimizer(self._optimizer)
-            self._updaters = [self._store._updater]
+            self._updaters = {None: self._store._updater}
         else:
-            self._updaters = [optimizers.get_updater(self._optimizer) for _ in devices]
-        for updater in self._updaters:
-            updater.restore({key: [a.copy() for a in arrays] for key, arrays in kept.items()})
-        counts = dict(self._optimizer._index_update_count)
-        for device in devices:
-            self._optimizer._set_current_context(device.code)
-            self._optimizer._index_update_count.update(counts)
+            places = [None, *(device for group in groups for device in group.devices)]
+            self._updaters = {device: optimizers.get_updater(self._optimizer) for device in places}
+        self._share(kept)
+        for device in self._updaters:
+            if device is not None:
+                self._optimizer._set_current_context(device.code)
+        self._counted()
+
+    def _refuse_parts(self, name: str) -> None:
+        """Raise `GemelError` where a parameter cannot be updated in parts."""
+        reason = ""
+        if self._wants_store:
+            reason = "no store can update them; leave out update_on_kvstore=True"
+        elif self._optimizer.needs_whole:
+            kind = type(self._optimizer).__name__
+            reason = f"{kind} reads the norm of the whole; choose another optimizer"
+        if reason:
+            raise GemelError(
+                f"Trainer: parameter {name} lies in parts on several devices: {reason}"
+            )
+
+    # ---- states
+
+    def _counted(self) -> None:
+        """Have every device know how often each parameter was updated."""
+        found: dict[Any, int] = {}
+        devices = self._optimizer._all_index_update_counts.values()
+        for counts in devices:
+            found.update({key: max(n, found.get(key, 0)) for key, n in counts.items()})
+        for counts in devices:
+            counts.update(found)
+
+    def _kept(self) -> dict[Any, list[Any]]:
+        """The arrays of each parameter's state, those of one that lies in parts put together."""
+        pieces: dict[Any, list[list[Any]]] = {}
+        for updater in self._updaters.values():
+            for position, arrays in updater.arrays().items():
+                pieces.setdefault(position, []).append(arrays)
+        found = {}
+        for position, rows in pieces.items():
+            axis = self._params[position].cut_axis
+            found[position] = rows[0]
+            if axis is not None and len(rows) > 1:
+                place = rows[0][0].device if rows[0] else None
+                found[position] = [
+                    np.concatenate([part.as_in_ctx(place) for part in parts], axis=axis)
+                    for parts in zip(*rows, strict=True)
+                ]
+        return found
+
+    def _share(self, kept: dict[Any, list[Any]]) -> None:
+        """Give each device the states of what lives there."""
+        if self._on_store:
+            self._updaters[None].restore({key: _copies(arrays) for key, arrays in kept.items()})
+            return
+        left = dict(kept)
+        for devices, positions in self._groups:
+            here = {position: left.pop(position) for position in positions if position in left}
+            for place, device in enumerate(devices):
+                found = {}
+                for position, arrays in here.items():
+                    axis = self._params[position].cut_axis
+                    if axis is not None:
+                        arrays = [split_data(a, len(devices), axis)[place] for a in arrays]
+                    found[position] = _copies(arrays)
+                self._updaters[device].restore(found)
+        self._updaters[None].restore(left)
 
     # ---- files
 
     def save_states(self, fname: Any) -> None:
         """Write the optimizer's states, step counts and learning rate to a file.
 
-        The states of all devices are the same; they are written once.
+        The states of all devices are the same; they are written once. Those of a parameter that
+        lies in parts are put together: the file is that of one device.
         """
-        stores.save_states(fname, self._updaters[0], range(len(self._params)))
+        self._counted()
+        whole = optimizers.get_updater(self._optimizer)
+        whole.restore(self._kept())
+        stores.save_states(fname, whole, range(len(self._params)))
 
     def load_states(self, fname: Any) -> None:
         """Read what `save_states` wrote, for as many devices as there are now.
@@ -254,7 +377,19 @@ class Trainer:
         parameters.
         """
         shapes = [p.shape if p.is_shape_known else None for p in self._params]
-        stores.load_states(fname, self._updaters, range(len(self._params)), shapes)
+        whole = optimizers.get_updater(self._optimizer)
+        stores.load_states(fname, [whole], range(len(self._params)), shapes)
+        self._share(whole.arrays())
+
+
+def _own(chosen: Chosen, devices: list[Device]) -> list[list[Any]]:
+    """For each device its own gradients."""
+    rows = [grads for grads, _ in chosen.values()]
+    return [[grads[place] for grads in rows] for place in range(len(devices))]
+
+
+def _copies(arrays: list[Any]) -> list[Any]:
+    return [array.copy() for array in arrays]
 
 
 def _distinct(params: Any) -> list[Parameter]:

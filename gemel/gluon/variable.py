@@ -50,6 +50,9 @@ class Parameter:
     gradients are dense, and so is the array (another `stype` raises `GemelError`).
     """
 
+    #: The axis along which its arrays are parts of it, in order; None: each is all of it.
+    cut_axis: int | None = None
+
     def __init__(
         self,
         name: str = "",

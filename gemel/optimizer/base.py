@@ -40,6 +40,10 @@ class Optimizer:
     `step(indices, weights, grads, states)`, which write in place.
     """
 
+    #: Whether an update reads all of a parameter, its norm for one: parts of it, on several
+    #: devices, cannot be updated apart then.
+    needs_whole = False
+
     def __init__(
         self,
         learning_rate: float | None = None,

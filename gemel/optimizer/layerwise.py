@@ -29,6 +29,8 @@ class LARS(SGD):
     is MXNet 2's name for `eps`.
     """
 
+    needs_whole = True
+
     def __init__(
         self,
         learning_rate: float | None = None,
@@ -85,6 +87,8 @@ class LAMB(Moments):
     batch optimization for deep learning: training BERT in 76 minutes, ICLR 2020.
     """
 
+    needs_whole = True
+
     def __init__(
         self,
         learning_rate: float | None = 0.001,
@@ -127,6 +131,8 @@ class LANS(LAMB):
     Zheng, Lin, Zha and Li, Accelerated large batch optimization of BERT pretraining in 54 minutes,
     2020.
     """
+
+    needs_whole = True
 
     def __init__(
         self,

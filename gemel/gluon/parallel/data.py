@@ -1,0 +1,55 @@
+"""Splitting the batch: every device has all parameters and some of the examples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel import autograd
+from gemel.gluon.parallel.split import Split, apart, joined, loss_of, together
+from gemel.gluon.utils import split_and_load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gemel.device import Device
+    from gemel.gluon.block import Block
+    from gemel.np import ndarray
+
+
+class DataParallel(Split):
+    """Each device computes the gradients of a part of the batch; `Trainer` adds them up.
+
+    The parts differ by one example at most; of fewer examples than devices the last devices get
+    none. `BatchNorm` uses the statistics of each device's part, `SyncBatchNorm` those of the whole
+    batch, which therefore needs an example for each device.
+    """
+
+    def __init__(self, net: Block, devices: Sequence[Device]) -> None:
+        super().__init__(net, devices)
+        self._place()
+
+    def __call__(self, x: Any) -> ndarray:
+        """The network's results, computed in parts, on the first device."""
+        parts = split_and_load(x, self.devices, even_split=False)
+        found: ndarray = joined([self.net(part) for part in parts], self.devices[0])
+        return found
+
+    def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
+        """Each device's own gradients; the losses on the first device. See `Split.backward`."""
+        parts = [split_and_load(each, self.devices, even_split=False) for each in (x, y)]
+        with together(self.net):
+            with autograd.record():
+                losses = [loss_of(loss, self.net(a), b) for a, b in zip(*parts, strict=True)]
+            for one in losses:
+                one.backward()
+        found: ndarray = apart(losses, self.devices[0])
+        return found
+
+    def step(self, trainer: Any, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
+        """`backward`, then the sums of the gradients and a step of the trainer."""
+        losses = self.backward(x, y, loss)
+        trainer.step(len(x), ignore_stale_grad=len(x) < len(self.devices))
+        return losses
+
+
+__all__ = ["DataParallel"]

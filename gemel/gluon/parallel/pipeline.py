@@ -1,0 +1,297 @@
+"""Splitting between the layers: each device has some of them, and the batch passes in parts.
+
+Activations travel forward and gradients backward as copies of the engine, so that the devices work
+side by side on different parts of the batch, the micro-batches. What a device does, and in which
+order, is decided beforehand; the engine keeps the order, and the program waits for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gemel import autograd
+from gemel.errors import unknown_name
+from gemel.gluon.nn import HybridSequential, Sequential
+from gemel.gluon.parallel.order import ORDERS, kept, merged
+from gemel.gluon.parallel.split import Split, SplitError, apart, as_array, joined, loss_of
+from gemel.gluon.parallel.stages import balanced, costs, lies_apart, parameters_of, unset_like
+from gemel.gluon.utils import split_data
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gemel.device import Device
+    from gemel.gluon.parallel.order import Task
+    from gemel.np import ndarray
+
+
+class Stage(NamedTuple):
+    """Layers that follow each other, and the device that has them."""
+
+    block: Any
+    device: Device
+
+
+class Pipeline(Split):
+    """The layers of `net`, a (Hybrid)Sequential, as stages, one for each device in order.
+
+    A batch passes in `micro_batches` parts that differ by one example at most (fewer, if there are
+    fewer examples), whose gradients are added up. `cut` says where stages end: "parameters" and
+    "flops" give every device about as many, a list gives the first layer of each stage but the
+    first.
+
+    `order` is "gpipe": all forwards, then all backwards, the last first; a stage keeps the
+    activations of all micro-batches (Huang et al., GPipe: efficient training of giant neural
+    networks using pipeline parallelism, NeurIPS 2019). Or "1f1b": one forward, one backward by
+    turns; stage s of p keeps those of p - s micro-batches at most (Narayanan et al., PipeDream,
+    SOSP 2019; with a flush after each batch, Memory-efficient pipeline-parallel DNN training, ICML
+    2021). Both leave each device idle for (p - 1) / (m + p - 1) of the time when all stages take
+    equally long.
+
+    `BatchNorm` uses the statistics of each micro-batch, and its running ones change once for each;
+    `Dropout` draws a mask for each in the order of issue: the same seed, stages, order and number
+    of micro-batches give the same bits. Raises `SplitError` for a net that is no sequence, more
+    devices than layers, cuts that leave a stage without layers, or layers of two stages that share
+    a parameter.
+    """
+
+    def __init__(
+        self,
+        net: Any,
+        devices: Sequence[Device],
+        micro_batches: int = 4,
+        order: str = "1f1b",
+        cut: str | Sequence[int] = "parameters",
+    ) -> None:
+        super().__init__(net, devices)
+        self.net: Any = net
+        if type(net).forward not in (Sequential.forward, HybridSequential.forward):
+            raise SplitError(
+                f"Pipeline: {type(net).__name__} is no Sequential or HybridSequential, whose "
+                "layers run one after the other and can be divided into stages"
+            )
+        if not isinstance(micro_batches, int) or micro_batches < 1:
+            raise SplitError(f"Pipeline: {micro_batches!r} micro-batches; there is 1 at least")
+        if order not in ORDERS:
+            raise unknown_name("order of a pipeline", order, ORDERS)
+        if len(net) < len(self.devices):
+            raise SplitError(
+                f"Pipeline: {len(net)} layers cannot be {len(self.devices)} stages; each device "
+                "needs one layer at least"
+            )
+        self.micro_batches = micro_batches
+        self.order = order
+        self._cut = cut
+        self._stages: list[Stage] = []
+        if isinstance(cut, str):
+            if cut not in ("parameters", "flops"):
+                raise unknown_name("cut of a pipeline", cut, ("parameters", "flops"))
+        else:
+            self._divide([0, *cut, len(net)])
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The stages; none before it is known where they end (the first batch may say it)."""
+        return list(self._stages)
+
+    def in_flight(self, micro_batches: int | None = None) -> list[int]:
+        """Of how many micro-batches each stage keeps activations, at most."""
+        count, stages = micro_batches or self.micro_batches, len(self.devices)
+        return [kept(ORDERS[self.order](stage, stages, count)) for stage in range(stages)]
+
+    def hybridize(self, active: bool = True) -> None:
+        """Compile each stage as one program."""
+        self.net.hybridize(active)
+        for stage in self._stages:
+            stage.block.hybridize(active)
+
+    # ---- stages
+
+    def _divide(self, ends: list[int]) -> None:
+        """Make the stages between these layers, and bring their parameters there."""
+        layers, pairs = list(self.net), list(zip(ends, ends[1:], strict=False))
+        if len(pairs) != len(self.devices) or any(begin >= end for begin, end in pairs):
+            raise SplitError(
+                f"Pipeline: stages that begin at the layers {ends[:-1]} of {len(layers)} are no "
+                f"{len(self.devices)} stages with a layer each"
+            )
+        kind = HybridSequential if isinstance(self.net, HybridSequential) else Sequential
+        stages = [
+            Stage(kind(*layers[begin:end], prefix=f"{self.net.prefix}stage{place}_"), device)
+            for place, ((begin, end), device) in enumerate(zip(pairs, self.devices, strict=True))
+        ]
+        owners: dict[int, Stage] = {}
+        for stage in stages:
+            for name, parameter in stage.block.collect_params().distinct():
+                if owners.setdefault(id(parameter), stage) is not stage:
+                    raise SplitError(
+                        f"Pipeline: parameter {parameter.name} ({name}) belongs to layers of two "
+                        "stages; put those into one stage (cut=[...])"
+                    )
+        self._stages = stages
+        if getattr(self.net, "_active", False):
+            for stage in stages:
+                stage.block.hybridize()
+        self._place()
+
+    def _place(self) -> None:
+        for stage in self._stages:
+            stage.block.reset_device(stage.device)
+
+    def _prepare(self, x: Any) -> None:
+        """Have stages and parameters, as the first batch says."""
+        parameters = [p for _, p in self.net.collect_params().distinct()]
+        if self._stages and all(p._arrays for p in parameters):
+            return
+        layers = list(self.net)
+        known = all(p.is_shape_known for p in parameters)
+        flops = [] if known and self._cut != "flops" else costs(layers, x)
+        if not self._stages:
+            sizes = flops if self._cut == "flops" else list(map(parameters_of, layers))
+            self._divide([*balanced(sizes, len(self.devices)), len(layers)])
+        for parameter in parameters:
+            parameter.arrays()
+
+    # ---- running
+
+    def __call__(self, x: Any) -> ndarray:
+        """The network's results, computed in micro-batches, on the last device."""
+        parts = _parts(x, self.micro_batches)
+        self._prepare(parts[0])
+        found = []
+        for part in parts:
+            for block, device in self._stages:
+                given = part if isinstance(part, (tuple, list)) else (part,)
+                part = block(*(each.to_device(device) for each in given))
+            found.append(part)
+        whole: ndarray = joined(found, self.devices[-1])
+        return whole
+
+    def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
+        """The gradients of all micro-batches; the losses on the last device.
+
+        See `Split.backward`. A gradient is written, or added to what was there, as its parameter's
+        `grad_req` says.
+        """
+        given, labels = _parts(x, self.micro_batches), _parts(y, self.micro_batches)
+        self._prepare(given[0])
+        stages, order = len(self._stages), ORDERS[self.order]
+        orders = [order(stage, stages, len(given)) for stage in range(stages)]
+        batch = _Batch(self._stages, orders, given, labels, loss)
+        with autograd.pause():
+            try:
+                for stage, task in merged(orders):
+                    batch.issue(stage, task)
+            finally:
+                batch.end()
+        found: ndarray = apart(batch.losses, self.devices[-1])
+        return found
+
+
+class _Batch:
+    """A batch on its way. What is listed by stage and micro-batch is there until it is used."""
+
+    def __init__(
+        self,
+        stages: list[Stage],
+        orders: list[list[Task]],
+        given: list[Any],
+        labels: list[Any],
+        loss: Callable[..., Any],
+    ) -> None:
+        self.stages = stages
+        self.given = given
+        self.labels = labels
+        self.loss = loss
+        self.losses: list[Any] = [None] * len(given)
+        self.inputs: dict[tuple[int, int], list[Any]] = {}
+        self.outputs: dict[tuple[int, int], list[Any]] = {}
+        #: Elements of what the last two tasks of each stage have written.
+        self.marks: list[list[list[Any]]] = [[[], []] for _ in stages]
+        #: The micro-batch whose gradients come first: they overwrite, the others add to them.
+        self.first = [next(t.number for t in order if not t.forward) for order in orders]
+        self.writing = [True] * len(stages)
+        self.parameters = [
+            [p for _, p in s.block.collect_params().distinct() if p.grad_req != "null"]
+            for s in stages
+        ]
+
+    def issue(self, stage: int, task: Task) -> None:
+        """A task of a stage, behind the stage's task before it."""
+        written = self._forward if task.forward else self._backward
+        marks = [array.reshape(-1)[:1] for array in written(stage, task.number) if array.size]
+        self.marks[stage] = [self.marks[stage][1], marks]
+
+    def end(self) -> None:
+        """Gradients are written again by the next backward."""
+        for stage in range(len(self.stages)):
+            self._request(stage, True)
+
+    def _arrived(self, stage: int, array: Any, from_host: bool = False) -> Any:
+        """An array where a stage is, which can be used when the stage's last task has ended.
+
+        The engine orders what touches the same memory: elements of what the last task has written
+        go behind the array, into its memory. What the host has sets out one task earlier: it would
+        otherwise come all at once.
+        """
+        before, last = self.marks[stage]
+        held, part = lies_apart(array, self.stages[stage].device, len(before) + len(last))
+        early = before if from_host else []
+        for place, mark in enumerate(early, array.size):
+            held[place : place + 1] = mark
+        array.copyto(part)
+        for place, mark in enumerate(last, array.size + len(before)):
+            held[place : place + 1] = mark
+        return part
+
+    def _forward(self, stage: int, number: int) -> list[Any]:
+        source = [self.given[number]] if stage == 0 else self.outputs[stage - 1, number]
+        inputs = [self._arrived(stage, array, stage == 0) for array in source]
+        wanted = [array for array in inputs if stage and array.dtype.is_inexact]
+        autograd.mark_variables(wanted, [unset_like(array) for array in wanted])
+        self._request(stage, number == self.first[stage])
+        block, device = self.stages[stage]
+        last = stage == len(self.stages) - 1
+        label = self.labels[number].to_device(device) if last else None
+        with autograd.record():
+            found = block(*inputs)
+            if last:
+                found = self.losses[number] = loss_of(self.loss, found, label)
+        outputs = list(found) if isinstance(found, (tuple, list)) else [found]
+        self.inputs[stage, number], self.outputs[stage, number] = inputs, outputs
+        return outputs
+
+    def _backward(self, stage: int, number: int) -> list[Any]:
+        outputs = self.outputs.pop((stage, number))
+        inputs = self.inputs[stage, number] if stage else self.inputs.pop((stage, number))
+        following = self.inputs.pop((stage + 1, number), None)
+        heads, grads = [], []
+        for place, array in enumerate(outputs):
+            g = None if following is None else following[place].grad
+            if array._is_tracked and (following is None or g is not None):
+                heads.append(array)
+                grads.append(None if g is None else self._arrived(stage, g))
+        written = [array.grad for array in inputs if array.grad is not None]
+        before = [g.version for g in written]
+        if heads:
+            autograd.backward(heads, grads)
+        for g, version in zip(written, before, strict=True):
+            if g.version == version:  # the stage does not use this input
+                g[...] = 0
+        return written + [p._arrays[0].grad for p in self.parameters[stage][:1]]
+
+    def _request(self, stage: int, writes: bool) -> None:
+        """Whether gradients overwrite those before, in backward of what is recorded from here."""
+        if self.writing[stage] == writes:
+            return
+        self.writing[stage] = writes
+        arrays = [p._arrays[0] for p in self.parameters[stage] if p.grad_req == "write"]
+        kept = [array.grad for array in arrays]
+        autograd.mark_variables(arrays, kept, "write" if writes else "add")
+
+
+def _parts(batch: Any, count: int) -> list[Any]:
+    return split_data(as_array(batch), count, even_split=False)
+
+
+__all__ = ["Pipeline", "Stage"]

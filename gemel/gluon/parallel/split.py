@@ -1,0 +1,159 @@
+"""What the ways to split a network have in common: the face, and the checks."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from gemel import autograd, np, npx
+from gemel.device import as_device
+from gemel.errors import DeviceError, GemelError, ShapeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from gemel.device import Device
+    from gemel.gluon.block import Block
+    from gemel.gluon.parameter import ParameterDict
+    from gemel.np import ndarray
+
+
+class SplitError(GemelError, ValueError):
+    """A network cannot be split in this way."""
+
+
+class Split:
+    """A network and the devices that train it together; a subclass says which has what.
+
+    Parameters that have values, or wait for their shapes, are moved to the devices; `initialize`
+    makes those of a network without any. The network stays what it is: its files of parameters
+    are those of one device.
+    """
+
+    def __init__(self, net: Block, devices: Sequence[Device]) -> None:
+        self.net = net
+        self.devices = _distinct(type(self).__name__, devices)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.net.name} on {', '.join(map(str, self.devices))})"
+
+    # ---- the network's
+
+    def collect_params(self, select: str | None = None) -> ParameterDict:
+        """The network's parameters, for a `Trainer`."""
+        return self.net.collect_params(select)
+
+    def initialize(self, init: Any = None, force_reinit: bool = False) -> None:
+        """Give the network's parameters their first values, on the devices that need them."""
+        self.net.initialize(init, self.devices[0], force_reinit=force_reinit)
+        self._place()
+
+    def hybridize(self, active: bool = True) -> None:
+        """Compile the network; see `Block.hybridize`."""
+        self.net.hybridize(active)
+
+    def save_parameters(self, filename: Any) -> None:
+        """Write the parameters: the file that the network writes on one device."""
+        self.net.save_parameters(filename)
+
+    def load_parameters(self, filename: Any, **settings: Any) -> None:
+        """Read what the network writes, split or not; see `Block.load_parameters`."""
+        self.net.load_parameters(filename, **settings)
+        self._place()
+
+    def _place(self) -> None:
+        """Bring the parameters to where they belong."""
+        self.net.reset_device(self.devices)
+
+    # ---- training
+
+    def __call__(self, x: Any) -> ndarray:
+        """What the network gives for a batch, on one of the devices."""
+        raise NotImplementedError
+
+    def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
+        """Forward and backward of a batch: leaves gradients, gives the loss of each example.
+
+        `loss(prediction, label)` gives one number (or row) for each example, as Gluon's losses do;
+        the gradients are those of their sum. Everything is issued, nothing waits. Raises
+        `ShapeError` for a loss that is one number for the batch: its parts would not add up.
+        """
+        raise NotImplementedError
+
+    def step(self, trainer: Any, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
+        """`backward`, then a step of the trainer, gradients over the size of the batch."""
+        losses = self.backward(x, y, loss)
+        trainer.step(len(x))
+        return losses
+
+
+def loss_of(loss: Callable[..., Any], prediction: Any, label: Any) -> Any:
+    """The loss of each example. Raises `ShapeError` for one number for all of them."""
+    found = loss(prediction, label)
+    if tuple(found.shape[:1]) != tuple(label.shape[:1]):
+        raise ShapeError(
+            f"loss: {len(label)} examples have a loss of shape {tuple(found.shape)}; the first "
+            "axis must be that of the examples, for their losses are added up over the devices: "
+            "leave out the mean or sum over the batch"
+        )
+    return found
+
+
+@contextmanager
+def together(net: Block) -> Iterator[None]:
+    """A block of code in which all devices come to the meetings of the network's layers, or, after
+    an error, none has to any more.
+    """
+
+    def give_up(block: Block) -> None:
+        if block._own.group is not None:
+            block._own.group.give_up(_failing)
+
+    try:
+        yield
+    except BaseException:
+        net.apply(give_up)
+        raise
+
+
+def _failing(like: Any) -> Any:
+    """An array like another one, which cannot be computed."""
+
+    def absent() -> Any:
+        raise DeviceError("all-reduce: another device did not come, because of an error before it")
+
+    return npx.callback(absent, outputs=(like.shape, str(like.dtype)))
+
+
+def as_array(value: Any) -> Any:
+    """An array of ours, or what NumPy or a list says as one."""
+    return value if hasattr(value, "as_in_ctx") else np.array(value)
+
+
+def joined(parts: Sequence[Any], device: Device) -> Any:
+    """Parts of a batch as one array on a device."""
+    if len(parts) == 1:
+        return parts[0].to_device(device)
+    return np.concatenate([part.to_device(device) for part in parts], axis=0)
+
+
+def apart(parts: Sequence[Any], device: Device) -> Any:
+    """The same, not recorded: for results that are only looked at."""
+    with autograd.pause():
+        return joined([part.detach() for part in parts], device)
+
+
+def _distinct(name: str, given: Any) -> list[Device]:
+    devices = list(map(as_device, given)) if isinstance(given, (list, tuple)) else [given]
+    if not devices:
+        raise DeviceError(f"{name}: no devices; give a list such as [gpu(0), gpu(1)]")
+    if not isinstance(given, (list, tuple)):
+        raise DeviceError(f"{name}: {given!r} is no list of devices, such as [gpu(0), gpu(1)]")
+    if len(set(devices)) < len(devices):
+        raise DeviceError(
+            f"{name}: {', '.join(map(str, devices))} names a device twice; each has one part"
+        )
+    return devices
+
+
+__all__ = ["Split", "SplitError", "apart", "as_array", "joined", "loss_of", "together"]

@@ -1,0 +1,254 @@
+"""Splitting the layers: every device has all examples, and a part of each weight.
+
+The network runs once on each device, over the same batch. A layer cut by columns gives each device
+some of its units; one cut by rows takes those and adds up what the devices find: one all-reduce
+forward and one backward for the two. Shoeybi et al., Megatron-LM: training multi-billion parameter
+language models using model parallelism, 2019.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel import _core, autograd, np, npx
+from gemel import init as initializers
+from gemel.errors import ShapeError
+from gemel.gluon.block import Tensor
+from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.nn import Dense
+from gemel.gluon.parallel.split import Split, SplitError, apart, as_array, loss_of, together
+from gemel.gluon.parameter import Parameter
+from gemel.gluon.utils import split_data
+from gemel.gluon.variable import _Aside, places
+from gemel.ir.trace import current_trace
+from gemel.ops.meeting import Group, all_reduce
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gemel.device import Device
+    from gemel.gluon.block import Block
+    from gemel.np import ndarray
+
+
+class CutParameter(Parameter):
+    """A parameter of which each device has a part: as many equal parts along `axis` as devices.
+
+    `shape` is that of the whole, and so are first values, files and what `set_data` takes;
+    `data()` is the part on the current device. Raises `ShapeError` where it does not divide.
+    """
+
+    def __init__(self, axis: int, name: str = "", **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self.cut_axis = axis
+
+    @classmethod
+    def like(cls, other: Parameter, axis: int) -> CutParameter:
+        """One with the settings of another parameter."""
+        return cls(
+            axis,
+            other.name,
+            grad_req=other.grad_req,
+            shape=other.shape,
+            dtype=other.dtype,
+            init=other.init,
+        )
+
+    def _cut(self, whole: ndarray, devices: list[Device]) -> tuple[ndarray, ...]:
+        """The part of each device."""
+        size = whole.shape[self.cut_axis or 0]
+        if size % len(devices):
+            raise ShapeError(
+                f"parameter {self.name}: axis {self.cut_axis} of {tuple(whole.shape)} does not "
+                f"divide into {len(devices)} equal parts for {', '.join(map(str, devices))}; "
+                "choose another number of units or of devices"
+            )
+        parts = split_data(whole, len(devices), self.cut_axis or 0)
+        return tuple([part.copyto(device) for part, device in zip(parts, devices, strict=True)])
+
+    def _make(self) -> tuple[ndarray, ...]:
+        assert self._waiting is not None
+        initializer, devices = self._waiting
+        if len(devices) == 1:
+            return super()._make()
+        with _Aside():
+            whole = np.zeros(self._shape, self._dtype, device=devices[0])
+            with np.random.initialization(), devices[0]:
+                initializer(initializers.InitDesc(self.name, {"__init__": initializer}), whole)
+            arrays = self._cut(whole, devices)
+        self._waiting = None
+        self._adopt(arrays)
+        return arrays
+
+    def gathered(self) -> ndarray:
+        """All of it, on the first device."""
+        first, *others = self.arrays()
+        if not others:
+            return first
+        with _Aside():
+            parts = [first, *(other.as_in_ctx(first.device) for other in others)]
+            whole: ndarray = np.concatenate(parts, axis=self.cut_axis)
+            return whole
+
+    def set_data(self, data: Any) -> None:
+        """Write all of it: each device gets its part."""
+        if current_trace() is not None or len(self.homes) < 2:
+            super().set_data(data)
+            return
+        whole = data if hasattr(data, "as_in_ctx") else np.array(data, dtype=self._dtype)
+        self.shape = tuple(whole.shape)
+        arrays = self.arrays()
+        with _Aside():
+            parts = split_data(whole, len(arrays), self.cut_axis or 0)
+            for array, part in zip(arrays, parts, strict=True):
+                array[...] = part
+
+    def reset_device(self, device: Any = None, ctx: Any = None) -> None:
+        """Move it to another device, or its parts to several."""
+        devices = places(device, ctx)
+        if self._waiting is not None:
+            self._waiting = (self._waiting[0], devices)
+        if self._arrays and self.homes != devices:
+            whole = self.gathered()
+            with _Aside():
+                arrays = self._cut(whole, devices)
+            self._adopt(arrays)
+
+
+class ColumnDense(Dense):
+    """A `Dense` layer whose units the devices share: each has some rows of `weight` and of `bias`.
+
+    Takes what all devices have, and gives each its part, (batch, units / devices): what follows
+    works on each unit by itself, up to a `RowDense`. On one device it is a `Dense`.
+    """
+
+    def __init__(self, units: int, activation: str | None = None, **settings: Any) -> None:
+        super().__init__(units, activation, **settings)
+        self.weight = CutParameter.like(self.weight, 0)
+        if self.bias is not None:
+            self.bias = CutParameter.like(self.bias, 0)
+
+
+class RowDense(Dense):
+    """A `Dense` layer whose inputs the devices share: each has some columns of `weight`.
+
+    Takes the parts a `ColumnDense` gives, and gives every device all units: what the devices find
+    is added up (one all-reduce), then comes the bias. On one device it is a `Dense`.
+    """
+
+    def __init__(self, units: int, activation: str | None = None, **settings: Any) -> None:
+        super().__init__(units, activation, **settings)
+        self.weight = CutParameter.like(self.weight, 1)
+
+    def infer_shape(self, x: Tensor) -> None:
+        """The weight has as many columns as the examples of all devices have values."""
+        super().infer_shape(x)
+        if not getattr(current_trace(), "shapes_only", False) and self.weight.shape is not None:
+            units, columns = self.weight.shape
+            self.weight._shape = (units, columns * len(self.weight.homes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, part of in_units) -> (batch, units), the same on every device."""
+        devices = tuple(self.weight.homes)
+        if len(devices) == 1:
+            return super().forward(x)
+        if self._own.group is None or self._own.group.devices != devices:
+            self._own.group = Group(devices, f"RowDense {self.name}")
+        y = npx.fully_connected(x, self.weight.data(), None, flatten=self._flatten)
+        y = all_reduce(y, group=self._own.group)
+        if self.bias is not None:
+            y = y + self.bias.data()
+        return y if self.act is None else self.act(y)
+
+
+class SelfAttention(HybridBlock):
+    """Self-attention whose heads the devices share: (batch, time, width) -> (batch, time, units).
+
+    Queries, keys and values are cut by columns, so that each device has whole heads, the output
+    by rows: one all-reduce. Raises `SplitError` when `units` does not divide by `heads`, or
+    `heads` by the number of devices. Vaswani et al., Attention is all you need, NeurIPS 2017.
+    """
+
+    def __init__(
+        self, units: int, heads: int, causal: bool = False, use_bias: bool = True, **settings: Any
+    ) -> None:
+        super().__init__(**settings)
+        if heads < 1 or units % heads:
+            raise SplitError(f"SelfAttention: {units} units do not divide into {heads} heads")
+        self._heads, self._size, self._causal = heads, units // heads, causal
+        dense: dict[str, Any] = {"flatten": False, "use_bias": use_bias}
+        with self.name_scope():
+            self.query = ColumnDense(units, prefix="query_", **dense)
+            self.key = ColumnDense(units, prefix="key_", **dense)
+            self.value = ColumnDense(units, prefix="value_", **dense)
+            self.output = RowDense(units, prefix="output_", **dense)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, time, width) -> (batch, time, units), the same on every device."""
+        count = max(len(self.query.weight.homes), 1)
+        if self._heads % count:
+            raise SplitError(
+                f"SelfAttention: {self._heads} heads do not divide among {count} devices; each "
+                "device has whole heads"
+            )
+        batch, time = x.shape[0], x.shape[1]
+        heads = [
+            part(x).reshape(batch, time, -1, self._size).swapaxes(1, 2)
+            for part in (self.query, self.key, self.value)
+        ]
+        queries, keys, values = heads
+        seen = npx.attention(queries, keys, values, causal=self._causal).swapaxes(1, 2)
+        return self.output(seen.reshape(batch, time, -1))
+
+
+class TensorParallel(Split):
+    """Every device runs the network on the whole batch, with its parts of the layers that are cut.
+
+    Layers that are not cut are replicas: all devices compute the same, also by `BatchNorm`, and by
+    `Dropout`, whose masks are the same everywhere (between `ColumnDense` and `RowDense` each
+    device drops the same places of its own part). The loss is shared: every device's gradients
+    are its part of the gradient, and `Trainer` adds up those of the replicas.
+    """
+
+    def __init__(self, net: Block, devices: Sequence[Device]) -> None:
+        super().__init__(net, devices)
+        self._place()
+
+    def _everywhere(self, run: Callable[[Device], Any]) -> list[Any]:
+        """What each device finds, with the same random numbers."""
+        state = _core.random_state()
+        found = []
+        for device in self.devices:
+            _core.set_random_state(*state)
+            found.append(run(device))
+        return found
+
+    def __call__(self, x: Any) -> ndarray:
+        """The network's results, on the first device."""
+        x = as_array(x)
+        with together(self.net):
+            found: ndarray = self._everywhere(lambda device: self.net(x.as_in_ctx(device)))[0]
+        return found
+
+    def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
+        """Each device's part of the gradients; the losses on the first. See `Split.backward`."""
+        x, y = as_array(x), as_array(y)
+        if not len(x):
+            raise ShapeError(f"TensorParallel: {list(x.shape)} is a batch without examples")
+        places = [(x.as_in_ctx(device), y.as_in_ctx(device)) for device in self.devices]
+        parts = dict(zip(self.devices, places, strict=True))
+
+        def run(device: Device) -> Any:
+            a, b = parts[device]
+            return loss_of(loss, self.net(a), b)
+
+        with together(self.net):
+            with autograd.record():
+                losses = self._everywhere(run)
+            for one in losses:
+                one.backward(np.full_like(one, 1 / len(losses)))
+        found: ndarray = apart(losses[:1], self.devices[0])
+        return found
+
+
+__all__ = ["ColumnDense", "CutParameter", "RowDense", "SelfAttention", "TensorParallel"]
