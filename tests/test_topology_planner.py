@@ -156,7 +156,7 @@ def test_it_says_why_and_draws() -> None:
     assert "98 % latency, most bytes over cpu0 -> cpu1 (20 GB/s)" in table[1]
     assert "ring both ways" in table[2] and "ring: 1.99 times" in table[2]
     assert "gpu0 -> gpu3 -> gpu2 -> gpu1 -> gpu5 -> gpu6 -> gpu7 -> gpu4 -> gpu0" in text
-    assert "up to 78.2 KB: servers; beyond: ring both ways." in text
+    assert "up to 87 KB: servers; beyond: ring both ways." in text
 
 
 def test_trees_and_hierarchies_are_drawn() -> None:
