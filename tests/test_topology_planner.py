@@ -45,6 +45,14 @@ def test_the_choice_is_near_the_fastest_everywhere(name: str) -> None:
     held_against_simulation(name, SIZES[1::2])
 
 
+@pytest.mark.parametrize("name", ["p3", "2xpcie4-one-switch-100gbe", "2xp3-10gbe"])
+def test_the_choice_is_near_the_fastest_where_it_changes(name: str) -> None:
+    """There two estimates are alike, and their errors matter most."""
+    changes = [size for size, _ in topology.Planner(topology.named(name)).ranges()[1:]]
+    assert changes
+    held_against_simulation(name, [size * near for size in changes for near in (0.99, 1.005)])
+
+
 def test_the_estimate_of_a_ring_is_the_closed_form() -> None:
     where = topology.fleet(8)
     (ring,) = topology.Planner(where, [topology.ring(where)]).estimates
