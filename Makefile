@@ -72,13 +72,13 @@ build/wheel/.stamp: $(SOURCES) build/sources | .venv/.made
 	@$(PIP) install --quiet --no-deps --force-reinstall "$(WHEEL)"
 	@touch $@
 
-.venv/.demo .venv/.test .venv/.dev: .venv/.%: pyproject.toml | .venv/.installed
+.venv/.demo .venv/.test .venv/.dev .venv/.mpi: .venv/.%: pyproject.toml | .venv/.installed
 	@$(PIP) install --quiet "$(WHEEL)[$*]" || $(NO_NETWORK)
 	@touch $@
 
 # ---------------------------------------------------------------- what users run
 
-.PHONY: demo experiments trainings test
+.PHONY: demo experiments trainings test distributed
 demo: .venv/.installed .venv/.demo ## train a network on real handwriting, imperatively and hybridized
 	$(BIN)/python examples/digits.py
 
@@ -94,6 +94,9 @@ trainings: .venv/.installed .venv/.test ## train on digits and text, minutes eac
 
 test: .venv/.installed .venv/.test ## run the tests against the installed package
 	$(BIN)/pytest $(TESTS)
+
+distributed: .venv/.installed .venv/.test .venv/.mpi ## workers over MPI: installs mpi4py and Open MPI, runs what they need
+	$(BIN)/pytest -m distributed
 
 targets: .venv/.installed .venv/.test ## the operations by their meaning, as C, for aarch64 (QEMU) and wasm (Node), where these are there
 	$(BIN)/pytest -m "targets or not slow" tests/test_targets.py tests/test_meaning.py tests/test_print_c.py

@@ -13,6 +13,7 @@ from benchmarks import (
     engine,
     instructions,
     kernels,
+    parallel,
     startup,
     sweep,
     ufuncs,
@@ -179,6 +180,13 @@ def run_devices(session: Session) -> None:
     session.failed |= devices.run(options.runs or (1 if options.quick else 5))
 
 
+def run_parallel(session: Session) -> None:
+    """Data-parallel training by two workers beside one, and beside the peers."""
+    options = session.options
+    rounds, seconds = (1, 0.5) if options.quick else (5, 2.0)
+    session.failed |= parallel.run(options.runs or rounds, seconds, options.only)
+
+
 def run_cold(session: Session) -> None:
     """From the start of a process to the first inference."""
     options = session.options
@@ -231,6 +239,7 @@ RUNNERS = {
     "cold": run_cold,
     "compile": run_compile,
     "devices": run_devices,
+    "parallel": run_parallel,
     "engine": run_engine,
     "ufuncs": run_ufuncs,
     "data": run_data,

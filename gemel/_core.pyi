@@ -203,6 +203,41 @@ class Meeting:
     def join(self, rank: int, parties: int, array: Array) -> Any:
         """What all parties bring, in the order of their ranks; nothing waits."""
 
+class Errand:
+    """An operation whose work is to be done now, by who took it: see src/program/desk.h."""
+
+    @property
+    def number(self) -> int:
+        """As `Desk.issue` was told."""
+    @property
+    def inputs(self) -> tuple[memoryview, ...]:
+        """The bytes of what it reads; valid until its end."""
+    @property
+    def outputs(self) -> tuple[memoryview, ...]:
+        """The bytes of what it fills; valid until its end."""
+    @property
+    def failure(self) -> str | None:
+        """Why it cannot be done: what it reads has failed. Then it has ended."""
+    def end(self, failure: FailureText | None = None) -> None:
+        """It is done, or has failed. One that is dropped before has failed, too."""
+
+class Desk:
+    """Where operations whose work is done outside of the engine wait until somebody takes them."""
+
+    def issue(
+        self,
+        number: int,
+        name: str,
+        inputs: Iterable[Array],
+        results: Sequence[tuple[int, Sequence[int]]],
+        device: int = 0,
+    ) -> tuple[Any, ...]:
+        """New arrays, which an errand over the inputs fills; all are on CPU devices."""
+    def take(self, seconds: float) -> Errand | None:
+        """The next whose turn has come; None when there is none by then, or it is closed."""
+    def close(self, type: str, message: str) -> None:
+        """What waits here and what comes from now on fails with this."""
+
 class SortedRows:
     """How an operation sorts: dense arrays of before x length x after elements along the second."""
 

@@ -291,9 +291,8 @@ _met = Recent(512)
 
 
 def in_pieces(targets: Sequence[Target | Leaf]) -> bool:
-    """Whether a backward runs as several operations: where its gradients travel over links."""
-    leaves = [target.leaf for target in targets]
-    return any(leaf is not None and leaf.gradient.device.linked for leaf in leaves)
+    """Whether a backward runs as several operations: where its gradients travel."""
+    return any(target.leaf is not None and target.leaf.travels for target in targets)
 
 
 def worth_compiling(calls: int, times: int) -> bool:

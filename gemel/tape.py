@@ -24,15 +24,19 @@ from gemel.views import Apply, positions, repeats, window
 
 
 class Leaf:
-    """A variable: where a gradient ends. `request` is "write" or "add"."""
+    """A variable: where a gradient ends. `request` is "write" or "add".
 
-    __slots__ = ("gradient", "key", "request", "spec", "words")
+    A gradient that `travels` is wanted as early as can be, even if the others come later for it.
+    """
+
+    __slots__ = ("gradient", "key", "request", "spec", "travels", "words")
 
     def __init__(self, spec: Spec, gradient: Any, request: str) -> None:
         self.key = id(self)
         self.spec = spec
         self.gradient = gradient
         self.request = request
+        self.travels = gradient.device.linked
         #: What of it decides a gradient graph.
         self.words = (1 + (request == "add"), spec.dtype.code, spec.ndim, *spec.shape)
 
@@ -249,6 +253,13 @@ def become_variable(array: Any, leaf: Leaf) -> None:
         array._history = None  # a part of something else: a variable of its own
     array._track(leaf)
     array._history.variable = leaf
+
+
+def let_travel(array: Any) -> None:
+    """The gradient of a variable goes to other processes; no other array is changed by this."""
+    history = array._history
+    if history is not None and history.variable is not None:
+        history.variable.travels = True
 
 
 # --- writes ---------------------------------------------------------------------------------

@@ -643,9 +643,44 @@ def test_two_bits():
     close(trained("c0 g0", compression_params=settings, steps=1), trained("c0", steps=1), 2e-2)
 
 
+def bfloat16(row):
+    bits = row.view("uint32").astype("uint64")
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16).astype("uint32").view("float32")
+
+
+NARROWED = {
+    "fp16": lambda row: row.clip(-65504, 65504).astype("float16").astype("float32"),
+    "bf16": bfloat16,
+}
+
+
+@pytest.mark.parametrize("kind", NARROWED)
+def test_sixteen_bits(kind):
+    """What 16 bits lose is sent with the next gradient, by each device its own."""
+    store = kvstore.create("device")
+    store.set_gradient_compression({"type": kind})
+    store.init("w", np.zeros((3, 4)))
+    out, lost = np.zeros((3, 4)), numpy.zeros((2, 3, 4), "float32")
+    draw = numpy.random.default_rng(0)
+    for scale in (1.0, 1e-6, 1e5, 1.0, 1.0):
+        given = (draw.normal(size=(2, 3, 4)) * scale).astype("float32")
+        sent = NARROWED[kind](given + lost)
+        lost = given + lost - sent
+        store.pushpull("w", [np.array(given[0]), np.array(given[1], device=cpu(1))], out=out)
+        assert (out.asnumpy() == sent[0] + sent[1]).all()
+    halves = np.ones((2,), dtype="float16")
+    store.init("h", halves)
+    store.pushpull("h", [halves, halves.as_in_ctx(gpu(0))])
+    assert halves.dtype == "float16" and halves.tolist() == [2, 2]
+    empty = np.zeros((0, 2))
+    store.init("e", empty)
+    store.pushpull("e", empty)
+    assert empty.tolist() == []
+
+
 BAD: list[tuple[Any, type[Exception], str]] = [
     (lambda: kvstore.create("devise"), UnknownNameError, "did you mean 'device'"),
-    (lambda: kvstore.create("dist_sync"), GemelError, "several machines"),
+    (lambda: kvstore.create("dist_async"), GemelError, "parameter server"),
     (lambda: kvstore.create().pull("x", np.ones(1)), UnknownNameError, "call init first"),
     (lambda: kvstore.create().row_sparse_pull("x"), GemelError, "dense"),
     (lambda: kvstore.create().init([1, 2], [np.ones(1)]), ShapeError, "2 keys"),
@@ -658,6 +693,11 @@ BAD: list[tuple[Any, type[Exception], str]] = [
         lambda: kvstore.create("device").set_gradient_compression({"type": "2bits"}),
         UnknownNameError,
         "did you mean '2bit'",
+    ),
+    (
+        lambda: kvstore.create("device").set_gradient_compression({"type": "fp61"}),
+        UnknownNameError,
+        "did you mean 'fp16'",
     ),
     (
         lambda: kvstore.create("device").set_gradient_compression({"treshold": 1}),

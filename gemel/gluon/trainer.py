@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import compress
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
 
 from gemel import _core, autograd, kvstore, np
 from gemel import optimizer as optimizers
 from gemel.errors import DeviceError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
 from gemel.gluon.utils import split_data
+from gemel.tape import let_travel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,9 +43,12 @@ class Trainer:
     `optimizer_params` its settings. Where the parameters live on several devices, each computes
     the gradients of its part of the batch; `kvstore` says where these are added up: ``"device"``,
     ``"local"`` (on the CPU) or a `KVStore`; None leaves every device to itself.
+    With ``"dist_sync"`` several processes train together, each with its part of the batch: all
+    begin with the values of worker 0, and gradients are added up over all devices of all workers.
     `compression_params` are those of `KVStore.set_gradient_compression`. Each device then updates
     its own replica, by the same sum to the same bits; with `update_on_kvstore` the store updates a
-    value of its own, and every device gets that. Parameters may live on different devices, as
+    value of its own, and every device gets that; parameter servers do so unless it is False.
+    Parameters may live on different devices, as
     those of stages do (`gluon.parallel`): each device updates what it has.
     """
 
@@ -68,8 +74,12 @@ class Trainer:
             self._store.set_gradient_compression(compression_params)
         if update_on_kvstore and not isinstance(self._store, stores.KVStore):
             raise GemelError("Trainer: update_on_kvstore=True needs a kvstore, such as 'device'")
-        self._wants_store = bool(update_on_kvstore)
-        #: Whether the store updates the parameters: with one device there is nothing to gain.
+        # Servers do that; whoever takes a worker's place then finds the parameters there.
+        keeps = getattr(self._store, "keeps_parameters", False)
+        self._wants_store = keeps if update_on_kvstore is None else update_on_kvstore
+        #: Whether other processes train, too.
+        self._together = keeps or getattr(self._store, "num_workers", 1) > 1
+        #: Whether the store updates the parameters: with one replica there is nothing to gain.
         self._on_store = False
         #: Which parameters live on the same devices; each device belongs to one group.
         self._groups: list[Group] = []
@@ -79,6 +89,14 @@ class Trainer:
         self._seen: list[tuple[Any, ...]] = []
         #: Versions of the first replicas when the store last gave them its values.
         self._pulled: dict[int, int] = {}
+        if self._together:
+            for parameter in self._params:
+                if parameter.cut_axis is not None:
+                    self._refuse_parts(parameter.name)
+            for position, parameter in enumerate(self._params):
+                if parameter._arrays:
+                    self._begin_alike(position, parameter)
+                parameter._followers.append(partial(_made, ref(self), position))
 
     @property
     def optimizer(self) -> Optimizer:
@@ -99,6 +117,8 @@ class Trainer:
     def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """Bring the gradients together and update every parameter, gradients over `batch_size`.
 
+        That is what the sum of all gradients is divided by, so the size of the whole batch: the
+        parts of all devices and, as in MXNet, of all workers are to be counted by the caller.
         Everything is issued, nothing waits. The gradients of the devices stay as they are; see
         `allreduce_grads`. Raises `GradientError` for a parameter whose gradient backward has not
         written since the last step, on all its devices; `ignore_stale_grad` leaves such gradients
@@ -112,7 +132,7 @@ class Trainer:
             self._by_store(chosen, batch_size)
             return
         for devices, part in self._parts(chosen):
-            alone = len(devices) == 1 or self._store is None
+            alone = self._alone(devices)
             gradients = _own(part, devices) if alone else self._totals(part, devices)
             self._apply(part, devices, batch_size, gradients)
 
@@ -127,7 +147,7 @@ class Trainer:
         if self._store is None:
             return
         for devices, part in self._parts(self._chosen(ignore_stale=True)):
-            if len(devices) == 1:
+            if self._alone(devices):
                 continue
             totals = self._totals(part, devices)
             with autograd.pause():
@@ -142,6 +162,16 @@ class Trainer:
         self._refuse_on_store("update")
         for devices, part in self._parts(self._chosen(ignore_stale_grad)):
             self._apply(part, devices, batch_size, _own(part, devices))
+
+    def _alone(self, devices: list[Device]) -> bool:
+        """Whether what lives on these devices has nobody to add gradients up with."""
+        return self._store is None or (len(devices) == 1 and not self._together)
+
+    def _begin_alike(self, position: int, parameter: Parameter) -> None:
+        """All workers begin with the values of the first; its gradients go to all of them."""
+        for array in parameter._arrays:
+            let_travel(array)
+        self._store.broadcast(position, parameter._arrays[0], out=list(parameter._arrays))
 
     def _refuse_on_store(self, name: str) -> None:
         if self._on_store:
@@ -284,10 +314,13 @@ class Trainer:
                 self._refuse_parts(cut[0])
         kept = self._kept()
         self._groups = groups
-        self._on_store = self._wants_store and any(len(group.devices) > 1 for group in groups)
+        self._on_store = self._wants_store and (
+            self._together or any(len(group.devices) > 1 for group in groups)
+        )
         if self._on_store:
             self._store.set_optimizer(self._optimizer)
-            self._updaters = {None: self._store._updater}
+            updater = self._store.updater
+            self._updaters = {} if updater is None else {None: updater}
         else:
             places = [None, *(device for group in groups for device in group.devices)]
             self._updaters = {device: optimizers.get_updater(self._optimizer) for device in places}
@@ -305,6 +338,8 @@ class Trainer:
         elif self._optimizer.needs_whole:
             kind = type(self._optimizer).__name__
             reason = f"{kind} reads the norm of the whole; choose another optimizer"
+        elif self._together:
+            reason = "several workers have whole parameters only; take one process, or cut nothing"
         if reason:
             raise GemelError(
                 f"Trainer: parameter {name} lies in parts on several devices: {reason}"
@@ -342,7 +377,8 @@ class Trainer:
     def _share(self, kept: dict[Any, list[Any]]) -> None:
         """Give each device the states of what lives there."""
         if self._on_store:
-            self._updaters[None].restore({key: _copies(arrays) for key, arrays in kept.items()})
+            for updater in self._updaters.values():
+                updater.restore({key: _copies(arrays) for key, arrays in kept.items()})
             return
         left = dict(kept)
         for devices, positions in self._groups:
@@ -365,6 +401,9 @@ class Trainer:
         The states of all devices are the same; they are written once. Those of a parameter that
         lies in parts are put together: the file is that of one device.
         """
+        if not self._updaters:
+            self._store.save_optimizer_states(fname)
+            return
         self._counted()
         whole = optimizers.get_updater(self._optimizer)
         whole.restore(self._kept())
@@ -376,6 +415,9 @@ class Trainer:
         Raises `ParameterFileError`, changing nothing, if it belongs to another optimizer or other
         parameters.
         """
+        if not self._updaters:
+            self._store.load_optimizer_states(fname)
+            return
         shapes = [p.shape if p.is_shape_known else None for p in self._params]
         whole = optimizers.get_updater(self._optimizer)
         stores.load_states(fname, [whole], range(len(self._params)), shapes)
@@ -390,6 +432,13 @@ def _own(chosen: Chosen, devices: list[Device]) -> list[list[Any]]:
 
 def _copies(arrays: list[Any]) -> list[Any]:
     return [array.copy() for array in arrays]
+
+
+def _made(trainer: ref[Trainer], position: int, parameter: Parameter) -> None:
+    """A parameter has been filled (again): all workers of its trainer take the first's values."""
+    found = trainer()
+    if found is not None:
+        found._begin_alike(position, parameter)
 
 
 def _distinct(params: Any) -> list[Parameter]:

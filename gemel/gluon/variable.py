@@ -28,7 +28,7 @@ from gemel.ir.trace import current_trace
 from gemel.spec import Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from gemel.device import Device
     from gemel.np import ndarray
@@ -82,6 +82,8 @@ class Parameter:
         #: What `initialize` was told, until then: initializer, devices.
         self._waiting: tuple[init_module.Initializer, list[Device]] | None = None
         self._owners: list[Any] = []
+        #: Who hears of it when it has been filled.
+        self._followers: list[Callable[[Parameter], None]] = []
         #: The gradients as the last step left them: the arrays and their versions.
         self._used: list[tuple[Any, int]] = []
 
@@ -176,6 +178,9 @@ class Parameter:
                 arrays[0].copyto(other)
         self._waiting = None
         self._adopt(arrays)
+        with _Aside():
+            for follower in self._followers:
+                follower(self)
         return arrays
 
     def _adopt(self, arrays: tuple[ndarray, ...]) -> None:
@@ -407,7 +412,7 @@ class Parameter:
     # ---- copies and pickles: without the blocks it belongs to
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_owners": [], "_used": []}
+        return {**vars(self), "_owners": [], "_followers": [], "_used": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

@@ -1,0 +1,59 @@
+"""Key-value stores: where the gradients of several devices and machines meet.
+
+A store keeps a value for each key. `push` adds up what several devices have for a key, `pull` gives
+every device the value; `pushpull` does both. Everything is issued and nothing waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from gemel import config
+from gemel.errors import unknown_name
+from gemel.kvstore.base import KVStore
+from gemel.kvstore.local import LocalStore
+from gemel.kvstore.mpi import MpiStore
+from gemel.kvstore.states import load_states, save_states
+
+
+def _by_servers(name: str) -> KVStore:
+    """A store whose values are on parameter servers, which the environment names."""
+    from gemel.kvstore.server.client import ServerStore
+
+    return ServerStore(name)
+
+
+def _together(name: str) -> KVStore:
+    """A store of several workers: on parameter servers where there are some, else over MPI."""
+    return _by_servers(name) if config.SERVERS.read() else MpiStore(name)
+
+
+#: What makes the store of each name; it is given the name.
+KINDS: dict[str, Callable[[str], KVStore]] = {
+    "local": partial(LocalStore, on_devices=False),
+    "local_allreduce_cpu": partial(LocalStore, on_devices=False),
+    "device": partial(LocalStore, on_devices=True),
+    "local_allreduce_device": partial(LocalStore, on_devices=True),
+    "dist": _together,
+    "dist_sync": _together,
+    "dist_device_sync": _together,
+    "dist_sync_device": _together,
+    "dist_sync_server": _by_servers,
+    "dist_async": _by_servers,
+}
+
+
+def create(name: str = "local") -> KVStore:
+    """A store: ``"device"`` adds values up on their devices, ``"local"`` on the CPU.
+
+    ``"dist_sync"`` adds up over all workers, too: of an MPI job, or where GEMEL_SERVERS names them
+    on parameter servers, which ``"dist_async"`` and ``"dist_sync_server"`` need. Raises
+    `UnknownNameError`, and `WorkersError` where workers or servers cannot be joined.
+    """
+    if name not in KINDS:
+        raise unknown_name("kvstore", name, KINDS)
+    return KINDS[name](name)
+
+
+__all__ = ["KVStore", "create", "load_states", "save_states"]

@@ -1,0 +1,159 @@
+"""What several workers do next, and in which order: rank 0 decides, as it hears what each has.
+
+Workers may come to their requests at different times, and those with higher priorities go first
+where several could; but all must do the same at the same time. So each tells rank 0 what it has
+ready, and does what rank 0 says all have. Nothing here talks to anybody or looks at a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+#: Bytes of small requests that travel together: one message's latency for all of them.
+BUCKET_BYTES = 4 << 20
+
+
+class Request(NamedTuple):
+    """What a worker wants to do with all others.
+
+    `name` is what users know (``"key 'w'"``), `store` which of its stores; the `turn` counts the
+    requests with this name. `note` is whatever else the workers must agree in, as a text.
+    """
+
+    store: int
+    name: str
+    turn: int
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    priority: int
+    note: str
+
+    @property
+    def place(self) -> Place:
+        """By what workers know it is the same."""
+        return self.store, self.kind in GENERAL, self.name, self.turn
+
+    @property
+    def contents(self) -> tuple[Any, ...]:
+        """What must be the same for all."""
+        return self.kind, self.dtype, self.shape, self.note
+
+    def __str__(self) -> str:
+        extents = ", ".join(map(str, self.shape))
+        note = f", {self.note}" if self.note else ""
+        return f"{self.kind} of {self.dtype} ({extents}){note}"
+
+
+Place = tuple[int, bool, str, int]
+#: Requests without a key.
+GENERAL = ("meet", "end")
+
+
+class _Pending:
+    """Who has come with a request."""
+
+    def __init__(self, first: Request, rank: int, number: int, now: float) -> None:
+        self.request = first
+        self.began = now
+        self.number = number
+        self.first = rank
+        self.came: set[int] = set()
+
+
+class Agreement:
+    """What the workers have told, and what follows. Times are seconds of any clock."""
+
+    def __init__(self, size: int, limit: float) -> None:
+        self._size = size
+        self._limit = limit
+        self._pending: dict[Place, _Pending] = {}
+        self._left: dict[int, str] = {}
+        self._count = 0
+
+    def announce(self, rank: int, request: Request, now: float) -> str | None:
+        """A worker has come with a request. A text if that cannot go well: what is wrong."""
+        if request.kind == "end":
+            self._left[rank] = request.note
+        pending = self._pending.get(request.place)
+        if pending is None:
+            self._count += 1
+            pending = _Pending(request, rank, self._count, now)
+            self._pending[request.place] = pending
+        first = pending.request
+        if request.contents != first.contents and request.kind != "end":
+            return (
+                f"the workers disagree about {request.name}: worker {rank} has a {request}, "
+                f"worker {pending.first} a {first}"
+            )
+        pending.came.add(rank)
+        return self._abandoned()
+
+    def _abandoned(self) -> str | None:
+        """What is wrong if a worker has ended and another waits for it."""
+        for rank, note in sorted(self._left.items()):
+            for pending in self._pending.values():
+                if pending.request.kind != "end" and rank not in pending.came:
+                    why = f" ({note})" if note else ""
+                    waiting = min(pending.came)
+                    return (
+                        f"worker {rank} has ended{why}, and worker {waiting} waits for it with "
+                        f"{pending.request.name}"
+                    )
+        return None
+
+    def next(self) -> list[Request]:
+        """What all have come with, and shall now do together; an empty list if there is nothing.
+
+        Of several the one with the highest priority goes first, then the one that was heard of
+        first. Small ones of the same kind, dtype and store go with it, in the same order.
+        """
+        ready = [p for p in self._pending.values() if len(p.came) == self._size]
+        if not ready:
+            return []
+        ready.sort(key=lambda pending: (-pending.request.priority, pending.number))
+        chosen: list[Request] = []
+        total = 0
+        for pending in ready:
+            request = pending.request
+            if chosen and (request.kind, request.dtype) != (chosen[0].kind, chosen[0].dtype):
+                continue
+            if chosen and total + request.bytes > BUCKET_BYTES:
+                continue
+            chosen.append(request)
+            total += request.bytes
+        for request in chosen:
+            del self._pending[request.place]
+        return chosen
+
+    def overdue(self, now: float) -> str | None:
+        """What is wrong if somebody has been waited for longer than the limit."""
+        waiting = [p for p in self._pending.values() if p.request.kind != "end"]
+        late = [p for p in waiting if now - p.began > self._limit]
+        if not late:
+            return None
+        pending = min(late, key=lambda pending: pending.number)
+        missing = [rank for rank in range(self._size) if rank not in pending.came]
+        text = (
+            f"{_workers(missing)} not come with {pending.request.name} for {self._limit:g} s; "
+            f"{_workers(sorted(pending.came))} come"
+        )
+        for rank in missing:
+            if names := self._names_of(rank):
+                text += f"; worker {rank} has come with {names} instead"
+        return text
+
+    def _names_of(self, rank: int) -> str:
+        """What a worker has come with and others have not, at most three names."""
+        found = [p.request.name for p in self._pending.values() if rank in p.came]
+        return ", ".join(found[:3])
+
+
+def _workers(ranks: Sequence[int]) -> str:
+    numbers = ", ".join(map(str, ranks))
+    return f"worker {numbers} has" if len(ranks) == 1 else f"workers {numbers} have"
+
+
+__all__ = ["Agreement", "Request"]

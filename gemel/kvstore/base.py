@@ -1,0 +1,156 @@
+"""What every key-value store offers, whatever lies behind it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gemel.device import Device
+from gemel.errors import GemelError, ShapeError
+
+if TYPE_CHECKING:
+    from gemel.links import Topology
+
+
+class KVStore(ABC):
+    """A value for each key, and the sums of what devices push. Keys are numbers or strings.
+
+    Every method takes one key, or a list of keys with a list of what belongs to each. What belongs
+    to a key is an array, or a list of arrays on several devices.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def type(self) -> str:
+        """Its name, as given to `create`."""
+        return self._name
+
+    @property
+    def rank(self) -> int:
+        """Which of the workers this process is: 0, as long as there is one."""
+        return 0
+
+    @property
+    def num_workers(self) -> int:
+        """How many processes train together: 1, unless the store is one of several machines."""
+        return 1
+
+    @staticmethod
+    def is_capable(capability: str) -> bool:
+        """Whether it can do something: ``"optimizer"`` means `set_optimizer`."""
+        return capability == "optimizer"
+
+    @property
+    def keeps_parameters(self) -> bool:
+        """Whether a `Trainer` leaves its parameters there: the values outlive this process."""
+        return False
+
+    @property
+    def updater(self) -> Any:
+        """What updates the values in this process; None where nothing does, or servers do."""
+        return None
+
+    def barrier(self) -> None:
+        """Wait until all workers are here; with one there is nothing to wait for."""
+        return
+
+    # ---- values
+
+    @abstractmethod
+    def init(self, key: Any, value: Any) -> None:
+        """Give each key its first value, a copy of the (first) array given."""
+
+    @abstractmethod
+    def push(self, key: Any, value: Any, priority: int = 0) -> None:
+        """Add up the arrays of each key: the sum becomes its value, or updates it by the optimizer.
+
+        Keys with a higher `priority` go first where several could.
+        """
+
+    @abstractmethod
+    def pull(self, key: Any, out: Any, priority: int = 0, ignore_sparse: bool = True) -> None:
+        """Write each key's value into the arrays in `out`."""
+
+    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
+        """`push`, then `pull` into `out`, or where there is none into the arrays pushed."""
+        self.push(key, value, priority)
+        self.pull(key, value if out is None else out, priority)
+
+    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
+        """`init`, then `pull`."""
+        self.init(key, value)
+        self.pull(key, out, priority)
+
+    def row_sparse_pull(self, *arguments: Any, **settings: Any) -> None:
+        """Refused: values are dense, `pull` gives all rows."""
+        raise GemelError("row_sparse_pull: values are dense; use pull")
+
+    @abstractmethod
+    def totals(
+        self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
+    ) -> list[list[Any]]:
+        """For each device the sums of the arrays of each key: a `Trainer`'s gradients meet."""
+
+    def explain(self, topology: Topology | str | None = None, sizes: Sequence[int] = ()) -> str:
+        """How gradients of `sizes` bytes (by default those of the keys) best meet over links.
+
+        A table of the schedule that is predicted to be the fastest for each size and why, drawings
+        of the rings and trees among them, and which of the keys should travel together. `topology`
+        is a `gemel.topology.Topology` or a name of one, such as ``"p3"``; by default the simulated
+        GPUs of this machine. Raises `DeviceError` where there are none.
+        """
+        from gemel import topology as planning  # seldom asked for
+        from gemel.device import topology as topology_of
+
+        links = topology_of(topology) if topology is None or isinstance(topology, str) else topology
+        planner = planning.Planner(links)
+        given = list(sizes) or self._sizes()
+        if not given:
+            return planner.explain()
+        shown = sorted({float(size) for size in given})
+        return f"{planner.explain(shown)}\n\n{planner.together(given)}"
+
+    def _sizes(self) -> list[int]:
+        """The bytes of the value of each key, the last key first, as backward has them."""
+        return []
+
+    # ---- updating
+
+    @abstractmethod
+    def set_updater(self, updater: Any) -> None:
+        """Update the value of a key by `updater(key, sum, value)`, which changes the value."""
+
+    @abstractmethod
+    def set_optimizer(self, optimizer: Any) -> None:
+        """Update the value of a key by an optimizer, the sum that is pushed being its gradient."""
+
+    @abstractmethod
+    def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
+        """Send gradients in fewer bits."""
+
+    @abstractmethod
+    def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
+        """Write the states of the optimizer that updates the values to a file."""
+
+    @abstractmethod
+    def load_optimizer_states(self, fname: Any) -> None:
+        """Read what `save_optimizer_states` wrote."""
+
+
+def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
+    """Each key and the arrays that belong to it."""
+    several = isinstance(key, (list, tuple))
+    keys, values = (list(key), list(value)) if several else ([key], [value])
+    if len(keys) != len(values):
+        raise ShapeError(f"kvstore: {len(keys)} keys were given with the values of {len(values)}")
+    for one, found in zip(keys, values, strict=True):
+        arrays = list(found) if isinstance(found, (list, tuple)) else [found]
+        if not arrays:
+            raise ShapeError(f"kvstore: no array was given for key {one!r}")
+        yield one, arrays
+
+
+__all__ = ["KVStore", "pairs"]

@@ -1,0 +1,133 @@
+"""Gradients in fewer bits on their way: what an element loses is added to what it sends next.
+
+Seide et al., 1-bit stochastic gradient descent, Interspeech 2014; Karimireddy et al., Error
+feedback fixes SignSGD, ICML 2019; the two bits are MXNet's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gemel import compiled, np
+from gemel.device import Device
+from gemel.errors import unknown_name
+
+
+class Compression(ABC):
+    """Turns gradients into what is sent, keeping for the next time what was lost.
+
+    `name` says it in full: stores of several workers compare it, as all must send alike.
+    """
+
+    name: str
+
+    def __init__(self) -> None:
+        self._lost: dict[Any, Any] = {}
+        self._pack = compiled.compile(self._packed)
+        self._unpack = compiled.compile(self._unpacked)
+
+    @abstractmethod
+    def _packed(self, gradient: Any, lost: Any) -> Any:
+        """What is sent of a row of elements and what they lost before; what they lose now."""
+
+    @abstractmethod
+    def _unpacked(self, codes: Any) -> Any:
+        """The float32 elements that were sent, and up to three more at the end."""
+
+    def encode(self, place: Any, value: Any) -> Any:
+        """What is sent of an array, as a row; `place` says whose loss it is, a key for example."""
+        lost = self._lost.get(place)
+        if lost is None or lost.shape != (value.size,) or lost.device != value.device:
+            lost = np.zeros((value.size,), dtype="float32", device=value.device)
+        codes, self._lost[place] = self._pack(value.reshape(-1).astype("float32"), lost)
+        return codes
+
+    def decode(self, codes: Any, like: Any) -> Any:
+        """The array of shape and dtype `like` has that was sent as `codes`."""
+        row = self._unpack(codes)[: like.size]
+        return row.reshape(like.shape).astype(like.dtype)
+
+    def sent(self, key: Any, values: Sequence[Any], place: Device) -> list[Any]:
+        """What arrives at `place` of the arrays of a key."""
+        found = []
+        for number, value in enumerate(values):
+            codes = self.encode((key, number), value)
+            found.append(self.decode(codes.as_in_ctx(place), value))
+        return found
+
+
+class TwoBits(Compression):
+    """Of each element threshold, -threshold or 0 is sent, in 2 bits."""
+
+    def __init__(self, threshold: float) -> None:
+        super().__init__()
+        self.name = f"2bit, threshold {threshold:g}"
+        self._threshold = threshold
+
+    def _packed(self, gradient: Any, lost: Any) -> Any:
+        """Codes (0: none, 1: threshold, 2: -threshold), four in a byte."""
+        wanted = gradient + lost
+        up, down = wanted >= self._threshold, wanted <= -self._threshold
+        codes = up.astype("uint8") + 2 * down.astype("uint8")
+        codes = np.pad(codes, ((0, -codes.shape[0] % 4),)).reshape(-1, 4)
+        bytes_ = codes[:, 0] + 4 * codes[:, 1] + 16 * codes[:, 2] + 64 * codes[:, 3]
+        signs = up.astype("float32") - down.astype("float32")
+        return bytes_, wanted - self._threshold * signs
+
+    def _unpacked(self, codes: Any) -> Any:
+        columns = [(codes // place) % 4 for place in (1, 4, 16, 64)]
+        found = np.stack(columns, axis=1).reshape(-1)
+        return self._threshold * ((found == 1).astype("float32") - (found == 2).astype("float32"))
+
+
+class Halves(Compression):
+    """Each element is sent in 16 bits, of a narrower dtype: ``float16`` or ``bfloat16``.
+
+    What float16 cannot hold, beyond 65504, is cut off there, and the rest sent the next time.
+    """
+
+    def __init__(self, name: str, dtype: str, largest: float) -> None:
+        super().__init__()
+        self.name = name
+        self._dtype = dtype
+        self._largest = largest
+
+    def _packed(self, gradient: Any, lost: Any) -> Any:
+        wanted = gradient + lost
+        codes = np.clip(wanted, -self._largest, self._largest).astype(self._dtype)
+        return codes, wanted - codes.astype("float32")
+
+    def _unpacked(self, codes: Any) -> Any:
+        return codes.astype("float32")
+
+
+#: What makes the compression of each name, given the threshold.
+KINDS: dict[str, Callable[[float], Compression | None]] = {
+    "none": lambda _: None,
+    "2bit": TwoBits,
+    "fp16": lambda _: Halves("fp16", "float16", 65504.0),
+    "bf16": lambda _: Halves("bf16", "bfloat16", 3.3895313892515355e38),
+}
+
+
+def create(settings: dict[str, Any]) -> Compression | None:
+    """What sends gradients as settings like ``{"type": "2bit", "threshold": 0.5}`` say.
+
+    None for the type ``"none"``. Raises `UnknownNameError`, and ValueError for a threshold that is
+    not positive.
+    """
+    settings = {"type": "none", "threshold": 0.5, **settings}
+    for name in settings:
+        if name not in ("type", "threshold"):
+            raise unknown_name("setting of gradient compression", name, ("type", "threshold"))
+    if settings["type"] not in KINDS:
+        raise unknown_name("gradient compression", settings["type"], KINDS)
+    threshold = float(settings["threshold"])
+    if not threshold > 0:
+        raise ValueError(f"gradient compression: threshold {settings['threshold']} is not > 0")
+    return KINDS[settings["type"]](threshold)
+
+
+__all__ = ["Compression", "create"]

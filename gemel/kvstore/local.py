@@ -1,0 +1,194 @@
+"""The store of one process: where the gradients of its devices meet.
+
+Everything is issued and nothing waits: each key's sum begins when its gradients are there, while
+the rest of backward goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gemel import autograd, npx, optimizer
+from gemel.device import CPUS, Device
+from gemel.errors import GemelError, ShapeError, unknown_name
+from gemel.ir.graph import Graph, placeholder
+from gemel.ir.trace import Trace
+from gemel.kvstore import compression, states
+from gemel.kvstore.base import KVStore, pairs
+from gemel.runtime.backend import backend_of
+from gemel.runtime.plans import plan_of
+from gemel.runtime.prepare import spec_of
+
+#: `optimizer` is an argument's name, as users write it; this is the module.
+optimizer_module = optimizer
+
+
+class LocalStore(KVStore):
+    """Values in this process; sums are made on the arrays' devices, or on the CPU."""
+
+    def __init__(self, name: str, on_devices: bool) -> None:
+        super().__init__(name)
+        self._on_devices = on_devices
+        self._values: dict[Any, Any] = {}
+        self._updater: Any = None
+        self._compression: compression.Compression | None = None
+        self._sums = _Sums()
+
+    # ---- values
+
+    def init(self, key: Any, value: Any) -> None:
+        """Give each key its first value, a copy of the (first) array given."""
+        for one, values in pairs(key, value):
+            with autograd.pause():
+                self._values[one] = values[0].copyto(self._place(values, 0))
+
+    def push(self, key: Any, value: Any, priority: int = 0) -> None:
+        """Add up the arrays of each key: the sum becomes its value, or updates it by the optimizer.
+
+        Keys with a higher `priority` go first where several could.
+        """
+        for one, values in pairs(key, value):
+            stored = self._stored(one)
+            with npx.priority(priority), autograd.pause():
+                total = self._total(one, values, stored.device, priority)
+                if self._updater is None:
+                    total.copyto(stored)
+                else:
+                    self._updater(one, total, stored)
+
+    def pull(self, key: Any, out: Any, priority: int = 0, ignore_sparse: bool = True) -> None:
+        """Write each key's value into the arrays in `out`."""
+        for one, targets in pairs(key, out):
+            stored = self._stored(one)
+            with npx.priority(priority), autograd.pause():
+                for target in targets:
+                    stored.copyto(target)
+
+    def _sizes(self) -> list[int]:
+        return [value.nbytes for value in reversed(self._values.values())]
+
+    def totals(
+        self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
+    ) -> list[list[Any]]:
+        """For each device the sums of the arrays of each key: a `Trainer`'s gradients meet.
+
+        CPU devices share their memory, so each adds up everything for itself, as one program.
+        Otherwise each key's sum is made in one place, last keys first, as their gradients are there
+        first, and travels on; where several could, first keys go first: the next forward begins
+        with them. All add up in the same order, so they get the same bits.
+        """
+        linked = any(device.linked for device in devices)
+        if self._compression is None and not linked:
+            with autograd.pause():
+                return [self._sums(values, device) for device in devices]
+        return self._one_by_one(keys, values, devices)
+
+    def _one_by_one(
+        self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
+    ) -> list[list[Any]]:
+        found: list[list[Any]] = [[None] * len(keys) for _ in devices]
+        for position in reversed(range(len(keys))):
+            place = self._place(values[position], position)
+            with npx.priority(-position), autograd.pause():
+                total = self._total(keys[position], values[position], place, -position)
+                for row, device in zip(found, devices, strict=True):
+                    row[position] = total.as_in_ctx(device)
+        return found
+
+    def _place(self, values: Sequence[Any], number: int) -> Device:
+        """Where the sum of a key is made: the devices take turns, so that no link has it all."""
+        place: Device = values[number % len(values)].device
+        return place if self._on_devices or not place.linked else CPUS[0]
+
+    def _total(self, key: Any, values: Sequence[Any], place: Device, priority: int) -> Any:
+        """The sum of the arrays of a key, at a place; `priority` is that of its operations."""
+        check_alike(key, values)
+        if self._compression is not None:
+            values = self._compression.sent(key, values, place)
+        return self._sum(values, place)
+
+    def _sum(self, values: Sequence[Any], place: Device) -> Any:
+        if not (place.linked or any(value.device.linked for value in values)):
+            return self._sums([values], place)[0]
+        arrived = [value.as_in_ctx(place) for value in values]
+        total = arrived[0]
+        for other in arrived[1:]:
+            total = total + other
+        return total
+
+    def _stored(self, key: Any) -> Any:
+        if key not in self._values:
+            raise unknown_name("key (call init first)", key, map(str, self._values))
+        return self._values[key]
+
+    # ---- updating
+
+    @property
+    def updater(self) -> Any:
+        """What updates the values, if anything does."""
+        return self._updater
+
+    def set_updater(self, updater: Any) -> None:
+        """Update the value of a key by `updater(key, sum, value)`, which changes the value."""
+        self._updater = updater
+
+    def set_optimizer(self, optimizer: Any) -> None:
+        """Update the value of a key by an optimizer, the sum that is pushed being its gradient."""
+        self.set_updater(optimizer_module.get_updater(optimizer))
+
+    def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
+        """Send gradients in fewer bits: ``{"type": "2bit", "threshold": 0.5}``.
+
+        What an element loses is added to what it sends next. Only for values that meet on their
+        devices. `gemel.kvstore.compression` says what is sent.
+        """
+        made = compression.create(compression_params)
+        if not self._on_devices:
+            raise GemelError(f"kvstore {self._name!r} cannot compress gradients; use 'device'")
+        self._compression = made
+
+    def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
+        """Write the states of the optimizer that updates the values to a file."""
+        states.save_states(fname, self._needed_updater(), list(self._values))
+
+    def load_optimizer_states(self, fname: Any) -> None:
+        """Read what `save_optimizer_states` wrote."""
+        shapes = [tuple(value.shape) for value in self._values.values()]
+        states.load_states(fname, [self._needed_updater()], list(self._values), shapes)
+
+    def _needed_updater(self) -> Any:
+        if not hasattr(self._updater, "optimizer"):
+            raise GemelError("kvstore: there are no optimizer states; call set_optimizer first")
+        return self._updater
+
+
+def check_alike(key: Any, values: Sequence[Any]) -> None:
+    """Raise `ShapeError` unless all arrays of a key have one shape."""
+    if len({tuple(value.shape) for value in values}) > 1:
+        shapes = ", ".join(str(value.shape) for value in values)
+        raise ShapeError(f"kvstore: the arrays of key {key!r} have different shapes: {shapes}")
+
+
+class _Sums:
+    """Adds up arrays of CPU devices, group by group; one program, which runs on any of them."""
+
+    def __init__(self) -> None:
+        self._plans: dict[Any, Any] = {}
+
+    def __call__(self, groups: Sequence[Sequence[Any]], device: Device) -> list[Any]:
+        key = tuple([(len(group), group[0].shape, group[0]._code) for group in groups])
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._plan(groups, device)
+        return list(plan(*[value for group in groups for value in group], device=device.code))
+
+    def _plan(self, groups: Sequence[Sequence[Any]], device: Device) -> Any:
+        entries = [[placeholder(spec_of(value)) for value in group] for group in groups]
+        with Trace():
+            totals = [sum(rest, first + 0) for first, *rest in entries]
+        inputs = [entry for group in entries for entry in group]
+        return plan_of(Graph(inputs, totals, (), "sum of gradients"), backend_of(device))
+
+
+__all__ = ["LocalStore", "check_alike"]

@@ -1,0 +1,283 @@
+"""`dist_sync`: the workers of a job add up over MPI, all in step.
+
+Every worker keeps its own replica of all values and changes it in the same way by the same sums,
+so that the replicas are the same bits; nothing but sums travels, and rank 0's values at the start.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from gemel import __version__, autograd, config
+from gemel.device import CPUS, Device
+from gemel.errors import WorkersError
+from gemel.kvstore import compression
+from gemel.kvstore.base import pairs
+from gemel.kvstore.local import LocalStore, check_alike
+from gemel.kvstore.world import World
+
+#: Up to so many bytes from all workers each gets everything and adds it up: one step, not two.
+SMALL_BYTES = 256 << 10
+#: How MPI's starters tell a process how many there are.
+SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE")
+#: What has no sum in NumPy, or one of few bits, is added as float32.
+NARROW = ("float16", "bfloat16")
+
+
+class MpiStore(LocalStore):
+    """Sums over all workers of an MPI job, of which each may have several devices.
+
+    Everything that is pushed is a request all workers have to come with: the same keys, shapes,
+    dtypes and compression, in any order. Whoever is waited for longer than `timeout` seconds
+    (``GEMEL_WORKERS_TIMEOUT``) makes all requests fail with a `WorkersError` that names the worker
+    and the key, and no other request succeeds after that. Raises `WorkersError` where there is no
+    MPI.
+    """
+
+    def __init__(self, name: str, on_devices: bool = True) -> None:
+        super().__init__(name, on_devices)
+        self._world = world()
+        self._number = self._world.number_store()
+        self._world_compression: compression.Compression | None = None
+
+    @property
+    def rank(self) -> int:
+        """Which of the workers this process is, from 0."""
+        return self._world.rank
+
+    @property
+    def num_workers(self) -> int:
+        """How many processes train together."""
+        return self._world.size
+
+    def statistics(self) -> dict[str, float]:
+        """What this worker has sent, for all its stores, since it began.
+
+        ``requests``, the ``groups`` in which they went, their ``bytes`` before and ``seconds`` of
+        communication, from when all workers had come.
+        """
+        return dict(self._world.done)
+
+    def barrier(self) -> None:
+        """Wait until all workers are here. Raises `WorkersError` when one does not come."""
+        self._world.issue(self._number, "a barrier", "meet").wait_to_read()
+
+    # ---- values
+
+    def init(self, key: Any, value: Any) -> None:
+        """Give each key its first value on all workers: the (first) array of rank 0."""
+        for one, values in pairs(key, value):
+            with autograd.pause():
+                place = self._place(values, 0)
+                host = values[0].as_in_ctx(CPUS[0])
+                found = self._world.issue(self._number, _named(one), "broadcast", [host])
+                self._values[one] = found.copyto(place)
+
+    def totals(
+        self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
+    ) -> list[list[Any]]:
+        """For each device the sums over all workers of the arrays of each key.
+
+        Each key's sum sets out when backward has written it, last keys first; where several could,
+        first keys go first: the next forward begins with them.
+        """
+        return self._one_by_one(keys, values, devices)
+
+    def _total(self, key: Any, values: Sequence[Any], place: Device, priority: int) -> Any:
+        check_alike(key, values)
+        own = values[0] if len(values) == 1 else self._sum(values, place)
+        own = own.as_in_ctx(CPUS[0]) if own.device.linked else own
+        return self._over_workers(key, own, priority).as_in_ctx(place)
+
+    def _over_workers(self, key: Any, own: Any, priority: int) -> Any:
+        """The sum of what all workers have for a key, in the order of ranks."""
+        if self._world_compression is not None and own.dtype.kind == "f":
+            return self._compressed(key, own, priority)
+        wide = own.astype("float32") if own.dtype.name in NARROW else own
+        total = self._world.issue(self._number, _named(key), "sum", [wide], priority=priority)
+        return total.astype(own.dtype, copy=False)
+
+    def _compressed(self, key: Any, own: Any, priority: int) -> Any:
+        """The same in fewer bits: every worker gets the codes of all."""
+        method = self._world_compression
+        assert method is not None
+        codes = method.encode(key, own)
+        result = codes._code, (self.num_workers, codes.size)
+        note = f"{method.name}, of shape {tuple(own.shape)}"
+        rows = self._world.issue(
+            self._number, _named(key), "gather", [codes], result, priority, note
+        )
+        total = method.decode(rows[0], own)
+        for rank in range(1, self.num_workers):
+            total = total + method.decode(rows[rank], own)
+        return total
+
+    def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
+        """Send gradients in fewer bits between workers; all must say the same.
+
+        What an element loses stays with its worker, which adds it to what it sends next.
+        """
+        self._world_compression = compression.create(compression_params)
+
+
+def _named(key: Any) -> str:
+    return f"key {key!r}"
+
+
+# ---- MPI
+
+
+class MpiWire:
+    """Workers connected by an MPI communicator of their own."""
+
+    def __init__(self, communicator: Any, library: Any) -> None:
+        self.rank: int = communicator.Get_rank()
+        self.size: int = communicator.Get_size()
+        self._mpi = library
+        self._messages = communicator.Dup()
+        self._sums = communicator.Dup()
+        self._sending: list[tuple[Any, bytes]] = []
+
+    def send(self, rank: int, message: bytes) -> None:
+        """Send a message on its way."""
+        self._sending = [pair for pair in self._sending if not pair[0].Test()]
+        self._sending.append((self._messages.Isend([message, self._mpi.BYTE], rank), message))
+
+    def received(self) -> list[tuple[int, bytes]]:
+        """The messages that have come, with the ranks they come from."""
+        found = []
+        status = self._mpi.Status()
+        while self._messages.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status):
+            message = bytearray(status.Get_count(self._mpi.BYTE))
+            self._messages.Recv([message, self._mpi.BYTE], status.Get_source())
+            found.append((status.Get_source(), bytes(message)))
+        return found
+
+    def gathered(self, row: Any) -> Any:
+        """The rows of all workers, in the order of ranks; all are as long."""
+        import numpy
+
+        found = numpy.empty((self.size, row.size), row.dtype)
+        self._sums.Allgather(self._bytes(row), self._bytes(found))
+        return found
+
+    def summed(self, row: Any) -> Any:
+        """The sum of the rows of all workers, added in the order of ranks.
+
+        Of a large one each worker adds up a piece and gives it to all: what MPI's own reduction
+        does, but the order of the additions depends on neither its version nor the length.
+        """
+        import numpy
+
+        if self.size <= 2 or row.nbytes * self.size <= SMALL_BYTES:
+            return _added(self.gathered(row))
+        ends = [row.size * rank // self.size for rank in range(self.size + 1)]
+        counts = [b - a for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        mine = counts[self.rank]
+        pieces = numpy.empty((self.size, mine), row.dtype)
+        item = row.itemsize
+        here = [item * mine] * self.size, [item * mine * rank for rank in range(self.size)]
+        there = [item * n for n in counts], [item * start for start in ends[:-1]]
+        self._sums.Alltoallv([self._raw(row), there, self._mpi.BYTE],
+                             [self._raw(pieces), here, self._mpi.BYTE])  # fmt: skip
+        total = numpy.empty_like(row)
+        self._sums.Allgatherv(
+            self._bytes(_added(pieces)), [self._raw(total), there, self._mpi.BYTE]
+        )
+        return total
+
+    def broadcast(self, row: Any) -> Any:
+        """The row of rank 0."""
+        self._sums.Bcast(self._bytes(row), 0)
+        return row
+
+    def _bytes(self, array: Any) -> list[Any]:
+        return [self._raw(array), self._mpi.BYTE]
+
+    @staticmethod
+    def _raw(array: Any) -> Any:
+        return array.reshape(-1).view("uint8")
+
+
+def _added(rows: Any) -> Any:
+    total = rows[0].copy()
+    for row in rows[1:]:
+        total += row
+    return total
+
+
+class _Joined:
+    """The world this process has joined: MPI is one for a process, too."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.world: World | None = None
+
+
+_joined = _Joined()
+
+
+def world() -> World:
+    """The workers of this MPI job, joined at the first call; it takes all of them.
+
+    Raises `WorkersError` where there is no MPI, or the workers do not fit together.
+    """
+    with _joined.lock:
+        if _joined.world is None:
+            library = _library()
+            communicator = library.COMM_WORLD
+            _check_size(communicator.Get_size(), library)
+            found = World(MpiWire(communicator, library), config.WORKERS_TIMEOUT.read())
+            atexit.register(_leave, found, library)
+            _joined.world = found
+            note = f"gemel {__version__}"
+            found.issue(0, "the start", "meet", note=note).wait_to_read()
+        return _joined.world
+
+
+def _library() -> Any:
+    """Module MPI of mpi4py, initialized."""
+    try:
+        import mpi4py
+
+        mpi4py.rc.finalize = False
+        mpi4py.rc.thread_level = "multiple"
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise WorkersError(
+            f"kvstore 'dist_sync' needs MPI and mpi4py ({error}); install both with "
+            "pip install 'gemel[mpi]', and start with python -m gemel launch -n 2 train.py"
+        ) from None
+    if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+        raise WorkersError(
+            "kvstore 'dist_sync' talks to MPI from a thread of its own, and MPI was started "
+            "without support for threads; create the store before anything else starts MPI"
+        )
+    return MPI
+
+
+def _check_size(size: int, library: Any) -> None:
+    """Raise where the starter of the processes speaks another MPI's language."""
+    told = {name: int(os.environ[name]) for name in SIZES if os.environ.get(name, "").isdecimal()}
+    name = next((name for name, number in told.items() if number != size), None)
+    if name is not None:
+        version = library.Get_library_version().splitlines()[0]
+        raise WorkersError(
+            f"kvstore 'dist_sync': {told[name]} processes were started ({name}), but MPI sees "
+            f"{size}: the mpirun that started them belongs to another MPI than {version}; start "
+            "them with python -m gemel launch"
+        )
+
+
+def _leave(found: World, library: Any) -> None:
+    """At the exit: the last step all workers do together, unless something is wrong."""
+    found.close()
+    if not found.broken and os.getpid() == found.process and not library.Is_finalized():
+        library.Finalize()
+
+
+__all__ = ["MpiStore", "MpiWire", "world"]

@@ -1,0 +1,68 @@
+"""Files of optimizer states: what an updater knows, by the position of its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gemel import np
+from gemel.errors import ParameterFileError
+from gemel.npx import serialize
+
+
+def save_states(filename: Any, updater: Any, keys: Sequence[Any]) -> None:
+    """Write an updater's states, how often each key was updated, and the learning rate."""
+    rule = updater.optimizer
+    counts = [rule._index_update_count.get(key, 0) for key in keys]
+    arrays: dict[str, Any] = {_kind(rule): np.array(counts, dtype="int64")}
+    if rule.lr_scheduler is None:
+        arrays["learning_rate"] = np.array(rule.lr, dtype="float64")
+    places = {key: position for position, key in enumerate(keys)}
+    for key, states in updater.arrays().items():
+        arrays.update({f"{places[key]}.{number}": s for number, s in enumerate(states)})
+    serialize.save(filename, arrays)
+
+
+def load_states(
+    filename: Any, updaters: Sequence[Any], keys: Sequence[Any], shapes: Sequence[Any]
+) -> None:
+    """Read what `save_states` wrote into one updater, or one for each device.
+
+    Raises `ParameterFileError`, changing nothing, for states of another optimizer, or that do not
+    fit the values' shapes (None: not known yet).
+    """
+    rule = updaters[0].optimizer
+    arrays = serialize.load_named(filename)
+    counts = arrays.pop(_kind(rule), None)
+    rate = arrays.pop("learning_rate", None)
+    if counts is None or counts.shape != (len(keys),):
+        raise ParameterFileError(
+            f"{filename} does not hold the states of {type(rule).__name__.lower()} over "
+            f"{len(keys)} parameters; no state was changed"
+        )
+    states: dict[Any, list[Any]] = {}
+    for name, array in arrays.items():
+        place, _, number = name.partition(".")
+        fits = place.isdecimal() and number.isdecimal() and int(place) < len(keys)
+        if not (fits and shapes[int(place)] in (None, tuple(array.shape))):
+            raise ParameterFileError(
+                f"{filename}: state {name} of shape {tuple(array.shape)} belongs to no parameter "
+                "here; no state was changed"
+            )
+        states.setdefault(keys[int(place)], []).append(array)
+    for updater in updaters:
+        updater.restore({key: [array.copy() for array in found] for key, found in states.items()})
+    known = {key: int(n) for key, n in zip(keys, counts.tolist(), strict=True) if n}
+    for counted in rule._all_index_update_counts.values():
+        counted.clear()
+        counted.update(known)
+    rule.num_update = max(known.values(), default=0)
+    if rate is not None and rule.lr_scheduler is None:
+        rule.lr = rate.item()
+
+
+def _kind(rule: Any) -> str:
+    return f"optimizer.{type(rule).__name__.lower()}"
+
+
+__all__ = ["load_states", "save_states"]

@@ -1,0 +1,326 @@
+"""The thread through which the workers of a job talk, and what their stores ask of it.
+
+A request is an operation of the engine that ends when this thread says so: it reads the arrays to
+be sent as soon as they are there, while everything else goes on. Rank 0 decides what is done next
+(`gemel.kvstore.agreement`); all sums are made in the order of the ranks, whatever travels together,
+so that they have the same bits on all workers and in all runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from gemel import _core, npx
+from gemel.dtype import uint8
+from gemel.errors import GemelError, WorkersError
+from gemel.kvstore.agreement import GENERAL, Agreement, Request
+
+#: Seconds between two looks at what others say: as long as something is waited for, growing
+#: from the first to the second; else the third.
+EAGER, PATIENT, IDLE = 1e-4, 1e-3, 2e-2
+#: The engine's priority of starting a request, which takes no time and lets others begin.
+URGENT = 1 << 20
+#: Seconds a worker that has failed waits at its exit for others to hear of it.
+FAREWELL = 10.0
+
+
+class Wire(Protocol):
+    """What connects the workers. All but `send` and `received` are called by all at once."""
+
+    rank: int
+    size: int
+
+    def send(self, rank: int, message: bytes) -> None:
+        """Send a message on its way."""
+
+    def received(self) -> list[tuple[int, bytes]]:
+        """The messages that have come, with the ranks they come from."""
+
+    def gathered(self, row: Any) -> Any:
+        """The rows of all workers, in the order of ranks; all are as long."""
+
+    def summed(self, row: Any) -> Any:
+        """The sum of the rows of all workers, added in the order of ranks."""
+
+    def broadcast(self, row: Any) -> Any:
+        """The row of rank 0."""
+
+
+class _Task(NamedTuple):
+    """A request that has started here."""
+
+    request: Request
+    errand: Any
+    since: float
+
+
+class _Doing(NamedTuple):
+    """Requests all workers are just doing."""
+
+    tasks: list[_Task]
+    since: float
+
+    @property
+    def names(self) -> str:
+        """At most three of them."""
+        return ", ".join(task.request.name for task in self.tasks[:3])
+
+
+class World:
+    """All workers of this job, from one of them. `limit`: seconds they wait for each other."""
+
+    def __init__(self, wire: Wire, limit: float) -> None:
+        self.rank, self.size = wire.rank, wire.size
+        self.limit = limit
+        #: Why the workers no longer work together, if so.
+        self.broken = ""
+        #: What has been done: requests, groups of them that went together, their bytes and seconds.
+        self.done = {"requests": 0, "groups": 0, "bytes": 0, "seconds": 0.0}
+        self._wire = wire
+        self.process = os.getpid()
+        self._desk = _core.Desk()
+        self._agreement = Agreement(wire.size, limit)
+        self._lock = threading.Lock()
+        self._issued: dict[int, Request] = {}
+        self._turns: dict[Any, int] = {}
+        self._numbers = 0
+        self._stores = 0
+        #: Started and not done.
+        self._open: dict[Any, _Task] = {}
+        self._doing: _Doing | None = None
+        self._ended = threading.Event()
+        self._patience = IDLE
+        threads = [threading.Thread(target=f, daemon=True) for f in (self._run, self._watch)]
+        self._thread = threads[0]
+        for thread in threads:
+            thread.start()
+
+    # ---- for the stores
+
+    def number_store(self) -> int:
+        """A number for one more store: the same on all workers, which make theirs in order."""
+        with self._lock:
+            self._stores += 1
+            return self._stores
+
+    def issue(
+        self,
+        store: int,
+        name: str,
+        kind: str,
+        arrays: Sequence[Any] = (),
+        result: tuple[int, Sequence[int]] | None = None,
+        priority: int = 0,
+        note: str = "",
+    ) -> Any:
+        """Issue a request; the array of its result, like the array given unless `result` says how.
+
+        Kinds are ``sum``, ``gather`` (a row for each worker), ``broadcast`` (of rank 0's), ``meet``
+        and ``end``. Raises `WorkersError` in a process that has been forked off.
+        """
+        if os.getpid() != self.process:
+            raise WorkersError(
+                f"kvstore: {name}: this process was forked off from worker {self.rank} and is no "
+                "worker itself; use the store in the worker"
+            )
+        array = arrays[0] if arrays else None
+        shape = () if array is None else tuple(array.shape)
+        dtype = "uint8" if array is None else array.dtype.name
+        size = 0 if array is None else array.nbytes
+        with self._lock:
+            key = (store, kind in GENERAL, name)
+            turn = self._turns[key] = self._turns.get(key, 0) + 1
+            self._numbers += 1
+            number = self._numbers
+            request = Request(store, name, turn, kind, dtype, shape, size, priority, note)
+            self._issued[number] = request
+        if result is None:
+            result = (array._code, shape) if array is not None else (uint8.code, (1,))
+        with npx.priority(URGENT):
+            (made,) = self._desk.issue(number, f"kvstore {kind}, {name}", arrays, [result])
+        return made
+
+    def close(self) -> None:
+        """At the exit: wait until all workers are here, or hear what keeps them."""
+        if os.getpid() != self.process:
+            return
+        reason = getattr(sys, "last_type", None)
+        note = "" if reason is None else f"with {reason.__name__}"
+        last = None if self.broken else self.issue(0, "the end", "end", note=note)
+        self._ended.wait(None if reason is None else FAREWELL)
+        self._desk.close("WorkersError", self.broken or "kvstore: the program has ended")
+        if last is not None:
+            with contextlib.suppress(GemelError):
+                last.wait_to_read()  # so that nobody is told of a failure that is no news
+        self._thread.join(1.0)
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.is_set():
+                self._round()
+        except Exception as error:
+            self._break(f"worker {self.rank} could not go on: {type(error).__name__}: {error}")
+
+    def _round(self) -> None:
+        """Hear what is new, here and elsewhere, and do one group of requests if there is one."""
+        new = self._taken()
+        busy = bool(new)
+        if new and self.rank != 0:
+            self._tell(0, {"ready": [list(request) for request in new]})
+        for request in new:
+            self._hear_of(0, request)
+        for rank, message in self._wire.received():
+            busy = True
+            self._hear(rank, json.loads(message))
+        now = time.monotonic()
+        if self.rank == 0 and not self.broken:
+            group = self._agreement.next()
+            if group:
+                busy = True
+                for rank in range(1, self.size):
+                    self._tell(rank, {"go": [list(request.place) for request in group]})
+                self._do([request.place for request in group])
+            elif problem := self._agreement.overdue(now):
+                self._break(problem)
+        elif self.rank != 0:
+            self._mind_silence(now)
+        self._patience = self._next_patience(busy)
+
+    def _next_patience(self, busy: bool) -> float:
+        if not self._open:
+            return IDLE
+        return EAGER if busy else min(max(EAGER, 1.3 * self._patience), PATIENT)
+
+    def _taken(self) -> list[Request]:
+        """The requests that have started here."""
+        new = []
+        errand = self._desk.take(self._patience)
+        while errand is not None:
+            with self._lock:
+                request = self._issued.pop(errand.number)
+            if errand.failure is not None:
+                self._give_up(f"worker {self.rank}: {request.name}: {errand.failure}")
+            else:
+                self._open[request.place] = _Task(request, errand, time.monotonic())
+                new.append(request)
+            errand = self._desk.take(0.0)
+        return new
+
+    def _hear_of(self, rank: int, request: Request) -> None:
+        if self.rank != 0:
+            return
+        problem = self._agreement.announce(rank, request, time.monotonic())
+        if problem:
+            self._break(problem)
+
+    def _hear(self, rank: int, message: dict[str, Any]) -> None:
+        for fields in message.get("ready", ()):
+            request = Request(*fields)
+            self._hear_of(rank, request._replace(shape=tuple(request.shape)))
+        if "go" in message:
+            self._do([tuple(place) for place in message["go"]])
+        if "stop" in message:
+            self._break(message["stop"])
+
+    def _tell(self, rank: int, message: dict[str, Any]) -> None:
+        self._wire.send(rank, json.dumps(message).encode())
+
+    def _mind_silence(self, now: float) -> None:
+        """Rank 0 tells of everybody who is late, but not of itself."""
+        allowed = 1.25 * self.limit + 1
+        for task in self._open.values():
+            if now - task.since > allowed and task.request.kind != "end":
+                self._break(f"worker 0 has not answered to {task.request.name} for {allowed:g} s")
+                return
+
+    # ---- doing it
+
+    def _do(self, places: list[Any]) -> None:
+        """Do these requests, of one kind and dtype, as all workers do at the same time."""
+        import numpy
+
+        if self.broken:
+            return
+        doing = self._doing = _Doing([self._open.pop(place) for place in places], time.monotonic())
+        inputs = [numpy.asarray(part) for task in doing.tasks for part in task.errand.inputs]
+        # A copy: what is on its way must not go when somebody gives up waiting.
+        row = numpy.concatenate([*inputs, numpy.empty(0, numpy.uint8)])
+        found = self._exchanged(doing.tasks[0].request, row)
+        if self._no_longer_doing() is None:
+            return  # somebody has given up waiting for it
+        self.done["requests"] += len(doing.tasks)
+        self.done["groups"] += 1
+        self.done["bytes"] += row.size
+        self.done["seconds"] += time.monotonic() - doing.since
+        start = 0
+        for task in doing.tasks:
+            size = task.request.bytes
+            if found is not None:
+                target = numpy.asarray(task.errand.outputs[0]).reshape(len(found), size)
+                target[...] = found[:, start : start + size]
+            start += size
+            task.errand.end()
+        if doing.tasks[0].request.kind == "end":
+            self._ended.set()
+
+    def _no_longer_doing(self) -> _Doing | None:
+        with self._lock:
+            doing, self._doing = self._doing, None
+        return doing
+
+    def _exchanged(self, request: Request, row: Any) -> Any:
+        """What follows from the rows of all, as rows of bytes; None if there is nothing to send."""
+        if request.kind == "sum":
+            return self._wire.summed(row.view(request.dtype)).view("uint8")[None]
+        if request.kind == "gather":
+            return self._wire.gathered(row)
+        if request.kind == "broadcast":
+            return self._wire.broadcast(row)[None]
+        return None
+
+    # ---- when it cannot go on
+
+    def _give_up(self, problem: str) -> None:
+        """Something failed here: nobody can go on."""
+        if self.rank != 0:
+            self._tell(0, {"stop": problem})
+        self._break(problem)
+
+    def _break(self, problem: str) -> None:
+        """Whatever is open fails, here and, told by rank 0, everywhere."""
+        with self._lock:
+            if self.broken:
+                return
+            self.broken = f"kvstore: {problem}"
+        doing = self._no_longer_doing()
+        self._desk.close("WorkersError", self.broken)
+        tasks = [*self._open.values(), *(doing.tasks if doing else ())]
+        self._open.clear()
+        for task in tasks:
+            task.errand.end(("WorkersError", self.broken))
+        if self.rank == 0:
+            for rank in range(1, self.size):
+                self._tell(rank, {"stop": problem})
+        self._ended.set()
+
+    def _watch(self) -> None:
+        """Give up on what all have begun and somebody has not ended: a worker died in its midst."""
+        while not self._ended.wait(min(1.0, self.limit / 10)):
+            doing = self._doing
+            if doing is not None and time.monotonic() - doing.since > self.limit:
+                self._break(
+                    f"{doing.names}: all workers had come, but for {self.limit:g} s what they send "
+                    f"has not arrived at worker {self.rank}: one may have died meanwhile"
+                )
+
+
+__all__ = ["Wire", "World"]

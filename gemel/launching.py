@@ -1,0 +1,108 @@
+"""Starts the workers of a job: `python -m gemel launch -n 4 train.py`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from gemel.errors import MissingFileError, WorkersError
+
+#: What starts processes, in the order of preference: beside this Python, then on the path.
+STARTERS = ("mpiexec", "mpirun")
+#: What a worker elsewhere gets of this environment, by the beginning of the name.
+PASSED = ("GEMEL_", "MXNET_", "PYTHON", "OMP_")
+
+
+def launch(
+    script: str, arguments: Sequence[str], workers: int, hosts: Sequence[str], timeout: float | None
+) -> int:
+    """Run `script` in so many processes of one MPI job, on these hosts; gives the exit status.
+
+    The hosts take turns; none means this machine. `timeout`: seconds the workers wait for each
+    other (``GEMEL_WORKERS_TIMEOUT``). Raises `WorkersError` where there is no MPI, and
+    `MissingFileError`.
+    """
+    if workers < 1:
+        raise WorkersError(f"launch: {workers} workers cannot train; give -n 1 or more")
+    if not Path(script).is_file():
+        raise MissingFileError(f"launch: there is no file {script}")
+    starter = _starter()
+    places = [hosts[rank % len(hosts)] for rank in range(workers)] if hosts else []
+    here = workers if not hosts else max(map(places.count, places))
+    environment = _environment(here, timeout)
+    options = _options(starter, workers, places, environment)
+    command = [starter, *options, sys.executable, script, *arguments]
+    with subprocess.Popen(command, env=environment) as job:
+        while True:
+            try:
+                status = job.wait()
+                break
+            except KeyboardInterrupt:  # the starter got it, too, and ends the workers
+                continue
+    if status != 0:
+        print(f"gemel launch: the job of {workers} workers {_ending(status)}", file=sys.stderr)
+    return status if status >= 0 else 128 - status
+
+
+def _starter() -> str:
+    """The program that starts the processes of an MPI job."""
+    if find_spec("mpi4py") is None:
+        raise WorkersError("launch needs mpi4py and MPI: pip install 'gemel[mpi]'")
+    folder = str(Path(sys.executable).parent)
+    found = (shutil.which(name, path=path) for path in (folder, None) for name in STARTERS)
+    starter = next((path for path in found if path), None)
+    if starter is None:
+        raise WorkersError(
+            f"launch: there is no {' or '.join(STARTERS)} beside {sys.executable} or on the path; "
+            "install an MPI: pip install 'gemel[mpi]', or your machine's own"
+        )
+    return starter
+
+
+def _environment(workers: int, timeout: float | None) -> dict[str, str]:
+    """That of the workers, of which so many share a machine: each gets its part of the cores."""
+    found = dict(os.environ)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    # One besides the program's own thread at least: something works while the program does not.
+    found.setdefault("GEMEL_WORKERS", str(max(1, (cores or 1) // workers - 1)))
+    # Who waits in MPI leaves the core to who computes.
+    found.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+    if timeout is not None:
+        found["GEMEL_WORKERS_TIMEOUT"] = str(timeout)
+    return found
+
+
+def _options(
+    starter: str, workers: int, places: Sequence[str], environment: Mapping[str, str]
+) -> list[str]:
+    """What the starter is told: Open MPI and the MPICH family use different words."""
+    said = subprocess.run([starter, "--version"], capture_output=True, text=True).stdout
+    options = ["-n", str(workers)]
+    if "Open MPI" not in said and "OpenRTE" not in said:
+        return [*options, "-hosts", ",".join(places)] if places else options
+    # More workers than cores are allowed, and none is tied to a core: each has several threads.
+    options += ["--oversubscribe", "--bind-to", "none"]
+    if getattr(os, "geteuid", lambda: 1)() == 0:
+        options.append("--allow-run-as-root")
+    if places:
+        slots = [f"{host}:{places.count(host)}" for host in dict.fromkeys(places)]
+        options += ["--host", ",".join(slots)]
+        for name in environment:
+            if name.startswith(PASSED):
+                options += ["-x", name]
+    return options
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"ended with status {status}"
+    return f"was ended by {signal.Signals(-status).name}"
+
+
+__all__ = ["launch"]

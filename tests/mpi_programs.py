@@ -1,0 +1,255 @@
+"""What the workers of tests/test_kvstore_mpi.py run: mpi_programs.py NAME FOLDER SETTINGS.
+
+Each worker writes what it has found to a file of the folder, named by its rank.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from gemel import autograd, cpu, gluon, init, kvstore, np, optimizer
+from gemel.errors import GemelError
+from gemel.gluon import nn
+
+#: Digits in a batch, steps.
+BATCH, STEPS = 64, 20
+
+
+def trained(store: Any, devices: list[Any], data: Path, settings: dict[str, Any]) -> list[Any]:
+    """The parameters after some steps over batches that all workers and devices share."""
+    rank, size = (store.rank, store.num_workers) if isinstance(store, kvstore.KVStore) else (0, 1)
+    digits = numpy.load(data)
+    images, labels = digits["images"], digits["labels"]
+    np.random.seed(settings.get("seed", 7) + rank)  # only the first worker's values count
+    net = nn.HybridSequential()
+    net.add(nn.Dense(48, activation="relu"), nn.Dense(24, activation="tanh"), nn.Dense(10))
+    if not settings.get("deferred", True):
+        for layer, inputs in zip(net, (64, 48, 24), strict=True):
+            layer.weight.shape = (layer.weight.shape[0], inputs)
+    net.initialize(init.Xavier(), device=devices)
+    if settings.get("hybrid"):
+        net.hybridize()
+    trainer = gluon.Trainer(
+        net.collect_params(),
+        settings.get("optimizer", "sgd"),
+        {"learning_rate": settings.get("rate", 0.1)},
+        kvstore=store,
+        update_on_kvstore=settings.get("on_store"),
+        compression_params=settings.get("compression"),
+    )
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    for step in range(STEPS):
+        chosen = slice(step * BATCH, (step + 1) * BATCH)
+        mine = slice(rank * BATCH // size, (rank + 1) * BATCH // size)
+        parts = [
+            gluon.utils.split_and_load(whole[chosen][mine], devices) for whole in (images, labels)
+        ]
+        with autograd.record():
+            losses = [loss(net(x), y) for x, y in zip(*parts, strict=True)]
+        for one in losses:
+            one.backward()
+        trainer.step(BATCH)
+    found = []
+    for parameter in net.collect_params().values():
+        replicas = [array.asnumpy() for array in parameter.list_data()]
+        assert all((replica == replicas[0]).all() for replica in replicas)
+        found.append(replicas[0])
+    return found
+
+
+def digest(arrays: list[Any]) -> str:
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+
+
+def training(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    devices = [cpu(number) for number in range(settings.get("devices", 1))]
+    found = trained(store, devices, Path(settings["data"]), settings)
+    if store.rank == 0:
+        numpy.savez(folder / "parameters.npz", *found)
+    return digest(found)
+
+
+# ---- what stores do
+
+
+def values(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """Keys, lists of them, dtypes, sizes, several devices, an optimizer and an updater."""
+    rank, size = store.rank, store.num_workers
+    found: dict[str, Any] = {"type": store.type, "place": [rank, size]}
+    out = np.zeros((3,))
+    store.broadcast("a", np.full((3,), rank + 5.0), out=out)
+    found["from rank 0"] = out.tolist()
+    store.push("a", [np.full((3,), rank + 1.0), np.full((3,), 10.0, device=cpu(1))])
+    store.pull("a", out)
+    found["both devices of all"] = out.tolist()
+    store.init([1, 2], [np.zeros((2,)), np.zeros((1, 1))])
+    mine = [np.full((2,), float(rank)), np.full((1, 1), 2.0)]
+    store.pushpull([1, 2], mine, priority=3)
+    found["lists"] = [array.tolist() for array in mine]
+    for dtype in ("float16", "bfloat16", "float64", "int32", "int8"):
+        store.init(dtype, np.zeros((2,), dtype=dtype))
+        result = np.zeros((2,), dtype=dtype)
+        store.pushpull(dtype, np.full((2,), rank + 1, dtype=dtype), out=result)
+        found[dtype] = [str(result.dtype), result.astype("float64").tolist()]
+    empty = np.zeros((0, 4))
+    store.init("empty", empty)
+    store.pushpull("empty", empty)
+    found["empty"] = list(empty.shape)
+    # In opposite orders, with views and without waiting.
+    keys = [f"k{number}" for number in range(5)]
+    store.init(keys, [np.zeros((2,)) for _ in keys])
+    square = np.arange(20).reshape(2, 10) + 0.0
+    for number in range(5) if rank % 2 else reversed(range(5)):
+        store.push(keys[number], square[:, number], priority=number)
+    results = [np.zeros((2,)) for _ in keys]
+    store.pull(keys, results)
+    found["orders"] = [result.tolist() for result in results]
+    store.set_optimizer(optimizer.SGD(learning_rate=0.5))
+    store.init("w", np.ones((2,)))
+    store.pushpull("w", np.full((2,), 1.0), out=results[0])
+    found["optimizer"] = results[0].tolist()
+    store.set_updater(lambda key, total, value: value.__iadd__(total * len(key)))
+    store.init("uvw", np.ones((2,)))
+    store.pushpull("uvw", np.full((2,), 1.0), out=results[0])
+    found["updater"] = results[0].tolist()
+    store.barrier()
+    # Another store has its own keys.
+    other = kvstore.create("dist_device_sync")
+    other.init("a", np.full((3,), rank + 2.0))
+    other.pull("a", out)
+    found["other"] = out.tolist()
+    return found
+
+
+def order(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """Sums of floats have the bits of additions in the order of ranks, at every size."""
+    found = {}
+    for count in (1, 1000, 100_003, 1_500_001):
+        rows = [
+            numpy.random.default_rng(count + rank).normal(size=count).astype("float32")
+            for rank in range(store.num_workers)
+        ]
+        expected = rows[0].copy()
+        for row in rows[1:]:
+            expected += row
+        store.init(count, np.zeros((count,)))
+        out = np.zeros((count,))
+        store.pushpull(count, np.array(rows[store.rank]), out=out)
+        found[str(count)] = bool((out.asnumpy() == expected).all())
+    return found
+
+
+def lossy(row: Any, kind: str) -> Any:
+    """What arrives of a row."""
+    if kind == "2bit":
+        return 0.5 * ((row >= 0.5).astype("float32") - (row <= -0.5).astype("float32"))
+    if kind == "fp16":
+        return row.astype("float16").astype("float32")
+    bits = row.view("uint32").astype("uint64")
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16).astype("uint32").view("float32")
+
+
+def compressed(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """Sums, and what each worker keeps, are those of a reference in NumPy."""
+    rank, size, kind = store.rank, store.num_workers, settings["kind"]
+    store.set_gradient_compression({"type": kind, "threshold": 0.5})
+    store.init("w", np.zeros((7, 3)))
+    lost = numpy.zeros((size, 21), "float32")
+    out, worst = np.zeros((7, 3)), 0.0
+    store.pull("w", out)
+    out.wait_to_read()
+    before = store.statistics()["bytes"]
+    for step in range(6):
+        given = numpy.random.default_rng(step).normal(size=(size, 21)).astype("float32")
+        sent = lossy(given + lost, kind)
+        lost = given + lost - sent
+        total = sent[0]
+        for row in sent[1:]:
+            total = total + row
+        store.pushpull("w", np.array(given[rank].reshape(7, 3)), out=out)
+        worst = max(worst, float(abs(out.asnumpy().reshape(-1) - total).max()))
+    return {"apart": worst, "bytes": (store.statistics()["bytes"] - before) / 6}
+
+
+# ---- what can go wrong
+
+
+def wrong(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """Steps, in the midst of which worker 1 does something else."""
+    rank, how = store.rank, settings["how"]
+    store.init(["a", "b"], [np.zeros((3,)), np.zeros((100_000,))])
+    small, large = np.zeros((3,)), np.zeros((100_000,))
+    try:
+        for step in range(6):
+            if rank == 1 and step == 3:
+                WRONG[how](store)
+            store.pushpull("a", np.ones((3,)), out=small)
+            store.pushpull("b", np.ones((100_000,)), out=large)
+            small.wait_to_read()
+            large.wait_to_read()
+        store.barrier()
+    except GemelError as error:
+        try:
+            store.barrier()
+            after = "went on"
+        except GemelError as again:
+            after = type(again).__name__
+        return {"error": type(error).__name__, "text": str(error), "after": after}
+    return "done"
+
+
+def _raise(store: Any) -> None:
+    raise ValueError("this worker's data are broken")
+
+
+def _fork(store: Any) -> None:
+    """The child is no worker, and its end is nobody's business."""
+    child = os.fork()
+    if child == 0:
+        try:
+            store.push("a", np.ones((3,)))
+        except GemelError as error:
+            os._exit(0 if "forked off from worker 1" in str(error) else 1)
+        os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+WRONG: dict[str, Callable[[Any], Any]] = {
+    "shape": lambda store: store.totals(["a"], [[np.ones((4,))]], [cpu(0)]),
+    "dtype": lambda store: store.totals(["a"], [[np.ones((3,), dtype="int32")]], [cpu(0)]),
+    "compression": lambda store: store.set_gradient_compression({"type": "bf16"}),
+    "key": lambda store: store.barrier(),
+    "index": lambda store: store.push("a", np.take(np.ones((3,)), np.array([9] * 3), mode="raise")),
+    "exit": lambda store: sys.exit(3),
+    "raise": _raise,
+    "stop": lambda store: os.kill(os.getpid(), signal.SIGSTOP),
+    "kill": lambda store: os.kill(os.getpid(), signal.SIGKILL),
+    "fork": _fork,
+}  # fmt: skip
+
+CASES = {
+    "training": training,
+    "values": values,
+    "order": order,
+    "compressed": compressed,
+    "wrong": wrong,
+}
+
+
+def main(name: str, folder: Path, settings: dict[str, Any]) -> None:
+    store = kvstore.create("dist_sync")
+    found = CASES[name](store, folder, settings)
+    (folder / f"{store.rank}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))

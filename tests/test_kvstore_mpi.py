@@ -1,0 +1,210 @@
+"""Workers that train together over MPI: 2 and 4 processes of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import mpi_programs
+import numpy
+import pytest
+from sklearn.datasets import load_digits
+
+from gemel import cpu, launching
+
+pytestmark = [
+    pytest.mark.distributed,
+    pytest.mark.skipif(
+        find_spec("mpi4py") is None, reason="mpi4py is not installed: make distributed"
+    ),
+]
+
+PROGRAM = Path(mpi_programs.__file__)
+
+
+def launched(
+    folder: Path, workers: int, name: str, *options: str, **settings: Any
+) -> tuple[subprocess.CompletedProcess[str], dict[int, Any]]:
+    """How the job ended, and what the workers wrote, by rank."""
+    folder.mkdir(exist_ok=True)
+    given = [name, str(folder), json.dumps(settings)]
+    command = [sys.executable, "-m", "gemel", "launch", "-n", str(workers), *options]
+    job = subprocess.run(
+        [*command, str(PROGRAM), *given], capture_output=True, text=True, timeout=120,
+        errors="replace",
+    )  # fmt: skip
+    files = {rank: folder / f"{rank}.json" for rank in range(workers)}
+    return job, {r: json.loads(f.read_text()) for r, f in files.items() if f.exists()}
+
+
+def found(folder: Path, workers: int, name: str, **settings: Any) -> list[Any]:
+    """What the workers of a job that ends well wrote."""
+    job, written = launched(folder, workers, name, **settings)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert sorted(written) == list(range(workers))
+    return [written[rank] for rank in range(workers)]
+
+
+# ---- training
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of real handwritten digits."""
+    images, labels = load_digits(return_X_y=True)
+    path = tmp_path_factory.mktemp("data") / "digits.npz"
+    numpy.savez(path, images=(images / 16).astype("float32"), labels=labels.astype("int64"))
+    return path
+
+
+TRAININGS: list[tuple[int, dict[str, Any]]] = [
+    (2, {}),
+    (2, {"hybrid": True, "deferred": False}),
+    (2, {"devices": 2, "optimizer": "adam", "rate": 0.01}),
+    (2, {"on_store": True}),
+    (4, {"hybrid": True}),
+]
+
+
+@pytest.mark.parametrize(("workers", "settings"), TRAININGS)
+def test_training_equals_that_on_the_whole_batch(workers, settings, digits, tmp_path):
+    """To 1e-5: the sums over the batch are made in parts."""
+    digests = found(tmp_path, workers, "training", data=str(digits), **settings)
+    assert len(set(digests)) == 1
+    loaded = numpy.load(tmp_path / "parameters.npz")
+    settings = {key: value for key, value in settings.items() if key != "on_store"}
+    serial = mpi_programs.trained(None, [cpu(0)], digits, settings)
+    for number, expected in enumerate(serial):
+        numpy.testing.assert_allclose(loaded[f"arr_{number}"], expected, rtol=0, atol=1e-5)
+
+
+def test_the_same_bits_twice_and_on_devices_of_one_process(digits, tmp_path):
+    """Gradients are added in the order of ranks: that of the devices."""
+    given = {"data": str(digits), "hybrid": True}
+    runs = [found(tmp_path / str(run), 4, "training", **given)[0] for run in range(2)]
+    places = [cpu(number) for number in range(4)]
+    one = mpi_programs.trained("device", places, digits, {"hybrid": True})
+    assert runs == [mpi_programs.digest(one)] * 2
+
+
+def test_training_with_compressed_gradients(digits, tmp_path):
+    """Both workers agree to the bit, and the digits are learned as without."""
+    digests = found(tmp_path, 2, "training", data=str(digits), compression={"type": "bf16"})
+    assert digests[0] == digests[1]
+    loaded = numpy.load(tmp_path / "parameters.npz")
+    serial = mpi_programs.trained(None, [cpu(0)], digits, {})
+    apart = [abs(loaded[f"arr_{n}"] - expected).max() for n, expected in enumerate(serial)]
+    assert 0 < max(apart) < 0.05
+
+
+# ---- stores
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_what_stores_do(workers, tmp_path):
+    ranks = range(workers)
+    total = sum(rank + 1.0 for rank in ranks)
+    for rank, one in enumerate(found(tmp_path, workers, "values")):
+        assert one.pop("type") == "dist_sync" and one.pop("place") == [rank, workers]
+        assert one.pop("from rank 0") == [5, 5, 5]
+        assert one.pop("both devices of all") == [total + 10 * workers] * 3
+        assert one.pop("lists") == [[total - workers] * 2, [[2 * workers]]]
+        for dtype in ("float16", "bfloat16", "float64", "int32", "int8"):
+            assert one.pop(dtype) == [dtype, [total] * 2]
+        assert one.pop("empty") == [0, 4]
+        assert one.pop("orders") == [[n * workers, (10 + n) * workers] for n in range(5)]
+        assert one.pop("optimizer") == [1 - 0.5 * workers] * 2
+        assert one.pop("updater") == [1 + 3 * workers] * 2
+        assert one.pop("other") == [2, 2, 2]
+        assert one == {}
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_sums_are_made_in_the_order_of_ranks(workers, tmp_path):
+    for one in found(tmp_path, workers, "order"):
+        assert one == dict.fromkeys(one, True) and len(one) == 4
+
+
+@pytest.mark.parametrize(("kind", "size"), [("2bit", 6), ("fp16", 42), ("bf16", 42)])
+def test_compressed_sums_are_those_of_numpy(kind, size, tmp_path):
+    for one in found(tmp_path, 2, "compressed", kind=kind):
+        assert one == {"apart": 0.0, "bytes": size}
+
+
+# ---- what can go wrong
+
+PROBLEMS = [
+    ("shape", r"worker 1 has a sum of float32 (4), worker 0 a sum of float32 (3)"),
+    ("dtype", r"worker 1 has a sum of int32 (3), worker 0 a sum of float32 (3)"),
+    ("compression", r"worker 1 has a gather of bfloat16 (3), bf16, of shape (3,), worker 0"),
+    ("key", "worker 1 has not come with key 'a' for 2 s; workers 0, 2 have come; worker 1 has come "
+     "with a barrier instead"),
+    ("index", "worker 1: key 'a': take: an index is out of bounds"),
+    ("exit", "worker 1 has ended, and worker 0 waits for it with key 'a'"),
+    ("raise", "worker 1 has ended (with ValueError), and worker 0 waits for it with key 'a'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("how", "words"), PROBLEMS)
+def test_who_does_something_else_is_named(how, words, tmp_path):
+    job, written = launched(tmp_path, 3, "wrong", "--timeout", "2", how=how)
+    assert job.returncode != 0
+    told = written[0]
+    assert told["error"] == told["after"] == "WorkersError"
+    assert words in told["text"] and "mpi_programs.py:" in told["text"]
+    if how in ("shape", "dtype", "compression", "key"):
+        assert words in written[2]["text"]
+    assert "gemel launch: the job of 3 workers ended with status" in job.stderr
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_worker_that_dies_leaves_nobody_waiting(how, tmp_path, monkeypatch):
+    """Killed: where the starter lets the others go on, as one of a cluster may."""
+    version = subprocess.run([launching._starter(), "--version"], capture_output=True, text=True)
+    if how == "kill":
+        if "Open MPI" not in version.stdout:
+            pytest.skip("only Open MPI's starter lets the others go on")
+        monkeypatch.setenv("PRTE_MCA_prte_enable_recovery", "1")
+    job, written = launched(tmp_path, 3, "wrong", "--timeout", "2", how=how)
+    assert job.returncode != 0
+    if how == "kill" and not written:
+        assert "Killed" in job.stdout + job.stderr  # the starter was quicker
+        return
+    assert "worker 1 has not come with key 'a' for 2 s" in written[0]["text"]
+
+
+def test_a_fork_of_a_worker_is_no_worker(tmp_path):
+    assert found(tmp_path, 2, "wrong", how="fork") == ["done"] * 2
+
+
+def test_one_process_alone_is_a_world_of_one(tmp_path):
+    (tmp_path / "alone").mkdir()
+    given = ["values", str(tmp_path / "alone"), "{}"]
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI"))}
+    job = subprocess.run(
+        [sys.executable, str(PROGRAM), *given], capture_output=True, text=True, env=clean
+    )
+    assert job.returncode == 0, job.stderr
+    written = json.loads((tmp_path / "alone" / "0.json").read_text())
+    assert written["place"] == [0, 1] and written["both devices of all"] == [11, 11, 11]
+
+
+def test_processes_of_another_mpi_are_no_world(tmp_path):
+    (tmp_path / "alone").mkdir()
+    given = ["values", str(tmp_path / "alone"), "{}"]
+    strange = "OMPI_COMM_WORLD_SIZE" if _is_mpich() else "PMI_SIZE"
+    job = subprocess.run(
+        [sys.executable, str(PROGRAM), *given], capture_output=True, text=True,
+        env={**os.environ, strange: "4"},
+    )  # fmt: skip
+    assert f"4 processes were started ({strange}), but MPI sees 1" in job.stderr
+
+
+def _is_mpich() -> bool:
+    said = subprocess.run([launching._starter(), "--version"], capture_output=True, text=True)
+    return "Open MPI" not in said.stdout
