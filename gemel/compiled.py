@@ -13,6 +13,7 @@ from typing import Any
 
 from gemel import _core, autograd, tape
 from gemel.codegen.schedules import Recipe
+from gemel.codegen.schedules import checked as checked_recipes
 from gemel.device import current_device, elsewhere
 from gemel.dtype import default_float
 from gemel.errors import GradientError, TraceError
@@ -24,6 +25,7 @@ from gemel.ndarray import ndarray
 from gemel.nested import unflatten
 from gemel.ops.elementwise import full
 from gemel.passes import PIPELINE, Pass, gradient
+from gemel.passes import checked as checked_passes
 from gemel.passes.bind import concrete_graph
 from gemel.passes.simplify import fold
 from gemel.programs import Arguments, Program, Unfit
@@ -239,8 +241,8 @@ class Compiled:
         self.function = function
         self.name = name or getattr(function, "__name__", "program")
         own = PIPELINE if fold else without_folding()
-        self.passes = (*own[:-1], *passes, own[-1])
-        self.recipes = tuple(recipes)
+        self.passes = (*own[:-1], *checked_passes(passes), own[-1])
+        self.recipes = checked_recipes(recipes)
         self.symbolic = symbolic
         self.traces = 0
         self._programs: dict[Any, list[Program]] = {}

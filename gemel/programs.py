@@ -14,7 +14,7 @@ from gemel.ir.graph import Entry, Graph, constant, placeholder, walk
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace
 from gemel.nested import flatten, flatten_results, unflatten
-from gemel.passes import gradient, optimize
+from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.backward import shared
 from gemel.passes.bind import concrete_graph, settled
 from gemel.passes.keep import cut, kept
@@ -246,7 +246,8 @@ class Plans:
         try:
             made = plan_for(self._text(values), backend, lambda: self.image(values, backend))
         except NoKernelError:
-            made = Relay(concrete_graph(self.graph, values), partial(plan_of, backend=backend))
+            planned = partial(plan_of, backend=backend, passes=self._others())
+            made = Relay(concrete_graph(self.graph, values), planned)
         self._made = [(backend, made), *self._made[: PLANS - 1]]
         return made
 
@@ -256,9 +257,13 @@ class Plans:
             self._backends[backend] = backend.extended(self.recipes)
         return self._backends[backend]
 
+    def _others(self) -> tuple[Any, ...] | None:
+        """The passes, if there are any from elsewhere."""
+        return None if all(step in PIPELINE for step in self.passes) else self.passes
+
     def _text(self, values: dict[str, int]) -> str | None:
         """All that decides the plan made for these extents; None where a pass is from elsewhere."""
-        if not all(step.__module__.startswith("gemel.") for step in self.passes):
+        if self._others():
             return None
         text = signature(self.graph)
         passes = [step.__name__ for step in self.passes]
@@ -288,7 +293,7 @@ class Plans:
         from gemel.runtime.reading import as_c
 
         def items(graph: Graph) -> list[Any]:
-            lowering = Lowering(optimize(graph), backend)
+            lowering = Lowering(optimize(graph, self.passes), backend)
             lowering.run()
             return lowering.items
 

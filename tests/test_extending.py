@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from gemel import autograd, np
 from gemel.codegen.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
 from gemel.codegen.target import TARGETS, Target
-from gemel.errors import UnknownNameError
+from gemel.errors import GemelError, UnknownNameError
 from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, Node, rewrite
 from gemel.ops.elementwise import exp, log
@@ -124,6 +125,52 @@ def test_plans_made_with_a_pass_are_not_those_made_without(tmp_path: Path) -> No
         assert gemel.compile(function, passes=[undo])(x).tolist() == [199]
 
 
+def test_a_pass_is_done_beside_what_numpy_does() -> None:
+    def function(x: Any) -> Any:
+        return np.log(np.exp(x)), np.linalg.svd(x.reshape(1, -1))[1]
+
+    first, _ = gemel.compile(function, passes=[undo])(np.array([200.0, 1.0]))
+    assert first.tolist() == [200, 1]
+
+
+class Nothing:
+    """A pass that is an object, and does nothing."""
+
+    def __call__(self, graph: Graph) -> Graph:
+        return graph
+
+
+def test_passes_need_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMEL_VERIFY", "1")
+    passes = [Nothing(), partial(lambda graph, other: graph, other=1), lambda graph: graph]
+    assert gemel.compile(lambda x: x + 1, passes=passes)(np.ones(2)).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("wrong", [undo, [3], "fold", 7])
+def test_what_is_no_list_of_passes(wrong: Any) -> None:
+    with pytest.raises(TypeError):
+        gemel.compile(abs, passes=wrong)
+
+
+#: What a pass must not do.
+WRONG: dict[str, Any] = {
+    "no Graph": lambda graph: None,
+    "inputs": lambda graph: Graph(graph.inputs[::-1], graph.outputs, graph.updates),
+    "outputs": lambda graph: Graph(graph.inputs, graph.outputs[:1], graph.updates),
+    "makes outputs": lambda graph: Graph(graph.inputs, graph.outputs[::-1], graph.updates),
+}
+
+
+@pytest.mark.parametrize("told", WRONG)
+@pytest.mark.parametrize("recorded", [False, True])
+def test_passes_that_change_what_a_function_is(told: str, recorded: bool) -> None:
+    program = gemel.compile(lambda x, y: (x - y.sum(), y * 2), passes=[WRONG[told]])
+    x, y = np.ones((2, 3)), np.ones((4,))
+    x.attach_grad()
+    with pytest.raises(GemelError, match=told), autograd.record(recorded):
+        program(x, y)
+
+
 # --- recipes ----------------------------------------------------------------------------------
 
 
@@ -154,6 +201,39 @@ def test_recipes_are_for_the_functions_they_are_given_to() -> None:
         numpy.testing.assert_array_equal(program(x).asnumpy(), wanted)
         numpy.testing.assert_array_equal(program(x[:, :5]).asnumpy(), wanted[:, :5])
     assert set(made) == {"outer by1", "outer by3", "outer by8"}
+
+
+def test_recipes_of_one_function_are_not_mixed_up() -> None:
+    """They differ in what they have closed over."""
+    for copies in (1, 8):
+        made: list[str] = []
+        same = recipe(made, copies)._replace(name="alike")
+        gemel.compile(lambda x: np.sin(x) * 2, recipes=[same])(np.ones((100,)))
+        assert made == ["outer alike"]
+
+
+@pytest.mark.parametrize("names", [("",), ("my wide",), ("two", "two")])
+def test_recipes_have_names_that_tell_them_apart(names: tuple[str, ...]) -> None:
+    recipes = [recipe([], 1)._replace(name=name) for name in names]
+    with pytest.raises(ValueError, match="one word"):
+        gemel.compile(abs, recipes=recipes)
+
+
+@pytest.mark.parametrize("wrong", [undo, [3], recipe([], 1), [undo]])
+def test_what_is_no_list_of_recipes(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="recipes="):
+        gemel.compile(abs, recipes=wrong)
+
+
+def test_kernels_of_recipes_are_not_kept_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))
+    made: list[str] = []
+    for _ in range(2):
+        gemel.compile(lambda x: np.cosh(x) / 7, recipes=[recipe(made, 1)])(np.ones((9,)))
+    assert len(made) == 2
+    assert not [path for path in tmp_path.rglob("*") if path.suffix in (".kernel", ".plan")]
 
 
 def test_recipes_leave_what_does_not_suit_them() -> None:

@@ -27,7 +27,8 @@ class Recipe(NamedTuple):
     """Another way to do programs in loops: those for which `suits` says so.
 
     `emit(program, target)` gives an LLVM module with the function ``kernel``; it takes what the
-    program's own schedule takes and computes the same. The schedule's text gets the name behind it.
+    program's own schedule takes and computes the same. The schedule's text gets the name, one word,
+    behind it.
     """
 
     name: str
@@ -39,6 +40,23 @@ class Recipe(NamedTuple):
         if program.in_tiles or not self.suits(program):
             return program
         return program.scheduled(f"{program.schedule} {self.name}")
+
+
+def checked(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
+    """Recipes that can be told apart.
+
+    Raises `TypeError` for what is none, and `ValueError` for a name that is no word, or not alone.
+    """
+    alone = isinstance(recipes, Recipe) or not isinstance(recipes, (list, tuple))
+    if alone or not all(isinstance(each, Recipe) for each in recipes):
+        raise TypeError("compile: recipes= is a list of codegen.schedules.Recipe")
+    names = [recipe.name for recipe in recipes]
+    for name in names:
+        if not name.isidentifier() or names.count(name) > 1:
+            raise ValueError(
+                f"compile: a recipe is called {name!r}; its name is one word, which no other has"
+            )
+    return tuple(recipes)
 
 
 def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] = ()) -> bytes:
@@ -62,4 +80,4 @@ def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] 
     return emit_object(str(emit(program, target)), target, program.text)
 
 
-__all__ = ["Recipe", "compile_program"]
+__all__ = ["Recipe", "checked", "compile_program"]

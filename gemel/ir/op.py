@@ -36,6 +36,11 @@ def numpy() -> Any:
     return numpy
 
 
+def _is_tried_out(known: Op, function: Callable[..., Any]) -> bool:
+    """Whether a program or notebook declares its own operation again."""
+    return known.function.__module__ == function.__module__ == "__main__"
+
+
 class Op(_core.OpBase):
     """A named operation: its NumPy reference and the rules that hang on it.
 
@@ -115,8 +120,12 @@ class Op(_core.OpBase):
         self.rules: dict[str, Callable[..., Any]] = {}
         self.__doc__ = function.__doc__
         self.__name__ = self.name
-        if self.name in REGISTRY:
-            raise ValueError(f"operation {self.name!r} is declared twice")
+        known = REGISTRY.get(self.name)
+        if known is not None and not (public == "" and _is_tried_out(known, function)):
+            raise ValueError(
+                f"operation {self.name!r} is declared twice, in {known.function.__module__} and "
+                f"{function.__module__}; give one of them another name"
+            )
         REGISTRY[self.name] = self
         self.public, self.aliases = public, aliases
         #: What people call: itself, or its facade.

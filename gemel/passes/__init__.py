@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from gemel.config import VERIFY
+from gemel.errors import GemelError
 from gemel.ir.graph import Graph
 from gemel.ir.trace import Trace
 from gemel.ir.verify import verify
@@ -31,20 +33,54 @@ PIPELINE: tuple[Pass, ...] = (
 )
 
 
-def optimize(graph: Graph, passes: tuple[Pass, ...] = PIPELINE) -> Graph:
+def optimize(graph: Graph, passes: Sequence[Pass] = PIPELINE) -> Graph:
     """The graph after all passes, verified after each under GEMEL_VERIFY=1."""
     check = VERIFY.read()
     with Trace():
         for step in passes:
-            graph = step(graph)
+            made = step(graph)
+            if step not in PIPELINE:
+                _check(step, graph, made)
+            graph = made
             if check:
-                verify(graph, after=step.__name__)
+                verify(graph, after=name_of(step))
     return graph
+
+
+def name_of(step: Pass) -> str:
+    """What a pass is called."""
+    return getattr(step, "__name__", None) or repr(step)
+
+
+def checked(passes: Sequence[Pass]) -> tuple[Pass, ...]:
+    """Passes from outside, to be called with a graph. Raises `TypeError` for what cannot be."""
+    if not isinstance(passes, (list, tuple)) or not all(map(callable, passes)):
+        raise TypeError("compile: passes= is a list of functions from graph to graph")
+    return tuple(passes)
+
+
+def _check(step: Pass, before: Graph, after: Any) -> None:
+    """A pass from outside keeps what goes in and comes out. Raises `GemelError` otherwise."""
+    name = f"compile: the pass {name_of(step)}"
+    if not isinstance(after, Graph):
+        raise GemelError(f"{name} gives {after!r}, which is no Graph")
+    if list(map(id, after.inputs)) != list(map(id, before.inputs)):
+        raise GemelError(f"{name} changes the graph's inputs; a pass keeps them, in their order")
+    for what in ("outputs", "updates"):
+        old, new = (_specs(getattr(graph, what)) for graph in (before, after))
+        if old != new:
+            raise GemelError(f"{name} makes {what} {new} of {old}; a pass keeps their specs")
+
+
+def _specs(results: Any) -> list[Any]:
+    """Specs of outputs, or which input is updated and by what."""
+    return [(r[0], r[1].spec) if isinstance(r, tuple) else r.spec for r in results]
 
 
 __all__ = [
     "PIPELINE",
     "add_up",
+    "checked",
     "drop",
     "expand",
     "fold",

@@ -15,7 +15,6 @@ from gemel.codegen.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
 from gemel.codegen.target import Target, host
 from gemel.device import Device, current_device
-from gemel.runtime.files import origin
 
 #: From a program to the code of its kernel.
 Printer = Callable[[Program, Target], bytes]
@@ -29,13 +28,17 @@ class Backend:
     key under which a kernel or a plan is kept. `recipes` are other ways to do loops.
     """
 
-    __slots__ = ("launch", "printer", "recipes", "target", "text")
+    __slots__ = ("launch", "on_disk", "plain", "printer", "recipes", "target", "text")
 
     def __init__(self, target: Target, printer: Printer, launch: Callable[[bytes], Any]) -> None:
         self.target = target
         self.printer = printer
         self.launch = launch
         self.recipes: tuple[Recipe, ...] = ()
+        #: The one without recipes.
+        self.plain = self
+        #: Whether kernels and plans made for it are kept on disk: all that decides them is known.
+        self.on_disk = True
         self.text = target.text
 
     def extended(self, recipes: Sequence[Recipe]) -> Backend:
@@ -43,9 +46,16 @@ class Backend:
         if not recipes:
             return self
         found = Backend(self.target, partial(compile_program, recipes=recipes), self.launch)
-        found.recipes = tuple(recipes)
-        found.text = " ".join((self.text, *(f"{r.name} {origin(r.emit)}" for r in recipes)))
+        found.recipes, found.plain = tuple(recipes), self
+        found.on_disk = False  # nobody knows what a recipe from elsewhere looks at
+        numbers = (_recipes.setdefault(recipe, len(_recipes)) for recipe in recipes)
+        found.text = f"{self.text} recipes {list(numbers)}"
         return found
+
+    def serving(self, program: Program) -> Backend:
+        """The one whose kernel of a program is used: the plain one's, if no recipe prints it."""
+        by_recipe = not program.in_tiles and " " in program.schedule
+        return self if by_recipe else self.plain
 
     def scheduled(self, program: Program) -> Program:
         """The program by the first recipe that suits, or as it is."""
@@ -58,6 +68,8 @@ native_code: Printer = compile_program
 
 
 _native: list[Backend] = []
+#: The recipes this process has met, numbered.
+_recipes: dict[Recipe, int] = {}
 
 
 def backend_of(device: Device) -> Backend:

@@ -18,6 +18,7 @@ counters = {"compiled": 0, "loaded": 0, "found": 0}
 
 def kernel_name(program: Program, backend: Backend) -> str:
     """The name a program's kernel is known by."""
+    backend = backend.serving(program)
     return files.name_of(program.text, backend.text, files.fingerprint("codegen"))
 
 
@@ -27,7 +28,7 @@ def known_kernel(name: str, backend: Backend) -> Any:
     if kernel is not None:
         counters["found"] += 1
         return kernel
-    kernel = files.load(name, "kernel", backend.launch)
+    kernel = files.load(name, "kernel", backend.launch) if backend.on_disk else None
     if kernel is not None:
         counters["loaded"] += 1
         _kernels[name] = kernel
@@ -49,6 +50,7 @@ def loaded_kernel(name: str, code: bytes, backend: Backend) -> Any:
 
 def kernel_for(program: Program, backend: Backend) -> Any:
     """The loaded kernel of a program."""
+    backend = backend.serving(program)
     name = kernel_name(program, backend)
     kernel = known_kernel(name, backend)
     if kernel is None:
@@ -70,7 +72,8 @@ def _compiled(program: Program, name: str, backend: Backend) -> Any:
     with compiling:
         code = backend.printer(program, backend.target)
     kernel = backend.launch(code)
-    files.store(name, "kernel", code)
+    if backend.on_disk:
+        files.store(name, "kernel", code)
     return kernel
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gemel.config import CACHE, CACHE_BYTES
 
@@ -65,14 +65,6 @@ def fingerprint(*folders: str) -> str:
         core = sys.modules["gemel._core"].__file__ or ""
         _fingerprints[folders] = f"{stamps} {_stamp(core)} {_stamp(_compiler_file())}"
     return _fingerprints[folders]
-
-
-def origin(function: Callable[..., Any]) -> str:
-    """What stands for a function declared elsewhere: its file, or nothing but itself."""
-    code = getattr(function, "__code__", None)
-    path = "" if code is None else code.co_filename
-    stamp = _stamp(path)
-    return os.urandom(16).hex() if stamp == "none" else f"{path} {stamp}"
 
 
 def _stamp(path: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import itertools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -119,7 +119,7 @@ def plan_for(text: str | None, backend: Backend, make: Callable[[], Any]) -> Any
 
     Nothing does where `text` is None.
     """
-    if text is None:
+    if text is None or not backend.on_disk:
         with making():
             image = make()
         return image.plan()
@@ -135,20 +135,22 @@ def _plan(kernels: list[Any], image: bytes) -> Any:
     return _core.Plan(image, kernels)
 
 
-def plan_of(graph: Graph, backend: Backend, keeps: bool = True) -> Any:
-    """The plan of a graph with known extents; `keeps`: see `Lowering`."""
+def plan_of(
+    graph: Graph, backend: Backend, keeps: bool = True, passes: Sequence[Any] | None = None
+) -> Any:
+    """The plan of a graph with known extents; `keeps`: see `Lowering`, `passes`: see `optimize`."""
 
     def make() -> Any:
-        from gemel.passes import optimize
+        from gemel.passes import PIPELINE, optimize
         from gemel.runtime.lower import lowered
 
-        return lowered(optimize(graph), backend, keeps)
+        return lowered(optimize(graph, passes or PIPELINE), backend, keeps)
 
-    text = signature(graph)
+    text = None if passes else signature(graph)
     try:
         return plan_for(text and f"{text}keeps {keeps}", backend, make)
     except NoKernelError:
-        return Relay(graph, partial(plan_of, backend=backend, keeps=keeps))
+        return Relay(graph, partial(plan_of, backend=backend, keeps=keeps, passes=passes))
 
 
 __all__ = ["Prepared", "kept", "making", "plan_for", "plan_of"]
