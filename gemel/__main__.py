@@ -1,4 +1,4 @@
-"""`python -m gemel`: run programs written for MXNet as they are, and programs on many workers."""
+"""`python -m gemel`: programs for MXNet as they are, or on many workers; plans of communication."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ gemel launch starts several processes that train together (kvstore='dist_sync'),
 
   python -m gemel launch -n 4 train.py --epochs 3
   python -m gemel launch --hosts alpha,beta train.py
+
+gemel topology says how gradients meet over given links, and how long that takes.
+
+  python -m gemel topology --explain p3
 """
 
 
@@ -37,6 +41,9 @@ def main(arguments: list[str]) -> int:
     launch.add_argument("file", help="script.py")
     for command in (run, launch):
         command.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
+    planned = commands.add_parser("topology", help="named topologies, plans over them")
+    if arguments[:1] == ["topology"]:
+        return _topology(planned, arguments[1:])
     given = parser.parse_args(arguments)
     if given.command is None:
         parser.print_help()
@@ -61,6 +68,19 @@ def _launch(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     except GemelError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
+
+
+def _topology(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
+    from gemel.errors import GemelError  # imported here: other commands need none of it
+    from gemel.topology import command
+
+    parser.description = command.DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    command.add_arguments(parser)
+    try:
+        return command.run(parser.parse_args(arguments))
+    except GemelError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemel import _core, config
 from gemel.errors import DeviceError
+
+if TYPE_CHECKING:
+    from gemel.links import Topology
 
 #: How many logical CPU devices there are names for, and how many GPUs.
 CPU_COUNT = 16
@@ -188,6 +191,17 @@ def simulate(
         name = f"{place.device_type}({place.device_id})"
         _core.simulate_gpu(place.code, name, bandwidth * 1e9, latency * 1e-6)
     _simulation.gpus = gpus
+
+
+def topology(name: str) -> Topology:
+    """The links of a named machine or cluster: `topology("p3")`, `topology("2xp3-25gbe")`.
+
+    `gemel.topology` simulates and plans communication over it, `gemel.links` has what one needs
+    to describe another. Raises `UnknownNameError`.
+    """
+    from gemel import machines  # imported here: `import gemel` needs none of it
+
+    return machines.named(name)
 
 
 def cores(device: int | Device, count: int | None = None) -> None:

@@ -36,6 +36,10 @@ class DeviceError(GemelError, RuntimeError):
     """A device that does not exist, or arrays that live on different ones."""
 
 
+class TopologyError(GemelError, ValueError):
+    """Links no machine can have, a place no route leads to, or a schedule that does not fit."""
+
+
 class TraceError(GemelError, RuntimeError):
     """A traced function asked for a value that is only known when the program runs."""
 

@@ -1,0 +1,155 @@
+"""Topologies: GPUs, hosts and switches, and the links between them.
+
+A topology is a description; `gemel.topology` computes with it. `gemel.device.topology` has named
+ones, `Topology` takes any.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gemel.errors import TopologyError, unknown_name
+
+#: What a node can be. Switches and hosts pass on what is not for them, GPUs do not.
+KINDS = ("gpu", "host", "switch")
+
+
+class Node(NamedTuple):
+    """A GPU, a host's CPU or a switch. Nodes of one `machine` (a number) are near each other."""
+
+    name: str
+    kind: str
+    machine: int = 0
+
+
+class Link(NamedTuple):
+    """A wire between two nodes, which carries `bandwidth` GB/s each way at the same time.
+
+    The first byte of a message takes `latency` microseconds. `overhead` is for how many
+    microseconds each message occupies the link beside its bytes. `kind` is for readers.
+    """
+
+    one: str
+    other: str
+    bandwidth: float
+    latency: float = 0.0
+    overhead: float = 0.0
+    kind: str = "link"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.one} - {self.other}"
+
+
+class Topology:
+    """Nodes and the links between them.
+
+    Raises `TopologyError` for what no machine can be: two nodes of one name, a link to the same
+    node, two links between the same nodes, a bandwidth that is not positive, a negative latency;
+    `UnknownNameError` for a link to a node that is not there.
+    """
+
+    def __init__(self, name: str, nodes: Iterable[Node], links: Iterable[Link]) -> None:
+        self.name = name
+        self.nodes = tuple(nodes)
+        self.links = tuple(links)
+        self.numbers = {node.name: number for number, node in enumerate(self.nodes)}
+        self._check_nodes()
+        self._check_links()
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The names of its GPUs, in order: their places are the ranks of a schedule."""
+        return self._of("gpu")
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of its hosts."""
+        return self._of("host")
+
+    @property
+    def machines(self) -> tuple[tuple[str, ...], ...]:
+        """The GPUs of each machine."""
+        found: dict[int, list[str]] = {}
+        for node in self.nodes:
+            if node.kind == "gpu":
+                found.setdefault(node.machine, []).append(node.name)
+        return tuple(map(tuple, found.values()))
+
+    def number(self, name: str) -> int:
+        """Which node has that name. Raises `UnknownNameError`."""
+        if name not in self.numbers:
+            raise unknown_name(f"node of the topology {self.name}", name, self.numbers)
+        return self.numbers[name]
+
+    def without_latency(self) -> Topology:
+        """The same with links that answer at once, so that only bytes take time."""
+        links = [link._replace(latency=0.0, overhead=0.0) for link in self.links]
+        return Topology(f"{self.name} without latency", self.nodes, links)
+
+    def drawing(self) -> str:
+        """Each node on a line, with its links: `gpu0  NVLink 18 GB/s: gpu1 gpu2; ...`."""
+        ends: dict[str, dict[str, list[str]]] = {node.name: {} for node in self.nodes}
+        for link in self.links:
+            wire = f"{link.kind} {link.bandwidth:g} GB/s"
+            ends[link.one].setdefault(wire, []).append(link.other)
+            ends[link.other].setdefault(wire, []).append(link.one)
+        width = max(map(len, ends), default=0)
+        lines = [str(self)]
+        for name, wires in ends.items():
+            text = "; ".join(f"{wire}: {_several(others)}" for wire, others in wires.items())
+            lines.append(f"  {name:<{width}}  {text}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        count = Counter(node.kind for node in self.nodes)
+        parts = [(count["gpu"], "GPU"), (count["host"], "host"), (count["switch"], "switch")]
+        text = ", ".join(f"{n} {word}{_plural(word, n)}" for n, word in parts if n)
+        return f"{self.name}: {text or 'nothing'}, {len(self.links)} links"
+
+    def __repr__(self) -> str:
+        return f"<topology {self}>"
+
+    def _of(self, kind: str) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes if node.kind == kind)
+
+    def _check_nodes(self) -> None:
+        for name, times in Counter(node.name for node in self.nodes).items():
+            if times > 1:
+                raise TopologyError(f"topology {self.name}: {times} nodes are called {name!r}")
+        for node in self.nodes:
+            if node.kind not in KINDS:
+                raise unknown_name(f"kind of node ({node.name})", node.kind, KINDS)
+
+    def _check_links(self) -> None:
+        pairs = set()
+        for link in self.links:
+            where = f"topology {self.name}: {link}"
+            ends = frozenset((self.number(link.one), self.number(link.other)))
+            if len(ends) < 2:
+                raise TopologyError(f"{where} leads back to the same node")
+            if ends in pairs:
+                raise TopologyError(
+                    f"{where} is there already; make one link with the bandwidth of both"
+                )
+            pairs.add(ends)
+            if not 0 < link.bandwidth < math.inf:
+                raise TopologyError(
+                    f"{where} has a bandwidth of {link.bandwidth} GB/s; it must be positive"
+                )
+            for word, value in (("latency", link.latency), ("overhead", link.overhead)):
+                if not 0 <= value < math.inf:
+                    raise TopologyError(
+                        f"{where} has {word} {value} us; it must be finite and not negative"
+                    )
+
+
+def _plural(word: str, count: int) -> str:
+    return "" if count == 1 else "es" if word.endswith("ch") else "s"
+
+
+def _several(names: list[str]) -> str:
+    """Names, of many only the first and the last."""
+    return " ".join(names) if len(names) <= 16 else f"{names[0]} ... {names[-1]} ({len(names)})"

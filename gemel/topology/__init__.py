@@ -1,0 +1,68 @@
+"""`topology`: how gradients meet over given links, how long that takes, and what is best."""
+
+from __future__ import annotations
+
+from gemel.links import Link, Node, Topology
+from gemel.machines import NAMES, cluster, dgx2, fleet, named, p3, pcie
+from gemel.topology.estimate import Cost, Estimate
+from gemel.topology.execution import all_reduce
+from gemel.topology.growth import Crossing, Growth, crossings, growth
+from gemel.topology.planner import Bucket, Choice, Planner
+from gemel.topology.rings import Ring, rings
+from gemel.topology.routes import Route, Routes
+from gemel.topology.running import Run, run
+from gemel.topology.schedule import Schedule, Steps, joined, steps
+from gemel.topology.schedules import (
+    candidates,
+    cpu,
+    hierarchical,
+    one_device,
+    pieces,
+    ring,
+    servers,
+    tree,
+)
+from gemel.topology.simulator import Simulation, simulate
+
+__all__ = [
+    "NAMES",
+    "Bucket",
+    "Choice",
+    "Cost",
+    "Crossing",
+    "Estimate",
+    "Growth",
+    "Link",
+    "Node",
+    "Planner",
+    "Ring",
+    "Route",
+    "Routes",
+    "Run",
+    "Schedule",
+    "Simulation",
+    "Steps",
+    "Topology",
+    "all_reduce",
+    "candidates",
+    "cluster",
+    "cpu",
+    "crossings",
+    "dgx2",
+    "fleet",
+    "growth",
+    "hierarchical",
+    "joined",
+    "named",
+    "one_device",
+    "p3",
+    "pcie",
+    "pieces",
+    "ring",
+    "rings",
+    "run",
+    "servers",
+    "simulate",
+    "steps",
+    "tree",
+]

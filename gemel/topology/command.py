@@ -1,0 +1,72 @@
+"""`python -m gemel topology`: named topologies, plans over them, and many machines, as text."""
+
+from __future__ import annotations
+
+import argparse
+
+from gemel.errors import TopologyError
+from gemel.machines import NAMES, NETWORKS, named
+from gemel.topology.explaining import compare
+from gemel.topology.growth import counts_up_to, growth, report
+from gemel.topology.planner import Planner
+from gemel.topology.units import read_bytes, show_bytes
+
+DESCRIPTION = """\
+How gradients meet over given links, and how long that takes. Without options: the named topologies.
+
+  python -m gemel topology --explain p3
+  python -m gemel topology --explain 2xp3-25gbe --bytes 160MB
+  python -m gemel topology --machines 1000 --bytes 100MB
+
+Clusters have names like 2xp3-25gbe: a number, a machine, a network.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("--explain", metavar="NAME", help="what the planner chooses there, and why")
+    parser.add_argument("--draw", metavar="NAME", help="the nodes and links of a topology")
+    parser.add_argument(
+        "--bytes", metavar="SIZE", help="of one tensor: 160MB (a KB is 1,000 bytes)"
+    )
+    parser.add_argument("--machines", metavar="N", type=int, help="schedules on 2 to N machines")
+    parser.add_argument("--network", default="25gbe", help=f"for --machines: {', '.join(NETWORKS)}")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print what was asked for; the exit status. Errors are `GemelError`s."""
+    nbytes = None if given.bytes is None else read_bytes(given.bytes)
+    if given.draw is not None:
+        print(named(given.draw).drawing())
+    if given.explain is not None:
+        print(explained(given.explain, nbytes))
+    if given.machines is not None:
+        if given.machines < 2:
+            raise TopologyError(f"--machines {given.machines}: there must be 2 or more")
+        counts = counts_up_to(given.machines)
+        print(report(growth(1e8 if nbytes is None else nbytes, counts, given.network)))
+    if given.draw is given.explain is given.machines is None:
+        print(listed(nbytes))
+    return 0
+
+
+def explained(name: str, nbytes: float | None) -> str:
+    """The planner's table and drawings, or for one size all schedules, simulated too."""
+    planner = Planner(named(name))
+    if nbytes is None:
+        return planner.explain()
+    compared = compare(planner.estimates, planner.routes, nbytes)
+    return f"{planner.explain([nbytes])}\n\nall schedules for {show_bytes(nbytes)}:\n{compared}"
+
+
+def listed(nbytes: float | None) -> str:
+    """The named topologies, with what is best there for a size if one is given."""
+    lines = []
+    for name in NAMES:
+        topology = named(name)
+        if nbytes is None:
+            lines.append(str(topology))
+        else:
+            choice = Planner(topology).choose(nbytes)
+            lines.append(f"{name}: {choice.schedule.name}, {choice.seconds * 1e3:.3g} ms")
+    return "\n".join(lines)

@@ -1,0 +1,150 @@
+"""The planner: which schedule is the fastest for a tensor, and which tensors go together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy
+
+from gemel.errors import TopologyError
+from gemel.links import Topology
+from gemel.topology.estimate import Estimate
+from gemel.topology.explaining import SIZES, explain
+from gemel.topology.routes import Routes
+from gemel.topology.schedule import Schedule
+from gemel.topology.schedules import candidates
+from gemel.topology.simulator import check_bytes
+
+#: Schedules whose estimates differ by less than this part are as good: the one with the fewest
+#: messages is taken.
+ALIKE = 0.01
+#: The sizes that have been looked at when buckets are made; in between, straight lines.
+_SMALLEST, _LARGEST, _POINTS = 64.0, 2.0**36, 121
+
+
+class Choice(NamedTuple):
+    """The schedule for a tensor of `nbytes`, and the seconds it is predicted to take."""
+
+    nbytes: float
+    schedule: Schedule
+    seconds: float
+
+
+class Bucket(NamedTuple):
+    """Tensors `first` to `last` (it included) that travel as one.
+
+    Predicted: it begins and ends after `begin` and `end` seconds.
+    """
+
+    first: int
+    last: int
+    nbytes: float
+    schedule: Schedule
+    begin: float
+    end: float
+
+
+class Planner:
+    """Predicts and chooses on one topology, among `schedules`, by default all that fit it.
+
+    >>> from gemel import topology
+    >>> planner = topology.Planner(topology.named("p3"))
+    >>> planner.choose(1e3).schedule.name, planner.choose(160e6).schedule.name
+    ('servers', 'ring both ways')
+    """
+
+    def __init__(self, topology: Topology, schedules: Sequence[Schedule] | None = None) -> None:
+        self.topology = topology
+        self.routes = Routes(topology)
+        chosen = candidates(topology) if schedules is None else list(schedules)
+        if not chosen:
+            raise TopologyError(f"planner: there is no schedule to choose for {topology.name}")
+        self.estimates = [Estimate(schedule, self.routes) for schedule in chosen]
+        self._curve: tuple[numpy.ndarray, numpy.ndarray] | None = None
+
+    def choose(self, nbytes: float) -> Choice:
+        """The schedule with the lowest estimate; of those that are alike, the plainest."""
+        found = self.best(nbytes)
+        return Choice(nbytes, found.schedule, found.seconds(nbytes))
+
+    def best(self, nbytes: float) -> Estimate:
+        """The estimate of what `choose` chooses."""
+        costs = [estimate.seconds(nbytes) for estimate in self.estimates]
+        limit = min(costs) * (1 + ALIKE)
+        near = [e for e, cost in zip(self.estimates, costs, strict=True) if cost <= limit]
+        return min(near, key=lambda estimate: len(estimate.schedule))
+
+    def ranges(self, low: float = 1e3, high: float = 256e6) -> list[tuple[float, Schedule]]:
+        """From how many bytes on which schedule is chosen, between two sizes."""
+        sizes = numpy.geomspace(low, high, 60)
+        found = [(low, self.best(low).schedule)]
+        for size, before in zip(sizes[1:], sizes[:-1], strict=True):
+            if self.best(size).schedule is not found[-1][1]:
+                found.append(self._crossing(before, size))
+        return found
+
+    def _crossing(self, low: float, high: float) -> tuple[float, Schedule]:
+        """Where, between two sizes, the choice for the lower one ends, and what follows."""
+        old = self.best(low).schedule
+        while high > low * 1.01:
+            middle = (low * high) ** 0.5
+            if self.best(middle).schedule is old:
+                low = middle
+            else:
+                high = middle
+        return high, self.best(high).schedule
+
+    def buckets(self, sizes: Sequence[float], ready: Sequence[float] | None = None) -> list[Bucket]:
+        """Which neighbours of a list of tensors travel together, so that the last arrives soonest.
+
+        `sizes` are bytes in the order in which backward makes the tensors, `ready` the seconds
+        after which each is there (never decreasing; None: all at once). Buckets travel one after
+        the other. Small tensors share a message's latency, but a bucket waits for its last
+        tensor: of all ways to cut the list the best one is found, by dynamic programming.
+        Raises `TopologyError` for lists that do not fit together.
+        """
+        times = [0.0] * len(sizes) if ready is None else list(ready)
+        if len(times) != len(sizes) or any(b < a for a, b in zip(times, times[1:], strict=False)):
+            raise TopologyError(
+                f"buckets: {len(sizes)} sizes and {len(times)} times; give each tensor a time, "
+                "in the order in which they are ready"
+            )
+        for size in sizes:
+            check_bytes(size)
+        total = numpy.concatenate([[0.0], numpy.cumsum(numpy.asarray(sizes, "float64"))])
+        ends, cuts = numpy.zeros(len(total)), [0]
+        for last in range(1, len(total)):
+            begin = numpy.maximum(ends[:last], times[last - 1])
+            arrived = begin + self._seconds(total[last] - total[:last])
+            cuts.append(int(arrived.argmin()))
+            ends[last] = arrived[cuts[last]]
+        return self._cut(total, times, cuts)
+
+    def _cut(self, total: numpy.ndarray, times: list[float], cuts: list[int]) -> list[Bucket]:
+        """The buckets that end where each best one begins."""
+        marks = [len(cuts) - 1]
+        while marks[-1]:
+            marks.append(cuts[marks[-1]])
+        marks.reverse()
+        found: list[Bucket] = []
+        for first, after in zip(marks, marks[1:], strict=False):
+            choice = self.choose(float(total[after] - total[first]))
+            begin = max(found[-1].end if found else 0.0, times[after - 1])
+            end = begin + choice.seconds
+            found.append(Bucket(first, after - 1, choice.nbytes, choice.schedule, begin, end))
+        return found
+
+    def _seconds(self, nbytes: numpy.ndarray) -> numpy.ndarray:
+        """The least seconds for several sizes, from a curve that is made once."""
+        if self._curve is None:
+            sizes = numpy.concatenate([[0], numpy.geomspace(_SMALLEST, _LARGEST, _POINTS)])
+            costs = [min(e.seconds(size) for e in self.estimates) for size in sizes]
+            costs[0] = costs[1]  # an empty tensor among others is sent with them
+            self._curve = sizes, numpy.array(costs)
+        found = numpy.interp(nbytes, *self._curve)
+        return numpy.where(nbytes > 0, found, 0.0)
+
+    def explain(self, sizes: Sequence[float] = SIZES) -> str:
+        """A table of what is chosen for tensors of several sizes and why, and drawings of it."""
+        return explain(self.topology, self.estimates, self.best, self.ranges(), sizes)

@@ -1,0 +1,51 @@
+"""Exchange: pieces meet at their holders, each at one place, and return from there.
+
+With one holder this is a parameter server; with several the keys are split between servers
+(Li et al., Scaling distributed machine learning with the parameter server, OSDI 2014); with all
+ranks as holders it is a reduce-scatter and an all-gather, each in one round of direct messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy
+
+from gemel.links import Topology
+from gemel.topology.schedule import Schedule, Steps, joined, steps
+
+
+def exchange(name: str, topology: Topology, holders: Sequence[str], drawing: str) -> Schedule:
+    """All GPUs send each holder its piece, get the sum back from there."""
+    ranks = topology.gpus
+    helpers = tuple(holder for holder in holders if holder not in ranks)
+    places = ranks + helpers
+    numbers = [places.index(holder) for holder in holders]
+    rows = joined([gathered(range(len(ranks)), numbers), returned(range(len(ranks)), numbers)])
+    shares = numpy.full(len(holders), 1 / len(holders))
+    return Schedule(name, places, len(ranks), shares, rows, drawing)
+
+
+def gathered(
+    members: Sequence[int], holders: Sequence[int], first: int = 0, count: int = 1
+) -> Steps:
+    """Every member sends the holders what they hold: holder i the `count` pieces i."""
+    source, target, piece = _pairs(members, holders, first, count)
+    return steps(source, target, piece, count=count, add=True)
+
+
+def returned(
+    members: Sequence[int], holders: Sequence[int], first: int = 0, count: int = 1
+) -> Steps:
+    """Every holder sends its `count` pieces to all members."""
+    source, target, piece = _pairs(members, holders, first, count)
+    return steps(target, source, piece, count=count, add=False)
+
+
+def _pairs(
+    members: Sequence[int], holders: Sequence[int], first: int, count: int
+) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+    member, number = numpy.meshgrid(numpy.array(members), numpy.arange(len(holders)), indexing="ij")
+    holder = numpy.array(holders)[number]
+    apart = member != holder
+    return member[apart], holder[apart], first + number[apart] * count

@@ -1,0 +1,17 @@
+"""Gather at one device: a GPU adds up what all have, and sends it back."""
+
+from __future__ import annotations
+
+from gemel.links import Topology
+from gemel.topology.schedule import Schedule
+from gemel.topology.schedules.exchange import exchange
+
+
+def one_device(topology: Topology, device: str | None = None) -> Schedule:
+    """Everything meets at `device`, the first GPU unless it is named.
+
+    Its link carries (n - 1) tensors each way. Raises `UnknownNameError`.
+    """
+    place = topology.gpus[0] if device is None else device
+    topology.number(place)
+    return exchange("one device", topology, [place], f"all GPUs -> {place} -> all GPUs")

@@ -1,0 +1,17 @@
+"""Parallel pieces: every GPU adds up one piece of the tensor, all at the same time."""
+
+from __future__ import annotations
+
+from gemel.links import Topology
+from gemel.topology.schedule import Schedule
+from gemel.topology.schedules.exchange import exchange
+
+
+def pieces(topology: Topology) -> Schedule:
+    """A piece meets at each of the n GPUs: every link carries (n - 1)/n tensors each way, twice.
+
+    Two rounds, but n (n - 1) messages in each.
+    """
+    ranks = topology.gpus
+    drawing = f"piece i of {len(ranks)}: all GPUs -> GPU i -> all GPUs"
+    return exchange("pieces", topology, ranks, drawing)
