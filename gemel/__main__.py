@@ -1,4 +1,4 @@
-"""`python -m gemel`: programs for MXNet as they are, or on many workers; plans of communication."""
+"""`python -m gemel`: programs written for MXNet as they are, on many workers; plans of these."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ gemel run executes a program or a notebook written for MXNet as it is: `import m
 
 A notebook runs cell by cell; what its cells print and the values of their last lines are printed.
 
-gemel launch starts several processes that train together (kvstore='dist_sync'), over MPI.
+gemel launch starts several processes that train together (kvstore='dist_sync'), over MPI or, with
+--servers, with parameter servers between them; gemel serve is one of these.
 
   python -m gemel launch -n 4 train.py --epochs 3
   python -m gemel launch --hosts alpha,beta train.py
+  python -m gemel launch --servers 2 --workers 3 train.py
 
 gemel topology says how gradients meet over given links, and how long that takes.
 
@@ -38,16 +40,26 @@ def main(arguments: list[str]) -> int:
     launch.add_argument("-n", "--workers", type=int, help="how many; one on each host if left out")
     launch.add_argument("--hosts", default="", help="machines that take turns, with commas between")
     launch.add_argument("--timeout", type=float, help="seconds that workers wait for each other")
-    launch.add_argument("file", help="script.py")
-    for command in (run, launch):
-        command.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
+    serve = commands.add_parser("serve", help="be a parameter server")
     planned = commands.add_parser("topology", help="named topologies, plans over them")
     if arguments[:1] == ["topology"]:
         return _topology(planned, arguments[1:])
+    if arguments[:1] in (["launch"], ["serve"]):
+        from gemel.kvstore.server.commands import launch_arguments, serve_arguments
+
+        launch_arguments(launch)
+        serve_arguments(serve)
+    launch.add_argument("file", help="script.py")
+    for command in (run, launch):
+        command.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
     given = parser.parse_args(arguments)
     if given.command is None:
         parser.print_help()
         return 2
+    if given.command == "serve":
+        from gemel.kvstore.server.commands import run_serve
+
+        return run_serve(given)
     if given.command == "launch":
         return _launch(given, launch)
     from gemel import running  # imported here: help needs none of it
@@ -59,6 +71,10 @@ def _launch(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     from gemel import launching
     from gemel.errors import GemelError
 
+    if given.servers:
+        from gemel.kvstore.server.commands import run_launch
+
+        return run_launch(given, given.file, given.arguments)
     hosts = [host for host in given.hosts.split(",") if host]
     workers = given.workers if given.workers is not None else len(hosts)
     if not workers and given.workers is None:

@@ -97,6 +97,26 @@ REPOSITORY = Variable(
     "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/",
     "where they are downloaded from",
 )
+SERVERS = Variable("GEMEL_SERVERS", "", "parameter servers of the job: host:port,host:port")
+RANK = Variable("GEMEL_RANK", -1, "which of the job's workers this process is, from 0")
+NUM_WORKERS = Variable("GEMEL_NUM_WORKERS", 0, "how many workers the job has")
+SECRET = Variable("GEMEL_SECRET", "", "what its workers and servers know, and nobody else")
+RESTARTS = Variable("GEMEL_RESTARTS", 0, "how often this worker was started again")
+WAIT_SECONDS = Variable(
+    "GEMEL_WAIT_SECONDS", 60.0, "time a worker of a job with servers waits for an answer"
+)
+REACH_SECONDS = Variable("GEMEL_REACH_SECONDS", 30.0, "time until a server counts as lost")
+SILENT_SECONDS = Variable(
+    "GEMEL_SILENT_SECONDS",
+    10.0,
+    "time without a word after which a link counts as dead",
+)
+STALENESS = Variable(
+    "GEMEL_STALENESS", 8, "pushes a worker of dist_async may be ahead of the slowest"
+)
+PIECE = Variable(
+    "GEMEL_PIECE", 1 << 18, "elements of an array above which it is cut for several servers"
+)
 WORKERS_TIMEOUT = Variable(
     "GEMEL_WORKERS_TIMEOUT", 300.0, "seconds that workers of a job wait for each other"
 )
@@ -119,6 +139,16 @@ ALL = (
     TRACEBACK,
     HOME,
     REPOSITORY,
+    SERVERS,
+    RANK,
+    NUM_WORKERS,
+    SECRET,
+    RESTARTS,
+    WAIT_SECONDS,
+    REACH_SECONDS,
+    SILENT_SECONDS,
+    STALENESS,
+    PIECE,
     WORKERS_TIMEOUT,
     DEBUG,
 )

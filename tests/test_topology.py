@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import math
 import threading
 from typing import Any
@@ -122,6 +124,12 @@ def test_wrong_machines_are_refused() -> None:
         topology.cluster(topology.p3(), 0)
     with pytest.raises(TopologyError, match="0 machines"):
         topology.fleet(0)
+
+
+@pytest.mark.parametrize("module", ["execution", "growth", "planner", "rings", "simulator"])
+def test_examples_in_docstrings(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"gemel.topology.{module}"))
+    assert found.attempted and not found.failed
 
 
 # --- routes

@@ -45,6 +45,14 @@ def test_the_choice_is_near_the_fastest_everywhere(name: str) -> None:
     held_against_simulation(name, SIZES[1::2])
 
 
+@pytest.mark.parametrize("name", ["p3", "2xpcie4-one-switch-100gbe", "2xp3-10gbe"])
+def test_the_choice_is_near_the_fastest_where_it_changes(name: str) -> None:
+    """There two estimates are alike, and their errors matter most."""
+    changes = [size for size, _ in topology.Planner(topology.named(name)).ranges()[1:]]
+    assert changes
+    held_against_simulation(name, [size * near for size in changes for near in (0.99, 1.005)])
+
+
 def test_the_estimate_of_a_ring_is_the_closed_form() -> None:
     where = topology.fleet(8)
     (ring,) = topology.Planner(where, [topology.ring(where)]).estimates
@@ -156,7 +164,7 @@ def test_it_says_why_and_draws() -> None:
     assert "98 % latency, most bytes over cpu0 -> cpu1 (20 GB/s)" in table[1]
     assert "ring both ways" in table[2] and "ring: 1.99 times" in table[2]
     assert "gpu0 -> gpu3 -> gpu2 -> gpu1 -> gpu5 -> gpu6 -> gpu7 -> gpu4 -> gpu0" in text
-    assert "up to 78.2 KB: servers; beyond: ring both ways." in text
+    assert "up to 87 KB: servers; beyond: ring both ways." in text
 
 
 def test_trees_and_hierarchies_are_drawn() -> None:

@@ -125,11 +125,11 @@ def test_ctrl_c_ends_a_run() -> None:
 @pytest.mark.parametrize("name", ["pcie4", "pcie4-one-switch", "p3", "2xpcie4-25gbe"])
 @pytest.mark.parametrize("size", [4_000, 4_000_000])
 def test_the_choice_is_near_the_fastest_by_the_clock(name: str, size: int) -> None:
-    """All schedules run; the best of five, as threads wake late now and then."""
+    """All that may be near run for a second; the best of five, as threads wake late at times."""
     where = topology.named(name)
     planner = topology.Planner(where)
     given, choice = arrays(len(where.gpus), size // 4), planner.choose(size)
-    slowdown = 0.3 / choice.seconds
+    slowdown = 1.0 / choice.seconds
     near = [e.schedule for e in planner.estimates if e.seconds(size) < 2 * choice.seconds]
     ratios = []
     for _ in range(5):

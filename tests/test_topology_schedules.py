@@ -220,6 +220,10 @@ def test_topologies_that_lack_the_places() -> None:
         topology.one_device(topology.p3(), "gpu9")
     with pytest.raises(UnknownNameError):
         topology.servers(topology.p3(), ["cpu7"])
+    with pytest.raises(TopologyError, match="nothing can meet at pcie0, a switch named 1 times"):
+        topology.one_device(topology.p3(), "pcie0")
+    with pytest.raises(TopologyError, match="named 2 times"):
+        topology.servers(topology.p3(), ["cpu0", "cpu0"])
     with pytest.raises(TopologyError, match="it must have all 8, each once"):
         topology.tree(topology.p3(), along=["gpu0"])
     nothing = topology.Topology("nothing", [], [])

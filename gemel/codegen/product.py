@@ -112,8 +112,16 @@ class Axes:
         m, n, k = zip("mnk", (self.m, self.n, self.k), self.strides[which][-3:], strict=True)
         return [k, m] if which == 0 else [n, k]
 
+    def layout(self, which: int, place: Place) -> Layout:
+        """An operand's own axes: those of the batch it does not repeat, then its matrix."""
+        (_, columns, column), (_, rows, row) = self._matrix(which)
+        lead = zip(self.batch, self.strides[which], strict=False)
+        axes = [*((n, stride) for n, stride in lead if stride), (rows, row), (columns, column)]
+        shape, strides = zip(*axes, strict=True)
+        return Layout(shape, strides, place.layout.offset)
+
     def made_dense(self, which: int) -> None:
-        """The strides of an operand that has been copied."""
+        """The strides of an operand that has been copied, axis for axis of its `layout`."""
         (_, columns, _), (_, rows, _) = self._matrix(which)
         lead = self.strides[which][:-3]
         step = rows * columns
@@ -160,7 +168,7 @@ def write_product(
     a, b = sources
     a = a if len(a.shape) > 1 else a.reshaped((1, *a.shape))
     b = b if len(b.shape) > 1 else b.reshaped((*b.shape, 1))
-    vectors = [len(place.shape) == 1 for place in sources]
+    vectors = [entry.ndim == 1 for entry in node.inputs]
     batch = result.shape[: result.ndim + sum(vectors) - 2]
     shape = (*batch, a.shape[-2], b.shape[-1], a.shape[-1])
     nest = Nest(shape, frozenset((len(shape) - 1,)))
@@ -178,7 +186,7 @@ def write_product(
     axes = Axes(shape, [strides for _, _, _, strides in nest.operands])
     axes.merge()
     if len(axes.batch) > ROWS:
-        return _dense(body, given, outputs, means, node, shape)
+        return _dense(body, given, outputs, means, (a, b), shape)
     return _kernels(nest, axes, [a, b], means)
 
 
@@ -202,7 +210,7 @@ def _kernels(nest: Nest, axes: Axes, sources: list[Place], means: Means) -> list
     several = axes.several(means.target.width // dtype.itemsize)
     for number in range(1 if several else 2):
         if axes.runs(number) is None:
-            sources[number] = means.copy(sources[number])
+            sources[number] = means.copy(sources[number].at(axes.layout(number, sources[number])))
             axes.made_dense(number)
     program = _program(nest, axes, several)
     lasts = axes.runs(0) or "k", axes.runs(1) or "n"
@@ -284,15 +292,14 @@ def _dense(
     given: dict[Entry, Any],
     outputs: list[Place],
     means: Means,
-    node: Node,
+    sources: tuple[Place, Place],
     shape: tuple[int, ...],
 ) -> list[Kernel]:
     """Batch axes that do not merge: both operands repeated in full, then they do."""
+    node = next(n for n in body.walk() if is_product(n))
     again = dict(given)
-    for entry in node.inputs:
-        place = given[entry]
-        matrix = place.shape[-2:] if len(place.shape) > 1 else place.shape
-        full = (*shape[:-3], *matrix)
+    for entry, place in zip(node.inputs, sources, strict=True):
+        full = (*shape[:-3], *place.shape[-2:])
         lead = len(full) - len(place.shape)
         own = zip(place.shape, place.strides, strict=True)
         strides = (*[0] * lead, *(0 if n == 1 else s for n, s in own))

@@ -47,7 +47,8 @@ class Trainer:
     begin with the values of worker 0, and gradients are added up over all devices of all workers.
     `compression_params` are those of `KVStore.set_gradient_compression`. Each device then updates
     its own replica, by the same sum to the same bits; with `update_on_kvstore` the store updates a
-    value of its own, and every device gets that. Parameters may live on different devices, as
+    value of its own, and every device gets that; parameter servers do so unless it is False.
+    Parameters may live on different devices, as
     those of stages do (`gluon.parallel`): each device updates what it has.
     """
 
@@ -73,9 +74,11 @@ class Trainer:
             self._store.set_gradient_compression(compression_params)
         if update_on_kvstore and not isinstance(self._store, stores.KVStore):
             raise GemelError("Trainer: update_on_kvstore=True needs a kvstore, such as 'device'")
-        self._wants_store = bool(update_on_kvstore)
+        # Servers do that; whoever takes a worker's place then finds the parameters there.
+        keeps = getattr(self._store, "keeps_parameters", False)
+        self._wants_store = keeps if update_on_kvstore is None else update_on_kvstore
         #: Whether other processes train, too.
-        self._together = getattr(self._store, "num_workers", 1) > 1
+        self._together = keeps or getattr(self._store, "num_workers", 1) > 1
         #: Whether the store updates the parameters: with one replica there is nothing to gain.
         self._on_store = False
         #: Which parameters live on the same devices; each device belongs to one group.
@@ -316,7 +319,8 @@ class Trainer:
         )
         if self._on_store:
             self._store.set_optimizer(self._optimizer)
-            self._updaters = {None: self._store.updater}
+            updater = self._store.updater
+            self._updaters = {} if updater is None else {None: updater}
         else:
             places = [None, *(device for group in groups for device in group.devices)]
             self._updaters = {device: optimizers.get_updater(self._optimizer) for device in places}
@@ -373,7 +377,8 @@ class Trainer:
     def _share(self, kept: dict[Any, list[Any]]) -> None:
         """Give each device the states of what lives there."""
         if self._on_store:
-            self._updaters[None].restore({key: _copies(arrays) for key, arrays in kept.items()})
+            for updater in self._updaters.values():
+                updater.restore({key: _copies(arrays) for key, arrays in kept.items()})
             return
         left = dict(kept)
         for devices, positions in self._groups:
@@ -396,6 +401,9 @@ class Trainer:
         The states of all devices are the same; they are written once. Those of a parameter that
         lies in parts are put together: the file is that of one device.
         """
+        if not self._updaters:
+            self._store.save_optimizer_states(fname)
+            return
         self._counted()
         whole = optimizers.get_updater(self._optimizer)
         whole.restore(self._kept())
@@ -407,6 +415,9 @@ class Trainer:
         Raises `ParameterFileError`, changing nothing, if it belongs to another optimizer or other
         parameters.
         """
+        if not self._updaters:
+            self._store.load_optimizer_states(fname)
+            return
         shapes = [p.shape if p.is_shape_known else None for p in self._params]
         whole = optimizers.get_updater(self._optimizer)
         stores.load_states(fname, [whole], range(len(self._params)), shapes)

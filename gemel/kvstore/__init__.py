@@ -9,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from gemel.errors import GemelError, unknown_name
+from gemel import config
+from gemel.errors import unknown_name
 from gemel.kvstore.base import KVStore
 from gemel.kvstore.local import LocalStore
 from gemel.kvstore.mpi import MpiStore
 from gemel.kvstore.states import load_states, save_states
 
 
-def _missing(name: str) -> KVStore:
-    raise GemelError(
-        f"kvstore {name!r}: asynchronous training needs a parameter server, which is not there "
-        "yet; use 'dist_sync', or on one machine 'device' or 'local'"
-    )
+def _by_servers(name: str) -> KVStore:
+    """A store whose values are on parameter servers, which the environment names."""
+    from gemel.kvstore.server.client import ServerStore
+
+    return ServerStore(name)
+
+
+def _together(name: str) -> KVStore:
+    """A store of several workers: on parameter servers where there are some, else over MPI."""
+    return _by_servers(name) if config.SERVERS.read() else MpiStore(name)
 
 
 #: What makes the store of each name; it is given the name.
@@ -29,19 +35,21 @@ KINDS: dict[str, Callable[[str], KVStore]] = {
     "local_allreduce_cpu": partial(LocalStore, on_devices=False),
     "device": partial(LocalStore, on_devices=True),
     "local_allreduce_device": partial(LocalStore, on_devices=True),
-    "dist": MpiStore,
-    "dist_sync": MpiStore,
-    "dist_device_sync": MpiStore,
-    "dist_sync_device": MpiStore,
-    "dist_async": _missing,
+    "dist": _together,
+    "dist_sync": _together,
+    "dist_device_sync": _together,
+    "dist_sync_device": _together,
+    "dist_sync_server": _by_servers,
+    "dist_async": _by_servers,
 }
 
 
 def create(name: str = "local") -> KVStore:
     """A store: ``"device"`` adds values up on their devices, ``"local"`` on the CPU.
 
-    ``"dist_sync"`` adds up over all workers of an MPI job, too. Raises `UnknownNameError`,
-    `WorkersError` where workers cannot be joined, and `GemelError` for stores not there yet.
+    ``"dist_sync"`` adds up over all workers, too: of an MPI job, or where GEMEL_SERVERS names them
+    on parameter servers, which ``"dist_async"`` and ``"dist_sync_server"`` need. Raises
+    `UnknownNameError`, and `WorkersError` where workers or servers cannot be joined.
     """
     if name not in KINDS:
         raise unknown_name("kvstore", name, KINDS)

@@ -1,11 +1,12 @@
 """What a schedule costs, without simulating it.
 
-Steps are put into rounds; a round takes the longest latency of its routes, then what its
-busiest link has to carry. Rounds with the same messages are looked at once. So the estimate of a
-ring is the closed form 2 (n - 1) (latency + bytes / n / bandwidth), and that of any schedule
-a sum of that kind: Hockney's, with contention by counting (Thakur, Rabenseifner and Gropp, 2005).
-It waits at the end of every round, which nothing else does, and links are full from
-a round's first moment: so it may be too high or too low. docs/topology.md says by how much.
+Steps are put into rounds. In a round every link has work from the moment the first message's
+latency has passed: it is done when the last one has come and all has been carried. A round
+takes as long as its last link, and waits for the one before. So that of a ring is the closed
+form 2 (n - 1) (latency + bytes / n / bandwidth), and that of any schedule a sum of that kind:
+Hockney's, with contention by counting (Thakur, Rabenseifner and Gropp, 2005). Nothing but the
+estimate waits at the end of a round: it may be too high where rounds overlap. docs/topology.md
+says by how much.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from gemel.topology.routes import Routes
+from gemel.topology.routes import Paths, Routes
 from gemel.topology.schedule import Schedule, rounds
 from gemel.topology.simulator import check_bytes, paths_of
 
@@ -37,40 +38,94 @@ class Estimate:
         self.schedule = schedule
         self._topology = routes.topology
         paths, number = paths_of(schedule, routes), rounds(schedule)
-        count, width = int(number.max(initial=-1)) + 1, len(routes.capacity)
-        latency = numpy.zeros(count)
-        numpy.maximum.at(latency, number, paths.latency)
-        # Seconds of each link in each round: for the messages, and for each byte of the tensor.
-        fixed, moving = numpy.zeros(count * width), numpy.zeros(count * width)
-        for column in paths.links.T:
-            place, speed = number * numpy.int64(width) + column, routes.capacity[column]
-            fixed += numpy.bincount(place, paths.overhead * paths.width / speed, len(fixed))
-            moving += numpy.bincount(place, schedule.sent() / speed, len(moving))
-        shape = count, width
-        table = numpy.column_stack([latency, fixed.reshape(shape), moving.reshape(shape)])
-        _, first, times = numpy.unique(
-            table.round(15), axis=0, return_index=True, return_counts=True
-        )
-        self._latency, self._fixed, self._moving = numpy.split(table[first], [1, 1 + width], axis=1)
-        self._times = times
-        self.rounds = count
+        self.rounds = int(number.max(initial=-1)) + 1
+        longest = numpy.zeros(self.rounds)
+        numpy.maximum.at(longest, number, paths.latency)
+        self._latency = float(longest.sum())
+        work = _Work(schedule, routes, paths, number)
+        #: Seconds on each link: for messages, for each byte of the tensor.
+        self._links = work.per_link()
+        self._entries, self._starts, self._times = _alike(*work.entries(), self.rounds)
 
     def seconds(self, nbytes: float) -> float:
         """How long the schedule takes for a tensor of `nbytes`."""
-        return self.cost(nbytes).seconds
+        check_bytes(nbytes)
+        if not nbytes or not self.rounds:
+            return 0.0
+        fixed, moving = self._entries
+        longest = numpy.maximum.reduceat(fixed + moving * nbytes, self._starts)
+        return float((longest * self._times).sum())
 
     def cost(self, nbytes: float) -> Cost:
         """How long it takes, and what that is spent on. Raises `TopologyError` for no size."""
-        check_bytes(nbytes)
-        if not nbytes or not self.rounds:
+        seconds = self.seconds(nbytes)
+        if not seconds:
             return Cost(0.0, 0.0, "")
-        carried = self._fixed + self._moving * nbytes
-        longest = carried.max(axis=1) * self._times
-        latency = float((self._latency[:, 0] * self._times).sum())
-        link = int((carried * self._times[:, None]).sum(axis=0).argmax())
-        return Cost(latency + float(longest.sum()), latency, self._named(link))
+        fixed, moving = self._links
+        return Cost(seconds, self._latency, self._named(int((fixed + moving * nbytes).argmax())))
 
     def _named(self, link: int) -> str:
         found = self._topology.links[link // 2]
         ends = (found.one, found.other) if link % 2 == 0 else (found.other, found.one)
         return f"{ends[0]} -> {ends[1]} ({found.bandwidth:g} GB/s)"
+
+
+class _Work:
+    """What links have to carry: an item for each link of each message's route."""
+
+    def __init__(self, schedule: Schedule, routes: Routes, paths: Paths, number: Array) -> None:
+        self._width = len(routes.capacity) - 1
+        step, column = numpy.nonzero(paths.links < self._width)
+        self._link = paths.links[step, column].astype("int64")
+        speed = routes.capacity[self._link]
+        self._fixed = (paths.overhead * paths.width)[step] / speed
+        self._moving = schedule.sent()[step] / speed
+        self._latencies, which = numpy.unique(paths.latency, return_inverse=True)
+        self._late = len(self._latencies) - 1 - which[step]  # the longest latency is 0
+        self._round = number[step].astype("int64")
+
+    def per_link(self) -> tuple[Array, Array]:
+        """Seconds on each link in all, for the messages and for each byte."""
+        return (
+            numpy.bincount(self._link, self._fixed, self._width),
+            numpy.bincount(self._link, self._moving, self._width),
+        )
+
+    def entries(self) -> tuple[Array, Array, Array]:
+        """Moments before which a round cannot end: (round, seconds, seconds for each byte).
+
+        A link is not done before some latency has passed, and then all messages with that latency
+        or a longer one have been carried: an entry for each link and latency.
+        """
+        many = max(len(self._latencies), 1)
+        place = self._round * self._width + self._link
+        key, which = numpy.unique(place * many + self._late, return_inverse=True)
+        sums = [
+            numpy.cumsum(numpy.bincount(which, values, len(key)))
+            for values in (self._fixed, self._moving)
+        ]
+        place = key // many
+        begins = numpy.searchsorted(place, place)  # where a link's longest latency stands
+        fixed, moving = (total - numpy.concatenate([[0.0], total])[begins] for total in sums)
+        latency = self._latencies[many - 1 - key % many] if len(key) else fixed
+        return place // max(self._width, 1), latency + fixed, moving
+
+
+def _alike(
+    number: Array, fixed: Array, moving: Array, count: int
+) -> tuple[tuple[Array, Array], Array, Array]:
+    """The entries of rounds that differ, where each round begins, how often it comes."""
+    table = numpy.stack([fixed, moving]).round(18)
+    ends = numpy.searchsorted(number, numpy.arange(count + 1))
+    times: dict[bytes, int] = {}
+    kept: list[Array] = []
+    for begin, end in zip(ends, ends[1:], strict=False):
+        block = table[:, begin:end]
+        key = block.tobytes()
+        if key not in times:
+            kept.append(numpy.unique(block, axis=1))
+        times[key] = times.get(key, 0) + 1
+    sizes = [block.shape[1] for block in kept]
+    starts = numpy.concatenate([[0], numpy.cumsum(sizes, dtype="int64")])[:-1]
+    entries = numpy.concatenate(kept, axis=1) if kept else table
+    return (entries[0], entries[1]), starts, numpy.array(list(times.values()), "int64")

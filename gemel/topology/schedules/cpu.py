@@ -17,5 +17,4 @@ def cpu(topology: Topology, host: str | None = None) -> Schedule:
     if host is None and not topology.hosts:
         raise TopologyError(f"cpu: the topology {topology.name} has no host")
     place = topology.hosts[0] if host is None else host
-    topology.number(place)
     return exchange("cpu", topology, [place], f"all GPUs -> {place} -> all GPUs")

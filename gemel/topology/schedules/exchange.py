@@ -11,13 +11,24 @@ from collections.abc import Sequence
 
 import numpy
 
+from gemel.errors import TopologyError
 from gemel.links import Topology
 from gemel.topology.schedule import Schedule, Steps, joined, steps
 
 
 def exchange(name: str, topology: Topology, holders: Sequence[str], drawing: str) -> Schedule:
-    """All GPUs send each holder its piece, get the sum back from there."""
+    """All GPUs send each holder its piece, get the sum back from there.
+
+    Raises `UnknownNameError`, and `TopologyError` for a holder that is a switch or named twice.
+    """
     ranks = topology.gpus
+    for holder in holders:
+        kind = topology.nodes[topology.number(holder)].kind
+        if kind == "switch" or list(holders).count(holder) > 1:
+            raise TopologyError(
+                f"{name}: nothing can meet at {holder}, a {kind} named {holders.count(holder)} "
+                "times; give GPUs or hosts, each once"
+            )
     helpers = tuple(holder for holder in holders if holder not in ranks)
     places = ranks + helpers
     numbers = [places.index(holder) for holder in holders]

@@ -13,5 +13,4 @@ def one_device(topology: Topology, device: str | None = None) -> Schedule:
     Its link carries (n - 1) tensors each way. Raises `UnknownNameError`.
     """
     place = topology.gpus[0] if device is None else device
-    topology.number(place)
     return exchange("one device", topology, [place], f"all GPUs -> {place} -> all GPUs")

@@ -1,0 +1,388 @@
+"""The store of a worker: values are on parameter servers, pushes and pulls are issued.
+
+A push is an operation that hands the array to the connections' threads as soon as backward has made
+it; a pull is one that ends when the answer has come. Nothing in the engine waits for the network.
+"""
+
+from __future__ import annotations
+
+import atexit
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from gemel import autograd, npx
+from gemel.device import CPUS, Device
+from gemel.errors import GemelError
+from gemel.kvstore.base import KVStore, pairs
+from gemel.kvstore.local import LocalStore
+from gemel.kvstore.server.connection import Connection
+from gemel.kvstore.server.errands import Errands, end
+from gemel.kvstore.server.errors import (
+    KVStoreError,
+    UnknownKeyError,
+    WaitLimitError,
+    WorldError,
+)
+from gemel.kvstore.server.key import Fetch, Key
+from gemel.kvstore.server.protocol import Kind, Message, text_message
+from gemel.kvstore.server.settings import WorkerSettings, from_environment
+from gemel.kvstore.server.split import key_name, pieces_of
+from gemel.kvstore.server.updates import describe, numbers_for
+from gemel.runtime import callback
+from gemel.spec import Spec
+
+#: Times a joining worker tries to find a round that has not ended.
+JOINS = 200
+#: What operations that only have to come before others give.
+FLAG = Spec((1,), "uint8")
+
+
+class ServerStore(KVStore):
+    """Values on parameter servers. `name` is ``"dist_sync"`` or ``"dist_async"``.
+
+    With ``dist_sync`` a pull after the n-th push of a key gives the value after round n, the same
+    on all workers: a round ends when the pushes of all have come, and adds them in the order of the
+    ranks. With ``dist_async`` each push changes the value at once; a pull waits only while some
+    worker is more than `settings.staleness` pushes behind (Ho et al., More effective distributed ML
+    via a stale synchronous parallel parameter server, NeurIPS 2013).
+
+    Where a round ends without a worker that was left out or has finished, its sum is multiplied by
+    num_workers / pushes that came, which `share` tells.
+
+    Raises `ServerLostError`, `SecretError`, `WorldError`, each naming rank and server.
+    """
+
+    def __init__(self, name: str, settings: WorkerSettings | None = None) -> None:
+        super().__init__(name)
+        self.settings = settings or from_environment()
+        self._rounds = "async" not in name
+        self._keys: dict[Any, Key] = {}
+        self._rule: Any = None
+        self._whole = False
+        self._local = LocalStore("device", on_devices=True)
+        self._closed = False
+        self._errands = Errands()
+        run = secrets.token_hex(8)
+        count = len(self.settings.servers)
+        self._connections = [Connection(self.settings, number, run) for number in range(count)]
+        try:
+            for connection in self._connections:
+                connection.ready()
+            self._from, self._first, self._last = self._enter()
+        except BaseException:
+            self._end()
+            raise
+        atexit.register(self._leave)
+
+    # ---- who takes part
+
+    @property
+    def rank(self) -> int:
+        """Which of the workers this process is, from 0."""
+        return self.settings.rank
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers the job has."""
+        return self.settings.workers
+
+    @property
+    def keeps_parameters(self) -> bool:
+        """True: another worker, or this one started again, finds the values on the servers."""
+        return True
+
+    @property
+    def step(self) -> int:
+        """How many rounds this rank had done when this process began: 0, unless it took over.
+
+        A program that may be started again begins there: ``for step in range(store.step, steps)``.
+        """
+        return self._from
+
+    def share(self, key: Any) -> int:
+        """How many workers' pushes are in the value of a key last pulled; 0 before any round."""
+        return self._known(key).share
+
+    def _enter(self) -> tuple[int, int, int]:
+        """Take part: where this rank went on, and the fewest and most pushes it has made."""
+        welcomes = [connection.welcome for connection in self._connections]
+        if any(welcome.get("gone") for welcome in welcomes):
+            joined = self._join(max(int(welcome.get("newest", 0)) for welcome in welcomes))
+            return joined, joined, joined
+        pushed = [welcome["pushed"] for welcome in welcomes if welcome.get("pushed")]
+        low = min((int(pair[0]) for pair in pushed), default=0)
+        return low, low, max((int(pair[1]) for pair in pushed), default=0)
+
+    def _join(self, newest: int) -> int:
+        """Join after a round that has not ended on any server."""
+        for _ in range(JOINS):
+            message = Message(Kind.ACTIVATE, sequence=newest)
+            found = [self._ask(connection, message).values() for connection in self._connections]
+            if all(values.get("joined") for values in found):
+                return newest
+            newest = max(newest, *(int(values.get("newest", 0)) for values in found)) + 1
+        raise WorldError(f"kvstore: worker {self.rank} could not join: rounds end too quickly")
+
+    def _ask(self, connection: Connection, message: Message, key: str = "") -> Message:
+        """Send a message and wait for its answer; raises the error in its place."""
+        came = threading.Event()
+        found: list[Message | BaseException] = []
+
+        def answer(message: Message | BaseException) -> None:
+            found.append(message)
+            came.set()
+
+        connection.send(message, answer, key)
+        if not came.wait(self.settings.limits.wait + 5):
+            raise WaitLimitError(f"kvstore: worker {self.rank}: {connection.name} did not answer")
+        if not isinstance(found[0], Message):
+            raise found[0]
+        return found[0]
+
+    def barrier(self) -> None:
+        """Wait until all workers have come here. Raises `WaitLimitError`, `WorkerLostError`."""
+        key = self._keys.get(_BARRIER)
+        if key is None:
+            piece = pieces_of(key_name("barrier"), 0, len(self._connections), 1)
+            key = Key(_BARRIER.name, (0,), "uint8", piece, True, 0, barrier=True)
+            self._declare(_BARRIER, key, None)
+        import numpy
+
+        key.pushes += 1
+        self._hand(key, numpy.zeros(0, "uint8"), key.pushes, (0.0, 1.0, 0.0), 0)
+        self._fetch(key, 0).wait_to_read()
+
+    # ---- values
+
+    def init(self, key: Any, value: Any) -> None:
+        """Give each key its first value: rank 0's. One that the servers have keeps its value.
+
+        Raises `KeyShapeError` where workers disagree about shape or dtype.
+        """
+        for one, values in pairs(key, value):
+            if one in self._keys:
+                self._keys[one].fits(self.rank, values[0])
+                continue
+            dtype = values[0].dtype.twin.name
+            name, shape = key_name(one), tuple(values[0].shape)
+            count = len(self._connections)
+            pieces = pieces_of(name, values[0].size, count, self.settings.piece)
+            made = Key(name, shape, dtype, pieces, self._rounds, self.settings.staleness)
+            self._declare(one, made, values[0])
+
+    def _declare(self, one: Any, key: Key, value: Any) -> None:
+        if self._whole and len(key.pieces) > 1:
+            raise self._refuse_pieces(key)
+        pushed, known = [], []
+        for piece in key.pieces:
+            number = key.number(piece)
+            message = text_message(Kind.DECLARE, key.describe(piece), key=number)
+            found = self._ask(self._connections[piece.server], message, key.name).values()
+            pushed.append(int(found.get("pushed", 0)))
+            known.append(bool(found.get("known")))
+        key.pushes = min(pushed)
+        if self._rounds and not key.barrier and self._last - self._first <= 1:
+            # It died in the middle of a step, which is done again from where the step began.
+            key.pushes = min(key.pushes, self._first)
+        first = value is None or self.rank == 0
+        if first and not all(known):
+            import numpy
+
+            array = numpy.zeros(key.shape, key.dtype) if value is None else _contents(value)
+            for piece, message in key.messages(Kind.INIT, array):
+                self._ask(self._connections[piece.server], message, key.name)
+        self._keys[one] = key
+
+    def _known(self, key: Any) -> Key:
+        if key not in self._keys:
+            raise UnknownKeyError(
+                f"kvstore: worker {self.rank}: there is no key {key!r}; call init first"
+            )
+        return self._keys[key]
+
+    def push(self, key: Any, value: Any, priority: int = 0) -> None:
+        """Issue sending the sum of the arrays of each key, once they are there."""
+        for one, values in pairs(key, value):
+            known = self._known(one)
+            for array in values:
+                known.fits(self.rank, array)
+            with npx.priority(priority), autograd.pause():
+                several = len(values) > 1
+                total = (
+                    self._local.totals([one], [values], CPUS[:1])[0][0] if several else values[0]
+                )
+                total = total.as_in_ctx(CPUS[0]) if total.device.linked else total
+                self._push(one, known, total, priority)
+
+    def _push(self, one: Any, key: Key, total: Any, priority: int) -> None:
+        key.pushes += 1
+        numbers = numbers_for(self._rule, one, key.pushes)
+        sequence = key.pushes
+
+        import numpy
+
+        def send(errand: Any) -> None:
+            if errand.failure is not None:
+                key.fail(KVStoreError(f"kvstore: push of {key}: {errand.failure}"))
+                return
+            array = numpy.frombuffer(errand.inputs[0], key.dtype).reshape(key.shape).copy()
+            self._hand(key, array, sequence, numbers, priority)
+            end(errand)
+
+        # The push before comes first: its flag is an input.
+        before = [] if key.flag is None else [key.flag]
+        given = callback.as_twin(total)
+        key.flag = self._errands.issue(f"push of {key}", send, [given, *before], FLAG)
+
+    def _hand(self, key: Key, array: Any, sequence: int, numbers: Any, priority: int) -> None:
+        """Hand an array to the connections; what goes wrong is the key's error from then on."""
+
+        def answer(found: Message | BaseException) -> None:
+            if not isinstance(found, Message):
+                key.fail(found)
+
+        try:
+            for piece, message in key.messages(Kind.PUSH, array, sequence, numbers):
+                self._connections[piece.server].send(message, answer, key.name, priority)
+        except KVStoreError as error:
+            key.fail(error)
+
+    def pull(self, key: Any, out: Any, priority: int = 0, ignore_sparse: bool = True) -> None:
+        """Issue writing each key's value into the arrays in `out`.
+
+        What goes wrong is raised where these are read.
+        """
+        for one, targets in pairs(key, out):
+            known = self._known(one)
+            for target in targets:
+                known.fits(self.rank, target)
+            with npx.priority(priority), autograd.pause():
+                found = self._fetch(known, priority)
+                for target in targets:
+                    found.copyto(target)
+
+    def _fetch(self, key: Key, priority: int) -> Any:
+        """Issue asking for a value: the array it will be in."""
+        sequence = key.pushes
+        before = [] if key.flag is None else [key.flag]
+
+        def ask(errand: Any) -> None:
+            if errand.failure is not None:
+                return
+            fetch = Fetch(key, errand)
+            fetch.ask(self._connections, sequence, priority)
+
+        spec = Spec(key.shape, key.dtype)
+        return self._errands.issue(f"pull of {key}", ask, before, spec)
+
+    def totals(
+        self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
+    ) -> list[list[Any]]:
+        """For each device the sums, over all workers' devices, of the arrays of each key."""
+        if not self._rounds:
+            raise KVStoreError(
+                f"kvstore {self.type!r}: gradients of workers do not meet; the servers have to "
+                "update the parameters (update_on_kvstore=True)"
+            )
+        found: list[list[Any]] = [[None] * len(keys) for _ in devices]
+        for position in reversed(range(len(keys))):
+            one, arrays = keys[position], values[position]
+            if one not in self._keys:
+                self.init(one, arrays[0])
+            self.push(one, arrays, -position)
+            known = self._known(one)
+            with npx.priority(-position), autograd.pause():
+                total = self._fetch(known, -position).astype(arrays[0].dtype, copy=False)
+                for row, device in zip(found, devices, strict=True):
+                    row[position] = total.as_in_ctx(device)
+        return found
+
+    # ---- updating
+
+    def set_updater(self, updater: Any) -> None:
+        """Refused: a function cannot be sent to servers."""
+        raise KVStoreError("kvstore: code is not sent to servers; use set_optimizer")
+
+    def set_optimizer(self, optimizer: Any) -> None:
+        """Have the servers update the values by an optimizer of `gemel.optimizer`.
+
+        Its name and settings are sent; learning rate, scale and weight decay go with every push, so
+        schedulers and `set_learning_rate` work. All workers must set the same one. Raises
+        `WorldError`.
+        """
+        description = describe(optimizer)
+        self._whole = optimizer.needs_whole
+        if self._whole:
+            for key in self._keys.values():
+                if len(key.pieces) > 1:
+                    raise self._refuse_pieces(key)
+        for connection in self._connections:
+            self._ask(connection, text_message(Kind.OPTIMIZER, description))
+        self._rule = optimizer
+
+    def _refuse_pieces(self, key: Key) -> WorldError:
+        return WorldError(
+            f"kvstore: {key} is cut into {len(key.pieces)} pieces, and this optimizer looks at "
+            "whole parameters; set GEMEL_PIECE to more elements than the largest one has"
+        )
+
+    def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
+        """Refused, unless the type is "none": servers add up arrays as they are."""
+        if compression_params.get("type", "none") != "none":
+            raise GemelError("kvstore: parameter servers do not take compressed gradients")
+
+    def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
+        """Refused: the states are in the servers' snapshots."""
+        raise KVStoreError("kvstore: optimizer states are on the servers, in their --folder")
+
+    def load_optimizer_states(self, fname: Any) -> None:
+        """Refused: the states are in the servers' snapshots."""
+        raise KVStoreError("kvstore: optimizer states are on the servers, in their --folder")
+
+    # ---- the end
+
+    def close(self, finished: bool = True) -> None:
+        """Wait for what is on its way, tell the servers that this worker has finished, and leave.
+
+        A program that ends without an uncaught exception does that by itself.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self._leave)
+        until = time.monotonic() + self.settings.limits.wait
+        over = finished and self._errands.finish(until)
+        if over and all(connection.finish(until) for connection in self._connections):
+            for connection in self._connections:
+                connection.send(Message(Kind.LEAVE), lambda found: None)
+            for connection in self._connections:
+                connection.finish(min(until, time.monotonic() + 5))
+        self._end()
+
+    def _leave(self) -> None:
+        """At the exit. An uncaught exception is no end of training: that worker has died."""
+        self.close(finished=getattr(sys, "last_value", None) is None)
+
+    def _end(self) -> None:
+        self._errands.close()
+        for connection in self._connections:
+            connection.close()
+
+
+class _Barrier:
+    name = "barrier:barrier"
+
+
+_BARRIER = _Barrier()
+
+
+def _contents(value: Any) -> Any:
+    twin = callback.as_twin(value)
+    return twin.asnumpy()
+
+
+__all__ = ["ServerStore"]

@@ -1,0 +1,118 @@
+"""`python -m gemel serve` and `python -m gemel launch --servers`: the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import signal
+import sys
+from pathlib import Path
+
+from gemel.errors import GemelError, WorldError
+from gemel.kvstore.server.launch import Job, launch
+from gemel.kvstore.server.server import serve
+from gemel.kvstore.server.settings import RULES, Limits, ServerSettings
+
+#: Exit status of a server or a job that could not begin.
+REFUSED = 2
+
+
+def serve_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `serve` takes."""
+    parser.add_argument("--workers", type=int, required=True, help="how many workers there are")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=9700, help="0 for any that is free")
+    parser.add_argument("--folder", type=Path, help="where the journal is; none: nothing is kept")
+    parser.add_argument("--durable", action="store_true", help="write it through to the disk")
+    parser.add_argument("--log-bytes", type=int, default=256 << 20, help="journal to a snapshot")
+    parser.add_argument("--announce", action="store_true", help="print the port, nothing else")
+    _rule_arguments(parser)
+
+
+def launch_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `launch` takes for a job with servers."""
+    parser.add_argument("--servers", type=int, default=0, help="parameter servers to start")
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="who starts")
+    parser.add_argument("--restarts", type=int, default=3, help="times each is started again")
+    parser.add_argument("--folder", type=Path, help="where the servers' journals are")
+    parser.add_argument("--wait", type=float, default=Limits.wait, help="seconds workers wait")
+    parser.add_argument(
+        "--reach", type=float, default=Limits.reach, help="seconds until a server counts as lost"
+    )
+    _rule_arguments(parser)
+
+
+def _rule_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rule", choices=RULES, default=RULES[0], help="what becomes of a worker that dies"
+    )
+    parser.add_argument(
+        "--silent", type=float, default=Limits.silent, help="seconds until a worker counts as dead"
+    )
+    parser.add_argument(
+        "--replace", type=float, default=Limits.replace, help="seconds until it must be replaced"
+    )
+
+
+def run_serve(given: argparse.Namespace) -> int:
+    """Serve until the job ends; the exit status."""
+
+    def ready(port: int) -> None:
+        print(port if given.announce else f"serving on {given.host}:{port}", flush=True)
+
+    secret = os.environ.get("GEMEL_SECRET", "")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        if not secret:
+            raise WorldError(
+                "serve: GEMEL_SECRET is not set; servers and workers of a job share one, for "
+                f"example {secrets.token_hex(16)}"
+            )
+        settings = ServerSettings(
+            given.workers,
+            secret.encode(),
+            given.host,
+            given.port,
+            given.folder,
+            given.rule,
+            Limits(given.silent, given.replace),
+            given.log_bytes,
+            given.durable,
+        )
+        serve(settings, ready)
+    except GemelError as error:
+        print(f"gemel serve: {type(error).__name__}: {error}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def run_launch(given: argparse.Namespace, program: str, arguments: list[str]) -> int:
+    """Start a job with servers, and watch it; the exit status."""
+    try:
+        if given.hosts:
+            raise WorldError(
+                "launch: --hosts starts workers by MPI; with --servers use --engine ray, or start "
+                "`gemel serve` on the machines (docs/parameter-server.md)"
+            )
+        job = Job(
+            program,
+            tuple(arguments),
+            given.servers,
+            1 if given.workers is None else given.workers,
+            given.rule,
+            given.restarts,
+            Limits(given.silent, given.replace, given.wait, given.reach),
+            given.folder,
+        )
+        return launch(job, given.engine)
+    except GemelError as error:
+        print(f"gemel launch: {type(error).__name__}: {error}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        return 130
+
+
+__all__ = ["launch_arguments", "run_launch", "run_serve", "serve_arguments"]

@@ -1,0 +1,297 @@
+"""A worker's connection to one server, on a thread of its own.
+
+It connects, shows that it knows the secret, sends what is queued, takes answers, says that it
+lives, and when the connection breaks makes another and sends again what was not answered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import selectors
+import socket
+import threading
+import time
+from typing import Any
+
+from gemel.kvstore.server.errors import (
+    ANSWERED,
+    KVStoreError,
+    ProtocolError,
+    RankTakenError,
+    SecretError,
+    ServerLostError,
+    WaitLimitError,
+)
+from gemel.kvstore.server.protocol import (
+    NONCE_BYTES,
+    Decoder,
+    Kind,
+    Message,
+    encode,
+    proof,
+    proves,
+    text_message,
+)
+from gemel.kvstore.server.requests import Answer, Requests, describe
+from gemel.kvstore.server.settings import WorkerSettings
+
+#: Seconds between two tries to connect, at first and at most.
+FIRST_PAUSE = 0.02
+LONGEST_PAUSE = 0.5
+#: Refusals after which trying again is of use.
+_PASSING = (RankTakenError,)
+
+
+class Connection:
+    """Requests to server number `number`. `run` tells this process from others with its rank."""
+
+    def __init__(self, settings: WorkerSettings, number: int, run: str) -> None:
+        self.settings = settings
+        self.address = settings.servers[number]
+        self.name = f"server {number} ({self.address[0]}:{self.address[1]})"
+        self.welcome: dict[str, Any] = {}
+        self.error: KVStoreError | None = None
+        self._run = run
+        self._process = os.getpid()
+        self._requests = Requests(settings.limits.room)
+        self._ready = threading.Event()
+        self._closing = threading.Event()
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+        self._thread = threading.Thread(target=self._work, name=f"kvstore {number}", daemon=True)
+        self._thread.start()
+
+    def ready(self) -> None:
+        """Wait until it is connected. Raises why it cannot be."""
+        self._ready.wait(self.settings.limits.reach + 10)
+        if self.error is not None:
+            raise self.error
+
+    def send(self, message: Message, answer: Answer, key: str = "", priority: int = 0) -> None:
+        """Queue a message; `answer` is called once, on the connection's thread or on this one."""
+        if os.getpid() != self._process:
+            answer(KVStoreError("kvstore: it was made before a fork, and serves the parent only"))
+            return
+        what = describe(message.kind, key)
+        if self.error is not None:
+            answer(self.error)
+            return
+        if not self._requests.add(message, answer, what, priority, self.settings.limits.wait):
+            answer(self._late(what))
+            return
+        self._fail_late()
+        self._nudge()
+
+    def finish(self, until: float) -> bool:
+        """Wait until everything is answered; whether it was."""
+        return self._requests.wait(until)
+
+    def close(self) -> None:
+        """End it; what is not answered fails."""
+        self._closing.set()
+        self._nudge()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(2)
+
+    def _nudge(self) -> None:
+        with contextlib.suppress(OSError):  # it is awake, or has ended
+            self._wake.send(b"x")
+
+    # ---- failures
+
+    def _late(self, what: str) -> KVStoreError:
+        who = f"kvstore: worker {self.settings.rank}: {what}: {self.name}"
+        limit = f"{self.settings.limits.wait:g} s (GEMEL_WAIT_SECONDS)"
+        if not self._ready.is_set():
+            return ServerLostError(f"{who} could not be reached within {limit}")
+        return WaitLimitError(
+            f"{who} did not answer within {limit}; a worker or the server is slow or gone"
+        )
+
+    def _fail_late(self) -> None:
+        """What was queued while the connection failed fails, too."""
+        if self.error is not None:
+            self._fail(self.error)
+
+    def _fail(self, error: KVStoreError) -> None:
+        for request in self._requests.drain():
+            request.answer(error)
+
+    # ---- the thread
+
+    def _work(self) -> None:
+        try:
+            while not self._closing.is_set():
+                with self._connected() as channel:
+                    self._requests.again()
+                    self._ready.set()
+                    self._serve(channel)
+                self._ready.clear()
+            self.error = self.error or KVStoreError("kvstore: it was closed")
+        except KVStoreError as error:
+            self.error = error
+        except Exception as error:
+            self.error = KVStoreError(f"kvstore: {self.name}: {type(error).__name__}: {error}")
+        self._ready.set()
+        self._fail(self.error)
+
+    def _connected(self) -> socket.socket:
+        """A connection on which both sides have shown that they know the secret."""
+        limit = self.settings.limits.reach
+        until = time.monotonic() + limit
+        pause, last = FIRST_PAUSE, "no answer"
+        while True:
+            left = until - time.monotonic()
+            channel = None
+            try:
+                channel = socket.create_connection(self.address, max(0.05, min(left, 5.0)))
+                channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self.welcome = self._greeted(channel)
+                channel.setblocking(False)
+                return channel
+            except (OSError, *_PASSING) as error:
+                if channel is not None:
+                    channel.close()
+                last = str(error)
+                if left <= pause or self._closing.is_set():
+                    if isinstance(error, _PASSING):
+                        raise
+                    raise ServerLostError(
+                        f"kvstore: worker {self.settings.rank}: {self.name} could not be reached "
+                        f"within {limit:g} s (GEMEL_REACH_SECONDS): {last}"
+                    ) from None
+            except BaseException:
+                if channel is not None:
+                    channel.close()
+                raise
+            self._closing.wait(pause)
+            for request in self._requests.expired():
+                request.answer(self._late(request.what))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _greeted(self, channel: socket.socket) -> dict[str, Any]:
+        secret, mine = self.settings.secret, secrets.token_hex(NONCE_BYTES)
+        decoder = Decoder(1 << 16)
+        challenge = _received(channel, decoder, Kind.CHALLENGE).values().get("challenge")
+        greeting = {
+            "rank": self.settings.rank,
+            "workers": self.settings.workers,
+            "run": self._run,
+            "challenge": mine,
+            "again": bool(self.welcome),
+        }
+        shown = proof(secret, "worker", str(challenge), greeting)
+        for part in encode(text_message(Kind.HELLO, {**greeting, "proof": shown})):
+            channel.sendall(part)
+        welcome = _received(channel, decoder, Kind.WELCOME).values()
+        if not proves(welcome.get("proof"), proof(secret, "server", mine, {})):
+            raise SecretError(f"kvstore: {self.name} does not know the secret of this job")
+        return welcome
+
+    def _serve(self, channel: socket.socket) -> None:
+        """Send and receive until the connection breaks, is silent, or is closed."""
+        limits = self.settings.limits
+        decoder = Decoder()
+        sending: list[memoryview] = []
+        heard = spoke = time.monotonic()
+        pause = min(limits.silent / 4, limits.wait / 4, 1.0)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._woken, selectors.EVENT_READ)
+            selector.register(channel, selectors.EVENT_READ)
+            while not self._closing.is_set():
+                now = time.monotonic()
+                if not sending and (request := self._requests.next()) is not None:
+                    sending = [memoryview(part) for part in encode(request.message) if len(part)]
+                if not sending and now - spoke > pause:
+                    sending = [memoryview(encode(Message(Kind.HEARTBEAT))[0])]
+                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if sending else 0)
+                selector.modify(channel, events)
+                ready = {key.fileobj: mask for key, mask in selector.select(pause)}
+                if self._woken in ready:
+                    _emptied(self._woken)
+                try:
+                    if ready.get(channel, 0) & selectors.EVENT_READ:
+                        heard = time.monotonic()
+                        self._receive(channel, decoder)
+                    if sending and ready.get(channel, 0) & selectors.EVENT_WRITE:
+                        sending = _sent(channel, sending)
+                        spoke = time.monotonic()
+                        heard = spoke if sending else heard  # it takes what fills its buffers
+                except OSError:
+                    return
+                for late in self._requests.expired():
+                    late.answer(self._late(late.what))
+                if time.monotonic() - heard > limits.silent:
+                    return
+
+    def _receive(self, channel: socket.socket, decoder: Decoder) -> None:
+        """Take what is there. Raises `ConnectionError` at its end."""
+        for _ in range(16):
+            try:
+                count = channel.recv_into(decoder.buffer())
+            except BlockingIOError:
+                return
+            if not count:
+                raise ConnectionError("the server has closed the connection")
+            message = decoder.filled(count)
+            if message is not None and message.kind != Kind.HEARTBEAT:
+                self._take(message)
+
+    def _take(self, message: Message) -> None:
+        found: Message | BaseException = message
+        if message.kind == Kind.ERROR:
+            found = _error(message)
+            if not message.tag:
+                raise found
+        request = self._requests.answered(message.tag)
+        if request is not None:
+            request.answer(found)
+
+
+def _received(channel: socket.socket, decoder: Decoder, kind: Kind) -> Message:
+    """The next message, which has to be of that kind."""
+    while True:
+        count = channel.recv_into(decoder.buffer())
+        if not count:
+            raise ConnectionError("the server has closed the connection")
+        message = decoder.filled(count)
+        if message is None:
+            continue
+        if message.kind == Kind.ERROR:
+            raise _error(message)
+        if message.kind != kind:
+            raise ProtocolError(f"kvstore: {message.kind.name} came in place of {kind.name}")
+        return message
+
+
+def _error(message: Message) -> KVStoreError:
+    values = message.values()
+    return ANSWERED.get(str(values.get("type")), KVStoreError)(str(values.get("message")))
+
+
+def _emptied(channel: socket.socket) -> None:
+    try:
+        while channel.recv(4096):
+            pass
+    except BlockingIOError:
+        pass
+
+
+def _sent(channel: socket.socket, parts: list[memoryview]) -> list[memoryview]:
+    """What is left of the parts after sending as much as goes now."""
+    try:
+        count = channel.sendmsg(parts)
+    except BlockingIOError:
+        return parts
+    left = []
+    for part in parts:
+        if count < len(part):
+            left.append(part[count:])
+        count = max(0, count - len(part))
+    return left
+
+
+__all__ = ["Connection"]

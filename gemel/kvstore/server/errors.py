@@ -1,0 +1,52 @@
+"""What can go wrong between workers and parameter servers, by name."""
+
+from __future__ import annotations
+
+from gemel.errors import (
+    JournalError,
+    KeyShapeError,
+    KVStoreError,
+    LeftOutError,
+    PortTakenError,
+    ProtocolError,
+    RankTakenError,
+    SecretError,
+    ServerLostError,
+    UnknownKeyError,
+    WaitLimitError,
+    WorkerLostError,
+    WorldError,
+)
+
+#: The errors a server may answer with, by name; whatever else it says is a `KVStoreError`.
+ANSWERED: dict[str, type[KVStoreError]] = {
+    kind.__name__: kind
+    for kind in (
+        ProtocolError,
+        SecretError,
+        WorldError,
+        RankTakenError,
+        WorkerLostError,
+        LeftOutError,
+        JournalError,
+        KeyShapeError,
+        UnknownKeyError,
+    )
+}
+
+__all__ = [
+    "ANSWERED",
+    "JournalError",
+    "KVStoreError",
+    "KeyShapeError",
+    "LeftOutError",
+    "PortTakenError",
+    "ProtocolError",
+    "RankTakenError",
+    "SecretError",
+    "ServerLostError",
+    "UnknownKeyError",
+    "WaitLimitError",
+    "WorkerLostError",
+    "WorldError",
+]

@@ -1,0 +1,225 @@
+"""A server's files: snapshots of its state, and a log of the messages since the last one.
+
+`snapshot.N` is a state; `log.N` has the messages that came after it. Snapshots are written beside
+their place and renamed; both are checked when they are read. What a killed process wrote is there:
+nothing is kept in Python's buffers. A machine that loses power may lose what it had not written
+through, unless `durable`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gemel.kvstore.server.entries import Entry
+from gemel.kvstore.server.errors import JournalError, KVStoreError
+from gemel.kvstore.server.protocol import Decoder, Message, encode
+from gemel.kvstore.server.state import State
+from gemel.kvstore.server.updates import Updates
+
+if TYPE_CHECKING:
+    import numpy
+
+#: A record of the log: rank, bytes of the message, their CRC-32.
+RECORD = struct.Struct(">III")
+#: A snapshot: magic, bytes of the description; then that, the arrays, and SHA-256 of it all.
+SNAPSHOT = struct.Struct(">4sQ")
+MAGIC = b"GKS1"
+
+
+class Journal:
+    """The files in `folder`, which is made; `limit` bytes of log are followed by a snapshot."""
+
+    def __init__(self, folder: Path, limit: int = 256 << 20, durable: bool = False) -> None:
+        self.folder = folder
+        self.limit = limit
+        self.durable = durable
+        self._number = 0
+        self._written = 0
+        self._log = -1
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def load(self, workers: int) -> State:
+        """The state the files tell, and the log open for more. Raises `JournalError`."""
+        numbers = sorted(int(path.suffix[1:]) for path in self.folder.glob("snapshot.*[0-9]"))
+        state = State(workers)
+        if numbers:
+            self._number = numbers[-1]
+            state = read_snapshot(self.folder / f"snapshot.{self._number}")
+            if state.workers != workers:
+                raise JournalError(
+                    f"{self.folder}: these are files of a job of {state.workers} workers, not of "
+                    f"{workers}; give this job another folder"
+                )
+        path = self.folder / f"log.{self._number}"
+        good = _replay(path, state) if path.exists() else 0
+        self._log = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        os.ftruncate(self._log, good)  # a record the process was killed in, which nobody heard of
+        os.lseek(self._log, good, os.SEEK_SET)
+        self._written = good
+        return state
+
+    def append(self, rank: int, message: Message) -> None:
+        """Write a message down."""
+        header, body = encode(message)
+        check = zlib.crc32(body, zlib.crc32(header))
+        record = RECORD.pack(rank, len(header) + len(body), check) + header
+        for part in (record, body):
+            view = memoryview(part)
+            while view:
+                view = view[os.write(self._log, view) :]
+        if self.durable:
+            os.fsync(self._log)
+        self._written += len(record) + len(body)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a snapshot is due."""
+        return self._written > self.limit
+
+    def snapshot(self, state: State) -> None:
+        """Write the state down, and begin another log."""
+        number = self._number + 1
+        write_snapshot(self.folder / f"snapshot.{number}", state)
+        os.close(self._log)
+        self._log = os.open(
+            self.folder / f"log.{number}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+        )
+        old, self._number, self._written = self._number, number, 0
+        for name in (f"snapshot.{old}", f"log.{old}"):
+            (self.folder / name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the log."""
+        if self._log >= 0:
+            os.close(self._log)
+        self._log = -1
+
+
+def _replay(path: Path, state: State) -> int:
+    """Apply the messages of a log; how many bytes of it are whole records."""
+    good = 0
+    with path.open("rb") as file:
+        while len(head := file.read(RECORD.size)) == RECORD.size:
+            rank, size, check = RECORD.unpack(head)
+            data = file.read(size)
+            if len(data) < size:
+                break
+            if zlib.crc32(data) != check:
+                raise JournalError(f"{path}: the record at byte {good} is damaged")
+            try:
+                (message,) = Decoder().feed(data)
+                state.apply(rank, message)
+            except (KVStoreError, ValueError) as error:
+                raise JournalError(f"{path}: the record at byte {good}: {error}") from None
+            good += RECORD.size + size
+    return good
+
+
+# ---- snapshots
+
+
+def write_snapshot(path: Path, state: State) -> None:
+    """Write a state to a file, whole or not at all."""
+    arrays: list[Any] = []
+    text = json.dumps(_described(state, arrays)).encode()
+    temporary = path.with_name(f"new.{path.name}")
+    check = hashlib.sha256()
+    with temporary.open("wb") as file:
+        for part in (SNAPSHOT.pack(MAGIC, len(text)), text, *map(_bytes, arrays)):
+            check.update(part)
+            file.write(part)
+        file.write(check.digest())
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+
+
+def read_snapshot(path: Path) -> State:
+    """The state in a file. Raises `JournalError` for one that is damaged."""
+    data = path.read_bytes()
+    body, digest = data[:-32], data[-32:]
+    if len(data) < SNAPSHOT.size + 32 or hashlib.sha256(body).digest() != digest:
+        raise JournalError(f"{path}: this snapshot is damaged")
+    magic, size = SNAPSHOT.unpack_from(body)
+    if magic != MAGIC:
+        raise JournalError(f"{path}: this is no snapshot of a server")
+    return _restored(json.loads(body[SNAPSHOT.size :][:size]), body, SNAPSHOT.size + size)
+
+
+def _bytes(array: Any) -> Any:
+    import numpy
+
+    dense = numpy.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return dense.reshape(-1).view(numpy.uint8).data
+
+
+def _described(state: State, arrays: list[Any]) -> dict[str, Any]:
+    """A state as JSON, in which arrays are positions in `arrays`."""
+
+    def kept(array: Any) -> int | None:
+        if array is None:
+            return None
+        arrays.append(array)
+        return len(arrays) - 1
+
+    entries = []
+    for number, entry in state.entries.items():
+        pending = [
+            [sequence, rank, kept(array), numbers]
+            for sequence, pushes in entry.pending.items()
+            for rank, (array, numbers) in pushes.items()
+        ]
+        numbers = [entry.version, entry.share, entry.previous_share]
+        values = [kept(entry.value), kept(entry.previous)]
+        ranks = [list(entry.last.items()), list(entry.start.items())]
+        entries.append([number, entry.describe(), numbers, values, ranks, pending])
+    rule = None
+    if state.updates is not None:
+        counts, states = state.updates.states()
+        kept_states = [[key, [kept(array) for array in found]] for key, found in states.items()]
+        rule = [state.updates.description, list(counts.items()), kept_states]
+    description = {
+        "workers": state.workers,
+        "gone": sorted(state.gone),
+        "finished": sorted(state.finished),
+        "entries": entries,
+        "rule": rule,
+    }
+    description["arrays"] = [[array.dtype.name, list(array.shape)] for array in arrays]
+    return description
+
+
+def _restored(description: dict[str, Any], data: bytes, offset: int) -> State:
+    import numpy
+
+    arrays: list[numpy.ndarray[Any, Any]] = []
+    for name, shape in description["arrays"]:
+        kind = numpy.dtype(name).newbyteorder("<")
+        array = numpy.ndarray(tuple(shape), kind, data, offset).astype(name)
+        arrays.append(array)
+        offset += array.nbytes
+    state = State(description["workers"])
+    state.gone, state.finished = set(description["gone"]), set(description["finished"])
+    for number, said, numbers, values, ranks, pending in description["entries"]:
+        entry = Entry(**{**said, "shape": tuple(said["shape"])})
+        entry.version, entry.share, entry.previous_share = numbers
+        entry.value, entry.previous = (None if at is None else arrays[at] for at in values)
+        entry.last, entry.start = (dict(map(tuple, pairs)) for pairs in ranks)
+        for sequence, rank, at, given in pending:
+            entry.pending.setdefault(sequence, {})[rank] = arrays[at], tuple(given)
+        state.entries[number] = entry
+    if description["rule"] is not None:
+        said, counts, states = description["rule"]
+        state.updates = Updates(said)
+        found = {key: [arrays[at] for at in kept] for key, kept in states}
+        state.updates.restore(dict(map(tuple, counts)), found)
+    return state
+
+
+__all__ = ["Journal", "read_snapshot", "write_snapshot"]

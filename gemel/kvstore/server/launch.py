@@ -1,0 +1,279 @@
+"""Starting a job: servers and workers as processes, which are watched and started again.
+
+`watch` knows neither processes nor machines; a `Place` starts what it asks for: `LocalPlace` here,
+`ray.RayPlace` on a Ray cluster.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from gemel.errors import WorkersError
+from gemel.kvstore.server.settings import Limits
+
+#: Seconds between two looks at the processes, and for a server to say where it is.
+PAUSE = 0.02
+START = 60.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to start: `program` with `arguments` as worker 0 to `workers` - 1, and the servers.
+
+    What dies is started again, each up to `restarts` times. `folder` is where the servers' journals
+    are; a temporary folder unless it is given.
+    """
+
+    program: str
+    arguments: tuple[str, ...] = ()
+    servers: int = 1
+    workers: int = 1
+    rule: str = "replace"
+    restarts: int = 3
+    limits: Limits = field(default_factory=Limits)
+    folder: Path | None = None
+    secret: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+
+    def __post_init__(self) -> None:
+        if self.servers < 1 or self.workers < 1:
+            raise WorkersError(f"launch: {self.servers} servers and {self.workers} workers")
+
+
+class Process(Protocol):
+    """A process somewhere."""
+
+    def poll(self) -> int | None:
+        """Its exit status; None while it runs."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+    def line(self, seconds: float) -> str:
+        """The next line it prints; an empty text if it ends or the time is over."""
+
+
+class Place(Protocol):
+    """Where processes are started."""
+
+    def start(
+        self, slot: str, command: Sequence[str], environment: dict[str, str], printed: bool
+    ) -> Process:
+        """Start a command; `slot` is its name, "server 0": another of that name replaces it.
+
+        Where `printed`, what it prints is read by `line`; else it is passed on.
+        """
+
+    def address(self, slot: str) -> str:
+        """The host others reach it by."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+class LocalPlace:
+    """Processes of this machine."""
+
+    def start(
+        self, slot: str, command: Sequence[str], environment: dict[str, str], printed: bool
+    ) -> Process:
+        """Start a process."""
+        return LocalProcess(command, environment, printed)
+
+    def address(self, slot: str) -> str:
+        """This machine."""
+        return "127.0.0.1"
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+class LocalProcess:
+    """A child of this process, which the system kills when the thread that started it ends."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: dict[str, str],
+        printed: bool,
+    ) -> None:
+        self._child = subprocess.Popen(
+            [python(word) for word in command],
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE if printed else None,
+            preexec_fn=_tie,
+        )
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._child.pid
+
+    def poll(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return self._child.poll()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._child.kill()
+        self._child.wait()
+
+    def line(self, seconds: float) -> str:
+        """The next line it prints."""
+        return read_line(self._child, seconds)
+
+
+def _tie() -> None:
+    """In a child: end when the thread that started it ends (prctl, PR_SET_PDEATHSIG)."""
+    _LIBC.prctl(1, signal.SIGKILL)
+
+
+_LIBC = ctypes.CDLL(None)
+
+
+def python(word: str) -> str:
+    """A word of a command: "{python}" is the interpreter there."""
+    return sys.executable if word == "{python}" else word
+
+
+def read_line(child: Any, seconds: float) -> str:
+    """A line of a child's output, if one comes in time."""
+    import selectors
+
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        if not selector.select(seconds):
+            return ""
+    line: bytes = child.stdout.readline()
+    return line.decode(errors="replace").strip()
+
+
+class Slot:
+    """One of the job's processes, and how often it was started again."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.process: Process | None = None
+        self.restarts = 0
+        self.over = False
+
+
+class Launcher:
+    """Starts a job at a place and watches it; `say` is told what happens."""
+
+    def __init__(self, job: Job, place: Place, say: Callable[[str], None] = print) -> None:
+        self.job = job
+        self.place = place
+        self._say = say
+        self._folder = job.folder or Path(tempfile.mkdtemp(prefix="gemel-servers-"))
+        self._ports = [0] * job.servers
+        self.servers = [Slot(f"server {number}") for number in range(job.servers)]
+        self.workers = [Slot(f"worker {number}") for number in range(job.workers)]
+        self.status = 0
+
+    def run(self) -> int:
+        """Run the job to its end; 0 if all its workers ended well."""
+        try:
+            for slot in self.servers:
+                self._serve(slot)
+            for slot in self.workers:
+                self._work(slot)
+            while not all(slot.over for slot in self.workers):
+                self._look()
+                time.sleep(PAUSE)
+            self._await_servers()
+            return self.status
+        finally:
+            for slot in [*self.workers, *self.servers]:
+                if slot.process is not None and slot.process.poll() is None:
+                    slot.process.kill()
+            self.place.close()
+
+    def _await_servers(self) -> None:
+        """Servers end by themselves when all workers have finished."""
+        until = time.monotonic() + (2.0 if self.status == 0 else 0.0)
+        while time.monotonic() < until:
+            if all(
+                slot.process is None or slot.process.poll() is not None for slot in self.servers
+            ):
+                return
+            time.sleep(PAUSE)
+
+    def _serve(self, slot: Slot) -> None:
+        """Start a server; again, at the port and with the files it had."""
+        number, job = int(slot.name.split()[1]), self.job
+        host = self.place.address(slot.name)
+        command = ["{python}", "-m", "gemel", "serve", "--workers", str(job.workers)]
+        command += ["--host", host, "--port", str(self._ports[number]), "--rule", job.rule]
+        command += ["--folder", str(self._folder / f"server{number}"), "--announce"]
+        command += ["--silent", str(job.limits.silent), "--replace", str(job.limits.replace)]
+        slot.process = self.place.start(slot.name, command, self._environment(), True)
+        said = slot.process.line(START)
+        if not said.isdecimal():
+            raise WorkersError(f"launch: {slot.name} did not start (its output says why): {said}")
+        self._ports[number] = int(said)
+
+    def addresses(self, slot: Slot) -> list[tuple[str, int]]:
+        """Where a worker finds the servers."""
+        hosts = [self.place.address(server.name) for server in self.servers]
+        return list(zip(hosts, self._ports, strict=True))
+
+    def _work(self, slot: Slot) -> None:
+        addresses = ",".join(f"{host}:{port}" for host, port in self.addresses(slot))
+        environment = {
+            **self._environment(),
+            "GEMEL_SERVERS": addresses,
+            "GEMEL_RANK": slot.name.split()[1],
+            "GEMEL_NUM_WORKERS": str(self.job.workers),
+            "GEMEL_RESTARTS": str(slot.restarts),
+            "GEMEL_WAIT_SECONDS": str(self.job.limits.wait),
+            "GEMEL_REACH_SECONDS": str(self.job.limits.reach),
+            "GEMEL_SILENT_SECONDS": str(self.job.limits.silent),
+        }
+        command = ["{python}", self.job.program, *self.job.arguments]
+        slot.process = self.place.start(slot.name, command, environment, False)
+
+    def _environment(self) -> dict[str, str]:
+        return {"GEMEL_SECRET": self.job.secret}
+
+    def _look(self) -> None:
+        """Start again what has died."""
+        for slot in [*self.servers, *self.workers]:
+            status = None if slot.over or slot.process is None else slot.process.poll()
+            if status is None:
+                continue
+            if status == 0:
+                slot.over = True
+            elif self.job.rule == "leave_out" and all(server.over for server in self.servers):
+                slot.over = True
+                self._say(f"launch: {slot.name} was left out, and the others have finished")
+            elif slot.restarts < self.job.restarts:
+                slot.restarts += 1
+                self._say(f"launch: {slot.name} ended with {status}; it is started again")
+                (self._serve if slot in self.servers else self._work)(slot)
+            else:
+                slot.over = True
+                self.status = 1
+                self._say(f"launch: {slot.name} ended with {status}, {slot.restarts} restarts ago")
+
+
+def launch(job: Job, engine: str = "local") -> int:
+    """Run a job by an engine: ``"local"`` or ``"ray"``. Raises `WorkersError`."""
+    if engine == "ray":
+        from gemel.kvstore.server.ray import RayPlace
+
+        return Launcher(job, RayPlace(job.servers + job.workers)).run()
+    return Launcher(job, LocalPlace()).run()
+
+
+__all__ = ["Job", "Launcher", "LocalPlace", "LocalProcess", "Place", "Process", "Slot", "launch"]

@@ -1,0 +1,304 @@
+"""The messages of workers and parameter servers: a typed header, then raw bytes.
+
+All numbers are big-endian. A message is a header of 64 bytes, `ndim` extents of 8 bytes each, and
+`length` bytes: the elements of an array in C order (little-endian), or JSON, or nothing. Nothing
+from the network is unpickled or executed, and every length is checked before memory is taken.
+
+    bytes   field      meaning
+    0-3     magic      b"GKV1"
+    4       version    1
+    5       kind       a `Kind`
+    6       dtype      an index into DTYPES, or 255 where there is no array
+    7       ndim       number of extents, at most 8
+    8-15    tag        a request's number, which its answer repeats
+    16-23   key        which array (see `split.key_number`)
+    24-31   sequence   how many pushes of this key the worker has made, this one included
+    32-39   length     bytes that follow the extents
+    40-63   numbers    three float64: learning rate, scale of the gradient, weight decay
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from math import isfinite, prod
+from typing import TYPE_CHECKING, Any
+
+from gemel.kvstore.server.errors import ProtocolError
+
+if TYPE_CHECKING:
+    import numpy
+
+MAGIC = b"GKV1"
+VERSION = 1
+HEADER = struct.Struct(">4sBBBBQQQQddd")
+EXTENT = struct.Struct(">Q")
+MOST_DIMENSIONS = 8
+#: Bytes of an array in one message.
+MOST_BYTES = 1 << 30
+#: Bytes of text in one message.
+MOST_TEXT = 1 << 20
+#: Bytes of a message from somebody who has not shown that he knows the secret.
+MOST_UNKNOWN = 1 << 10
+NO_DTYPE = 255
+DTYPES = (
+    *("float32", "float64", "float16", "int8", "int16", "int32", "int64"),
+    *("uint8", "uint16", "uint32", "uint64"),
+)
+NONCE_BYTES = 32
+
+
+class Kind(IntEnum):
+    """What a message is."""
+
+    CHALLENGE = 1
+    HELLO = 2
+    WELCOME = 3
+    DECLARE = 4
+    INIT = 5
+    PUSH = 6
+    PULL = 7
+    OPTIMIZER = 8
+    HEARTBEAT = 9
+    ACTIVATE = 10
+    LEAVE = 11
+    LEFT_OUT = 12
+    DONE = 13
+    VALUE = 14
+    ERROR = 15
+
+
+#: Kinds that carry an array, and those that carry JSON.
+ARRAYS = frozenset((Kind.INIT, Kind.PUSH, Kind.VALUE))
+TEXTS = frozenset(
+    (Kind.HELLO, Kind.WELCOME, Kind.DECLARE, Kind.OPTIMIZER, Kind.DONE, Kind.ERROR, Kind.LEFT_OUT)
+    + (Kind.CHALLENGE,)
+)
+#: Kinds a stranger may send to a server, and get from one.
+STRANGERS = frozenset((Kind.CHALLENGE, Kind.HELLO, Kind.WELCOME, Kind.ERROR))
+
+Numbers = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message; `body` is JSON's bytes or those of an array of `shape` and `dtype`."""
+
+    kind: Kind
+    tag: int = 0
+    key: int = 0
+    sequence: int = 0
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    numbers: Numbers = (0.0, 0.0, 0.0)
+    body: Any = field(default=b"", repr=False)
+    length: int = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self.body)
+
+    def array(self) -> numpy.ndarray[Any, Any]:
+        """The array it carries, over its bytes."""
+        import numpy
+
+        flat = numpy.frombuffer(self.body, numpy.dtype(self.dtype).newbyteorder("<"))
+        return flat.reshape(self.shape)
+
+    def values(self) -> dict[str, Any]:
+        """The JSON object it carries. Raises `ProtocolError`."""
+        try:
+            found = json.loads(bytes(self.body).decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ProtocolError(f"{self.kind.name}: its text is no JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise ProtocolError(f"{self.kind.name}: its text is no JSON object")
+        return found
+
+
+def text_message(kind: Kind, values: dict[str, Any], **fields: Any) -> Message:
+    """A message that carries JSON."""
+    return Message(kind, body=json.dumps(values, allow_nan=False).encode(), **fields)
+
+
+def array_message(kind: Kind, array: Any, **fields: Any) -> Message:
+    """A message that carries an array of NumPy's. Raises `ProtocolError` for a dtype none has."""
+    import numpy
+
+    if array.dtype.name not in DTYPES:
+        raise ProtocolError(f"{kind.name}: arrays of {array.dtype} do not travel to servers")
+    dense = numpy.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    body = dense.reshape(-1).view(numpy.uint8).data
+    return Message(kind, shape=tuple(array.shape), dtype=array.dtype.name, body=body, **fields)
+
+
+def encode(message: Message) -> tuple[bytes, Any]:
+    """Header with extents, and body, as they are sent."""
+    code = DTYPES.index(message.dtype) if message.dtype else NO_DTYPE
+    header = HEADER.pack(
+        MAGIC,
+        VERSION,
+        message.kind,
+        code,
+        len(message.shape),
+        message.tag,
+        message.key,
+        message.sequence,
+        message.size,
+        *message.numbers,
+    )
+    return header + b"".join(map(EXTENT.pack, message.shape)), message.body
+
+
+def _header(data: bytes, most: int) -> tuple[Message, int]:
+    """A message without extents and body, and how many extents follow."""
+    magic, version, kind, code, ndim, tag, key, sequence, length, *numbers = HEADER.unpack(data)
+    if magic != MAGIC or version != VERSION:
+        raise ProtocolError(
+            f"no message of gemel's servers: it begins with {magic!r}, version {version}, not with "
+            f"{MAGIC!r}, version {VERSION}"
+        )
+    try:
+        known = Kind(kind)
+    except ValueError:
+        raise ProtocolError(f"there is no message of kind {kind}") from None
+    if ndim > MOST_DIMENSIONS:
+        raise ProtocolError(f"{known.name}: {ndim} dimensions, at most {MOST_DIMENSIONS} travel")
+    if (known in ARRAYS) != (code < len(DTYPES)) or (code >= len(DTYPES) and code != NO_DTYPE):
+        raise ProtocolError(f"{known.name}: dtype code {code} does not belong there")
+    if known not in ARRAYS and (ndim or (length and known not in TEXTS)):
+        raise ProtocolError(f"{known.name}: it carries {ndim} extents and {length} bytes")
+    limit = min(most, MOST_BYTES if known in ARRAYS else MOST_TEXT)
+    if length > limit:
+        raise ProtocolError(f"{known.name}: {length} bytes are announced, at most {limit} travel")
+    if not all(map(isfinite, numbers)):
+        raise ProtocolError(f"{known.name}: its numbers {numbers} are not finite")
+    name = DTYPES[code] if known in ARRAYS else ""
+    found = Message(
+        known, tag, key, sequence, (), name, (numbers[0], numbers[1], numbers[2]), b"", length
+    )
+    return found, ndim
+
+
+def _shaped(message: Message, data: bytes) -> Message:
+    """The message with its extents, which say how long its body is."""
+    shape = tuple(extent for (extent,) in EXTENT.iter_unpack(data))
+    size = {"8": 1, "6": 2, "2": 4, "4": 8}[message.dtype[-1]]
+    if prod(shape) * size != message.length:
+        raise ProtocolError(
+            f"{message.kind.name}: {message.length} bytes are announced for an array of "
+            f"{message.dtype}{list(shape)}"
+        )
+    return replace(message, shape=shape)
+
+
+class Decoder:
+    """Makes messages of bytes, in pieces of any size; it takes memory for what has been checked.
+
+    ``buffer()`` is where the next bytes belong and ``filled(n)`` says that n of them have come,
+    which completes a message or not. `check` is asked about each header before memory is taken for
+    the body. Both raise `ProtocolError`, after which the decoder is of no use.
+    """
+
+    def __init__(
+        self, most: int = MOST_BYTES, check: Callable[[Message], None] | None = None
+    ) -> None:
+        self.most = most
+        self._check = check
+        self._begin()
+
+    def _begin(self) -> None:
+        self._message: Message | None = None
+        self._extents = 0
+        self._expect(HEADER.size)
+
+    def _expect(self, size: int) -> None:
+        self._memory = bytearray(size)
+        self._got = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether it is between two messages."""
+        return self._message is None and self._got == 0
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes belong; never empty."""
+        return memoryview(self._memory)[self._got :]
+
+    def filled(self, count: int) -> Message | None:
+        """Take note of `count` bytes in `buffer()`; the message they complete, or None."""
+        self._got += count
+        if self._got < len(self._memory):
+            return None
+        message = self._message
+        if message is None:
+            message, self._extents = _header(bytes(self._memory), self.most)
+            self._message = message
+            if self._extents:
+                self._expect(self._extents * EXTENT.size)
+                return None
+            data = b""
+        elif self._extents:
+            data = bytes(self._memory)
+        else:
+            found = replace(message, body=self._memory, length=-1)
+            self._begin()
+            return found
+        return self._sized(_shaped(message, data) if message.dtype else message)
+
+    def _sized(self, message: Message) -> Message | None:
+        self._extents = 0
+        if self._check is not None:
+            self._check(message)
+        if message.length == 0:
+            self._begin()
+            return replace(message, length=-1)
+        self._message = message
+        self._expect(message.length)
+        return None
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that `data` completes."""
+        found = []
+        while data:
+            place = self.buffer()
+            piece = data[: len(place)]
+            place[: len(piece)] = piece
+            message = self.filled(len(piece))
+            if message is not None:
+                found.append(message)
+            data = data[len(piece) :]
+        return found
+
+
+def proof(secret: bytes, who: str, challenge: str, greeting: dict[str, Any]) -> str:
+    """What shows that one knows the secret: HMAC-SHA256 (RFC 2104) over challenge and greeting."""
+    text = json.dumps([who, challenge, greeting], sort_keys=True).encode()
+    return hmac.new(secret, text, hashlib.sha256).hexdigest()
+
+
+def proves(given: object, wanted: str) -> bool:
+    """Whether a proof is the one wanted, in a time that does not tell how much of it is right."""
+    return isinstance(given, str) and hmac.compare_digest(given.encode(), wanted.encode())
+
+
+__all__ = [
+    "MOST_BYTES",
+    "MOST_UNKNOWN",
+    "NONCE_BYTES",
+    "STRANGERS",
+    "Decoder",
+    "Kind",
+    "Message",
+    "array_message",
+    "encode",
+    "proof",
+    "proves",
+    "text_message",
+]

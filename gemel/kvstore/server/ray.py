@@ -1,0 +1,155 @@
+"""A Ray cluster as a place for servers and workers: Ray places them and says when one is gone.
+
+Each process has an actor that starts it and watches it. Ray is imported when it is asked for
+(`pip install gemel[ray]`). A server that is started again has to be on the node it was on, since
+its journal is there; if the node is gone, the job ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from gemel.errors import WorkersError
+from gemel.kvstore.server.launch import LocalProcess, Process
+
+#: The exit status of a process whose actor, or whose node, is gone.
+GONE = -9
+#: Seconds Ray may take to find a place for a process.
+PLACING = 60.0
+
+
+class RayPlace:
+    """The cluster at RAY_ADDRESS, or a new one on this machine with room for `processes`.
+
+    Each process takes one CPU of the cluster's, as Ray counts them. Raises `WorkersError`.
+    """
+
+    def __init__(self, processes: int) -> None:
+        try:
+            import ray  # type: ignore[import-not-found, unused-ignore]
+        except ImportError:
+            raise WorkersError(
+                "launch: --engine ray needs Ray: pip install 'gemel[ray]' (or leave it out, for "
+                "processes of this machine)"
+            ) from None
+        self._ray = ray
+        if not ray.is_initialized():
+            own = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": processes}
+            ray.init(log_to_driver=True, include_dashboard=False, **own)
+        self._actor = ray.remote(Watcher)
+        self._actors: dict[str, Any] = {}
+        self._nodes: dict[str, tuple[str, str]] = {}
+
+    def start(
+        self, slot: str, command: Sequence[str], environment: dict[str, str], printed: bool
+    ) -> Process:
+        """Start a process by an actor: a new one, unless that of its name is there."""
+        actor = self._placed(slot)
+        path = os.environ.get("PYTHONPATH", "")
+        given = {**environment, **({"PYTHONPATH": path} if path else {})}
+        try:
+            self._ray.get(actor.start.remote(list(command), given, printed), timeout=60)
+        except self._ray.exceptions.RayError as error:
+            raise WorkersError(f"launch: Ray could not start {slot}: {error}") from None
+        return RayProcess(self._ray, actor)
+
+    def address(self, slot: str) -> str:
+        """The address of the node the process is on, or will be."""
+        self._placed(slot)
+        return self._nodes[slot][1]
+
+    def close(self) -> None:
+        """End the actors, and with them their processes."""
+        for actor in self._actors.values():
+            self._ray.kill(actor)
+        self._actors.clear()
+
+    def _placed(self, slot: str) -> Any:
+        """An actor that lives, where a server's has to be."""
+        actor = self._actors.get(slot)
+        if actor is not None:
+            try:
+                self._ray.get(actor.node.remote(), timeout=10)
+                return actor
+            except self._ray.exceptions.RayError:
+                pass
+        options: dict[str, Any] = {"num_cpus": 1, "max_restarts": 0}
+        if slot in self._nodes and slot.startswith("server"):
+            from ray.util.scheduling_strategies import (  # type: ignore[import-not-found, unused-ignore]
+                NodeAffinitySchedulingStrategy,
+            )
+
+            node = self._nodes[slot][0]
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
+        actor = self._actor.options(**options).remote()
+        try:
+            self._nodes[slot] = self._ray.get(actor.node.remote(), timeout=PLACING)
+        except self._ray.exceptions.RayError as error:
+            raise WorkersError(f"launch: Ray has no place for {slot}: {error}") from None
+        self._actors[slot] = actor
+        return actor
+
+
+class RayProcess:
+    """A process of an actor."""
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray = ray
+        self._actor = actor
+
+    def _asked(self, method: Any, otherwise: Any, seconds: float = 10.0) -> Any:
+        try:
+            return self._ray.get(method, timeout=seconds)
+        except self._ray.exceptions.RayError:
+            return otherwise
+
+    def poll(self) -> int | None:
+        """Its exit status, `GONE` where the actor is gone."""
+        found: int | None = self._asked(self._actor.poll.remote(), GONE)
+        return found
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._asked(self._actor.kill.remote(), None)
+
+    def line(self, seconds: float) -> str:
+        """The next line it prints."""
+        found: str = self._asked(self._actor.line.remote(seconds), "", seconds + 5)
+        return found
+
+
+class Watcher:
+    """What an actor does: it starts a process, which ends with it."""
+
+    def __init__(self) -> None:
+        self._process: LocalProcess | None = None
+
+    def node(self) -> tuple[str, str]:
+        """The number and the address of the node."""
+        import ray
+
+        context = ray.get_runtime_context()
+        return context.get_node_id(), ray.util.get_node_ip_address()
+
+    def start(self, command: list[str], environment: dict[str, str], printed: bool) -> int:
+        """Start a process; its number."""
+        self._process = LocalProcess(command, environment, printed)
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    def kill(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._process.kill()
+
+    def line(self, seconds: float) -> str:
+        """The next line it prints."""
+        return "" if self._process is None else self._process.line(seconds)
+
+
+__all__ = ["RayPlace", "RayProcess", "Watcher"]

@@ -1,0 +1,405 @@
+"""A parameter server: one thread, which reads messages, moves the state and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+from gemel.kvstore.server.errors import (
+    KVStoreError,
+    LeftOutError,
+    PortTakenError,
+    ProtocolError,
+    RankTakenError,
+    SecretError,
+    WorkerLostError,
+    WorldError,
+)
+from gemel.kvstore.server.journal import Journal
+from gemel.kvstore.server.protocol import (
+    MOST_BYTES,
+    MOST_UNKNOWN,
+    NONCE_BYTES,
+    Decoder,
+    Kind,
+    Message,
+    encode,
+    proof,
+    proves,
+    text_message,
+)
+from gemel.kvstore.server.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gemel.kvstore.server.settings import ServerSettings
+
+#: Seconds a stranger has to show that he knows the secret, and how many strangers are heard.
+HANDSHAKE = 5.0
+MOST_STRANGERS = 256
+#: Answers to these are given when the state says so; to the others at once.
+_LOGGED = frozenset((Kind.DECLARE, Kind.INIT, Kind.PUSH, Kind.OPTIMIZER, Kind.ACTIVATE, Kind.LEAVE))
+
+
+class Server:
+    """Serves one job: `await run()` until all its workers have finished, or `stop()`."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.settings = settings
+        self.state = State(settings.workers)
+        self.port = settings.port
+        self._journal: Journal | None = None
+        self._connections: dict[int, Connection] = {}
+        self._strangers: set[Connection] = set()
+        self._waiting: dict[int, list[tuple[Connection, Message]]] = {}
+        #: When each rank was last heard of, and which have been heard of at all.
+        self._heard: dict[int, float] = {}
+        self._came: set[int] = set()
+        self._lost: set[int] = set()
+        self._stopped = asyncio.Event()
+        self.error: BaseException | None = None
+
+    async def run(self, ready: Callable[[int], Any] = lambda port: None) -> None:
+        """Serve; `ready` is told the port. Raises `PortTakenError`, `JournalError`."""
+        settings = self.settings
+        if settings.folder is not None:
+            self._journal = Journal(settings.folder, settings.log_bytes, settings.durable)
+            self.state = self._journal.load(settings.workers)
+            self._came = {rank for e in self.state.entries.values() for rank in e.last}
+        loop = asyncio.get_running_loop()
+        try:
+            listener = await loop.create_server(
+                lambda: Connection(self), settings.host, settings.port, reuse_address=True
+            )
+        except OSError as error:
+            where = f"{settings.host}:{settings.port}"
+            if error.errno == errno.EADDRINUSE:
+                raise PortTakenError(
+                    f"server: {where} is taken by another process; choose another --port"
+                ) from None
+            raise KVStoreError(f"server: cannot listen on {where}: {error}") from None
+        self.port = listener.sockets[0].getsockname()[1]
+        watch = asyncio.create_task(self._watch())
+        try:
+            ready(self.port)
+            await self._stopped.wait()
+        finally:
+            watch.cancel()
+            listener.close()
+            for connection in [*self._connections.values(), *self._strangers]:
+                connection.close()
+            if self._journal is not None:
+                self._journal.close()
+        if self.error is not None:
+            raise self.error
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Let `run` end, with an error if there is one."""
+        self.error = self.error or error
+        self._stopped.set()
+
+    # ---- who is there
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether one more stranger is heard."""
+        if len(self._strangers) >= MOST_STRANGERS:
+            return False
+        self._strangers.add(connection)
+        return True
+
+    def greet(self, connection: Connection, hello: Message) -> None:
+        """A worker says who it is and shows that it knows the secret."""
+        greeting = hello.values()
+        given = greeting.pop("proof", None)
+        wanted = proof(self.settings.secret, "worker", connection.challenge, greeting)
+        if not proves(given, wanted):
+            raise SecretError("server: this worker does not know the secret of this job")
+        rank, run = greeting.get("rank"), greeting.get("run")
+        if not isinstance(rank, int) or not isinstance(run, str) or isinstance(rank, bool):
+            raise ProtocolError("HELLO: rank and run are missing")
+        workers = self.settings.workers
+        if greeting.get("workers") != workers or not 0 <= rank < workers:
+            raise WorldError(
+                f"kvstore: worker {rank} of {greeting.get('workers')} came to a server of a job "
+                f"with {workers} workers"
+            )
+        if rank in self.state.gone and greeting.get("again"):
+            raise LeftOutError(
+                f"kvstore: worker {rank} was left out: it was silent for too long, and the others "
+                "went on; start it again to join"
+            )
+        self._take_place(connection, rank, run)
+        welcome = {
+            "proof": proof(self.settings.secret, "server", str(greeting.get("challenge")), {}),
+            "pushed": self.state.pushed(rank),
+            "newest": self.state.newest(),
+            "gone": rank in self.state.gone,
+        }
+        connection.send(text_message(Kind.WELCOME, welcome))
+
+    def _take_place(self, connection: Connection, rank: int, run: str) -> None:
+        """A connection stands for a rank from now on, unless somebody else does."""
+        known = self._connections.get(rank)
+        if known is not None and known is not connection:
+            silent = time.monotonic() - self._heard.get(rank, 0)
+            if known.run != run and silent <= self.settings.limits.silent:
+                raise RankTakenError(
+                    f"kvstore: there is a worker {rank} already; give each its own GEMEL_RANK"
+                )
+            known.close()
+        self._strangers.discard(connection)
+        connection.rank, connection.run = rank, run
+        self._connections[rank] = connection
+        self._came.add(rank)
+        self._lost.discard(rank)
+        self.hear(rank)
+
+    def hear(self, rank: int) -> None:
+        """Something has come from a worker."""
+        self._heard[rank] = time.monotonic()
+
+    def leave(self, connection: Connection) -> None:
+        """A connection has ended; the worker may come again."""
+        self._strangers.discard(connection)
+        if connection.rank >= 0 and self._connections.get(connection.rank) is connection:
+            del self._connections[connection.rank]
+
+    async def _watch(self) -> None:
+        """Notice who is silent, by the rule."""
+        limits = self.settings.limits
+        pause = min(limits.silent, limits.replace) / 8
+        last = time.monotonic()
+        self._heard = dict.fromkeys(range(self.settings.workers), last)
+        while True:
+            await asyncio.sleep(pause)
+            now = time.monotonic()
+            late = now - last - pause
+            if late > pause:  # this process did not run: what was sent meanwhile is not read yet
+                self._heard = {rank: heard + late for rank, heard in self._heard.items()}
+            last = now
+            for rank in self.state.live:
+                self._judge(rank, now - self._heard[rank])
+
+    def _judge(self, rank: int, silent: float) -> None:
+        limits = self.settings.limits
+        leaving = self.settings.rule == "leave_out"
+        limit = limits.silent if leaving and rank in self._came else limits.silent + limits.replace
+        if silent <= limit or rank in self._lost:
+            return
+        if leaving:
+            why = {"silent": round(silent, 3)}
+            self.change(rank, text_message(Kind.LEFT_OUT, why))
+            connection = self._connections.pop(rank, None)
+            if connection is not None:
+                connection.close()
+        else:
+            self._lost.add(rank)
+        for key in list(self._waiting):
+            self._answer_waiting(key)
+
+    # ---- messages
+
+    def change(self, rank: int, message: Message) -> bool:
+        """Let a message move the state, and write it down."""
+        changed = self.state.apply(rank, message)
+        if changed and self._journal is not None:
+            try:
+                self._journal.append(rank, message)
+                if self._journal.is_full:
+                    self._journal.snapshot(self.state)
+            except OSError as error:
+                self.stop(KVStoreError(f"server: its journal cannot be written: {error}"))
+                raise KVStoreError("server: its journal cannot be written") from error
+        return changed
+
+    def check(self, rank: int, message: Message) -> None:
+        """Refuse arrays that are larger than their key, before memory is taken for them."""
+        if message.kind in (Kind.INIT, Kind.PUSH):
+            self.state.entry(rank, message.key).fits(rank, message)
+        elif message.kind == Kind.VALUE:
+            raise ProtocolError("VALUE is no message to a server")
+
+    def take(self, connection: Connection, message: Message) -> None:
+        """A message of a worker that is known."""
+        rank = connection.rank
+        if message.kind == Kind.HEARTBEAT:
+            connection.send(Message(Kind.HEARTBEAT))
+            return
+        try:
+            if message.kind == Kind.PULL:
+                self._pull(connection, message)
+                return
+            if message.kind not in _LOGGED:
+                raise ProtocolError(f"{message.kind.name} is no message to a server")
+            changed = self.change(rank, message)
+        except KVStoreError as error:
+            connection.refuse(error, message.tag)
+            return
+        connection.send(text_message(Kind.DONE, self._done(rank, message), tag=message.tag))
+        if changed:
+            self._answer(message)
+            self._end()
+
+    def _done(self, rank: int, message: Message) -> dict[str, Any]:
+        if message.kind == Kind.DECLARE:
+            entry = self.state.entries[message.key]
+            return {"pushed": entry.last.get(rank, 0), "known": entry.value is not None}
+        if message.kind == Kind.ACTIVATE:
+            return {"joined": rank not in self.state.gone, "newest": self.state.newest()}
+        return {}
+
+    def _pull(self, connection: Connection, message: Message) -> None:
+        answer = self.state.answer(connection.rank, message)
+        if answer is not None:
+            connection.send(answer)
+            return
+        self._waiting.setdefault(message.key, []).append((connection, message))
+        self._answer_waiting(message.key)
+
+    def _answer(self, message: Message) -> None:
+        """Answer those whom a message lets go on."""
+        everywhere = message.kind in (Kind.LEAVE, Kind.ACTIVATE)
+        for key in list(self._waiting) if everywhere else [message.key]:
+            self._answer_waiting(key)
+
+    def _answer_waiting(self, key: int) -> None:
+        waiting = self._waiting.pop(key, [])
+        still = []
+        for connection, message in waiting:
+            if connection.closed:
+                continue
+            try:
+                answer = self.state.answer(connection.rank, message)
+                if answer is None:
+                    self._refuse_lost(message)
+            except KVStoreError as error:
+                connection.refuse(error, message.tag)
+                continue
+            if answer is None:
+                still.append((connection, message))
+            else:
+                connection.send(answer)
+        if still:
+            self._waiting[key] = still
+
+    def _refuse_lost(self, message: Message) -> None:
+        """Raises `WorkerLostError` where the worker that is waited for will not come."""
+        missing = self.state.missing(message.key, message.sequence)
+        lost = [rank for rank in missing if rank in self._lost or rank in self.state.gone]
+        if lost:
+            limits = self.settings.limits
+            raise WorkerLostError(
+                f"kvstore: worker {lost[0]} is missing in round {message.sequence} of "
+                f"{self.state.entries[message.key]}: it was silent for {limits.silent:g} s and not "
+                f"replaced within {limits.replace:g} s"
+            )
+
+    def _end(self) -> None:
+        """Nobody is left, and somebody has finished: the job is done."""
+        if not self.state.live and self.state.finished:
+            asyncio.get_running_loop().call_later(0.2, self._end_now)
+
+    def _end_now(self) -> None:
+        if not self.state.live:
+            self.stop()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One worker's connection, from the server's side."""
+
+    def __init__(self, server: Server) -> None:
+        self.rank = -1
+        self.run = ""
+        self.closed = False
+        self.challenge = secrets.token_hex(NONCE_BYTES)
+        self._server = server
+        self._decoder = Decoder(MOST_UNKNOWN, self._check)
+        self._transport: Any = None
+        self._timer: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Challenge whoever it is."""
+        self._transport = transport
+        if not self._server.admit(self):
+            transport.abort()
+            return
+        self._timer = asyncio.get_running_loop().call_later(HANDSHAKE, self._expire)
+        self.send(text_message(Kind.CHALLENGE, {"challenge": self.challenge}))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has ended."""
+        self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._server.leave(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes belong."""
+        return self._decoder.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Some bytes have come."""
+        if self.closed:
+            return
+        if self.rank >= 0:
+            self._server.hear(self.rank)
+        try:
+            message = self._decoder.filled(nbytes)
+            if message is None:
+                return
+            if self.rank >= 0:
+                self._server.take(self, message)
+            elif message.kind == Kind.HELLO:
+                self._server.greet(self, message)
+                self._timer.cancel()
+                self._decoder.most = MOST_BYTES
+            else:
+                raise ProtocolError(f"{message.kind.name} came before HELLO")
+        except KVStoreError as error:
+            self.refuse(error)
+            self.close()
+
+    def _check(self, message: Message) -> None:
+        if self.rank >= 0:
+            self._server.check(self.rank, message)
+
+    def _expire(self) -> None:
+        if self.rank < 0:
+            self.close()
+
+    def refuse(self, error: KVStoreError, tag: int = 0) -> None:
+        """Answer with an error."""
+        values = {"type": type(error).__name__, "message": str(error)}
+        self.send(text_message(Kind.ERROR, values, tag=tag))
+
+    def send(self, message: Message) -> None:
+        """Send a message, whenever the other end takes it."""
+        if self.closed:
+            return
+        header, body = encode(message)
+        self._transport.write(header)
+        if len(body):
+            self._transport.write(body)
+
+    def close(self) -> None:
+        """End it, after what has been sent."""
+        self.closed = True
+        self._server.leave(self)
+        if self._transport is not None:
+            self._transport.close()
+
+
+def serve(settings: ServerSettings, ready: Callable[[int], Any] = lambda port: None) -> None:
+    """Serve until the job's workers have finished. Raises a `KVStoreError`."""
+
+    async def main() -> None:
+        await Server(settings).run(ready)
+
+    asyncio.run(main())
+
+
+__all__ = ["Server", "serve"]

@@ -1,0 +1,138 @@
+"""What workers and servers of a job have to know, from arguments or the environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemel import config
+from gemel.errors import unknown_name
+from gemel.kvstore.server.errors import WorldError
+
+#: What happens when a worker has been silent for too long.
+RULES = ("replace", "leave_out")
+#: Fewer bytes are no secret.
+SHORTEST_SECRET = 8
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long things may take, in seconds, and how many bytes a worker may have on the way.
+
+    `silent`: without a word, until a worker or a link counts as dead. `replace`: from then until a
+    worker must be replaced; they also have that long to come at the start. `reach`: until a server
+    that cannot be reached counts as lost. `wait`: until a worker must have its answer, which should
+    be more than the first three.
+    """
+
+    silent: float = 10.0
+    replace: float = 30.0
+    wait: float = 60.0
+    reach: float = 30.0
+    room: int = 512 << 20
+
+    def __post_init__(self) -> None:
+        for name in ("silent", "replace", "wait", "reach", "room"):
+            if not getattr(self, name) > 0:
+                raise WorldError(f"kvstore: the limit {name} is {getattr(self, name)}, not > 0")
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """How one server serves: where, for how many workers, by which rule.
+
+    `rule` is ``"replace"`` (the others wait until a worker that died is replaced) or
+    ``"leave_out"`` (its rounds end with the rest). `folder` is where the journal is; without one a
+    server that dies has forgotten everything. `log_bytes` of journal are followed by a snapshot.
+    """
+
+    workers: int
+    secret: bytes
+    host: str = "127.0.0.1"
+    port: int = 0
+    folder: Path | None = None
+    rule: str = "replace"
+    limits: Limits = Limits()
+    log_bytes: int = 256 << 20
+    durable: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise unknown_name("rule for workers that die", self.rule, RULES)
+        if not 0 < self.workers <= 1 << 16:
+            raise WorldError(f"kvstore: a server for {self.workers} workers")
+        _checked(self.secret)
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """Where a worker's servers are, and which of how many workers it is.
+
+    An array of more than `piece` elements is cut into pieces for several servers.
+    """
+
+    servers: tuple[tuple[str, int], ...]
+    rank: int
+    workers: int
+    secret: bytes
+    limits: Limits = Limits()
+    piece: int = 1 << 18
+    staleness: int = 8
+
+    def __post_init__(self) -> None:
+        _checked(self.secret)
+        if not self.servers:
+            raise WorldError("kvstore: there are no servers; set GEMEL_SERVERS=host:port,...")
+        if not 0 <= self.rank < self.workers:
+            raise WorldError(f"kvstore: rank {self.rank} of {self.workers} workers")
+        if self.staleness < 0 or self.piece < 1:
+            raise WorldError("kvstore: staleness must be at least 0, and a piece 1 element")
+
+
+def from_environment() -> WorkerSettings:
+    """A worker's settings, as `python -m gemel launch` leaves them in the environment.
+
+    GEMEL_SERVERS=host:port,host:port  GEMEL_RANK=0  GEMEL_NUM_WORKERS=3  GEMEL_SECRET=...
+
+    `gemel.config` lists the others. Raises `WorldError` for what is missing.
+    """
+    needed = (config.SERVERS, config.RANK, config.NUM_WORKERS, config.SECRET)
+    for variable in needed:
+        if variable.read() == variable.default:
+            raise WorldError(
+                f"kvstore: {variable.name} is not set ({variable.doc}); start the program with "
+                "python -m gemel launch --servers 2 --workers 3 train.py, or set "
+                f"{', '.join(each.name for each in needed)}"
+            )
+    return WorkerSettings(
+        tuple(address(text) for text in config.SERVERS.read().split(",") if text),
+        config.RANK.read(),
+        config.NUM_WORKERS.read(),
+        config.SECRET.read().encode(),
+        Limits(
+            silent=config.SILENT_SECONDS.read(),
+            wait=config.WAIT_SECONDS.read(),
+            reach=config.REACH_SECONDS.read(),
+        ),
+        config.PIECE.read(),
+        config.STALENESS.read(),
+    )
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of "host:port". Raises `WorldError`."""
+    host, _, port = text.strip().rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise WorldError(f"kvstore: {text!r} is no address of a server, such as 10.0.0.7:9700")
+    return host.strip("[]"), int(port)
+
+
+def _checked(secret: bytes) -> None:
+    if len(secret) < SHORTEST_SECRET:
+        raise WorldError(
+            f"kvstore: a job's secret has {SHORTEST_SECRET} bytes at least, not {len(secret)}; "
+            "python -c 'import secrets; print(secrets.token_hex())' makes one for GEMEL_SECRET"
+        )
+
+
+__all__ = ["Limits", "ServerSettings", "WorkerSettings", "address", "from_environment"]

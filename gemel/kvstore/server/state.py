@@ -1,0 +1,260 @@
+"""What a parameter server knows, as a machine that only messages move.
+
+The same messages in the same order give the same bits, so that a server that is started again and
+reads its journal is where it was. Nothing here knows of sockets, files or clocks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel.kvstore.server.entries import Entry, declared
+from gemel.kvstore.server.errors import LeftOutError, ProtocolError, UnknownKeyError, WorldError
+from gemel.kvstore.server.protocol import Kind, Message, array_message
+from gemel.kvstore.server.updates import Updates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy
+
+    from gemel.kvstore.server.protocol import Numbers
+
+    Values = numpy.ndarray[Any, Any]
+
+#: Keys of one server.
+MOST_KEYS = 1 << 20
+
+
+class State:
+    """Values by key, the rounds that are open, and who takes part: `workers` ranks at the start."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.entries: dict[int, Entry] = {}
+        #: Ranks that have finished or were left out.
+        self.gone: set[int] = set()
+        self.finished: set[int] = set()
+        self.updates: Updates | None = None
+
+    @property
+    def live(self) -> list[int]:
+        """The ranks that take part."""
+        return [rank for rank in range(self.workers) if rank not in self.gone]
+
+    def apply(self, rank: int, message: Message) -> bool:
+        """Do what a message asks for; whether that changed anything.
+
+        Raises a `KVStoreError`, changing nothing, for a message that is refused.
+        """
+        handle = _HANDLERS.get(message.kind)
+        if handle is None:
+            raise ProtocolError(f"{message.kind.name} is no message to a server")
+        return handle(self, rank, message)
+
+    def entry(self, rank: int, number: int) -> Entry:
+        """The entry of a key. Raises `UnknownKeyError`."""
+        if number not in self.entries:
+            raise UnknownKeyError(
+                f"kvstore: worker {rank} asks for a key (number {number:016x}) this server does "
+                "not have; call init first"
+            )
+        return self.entries[number]
+
+    def _takes_part(self, rank: int) -> None:
+        if rank in self.gone:
+            raise LeftOutError(
+                f"kvstore: worker {rank} was left out: it was silent for too long, and the others "
+                "went on; start it again to join"
+            )
+
+    # ---- messages
+
+    def _declare(self, rank: int, message: Message) -> bool:
+        values = message.values()
+        found = declared(message.key, values)
+        known = self.entries.get(message.key)
+        if known is not None:
+            known.agree(rank, found)
+            return False
+        if len(self.entries) >= MOST_KEYS:
+            raise ProtocolError(f"DECLARE: a server has at most {MOST_KEYS} keys")
+        self.entries[message.key] = found
+        return True
+
+    def _init(self, rank: int, message: Message) -> bool:
+        entry = self.entry(rank, message.key)
+        entry.fits(rank, message)
+        if entry.value is not None or rank not in (0, min(self.live, default=0)):
+            return False
+        entry.value = message.array().astype(message.dtype)
+        self._finish(message.key, entry)
+        return True
+
+    def _push(self, rank: int, message: Message) -> bool:
+        self._takes_part(rank)
+        entry = self.entry(rank, message.key)
+        entry.fits(rank, message)
+        if not entry.follows(rank, message.sequence):
+            return False
+        if entry.rounds:
+            others = entry.pending.get(message.sequence, {})
+            for other, (_, numbers) in others.items():
+                if numbers != message.numbers:
+                    raise WorldError(
+                        f"kvstore: worker {rank} pushes {entry} with (learning rate, scale, decay) "
+                        f"{message.numbers}, worker {other} with {numbers}; use the same learning "
+                        "rate and batch size, that of all workers together, everywhere"
+                    )
+            entry.pending.setdefault(message.sequence, {})[rank] = message.array(), message.numbers
+            entry.last[rank] = message.sequence
+            self._finish(message.key, entry)
+        else:
+            if entry.value is None:
+                raise UnknownKeyError(f"kvstore: worker {rank} pushes {entry} before its init")
+            self._move(message.key, entry, message.array(), message.numbers)
+            entry.last[rank] = message.sequence
+        return True
+
+    def _optimizer(self, rank: int, message: Message) -> bool:
+        description = message.values()
+        if self.updates is not None and self.updates.description != description:
+            raise WorldError(
+                f"kvstore: worker {rank} sets the optimizer {description.get('name')} "
+                f"{description.get('settings')}; the servers have "
+                f"{self.updates.description['name']} {self.updates.description['settings']}"
+            )
+        if self.updates is not None:
+            return False
+        self.updates = Updates(description)
+        return True
+
+    def _activate(self, rank: int, message: Message) -> bool:
+        if rank not in self.gone or self.newest() > message.sequence:
+            return False
+        live = self.live
+        self.gone.discard(rank)
+        self.finished.discard(rank)
+        for entry in self.entries.values():
+            entry.join(rank, message.sequence, live)
+        return True
+
+    def _leave(self, rank: int, message: Message) -> bool:
+        if rank in self.gone:
+            return False
+        self.gone.add(rank)
+        if message.kind == Kind.LEAVE:
+            self.finished.add(rank)
+        for number, entry in self.entries.items():
+            self._finish(number, entry)
+        return True
+
+    # ---- rounds
+
+    def _finish(self, number: int, entry: Entry) -> None:
+        """End the rounds of a key that can end, one after the other."""
+        while entry.rounds and entry.value is not None:
+            came = entry.pending.get(entry.version + 1, {})
+            needed = entry.needed(entry.version + 1, self.workers, self.gone)
+            if not came or any(rank not in came for rank in needed):
+                return
+            pushes = [came[rank] for rank in sorted(came)]
+            del entry.pending[entry.version + 1]
+            entry.previous_share, entry.share = entry.share, len(pushes)
+            rate, scale, decay = pushes[0][1]
+            total = _sum([array for array, _ in pushes])
+            missing = self.workers / len(pushes)
+            if self.updates is None and missing != 1 and not entry.barrier:
+                total = (total * missing).astype(total.dtype)
+            self._move(number, entry, total, (rate, scale * missing, decay))
+
+    def _move(self, number: int, entry: Entry, total: Values, numbers: Numbers) -> None:
+        entry.previous = entry.value
+        if self.updates is None or entry.barrier:
+            entry.value = total.astype(entry.dtype)
+        else:
+            entry.value = self.updates(number, total, entry.value, numbers)
+        entry.version += 1
+
+    # ---- answers
+
+    def answer(self, rank: int, message: Message) -> Message | None:
+        """The value a worker asks for; None while it has to wait.
+
+        Where there are rounds that is the value after the round the worker pushed last, `sequence`,
+        also when the next one has ended. Where there are none, the value of this moment, once no
+        worker is more than `staleness` pushes behind.
+        """
+        self._takes_part(rank)
+        entry = self.entry(rank, message.key)
+        if entry.value is None:
+            return None
+        value, share, version = entry.value, entry.share, entry.version
+        if not entry.rounds:
+            slowest = min((entry.last.get(other, 0) for other in self.live), default=0)
+            if slowest < message.sequence - entry.staleness:
+                return None
+        elif message.sequence > version:
+            return None
+        elif message.sequence + 1 == version and entry.previous is not None:
+            value, share, version = entry.previous, entry.previous_share, version - 1
+        elif message.sequence != version:
+            raise WorldError(
+                f"kvstore: worker {rank} asks for round {message.sequence} of {entry}, which is in "
+                f"round {version}"
+            )
+        numbers = float(share), float(self.workers), 0.0
+        fields: dict[str, Any] = {"tag": message.tag, "key": message.key, "sequence": version}
+        return array_message(Kind.VALUE, value, numbers=numbers, **fields)
+
+    def missing(self, number: int, sequence: int) -> list[int]:
+        """The ranks a worker waits for that asks for round `sequence` of a key."""
+        entry = self.entries.get(number)
+        if entry is None:
+            return []
+        if entry.value is None:
+            return [0]
+        if not entry.rounds:
+            oldest = sequence - entry.staleness
+            return [rank for rank in self.live if entry.last.get(rank, 0) < oldest]
+        came = entry.pending.get(entry.version + 1, {})
+        needed = entry.needed(entry.version + 1, self.workers, self.gone)
+        return [rank for rank in needed if rank not in came]
+
+    def pushed(self, rank: int) -> tuple[int, int] | None:
+        """The fewest and the most pushes a rank has made of any key that has rounds."""
+        counts = [
+            entry.last.get(rank, 0)
+            for entry in self.entries.values()
+            if entry.rounds and not entry.barrier
+        ]
+        return (min(counts), max(counts)) if counts else None
+
+    def newest(self) -> int:
+        """The round the furthest key has ended."""
+        versions = [e.version for e in self.entries.values() if e.rounds and not e.barrier]
+        return max(versions, default=0)
+
+
+def _sum(arrays: list[Values]) -> Values:
+    """The sum in the order of the ranks; float16 adds up in float32."""
+    first = arrays[0]
+    if first.dtype.name == "float16":
+        return _sum([array.astype("float32") for array in arrays])
+    total = first.astype(first.dtype.newbyteorder("="))
+    for array in arrays[1:]:
+        total = total + array
+    return total
+
+
+_HANDLERS: dict[Kind, Callable[[State, int, Message], bool]] = {
+    Kind.DECLARE: State._declare,
+    Kind.INIT: State._init,
+    Kind.PUSH: State._push,
+    Kind.OPTIMIZER: State._optimizer,
+    Kind.ACTIVATE: State._activate,
+    Kind.LEAVE: State._leave,
+    Kind.LEFT_OUT: State._leave,
+}
+
+__all__ = ["State"]

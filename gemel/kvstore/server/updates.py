@@ -1,0 +1,121 @@
+"""Optimizers on servers: described by a name and numbers, never sent as code."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from gemel import autograd, np, optimizer
+from gemel.errors import UnknownNameError
+from gemel.kvstore.server.errors import ProtocolError, WorldError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy
+
+    from gemel.kvstore.server.protocol import Numbers
+
+#: Those a server cannot have: they draw random numbers, which a restarted server could not repeat.
+RANDOM = ("sgld",)
+#: Settings that come with every push, or that only a worker needs.
+_ELSEWHERE = {
+    *("lr", "wd", "rescale_grad", "num_update", "lr_scheduler", "idx2name"),
+    *("param_dict", "lr_mult", "wd_mult"),
+}
+
+
+def describe(rule: Any) -> dict[str, Any]:
+    """An optimizer as its name and settings. Raises `WorldError` for one no server can have."""
+    name = type(rule).__name__.lower()
+    if optimizer._BY_NAME.get(name) is not type(rule) or not type(rule).__module__.startswith(
+        "gemel."
+    ):
+        raise WorldError(
+            f"kvstore: {type(rule).__name__} is no optimizer of gemel.optimizer, and code is not "
+            "sent to servers; use one of those, or update on the workers (update_on_kvstore=False)"
+        )
+    if name in RANDOM:
+        raise WorldError(
+            f"kvstore: {name} draws random numbers, which a restarted server could not repeat; "
+            "update on the workers (update_on_kvstore=False)"
+        )
+    settings = {}
+    for setting, value in vars(rule).items():
+        if setting[0] == "_" or setting in _ELSEWHERE:
+            continue
+        if not (value is None or isinstance(value, (bool, int, float, str))):
+            raise WorldError(f"kvstore: {name}'s setting {setting}={value!r} is no number")
+        settings[setting] = value
+    return {"name": name, "settings": settings}
+
+
+def build(description: Mapping[str, Any]) -> Any:
+    """The optimizer described; raises `ProtocolError` for anything but known names and numbers."""
+    name, settings = description.get("name"), description.get("settings")
+    if not isinstance(name, str) or not isinstance(settings, dict) or len(settings) > 64:
+        raise ProtocolError("OPTIMIZER: a name and settings are wanted")
+    try:
+        rule = optimizer.create(name)
+    except UnknownNameError as error:
+        raise ProtocolError(f"OPTIMIZER: {error}") from None
+    for setting, value in settings.items():
+        simple = value is None or isinstance(value, (bool, int, float, str))
+        known = setting[:1] != "_" and setting in vars(rule) and setting not in _ELSEWHERE
+        if not (simple and known) or (isinstance(value, float) and not isfinite(value)):
+            raise ProtocolError(f"OPTIMIZER: {name} has no setting {setting!r} with such a value")
+        setattr(rule, setting, value)
+    return rule
+
+
+def numbers_for(rule: Any, key: Any, count: int) -> Numbers:
+    """Learning rate, scale of the gradient and weight decay of a key's update number `count`."""
+    if rule is None:
+        return 0.0, 1.0, 0.0
+    rule.num_update = max(rule.num_update, rule.begin_num_update + count)
+    rate, decay = rule._mults(key)
+    return float(rule.learning_rate * rate), float(rule.rescale_grad), float(rule.wd * decay)
+
+
+class Updates:
+    """An optimizer and the states of all keys of one server."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        self.description = description
+        self._rule = build(description)
+        self._updater = optimizer.get_updater(self._rule)
+
+    def __call__(
+        self, key: int, gradient: numpy.ndarray[Any, Any], value: Any, numbers: Numbers
+    ) -> numpy.ndarray[Any, Any]:
+        """The new value of a key."""
+        self._rule.lr, self._rule.rescale_grad, self._rule.wd = numbers
+        with autograd.pause():
+            weight = np.array(value, dtype=value.dtype.name)
+            self._updater(key, np.array(gradient, dtype=gradient.dtype.name), weight)
+            found: numpy.ndarray[Any, Any] = weight.asnumpy()
+        return found
+
+    def states(self) -> tuple[dict[int, int], dict[int, list[Any]]]:
+        """How often each key was updated, and the arrays of its state."""
+        arrays = {
+            key: [array.asnumpy() for array in found]
+            for key, found in self._updater.arrays().items()
+        }
+        return dict(self._rule._all_index_update_counts[0]), arrays
+
+    def restore(self, counts: dict[int, int], arrays: dict[int, list[Any]]) -> None:
+        """Take what `states` gave."""
+        self._updater.restore(
+            {
+                key: [np.array(array, dtype=array.dtype.name) for array in found]
+                for key, found in arrays.items()
+            }
+        )
+        begun = self._rule._all_index_update_counts[0]
+        begun.clear()
+        begun.update(counts)
+        self._rule.num_update = max(counts.values(), default=0)
+
+
+__all__ = ["RANDOM", "Updates", "build", "describe", "numbers_for"]

@@ -1,0 +1,133 @@
+"""A job whose workers and servers each have a network namespace, behind links of 1 Gb/s.
+
+To be run by `unshare --map-root-user --net --mount`, with a folder, a fault and a rule. Prints what
+the workers wrote down, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gemel.kvstore.server.launch import Job, Launcher, LocalProcess, Process
+from gemel.kvstore.server.settings import Limits
+
+RATE = ("rate", "1gbit", "burst", "128k", "latency", "50ms")
+PROGRAM = str(Path(__file__).with_name("server_worker.py"))
+
+
+def tell(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def build(names: Sequence[str]) -> None:
+    """A namespace for each name, all of them behind one switch."""
+    tell("mount", "-t", "tmpfs", "tmpfs", "/run")
+    tell("ip", "link", "set", "lo", "up")
+    tell("ip", "link", "add", "switch", "type", "bridge")
+    tell("ip", "addr", "add", "10.77.0.254/24", "dev", "switch")
+    tell("ip", "link", "set", "switch", "up")
+    for number, name in enumerate(names, 1):
+        tell("ip", "netns", "add", name)
+        tell(
+            "ip",
+            "link",
+            "add",
+            f"to{number}",
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "eth0",
+            "netns",
+            name,
+        )
+        tell("ip", "link", "set", f"to{number}", "master", "switch", "up")
+        inside = ("ip", "netns", "exec", name)
+        tell(*inside, "ip", "addr", "add", f"10.77.0.{number}/24", "dev", "eth0")
+        tell(*inside, "ip", "link", "set", "eth0", "up")
+        tell(*inside, "ip", "link", "set", "lo", "up")
+        tell(*inside, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *RATE)
+        tell("tc", "qdisc", "add", "dev", f"to{number}", "root", "tbf", *RATE)
+
+
+class Namespaces:
+    """A place: each process has its namespace."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+        build([name.replace(" ", "") for name in names])
+
+    def start(
+        self, slot: str, command: Sequence[str], environment: dict[str, str], printed: bool
+    ) -> Process:
+        inside = ["ip", "netns", "exec", slot.replace(" ", "")]
+        return LocalProcess([*inside, *command], environment, printed)
+
+    def address(self, slot: str) -> str:
+        return f"10.77.0.{self.names.index(slot) + 1}"
+
+    def link(self, slot: str, state: str) -> None:
+        tell("ip", "link", "set", f"to{self.names.index(slot) + 1}", state)
+
+    def close(self) -> None:
+        pass
+
+
+class Watched(Launcher):
+    """A launcher that mends the link of what it starts again: it is another machine."""
+
+    def _work(self, slot: Any) -> None:
+        self.place.link(slot.name, "up")  # type: ignore[attr-defined]
+        super()._work(slot)
+
+
+def main(folder: Path, fault: str, rule: str) -> None:
+    names = ["server 0", "server 1", "worker 0", "worker 1", "worker 2"]
+    place = Namespaces(names)
+    logs = folder / "logs"
+    logs.mkdir()
+    mode = "adam" if rule == "replace" else "sums"
+    limits = Limits(silent=1.0, replace=8.0, wait=12.0, reach=3.0)
+    job = Job(
+        PROGRAM, (str(logs), "40", "0.03", mode), servers=2, workers=3, rule=rule, limits=limits,
+        folder=folder / "journals",
+    )  # fmt: skip
+    made = Watched(job, place, lambda text: print(text, file=sys.stderr))
+
+    def kill(slot: Any) -> None:
+        os.kill(slot.process.pid, signal.SIGKILL)
+
+    def harm() -> None:
+        while sum(path.read_text().count("step") for path in logs.iterdir()) < 15:
+            time.sleep(0.02)
+        if fault == "worker":
+            kill(made.workers[1])
+        elif fault == "server":
+            kill(made.servers[0])
+        elif fault == "both":
+            kill(made.servers[1])
+            kill(made.workers[2])
+        elif fault == "cut":
+            place.link("worker 1", "down")
+            threading.Timer(3.0, place.link, ("worker 1", "up")).start()
+        elif fault == "cut for ever":
+            place.link("worker 2", "down")
+
+    threading.Thread(target=harm, daemon=True).start()
+    status = made.run()
+    lines = {path.name: path.read_text().splitlines() for path in logs.iterdir()}
+    found = {name: [json.loads(line) for line in said] for name, said in lines.items()}
+    print(json.dumps({"status": status, "said": found}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

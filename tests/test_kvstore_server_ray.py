@@ -1,0 +1,95 @@
+"""Parameter servers and workers on a Ray cluster of this machine; skipped where there is no Ray."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gemel.errors import WorkersError
+from gemel.kvstore.server.launch import Job, Launcher
+from gemel.kvstore.server.ray import RayPlace
+from gemel.kvstore.server.settings import Limits
+
+PROGRAM = str(Path(__file__).with_name("server_worker.py"))
+LIMITS = Limits(silent=2.0, replace=20.0, wait=40.0, reach=20.0)
+
+
+def test_without_ray() -> None:
+    """A typed error says what to install."""
+    hidden = "import sys; sys.modules['ray'] = None\n"
+    text = hidden + "from gemel.__main__ import main\nsys.exit(main(sys.argv[1:]))"
+    arguments = ["launch", "--engine", "ray", "--servers", "1", "--workers", "1", "train.py"]
+    done = subprocess.run(
+        [sys.executable, "-c", text, *arguments], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "WorkersError" in done.stderr and "pip install 'gemel[ray]'" in done.stderr
+
+
+def children(word: str) -> list[int]:
+    """Processes with a word in their command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if word.encode() in path.read_bytes().replace(b"\0", b" "):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def ray() -> Any:
+    found = pytest.importorskip("ray", reason="Ray is not there: pip install 'gemel[ray]'")
+    yield found
+    found.shutdown()
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize("victim", ["worker", "server", "actor"])
+def test_what_dies_is_started_again(tmp_path: Path, ray: Any, victim: str) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    arguments = (str(logs), "60", "0.05", "adam")
+    job = Job(PROGRAM, arguments, servers=2, workers=2, limits=LIMITS, folder=tmp_path / "journals")
+    said: list[str] = []
+    place = RayPlace(4)
+    made = Launcher(job, place, said.append)
+    killed = []
+
+    def harm() -> None:
+        while sum(path.read_text().count("step") for path in logs.iterdir()) < 10:
+            time.sleep(0.05)
+        if victim == "worker":
+            killed.append(int(next(logs.glob("1.0.*")).name.split(".")[2]))
+            os.kill(killed[0], signal.SIGKILL)
+        elif victim == "server":
+            killed.extend(children(f"serve --workers 2 --host {place.address('server 0')}")[:1])
+            os.kill(killed[0], signal.SIGKILL)
+        else:
+            killed.append(0)
+            ray.kill(place._actors["worker 1"])
+
+    thread = threading.Thread(target=harm, daemon=True)
+    thread.start()
+    assert made.run() == 0, said
+    assert killed and len(said) == 1, said
+    ends = {path.read_text().splitlines()[-1].split('"values": ')[1].split("]")[0]
+            for path in logs.iterdir() if '"values"' in path.read_text()}  # fmt: skip
+    assert len(ends) == 1, "all workers end with the same parameters"
+    assert not children(str(logs)), "nothing runs any longer"
+
+
+@pytest.mark.distributed
+def test_a_cluster_without_room(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gemel.kvstore.server.ray.PLACING", 3.0)
+    with pytest.raises(WorkersError, match="Ray has no place for worker 0"):
+        Launcher(Job(PROGRAM, workers=2, servers=1), RayPlace(1)).run()

@@ -1,0 +1,184 @@
+"""Training through parameter servers: by rounds like one process, without rounds as well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from server_jobs import Job, job
+
+from gemel import autograd, lr_scheduler, np
+from gemel.errors import KVStoreError
+from gemel.gluon import Trainer, loss, nn
+
+STEPS, BATCH = 8, 12
+
+
+def network(seed: int) -> Any:
+    np.random.seed(seed)
+    net = nn.HybridSequential()
+    net.add(nn.Dense(16, activation="tanh", in_units=5), nn.Dense(3, in_units=16))
+    net.initialize()
+    return net
+
+
+def parameters(net: Any) -> list[Any]:
+    return [p.data().asnumpy() for p in net.collect_params().values()]
+
+
+def batches() -> list[tuple[Any, Any]]:
+    draw = numpy.random.default_rng(0)
+    return [
+        (draw.normal(size=(BATCH, 5)).astype("float32"), draw.integers(0, 3, BATCH))
+        for _ in range(STEPS)
+    ]
+
+
+def rule(name: str) -> dict[str, Any]:
+    if name == "sgd":
+        return {"momentum": 0.9, "wd": 0.01, "lr_scheduler": lr_scheduler.FactorScheduler(2, 0.9)}
+    return {"learning_rate": 0.02, "wd": 0.01}
+
+
+def train(net: Any, trainer: Any, part: slice) -> list[Any]:
+    """Train on a part of every batch."""
+    objective = loss.SoftmaxCrossEntropyLoss()
+    for x, y in batches():
+        with autograd.record():
+            error = objective(net(np.array(x[part])), np.array(y[part])).sum()
+        error.backward()
+        trainer.step(BATCH)
+    return parameters(net)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adagrad"])
+@pytest.mark.parametrize("on_servers", [True, False])
+def test_rounds_train_like_one_process(name: str, on_servers: bool) -> None:
+    """The whole batch in one process, and a half in each of two: within 1e-5; the two are equal."""
+    net = network(1)
+    alone = train(net, Trainer(net.collect_params(), name, rule(name), kvstore=None), slice(None))
+    nets = [network(1 + rank) for rank in range(2)]  # worker 1 begins with other values
+    with job(2, servers=2) as made:
+
+        def work(rank: int) -> list[Any]:
+            store, net = made.store(rank, piece=20), nets[rank]
+            trainer = Trainer(
+                net.collect_params(), name, rule(name), kvstore=store,
+                update_on_kvstore=None if on_servers else False,
+            )  # fmt: skip
+            return train(net, trainer, slice(rank, None, 2))
+
+        first, second = made.each(work)
+    for one, other, whole in zip(first, second, alone, strict=True):
+        assert (one == other).all()
+        numpy.testing.assert_allclose(one, whole, rtol=1e-5, atol=1e-5)
+
+
+def test_two_runs_have_the_same_bits() -> None:
+    def run() -> list[Any]:
+        nets = [network(rank) for rank in range(3)]
+        with job(3, servers=2) as made:
+
+            def work(rank: int) -> list[Any]:
+                trainer = Trainer(
+                    nets[rank].collect_params(), "adam", rule("adam"), kvstore=made.store(rank)
+                )
+                return train(nets[rank], trainer, slice(rank, None, 3))
+
+            found: list[Any] = made.each(work)[0]
+            return found
+
+    assert all((one == other).all() for one, other in zip(run(), run(), strict=True))
+
+
+def test_a_trainer_that_takes_over(tmp_path: Path) -> None:
+    """Another process with the rank goes on with the parameters on the servers."""
+    with job(1, folder=tmp_path) as made:
+        net = network(1)
+        store = made.store(0)
+        trainer = Trainer(net.collect_params(), "adam", rule("adam"), kvstore=store)
+        before = train(net, trainer, slice(None))
+        store.close(finished=False)
+        other, again = network(2), made.store(0)
+        assert again.step == STEPS
+        Trainer(other.collect_params(), "adam", rule("adam"), kvstore=again)
+        assert all((a == b).all() for a, b in zip(parameters(other), before, strict=True))
+
+
+def test_what_a_trainer_cannot_do_there(tmp_path: Path) -> None:
+    with job(1) as made:
+        net = network(1)
+        store = made.store(0, "dist_async")
+        trainer = Trainer(net.collect_params(), "sgd", {}, kvstore=store, update_on_kvstore=False)
+        with pytest.raises(KVStoreError, match="the servers have to update the parameters"):
+            train(net, trainer, slice(None))
+        trainer = Trainer(net.collect_params(), "sgd", {}, kvstore=store)
+        train(net, trainer, slice(None))
+        with pytest.raises(KVStoreError, match="on the servers, in their --folder"):
+            trainer.save_states(tmp_path / "states")
+        with pytest.raises(KVStoreError, match="on the servers, in their --folder"):
+            trainer.load_states(tmp_path / "states")
+
+
+# ---- without rounds
+
+
+def digits() -> tuple[Any, ...]:
+    data = pytest.importorskip("sklearn.datasets").load_digits()
+    x = (data.data / 16).astype("float32")
+    order = numpy.random.default_rng(0).permutation(len(x))
+    x, y = x[order], data.target[order]
+    return x[:1400], y[:1400], x[1400:], y[1400:]
+
+
+def held_out_accuracy(made: Job | None, workers: int) -> float:
+    """Of a network trained for 12 epochs by one process, or by workers without rounds."""
+    x, y, x_test, y_test = digits()
+    np.random.seed(0)
+    nets = []
+    for _ in range(workers):
+        net = nn.HybridSequential()
+        net.add(nn.Dense(64, activation="relu", in_units=64), nn.Dense(10, in_units=64))
+        net.initialize()
+        nets.append(net)
+    objective = loss.SoftmaxCrossEntropyLoss()
+
+    def work(rank: int) -> None:
+        net = nets[rank]
+        store = None if made is None else made.store(rank, "dist_async", staleness=4)
+        trainer = Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, kvstore=store)
+        mine = numpy.arange(rank, len(x), workers)
+        draw = numpy.random.default_rng(rank)
+        for _ in range(12):
+            draw.shuffle(mine)
+            for start in range(0, len(mine) - 19, 20):
+                part = mine[start : start + 20]
+                with autograd.record():
+                    error = objective(net(np.array(x[part])), np.array(y[part])).sum()
+                error.backward()
+                trainer.step(20)
+        if store is not None:
+            store.barrier()
+
+    if made is None:
+        work(0)
+    else:
+        made.each(work, 120)
+    if made is not None:  # the values on the servers at the end
+        store = made.stores[0]
+        for key, parameter in enumerate(nets[0].collect_params().values()):
+            store.pull(key, parameter.data())
+    guesses = nets[0](np.array(x_test)).asnumpy().argmax(axis=1)
+    return float((guesses == y_test).mean())
+
+
+@pytest.mark.distributed
+def test_without_rounds_as_accurate_as_one_process() -> None:
+    """On held-out digits, within 1 point."""
+    alone = held_out_accuracy(None, 1)
+    with job(3, servers=2) as made:
+        together = held_out_accuracy(made, 3)
+    assert alone > 0.95
+    assert abs(together - alone) <= 0.01 + 1e-9, (together, alone)
