@@ -249,6 +249,8 @@ def main(name: str, folder: Path, settings: dict[str, Any]) -> None:
     store = kvstore.create("dist_sync")
     found = CASES[name](store, folder, settings)
     (folder / f"{store.rank}.json").write_text(json.dumps(found))
+    if isinstance(found, dict) and "error" in found:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
