@@ -104,12 +104,13 @@ _current = _Current()
 
 
 class _Simulation:
-    """How many GPUs are simulated."""
+    """How many GPUs are simulated; GB/s and microseconds of each one's link."""
 
-    __slots__ = ("gpus",)
+    __slots__ = ("gpus", "link")
 
     def __init__(self) -> None:
         self.gpus = 0
+        self.link = (0.0, 0.0)
 
 
 _simulation = _Simulation()
@@ -190,18 +191,26 @@ def simulate(
     for place in GPUS[:gpus]:
         name = f"{place.device_type}({place.device_id})"
         _core.simulate_gpu(place.code, name, bandwidth * 1e9, latency * 1e-6)
-    _simulation.gpus = gpus
+    _simulation.gpus, _simulation.link = gpus, (bandwidth, latency)
 
 
-def topology(name: str) -> Topology:
+def topology(name: str | None = None) -> Topology:
     """The links of a named machine or cluster: `topology("p3")`, `topology("2xp3-25gbe")`.
 
-    `gemel.topology` simulates and plans communication over it, `gemel.links` has what one needs
-    to describe another. Raises `UnknownNameError`.
+    Without a name those of the GPUs that are simulated here. `gemel.topology` simulates and plans
+    communication over it, `gemel.links` has what one needs to describe another. Raises
+    `UnknownNameError`, and `DeviceError` where no GPUs are simulated.
     """
     from gemel import machines  # imported here: `import gemel` needs none of it
 
-    return machines.named(name)
+    if name is not None:
+        return machines.named(name)
+    if not _simulation.gpus:
+        raise DeviceError(
+            "topology: no GPUs are simulated, and nothing travels between CPU devices; "
+            "give a name, or call device.simulate first"
+        )
+    return machines.star(_simulation.gpus, *_simulation.link)
 
 
 def cores(device: int | Device, count: int | None = None) -> None:

@@ -37,6 +37,16 @@ def pcie(switches: int = 2) -> Topology:
     return Topology("pcie4" if switches == 2 else "pcie4-one-switch", nodes, links)
 
 
+def star(gpus: int, bandwidth: float, latency: float) -> Topology:
+    """GPUs with a link each to one CPU, of so many GB/s and microseconds, as simulated ones have.
+
+    A copy from one to another takes both links.
+    """
+    names = [f"gpu{number}" for number in range(gpus)]
+    nodes = [*(Node(name, "gpu") for name in names), Node("cpu0", "host")]
+    return Topology("simulated", nodes, [Link(n, "cpu0", bandwidth, latency) for n in names])
+
+
 def p3() -> Topology:
     """AWS's p3.16xlarge: eight V100 joined as a cube mesh, each by six NVLinks to four others."""
     nodes, links = _tree(gpus=8, switches=4, sockets=2)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gemel.device import Device
 from gemel.errors import GemelError, ShapeError
+
+if TYPE_CHECKING:
+    from gemel.links import Topology
 
 
 class KVStore(ABC):
@@ -90,6 +93,29 @@ class KVStore(ABC):
         self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
     ) -> list[list[Any]]:
         """For each device the sums of the arrays of each key: a `Trainer`'s gradients meet."""
+
+    def explain(self, topology: Topology | str | None = None, sizes: Sequence[int] = ()) -> str:
+        """How gradients of `sizes` bytes (by default those of the keys) best meet over links.
+
+        A table of the schedule that is predicted to be the fastest for each size and why, drawings
+        of the rings and trees among them, and which of the keys should travel together. `topology`
+        is a `gemel.topology.Topology` or a name of one, such as ``"p3"``; by default the simulated
+        GPUs of this machine. Raises `DeviceError` where there are none.
+        """
+        from gemel import topology as planning  # seldom asked for
+        from gemel.device import topology as topology_of
+
+        links = topology_of(topology) if topology is None or isinstance(topology, str) else topology
+        planner = planning.Planner(links)
+        given = list(sizes) or self._sizes()
+        if not given:
+            return planner.explain()
+        shown = sorted({float(size) for size in given})
+        return f"{planner.explain(shown)}\n\n{planner.together(given)}"
+
+    def _sizes(self) -> list[int]:
+        """The bytes of the value of each key, the last key first, as backward has them."""
+        return []
 
     # ---- updating
 

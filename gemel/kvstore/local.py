@@ -65,6 +65,9 @@ class LocalStore(KVStore):
                 for target in targets:
                     stored.copyto(target)
 
+    def _sizes(self) -> list[int]:
+        return [value.nbytes for value in reversed(self._values.values())]
+
     def totals(
         self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
     ) -> list[list[Any]]:

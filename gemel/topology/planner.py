@@ -10,11 +10,12 @@ import numpy
 from gemel.errors import TopologyError
 from gemel.links import Topology
 from gemel.topology.estimate import Estimate
-from gemel.topology.explaining import SIZES, explain
+from gemel.topology.explaining import SIZES, explain, table
 from gemel.topology.routes import Routes
 from gemel.topology.schedule import Schedule
 from gemel.topology.schedules import candidates
 from gemel.topology.simulator import check_bytes
+from gemel.topology.units import show_bytes, show_seconds
 
 #: Schedules whose estimates differ by less than this part are as good: the one with the fewest
 #: messages is taken.
@@ -120,6 +121,15 @@ class Planner:
             cuts.append(int(arrived.argmin()))
             ends[last] = arrived[cuts[last]]
         return self._cut(total, times, cuts)
+
+    def together(self, sizes: Sequence[float]) -> str:
+        """Which of a list of tensors, all there at once, should travel together: a table."""
+        rows: list[tuple[str, ...]] = [("tensors", "bytes", "schedule", "from", "to")]
+        for each in self.buckets(sizes):
+            which = f"{each.first}" if each.first == each.last else f"{each.first} to {each.last}"
+            times = show_seconds(each.begin), show_seconds(each.end)
+            rows.append((which, show_bytes(each.nbytes), each.schedule.name, *times))
+        return table(rows)
 
     def _cut(self, total: numpy.ndarray, times: list[float], cuts: list[int]) -> list[Bucket]:
         """The buckets that end where each best one begins."""

@@ -29,8 +29,8 @@ struct Stretch {
 }  // namespace
 
 Errand::~Errand() {
-  if (done_) (*done_)(located(std::make_shared<const Failure>("RuntimeError", "nobody did it"),
-                              origin_));
+  if (done_)
+    (*done_)(located(std::make_shared<const Failure>("RuntimeError", "nobody did it"), origin_));
 }
 
 void Errand::end(const FailurePointer& why) {

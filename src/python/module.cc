@@ -14,12 +14,11 @@
 #include "engine/simulated.h"
 #include "memory/machine.h"
 #include "memory/memory.h"
-#include "program/desk.h"
-#include "program/meeting.h"
 #include "python/array.h"
 #include "python/call_site.h"
 #include "python/callback.h"
 #include "python/dlpack.h"
+#include "python/errands.h"
 #include "python/flags.h"
 #include "python/history.h"
 #include "python/op_type.h"
@@ -174,73 +173,6 @@ void copy_between(nb::object source, nb::object target) {
   copy_across(source.ptr(), to);
 }
 
-nb::object join(Meeting& meeting, int rank, int parties, nb::object array) {
-  checked_tensor(array.ptr(), "Meeting.join");
-  Reference given = dense(array.ptr());
-  const Tensor& tensor = tensor_of(given);
-  std::vector<int64_t> extents{parties};
-  extents.insert(extents.end(), tensor.extents(), tensor.extents() + tensor.ndim);
-  Reference taken = new_array(tensor.dtype, extents.data(), tensor.ndim + 1, tensor.device());
-  meeting.join(rank, tensor, tensor_of(taken), python_front());
-  return checked(std::move(taken));
-}
-
-// New arrays of those specs, which an errand over dense inputs on the host fills.
-nb::tuple issue_errand(Desk& desk, uint64_t number, std::string name, nb::iterable inputs,
-                       nb::object described, int device) {
-  const std::vector<ResultSpec> results = result_specs_from(described.ptr());
-  std::vector<Reference> held;
-  std::vector<Tensor*> given;
-  std::vector<Tensor*> made;
-  for (nb::handle input : inputs) {
-    checked_tensor(input.ptr(), "Desk.issue");
-    held.push_back(dense(input.ptr()));
-    given.push_back(&tensor_of(held.back().get()));
-  }
-  nb::list arrays;
-  for (const ResultSpec& spec : results) {
-    nb::object array = checked(new_array(spec.code, spec.shape.data(),
-                                         static_cast<int>(spec.shape.size()),
-                                         checked_device(device)));
-    made.push_back(&tensor_of(array.ptr()));
-    arrays.append(std::move(array));
-  }
-  desk.issue(number, std::move(name), given, made, python_front());
-  return nb::tuple(arrays);
-}
-
-std::shared_ptr<Errand> take_errand(Desk& desk, double seconds) {
-  const WithoutGil released;
-  return desk.take(std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6)));
-}
-
-FailurePointer failure_from(const FailureTuple& told) {
-  if (!told) return nullptr;
-  return std::make_shared<const Failure>(std::get<0>(*told), std::get<1>(*told));
-}
-
-void close_desk(Desk& desk, const std::string& type, const std::string& message) {
-  const FailurePointer failure = std::make_shared<const Failure>(type, message);
-  const WithoutGil released;
-  desk.close(failure);
-}
-
-void end_errand(Errand& errand, const FailureTuple& told) {
-  const FailurePointer failure = failure_from(told);
-  const WithoutGil released;
-  errand.end(failure);
-}
-
-// The memory of the parts, which is only valid until the errand's end.
-nb::tuple memories(const std::vector<Errand::Part>& parts, int access) {
-  nb::list views;
-  for (const Errand::Part& part : parts) {
-    views.append(checked(PyMemoryView_FromMemory(static_cast<char*>(part.data),
-                                                 static_cast<Py_ssize_t>(part.bytes), access)));
-  }
-  return nb::tuple(views);
-}
-
 nb::object call_python(nb::object function, std::string name, nb::iterable inputs,
                        nb::object described, nb::iterable targets, int device) {
   const std::vector<ResultSpec> results = result_specs_from(described.ptr());
@@ -331,21 +263,28 @@ void define_plan_parts(nb::module_& module) {
   module.def("load_object", &load_object, "code"_a);
   nb::class_<Meeting>(module, "Meeting")
       .def(nb::new_(&Meeting::make), "parties"_a, "name"_a)
-      .def("join", &join, "rank"_a, "parties"_a, "array"_a)
+      .def(
+          "join",
+          [](Meeting& meeting, int rank, int parties, nb::object array) {
+            return checked(join_meeting(meeting, rank, parties, array.ptr()));
+          },
+          "rank"_a, "parties"_a, "array"_a)
       .def_prop_ro("open", &Meeting::open);
   nb::class_<Errand>(module, "Errand")
       .def_ro("number", &Errand::number)
-      .def_prop_ro("inputs", [](Errand& errand) { return memories(errand.inputs, PyBUF_READ); })
-      .def_prop_ro("outputs", [](Errand& errand) { return memories(errand.outputs, PyBUF_WRITE); })
-      .def_prop_ro("failure",
-                   [](Errand& errand) -> std::optional<std::string> {
-                     if (errand.failure == nullptr) return std::nullopt;
-                     return failure_text(*errand.failure);
-                   })
+      .def_prop_ro("inputs", [](Errand& e) { return checked(memories(e.inputs, false)); })
+      .def_prop_ro("outputs", [](Errand& e) { return checked(memories(e.outputs, true)); })
+      .def_prop_ro("failure", [](Errand& e) { return checked(failure_of(e)); })
       .def("end", &end_errand, "failure"_a = nb::none());
   nb::class_<Desk>(module, "Desk")
       .def(nb::new_(&Desk::make))
-      .def("issue", &issue_errand, "number"_a, "name"_a, "inputs"_a, "results"_a, "device"_a = 0)
+      .def(
+          "issue",
+          [](Desk& desk, uint64_t number, const std::string& name, nb::object inputs,
+             nb::object results, int device) {
+            return checked(issue_errand(desk, number, name, inputs.ptr(), results.ptr(), device));
+          },
+          "number"_a, "name"_a, "inputs"_a, "results"_a, "device"_a = 0)
       .def("take", &take_errand, "seconds"_a)
       .def("close", &close_desk, "type"_a, "message"_a);
 }
@@ -397,11 +336,8 @@ void define_arrays(nb::module_& module) {
 void define_state(nb::module_& module) {
   module.def("recording", [] { return thread_flags.recording; });
   module.def("training", [] { return thread_flags.training; });
-  module.def(
-      "set_tracing", [](int depth) { thread_flags.tracing = depth; }, nb::arg("depth"),
-      "Say how many traces are in progress on this thread.");
-  module.def("forget_call_sites", forget_call_sites,
-             "Make every call site ask its fallback again.");
+  module.def("set_tracing", [](int depth) { thread_flags.tracing = depth; }, "depth"_a);
+  module.def("forget_call_sites", forget_call_sites);
   module.def("set_recording",
              [](bool value) { return std::exchange(thread_flags.recording, value); });
   module.def("set_training",
