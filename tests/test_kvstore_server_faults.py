@@ -238,7 +238,7 @@ for step in range(store.step, 5):
 def test_how_programs_end(tmp_path: Path, text: str, status: int, said: int) -> None:
     """Values that nobody waited for are no failure; a mistake is tried again, and then reported."""
     heard: list[str] = []
-    limits = Limits(silent=0.5, replace=0.5, wait=5, reach=2)
+    limits = Limits(silent=1, replace=8, wait=15, reach=5)
     job = Job(program(tmp_path, text), servers=2, workers=2, restarts=3, limits=limits)
     started = time.monotonic()
     assert Launcher(job, LocalPlace(), heard.append).run() == status

