@@ -315,16 +315,12 @@ def test_the_cache_is_bounded(tmp_path: Path) -> None:
 
 def test_the_name_holds_the_target_and_the_program() -> None:
     from gemel import _core
-    from gemel.codegen.program import Program
+    from gemel.codegen.program import OUTER, Program
     from gemel.codegen.target import TARGETS
     from gemel.runtime.backend import Backend, native_code
     from gemel.runtime.cache import kernel_name
 
-    class Text:
-        def __init__(self, text: str) -> None:
-            self.text = text
-
-    programs: list[Program] = [Text("program"), Text("other")]  # type: ignore[list-item]
+    programs = [Program(rank, 0, OUTER, (), (), 0, ()) for rank in (1, 2)]
     backends = [Backend(target, native_code, _core.load_object) for target in TARGETS.values()]
     names = {kernel_name(program, backend) for program in programs for backend in backends}
     assert len(names) == 2 * len(TARGETS)
