@@ -117,12 +117,16 @@ def weighted(program: Program, weights: Any, start: Any) -> Any:
     return (first(program, np.array(start, dtype="float64"))[1].asnumpy() * weights).sum()
 
 
+#: How long programs are; the longest by `make slow`.
+LENGTHS = [4, 12, pytest.param(30, marks=pytest.mark.slow)]
+
+
 def slope(function: Any, start: Any, direction: Any) -> float:
     ends = [function(start + step * direction) for step in (1e-6, -1e-6)]
     return float((ends[0] - ends[1]) / 2e-6)
 
 
-@pytest.mark.parametrize("length", [4, 12, 30])
+@pytest.mark.parametrize("length", LENGTHS)
 def test_compiled_programs_are_the_same(length: int) -> None:
     """What is written in a traced function is seen as it is imperatively."""
     for seed in range(PROGRAMS // 3):
@@ -147,7 +151,7 @@ def test_compiled_programs_are_the_same(length: int) -> None:
                 numpy.testing.assert_allclose(a, b, 1e-10, 1e-12, err_msg=f"seed {seed}")
 
 
-@pytest.mark.parametrize("length", [4, 12, 30])
+@pytest.mark.parametrize("length", LENGTHS)
 def test_gradients_of_programs(length: int) -> None:
     for seed in range(PROGRAMS):
         program = Program(seed + 1000 * length, length)
