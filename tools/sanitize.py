@@ -38,9 +38,9 @@ SHORT_THREADS = (
   "core", "engine", "python_lane", "tape", "edges_threads", "edges_exit", "edges_fork",
 )  # fmt: skip
 SHORT_MEMORY = (
-  "core", "core_plans", "capi", "border", "buffer", "errors", "sites", "plan_sites", "compiled",
-  "graphs", "indexing", "tape", "python_lane", "engine", "random_programs", "edges_sizes",
-  "edges_failures", "edges_process",
+  "core", "core_plans", "capi", "border", "buffer", "errors", "sites", "indexing", "tape",
+  "python_lane", "engine", "random_programs", "edges_sizes", "edges_failures",
+  "edges_process",
 )  # fmt: skip
 
 
