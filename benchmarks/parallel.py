@@ -11,12 +11,12 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.driver import agree, environment_of, importable, interpreter_of
-from benchmarks.machine import ROOT
 from benchmarks.parallel_worker import BATCH
 from benchmarks.table import print_rows
 
@@ -52,9 +52,10 @@ def commands(library: str, workers: int, seconds: float) -> list[tuple[list[str]
 
 def answer(library: str, workers: int, seconds: float) -> dict[str, Any] | str:
     """What worker 0 has measured; or, as a text, why there is nothing."""
+    elsewhere = tempfile.gettempdir()  # where no source tree is taken for the installed package
     jobs = [
         subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, **environment}, text=True,
+            command, cwd=elsewhere, env={**os.environ, **environment}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
         for command, environment in commands(library, workers, seconds)
