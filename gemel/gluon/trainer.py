@@ -48,8 +48,8 @@ class Trainer:
     `compression_params` are those of `KVStore.set_gradient_compression`. Each device then updates
     its own replica, by the same sum to the same bits; with `update_on_kvstore` the store updates a
     value of its own, and every device gets that; parameter servers do so unless it is False.
-    Parameters may live on different devices, as
-    those of stages do (`gluon.parallel`): each device updates what it has.
+    Parameters may live on different devices, as those of stages do (`gluon.parallel`): each device
+    updates what it has.
     """
 
     def __init__(

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "front.h"
 
 namespace {
 
@@ -23,23 +24,6 @@ using gemel::Tensor;
 using std::chrono::milliseconds;
 
 constexpr int64_t kSize = 100;
-int failures = 0;
-
-void check(bool right, const char* what) {
-  if (right) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  ++failures;
-}
-
-class PlainFront final : public gemel::Front {
- public:
-  void issue(std::unique_ptr<gemel::Operation> operation) override {
-    Engine::get().issue(std::move(operation));
-  }
-  gemel::Origin origin() override { return {}; }
-  void wait_until_idle(gemel::Storage* storage) override { Engine::get().wait_idle(storage); }
-  void wait_until_written(gemel::Storage* storage) override { Engine::get().wait(storage); }
-};
 
 std::unique_ptr<Tensor> row() {
   auto tensor = std::make_unique<Tensor>();

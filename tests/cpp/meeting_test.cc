@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "front.h"
 
 namespace {
 
@@ -17,24 +18,6 @@ using gemel::Engine;
 using gemel::Failure;
 using gemel::Meeting;
 using gemel::Tensor;
-
-int failures = 0;
-
-void check(bool right, const char* what) {
-  if (right) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  ++failures;
-}
-
-class PlainFront final : public gemel::Front {
- public:
-  void issue(std::unique_ptr<gemel::Operation> operation) override {
-    Engine::get().issue(std::move(operation));
-  }
-  gemel::Origin origin() override { return {}; }
-  void wait_until_idle(gemel::Storage* storage) override { Engine::get().wait_idle(storage); }
-  void wait_until_written(gemel::Storage* storage) override { Engine::get().wait(storage); }
-};
 
 class Write final : public gemel::Operation {
  public:

@@ -16,17 +16,17 @@ from typing import Any
 
 from gemel import autograd, npx
 from gemel.device import CPUS, Device
-from gemel.errors import GemelError
-from gemel.kvstore.base import KVStore, pairs
-from gemel.kvstore.local import LocalStore
-from gemel.kvstore.server.connection import Connection
-from gemel.kvstore.server.errands import Errands, end
-from gemel.kvstore.server.errors import (
+from gemel.errors import (
+    GemelError,
     KVStoreError,
     UnknownKeyError,
     WaitLimitError,
     WorldError,
 )
+from gemel.kvstore.base import KVStore, pairs
+from gemel.kvstore.local import LocalStore
+from gemel.kvstore.server.connection import Connection
+from gemel.kvstore.server.errands import Errands, end
 from gemel.kvstore.server.key import Fetch, Key
 from gemel.kvstore.server.protocol import Kind, Message, text_message
 from gemel.kvstore.server.settings import WorkerSettings, from_environment

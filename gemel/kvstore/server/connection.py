@@ -15,8 +15,7 @@ import threading
 import time
 from typing import Any
 
-from gemel.kvstore.server.errors import (
-    ANSWERED,
+from gemel.errors import (
     KVStoreError,
     ProtocolError,
     RankTakenError,
@@ -24,6 +23,7 @@ from gemel.kvstore.server.errors import (
     ServerLostError,
     WaitLimitError,
 )
+from gemel.kvstore.server.errors import ANSWERED
 from gemel.kvstore.server.protocol import (
     NONCE_BYTES,
     Decoder,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from gemel.kvstore.server.errors import KeyShapeError, ProtocolError, WorldError
+from gemel.errors import KeyShapeError, ProtocolError, WorldError
 from gemel.kvstore.server.protocol import DTYPES, MOST_BYTES, MOST_DIMENSIONS
 from gemel.kvstore.server.split import key_number
 

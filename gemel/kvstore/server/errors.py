@@ -1,4 +1,4 @@
-"""What can go wrong between workers and parameter servers, by name."""
+"""What a parameter server may say that has gone wrong, by name."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from gemel.errors import (
     KeyShapeError,
     KVStoreError,
     LeftOutError,
-    PortTakenError,
     ProtocolError,
     RankTakenError,
     SecretError,
-    ServerLostError,
     UnknownKeyError,
-    WaitLimitError,
     WorkerLostError,
     WorldError,
 )
@@ -34,19 +31,4 @@ ANSWERED: dict[str, type[KVStoreError]] = {
     )
 }
 
-__all__ = [
-    "ANSWERED",
-    "JournalError",
-    "KVStoreError",
-    "KeyShapeError",
-    "LeftOutError",
-    "PortTakenError",
-    "ProtocolError",
-    "RankTakenError",
-    "SecretError",
-    "ServerLostError",
-    "UnknownKeyError",
-    "WaitLimitError",
-    "WorkerLostError",
-    "WorldError",
-]
+__all__ = ["ANSWERED"]

@@ -16,8 +16,8 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gemel.errors import JournalError, KVStoreError
 from gemel.kvstore.server.entries import Entry
-from gemel.kvstore.server.errors import JournalError, KVStoreError
 from gemel.kvstore.server.protocol import Decoder, Message, encode
 from gemel.kvstore.server.state import State
 from gemel.kvstore.server.updates import Updates

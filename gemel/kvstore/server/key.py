@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gemel.errors import KeyShapeError
 from gemel.kvstore.server.errands import end
-from gemel.kvstore.server.errors import KeyShapeError
 from gemel.kvstore.server.protocol import Kind, Message, array_message
 from gemel.kvstore.server.split import Piece, key_number
 

@@ -29,7 +29,7 @@ from enum import IntEnum
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
 
-from gemel.kvstore.server.errors import ProtocolError
+from gemel.errors import ProtocolError
 
 if TYPE_CHECKING:
     import numpy

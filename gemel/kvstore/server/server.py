@@ -8,7 +8,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
-from gemel.kvstore.server.errors import (
+from gemel.errors import (
     KVStoreError,
     LeftOutError,
     PortTakenError,

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemel import config
-from gemel.errors import unknown_name
-from gemel.kvstore.server.errors import WorldError
+from gemel.errors import WorldError, unknown_name
 
 #: What happens when a worker has been silent for too long.
 RULES = ("replace", "leave_out")

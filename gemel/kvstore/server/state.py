@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gemel.errors import LeftOutError, ProtocolError, UnknownKeyError, WorldError
 from gemel.kvstore.server.entries import Entry, declared
-from gemel.kvstore.server.errors import LeftOutError, ProtocolError, UnknownKeyError, WorldError
 from gemel.kvstore.server.protocol import Kind, Message, array_message
 from gemel.kvstore.server.updates import Updates
 

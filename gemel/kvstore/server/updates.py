@@ -6,8 +6,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np, optimizer
-from gemel.errors import UnknownNameError
-from gemel.kvstore.server.errors import ProtocolError, WorldError
+from gemel.errors import ProtocolError, UnknownNameError, WorldError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
