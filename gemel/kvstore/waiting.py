@@ -18,9 +18,7 @@ AT_ONCE = 3
 FIRST, LONGEST, GROWTH = 2e-5, 3e-4, 1.5
 
 
-def wait_until(
-    done: Callable[[], object], pause: Callable[[float], object] = time.sleep
-) -> None:
+def wait_until(done: Callable[[], object], pause: Callable[[float], object] = time.sleep) -> None:
     """Wait until `done` says so; it is what makes progress.
 
     >>> left = [False, False, True]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 import threading
@@ -28,6 +29,12 @@ from gemel.kvstore.waiting import Scratch
 EAGER, PATIENT, IDLE = 1e-4, 1e-3, 2e-2
 #: Seconds between two looks at the clock: whether somebody has been waited for too long.
 MINDING = 0.05
+#: What takes all workers so many seconds together is not worth being begun early: a group of its
+#: own takes as much of the core, which computes meanwhile. So the first sums of a step wait for the
+#: last ones, for so many seconds at most.
+CHEAP, HOLD = 1e-3, 5e-2
+#: Bytes from which a group tells how fast the workers' wires are, and how fast that is forgotten.
+TELLING, FORGETTING = 64 << 10, 1.02
 #: The engine's priority of starting a request, which takes no time and lets others begin.
 URGENT = 1 << 20
 #: Seconds a worker that has failed waits at its exit for others to hear of it.
@@ -102,6 +109,10 @@ class World:
         self._patience = IDLE
         self._row = Scratch()
         self._mind_at = 0.0
+        #: Started, and not told yet, since more will follow at once.
+        self._held: list[Request] = []
+        #: Seconds a byte takes, at best, as far as that is known.
+        self._pace = math.inf
         threads = [threading.Thread(target=f, daemon=True) for f in (self._run, self._watch)]
         self._thread = threads[0]
         for thread in threads:
@@ -207,11 +218,12 @@ class World:
     def _next_patience(self, busy: bool) -> float:
         if not self._open:
             return IDLE
+        if len(self._held) == len(self._open):  # whatever starts here is noticed at once
+            return IDLE
         return EAGER if busy else min(max(EAGER, 2 * self._patience), PATIENT)
 
     def _taken(self) -> list[Request]:
-        """The requests that have started here."""
-        new = []
+        """The requests that have started here, as soon as it is worth telling of them."""
         errand = self._desk.take(self._patience)
         while errand is not None:
             with self._lock:
@@ -220,9 +232,26 @@ class World:
                 self._give_up(f"worker {self.rank}: {request.name}: {errand.failure}")
             else:
                 self._open[request.place] = _Task(request, errand, time.monotonic())
-                new.append(request)
+                self._held.append(request)
             errand = self._desk.take(0.0)
+        if self._held and self._more_will_follow():
+            return []
+        new, self._held = self._held, []
         return new
+
+    def _more_will_follow(self) -> bool:
+        """Whether what is held back is to wait for other sums of this step, which are issued."""
+        first = self._held[0]
+        if any(request.kind != "sum" for request in self._held):
+            return False
+        task = self._open.get(first.place)
+        if task is None or time.monotonic() - task.since > HOLD:
+            return False  # it may be what the others wait for
+        with self._lock:
+            coming = [r for r in self._issued.values() if (r.store, r.kind) == (first.store, "sum")]
+        coming = [request for request in coming if request.turn <= first.turn]
+        total = sum(request.bytes for request in (*self._held, *coming))
+        return bool(coming) and total * self._pace < CHEAP
 
     def _hear_of(self, rank: int, request: Request) -> None:
         if self.rank != 0:
@@ -271,7 +300,10 @@ class World:
         self.done["requests"] += len(doing.tasks)
         self.done["groups"] += 1
         self.done["bytes"] += row.size
-        self.done["seconds"] += time.monotonic() - doing.since
+        seconds = time.monotonic() - doing.since
+        self.done["seconds"] += seconds
+        if doing.tasks[0].request.kind == "sum" and row.size >= TELLING:
+            self._pace = min(FORGETTING * self._pace, seconds / row.size)
         start = 0
         for task in doing.tasks:
             size = task.request.bytes

@@ -7,6 +7,7 @@ takes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import runpy
@@ -42,7 +43,10 @@ def _read(channel: socket.socket, size: int) -> bytes:
 
 def receive(channel: socket.socket) -> dict[str, Any] | None:
     """The command; None where whoever would have sent it is gone. Takes over its output."""
-    size, numbers, *_ = socket.recv_fds(channel, 4, 1)
+    try:
+        size, numbers, *_ = socket.recv_fds(channel, 4, 1)
+    except OSError:
+        return None
     if len(size) < 4:
         return None
     for number in numbers:
@@ -72,11 +76,9 @@ def become(command: list[str]) -> None:
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as given:
         prepare()
-        try:
+        with contextlib.suppress(OSError):  # whoever could not wait has told it already
             given.send(b"r")
-            order = receive(given)
-        except OSError:
-            order = None
+        order = receive(given)
     if order is not None:
         os.environ.update(order["environment"])
         become(order["command"][1:])
