@@ -101,6 +101,25 @@ def test_the_sums_of_the_next_step_are_not_waited_for(
     assert again.asnumpy()[0] == 5
 
 
+def test_keys_need_not_have_come_equally_often(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was left out of some steps; the next step's are not waited for, either."""
+    for _ in range(3):
+        issued(world, "key 0", np.ones((COUNT,))).wait_to_read()
+    monkeypatch.setattr(worlds, "HOLD", 20.0)
+    world._pace = 1e-12
+    late, later = Late(), Late()
+    sums = [issued(world, "key 1", late.array), issued(world, "key 0", np.ones((COUNT,)))]
+    groups = world.done["groups"]
+    after = issued(world, "key 1", later.array)
+    late.come(4)
+    assert [total.asnumpy()[0] for total in sums] == [4, 1]
+    assert world.done["groups"] == groups + 1
+    later.come(5)
+    assert after.asnumpy()[0] == 5
+
+
 def test_a_sum_that_another_is_made_of_is_not_held_for_ever(world: World) -> None:
     world._pace = 1e-12
     first = issued(world, "key 0", np.full((COUNT,), 3.0))

@@ -247,11 +247,23 @@ class World:
         task = self._open.get(first.place)
         if task is None or time.monotonic() - task.since > HOLD:
             return False  # it may be what the others wait for
-        with self._lock:
-            coming = [r for r in self._issued.values() if (r.store, r.kind) == (first.store, "sum")]
-        coming = [request for request in coming if request.turn <= first.turn]
+        coming = self._rest_of_step(first.store)
         total = sum(request.bytes for request in (*self._held, *coming))
         return bool(coming) and total * self._pace < CHEAP
+
+    def _rest_of_step(self, store: int) -> list[Request]:
+        """The sums that are issued and have not started, up to the first that comes once more."""
+        names = {task.request.name for task in self._open.values()}
+        found = []
+        with self._lock:
+            for request in self._issued.values():
+                if (request.store, request.kind) != (store, "sum"):
+                    continue
+                if request.name in names:
+                    break
+                names.add(request.name)
+                found.append(request)
+        return found
 
     def _hear_of(self, rank: int, request: Request) -> None:
         if self.rank != 0:
