@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kFew = 48;     // elements for which shifting them one by one is quicker
 constexpr int64_t kSome = 4096;  // elements whose buckets stay in the first cache
-constexpr double kEach = 1.0;  // nanoseconds for each byte of each key, and for the key itself
+constexpr double kEach = 1.0;    // nanoseconds for each byte of each key, and for the key itself
 
 // --- keys: unsigned numbers of the order of the elements ---
 // `number` of a key grows with it, in proportion to what the element means.
@@ -145,7 +145,8 @@ Element* sort_by_buckets(Element* elements, Element* spare, int64_t count, Bits 
 
   uint16_t bucket[kSome];
   for (int64_t i = 0; i < count; ++i) {
-    bucket[i] = static_cast<uint16_t>(static_cast<int32_t>((number(key_of(elements[i])) - first) * scale));
+    bucket[i] =
+        static_cast<uint16_t>(static_cast<int32_t>((number(key_of(elements[i])) - first) * scale));
   }
   uint16_t places[kBuckets];
   std::fill_n(places, buckets, uint16_t{0});
