@@ -27,4 +27,12 @@ void Keeper::keep(const void* place, std::span<const Source> sources, Memory mem
   entries_.push_back(std::move(made));
 }
 
+void Keeper::drop() {
+  std::vector<Entry> dropped;
+  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  entries_.swap(dropped);
+  lock.unlock();
+}
+
 }  // namespace gemel

@@ -29,6 +29,8 @@ class Keeper {
   Memory find(const void* place, std::span<const Source> sources);
   // In place of what was kept for the place.
   void keep(const void* place, std::span<const Source> sources, Memory memory);
+  // The program's owner is gone; bound to sizes it may be remembered for some time.
+  void drop();
 
  private:
   struct Entry {
