@@ -117,8 +117,9 @@ def _size(item: Launch, still: set[Buffer], writers: dict[Buffer, int]) -> int |
 
 
 def _sizes(kernel: Kernel) -> Iterator[int]:
-    """Everything that would be another number for other free sizes."""
+    """Everything that may be another number for other free sizes."""
     yield from kernel.integers
+    yield from (number.source[1] for _, number in kernel.scalars)
     yield kernel.extent
     for (place, offset), written in zip(kernel.places, kernel.written, strict=True):
         yield offset
