@@ -51,7 +51,8 @@ def ends(said: dict[str, list[dict[str, Any]]]) -> list[Any]:
 
 
 def longest_pause(said: dict[str, list[dict[str, Any]]]) -> float:
-    times = sorted(line["time"] for lines in said.values() for line in lines if "step" in line)
+    """Seconds in which nobody made a step, after the first steps of all, which take long."""
+    times = sorted(line["time"] for lines in said.values() for line in lines if "step" in line)[9:]
     return max(after - before for before, after in zip(times, times[1:], strict=False))
 
 
