@@ -1,7 +1,7 @@
 """Winograd's scheme: convolution with kernels of 3 x 3 by steps of one in 16 products, not 36.
 
 Lavin and Gray, Fast algorithms for convolutional neural networks, CVPR 2016: F(2 x 2, 3 x 3). The
-places of a result are cut into tiles of 2 x 2, each of which sees 4 x 4 elements d of every channel.
+places of a result are cut into tiles of 2 x 2, each of which sees 4 x 4 elements d of a channel.
 With g a kernel, the tile is A' ((G g G') * (B' d B)) A, where the product in the middle, element by
 element, is summed over the channels: 16 matrix products, of tiles by channels with channels by
 filters. Arrays of one such element for all tiles are called planes here.
@@ -12,6 +12,7 @@ operands of the products as they are.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -28,8 +29,10 @@ from gemel.spec import Spec
 KERNEL, TILE, SEEN = 3, 2, 4
 #: A convolution may be done so: where it pays, never, or wherever it is possible.
 AUTO, NEVER, ALWAYS = "auto", "never", "always"
-#: Bytes of the planes that are kept at a time.
-PLANES = 7 << 20
+#: Columns of a product that take as long as fewer do.
+COLUMNS = 32
+#: Bytes of planes that the caches hold beside other things.
+PLANES = 4 << 20
 
 Rows = list[Any]
 
@@ -58,15 +61,21 @@ class Sizes(NamedTuple):
     def by_tiles(self) -> int:
         """What the scheme takes, in as many multiply-adds as take that time.
 
-        Its products are shorter than one product of windows; an element of a plane that is made
-        and read takes as long as 8 multiply-adds, one moved between layouts as 14, one of the
-        weights, which are moved and spread over 16 planes, as 80.
+        Its products are shorter than one product of windows, and filters their columns. An element of a plane, made and read,
+        takes as long as 11 multiply-adds, and as 22 where those of one image outgrow the cache; one
+        that is moved between layouts as 16, one of the weights, spread over 16 planes, as 50.
         """
-        tiles = self.images * self.tiles
-        products = SEEN * SEEN * self.taken * self.given * tiles * 23 // 20
-        planes = 8 * SEEN * SEEN * tiles * (self.taken + self.given)
-        moved = 14 * self.images * self.rows * self.columns * (self.taken + self.given)
-        return products + planes + moved + 80 * KERNEL * KERNEL * self.taken * self.given
+        tiles, channels = self.images * self.tiles, self.taken + self.given
+        filters = -(-self.given // COLUMNS) * COLUMNS
+        products = SEEN * SEEN * self.taken * filters * tiles * 23 // 20
+        planes = (11 if self.planes <= 2 * PLANES else 22) * SEEN * SEEN * tiles * channels
+        moved = 16 * self.images * self.rows * self.columns * channels
+        return products + planes + moved + 50 * KERNEL * KERNEL * self.taken * self.given
+
+    @property
+    def planes(self) -> int:
+        """Bytes of the planes of one image."""
+        return SEEN * SEEN * self.tiles * (self.taken + self.given) * float32.itemsize
 
     @property
     def pays(self) -> bool:
@@ -75,10 +84,12 @@ class Sizes(NamedTuple):
 
     @property
     def together(self) -> int:
-        """How many images a round takes: the most that divide all and keep planes in the cache."""
-        each = SEEN * SEEN * self.tiles * (self.taken + self.given) * float32.itemsize
-        most = max(PLANES // max(each, 1), 1)
-        return max(n for n in range(1, min(most, self.images) + 1) if self.images % n == 0)
+        """How many images a round takes, a divisor of all: as many as the caches hold the planes
+        of, or, as each round reads all weights, as many as have no fewer planes than these.
+        """
+        weights = SEEN * SEEN * self.taken * self.given * float32.itemsize
+        most = max(PLANES, weights) // max(self.planes, 1)
+        return max(n for n in range(1, max(most, 1) + 1) if self.images % n == 0)
 
 
 def possible(moves: Any, groups: int, x: Any, weight: Any) -> bool:
@@ -92,7 +103,7 @@ def by_tiles(x: Any, weight: Any, pad: tuple[int, ...]) -> Any:
     """The convolution of images (N, C, H, W) with weights (K, C, 3, 3), bordered by `pad` zeros."""
     shape = tuple(map(int, x.shape))
     rows, columns = (n + 2 * p - (KERNEL - 1) for n, p in zip(shape[2:], pad, strict=True))
-    sizes = Sizes(*shape[:2], int(weight.shape[0]), rows, columns)
+    sizes = Sizes(shape[0], shape[1], int(weight.shape[0]), rows, columns)
     factors = of_weights(weight)
     count = sizes.together
     if count == sizes.images:
@@ -123,10 +134,12 @@ def of_images(x: Any, factors: Rows, sizes: Sizes, pad: tuple[int, ...]) -> Any:
     lines = (sizes.images, *tiles, sizes.given)
     products = [
         reshape(matmul(reshape(plane, shape=shape), factor), shape=lines)
-        for plane, factor in zip(sum(planes, []), factors, strict=True)
+        for plane, factor in zip(itertools.chain(*planes), factors, strict=True)
     ]
     ends = twice(of_products, [products[i : i + SEEN] for i in range(0, len(products), SEEN)])
-    parts = {(i, j, 0): ends[i][j] for i in range(TILE) for j in range(TILE)}
+    parts: dict[tuple[int, ...], Any] = {
+        (i, j, 0): ends[i][j] for i in range(TILE) for j in range(TILE)
+    }
     found = taking_turns(parts, (TILE, TILE, 1))
     found = within(found, (0, 0, 0), (*space, sizes.given))
     return copy(transpose(found, axes=(0, 3, 1, 2)))
@@ -137,7 +150,7 @@ def of_weights(weight: Any) -> Rows:
     # Moved once, as each element is read several times.
     taps = copy(transpose(weight, axes=(2, 3, 0, 1)))
     planes = twice(of_kernel, [[taps[i, j] for j in range(KERNEL)] for i in range(KERNEL)])
-    return [transpose(plane, axes=(1, 0)) for plane in sum(planes, [])]
+    return [transpose(plane, axes=(1, 0)) for plane in itertools.chain(*planes)]
 
 
 # --- the transforms, along one axis ---------------------------------------------------------
