@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from gemel.dtype import DType, promote
+from gemel.errors import DTypeError
 from gemel.ir.declare import composite
 from gemel.ops.elementwise import add, full
 from gemel.ops.linalg import matmul
@@ -225,6 +226,8 @@ def winograd(x: Any, weight: Any, *, pad: Any, scheme: str) -> Any:
 
 @winograd.spec
 def _(x: Spec, weight: Spec, *, pad: Any, scheme: str) -> Spec:
+    if x.dtype is not weight.dtype or not x.dtype.is_floating:
+        raise DTypeError(f"winograd: {x} and weight {weight} must be of one floating dtype")
     counts = square(pad, scheme).counts(x.shape[2:])
     return Spec((x.shape[0], weight.shape[0], *counts), x.dtype)
 

@@ -61,9 +61,10 @@ class Sizes(NamedTuple):
     def by_tiles(self) -> int:
         """What the scheme takes, in as many multiply-adds as take that time.
 
-        Its products are shorter than one product of windows, and filters their columns. An element of a plane, made and read,
-        takes as long as 11 multiply-adds, and as 22 where those of one image outgrow the cache; one
-        that is moved between layouts as 16, one of the weights, spread over 16 planes, as 50.
+        Its products are shorter than one product of windows, and whole vectors wide. An element of
+        a plane, made and read, takes as long as 11 multiply-adds, and as 22 where those of one
+        image outgrow the cache; one that is moved between layouts as 16, one of the weights, spread
+        over 16 planes, as 50.
         """
         tiles, channels = self.images * self.tiles, self.taken + self.given
         filters = -(-self.given // COLUMNS) * COLUMNS
