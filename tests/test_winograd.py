@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 import pytest
+from programs import run
 
 import gemel
 from gemel import autograd, gluon, np, npx
@@ -113,6 +114,44 @@ def test_rounds_of_some_images(images: int, together: int, always: None) -> None
     y = whole(*arrays(x, w)).asnumpy()
     assert (abs(y - numpy.maximum(by_numpy(x, w, 1)[0] + 1, 0)) <= room(x, w, 1)).all()
     assert (y == npx.relu(convolution(*arrays(x, w)) + 1).asnumpy()).all()
+
+
+#: In rounds of two images, in strips of one, and all at once; forward and backward.
+NETWORK = """
+from _sha256 import sha256
+import gemel
+from gemel import _core, autograd, np
+from gemel.gluon import nn
+
+np.random.seed(1)
+bits = sha256()
+for images, channels, size in ((6, 32, 40), (2, 64, 56), (4, 40, 9)):
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(channels, 3, padding=1, activation="relu"), nn.Conv2D(channels, 3))
+    net.initialize()
+    net.hybridize()
+    x = np.random.normal(0, 1, (images, channels, size, size))
+    x.attach_grad()
+    with autograd.record():
+        y = net(x)
+    y.backward()
+    for array in (y, x.grad, *(p.grad() for p in net.collect_params().values())):
+        bits.update(_core.to_bytes(array))
+tell(bits=bits.hexdigest())
+"""
+
+
+def test_the_same_bits_whoever_computes_them() -> None:
+    found = [
+        run(NETWORK, GEMEL_WINOGRAD="always", **environment)["bits"]
+        for environment in (
+            {"GEMEL_WORKERS": "0"},
+            {"GEMEL_WORKERS": "3"},
+            {"GEMEL_ENGINE": "serial"},
+        )
+    ]
+    assert len(set(found)) == 1
+    assert run(NETWORK, GEMEL_WINOGRAD="never")["bits"] not in found
 
 
 def test_gradients_of_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,6 +268,18 @@ def test_what_it_is_not_for(other: dict[str, Any]) -> None:
 )
 def test_where_it_pays(sizes: tuple[int, ...], pays: bool) -> None:
     assert Sizes(*sizes).pays is pays
+
+
+@pytest.mark.parametrize(("rows", "strips"), [(40, 2), (41, 3), (58, 29), (3, 1)])
+def test_strips_of_an_image(rows: int, strips: int, always: None) -> None:
+    """Planes of one image that the caches do not hold: a loop, in one over the images."""
+    columns = 65 if rows > 3 else 3
+    assert Sizes(1, 64, 64, rows, columns).strips == strips
+    x, w = drawn((2, 64, rows, columns), (64, 64, 3, 3))
+    given = arrays(x, w)
+    y = convolution(*given).asnumpy()
+    assert (abs(y - by_numpy(x, w, 1)[0]) <= room(x, w, 1)).all()
+    assert (y == gemel.compile(convolution)(*given).asnumpy()).all()
 
 
 def test_rounds_divide_the_images() -> None:

@@ -22,7 +22,7 @@ from gemel.ops.elementwise import copy
 from gemel.ops.linalg import matmul
 from gemel.ops.rounds import loop
 from gemel.ops.shape import reshape, transpose
-from gemel.ops.windows import bordered, taking_turns, within
+from gemel.ops.windows import Moves, bordered, taking_turns, windows, within
 from gemel.spec import Spec
 
 #: Elements of a kernel, places of a tile and elements it sees, along an axis.
@@ -62,16 +62,15 @@ class Sizes(NamedTuple):
         """What the scheme takes, in as many multiply-adds as take that time.
 
         Its products are shorter than one product of windows, and whole vectors wide. An element of
-        a plane, made and read, takes as long as 11 multiply-adds, and as 22 where those of one
-        image outgrow the cache; one that is moved between layouts as 16, one of the weights, spread
-        over 16 planes, as 50.
+        a plane, made and read, takes as long as 11 multiply-adds, one that is moved between
+        layouts as 16, one of the weights, spread over 16 planes, as 50.
         """
         tiles, channels = self.images * self.tiles, self.taken + self.given
         filters = -(-self.given // COLUMNS) * COLUMNS
         products = SEEN * SEEN * self.taken * filters * tiles * 23 // 20
-        planes = (11 if self.planes <= 2 * PLANES else 22) * SEEN * SEEN * tiles * channels
-        moved = 16 * self.images * self.rows * self.columns * channels
-        return products + planes + moved + 50 * KERNEL * KERNEL * self.taken * self.given
+        moved = 16 * self.images * self.rows * self.columns + 11 * SEEN * SEEN * tiles
+        weights = 50 * KERNEL * KERNEL * self.taken * self.given
+        return products + moved * channels + weights
 
     @property
     def planes(self) -> int:
@@ -84,13 +83,24 @@ class Sizes(NamedTuple):
         return 10 * self.by_tiles < 9 * self.direct
 
     @property
-    def together(self) -> int:
-        """How many images a round takes, a divisor of all: as many as the caches hold the planes
-        of, or, as each round reads all weights, as many as have no fewer planes than these.
+    def most(self) -> int:
+        """Bytes of planes of a round: what the caches hold, or, as each round reads all weights,
+        as many as the weights have.
         """
-        weights = SEEN * SEEN * self.taken * self.given * float32.itemsize
-        most = max(PLANES, weights) // max(self.planes, 1)
-        return max(n for n in range(1, max(most, 1) + 1) if self.images % n == 0)
+        return max(PLANES, SEEN * SEEN * self.taken * self.given * float32.itemsize)
+
+    @property
+    def together(self) -> int:
+        """How many images a round takes: a divisor of all."""
+        most = min(max(self.most // max(self.planes, 1), 1), self.images)
+        return max((n for n in range(1, most + 1) if self.images % n == 0), default=1)
+
+    @property
+    def strips(self) -> int:
+        """How many strips of tiles an image is cut into that a round takes alone: a divisor."""
+        high = (self.rows + 1) // TILE
+        found = (n for n in range(1, high) if high % n == 0 and self.planes <= n * self.most)
+        return next(found, high) if self.images == 1 else 1
 
 
 def possible(moves: Any, groups: int, x: Any, weight: Any) -> bool:
@@ -109,30 +119,54 @@ def by_tiles(x: Any, weight: Any, pad: tuple[int, ...]) -> Any:
     count = sizes.together
     if count == sizes.images:
         return of_images(x, factors, sizes, pad)
-    rounds = sizes.images // count
-    parts = reshape(x, shape=(rounds, count, *shape[1:]))
-    stands = [placeholder(Spec(each.shape, each.dtype)) for each in (parts, *factors)]
-    part = placeholder(Spec((count, *shape[1:]), x.dtype))
-    found = of_images(part, stands[1:], sizes._replace(images=count), pad)
-    step = Graph((part, *stands[1:]), (found,), name="step")
-    settings = {"length": rounds, "data": 1, "states": 0, "reverse": False}
-    (found,) = loop.apply((parts, *factors), {"step": step, **settings})
+    parts = reshape(x, shape=(sizes.images // count, count, *shape[1:]))
+    each = sizes._replace(images=count)
+    found = in_rounds(lambda part, given: of_images(part, given, each, pad), parts, factors)
     return reshape(found, shape=(sizes.images, sizes.given, rows, columns))
 
 
+def in_rounds(body: Callable[[Any, Rows], Any], data: Any, factors: Rows) -> Any:
+    """What a body makes of each element of the first axis, in a loop: stacked."""
+    part = placeholder(Spec(data.shape[1:], data.dtype))
+    given = [placeholder(Spec(each.shape, each.dtype)) for each in factors]
+    step = Graph((part, *given), (body(part, given),), name="step")
+    settings = {"length": data.shape[0], "data": 1, "states": 0, "reverse": False}
+    (found,) = loop.apply((data, *factors), {"step": step, **settings})
+    return found
+
+
 def of_images(x: Any, factors: Rows, sizes: Sizes, pad: tuple[int, ...]) -> Any:
-    """The same for images whose planes are all kept, with what `of_weights` gives."""
-    space = (sizes.rows, sizes.columns)
-    tiles = tuple((n + 1) // TILE for n in space)
+    """The same for the images of one round, with what `of_weights` gives."""
+    tiles = tuple((n + 1) // TILE for n in (sizes.rows, sizes.columns))
     spans = zip(tiles, x.shape[2:], pad, strict=True)
     after = (TILE * t + KERNEL - 1 - n - p for t, n, p in spans)
     x = bordered(transpose(x, axes=(0, 2, 3, 1)), (*pad, 0), (*after, 0))
+    found = in_strips(x, factors, tiles, sizes.strips)
+    found = within(found, (0, 0, 0), (sizes.rows, sizes.columns, sizes.given))
+    return copy(transpose(found, axes=(0, 3, 1, 2)))
+
+
+def in_strips(x: Any, factors: Rows, tiles: tuple[int, ...], strips: int) -> Any:
+    """`of_tiles`, so many strips of them in turn, which see two rows more than they have."""
+    if strips == 1:
+        return of_tiles(x, factors, tiles)
+    high = tiles[0] // strips
+    moves = Moves((TILE * high + KERNEL - 1,), (TILE * high,), (1,))
+    seen = windows(transpose(x, axes=(0, 2, 3, 1)), **moves._asdict())
+    seen = transpose(seen, axes=(4, 0, 3, 1, 2))
+    body = lambda part, given: of_tiles(part, given, (high, tiles[1]))  # noqa: E731
+    found = in_rounds(body, seen, factors)
+    return reshape(found, shape=(1, TILE * tiles[0], *found.shape[3:]))
+
+
+def of_tiles(x: Any, factors: Rows, tiles: tuple[int, ...]) -> Any:
+    """The tiles of bordered images (N, H, W, C), put together: (N, *places, K)."""
+    images, taken = x.shape[0], x.shape[-1]
     # Element i, j of all tiles.
-    every = [slice(i, i + TILE * t - 1, TILE) for t in tiles[:1] for i in range(SEEN)]
-    each = [slice(i, i + TILE * t - 1, TILE) for t in tiles[1:] for i in range(SEEN)]
-    planes = twice(of_tile, [[x[:, a, b] for b in each] for a in every])
-    shape = (sizes.images * sizes.tiles, sizes.taken)
-    lines = (sizes.images, *tiles, sizes.given)
+    rows, columns = ([slice(i, i + TILE * t - 1, TILE) for i in range(SEEN)] for t in tiles)
+    planes = twice(of_tile, [[x[:, a, b] for b in columns] for a in rows])
+    shape = (images * tiles[0] * tiles[1], taken)
+    lines = (images, *tiles, factors[0].shape[1])
     products = [
         reshape(matmul(reshape(plane, shape=shape), factor), shape=lines)
         for plane, factor in zip(itertools.chain(*planes), factors, strict=True)
@@ -141,9 +175,7 @@ def of_images(x: Any, factors: Rows, sizes: Sizes, pad: tuple[int, ...]) -> Any:
     parts: dict[tuple[int, ...], Any] = {
         (i, j, 0): ends[i][j] for i in range(TILE) for j in range(TILE)
     }
-    found = taking_turns(parts, (TILE, TILE, 1))
-    found = within(found, (0, 0, 0), (*space, sizes.given))
-    return copy(transpose(found, axes=(0, 3, 1, 2)))
+    return taking_turns(parts, (TILE, TILE, 1))
 
 
 def of_weights(weight: Any) -> Rows:
