@@ -116,6 +116,17 @@ def test_rounds_of_some_images(images: int, together: int, always: None) -> None
     assert (y == npx.relu(convolution(*arrays(x, w)) + 1).asnumpy()).all()
 
 
+@pytest.mark.parametrize(("images", "filters"), [(0, 2), (2, 0)])
+def test_nothing(images: int, filters: int, always: None) -> None:
+    for way in (convolution, gemel.compile(convolution)):
+        given = arrays(*drawn((images, 3, 5, 4), (filters, 3, 3, 3)))
+        with autograd.record():
+            y = way(*given)
+        y.backward()
+        assert y.shape == (images, filters, 5, 4)
+        assert not any(each.grad.asnumpy().any() for each in given)
+
+
 #: In rounds of two images, in strips of one, and all at once; forward and backward.
 NETWORK = """
 from _sha256 import sha256

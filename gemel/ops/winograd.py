@@ -63,13 +63,14 @@ class Sizes(NamedTuple):
 
         Its products are shorter than one product of windows, and whole vectors wide. An element of
         a plane, made and read, takes as long as 11 multiply-adds, one that is moved between
-        layouts as 16, one of the weights, spread over 16 planes, as 50.
+        layouts as 16. One of the weights, spread over 16 planes, takes as long as 50, but nothing
+        where these are kept from call to call: something between is reckoned.
         """
         tiles, channels = self.images * self.tiles, self.taken + self.given
         filters = -(-self.given // COLUMNS) * COLUMNS
         products = SEEN * SEEN * self.taken * filters * tiles * 23 // 20
         moved = 16 * self.images * self.rows * self.columns + 11 * SEEN * SEEN * tiles
-        weights = 50 * KERNEL * KERNEL * self.taken * self.given
+        weights = 30 * KERNEL * KERNEL * self.taken * self.given
         return products + moved * channels + weights
 
     @property
