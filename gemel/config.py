@@ -74,6 +74,12 @@ TARGET = Variable(
     "instruction set of kernels; default: the host's",
     ("avx512", "avx2", "generic"),
 )
+WINOGRAD = Variable(
+    "GEMEL_WINOGRAD",
+    "auto",
+    "3 x 3 convolutions by Winograd's scheme: where it pays, never, or wherever it is possible",
+    ("auto", "never", "always"),
+)
 CACHE = Variable("GEMEL_CACHE", "", "folder of kernels and plans; default: ~/.cache/gemel")
 CACHE_BYTES = Variable(
     "GEMEL_CACHE_BYTES", 256 << 20, "bound on that folder; the oldest files go first"
@@ -137,6 +143,7 @@ ALL = (
     SIMULATED_BANDWIDTH,
     SIMULATED_LATENCY,
     TARGET,
+    WINOGRAD,
     CACHE,
     CACHE_BYTES,
     KEEP_BYTES,

@@ -167,7 +167,7 @@ PARTICULAR = {"split", "place", "matmul", "matvec", "vecmat", "einsum", "cross"}
 #: Operations whose keys name positions that are there: in no smaller array.
 KEYED = {"basic_index", "narrow", "assign"}
 #: Those that are made of products, of groups of channels, or whose parameter is a size.
-PARTICULAR |= {"convolution", "deconvolution", "fold", "group_norm"}
+PARTICULAR |= {"convolution", "deconvolution", "fold", "group_norm", "winograd"}
 PARTICULAR |= {"rnn_step", "lstm_step", "gru_step"}
 
 

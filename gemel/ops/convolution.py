@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.config import WINOGRAD
 from gemel.errors import DTypeError, ShapeError
 from gemel.extent import WHOLE, minimum
 from gemel.ir.declare import composite
@@ -17,6 +18,7 @@ from gemel.ops.movement import Movement
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape
 from gemel.ops.windows import Moves
+from gemel.ops.winograd import AUTO
 from gemel.spec import Spec, promote_specs, same_shape
 
 
@@ -92,9 +94,11 @@ def convolution(
     dilate: Any,
     pad: Any,
     groups: int,
+    scheme: str = AUTO,
 ) -> Any:
     """Convolution of images (N, C, *space) with weights (channels, C / groups, *kernel)."""
-    return shifted(Movement(Moves(kernel, stride, dilate), pad, groups).shrunk(x, weight), bias)
+    how = Movement(Moves(kernel, stride, dilate), pad, groups, scheme)
+    return shifted(how.shrunk(x, weight), bias)
 
 
 @convolution.facade
@@ -120,7 +124,8 @@ def _(
 
     As in MXNet (and unlike the definition) the kernel is not turned round. With a `layout` like
     ``"NHWC"`` the channels of data, weight and result are their last axes. `workspace`,
-    `cudnn_tune` and `cudnn_off` change nothing here.
+    `cudnn_tune` and `cudnn_off` change nothing here. Kernels of 3 x 3 by steps of one, of float32,
+    may be multiplied by Winograd's scheme: see `GEMEL_WINOGRAD`.
 
     >>> image = np.arange(9.0).reshape(1, 1, 3, 3)
     >>> npx.convolution(image, np.ones((1, 1, 2, 2)), no_bias=True, kernel=(2, 2), num_filter=1)
@@ -139,6 +144,7 @@ def _(
         dilate=per_axis("convolution", "dilate", dilate, axes, 1),
         pad=per_axis("convolution", "pad", pad, axes, 0),
         groups=num_group,
+        scheme=WINOGRAD.read(),
     )
     return channels_last(found, last)
 
@@ -154,6 +160,7 @@ def _(
     dilate: Any,
     pad: Any,
     groups: int,
+    scheme: str,
 ) -> Spec:
     channels = (weight.shape[1] * groups, weight.shape[0])
     how = Movement(Moves(kernel, stride, dilate), pad, groups)
@@ -177,8 +184,9 @@ def _(
     dilate: Any,
     pad: Any,
     groups: int,
+    scheme: str,
 ) -> Any:
-    how = Movement(Moves(kernel, stride, dilate), pad, groups)
+    how = Movement(Moves(kernel, stride, dilate), pad, groups, scheme)
     dx = how.grown(g, weight, tuple(x.shape[2:]))
     dw = how.weights(x, g, weight.shape)
     return dx, dw, None if bias is None else bias_gradient(g)

@@ -8,12 +8,15 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from gemel.dtype import DType, promote
+from gemel.errors import DTypeError
+from gemel.ir.declare import composite
 from gemel.ops.elementwise import add, full
 from gemel.ops.linalg import matmul
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape, stack, swapaxes, transpose
 from gemel.ops.windows import Moves, added, bordered, taking_turns, windows, within
-from gemel.spec import product
+from gemel.ops.winograd import ALWAYS, KERNEL, NEVER, Sizes, by_tiles, possible
+from gemel.spec import Spec, product
 
 #: A whole axis, and from its end to its start.
 FORWARDS, BACKWARDS = slice(None), slice(None, None, -1)
@@ -25,6 +28,8 @@ class Movement(NamedTuple):
     moves: Moves
     pad: tuple[int, ...]
     groups: int
+    #: Whether it is done by Winograd's scheme: where that pays, never, or always.
+    scheme: str = NEVER
 
     @property
     def split(self) -> tuple[int, ...]:
@@ -47,6 +52,13 @@ class Movement(NamedTuple):
         """Weights x the windows of x, or, `turned` round, those of a convolution to be undone."""
         if self.alone(weight.shape, x.dtype):
             return self.added_up(weight, x, turned)
+        if self.in_tiles(weight, x, turned):
+            weight = (
+                transpose(weight[..., BACKWARDS, BACKWARDS], axes=(1, 0, 2, 3))
+                if turned
+                else weight
+            )
+            return winograd(x, weight, pad=self.pad, scheme=self.scheme)
         matrix = self.turned(weight) if turned else self.matrix(weight)
         seen, counts = self.seen(x, turned), self.counts(x.shape[2:])
         places, depth, images = product(counts), matrix.shape[-1], x.shape[0]
@@ -68,6 +80,14 @@ class Movement(NamedTuple):
         """Whether weights of this shape see each channel alone: a product would have one row."""
         single = shape[1] == 1 and shape[0] == self.groups > 1
         return bool(single and dtype.compute is dtype and product(self.moves.kernel) <= PLACES)
+
+    def in_tiles(self, weight: Any, x: Any, turned: bool) -> bool:
+        """Whether `times` goes by Winograd's scheme: decided by sizes and dtypes only."""
+        if self.scheme == NEVER or not possible(self.moves, self.groups, x, weight):
+            return False
+        given = weight.shape[1 if turned else 0]
+        sizes = Sizes(x.shape[0], x.shape[1], given, *self.counts(x.shape[2:]))
+        return self.scheme == ALWAYS or sizes.pays
 
     def each(self, x: Any, turned: bool = False) -> Iterator[Any]:
         """What lies under each place of the kernel, from the first on: (N, C, *places)."""
@@ -193,6 +213,35 @@ class Movement(NamedTuple):
         lead = self.split if together else (x.shape[0], *self.split)
         depth = product(seen.shape[first:last])
         return reshape(transpose(seen, axes=axes), shape=(*lead, *every, depth))
+
+
+# --- in tiles -------------------------------------------------------------------------------
+
+
+@composite(contracts=True)
+def winograd(x: Any, weight: Any, *, pad: Any, scheme: str) -> Any:
+    """Convolution of images (N, C, H, W) with weights (K, C, 3, 3), by Winograd's scheme."""
+    return by_tiles(x, weight, pad)
+
+
+@winograd.spec
+def _(x: Spec, weight: Spec, *, pad: Any, scheme: str) -> Spec:
+    if x.dtype is not weight.dtype or not x.dtype.is_floating:
+        raise DTypeError(f"winograd: {x} and weight {weight} must be of one floating dtype")
+    counts = square(pad, scheme).counts(x.shape[2:])
+    return Spec((x.shape[0], weight.shape[0], *counts), x.dtype)
+
+
+@winograd.gradient
+def _(g: Any, y: Any, x: Any, weight: Any, *, pad: Any, scheme: str) -> Any:
+    how = square(pad, scheme)
+    return how.grown(g, weight, tuple(x.shape[2:])), how.weights(x, g, weight.shape)
+
+
+def square(pad: tuple[int, ...], scheme: str) -> Movement:
+    """A kernel of 3 x 3 that moves by steps of one."""
+    ones = (1, 1)
+    return Movement(Moves((KERNEL, KERNEL), ones, ones), tuple(pad), 1, scheme)
 
 
 def few(places: Any, images: Any, axes: int) -> bool:

@@ -1,0 +1,212 @@
+"""Winograd's scheme: convolution with kernels of 3 x 3 by steps of one in 16 products, not 36.
+
+Lavin and Gray, Fast algorithms for convolutional neural networks, CVPR 2016: F(2 x 2, 3 x 3). The
+places of a result are cut into tiles of 2 x 2, each of which sees 4 x 4 elements d of a channel.
+With g a kernel, the tile is A' ((G g G') * (B' d B)) A, where the product in the middle, element by
+element, is summed over the channels: 16 matrix products, of tiles by channels with channels by
+filters. Arrays of one such element for all tiles are called planes here.
+
+Channels lie side by side in all of this: transforms then work on whole vectors, and the planes are
+operands of the products as they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gemel.dtype import float32
+from gemel.ir.graph import Graph, placeholder
+from gemel.ops.elementwise import copy
+from gemel.ops.linalg import matmul
+from gemel.ops.rounds import loop
+from gemel.ops.shape import reshape, transpose
+from gemel.ops.windows import Moves, bordered, taking_turns, windows, within
+from gemel.spec import Spec
+
+#: Elements of a kernel, places of a tile and elements it sees, along an axis.
+KERNEL, TILE, SEEN = 3, 2, 4
+#: A convolution may be done so: where it pays, never, or wherever it is possible.
+AUTO, NEVER, ALWAYS = "auto", "never", "always"
+#: Columns of a product that take as long as fewer do.
+COLUMNS = 32
+#: Bytes of planes that the caches hold beside other things.
+PLANES = 4 << 20
+
+Rows = list[Any]
+
+
+class Sizes(NamedTuple):
+    """The sizes of a convolution: images, channels taken and given, and the result's space."""
+
+    images: int
+    taken: int
+    given: int
+    rows: int
+    columns: int
+
+    @property
+    def tiles(self) -> int:
+        """How many tiles an image has."""
+        return ((self.rows + 1) // TILE) * ((self.columns + 1) // TILE)
+
+    @property
+    def direct(self) -> int:
+        """What convolution itself takes, in multiply-adds."""
+        places = self.images * self.rows * self.columns
+        return KERNEL * KERNEL * self.taken * self.given * places
+
+    @property
+    def by_tiles(self) -> int:
+        """What the scheme takes, in as many multiply-adds as take that time.
+
+        Its products are shorter than one product of windows, and whole vectors wide. An element of
+        a plane, made and read, takes as long as 11 multiply-adds, one that is moved between
+        layouts as 16. One of the weights, spread over 16 planes, takes as long as 50, but nothing
+        where these are kept from call to call: something between is reckoned.
+        """
+        tiles, channels = self.images * self.tiles, self.taken + self.given
+        filters = -(-self.given // COLUMNS) * COLUMNS
+        products = SEEN * SEEN * self.taken * filters * tiles * 23 // 20
+        moved = 16 * self.images * self.rows * self.columns + 11 * SEEN * SEEN * tiles
+        weights = 30 * KERNEL * KERNEL * self.taken * self.given
+        return products + moved * channels + weights
+
+    @property
+    def planes(self) -> int:
+        """Bytes of the planes of one image."""
+        return SEEN * SEEN * self.tiles * (self.taken + self.given) * float32.itemsize
+
+    @property
+    def pays(self) -> bool:
+        """Whether the scheme is chosen by itself: where it saves a tenth by this reckoning."""
+        return 10 * self.by_tiles < 9 * self.direct
+
+    @property
+    def most(self) -> int:
+        """Bytes of planes of a round: what the caches hold, or, as each round reads all weights,
+        as many as the weights have.
+        """
+        return max(PLANES, SEEN * SEEN * self.taken * self.given * float32.itemsize)
+
+    @property
+    def together(self) -> int:
+        """How many images a round takes: a divisor of all."""
+        most = min(max(self.most // max(self.planes, 1), 1), self.images)
+        return max((n for n in range(1, most + 1) if self.images % n == 0), default=1)
+
+    @property
+    def strips(self) -> int:
+        """How many strips of tiles an image is cut into that a round takes alone: a divisor."""
+        high = (self.rows + 1) // TILE
+        found = (n for n in range(1, high) if high % n == 0 and self.planes <= n * self.most)
+        return next(found, high) if self.images == 1 else 1
+
+
+def possible(moves: Any, groups: int, x: Any, weight: Any) -> bool:
+    """Whether a convolution is one of 3 x 3 by steps of one, of float32."""
+    alike = x.dtype is weight.dtype is float32 and groups == 1
+    ones = moves.stride == moves.dilate == (1, 1)
+    return alike and ones and moves.kernel == (KERNEL, KERNEL)
+
+
+def by_tiles(x: Any, weight: Any, pad: tuple[int, ...]) -> Any:
+    """The convolution of images (N, C, H, W) with weights (K, C, 3, 3), bordered by `pad` zeros."""
+    shape = tuple(map(int, x.shape))
+    rows, columns = (n + 2 * p - (KERNEL - 1) for n, p in zip(shape[2:], pad, strict=True))
+    sizes = Sizes(shape[0], shape[1], int(weight.shape[0]), rows, columns)
+    factors = of_weights(weight)
+    count = sizes.together
+    if count == sizes.images:
+        return of_images(x, factors, sizes, pad)
+    parts = reshape(x, shape=(sizes.images // count, count, *shape[1:]))
+    each = sizes._replace(images=count)
+    found = in_rounds(lambda part, given: of_images(part, given, each, pad), parts, factors)
+    return reshape(found, shape=(sizes.images, sizes.given, rows, columns))
+
+
+def in_rounds(body: Callable[[Any, Rows], Any], data: Any, factors: Rows) -> Any:
+    """What a body makes of each element of the first axis, in a loop: stacked."""
+    part = placeholder(Spec(data.shape[1:], data.dtype))
+    given = [placeholder(Spec(each.shape, each.dtype)) for each in factors]
+    step = Graph((part, *given), (body(part, given),), name="step")
+    settings = {"length": data.shape[0], "data": 1, "states": 0, "reverse": False}
+    (found,) = loop.apply((data, *factors), {"step": step, **settings})
+    return found
+
+
+def of_images(x: Any, factors: Rows, sizes: Sizes, pad: tuple[int, ...]) -> Any:
+    """The same for the images of one round, with what `of_weights` gives."""
+    tiles = tuple((n + 1) // TILE for n in (sizes.rows, sizes.columns))
+    spans = zip(tiles, x.shape[2:], pad, strict=True)
+    after = (TILE * t + KERNEL - 1 - n - p for t, n, p in spans)
+    x = bordered(transpose(x, axes=(0, 2, 3, 1)), (*pad, 0), (*after, 0))
+    found = in_strips(x, factors, tiles, sizes.strips)
+    found = within(found, (0, 0, 0), (sizes.rows, sizes.columns, sizes.given))
+    return copy(transpose(found, axes=(0, 3, 1, 2)))
+
+
+def in_strips(x: Any, factors: Rows, tiles: tuple[int, ...], strips: int) -> Any:
+    """`of_tiles`, so many strips of them in turn, which see two rows more than they have."""
+    if strips == 1:
+        return of_tiles(x, factors, tiles)
+    high = tiles[0] // strips
+    moves = Moves((TILE * high + KERNEL - 1,), (TILE * high,), (1,))
+    seen = windows(transpose(x, axes=(0, 2, 3, 1)), **moves._asdict())
+    seen = transpose(seen, axes=(4, 0, 3, 1, 2))
+    body = lambda part, given: of_tiles(part, given, (high, tiles[1]))  # noqa: E731
+    found = in_rounds(body, seen, factors)
+    return reshape(found, shape=(1, TILE * tiles[0], *found.shape[3:]))
+
+
+def of_tiles(x: Any, factors: Rows, tiles: tuple[int, ...]) -> Any:
+    """The tiles of bordered images (N, H, W, C), put together: (N, *places, K)."""
+    images, taken = x.shape[0], x.shape[-1]
+    # Element i, j of all tiles.
+    rows, columns = ([slice(i, i + TILE * t - 1, TILE) for i in range(SEEN)] for t in tiles)
+    planes = twice(of_tile, [[x[:, a, b] for b in columns] for a in rows])
+    shape = (images * tiles[0] * tiles[1], taken)
+    lines = (images, *tiles, factors[0].shape[1])
+    products = [
+        reshape(matmul(reshape(plane, shape=shape), factor), shape=lines)
+        for plane, factor in zip(itertools.chain(*planes), factors, strict=True)
+    ]
+    ends = twice(of_products, [products[i : i + SEEN] for i in range(0, len(products), SEEN)])
+    parts: dict[tuple[int, ...], Any] = {
+        (i, j, 0): ends[i][j] for i in range(TILE) for j in range(TILE)
+    }
+    return taking_turns(parts, (TILE, TILE, 1))
+
+
+def of_weights(weight: Any) -> Rows:
+    """The planes of weights (K, C, 3, 3), by rows: 16 of (C, K), as views."""
+    # Moved once, as each element is read several times.
+    taps = copy(transpose(weight, axes=(2, 3, 0, 1)))
+    planes = twice(of_kernel, [[taps[i, j] for j in range(KERNEL)] for i in range(KERNEL)])
+    return [transpose(plane, axes=(1, 0)) for plane in itertools.chain(*planes)]
+
+
+# --- the transforms, along one axis ---------------------------------------------------------
+
+
+def of_tile(d: Rows) -> Rows:
+    """B' d."""
+    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
+
+
+def of_kernel(g: Rows) -> Rows:
+    """G g."""
+    ends = g[0] + g[2]
+    return [g[0], (ends + g[1]) * 0.5, (ends - g[1]) * 0.5, g[2]]
+
+
+def of_products(m: Rows) -> Rows:
+    """A' m."""
+    return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
+
+
+def twice(transform: Callable[[Rows], Rows], rows: list[Rows]) -> list[Rows]:
+    """A transform of the columns, then of the rows of what it gives."""
+    columns = [transform(list(column)) for column in zip(*rows, strict=True)]
+    return [transform(list(row)) for row in zip(*columns, strict=True)]
