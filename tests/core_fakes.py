@@ -136,7 +136,8 @@ def image(
         if isinstance(item, Together):
             return Together([[numbered(one) for one in part] for part in item.parts])
         if isinstance(item, Loop):
-            return item._replace(items=[numbered(one) for one in item.items])
+            items, after = ([numbered(one) for one in each] for each in (item.items, item.after))
+            return item._replace(items=items, after=after)
         number = made.kernel(str(item.kernel.address), item.kernel, bytes)
         return item._replace(kernel=number, cost=cost.pop() if cost else item.cost)
 

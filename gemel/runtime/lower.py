@@ -428,7 +428,9 @@ class Lowering:
                 window.index = index
             self.windows += len(item.windows)
             given = [(self._address(w.of, w.offset), w.step, w.period) for w in item.windows]
-            return Loop(item.length, given, self._items(image, item.items))
+            items, after = (self._items(image, each) for each in (item.items, item.after))
+            held = None if item.condition is None else self._address(item.condition, 0)
+            return Loop(item.length, given, items, held, after)
         kernel: Kernel = item.kernel
         integers = list(kernel.integers)
         scalars = []

@@ -95,6 +95,7 @@ struct LoopSpec {
   Slot rounds = 0;
   int first_window = 0;  // of the program's
   int window_count = 0;
+  int condition = -1;  // of the program's predicates: whether a round is done; -1: all are
 };
 
 struct Item {
@@ -104,7 +105,8 @@ struct Item {
   // Among the items sites speak of, -1 inside a choice or loop; of branches side by side: among
   // such.
   int number = 0;
-  // Then and otherwise, what runs side by side, or what is done in each round.
+  // Then and otherwise, what runs side by side, or what is done in each round and, of a loop with
+  // a condition, at the end.
   std::vector<std::vector<Item>> branches;
 };
 
@@ -149,7 +151,7 @@ struct Program {
   std::vector<Captured> captured;
   std::vector<Kernel> kernels;
   std::vector<Step> steps;
-  std::vector<BufferReference> predicates;  // of choices: the first byte decides
+  std::vector<BufferReference> predicates;  // of choices and loops: the first byte decides
   std::vector<LoopSpec> loops;
   std::vector<Window> windows;  // of all loops
   std::vector<Item> items;
