@@ -2,8 +2,9 @@
 
 A product is a program whose loops are two of a batch, the rows m, the columns n and, reduced, k
 (n and k may be three loops each): the sum of the products of its first two operands, float32 or
-float64, and what follows. Sums run along k in an order fixed by shape and target, so the result has
-the same bits however the tiles are spread over cores.
+float64, and what follows. Operands that are only kept (float16, bfloat16) are read as float32,
+where they lie or while panels of them are made. Sums run along k in an order fixed by shape and
+target, so the result has the same bits however the tiles are spread over cores.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class _Planner:
     ) -> None:
         rank = program.rank
         self.program = program
-        self.dtype = program.operands[0].dtype
+        #: What is computed in, and what the operands are read from.
+        self.dtype = program.operands[0].dtype.compute
+        self.code = program.code
         self.lasts = lasts
         self.extents = list(integers[:rank])
         self.strides = [
@@ -96,13 +99,17 @@ class _Planner:
         """All steps."""
         sizes = self.m, self.n, self.k, product(self.batch)
         if self.several:
-            choice = for_several(self.dtype, self.lasts[0], self.several, self.target, *sizes)
+            several, plain = self.several, self._is_plain(0)
+            choice = for_several(self.dtype, self.lasts[0], several, self.target, *sizes, plain)
+            if not self._is_plain(1) and not self.target.small_masks:
+                choice.b_form, choice.direct = "gathered", False
         else:
-            choice = decided(self.dtype, *self.lasts, self.target, *sizes, self.often)
+            plain = self._is_plain(0)
+            choice = decided(self.dtype, *self.lasts, self.target, *sizes, self.often, plain)
         operands = list(self.program.operands)
         buffers = [(i, 0) for i, each in enumerate(operands) if each.role != INDEX]
         contiguous = CONTIGUOUS if choice.b_form == "n" else STRIDED
-        operands[1] = Operand(self.dtype, INPUT, contiguous, True)
+        operands[1] = Operand(operands[1].dtype, INPUT, contiguous, True)
         widths = choice.rows, choice.columns
         for number, form in enumerate((choice.a_form, choice.b_form)):
             if form == "packed":
@@ -110,11 +117,16 @@ class _Planner:
                 buffers[number] = SCRATCH, place
                 kind, panel = operands[number].stride, (ROWS + number, widths[number])
                 operands[number] = Operand(self.dtype, INPUT, kind, True, panel)
+                self.code = _loads(self.code, number, self.dtype)
         self._product(choice, tuple(operands), buffers)
         self.found[-1].cost = cost(*sizes, self.dtype, self.target.width)
         for each in self.found:
             each.scratch = self.scratch
         return self.found
+
+    def _is_plain(self, number: int) -> bool:
+        """Whether an operand is kept as what is computed in."""
+        return self.program.operands[number].dtype is self.dtype
 
     def _reserve(self, elements: int) -> int:
         """Offset of `elements` new elements of scratch."""
@@ -141,7 +153,7 @@ class _Planner:
         extent = product(batch) * tiles
         whole = extent * minimum(panels, together) * width * self.k * itemsize
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
-        copies = _copies(self.dtype, width, turn)
+        copies = _copies(self.program.operands[number].dtype, self.dtype, width, turn)
         step = StepPlan(copies, [(number, 0), (SCRATCH, offset)], integers, extent, chunk)
         step.packs = number
         step.cost = 100 + whole // 10
@@ -168,7 +180,8 @@ class _Planner:
         if choice.split:
             partial = extent * choice.m_block * choice.n_block
             buffers = [*buffers, (SCRATCH, self._reserve(partial))]
-        made = self.program.scheduled(choice.schedule, operands, self.program.extra + len(TILES))
+        extra = self.program.extra + len(TILES)
+        made = self.program.scheduled(choice.schedule, operands, extra, self.code)
         step = StepPlan(made, buffers, integers, extent, choice.chunk)
         if made.scalars:
             step.scalars = len(integers)
@@ -176,12 +189,25 @@ class _Planner:
         self.found.append(step)
 
 
-def _copies(dtype: DType, width: int, turn: bool) -> Program:
+def _loads(code: tuple[Instruction, ...], number: int, dtype: DType) -> tuple[Instruction, ...]:
+    """The code where an operand has been converted before; then converting it changes nothing."""
+    return tuple(
+        Instruction("load", dtype, (), number)
+        if step.name == "load" and step.attribute == number
+        else step
+        for step in code
+    )
+
+
+def _copies(source: DType, dtype: DType, width: int, turn: bool) -> Program:
     """What makes panels: lines and k are its loops, besides those of the batch."""
     operands = (
-        Operand(dtype, INPUT, CONTIGUOUS if turn else STRIDED),
+        Operand(source, INPUT, CONTIGUOUS if turn else STRIDED),
         Operand(dtype, OUTPUT, STRIDED, panel=(ROWS, width)),
     )
-    code = Instruction("load", dtype, (), 0), Instruction("store", dtype, (0,), 1)
+    code: tuple[Instruction, ...] = (Instruction("load", source, (), 0),)
+    if source is not dtype:
+        code += (Instruction("cast", dtype, (0,)),)
+    code += (Instruction("store", dtype, (len(code) - 1,), 1),)
     schedule = f"pack {width} {'turn' if turn else 'copy'}"
     return Program(ROWS + 2, 0, schedule, operands, (), len(TILES), code)

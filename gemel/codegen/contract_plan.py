@@ -186,12 +186,13 @@ def decided(
     k: int,
     batch: int,
     often: bool = False,
+    plain: bool = True,
 ) -> Choice:
     """`variants` for the buckets of these sizes; a free k is held only where the choice changes."""
     m, n, batch = bucket(m), bucket(n), bucket(batch)
 
     def at(depth: int) -> Choice:
-        return variants(dtype, a_last, b_last, target, m, n, depth, batch, often)
+        return variants(dtype, a_last, b_last, target, m, n, depth, batch, often, plain)
 
     low = high = rounded(seen(k))
     choice = at(low)
@@ -205,12 +206,20 @@ def decided(
 
 
 def for_several(
-    dtype: DType, a_last: str, several: Several, target: Target, m: int, n: int, k: int, batch: int
+    dtype: DType,
+    a_last: str,
+    several: Several,
+    target: Target,
+    m: int,
+    n: int,
+    k: int,
+    batch: int,
+    plain: bool = True,
 ) -> Choice:
     """The kernels and the tiling where b is `Several`."""
     m, n, batch = bucket(m), bucket(n), bucket(batch)
     depth = bucket(k)
-    choice = _gemm(target.width // dtype.itemsize, target, a_last, "k", m, n, depth)
+    choice = _gemm(target.width // dtype.itemsize, target, a_last, "k", m, n, depth, plain)
     choice.b_form = several.form
     if m <= FEW and several.form.startswith("rows"):
         choice.direct, choice.a_form = True, "packed"
@@ -251,17 +260,19 @@ def variants(
     k: int,
     batch: int = 1,
     often: bool = False,
+    plain: bool = True,
 ) -> Choice:
     """The kernels and the tiling for ``batch`` products of m x k by k x n.
 
-    `often`: panels of b are made once for several of them.
+    `often`: panels of b are made once for several of them. `plain`: a is kept as it is computed in;
+    else each element that is read where it lies is converted there.
     """
     lanes = target.width // dtype.itemsize
     few = m <= DOT_ROWS or (m <= LONG_DOT_ROWS and k >= LONG_DOT and not often)
     if a_last == b_last == "k" and few:
         choice = _dot(lanes, target, m)
     else:
-        choice = _gemm(lanes, target, a_last, b_last, m, n, k)
+        choice = _gemm(lanes, target, a_last, b_last, m, n, k, plain)
     _cut_k(choice, dtype, k)
     estimate = cost(m, n, k, batch, dtype, target.width) / 1000
     if choice.b_form == "packed" and estimate > LARGE:
@@ -281,9 +292,18 @@ def _dot(lanes: int, target: Target, m: int) -> Choice:
     return choice
 
 
-def _gemm(lanes: int, target: Target, a_last: str, b_last: str, m: int, n: int, k: int) -> Choice:
+def _gemm(
+    lanes: int,
+    target: Target,
+    a_last: str,
+    b_last: str,
+    m: int,
+    n: int,
+    k: int,
+    plain: bool = True,
+) -> Choice:
     along_k = a_last == "k"
-    near = m * k <= DIRECT_A if along_k else m <= 8
+    near = plain and (m * k <= DIRECT_A if along_k else m <= 8)
     a_form = a_last if near or n <= 4 * lanes else "packed"
     # Read where it lies, every row of a needs a pointer, and there are few registers for those.
     most = 14 if a_form == "packed" else 12 if along_k else 8

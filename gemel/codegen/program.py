@@ -207,9 +207,14 @@ class Program:
         return not self.schedule.startswith((OUTER, INNER))
 
     def scheduled(
-        self, schedule: str, operands: tuple[Operand, ...] | None = None, extra: int | None = None
+        self,
+        schedule: str,
+        operands: tuple[Operand, ...] | None = None,
+        extra: int | None = None,
+        code: tuple[Instruction, ...] | None = None,
     ) -> Program:
-        """The same by another schedule, which may want operands to lie otherwise."""
+        """The same by another schedule, which may want operands to lie otherwise, as another dtype
+        that `code` loads."""
         return Program(
             self.outer,
             self.inner,
@@ -217,5 +222,5 @@ class Program:
             self.operands if operands is None else operands,
             self.scalars,
             self.extra if extra is None else extra,
-            self.code,
+            self.code if code is None else code,
         )
