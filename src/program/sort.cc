@@ -200,15 +200,17 @@ void first_positions(const SortedRows& rows, const char* source, char* target) {
   }
 }
 
-bool takes_few(const SortedRows& rows) {
-  return rows.positions && rows.wanted() <= kMostFirst && rows.wanted() * kShare <= rows.length;
+// Keys of few bytes are sorted by few digits.
+bool takes_few(const SortedRows& rows, size_t bytes) {
+  const int64_t most = std::min<int64_t>(kMostFirst, 8 * static_cast<int64_t>(bytes));
+  return rows.positions && rows.wanted() <= most && rows.wanted() * kShare <= rows.length;
 }
 
 using Sort = void (*)(const SortedRows&, const char*, char*);
 
 template <typename Bits, typename Order>
 Sort either(const SortedRows& rows) {
-  if (takes_few(rows)) return &first_positions<Bits, Order>;
+  if (takes_few(rows, sizeof(Bits))) return &first_positions<Bits, Order>;
   return rows.positions ? &sort_positions<Bits, Order> : &sort_elements<Bits, Order>;
 }
 
@@ -294,7 +296,7 @@ class SortLaunch final : public Launch {
     reads = &storages_[0];
     writes = &storages_[1];
     read_count = write_count = 1;
-    const bool once = takes_few(work.rows);
+    const bool once = takes_few(work.rows, static_cast<size_t>(item_size(source.dtype)));
     const auto passes = once ? 1.0 : static_cast<double>(item_size(source.dtype) + 1);
     microseconds = kEach * static_cast<double>(source.size) * passes / 1e3;
     device = source.device();
