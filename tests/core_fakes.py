@@ -10,7 +10,17 @@ import numpy
 from core_kernels import BOOL, FLOAT32, FLOAT64, INT32, INT64
 
 from gemel import _core
-from gemel.runtime.image import Choice, Image, Input, Loop, Output, Step, Temporary, Together
+from gemel.runtime.image import (
+    Choice,
+    Image,
+    Input,
+    Kept,
+    Loop,
+    Output,
+    Step,
+    Temporary,
+    Together,
+)
 
 CODES = {
     numpy.dtype("bool"): BOOL,
@@ -138,6 +148,8 @@ def image(
         if isinstance(item, Loop):
             items, after = ([numbered(one) for one in each] for each in (item.items, item.after))
             return item._replace(items=items, after=after)
+        if isinstance(item, Kept):
+            return item._replace(items=[numbered(one) for one in item.items])
         number = made.kernel(str(item.kernel.address), item.kernel, bytes)
         return item._replace(kernel=number, cost=cost.pop() if cost else item.cost)
 

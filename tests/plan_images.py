@@ -132,7 +132,7 @@ class Read:
             return Choice(condition, self.many(self.item), self.many(self.item))  # type: ignore[arg-type]
         if kind == 2:
             return Together(self.many(lambda: self.many(self.item)))
-        if kind in (3, 4):
+        if kind in (3, 5):
             rounds = self.word()
             windows = self.many(lambda: (self.take(3), *self.take(2)))
             if kind == 3:

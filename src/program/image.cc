@@ -13,7 +13,7 @@ constexpr int64_t kMagic = 0x006E616C706D6567;  // "gemplan"
 constexpr int64_t kVersion = 1;
 constexpr int64_t kHeaderWords = 4;
 constexpr int kDeepest = 64;  // items inside items
-constexpr int64_t kConditionalLoop = 4;  // a kind of item, besides those of Item::Kind
+constexpr int64_t kConditionalLoop = 5;  // a kind of item, besides those of Item::Kind
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error("ValueError", "the plan's image is damaged: " + what);
@@ -47,6 +47,7 @@ class Reader {
 
  private:
   static constexpr int64_t kMost = int64_t{1} << 24;
+  static constexpr int64_t kMostKept = int64_t{1} << 48;
 
   // --- numbers ---
 
@@ -206,11 +207,11 @@ class Reader {
   }
 
   BufferReference buffer() {
-    const size_t sizes[] = {program_.inputs.size(), program_.outputs.size(),
+    const size_t sizes[] = {program_.inputs.size(),      program_.outputs.size(),
                             program_.temporaries.size(), program_.captured.size(),
-                            program_.windows.size()};
+                            program_.windows.size(),     program_.kept.offsets.size()};
     BufferReference found;
-    found.space = static_cast<int>(number(0, 5));
+    found.space = static_cast<int>(number(0, 6));
     found.index = static_cast<int>(number(0, static_cast<int64_t>(sizes[found.space])));
     found.offset = slot();
     if (found.space == kWindow && !open_[static_cast<size_t>(found.index)]) {
@@ -218,8 +219,9 @@ class Reader {
     }
     const size_t arrays = sizes[kInput] + sizes[kOutput];
     const size_t workspace = arrays + sizes[kCaptured];
-    const size_t before[] = {0, sizes[kInput], workspace, arrays, workspace + 1};
-    const int within = found.space == kTemporary ? 0 : found.index;
+    const size_t before[] = {0, sizes[kInput], workspace, arrays, workspace + 2, workspace + 1};
+    const bool together = found.space == kTemporary || found.space == kKept;
+    const int within = together ? 0 : found.index;
     found.base = static_cast<int>(before[found.space]) + within;
     return found;
   }
@@ -236,6 +238,7 @@ class Reader {
     const int64_t kind = number(0, kConditionalLoop + 1);
     const bool conditional = kind == kConditionalLoop;
     found.kind = conditional ? Item::Kind::kLoop : static_cast<Item::Kind>(kind);
+    if (found.kind == Item::Kind::kKept) return read_kept();
     if (found.kind == Item::Kind::kStep) {
       found.number = next_number();
       found.step = static_cast<int>(program_.steps.size());
@@ -257,6 +260,30 @@ class Reader {
       found.branches.push_back(items(depth + 1));
       found.branches.push_back(items(depth + 1));
     }
+    --inside_;
+    return found;
+  }
+
+  Item read_kept() {
+    if (!program_.steps.empty() || program_.kept.bytes > 0 || inside_ > 0) {
+      refuse("what is kept does not come first");
+    }
+    KeptSpec& kept = program_.kept;
+    kept.inputs = places(program_.inputs.size());
+    kept.captured = places(program_.captured.size());
+    for (int input : kept.inputs) {
+      if (program_.inputs[static_cast<size_t>(input)].written)
+        refuse("what is kept is overwritten");
+    }
+    for (int64_t left = count(); left > 0; --left) {
+      kept.offsets.push_back(static_cast<int64_t>(kept.bytes));
+      kept.bytes += static_cast<size_t>(number(1, kMostKept) + 63) / 64 * 64;
+    }
+    Item found;
+    found.kind = Item::Kind::kKept;
+    found.number = -1;
+    ++inside_;
+    found.branches.push_back(items(1));
     --inside_;
     return found;
   }
@@ -285,7 +312,7 @@ class Reader {
     std::fill_n(open_.begin() + loop.first_window, loop.window_count, false);
   }
 
-  // Sites do not speak of what is inside a choice or a loop.
+  // Sites do not speak of what is inside a choice or a loop, or kept.
   int next_number() { return inside_ > 0 ? -1 : program_.item_count++; }
 
   Step step() {
