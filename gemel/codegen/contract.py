@@ -18,6 +18,7 @@ from gemel.codegen.contract_plan import (
     StepPlan,
     cost,
     decided,
+    for_fours,
     for_several,
     variants,
 )
@@ -33,15 +34,17 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.codegen.target import Target
-from gemel.dtype import DType
+from gemel.codegen.target import Target, has_fours
+from gemel.dtype import DType, int8
 from gemel.extent import maximum, minimum
 from gemel.spec import product
 
-__all__ = ["Choice", "Several", "StepPlan", "cost", "steps", "variants"]
+__all__ = ["Choice", "Several", "StepPlan", "cost", "fours", "steps", "variants"]
 
 #: A packing step's tile copies about this many bytes.
 PACKED_TILE = 1 << 18
+#: So many bytes along k are one lane of `contract_fours`.
+FOURS = 4
 
 
 def steps(
@@ -132,35 +135,40 @@ class _Planner:
         self.scratch.append(elements * self.dtype.itemsize)
         return SCRATCH - len(self.scratch) + 1
 
-    def _pack(self, number: int, width: int) -> int:
-        """Which scratch has an operand in panels of so many lines; its strides are those then."""
+    def _pack(self, number: int, width: int, fours: int = 1) -> int:
+        """Which scratch has an operand in panels of so many lines; its strides are those then.
+
+        So many k of a line lie side by side.
+        """
         strides, k = self.strides[number], self.program.outer
+        depth = -(-self.k // fours) * fours
         lines, line = self.extents[ROWS + number], strides[ROWS + number]
         # An axis the operand broadcasts over is packed once.
         batch = [n if stride else 1 for n, stride in zip(self.batch, strides, strict=False)]
         panels = -(-lines // width)
-        size = panels * width * self.k
+        size = panels * width * depth
         packed = [batch[1] * size if strides[0] else 0, size if strides[1] else 0]
         panels_of = self._reserve(product(batch) * size)
         itemsize = self.dtype.itemsize
-        together = maximum(1, PACKED_TILE // maximum(1, width * self.k * itemsize))
+        together = maximum(1, PACKED_TILE // maximum(1, width * depth * itemsize))
         tiles = -(-panels // together)
         turn = self.lasts[number] == "k"
         integers = [*batch, lines, self.k, *strides[:ROWS], line, strides[-1]]
-        integers += [*packed, width * self.k, width, together * width, self.k, tiles, 1, 1]
+        integers += [*packed, width * depth, width * fours, together * width, self.k, tiles, 1, 1]
         extent = product(batch) * tiles
-        whole = extent * minimum(panels, together) * width * self.k * itemsize
+        whole = extent * minimum(panels, together) * width * depth * itemsize
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
-        copies = _copies(self.program.operands[number].dtype, self.dtype, width, turn)
+        kept = self.program.operands[number].dtype
+        copies = _copies(kept, self.dtype if fours == 1 else kept, width, turn, fours)
         step = StepPlan(copies, [(number, 0), (panels_of, 0)], integers, extent, chunk)
         step.packs = number
         step.cost = 100 + whole // 10
         if self.k:
             self.found.append(step)
         inner = self.extents[k:]
-        along = [width * product(inner[i + 1 :]) for i in range(len(inner))]
+        along = [width * fours * product(inner[i + 1 :]) for i in range(len(inner))]
         others = [0] * (k - ROWS)
-        others[number] = width * self.k
+        others[number] = width * depth
         self.strides[number] = [*packed, *others, *along]
         return panels_of
 
@@ -187,6 +195,36 @@ class _Planner:
         self.found.append(step)
 
 
+class _Fours(_Planner):
+    """The product of bytes in int32, both in panels of fours along k (`contract_fours`)."""
+
+    def steps(self) -> list[StepPlan]:
+        """All steps."""
+        sizes = self.m, self.n, self.k, product(self.batch)
+        operands = list(self.program.operands)
+        # One of the two it multiplies must be signed.
+        native = has_fours(self.target) and int8 in (operands[0].dtype, operands[1].dtype)
+        choice = for_fours(self.target, native, *sizes)
+        buffers = [(i, 0) for i, each in enumerate(operands) if each.role != INDEX]
+        for number, width in enumerate((choice.rows, choice.columns)):
+            buffers[number] = self._pack(number, width, FOURS), 0
+            own, panel = operands[number], (ROWS + number, width)
+            operands[number] = Operand(own.dtype, INPUT, STRIDED, True, panel, FOURS)
+        self._product(choice, tuple(operands), buffers)
+        self.found[-1].cost = cost(*sizes, int8, self.target.width)
+        for each in self.found:
+            each.scratch = self.scratch
+        return self.found
+
+
+def fours(
+    program: Program, integers: Sequence[int], lasts: tuple[str, str], target: Target
+) -> list[StepPlan]:
+    """As `steps`, of int8 or uint8 operands that are cast to int32, multiplied and added up."""
+    plan = _Fours(program, integers, lasts, False, None, target)
+    return [] if 0 in plan.extents[: program.outer] else plan.steps()
+
+
 def _loads(code: tuple[Instruction, ...], number: int, dtype: DType) -> tuple[Instruction, ...]:
     """The code where an operand has been converted before; then converting it changes nothing."""
     return tuple(
@@ -197,15 +235,15 @@ def _loads(code: tuple[Instruction, ...], number: int, dtype: DType) -> tuple[In
     )
 
 
-def _copies(source: DType, dtype: DType, width: int, turn: bool) -> Program:
+def _copies(source: DType, dtype: DType, width: int, turn: bool, fours: int) -> Program:
     """What makes panels: lines and k are its loops, besides those of the batch."""
     operands = (
         Operand(source, INPUT, CONTIGUOUS if turn else STRIDED),
-        Operand(dtype, OUTPUT, STRIDED, panel=(ROWS, width)),
+        Operand(dtype, OUTPUT, STRIDED, panel=(ROWS, width), together=fours),
     )
     code: tuple[Instruction, ...] = (Instruction("load", source, (), 0),)
     if source is not dtype:
         code += (Instruction("cast", dtype, (0,)),)
     code += (Instruction("store", dtype, (len(code) - 1,), 1),)
-    schedule = f"pack {width} {'turn' if turn else 'copy'}"
+    schedule = f"pack{fours if fours > 1 else ''} {width} {'turn' if turn else 'copy'}"
     return Program(ROWS + 2, 0, schedule, operands, (), len(TILES), code)

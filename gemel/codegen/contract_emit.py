@@ -28,6 +28,7 @@ from gemel.codegen.registers import (
     suffix,
 )
 from gemel.codegen.target import Target
+from gemel.dtype import DType
 from gemel.errors import CompileError
 
 #: What follows is written out for every vector of a micro-tile up to this many instructions.
@@ -44,11 +45,16 @@ class Emitter(Frame):
     """A kernel under construction; all is about the dtype its first operand is computed in,
     `lanes` at a time."""
 
-    def __init__(self, program: Program, target: Target, stack: int = 0) -> None:
-        """`stack` elements are set aside, aligned to a vector. Raises `CompileError`."""
+    def __init__(
+        self, program: Program, target: Target, stack: int = 0, dtype: DType | None = None
+    ) -> None:
+        """`stack` elements are set aside, aligned to a vector. Raises `CompileError`.
+
+        `dtype`: what is computed in, if the first operand does not say so.
+        """
         super().__init__(program, target)
-        self.dtype = program.operands[0].dtype.compute
-        if not self.dtype.is_floating or self.dtype.compute is not self.dtype:
+        self.dtype = dtype or program.operands[0].dtype.compute
+        if dtype is None and not self.dtype.is_floating or self.dtype.compute is not self.dtype:
             raise CompileError(f"no tiles are of {self.dtype}\n{program.text}")
         self.lanes = target.width // self.dtype.itemsize
         self.vector = register_type(self.dtype, self.lanes)

@@ -100,10 +100,11 @@ def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str
 class Choice:
     """The kernels of one product and their tiling.
 
-    `kind` is ``"dot"`` or ``"gemm"``; `rows` x `columns` is the micro-tile; `a_form` and `b_form`
-    say whether the operand is read packed or where it lies (``"k"``, ``"m"``, ``"n"``); a tile is
-    `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut every `k_block` (0: it
-    is not cut). `direct`: windows are read where they lie, and no panels made.
+    `kind` is ``"dot"``, ``"gemm"`` or ``"dot4"``; `rows` x `columns` is the micro-tile; `a_form`
+    and `b_form` say whether the operand is read packed or where it lies (``"k"``, ``"m"``,
+    ``"n"``); a tile is `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut
+    every `k_block` (0: it is not cut). `direct`: windows are read where they lie, and no panels
+    made. `extension`: what of the machine is used besides the target's.
     """
 
     __slots__ = (
@@ -112,6 +113,7 @@ class Choice:
         "chunk",
         "columns",
         "direct",
+        "extension",
         "k_block",
         "kind",
         "m_block",
@@ -130,12 +132,15 @@ class Choice:
         self.unroll = 1
         self.split = False
         self.direct = False
+        self.extension = ""
         self.k_block = 0
         self.m_block = self.n_block = self.chunk = 1
 
     @property
     def schedule(self) -> str:
         """The main kernel's: `Program.schedule`."""
+        if self.kind == "dot4":
+            return f"dot4 {self.rows}x{self.columns} {self.extension}".rstrip()
         if self.kind == "dot":
             return f"dot {self.rows}x{self.columns}x{self.unroll}"
         end = " split" if self.split else " direct" if self.direct else ""
@@ -234,6 +239,21 @@ def for_several(
         choice.split = k > DEPTH
     wide = WIDE * target.width // dtype.itemsize
     _tile(choice, m, n, batch, cost(m, n, depth, batch, dtype, target.width) / 1000, wide)
+    return choice
+
+
+def for_fours(target: Target, native: bool, m: int, n: int, k: int, batch: int) -> Choice:
+    """The tiling of a product of bytes by fours; `native`: one instruction does four.
+
+    Else bytes are widened in registers, of which fewer are left for sums.
+    """
+    m, n, batch, depth = bucket(m), bucket(n), bucket(batch), bucket(k)
+    lanes = target.width // 4
+    vectors = min(2 if target.width == 64 else 1, -(-n // lanes))
+    rows, vectors = _micro_tile(target, m, vectors, -(-depth // 4), 12 if native else 4)
+    choice = Choice("dot4", rows, vectors * lanes, "packed", "packed")
+    choice.extension = "vnni" if native else ""
+    _tile(choice, m, n, batch, cost(m, n, depth, batch, None, target.width) / 4000)
     return choice
 
 
