@@ -228,7 +228,7 @@ class Plans:
         passes: tuple[Any, ...],
         guards: list[Guard],
         recipes: tuple[Recipe, ...] = (),
-        still: Sequence[int] = (),
+        still: Sequence[int] | None = None,
     ) -> None:
         self.graph = graph
         self.still = still
@@ -275,7 +275,7 @@ class Plans:
             return None
         text = signature(self.graph)
         passes = [step.__name__ for step in self.passes]
-        kept = (*self.still, config.KEEP_BYTES.read())
+        kept = self.still, config.KEEP_BYTES.read()
         return text and f"{text}{passes} {values} {self.guards} {kept}"
 
     def image(self, values: dict[str, int], backend: Backend) -> Image:

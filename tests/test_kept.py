@@ -288,6 +288,32 @@ def test_threads_that_share_a_network() -> None:
     assert not wrong
 
 
+class ByPosition(gluon.HybridBlock):
+    """Rows of a parameter at positions that depend on the size of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = gluon.Parameter("table", shape=(50, 3), init="uniform")
+        self.places = gluon.Constant(np.arange(50, dtype="int64") - 3)
+
+    def forward(self, x: Any) -> Any:
+        rows = x.shape[0]
+        places = np.clip(self.places.data(), 0, rows - 1)
+        scaled = self.table.data() * (1.0 / rows)
+        return np.take(scaled, places, axis=0) + scaled[:rows].sum() + x.sum()
+
+
+def test_what_depends_on_sizes_is_not_kept() -> None:
+    net = ByPosition()
+    net.initialize()
+    net.hybridize()
+    table = net.table.data().asnumpy().astype("float64")
+    for rows in (7, 20, 7, 33, 20, 50):
+        scaled = table / rows
+        wanted = scaled[numpy.clip(numpy.arange(50) - 3, 0, rows - 1)] + scaled[:rows].sum()
+        assert_allclose(net(np.zeros((rows, 2))).asnumpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_writes_that_wait_behind_reads() -> None:
     """A call sees what was written before it and not what was written after it, however late."""
     net, x = network(), batch()

@@ -289,18 +289,24 @@ def _squares_about(
     name: str, x: Any, middle: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
 ) -> tuple[Any, Any]:
     """The mean squared distance from a mean that is given, in the dtype that sums are kept in, and
-    the dtype of the result. Raises `ShapeError` if the mean makes the array larger.
+    the dtype of the result.
     """
     x = floating(in_floating(name, x, dtype))
+    middle = known_mean(name, x, middle)
+    squares = squared_size(subtract(widened(x), middle))
+    total = sum(squares, axis=axis, keepdims=keepdims)
+    return divide(total, freedom(x, axis, ddof, name)), x.dtype.real
+
+
+def known_mean(name: str, x: Any, middle: Any) -> Any:
+    """A mean of x that is given, in the dtype that sums are kept in. Raises `ShapeError`."""
     middle = operand(middle, (x,))
     if not same_shape(broadcast(name, x.spec, middle.spec), x.shape):
         raise ShapeError(
             f"{name}: a mean of {list(middle.shape)} for {list(x.shape)}; it must have the shape "
             "that np.mean gives with keepdims=True"
         )
-    squares = squared_size(subtract(widened(x), widened(middle)))
-    total = sum(squares, axis=axis, keepdims=keepdims)
-    return divide(total, freedom(x, axis, ddof, name)), x.dtype.real
+    return widened(middle)
 
 
 def in_floating(name: str, x: Any, dtype: Any) -> Any:

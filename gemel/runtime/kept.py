@@ -57,13 +57,16 @@ def made_of(graph: Graph, still: Sequence[int]) -> set[Entry]:
     return found
 
 
-def split(items: Sequence[Any], still: set[Buffer]) -> Split:
-    """The items of a plan split, where `still` are inputs that rarely change.
+def split(items: Sequence[Any], fixed: set[Entry] | None, where: dict[Entry, Any]) -> Split:
+    """The items of a plan split; `fixed` are what `made_of` found, None keeps nothing.
 
     A value is kept if it is made of such and of captured arrays alone, has the same size in every
     call, and is not much larger than what it is made of. What may fail is not moved: it could fail
     what does not depend on it.
     """
+    if fixed is None:
+        return Split([], list(items), [], [])
+    still = {where[entry].buffer for entry in fixed if entry.node.is_input}
     writers = _writers(items)
     left = config.KEEP_BYTES.read()
     made: set[Buffer] = set()
@@ -114,8 +117,9 @@ def _size(item: Launch, still: set[Buffer], writers: dict[Buffer, int]) -> int |
 
 
 def _sizes(kernel: Kernel) -> Iterator[int]:
-    """Everything that would be another number for other free sizes."""
+    """Everything that may be another number for other free sizes."""
     yield from kernel.integers
+    yield from (number.source[1] for _, number in kernel.scalars)
     yield kernel.extent
     for (place, offset), written in zip(kernel.places, kernel.written, strict=True):
         yield offset

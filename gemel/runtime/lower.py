@@ -57,7 +57,7 @@ class Lowering:
     Free extents stay free; `guards` has what was asked of them, also by who made the graph.
     `keeps`: what an update overwrites stays as it was when the new value could not be computed;
     otherwise it fails as results do. `still` are the positions of inputs that rarely change: what
-    depends on them alone is kept from run to run.
+    depends on them alone is kept from run to run; nothing is without it.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class Lowering:
         layouts: dict[int, Layout] | None = None,
         guards: Sequence[Guard] = (),
         keeps: bool = True,
-        still: Sequence[int] = (),
+        still: Sequence[int] | None = None,
     ) -> None:
         self.graph = graph
-        self.fixed = made_of(graph, still)
+        self.fixed = None if still is None else made_of(graph, still)
         self.guards = guards
         self.keeps = keeps
         self.backend = backend
@@ -280,7 +280,7 @@ class Lowering:
 
     def _is_still(self, entry: Entry | None) -> bool:
         """Whether what is being emitted is done again and again, and this is always the same."""
-        if entry in self.fixed:
+        if self.fixed and entry in self.fixed:
             return True
         where = self.where.get(entry) if entry is not None and self.inside is not None else None
         return isinstance(where, Place) and self.inside.still(where.buffer)  # type: ignore[union-attr]
@@ -382,7 +382,7 @@ class Lowering:
         image.inputs = self._inputs()
         image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]
         image.scalars, image.random = self.scalars, self.random
-        found = split(self.items, {self.where[e].buffer for e in self.fixed if e.node.is_input})
+        found = split(self.items, self.fixed, self.where)
         items = self._beside(found.rest)
         self.temporaries = found.placed(self.temporaries)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]

@@ -269,7 +269,8 @@ void first_positions(const SortedRows& rows, const char* source, char* target) {
 // Keys of few bytes are sorted by few digits.
 bool takes_few(const SortedRows& rows, size_t bytes) {
   const int64_t most = std::min<int64_t>(kMostFirst, 8 * static_cast<int64_t>(bytes));
-  return rows.positions && rows.wanted() <= most && rows.wanted() * kShare <= rows.length;
+  const int64_t wanted = rows.wanted();
+  return rows.positions && wanted > 0 && wanted <= most && wanted * kShare <= rows.length;
 }
 
 using Sort = void (*)(const SortedRows&, const char*, char*);
@@ -381,8 +382,12 @@ class SortLaunch final : public Launch {
 }  // namespace
 
 void launch_sort(const SortedRows& rows, const Tensor& source, const Tensor& target, Front& front) {
-  if (source.size == 0 || target.size == 0) return;
+<<<<<<< HEAD
   const Work work{rows, sort_of(source.dtype, rows), part_of(source), part_of(target)};
+=======
+  if ((source.size == 0 || target.size == 0) && source.settled()) return;
+  const Work work{rows, sort_of(source.dtype, rows.positions), part_of(source), part_of(target)};
+>>>>>>> main
   SortLaunch launched(work, source);
   launch(launched, front);
 }
