@@ -382,12 +382,8 @@ class SortLaunch final : public Launch {
 }  // namespace
 
 void launch_sort(const SortedRows& rows, const Tensor& source, const Tensor& target, Front& front) {
-<<<<<<< HEAD
-  const Work work{rows, sort_of(source.dtype, rows), part_of(source), part_of(target)};
-=======
   if ((source.size == 0 || target.size == 0) && source.settled()) return;
-  const Work work{rows, sort_of(source.dtype, rows.positions), part_of(source), part_of(target)};
->>>>>>> main
+  const Work work{rows, sort_of(source.dtype, rows), part_of(source), part_of(target)};
   SortLaunch launched(work, source);
   launch(launched, front);
 }
