@@ -67,6 +67,12 @@ class Repeat:
         self.node = node
         self.time = time
 
+    def numbered(self, first: int) -> int:
+        """Give the windows their numbers, from `first` on; the one that comes next."""
+        for index, window in enumerate(self.windows, start=first):
+            window.index = index
+        return first + len(self.windows)
+
     @property
     def fails(self) -> bool:
         """Whether one of its items may."""
