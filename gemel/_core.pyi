@@ -239,7 +239,10 @@ class Desk:
         """What waits here and what comes from now on fails with this."""
 
 class SortedRows:
-    """How an operation sorts: dense arrays of before x length x after elements along the second."""
+    """How an operation sorts: dense arrays of before x length x after elements along the second.
+
+    `first`: of positions only so many of each row; -1: all.
+    """
 
     def __init__(
         self,
@@ -248,6 +251,7 @@ class SortedRows:
         after: int,
         descending: bool = False,
         positions: bool = False,
+        first: int = -1,
     ) -> None: ...
 
 class Kernel:

@@ -145,7 +145,10 @@ def image(
             return Choice(item.condition, *sides)
         if isinstance(item, Together):
             return Together([[numbered(one) for one in part] for part in item.parts])
-        if isinstance(item, Loop | Kept):
+        if isinstance(item, Loop):
+            items, after = ([numbered(one) for one in each] for each in (item.items, item.after))
+            return item._replace(items=items, after=after)
+        if isinstance(item, Kept):
             return item._replace(items=[numbered(one) for one in item.items])
         number = made.kernel(str(item.kernel.address), item.kernel, bytes)
         return item._replace(kernel=number, cost=cost.pop() if cost else item.cost)

@@ -440,6 +440,8 @@ def _sorting() -> list[Case]:
         _case("argsort", (2, 3, 4), axis=1, descending=True),
         _case("sort", (3, 4), smooth=(rows,), axis=-1),
         _case("sort", (3, 4), smooth=(rows,), axis=0, descending=True),
+        _case("top_positions", (3, 9), axis=-1, descending=True, count=2),
+        _case("top_positions", (9, 2), axis=0, descending=False, count=5),
         _case("argpartition", (3, 4), kth=2, axis=1),
         _case("searchsorted", Draw((6,), "sorted"), (2, 3), side="left"),
         _case("searchsorted", Draw((6,), "sorted"), (), side="right"),

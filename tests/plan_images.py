@@ -68,7 +68,7 @@ def cost(item: Item) -> int:
     if isinstance(item, Choice):
         return max(sum(map(cost, item.then)), sum(map(cost, item.otherwise)))
     if isinstance(item, Loop):
-        return item.rounds * sum(map(cost, item.items))
+        return item.rounds * sum(map(cost, item.items)) + sum(map(cost, item.after))
     return sum(cost(one) for part in item.parts for one in part)
 
 
@@ -133,10 +133,13 @@ class Read:
             return Choice(condition, self.many(self.item), self.many(self.item))  # type: ignore[arg-type]
         if kind == 2:
             return Together(self.many(lambda: self.many(self.item)))
-        if kind == 3:
+        if kind in (3, 5):
             rounds = self.word()
             windows = self.many(lambda: (self.take(3), *self.take(2)))
-            return Loop(rounds, windows, self.many(self.item))  # type: ignore[arg-type]
+            if kind == 3:
+                return Loop(rounds, windows, self.many(self.item))  # type: ignore[arg-type]
+            held = self.take(3)
+            return Loop(rounds, windows, self.many(self.item), held, self.many(self.item))  # type: ignore[arg-type]
         if kind == 4:
             lists = [self.many(self.word) for _ in range(3)]
             return Kept(*lists, self.many(self.item))  # type: ignore[arg-type]
@@ -222,7 +225,8 @@ def bound_item(item: Item, values: Sequence[int]) -> Item:
         return item._replace(items=items(item.items))
     if isinstance(item, Loop):
         windows = [(address(place), values[step], period) for place, step, period in item.windows]
-        return Loop(values[item.rounds], windows, items(item.items))
+        held = None if item.condition is None else address(item.condition)
+        return Loop(values[item.rounds], windows, items(item.items), held, items(item.after))
     integers = [values[slot] for slot in item.integers]
     failure = item.failure
     if failure is not None:

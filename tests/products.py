@@ -13,14 +13,11 @@ from gemel.codegen.program import INPUT, OUTER, Instruction, Operand, Program
 from gemel.codegen.target import Target
 from gemel.dtype import DType
 
-#: How many instructions there are before those that follow the sum, which is the last of them.
-HEAD = 4
-
 
 class Described(NamedTuple):
     """What follows a sum: its operands, scalars and code, where instruction 0 is the sum.
 
-    `lasts` are the axes along which the strides of a and b are 1.
+    `lasts` are the axes along which the strides of a and b are 1, `kept` what they are kept as.
     """
 
     dtype: DType
@@ -28,19 +25,23 @@ class Described(NamedTuple):
     operands: tuple[Operand, ...]
     scalars: tuple[DType, ...]
     code: tuple[Instruction, ...]
+    kept: tuple[DType, DType] | None = None
 
 
 def code_of(product: Described) -> tuple[Instruction, ...]:
     """All of the instructions."""
-    dtype = product.dtype
-    found = [
-        Instruction("load", dtype, (), 0),
-        Instruction("load", dtype, (), 1),
-        Instruction("multiply", dtype, (0, 1)),
-        Instruction("reduce", dtype, (2,), "sum"),
-    ]
+    dtype, factors = product.dtype, []
+    found: list[Instruction] = []
+    for number, kept in enumerate(product.kept or (dtype, dtype)):
+        found.append(Instruction("load", kept, (), number))
+        if kept is not dtype:
+            found.append(Instruction("cast", dtype, (len(found) - 1,)))
+        factors.append(len(found) - 1)
+    found.append(Instruction("multiply", dtype, tuple(factors)))
+    found.append(Instruction("reduce", dtype, (len(found) - 1,), "sum"))
+    first = len(found) - 1
     for step in product.code[1:]:
-        arguments = tuple(position + HEAD - 1 for position in step.arguments)
+        arguments = tuple(position + first for position in step.arguments)
         attribute: Any = step.attribute
         moved = attribute + 2 if step.name in ("load", "store") else attribute
         found.append(Instruction(step.name, step.dtype, arguments, moved))
@@ -78,7 +79,8 @@ def in_loops(
     for own_row, column, outer, inner in operands:
         strides.append([outer, inner, own_row, *spread(column, 0), *none[1]])
     kinds = (0, stride_class(n_axes[-1][1]))
-    own = [Operand(product.dtype, INPUT, kind, True) for kind in kinds]
+    kept = product.kept or (product.dtype,) * 2
+    own = [Operand(d, INPUT, kind, True) for d, kind in zip(kept, kinds, strict=True)]
     program = Program(
         3 + len(n_axes),
         len(k_axes),

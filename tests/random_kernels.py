@@ -39,7 +39,7 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.codegen.target import _NEEDED, MACHINE, TARGETS, Target, _flags
-from gemel.dtype import DTYPES, bfloat16, bool_, float32, float64, int64
+from gemel.dtype import DTYPES, DType, bfloat16, bool_, float16, float32, float64, int64
 from gemel.runtime.backend import native_code
 
 binding = pytest.importorskip("llvmlite.binding")
@@ -524,10 +524,14 @@ class Product:
         self.operands: list[Operand] = []
         self.strides: list[list[int]] = []
         self.several = self._several() if draw.random() < 0.4 else None
+        #: What the operands are kept as.
+        few = (float16, bfloat16, float32) if self.dtype is float32 else (float64,)
+        self.kept = draw.choice(few), draw.choice(few)
         m, n, k = self.sizes
-        self.a = self._matrix(m, k, self.lasts[0] == "k")
-        self.b = self._windows() if self.several else self._matrix(k, n, self.lasts[1] == "n")
-        self.described, self.bits = self._epilogue()
+        self.a = self._matrix(0, m, k, self.lasts[0] == "k")
+        self.b = self._windows() if self.several else self._matrix(1, k, n, self.lasts[1] == "n")
+        described, self.bits = self._epilogue()
+        self.described = described._replace(kept=self.kept)
 
     def _several(self) -> Several:
         """Axes of k and of the columns of b."""
@@ -553,13 +557,20 @@ class Product:
         axes = (*self.several.k, *self.several.n)
         outer, inner = (self.draw.choice((0, 50)) if n > 1 else 0 for n in self.batch)
         extents, strides = zip(*axes, (self.batch[0], outer), (self.batch[1], inner), strict=True)
-        number = self.memory.room(self.dtype, *self.memory.reached(extents, strides))
-        size = len(self.memory.buffers[number]) // self.dtype.itemsize
-        whole = self.memory.source.integers(-4, 5, size).astype(self.dtype.name)
-        self.memory.buffers[number] = whole.view("uint8")
+        number = self.memory.room(self.kept[1], *self.memory.reached(extents, strides))
+        self._fill(number, len(self.memory.buffers[number]) // self.kept[1].itemsize, self.kept[1])
         return 0, outer, inner
 
-    def _matrix(self, rows: int, columns: int, along_columns: bool) -> tuple[int, int, int]:
+    def _fill(self, number: int, size: int, dtype: DType) -> None:
+        """Small whole numbers: every sum of their products is exact."""
+        whole = self.memory.source.integers(-4, 5, size).astype("float32")
+        if dtype is bfloat16:
+            whole = (whole.view("uint32") >> 16).astype("uint16")
+        self.memory.buffers[number] = whole.astype(kept(dtype)).view("uint8")
+
+    def _matrix(
+        self, which: int, rows: int, columns: int, along_columns: bool
+    ) -> tuple[int, int, int]:
         """The stride of the axis that is not the last one, and those of the batch."""
         last, other = (columns, rows) if along_columns else (rows, columns)
         stride = last + self.draw.choice((0, 0, 3))
@@ -567,9 +578,8 @@ class Product:
         outer = self.draw.choice((0, stride * other * 2)) if self.batch[0] > 1 else 0
         extents = [other, last, *self.batch]
         _, high = self.memory.reached(extents, [stride, 1, outer, inner])
-        number = self.memory.room(self.dtype, 0, high)
-        whole = self.memory.source.integers(-4, 5, high + 9).astype(self.dtype.name)
-        self.memory.buffers[number] = whole.view("uint8")
+        number = self.memory.room(self.kept[which], 0, high)
+        self._fill(number, high + 9, self.kept[which])
         return stride, outer, inner
 
     def _epilogue(self) -> tuple[Described, list[int]]:

@@ -25,7 +25,7 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.codegen.schedules import compile_program
-from gemel.dtype import DType, bool_, float32, float64, int64
+from gemel.dtype import DType, bfloat16, bool_, float16, float32, float64, int64
 from gemel.errors import GemelError
 
 llvm = pytest.importorskip("llvmlite.binding")
@@ -103,10 +103,20 @@ def filled(generator: numpy.random.Generator, shape: tuple[int, ...], dtype: DTy
     return generator.standard_normal(shape).astype(dtype.name)
 
 
+def kept_as(array: Any, dtype: DType) -> tuple[Any, Any]:
+    """What is left of an array in a dtype, and how that is kept: bfloat16 as its bits."""
+    if dtype is not bfloat16:
+        found = array.astype(dtype.name)
+        return found.astype(array.dtype), found
+    bits = (array.view("uint32") + numpy.uint32(0x8000)) >> numpy.uint32(16)
+    return (bits << numpy.uint32(16)).view("float32"), bits.astype("uint16")
+
+
 def laid_out(array: Any, turn: bool, pad: int) -> tuple[Any, int]:
     """The matrices stored with rows `pad` too long, perhaps transposed; and their stride."""
     stored = array.swapaxes(-1, -2) if turn else array
-    wide = numpy.full((*stored.shape[:-1], stored.shape[-1] + pad), numpy.nan, array.dtype)
+    nothing = numpy.nan if array.dtype.kind == "f" else 0x7FC0  # bfloat16's bits of NaN
+    wide = numpy.full((*stored.shape[:-1], stored.shape[-1] + pad), nothing, array.dtype)
     wide[..., : stored.shape[-1]] = stored
     return wide, wide.shape[-1]
 
@@ -118,15 +128,21 @@ def check_product(
     lasts: tuple[str, str],
     seed: int = 0,
     pad: int = 3,
+    kept: tuple[DType, DType] | None = None,
 ) -> Any:
     m, n, k = sizes
     target = targets.TARGETS[name]
     generator = numpy.random.default_rng(seed)
-    a, b = filled(generator, (m, k), dtype), filled(generator, (k, n), dtype)
-    a_stored, a_stride = laid_out(a, lasts[0] == "m", pad)
-    b_stored, b_stride = laid_out(b, lasts[1] == "k", pad)
+    kinds = kept or (dtype, dtype)
+    shapes = (m, k), (k, n)
+    (a, a_kept), (b, b_kept) = (
+        kept_as(filled(generator, shape, dtype), kind)
+        for shape, kind in zip(shapes, kinds, strict=True)
+    )
+    a_stored, a_stride = laid_out(a_kept, lasts[0] == "m", pad)
+    b_stored, b_stride = laid_out(b_kept, lasts[1] == "k", pad)
     out = numpy.full((m, n + pad), 7, dtype.name)
-    contraction = plain(dtype, *lasts)
+    contraction = plain(dtype, *lasts)._replace(kept=kept)
     plan = steps(
         contraction, target, m, n, k, (a_stride, 0, 0), (b_stride, 0, 0), [(n + pad, 1, 0, 0)]
     )
@@ -156,6 +172,41 @@ def test_random_sizes(dtype: DType, lasts: tuple[str, str], name: str) -> None:
 def test_packed_panels_and_blocks_of_k(lasts: tuple[str, str], name: str) -> None:
     check_product(float32, name, (150, 203, 1300), lasts)
     check_product(float64, name, (90, 131, 700), lasts)
+
+
+KEPT = [(float16, float16), (bfloat16, bfloat16), (float16, float32), (float32, bfloat16)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lasts", LAYOUTS)
+@pytest.mark.parametrize("kept", KEPT, ids=str)
+def test_two_bytes_are_converted_where_they_are_read(
+    kept: tuple[DType, DType], lasts: tuple[str, str], name: str
+) -> None:
+    """The sums are as exact as those of the same numbers in float32."""
+    sizes = random.Random(f"{kept}{lasts}{name}")
+    found = [tuple(sizes.randint(0, 70) for _ in range(3)) for _ in range(8)]
+    for seed, (m, n, k) in enumerate([*found, (1, 90, 150), (2, 33, 400), (90, 70, 1700)]):
+        check_product(float32, name, (m, n, k), lasts, seed, pad=seed % 3, kept=kept)
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=str)
+def test_no_array_is_converted_as_a_whole(kept: tuple[DType, DType]) -> None:
+    """What is in panels is float32, what is read where it lies is as it was."""
+    target = targets.TARGETS[NAMES[0]]
+    for sizes in ((1, 500, 300), (20, 500, 300), (300, 300, 300), (4, 4, 4)):
+        for lasts in LAYOUTS:
+            program, integers = in_loops(
+                plain(float32, *lasts)._replace(kept=kept), sizes, (999, 0, 0), (999, 0, 0),
+                [(sizes[1], 1, 0, 0)],
+            )  # fmt: skip
+            for step in contract.steps(program, integers, lasts, target):
+                operands = step.program.operands
+                if step.packs >= 0:
+                    assert [o.dtype for o in operands] == [kept[step.packs], float32]
+                else:
+                    for operand, kind in zip(operands, kept, strict=False):
+                        assert operand.dtype is (kind if operand.panel is None else float32)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy
 import pytest
 from products import steps
-from test_contract import NAMES, filled, native, plain, run  # noqa: F401 -- native is a fixture
+from test_contract import NAMES, filled, kept_as, native, plain, run  # noqa: F401 -- native is a fixture
 
 import gemel
 from gemel import autograd, gluon, np, npx
 from gemel.codegen import contract, contract_plan
 from gemel.codegen import target as targets
-from gemel.dtype import DType, float32, float64
+from gemel.dtype import DType, bfloat16, float16, float32, float64
 from gemel.ir.layout import Layout, Several, several_strides
 
 Axes = list[tuple[int, int]]
@@ -30,7 +30,8 @@ def at_the_end(elements: int, dtype: DType) -> Any:
     base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.mprotect(ctypes.c_void_p(base + pages), mmap.PAGESIZE, 0) == 0
-    return numpy.frombuffer(memory, dtype.name, elements, pages - size)
+    kind = "uint16" if dtype is bfloat16 else dtype.name
+    return numpy.frombuffer(memory, kind, elements, pages - size)
 
 
 def laid_out(axes: Axes) -> int:
@@ -39,7 +40,14 @@ def laid_out(axes: Axes) -> int:
 
 
 def check(
-    m: int, k: Axes, n: Axes, dtype: DType, name: str, seed: int = 0, batch: int = 2
+    m: int,
+    k: Axes,
+    n: Axes,
+    dtype: DType,
+    name: str,
+    seed: int = 0,
+    batch: int = 2,
+    kept: tuple[DType, DType] | None = None,
 ) -> contract.StepPlan:
     target = targets.TARGETS[name]
     lanes = target.width // dtype.itemsize
@@ -49,16 +57,18 @@ def check(
     depth = int(numpy.prod([extent for extent, _ in k]))
     columns = int(numpy.prod([extent for extent, _ in n]))
     span = laid_out([*k, *n])
-    stored = at_the_end(batch * span, dtype)
-    stored[:] = generator.standard_normal(stored.shape)
+    kinds = kept or (dtype, dtype)
+    whole, kept_b = kept_as(generator.standard_normal(batch * span).astype(dtype.name), kinds[1])
+    stored = at_the_end(batch * span, kinds[1])
+    stored[:] = kept_b
     extents, strides = zip(*k, *n, strict=True)
     bytes_ = (span * dtype.itemsize, *(s * dtype.itemsize for s in strides))
-    seen = numpy.lib.stride_tricks.as_strided(stored, (batch, *extents), bytes_)
+    seen = numpy.lib.stride_tricks.as_strided(whole, (batch, *extents), bytes_)
     b = seen.reshape(batch, depth, columns)
-    a = filled(generator, (m, depth), dtype)
+    a, kept_a = kept_as(filled(generator, (m, depth), dtype), kinds[0])
     out = numpy.full((batch, m, columns + 3), 7, dtype.name)
     plan = steps(
-        plain(dtype),
+        plain(dtype)._replace(kept=kept),
         target,
         m,
         columns,
@@ -69,7 +79,7 @@ def check(
         (1, batch),
         several=several,
     )
-    run(plan, target, {"a": a, "b": stored, "operand 0": out}, seed=seed)
+    run(plan, target, {"a": kept_a, "b": stored, "operand 0": out}, seed=seed)
     wanted = a.astype("float64") @ b.astype("float64")
     tolerance = (2e-6 if dtype is float32 else 1e-14) * (depth + 1)
     assert numpy.abs(out[..., :columns] - wanted).max(initial=0) <= tolerance, plan
@@ -101,6 +111,20 @@ def test_ways_to_make_panels(way: str, dtype: DType, name: str) -> None:
         return  # where those begin is said by the layout: see the convolutions below
     for m in (1, 17, 40):
         check(m, k, n, dtype, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [float16, bfloat16], ids=str)
+@pytest.mark.parametrize("way", WAYS)
+def test_panels_of_two_bytes(way: str, dtype: DType, name: str) -> None:
+    k, n, form = WAYS[way]
+    if any(stride < 0 for _, stride in k):
+        return
+    for m in (1, 7, 40):
+        step = check(m, k, n, float32, name, kept=(dtype, dtype))
+        assert step.program.operands[1].dtype is dtype
+        if not targets.TARGETS[name].small_masks:
+            assert "gathered" in step.program.schedule, form
 
 
 def test_the_way_is_chosen_by_what_lies_side_by_side() -> None:

@@ -291,6 +291,50 @@ def test_loops_of_any_length(turned: bool) -> None:
         check(found, x[::-1].cumsum(axis=0)[::-1] if turned else x.cumsum(axis=0))
 
 
+@pytest.mark.parametrize("window", [True, False])
+@pytest.mark.parametrize("held", [(), (1, 0, 1, 1, 0), (0, 0, 0), (1, 1), (0, 1)], ids=str)
+def test_loops_with_a_condition(held: tuple[int, ...], window: bool) -> None:
+    """States stay in rounds that are skipped; a condition that cannot change ends the loop."""
+    rounds, width = Dim(6, "n", []), Dim(3, "m", [])
+    kernel = vector("add", 6, 6)
+    windows = [
+        ((0, 0, 0), 4 * width, 0),
+        ((2, 0, 0), 64, 2),
+        ((2, 0, 64), -64, 2),
+        ((1, 1, 0), 4 * width, 0),
+        ((0, 2, 0), 1, 0),
+    ]
+    body = [
+        loop_step(kernel, [(4, 0, 0), (4, 1, 0), (4, 2, 0)], width),
+        loop_step(kernel, [(4, 2, 0), (0, 1, 0), (4, 3, 0)], width),
+    ]
+    last = loop_step(kernel, [(4, 1, 0), (0, 1, 0), (1, 0, 0)], width)
+    times = vector("multiply", 6, 6)
+    zeros = [
+        loop_step(times, [(0, 1, 0), (0, 1, 0), (2, 0, 0)], width),
+        loop_step(times, [(0, 0, 0), (0, 3, 0), (1, 1, 0)], rounds * width),
+    ]
+    made = plan(
+        "skipping",
+        [
+            (FLOAT32, (rounds, width)),
+            (FLOAT32, (width,)),
+            (BOOL, (rounds,)),
+            (FLOAT32, (rounds, width)),
+        ],
+        [(FLOAT32, (width,)), (FLOAT32, (rounds, width))],
+        [*zeros, Loop(rounds, windows, body, (4, 4, 0) if window else (0, 2, 0), [last])],
+        temporaries=[Temporary(128, 0, 9)],
+    )
+    x = numpy.random.default_rng(1).integers(1, 9, (len(held), 3)).astype("float32")
+    mask = numpy.array(held, "bool")
+    done = mask if window else numpy.full(mask.shape, mask[:1].any())
+    sums = numpy.where(done[:, None], (x * done[:, None]).cumsum(axis=0), 0).astype("float32")
+    end, found = made(array(x), array(numpy.zeros(3)), array(mask, "bool"), array(x * 0))
+    check(end, x[done].sum(axis=0, dtype="float32"))
+    check(found, sums)
+
+
 def test_loops_in_loops_side_by_side_and_what_they_cost() -> None:
     """The windows of an inner loop are of the outer's; the cost is that of all rounds."""
     kernel, n = vector("add", 6, 6), Dim(4, "n", [])
@@ -368,6 +412,14 @@ def test_malformed_plans_are_refused() -> None:
             "items": [Loop(2, [((1, 0, 0), 8, 0)], []), step(kernel, [(4, 0, 0)], [], 1, 1)],
         },
         {"outputs": [(INT64, (2,))], "items": [Loop(2, [((1, 0, 0), 8, -1)], [])]},
+        {"items": [Loop(2, [], [], (4, 0, 0), [])]},
+        {
+            "outputs": [(INT64, (2,))],
+            "items": [
+                Loop(2, [((1, 0, 0), 8, 0)], [], (1, 0, 0), []),
+                step(kernel, [(4, 0, 0)], [], 1, 1),
+            ],
+        },
         {"outputs": [(FLOAT32, (1,), (1,), 0, OUTPUT, 0)]},
         {"outputs": [(99, (1,))]},
         {"inputs": [(FLOAT32, (1,) * 40)]},
@@ -402,6 +454,13 @@ def test_any_word_of_an_image_may_be_wrong() -> None:
                 size,
                 [((0, 0, 0), 4, 0), ((2, 0, 0), 64, 2)],
                 [loop_step(kernel, [(4, 0, 0), (4, 1, 0), (1, 0, 0)], 1)],
+            ),
+            Loop(
+                size,
+                [((0, 0, 0), 4, 0)],
+                [loop_step(kernel, [(4, 2, 0), (0, 0, 0), (1, 0, 0)], 1)],
+                (4, 2, 0),
+                [loop_step(kernel, [(4, 2, 0), (0, 0, 0), (1, 0, 0)], 1)],
             ),
         ],
         temporaries=[Temporary(size // 2, 1, 2)],

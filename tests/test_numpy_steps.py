@@ -235,8 +235,8 @@ def test_which_operations_have_no_kernel() -> None:
         "lcm", "lstsq", "matrix_rank",
         "nanargmax", "nanargmin", "nextafter", "nonzero", "of_parts", "outcomes", "pinv", "qr",
         "ranked", "ravel_multi_index", "region_peaks", "region_weights", "searchsorted", "slogdet",
-        "solve", "sort", "spacing", "surviving", "svd", "svdvals", "transform", "unique",
-        "unravel_index", "viewed", "whole_transform", "with_rows_put",
+        "solve", "sort", "spacing", "surviving", "svd", "svdvals", "top_positions", "transform",
+        "unique", "unravel_index", "viewed", "whole_transform", "with_rows_put",
     ]  # fmt: skip
 
 

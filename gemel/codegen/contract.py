@@ -2,8 +2,9 @@
 
 A product is a program whose loops are two of a batch, the rows m, the columns n and, reduced, k
 (n and k may be three loops each): the sum of the products of its first two operands, float32 or
-float64, and what follows. Sums run along k in an order fixed by shape and target, so the result has
-the same bits however the tiles are spread over cores.
+float64, and what follows. Operands that are only kept (float16, bfloat16) are read as float32,
+where they lie or while panels of them are made. Sums run along k in an order fixed by shape and
+target, so the result has the same bits however the tiles are spread over cores.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gemel.codegen.contract_plan import (
     StepPlan,
     cost,
     decided,
+    for_fours,
     for_several,
     variants,
 )
@@ -32,15 +34,17 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.codegen.target import Target
-from gemel.dtype import DType
+from gemel.codegen.target import Target, has_fours
+from gemel.dtype import DType, int8
 from gemel.extent import maximum, minimum
 from gemel.spec import product
 
-__all__ = ["Choice", "Several", "StepPlan", "cost", "steps", "variants"]
+__all__ = ["Choice", "Several", "StepPlan", "cost", "fours", "steps", "variants"]
 
 #: A packing step's tile copies about this many bytes.
 PACKED_TILE = 1 << 18
+#: So many bytes along k are one lane of `contract_fours`.
+FOURS = 4
 
 
 def steps(
@@ -78,7 +82,9 @@ class _Planner:
     ) -> None:
         rank = program.rank
         self.program = program
-        self.dtype = program.operands[0].dtype
+        #: What is computed in, and what the operands are read from.
+        self.dtype = program.operands[0].dtype.compute
+        self.code = program.code
         self.lasts = lasts
         self.extents = list(integers[:rank])
         self.strides = [
@@ -96,59 +102,73 @@ class _Planner:
         """All steps."""
         sizes = self.m, self.n, self.k, product(self.batch)
         if self.several:
-            choice = for_several(self.dtype, self.lasts[0], self.several, self.target, *sizes)
+            several, plain = self.several, self._is_plain(0)
+            choice = for_several(self.dtype, self.lasts[0], several, self.target, *sizes, plain)
+            if not self._is_plain(1) and not self.target.small_masks:
+                choice.b_form, choice.direct = "gathered", False
         else:
-            choice = decided(self.dtype, *self.lasts, self.target, *sizes, self.often)
+            plain = self._is_plain(0)
+            choice = decided(self.dtype, *self.lasts, self.target, *sizes, self.often, plain)
         operands = list(self.program.operands)
         buffers = [(i, 0) for i, each in enumerate(operands) if each.role != INDEX]
         contiguous = CONTIGUOUS if choice.b_form == "n" else STRIDED
-        operands[1] = Operand(self.dtype, INPUT, contiguous, True)
+        operands[1] = Operand(operands[1].dtype, INPUT, contiguous, True)
         widths = choice.rows, choice.columns
         for number, form in enumerate((choice.a_form, choice.b_form)):
             if form == "packed":
                 buffers[number] = self._pack(number, widths[number]), 0
                 kind, panel = operands[number].stride, (ROWS + number, widths[number])
                 operands[number] = Operand(self.dtype, INPUT, kind, True, panel)
+                self.code = _loads(self.code, number, self.dtype)
         self._product(choice, tuple(operands), buffers)
         self.found[-1].cost = cost(*sizes, self.dtype, self.target.width)
         for each in self.found:
             each.scratch = self.scratch
         return self.found
 
+    def _is_plain(self, number: int) -> bool:
+        """Whether an operand is kept as what is computed in."""
+        return self.program.operands[number].dtype is self.dtype
+
     def _reserve(self, elements: int) -> int:
         """Whose a new block of scratch is, of so many elements."""
         self.scratch.append(elements * self.dtype.itemsize)
         return SCRATCH - len(self.scratch) + 1
 
-    def _pack(self, number: int, width: int) -> int:
-        """Which scratch has an operand in panels of so many lines; its strides are those then."""
+    def _pack(self, number: int, width: int, fours: int = 1) -> int:
+        """Which scratch has an operand in panels of so many lines; its strides are those then.
+
+        So many k of a line lie side by side.
+        """
         strides, k = self.strides[number], self.program.outer
+        depth = -(-self.k // fours) * fours
         lines, line = self.extents[ROWS + number], strides[ROWS + number]
         # An axis the operand broadcasts over is packed once.
         batch = [n if stride else 1 for n, stride in zip(self.batch, strides, strict=False)]
         panels = -(-lines // width)
-        size = panels * width * self.k
+        size = panels * width * depth
         packed = [batch[1] * size if strides[0] else 0, size if strides[1] else 0]
         panels_of = self._reserve(product(batch) * size)
         itemsize = self.dtype.itemsize
-        together = maximum(1, PACKED_TILE // maximum(1, width * self.k * itemsize))
+        together = maximum(1, PACKED_TILE // maximum(1, width * depth * itemsize))
         tiles = -(-panels // together)
         turn = self.lasts[number] == "k"
         integers = [*batch, lines, self.k, *strides[:ROWS], line, strides[-1]]
-        integers += [*packed, width * self.k, width, together * width, self.k, tiles, 1, 1]
+        integers += [*packed, width * depth, width * fours, together * width, self.k, tiles, 1, 1]
         extent = product(batch) * tiles
-        whole = extent * minimum(panels, together) * width * self.k * itemsize
+        whole = extent * minimum(panels, together) * width * depth * itemsize
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
-        copies = _copies(self.dtype, width, turn)
+        kept = self.program.operands[number].dtype
+        copies = _copies(kept, self.dtype if fours == 1 else kept, width, turn, fours)
         step = StepPlan(copies, [(number, 0), (panels_of, 0)], integers, extent, chunk)
         step.packs = number
         step.cost = 100 + whole // 10
         if self.k:
             self.found.append(step)
         inner = self.extents[k:]
-        along = [width * product(inner[i + 1 :]) for i in range(len(inner))]
+        along = [width * fours * product(inner[i + 1 :]) for i in range(len(inner))]
         others = [0] * (k - ROWS)
-        others[number] = width * self.k
+        others[number] = width * depth
         self.strides[number] = [*packed, *others, *along]
         return panels_of
 
@@ -166,7 +186,8 @@ class _Planner:
         if choice.split:
             partial = extent * choice.m_block * choice.n_block
             buffers = [*buffers, (self._reserve(partial), 0)]
-        made = self.program.scheduled(choice.schedule, operands, self.program.extra + len(TILES))
+        extra = self.program.extra + len(TILES)
+        made = self.program.scheduled(choice.schedule, operands, extra, self.code)
         step = StepPlan(made, buffers, integers, extent, choice.chunk)
         if made.scalars:
             step.scalars = len(integers)
@@ -174,12 +195,55 @@ class _Planner:
         self.found.append(step)
 
 
-def _copies(dtype: DType, width: int, turn: bool) -> Program:
+class _Fours(_Planner):
+    """The product of bytes in int32, both in panels of fours along k (`contract_fours`)."""
+
+    def steps(self) -> list[StepPlan]:
+        """All steps."""
+        sizes = self.m, self.n, self.k, product(self.batch)
+        operands = list(self.program.operands)
+        # One of the two it multiplies must be signed.
+        native = has_fours(self.target) and int8 in (operands[0].dtype, operands[1].dtype)
+        choice = for_fours(self.target, native, *sizes)
+        buffers = [(i, 0) for i, each in enumerate(operands) if each.role != INDEX]
+        for number, width in enumerate((choice.rows, choice.columns)):
+            buffers[number] = self._pack(number, width, FOURS), 0
+            own, panel = operands[number], (ROWS + number, width)
+            operands[number] = Operand(own.dtype, INPUT, STRIDED, True, panel, FOURS)
+        self._product(choice, tuple(operands), buffers)
+        self.found[-1].cost = cost(*sizes, int8, self.target.width)
+        for each in self.found:
+            each.scratch = self.scratch
+        return self.found
+
+
+def fours(
+    program: Program, integers: Sequence[int], lasts: tuple[str, str], target: Target
+) -> list[StepPlan]:
+    """As `steps`, of int8 or uint8 operands that are cast to int32, multiplied and added up."""
+    plan = _Fours(program, integers, lasts, False, None, target)
+    return [] if 0 in plan.extents[: program.outer] else plan.steps()
+
+
+def _loads(code: tuple[Instruction, ...], number: int, dtype: DType) -> tuple[Instruction, ...]:
+    """The code where an operand has been converted before; then converting it changes nothing."""
+    return tuple(
+        Instruction("load", dtype, (), number)
+        if step.name == "load" and step.attribute == number
+        else step
+        for step in code
+    )
+
+
+def _copies(source: DType, dtype: DType, width: int, turn: bool, fours: int) -> Program:
     """What makes panels: lines and k are its loops, besides those of the batch."""
     operands = (
-        Operand(dtype, INPUT, CONTIGUOUS if turn else STRIDED),
-        Operand(dtype, OUTPUT, STRIDED, panel=(ROWS, width)),
+        Operand(source, INPUT, CONTIGUOUS if turn else STRIDED),
+        Operand(dtype, OUTPUT, STRIDED, panel=(ROWS, width), together=fours),
     )
-    code = Instruction("load", dtype, (), 0), Instruction("store", dtype, (0,), 1)
-    schedule = f"pack {width} {'turn' if turn else 'copy'}"
+    code: tuple[Instruction, ...] = (Instruction("load", source, (), 0),)
+    if source is not dtype:
+        code += (Instruction("cast", dtype, (0,)),)
+    code += (Instruction("store", dtype, (len(code) - 1,), 1),)
+    schedule = f"pack{fours if fours > 1 else ''} {width} {'turn' if turn else 'copy'}"
     return Program(ROWS + 2, 0, schedule, operands, (), len(TILES), code)

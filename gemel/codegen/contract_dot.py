@@ -11,7 +11,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from gemel.codegen.access import Bases
-from gemel.codegen.contract_emit import Emitter, Epilogue, Tiles
+from gemel.codegen.contract_emit import Emitter, Epilogue, Reader, Tiles
 from gemel.codegen.frame import i64
 from gemel.codegen.program import ROWS, Program
 from gemel.codegen.registers import Value
@@ -29,6 +29,7 @@ class _Dot:
         self.rows, self.columns, self.unroll = (int(word) for word in shape.split("x"))
         self.emitter = Emitter(program, target, self.rows * self.columns)
         self.tiles, self.epilogue = Tiles(self.emitter), Epilogue(self.emitter)
+        self.readers = Reader(self.emitter, 0), Reader(self.emitter, 1)
 
     def emit(self) -> ir.Module:
         return self.emitter.finish(self._tile)
@@ -61,7 +62,7 @@ class _Dot:
         pointers = []
         for i in range(count):
             index = emitter.minimum(builder.add(first, i64(i)), last) if i else first
-            pointers.append(emitter.at(bases[operand], builder.mul(index, stride)))
+            pointers.append(self.readers[operand].at(bases[operand], builder.mul(index, stride)))
         return pointers
 
     def _block(self, bases: Bases, right: list[Value], row: Value, column: Value) -> None:
@@ -86,8 +87,8 @@ class _Dot:
         bulk = builder.and_(depth, i64(-lanes * self.unroll))
         whole = builder.and_(depth, i64(-lanes))
 
-        def whole_vector(pointer: Value, k: Value) -> Value:
-            return emitter.load(emitter.at(pointer, k))
+        def whole_vector(reader: Reader, pointer: Value, k: Value) -> Value:
+            return reader.load(reader.at(pointer, k))
 
         def step(k: Value, total: list[Value]) -> list[Value]:
             total = list(total)
@@ -120,8 +121,8 @@ class _Dot:
         if emitter.has_masks:
             mask = emitter.mask(builder.sub(depth, whole))
 
-            def vector(pointer: Value, k: Value) -> Value:
-                return emitter.load(emitter.at(pointer, k), mask=mask)
+            def vector(reader: Reader, pointer: Value, k: Value) -> Value:
+                return reader.load(reader.at(pointer, k), mask=mask)
 
             return emitter.repeat(
                 whole,
@@ -131,8 +132,8 @@ class _Dot:
                 lambda k, total: self._step(left, right, k, total, vector),
             )
 
-        def single(pointer: Value, k: Value) -> Value:
-            return emitter.insert(None, emitter.load(emitter.at(pointer, k), 1), 0)
+        def single(reader: Reader, pointer: Value, k: Value) -> Value:
+            return emitter.insert(None, reader.load(reader.at(pointer, k), 1), 0)
 
         return emitter.repeat(
             whole, depth, 1, totals, lambda k, total: self._step(left, right, k, total, single)
@@ -144,13 +145,13 @@ class _Dot:
         right: list[Value],
         k: Value,
         total: list[Value],
-        fetch: Callable[[Value, Value], Value],
+        fetch: Callable[[Reader, Value, Value], Value],
     ) -> list[Value]:
         """One vector of k for every pair."""
-        b = [fetch(pointer, k) for pointer in right]
+        b = [fetch(self.readers[1], pointer, k) for pointer in right]
         result: list[Value] = []
         for pointer in left:
-            x = fetch(pointer, k)
+            x = fetch(self.readers[0], pointer, k)
             for y in b:
                 result.append(self.emitter.multiply_add(y, x, total[len(result)]))
         return result

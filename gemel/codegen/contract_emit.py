@@ -28,6 +28,7 @@ from gemel.codegen.registers import (
     suffix,
 )
 from gemel.codegen.target import Target
+from gemel.dtype import DType
 from gemel.errors import CompileError
 
 #: What follows is written out for every vector of a micro-tile up to this many instructions.
@@ -41,13 +42,19 @@ CHEAP = frozenset(
 
 
 class Emitter(Frame):
-    """A kernel under construction whose first operand's dtype all is about, `lanes` at a time."""
+    """A kernel under construction; all is about the dtype its first operand is computed in,
+    `lanes` at a time."""
 
-    def __init__(self, program: Program, target: Target, stack: int = 0) -> None:
-        """`stack` elements are set aside, aligned to a vector. Raises `CompileError`."""
+    def __init__(
+        self, program: Program, target: Target, stack: int = 0, dtype: DType | None = None
+    ) -> None:
+        """`stack` elements are set aside, aligned to a vector. Raises `CompileError`.
+
+        `dtype`: what is computed in, if the first operand does not say so.
+        """
         super().__init__(program, target)
-        self.dtype = program.operands[0].dtype
-        if not self.dtype.is_floating or self.dtype.compute is not self.dtype:
+        self.dtype = dtype or program.operands[0].dtype.compute
+        if dtype is None and not self.dtype.is_floating or self.dtype.compute is not self.dtype:
             raise CompileError(f"no tiles are of {self.dtype}\n{program.text}")
         self.lanes = target.width // self.dtype.itemsize
         self.vector = register_type(self.dtype, self.lanes)
@@ -128,11 +135,6 @@ class Emitter(Frame):
         lanes = value.type.count if isinstance(value.type, ir.VectorType) else 1
         memory.store(self.builder, value, pointer, self.dtype, lanes, mask)
 
-    def gather(self, pointer: Value, offsets: Value) -> Value:
-        """A vector of the elements so many elements after `pointer`, from anywhere."""
-        native = self.target.masks
-        return memory.load_scattered(self.builder, pointer, offsets, self.dtype, None, native)
-
     def prefetch(self, pointer: Value) -> None:
         """Asks for a line of memory, which need not exist."""
         arguments = [pointer, *(ir.Constant(I32, flag) for flag in (0, 3, 1))]  # read, near, data
@@ -176,6 +178,48 @@ class Emitter(Frame):
         self.loop(self.begin, self.end, i64(1), [], turn)
         self.builder.ret(self.access.result())
         return self.module
+
+
+class Reader:
+    """One of a product's two operands where it lies: read as the dtype that is computed in."""
+
+    def __init__(self, emitter: Emitter, number: int) -> None:
+        self.emitter = emitter
+        self.dtype = emitter.program.operands[number].dtype
+
+    def at(self, pointer: Value, index: Value | int) -> Value:
+        """Address of element `index` of what `pointer` points to."""
+        where = i64(index) if isinstance(index, int) else index
+        return memory.element(self.emitter.builder, pointer, where, self.dtype)
+
+    def load(self, pointer: Value, lanes: int | None = None, mask: Value | None = None) -> Value:
+        """`lanes` elements, a whole vector by default; 0 where the mask says no."""
+        return self.converted(self.kept(pointer, lanes, mask))
+
+    def kept(
+        self,
+        pointer: Value,
+        lanes: int | None = None,
+        mask: Value | None = None,
+        other: Value | None = None,
+    ) -> Value:
+        """The same as it is kept; `other` or 0 where the mask says no."""
+        emitter = self.emitter
+        lanes = lanes or emitter.lanes
+        return memory.load(emitter.builder, pointer, self.dtype, lanes, mask, other)
+
+    def gather(self, pointer: Value, offsets: Value) -> Value:
+        """A vector of the elements so many elements after `pointer`, from anywhere."""
+        emitter = self.emitter
+        native = emitter.target.masks
+        found = memory.load_scattered(emitter.builder, pointer, offsets, self.dtype, None, native)
+        return self.converted(found)
+
+    def converted(self, value: Value) -> Value:
+        """What is kept as what is computed in."""
+        emitter = self.emitter
+        lanes = value.type.count if isinstance(value.type, ir.VectorType) else 1
+        return emitter.access.printer(lanes).cast(value, self.dtype, emitter.dtype)
 
 
 class Tiles:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from gemel.codegen.access import Bases
-from gemel.codegen.contract_emit import Emitter, Epilogue, Tiles
+from gemel.codegen.contract_emit import Emitter, Epilogue, Reader, Tiles
 from gemel.codegen.contract_windows import Windows
 from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import INDEX, ROWS, Program
@@ -55,6 +55,7 @@ class _Gemm:
         stack = 0 if self.split else self.rows * self.columns
         self.emitter = emitter = Emitter(program, target, stack)
         self.tiles, self.epilogue = Tiles(emitter), Epilogue(emitter)
+        self.left = Reader(emitter, 0)
         self.vectors = self.columns // emitter.lanes
         self.unroll = 2 if self.rows * self.vectors > 12 else 4
         k = program.rank - 1
@@ -68,6 +69,8 @@ class _Gemm:
             self.direct = "direct" in words
             self.windows = Windows(emitter, self.b_form, self.columns, self.direct)
             self.b_form = "packed"
+        #: What lies where panels of b were made here is as it is computed in.
+        self.right: Emitter | Reader = emitter if self.windows else Reader(emitter, 1)
         buffers = sum(operand.role != INDEX for operand in program.operands)
         self.scratch = emitter.buffer(buffers) if self.split else None
         #: Whether the columns past the end must not be read where b lies.
@@ -218,28 +221,28 @@ class _Gemm:
         if self.a_form == "packed":
             number = builder.udiv(row, i64(self.rows))
             begin = builder.mul(start, i64(self.rows))
-            base = emitter.at(a, builder.add(builder.mul(number, stride), begin))
+            base = self.left.at(a, builder.add(builder.mul(number, stride), begin))
             return [base]
         last = builder.sub(self.tiles.m, i64(1))
         along = start if self.a_form == "k" else builder.mul(start, stride)
-        base = emitter.at(a, along)
+        base = self.left.at(a, along)
         pointers = []
         for i in range(self.rows):
             index = emitter.minimum(builder.add(row, i64(i)), last) if i else row
             offset = builder.mul(index, stride) if self.a_form == "k" else index
-            pointers.append(emitter.at(base, offset))
+            pointers.append(self.left.at(base, offset))
         return pointers
 
     def _panel_pointer(self, b: Value, column: Value, start: Value) -> Value:
         """Where the micro-tile's columns of b start."""
-        emitter, builder, stride = self.emitter, self.emitter.builder, self.b_stride
+        builder, stride = self.emitter.builder, self.b_stride
         if self.windows:
             return b
         if self.b_form == "packed":
             number = builder.udiv(column, self._width)
             begin = builder.mul(start, self._width)
-            return emitter.at(b, builder.add(builder.mul(number, stride), begin))
-        return emitter.at(b, builder.add(builder.mul(start, stride), column))
+            return self.right.at(b, builder.add(builder.mul(number, stride), begin))
+        return self.right.at(b, builder.add(builder.mul(start, stride), column))
 
     def _accumulate(
         self,
@@ -280,12 +283,12 @@ class _Gemm:
         """`count` lines of b, each times one column of a."""
         emitter, builder = self.emitter, self.emitter.builder
         b_stride = self._width if self.b_form == "packed" else self.b_stride
-        line = emitter.at(panel, builder.mul(k, b_stride))
+        line = self.right.at(panel, builder.mul(k, b_stride))
         left = self._left(rows, k)
         total = list(total)
         for u in range(count):
             if u and self.b_form != "packed":
-                line = emitter.at(line, b_stride)
+                line = self.right.at(line, b_stride)
             skip = u * self.columns if self.b_form == "packed" else 0
             right = [self._right(line, skip, v, masks, columns) for v in range(self.vectors)]
             self._multiply([left(i, u) for i in range(self.rows)], right, total)
@@ -298,7 +301,7 @@ class _Gemm:
         """One column of a times one line of b, added up."""
         emitter = self.emitter
         for i, place in enumerate(left):
-            value = emitter.splat(emitter.load(place, 1))
+            value = emitter.splat(self.left.load(place, 1))
             for v in range(self.vectors):
                 slot = i * self.vectors + v
                 total[slot] = emitter.multiply_add(value, right[v], total[slot])
@@ -323,20 +326,20 @@ class _Gemm:
 
     def _left(self, rows: list[Value], k: Value) -> Callable[[int, int], Value]:
         """Where the element of row i, u steps after k, lies."""
-        emitter, builder = self.emitter, self.emitter.builder
+        at, builder = self.left.at, self.emitter.builder
         if self.a_form == "packed":
-            start = emitter.at(rows[0], builder.mul(k, i64(self.rows)))
-            return lambda i, u: emitter.at(start, u * self.rows + i)
+            start = at(rows[0], builder.mul(k, i64(self.rows)))
+            return lambda i, u: at(start, u * self.rows + i)
         if self.a_form == "k":
-            starts = [emitter.at(row, k) for row in rows]
-            return lambda i, u: emitter.at(starts[i], u) if u else starts[i]
+            starts = [at(row, k) for row in rows]
+            return lambda i, u: at(starts[i], u) if u else starts[i]
         stride = self.a_stride
         steps = [builder.mul(k, stride)]
 
         def place(i: int, u: int) -> Value:
             while len(steps) <= u:
                 steps.append(builder.add(steps[-1], stride))
-            return emitter.at(rows[i], steps[u])
+            return at(rows[i], steps[u])
 
         return place
 
@@ -378,13 +381,14 @@ class _Gemm:
     ) -> Value:
         """Vector `v` of the line of b `skip` elements after `line`."""
         emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
+        right = self.right
         if columns is None:
-            return emitter.load(emitter.at(line, skip + v * lanes))
+            return right.load(right.at(line, skip + v * lanes))
         if masks:
-            return emitter.load(emitter.at(line, v * lanes), mask=masks[v])
+            return right.load(right.at(line, v * lanes), mask=masks[v])
         last = builder.sub(columns, i64(1))
         vector: Value | None = None
         for lane in range(lanes):
             index = emitter.minimum(i64(v * lanes + lane), last)
-            vector = emitter.insert(vector, emitter.load(emitter.at(line, index), 1), lane)
+            vector = emitter.insert(vector, right.load(right.at(line, index), 1), lane)
         return vector

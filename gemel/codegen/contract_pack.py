@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from gemel.codegen.contract_emit import Emitter, Tiles
+from gemel.codegen.contract_emit import Emitter, Reader, Tiles
 from gemel.codegen.frame import Body, i64
 from gemel.codegen.panels import transposed
 from gemel.codegen.program import ROWS, Program
@@ -28,7 +28,7 @@ class _Pack:
         self.width = int(width)
         self.turn = way == "turn"
         self.emitter = Emitter(program, target)
-        self.tiles = Tiles(self.emitter)
+        self.tiles, self.reader = Tiles(self.emitter), Reader(self.emitter, 0)
         #: From line to line, or from k to k.
         self.stride = self.emitter.stride(0, ROWS if self.turn else ROWS + 1)
 
@@ -46,7 +46,9 @@ class _Pack:
             if self.turn:
                 self._turned(source, line, place)
             else:
-                self._copied(emitter.at(source, line), place, tiles.left(tiles.m, line, self.width))
+                self._copied(
+                    self.reader.at(source, line), place, tiles.left(tiles.m, line, self.width)
+                )
 
         emitter.each(count, self.width, panel)
 
@@ -63,7 +65,7 @@ class _Pack:
 
     def _ends(self, source: Value, place: Value, k: Value) -> tuple[Value, Value]:
         emitter, builder = self.emitter, self.emitter.builder
-        line = emitter.at(source, builder.mul(k, self.stride))
+        line = self.reader.at(source, builder.mul(k, self.stride))
         return line, emitter.at(place, builder.mul(k, i64(self.width)))
 
     def _whole_line(self, source: Value, place: Value) -> Body:
@@ -73,7 +75,8 @@ class _Pack:
             line, goal = self._ends(source, place, k)
             at = 0
             for lanes in _pieces(self.width, emitter.lanes):
-                emitter.store(emitter.load(emitter.at(line, at), lanes), emitter.at(goal, at))
+                value = self.reader.load(self.reader.at(line, at), lanes)
+                emitter.store(value, emitter.at(goal, at))
                 at += lanes
             return []
 
@@ -86,7 +89,8 @@ class _Pack:
             line, goal = self._ends(source, place, k)
 
             def element(i: Value) -> None:
-                emitter.store(emitter.load(emitter.at(line, i), 1), emitter.at(goal, i))
+                value = self.reader.load(self.reader.at(line, i), 1)
+                emitter.store(value, emitter.at(goal, i))
 
             emitter.each(count, 1, element)
             zero = constant(emitter.dtype, 0)
@@ -124,7 +128,7 @@ class _Pack:
         pointers = []
         for i in range(count):
             bounded = emitter.minimum(builder.add(line, i64(i)), last)
-            pointers.append(emitter.at(source, builder.mul(bounded, self.stride)))
+            pointers.append(self.reader.at(source, builder.mul(bounded, self.stride)))
         emitter.repeat(0, whole, emitter.lanes, [], self._square(pointers, goal))
         emitter.repeat(whole, self.tiles.k, 1, [], self._single(pointers, goal))
 
@@ -132,7 +136,7 @@ class _Pack:
         emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
 
         def body(k: Value, _: list[Value]) -> list[Value]:
-            rows = [emitter.load(emitter.at(p, k)) for p in pointers]
+            rows = [self.reader.load(self.reader.at(p, k)) for p in pointers]
             rows += [ir.Constant(emitter.vector, None)] * (lanes - len(rows))
             line = emitter.at(goal, builder.mul(k, i64(self.width)))
             for i, column in enumerate(transposed(builder, rows)):
@@ -161,7 +165,7 @@ class _Pack:
         def body(k: Value, _: list[Value]) -> list[Value]:
             line = emitter.at(goal, builder.mul(k, i64(self.width)))
             for i, pointer in enumerate(pointers):
-                value = emitter.load(emitter.at(pointer, k), 1)
+                value = self.reader.load(self.reader.at(pointer, k), 1)
                 emitter.store(value, emitter.at(line, i))
             return []
 

@@ -100,10 +100,11 @@ def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str
 class Choice:
     """The kernels of one product and their tiling.
 
-    `kind` is ``"dot"`` or ``"gemm"``; `rows` x `columns` is the micro-tile; `a_form` and `b_form`
-    say whether the operand is read packed or where it lies (``"k"``, ``"m"``, ``"n"``); a tile is
-    `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut every `k_block` (0: it
-    is not cut). `direct`: windows are read where they lie, and no panels made.
+    `kind` is ``"dot"``, ``"gemm"`` or ``"dot4"``; `rows` x `columns` is the micro-tile; `a_form`
+    and `b_form` say whether the operand is read packed or where it lies (``"k"``, ``"m"``,
+    ``"n"``); a tile is `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut
+    every `k_block` (0: it is not cut). `direct`: windows are read where they lie, and no panels
+    made. `extension`: what of the machine is used besides the target's.
     """
 
     __slots__ = (
@@ -112,6 +113,7 @@ class Choice:
         "chunk",
         "columns",
         "direct",
+        "extension",
         "k_block",
         "kind",
         "m_block",
@@ -130,12 +132,15 @@ class Choice:
         self.unroll = 1
         self.split = False
         self.direct = False
+        self.extension = ""
         self.k_block = 0
         self.m_block = self.n_block = self.chunk = 1
 
     @property
     def schedule(self) -> str:
         """The main kernel's: `Program.schedule`."""
+        if self.kind == "dot4":
+            return f"dot4 {self.rows}x{self.columns} {self.extension}".rstrip()
         if self.kind == "dot":
             return f"dot {self.rows}x{self.columns}x{self.unroll}"
         end = " split" if self.split else " direct" if self.direct else ""
@@ -187,12 +192,13 @@ def decided(
     k: int,
     batch: int,
     often: bool = False,
+    plain: bool = True,
 ) -> Choice:
     """`variants` for the buckets of these sizes; a free k is held only where the choice changes."""
     m, n, batch = bucket(m), bucket(n), bucket(batch)
 
     def at(depth: int) -> Choice:
-        return variants(dtype, a_last, b_last, target, m, n, depth, batch, often)
+        return variants(dtype, a_last, b_last, target, m, n, depth, batch, often, plain)
 
     low = high = rounded(seen(k))
     choice = at(low)
@@ -206,12 +212,20 @@ def decided(
 
 
 def for_several(
-    dtype: DType, a_last: str, several: Several, target: Target, m: int, n: int, k: int, batch: int
+    dtype: DType,
+    a_last: str,
+    several: Several,
+    target: Target,
+    m: int,
+    n: int,
+    k: int,
+    batch: int,
+    plain: bool = True,
 ) -> Choice:
     """The kernels and the tiling where b is `Several`."""
     m, n, batch = bucket(m), bucket(n), bucket(batch)
     depth = bucket(k)
-    choice = _gemm(target.width // dtype.itemsize, target, a_last, "k", m, n, depth)
+    choice = _gemm(target.width // dtype.itemsize, target, a_last, "k", m, n, depth, plain)
     choice.b_form = several.form
     if m <= FEW and several.form.startswith("rows"):
         choice.direct, choice.a_form = True, "packed"
@@ -225,6 +239,21 @@ def for_several(
         choice.split = k > DEPTH
     wide = WIDE * target.width // dtype.itemsize
     _tile(choice, m, n, batch, cost(m, n, depth, batch, dtype, target.width) / 1000, wide)
+    return choice
+
+
+def for_fours(target: Target, native: bool, m: int, n: int, k: int, batch: int) -> Choice:
+    """The tiling of a product of bytes by fours; `native`: one instruction does four.
+
+    Else bytes are widened in registers, of which fewer are left for sums.
+    """
+    m, n, batch, depth = bucket(m), bucket(n), bucket(batch), bucket(k)
+    lanes = target.width // 4
+    vectors = min(2 if target.width == 64 else 1, -(-n // lanes))
+    rows, vectors = _micro_tile(target, m, vectors, -(-depth // 4), 12 if native else 4)
+    choice = Choice("dot4", rows, vectors * lanes, "packed", "packed")
+    choice.extension = "vnni" if native else ""
+    _tile(choice, m, n, batch, cost(m, n, depth, batch, None, target.width) / 4000)
     return choice
 
 
@@ -252,17 +281,19 @@ def variants(
     k: int,
     batch: int = 1,
     often: bool = False,
+    plain: bool = True,
 ) -> Choice:
     """The kernels and the tiling for ``batch`` products of m x k by k x n.
 
-    `often`: panels of b are made once for several of them.
+    `often`: panels of b are made once for several of them. `plain`: a is kept as it is computed in;
+    else each element that is read where it lies is converted there.
     """
     lanes = target.width // dtype.itemsize
     few = m <= DOT_ROWS or (m <= LONG_DOT_ROWS and k >= LONG_DOT and not often)
     if a_last == b_last == "k" and few:
         choice = _dot(lanes, target, m)
     else:
-        choice = _gemm(lanes, target, a_last, b_last, m, n, k)
+        choice = _gemm(lanes, target, a_last, b_last, m, n, k, plain)
     _cut_k(choice, dtype, k)
     estimate = cost(m, n, k, batch, dtype, target.width) / 1000
     if choice.b_form == "packed" and estimate > LARGE:
@@ -282,9 +313,18 @@ def _dot(lanes: int, target: Target, m: int) -> Choice:
     return choice
 
 
-def _gemm(lanes: int, target: Target, a_last: str, b_last: str, m: int, n: int, k: int) -> Choice:
+def _gemm(
+    lanes: int,
+    target: Target,
+    a_last: str,
+    b_last: str,
+    m: int,
+    n: int,
+    k: int,
+    plain: bool = True,
+) -> Choice:
     along_k = a_last == "k"
-    near = m * k <= DIRECT_A if along_k else m <= 8
+    near = plain and (m * k <= DIRECT_A if along_k else m <= 8)
     a_form = a_last if near or n <= 4 * lanes else "packed"
     # Read where it lies, every row of a needs a pointer, and there are few registers for those.
     most = 14 if a_form == "packed" else 12 if along_k else 8

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from gemel.codegen.contract_emit import Emitter
+from gemel.codegen.contract_emit import Emitter, Reader
 from gemel.codegen.contract_plan import DEPTH, WIDE
 from gemel.codegen.frame import i64
 from gemel.codegen.memory import numbered
@@ -39,7 +39,7 @@ class Windows:
         """`direct`: no panels are wanted, but what `walk` gives."""
         way, *numbers = form.split()
         ways = {"rows": self._rows, "turned": self._turned, "gathered": self._gathered}
-        self.emitter = emitter
+        self.emitter, self.reader = emitter, Reader(emitter, 1)
         self.columns = columns
         self.runs, self.step = map(int, numbers or (0, 1))
         self.together = max(1, WIDE * emitter.lanes // columns)
@@ -78,7 +78,7 @@ class Windows:
         """Where k from depth[0] on lie, and how many of its first axis depth[1] are."""
         builder = self.emitter.builder
         first = builder.udiv(depth[0], self.inner)
-        start = self.emitter.at(b, builder.mul(first, self.values["k_stride0"]))
+        start = self.reader.at(b, builder.mul(first, self.values["k_stride0"]))
         return start, builder.udiv(depth[1], self.inner)
 
     # -- walking along k ----------------------------------------------------------------------
@@ -144,16 +144,16 @@ class Windows:
 
     def _put_together(self, runs: list[Run], away: Value) -> Value:
         """One vector of its runs."""
-        emitter, lanes = self.emitter, self.emitter.lanes
+        emitter, reader, lanes = self.emitter, self.reader, self.emitter.lanes
         parts: list[Value] = [None] * self.step
         for pointer, masks in runs:
-            place = emitter.at(pointer, away)
+            place = reader.at(pointer, away)
             for part, mask in enumerate(masks):
-                here = emitter.at(place, part * lanes) if part else place
-                parts[part] = emitter.load(here, mask=mask, other=parts[part])
+                here = reader.at(place, part * lanes) if part else place
+                parts[part] = reader.kept(here, mask=mask, other=parts[part])
         if self.step == 1:
-            return parts[0]
-        return emitter.shuffle(parts[0], parts[1], range(0, 2 * lanes, 2))
+            return reader.converted(parts[0])
+        return reader.converted(emitter.shuffle(parts[0], parts[1], range(0, 2 * lanes, 2)))
 
     def _rows(self, b: Value, column: Value, depth: tuple[Value, Value], lines: Value) -> None:
         emitter = self.emitter
@@ -180,7 +180,7 @@ class Windows:
             # A row past the last one is not read, but its address must not be nowhere.
             ahead = builder.mul(low, i64(self.step))
             offset = builder.sub(self._row(emitter.minimum(row, final)), ahead)
-            found.append((emitter.at(start, offset), self._masks(low, high)))
+            found.append((self.reader.at(start, offset), self._masks(low, high)))
             row, low = builder.add(row, i64(1)), builder.add(low, length)
         return found
 
@@ -256,9 +256,9 @@ class Windows:
             vectors.append(vector)
 
         def each(away: Value, k: Value, _: Carried) -> Carried:
-            here, line = emitter.at(start, away), self._line(k)
+            here, line = self.reader.at(start, away), self._line(k)
             for number, vector in enumerate(vectors):
-                emitter.store(emitter.gather(here, vector), emitter.at(line, number * lanes))
+                emitter.store(self.reader.gather(here, vector), emitter.at(line, number * lanes))
             return []
 
         self._each(count, [], each)
@@ -273,14 +273,15 @@ class Windows:
 
         def group(first: Value, _: list[Value]) -> list[Value]:
             offsets = self._offsets(builder.add(column, first), lines, lanes)
-            pointers = [emitter.at(start, offset) for offset in offsets]
+            pointers = [self.reader.at(start, offset) for offset in offsets]
 
             def line(away: Value, k: Value, _: Carried) -> Carried:
                 def square(i: Value, _: list[Value]) -> list[Value]:
                     mask = emitter.mask(builder.sub(length, i))
                     here = builder.add(away, i)
                     rows = [
-                        emitter.load(emitter.at(pointer, here), mask=mask) for pointer in pointers
+                        self.reader.load(self.reader.at(pointer, here), mask=mask)
+                        for pointer in pointers
                     ]
                     goal = emitter.at(self._line(builder.add(k, i)), first)
                     for number, each in enumerate(transposed(builder, rows)):

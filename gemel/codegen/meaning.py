@@ -176,14 +176,16 @@ class _Walk:
 
     def _running(self, number: int) -> Array:
         """How far an operand is from its start at each position; of an index one its value."""
-        panel = self.operands[number].panel
+        panel, together = self.operands[number].panel, self.operands[number].together
         total = numpy.zeros([1] * len(self.axes), "int64")
         for place, axis in enumerate(self.axes):
             far: Array | None = None
             for dimension, positions in axis.items():
                 stride = self._stride(number, dimension)
                 if panel is not None and panel[0] == dimension:
-                    own = positions // panel[1] * stride + positions % panel[1]
+                    own = positions // panel[1] * stride + positions % panel[1] * together
+                elif together > 1 and dimension == self.program.rank - 1:
+                    own = positions // together * stride + positions % together
                 elif stride:
                     own = positions * stride
                 else:

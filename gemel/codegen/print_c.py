@@ -196,8 +196,12 @@ class _Kernel:
             index = f"i{dimension}"
             stride = f"stride{number}_{dimension}", program.rank * (1 + number) + dimension
             if operand.panel is not None and operand.panel[0] == dimension:
-                width = operand.panel[1]
-                terms += [f"{index} / {width} * {self.integer(*stride)}", f"{index} % {width}"]
+                width, apart = operand.panel[1], operand.together
+                terms += [f"{index} / {width} * {self.integer(*stride)}"]
+                terms += [f"{index} % {width}" + (f" * {apart}" if apart > 1 else "")]
+            elif operand.together > 1 and dimension == program.rank - 1:
+                count = operand.together
+                terms += [f"{index} / {count} * {self.integer(*stride)}", f"{index} % {count}"]
             elif dimension != program.vector or operand.panel is not None:
                 terms.append(f"{index} * {self.integer(*stride)}")
             elif operand.stride == CONTIGUOUS and operand.role != INDEX:

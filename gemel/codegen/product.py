@@ -12,6 +12,7 @@ from gemel.codegen.elements import ElementWriter
 from gemel.codegen.nest import Kernel, Nest, Place, stride_class
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, ROWS, Operand, Program
 from gemel.codegen.target import Target
+from gemel.dtype import promote
 from gemel.ir import layout as layouts
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout
@@ -179,7 +180,7 @@ def write_product(
     domain.reduced = nest.reduced
     domain.placements[result] = placement
     writer = ElementWriter(nest, domain, given)
-    writer.ready[result] = total
+    writer.ready[result] = total.cast(result.dtype)
     for entry, place in zip(body.outputs, outputs, strict=True):
         value = writer.value(entry, aligned(placement, entry))
         nest.store(place, value, writer.strides(place, placement))
@@ -193,6 +194,7 @@ def write_product(
 def _total(nest: Nest, a: Place, b: Place, batch: int) -> Any:
     """The sum of products; its kernels need not round each of these."""
     values = []
+    wide = promote(a.dtype, b.dtype).accumulate
     for number, place in enumerate((a, b)):
         lead = batch - (len(place.shape) - 2)
         own = zip(place.shape[:-2], place.strides[:-2], strict=True)
@@ -201,13 +203,12 @@ def _total(nest: Nest, a: Place, b: Place, batch: int) -> Any:
         strides = (*[0] * lead, *(0 if n == 1 else s for n, s in own), *matrix)
         # Neither is one with what is read beside it: it may come to lie elsewhere.
         nest.operands.append((place, INPUT, place.dtype, strides))
-        values.append(nest.recorder.load(number, place.dtype))
+        values.append(nest.recorder.load(number, place.dtype).cast(wide))
     return nest.recorder.reduce("sum", values[0] * values[1])
 
 
 def _kernels(nest: Nest, axes: Axes, sources: list[Place], means: Means) -> list[Kernel]:
-    dtype = sources[0].dtype
-    several = axes.several(means.target.width // dtype.itemsize)
+    several = axes.several(means.target.width // sources[0].dtype.compute.itemsize)
     for number in range(1 if several else 2):
         if axes.runs(number) is None:
             sources[number] = means.copy(sources[number].at(axes.layout(number, sources[number])))

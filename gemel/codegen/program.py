@@ -24,11 +24,13 @@ gemm ROWSxCOLUMNS a:F b:F   tiles of a sum of products kept in registers (`contr
                             how an operand lies
 dot ROWSxCOLUMNSxUNROLL     the same for few rows, vectors along k (`contract_dot`)
 pack WIDTH copy|turn        a copy into panels (`contract_pack`)
+dot4 ROWSxCOLUMNS           tiles of a sum of products of bytes in int32, four k at a time; the same
+pack4 WIDTH copy|turn       with panels of fours (`contract_fours`)
 =========================== ========================================================================
 
 A word behind the first two is a recipe from elsewhere (`schedules`).
 
-The last three do a range of tiles. Their outer dimensions are two of a batch, rows, and one or
+All but the first do a range of tiles. Their outer dimensions are two of a batch, rows, and one or
 three that columns run along; the integers called `TILES` come last of the `extra` ones.
 """
 
@@ -57,10 +59,11 @@ class Operand:
     `stride` is its class along the vector dimension; `varies` says whether it changes along any
     inner dimension at all (a reduced output does not). One in panels has its lines, those along
     dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by side, and the stride
-    is that from group to group.
+    is that from group to group. Of each line `together` elements along the last dimension lie side
+    by side, whose stride is that to the next so many.
     """
 
-    __slots__ = ("dtype", "panel", "role", "stride", "varies")
+    __slots__ = ("dtype", "panel", "role", "stride", "together", "varies")
 
     def __init__(
         self,
@@ -69,15 +72,18 @@ class Operand:
         stride: int,
         varies: bool = False,
         panel: tuple[int, int] | None = None,
+        together: int = 1,
     ) -> None:
         self.dtype = dtype
         self.role = role
         self.stride = stride
         self.varies = varies
         self.panel = panel
+        self.together = together
 
     def __repr__(self) -> str:
         panel = "" if self.panel is None else " in panels {1} along {0}".format(*self.panel)
+        panel += f" by {self.together}" if self.together > 1 else ""
         return f"{self.role}:{self.dtype}:{self.stride}{'v' if self.varies else ''}{panel}"
 
 
@@ -207,9 +213,14 @@ class Program:
         return not self.schedule.startswith((OUTER, INNER))
 
     def scheduled(
-        self, schedule: str, operands: tuple[Operand, ...] | None = None, extra: int | None = None
+        self,
+        schedule: str,
+        operands: tuple[Operand, ...] | None = None,
+        extra: int | None = None,
+        code: tuple[Instruction, ...] | None = None,
     ) -> Program:
-        """The same by another schedule, which may want operands to lie otherwise."""
+        """The same by another schedule, which may want operands to lie otherwise, as another dtype
+        that `code` loads."""
         return Program(
             self.outer,
             self.inner,
@@ -217,5 +228,5 @@ class Program:
             self.operands if operands is None else operands,
             self.scalars,
             self.extra if extra is None else extra,
-            self.code,
+            self.code if code is None else code,
         )

@@ -20,6 +20,8 @@ EMITTERS = {
     "gemm": "gemel.codegen.contract_gemm",
     "dot": "gemel.codegen.contract_dot",
     "pack": "gemel.codegen.contract_pack",
+    "dot4": "gemel.codegen.contract_fours",
+    "pack4": "gemel.codegen.contract_fours",
 }
 
 
@@ -75,6 +77,7 @@ def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] 
         emit = named[others[-1]]
     elif first in EMITTERS:
         emit = import_module(EMITTERS[first]).emit
+        target = target.with_fours() if "vnni" in others else target
     else:
         raise unknown_name("schedule", first, EMITTERS)
     return emit_object(str(emit(program, target)), target, program.text)

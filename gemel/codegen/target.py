@@ -57,6 +57,12 @@ class Target:
         self.halves = halves
         self.fma = fma
 
+    def with_fours(self) -> Target:
+        """The same with the instructions that multiply bytes in fours."""
+        flags = {name: getattr(self, name) for name in FLAGS}
+        features = f"{self.features},+avx512vnni"
+        return Target(self.name, self.width, self.triple, self.cpu, features, **flags)
+
     @property
     def text(self) -> str:
         """What the code depends on, for a kernel's key."""
@@ -65,6 +71,9 @@ class Target:
     def __repr__(self) -> str:
         return f"Target({self.name!r}, width={self.width})"
 
+
+#: What is said of a target by yes or no.
+FLAGS = ("masks", "small_masks", "rounds", "halves", "fma")
 
 _X86 = "x86_64-unknown-linux-gnu"
 _AVX2 = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe"
@@ -137,6 +146,11 @@ def host() -> Target:
             raise ValueError(f"GEMEL_TARGET={name!r} is no target; there are {', '.join(TARGETS)}")
         _found.append(TARGETS[name or _best(_flags())])
     return _found[0]
+
+
+def has_fours(target: Target) -> bool:
+    """Whether this machine, of that level, multiplies bytes in fours (AVX-512's VNNI)."""
+    return target.name == "avx512" and "avx512_vnni" in _flags()
 
 
 def _best(flags: set[str]) -> str:

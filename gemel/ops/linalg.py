@@ -74,8 +74,8 @@ def decompose(a: Any, b: Any) -> Any:
         return None
     if not dtype.is_floating or a.ndim == b.ndim == 1:
         return _by_sum(a, b, dtype)
-    if a.dtype is wide and b.dtype is wide:
-        return None
+    if a.dtype.compute is wide and b.dtype.compute is wide:
+        return None  # two bytes are converted where they are read
     found = matmul(cast(a, dtype=wide), cast(b, dtype=wide))
     return found if wide is dtype else cast(found, dtype=dtype)
 

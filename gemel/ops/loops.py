@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from gemel import _core
-from gemel.errors import ShapeError
-from gemel.ir.graph import Entry
+from gemel.dtype import bool_
+from gemel.errors import ShapeError, TraceError
+from gemel.ir.graph import Entry, Graph, inline
 from gemel.ir.public import function
 from gemel.ir.trace import Trace, current_trace, kept_whole
 from gemel.ops.control import cond as choose
 from gemel.ops.elementwise import full
-from gemel.ops.logic import logical_and
-from gemel.ops.rounds import Recording
-from gemel.ops.shape import concatenate, operand, stack
+from gemel.ops.logic import logical_and, not_equal
+from gemel.ops.rounds import Conditional, Recording, Round, is_whole
+from gemel.ops.shape import concatenate, operand, reshape, stack
 
 
 def leaves(value: Any) -> list[Any]:
@@ -98,7 +100,8 @@ def _whole(
         done.append((output, after))
         return leaves(mapped(operand, output)), leaves(mapped(operand, after))
 
-    recording = Recording(trace, listed, leaves(data), first, reverse)
+    arrays = leaves(data)
+    recording = Recording(trace, listed, arrays, first, arrays[0].shape[0], reverse)
     made = recording.run()
     if made is None:
         del done[recording.begun :]
@@ -119,8 +122,12 @@ def while_loop(
     The variables and the output are arrays, or lists of them, which may be nested. The result is
     (outputs stacked along a new first axis of `max_iterations`, zeros for steps that were not made;
     last variables). `max_iterations` has to be given: without it, as MXNet, `ValueError`. Waits for
-    each condition, and the outputs of no steps are []. In a trace the steps are written out, each
-    behind its condition, and the outputs of no steps are zeros, too.
+    each condition, and the outputs of no steps are [].
+
+    In a trace it is one step of the program, which ends where the condition does: func is called
+    twice, and the outputs of no steps are zeros, too. Written out, each step behind its condition,
+    are at most three steps, and a func that does something else the second time, draws random
+    numbers or needs NumPy.
 
     >>> npx.while_loop(lambda i: i < 3, lambda i: (i * 2, [i + 1]), [np.array(1)], 4)
     """
@@ -133,18 +140,23 @@ def while_loop(
         return whole(cond, func, loop_vars, max_iterations)
     single = not isinstance(loop_vars, (list, tuple))
     variables = [loop_vars] if single else list(loop_vars)
+    trace, made = current_trace(), list[Callable[..., Any]]()
+    if trace is not None:
+        found = _ended(trace, cond, func, variables, max_iterations, made)
+        if found is not None:
+            return found[0], found[1][0] if single else found[1]
     outputs: list[Any] = []
     before: Any = True
     while len(outputs) < max_iterations:
         condition = cond(*variables)
+        step = made[len(outputs)] if len(outputs) < len(made) else func
         if isinstance(condition, Entry):
             before = condition if before is True else logical_and(before, condition)
-            output, variables = _guarded(before, func, variables)
+            output, variables = _guarded(before, step, variables)
         elif not bool(condition):
             break
         else:
-            output, found = func(*variables)
-            variables = list(found) if isinstance(found, (list, tuple)) else [found]
+            output, variables = _stepped(step, variables)
         outputs.append(output)
     last = variables[0] if single else variables
     if not outputs:
@@ -152,6 +164,86 @@ def while_loop(
     missing = max_iterations - len(outputs)
     found = mapped(lambda *each: stack(each), *outputs)
     return (mapped(lambda x: padded(x, missing), found) if missing else found), last
+
+
+def _stepped(func: Callable[..., Any], variables: list[Any]) -> tuple[Any, list[Any]]:
+    """The output and the variables after a step."""
+    output, after = func(*variables)
+    return output, list(after) if isinstance(after, (list, tuple)) else [after]
+
+
+def _ended(
+    trace: Trace,
+    cond: Callable[..., Any],
+    func: Callable[..., Any],
+    variables: list[Any],
+    length: int,
+    made: list[Callable[..., Any]],
+) -> tuple[Any, list[Any]] | None:
+    """All steps as one operation of a trace, which ends where the condition does.
+
+    None where they are written out; `made` gets functions that do again what the first ones did.
+    """
+    given = leaves(variables)
+    arrays = all(isinstance(x, (Entry, _core.Array)) for x in given)
+    if not arrays or not is_whole(trace, length):
+        return None
+    start = cond(*variables)
+    if not isinstance(start, Entry) and not bool(start):
+        return None
+    outputs: list[Any] = []
+
+    def body(_: list[Any], carried: list[Any]) -> tuple[list[Any], list[Any]]:
+        output, after = _checked(func, carried[:-1], variables)
+        outputs.append(output)
+        return leaves(output), [*leaves(after), _held(cond(*after))]
+
+    recording = Conditional(trace, body, [*map(operand, given), _held(start)], length)
+    before = trace.written()
+    try:
+        entries = recording.run()
+    except TraceError:
+        if isinstance(start, Entry):
+            raise
+        # Its variables are known while it is traced, and func may ask what they are.
+        trace.restore(before)
+        return None
+    if entries is None:
+        made += map(partial(_again, variables), recording.written, outputs)
+        return None
+    found = iter(entries)
+    return nested(found, outputs[0]), nested(found, variables)
+
+
+def _held(condition: Any) -> Any:
+    """A condition as one bool. Raises `ShapeError`."""
+    x = operand(condition)
+    if not x.size == 1:
+        raise ShapeError(f"while_loop: the condition {list(x.shape)} must have one element")
+    return reshape(x if x.dtype is bool_ else not_equal(x, 0), shape=())
+
+
+def _again(variables: list[Any], found: Round, output: Any) -> Callable[..., Any]:
+    """The step that has been traced, on other variables."""
+
+    def step(*values: Any) -> tuple[Any, list[Any]]:
+        given = [*leaves(values), found.stands[-1]]
+        results = iter(inline(Graph(found.stands, found.results), given))
+        return nested(results, output), nested(results, variables)
+
+    return step
+
+
+def _checked(
+    func: Callable[..., Any], values: list[Any], variables: list[Any]
+) -> tuple[Any, list[Any]]:
+    """`_stepped` on listed values, giving entries. Raises `ShapeError` for too many or few."""
+    output, after = _stepped(func, nested(iter(values), variables))
+    if len(leaves(after)) != len(values):
+        raise ShapeError(
+            f"while_loop: a step gives {len(leaves(after))} variables, it got {len(values)}"
+        )
+    return mapped(operand, output), mapped(operand, after)
 
 
 def _guarded(condition: Any, func: Callable[..., Any], variables: list[Any]) -> tuple[Any, Any]:
@@ -162,14 +254,9 @@ def _guarded(condition: Any, func: Callable[..., Any], variables: list[Any]) -> 
     given: list[Any] = []
 
     def made(*values: Any) -> list[Any]:
-        output, after = func(*nested(iter(values), variables))
-        after = after if isinstance(after, (list, tuple)) else [after]
-        given.append(mapped(operand, output))
-        if len(leaves(after)) != len(values):
-            raise ShapeError(
-                f"while_loop: a step gives {len(leaves(after))} variables, it got {len(values)}"
-            )
-        return [*leaves(given[0]), *leaves(after)]
+        output, after = _checked(func, list(values), variables)
+        given.append(output)
+        return [*leaves(output), *leaves(after)]
 
     def kept(*values: Any) -> list[Any]:
         zeros = [full(0, shape=tuple(x.shape), dtype=x.dtype) for x in leaves(given[0])]

@@ -1,6 +1,8 @@
-"""A loop as one operation: a graph that is computed for each element of the first axis of arrays.
+"""A loop as one operation: a graph that is computed for each element of the first axis of arrays,
+or as long as a condition holds.
 
-`npx.foreach` in a trace becomes one where that is worth it; decision 0043 has the rules.
+`npx.foreach` and `npx.while_loop` in a trace become one where that is worth it; decisions 0043 and
+0055 have the rules.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from gemel.dtype import bool_
 from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import op
@@ -24,20 +27,29 @@ LEAST = 4
 
 
 @op(fails=True)  # what the graph does may fail
-def loop(*inputs: Any, step: Any, length: int, data: int, states: int, reverse: bool) -> Any:
+def loop(
+    *inputs: Any, step: Any, length: int, data: int, states: int, reverse: bool, condition: int
+) -> Any:
     """`length` rounds of a graph: (stacked outputs, last states).
 
     The inputs are `data` arrays, of which round r gets element r of the first axis (or `length` - 1
     - r if `reverse`), `states` that go from round to round, and what all rounds are given alike.
     `step` takes an element of each, and gives a round's outputs, then the next states. Outputs are
     stacked where their elements of the data are.
+
+    Input number `condition` of the step, unless that is -1, is a bool: a round is done only where
+    it holds. Else its outputs are zeros, and the states stay as they are. So a condition that is a
+    state ends the loop.
     """
     carried, others = list(inputs[data : data + states]), inputs[data + states :]
     count = len(step.outputs) - states
     rounds: list[Any] = []
     for place in reversed(range(length)) if reverse else range(length):
-        elements = [array[place] for array in inputs[:data]]
-        found = interpret(step, *elements, *carried, *others)
+        given = [*(array[place] for array in inputs[:data]), *carried, *others]
+        if condition >= 0 and not given[condition]:
+            rounds.append([numpy().zeros(e.shape, e.dtype) for e in step.outputs[:count]])
+            continue
+        found = interpret(step, *given)
         rounds.append(found[:count])
         carried = found[count:]
     if reverse:
@@ -47,12 +59,14 @@ def loop(*inputs: Any, step: Any, length: int, data: int, states: int, reverse: 
 
 @loop.spec
 def _(
-    *inputs: Spec, step: Any, length: int, data: int, states: int, reverse: bool
+    *inputs: Spec, step: Any, length: int, data: int, states: int, reverse: bool, condition: int
 ) -> tuple[Spec, ...]:
     given = [element(x) for x in inputs[:data]] + list(inputs[data:])
     taken = [entry.spec for entry in step.inputs]
     if given != taken or any(not x.shape[0] == length for x in inputs[:data]):
         raise ShapeError(f"loop: a round takes {taken}, {length} of them are given {list(inputs)}")
+    if condition >= 0 and taken[condition] != Spec((), bool_):
+        raise ShapeError(f"loop: the condition {taken[condition]} must be one bool")
     made = [entry.spec for entry in step.outputs]
     count = len(made) - states
     if made[count:] != given[data : data + states]:
@@ -88,6 +102,11 @@ class Round(NamedTuple):
     alone: bool  # it draws no random numbers, and writes only to what it has made
 
 
+def is_whole(trace: Trace, length: int) -> bool:
+    """Whether so many rounds may be one operation of a trace."""
+    return not trace.writes_out and length >= LEAST
+
+
 class Recording:
     """A loop of a trace, given the arrays its rounds get elements of, and the first states.
 
@@ -97,14 +116,23 @@ class Recording:
     and the others are written out behind these.
     """
 
+    #: Which input of a round says whether it is done; -1: all are.
+    condition = -1
+
     def __init__(
-        self, trace: Trace, body: Body, arrays: list[Any], first: list[Any], reverse: bool
+        self,
+        trace: Trace,
+        body: Body,
+        arrays: list[Any],
+        first: list[Any],
+        length: int,
+        reverse: bool = False,
     ) -> None:
         self.trace = trace
         self.body = body
         self.data = [above.as_entry(x) for x in arrays]
         self.states = [above.as_entry(x) for x in first]
-        self.length = self.data[0].shape[0]
+        self.length = length
         self.reverse = reverse
         #: How many rounds have been written out.
         self.begun = 0
@@ -112,7 +140,7 @@ class Recording:
     def run(self) -> tuple[Entry, ...] | None:
         """Its outputs and last states; None where it is written out, from round `begun` on."""
         weak = any(entry.spec.weak for entry in (*self.data, *self.states))
-        if weak or self.trace.writes_out or not self.length >= LEAST:
+        if weak or not is_whole(self.trace, self.length):
             return None
         before = self.trace.written()
         rounds: list[Round] = []
@@ -144,11 +172,15 @@ class Recording:
         before, count = trace.written(), len(self.data)
         outputs, after = self.body(list(stands[:count]), list(stands[count:]))
         results = tuple(above.as_entry(value) for value in (*outputs, *after))
-        if any(stand in trace.contents for stand in stands):
+        if any(stand in trace.contents for stand in stands) or self._leaves(before, began):
             trace.restore(before)
             return None
         alone = trace.is_alone(before, began)
         return Round(stands, elements, results, _made(results, began), alone)
+
+    def _leaves(self, before: tuple[Any, ...], began: int) -> bool:
+        """Whether a round that is written out must not have been traced outside of it."""
+        return False
 
     def _repeats(self, found: Round) -> bool:
         """Whether a round may be done again and again."""
@@ -179,14 +211,37 @@ class Recording:
         stands, results = found.stands, found.results
         inside: dict[Node, None] = dict.fromkeys(entry.node for entry in stands)
         for node in found.nodes:
-            if any(entry.node in inside for entry in node.inputs):
+            # What may fail does so only in a round that is done.
+            risky = self.condition >= 0 and node.fails
+            if risky or any(entry.node in inside for entry in node.inputs):
                 inside[node] = None
         read = dict.fromkeys((*(e for node in inside for e in node.inputs), *results))
         free = [e for e in read if e.node not in inside and not e.node.is_number]
         settings = {"length": self.length, "data": len(self.data), "states": len(self.states)}
         step = closed(results, (*stands, *free), "step")
         inputs = (*self.data, *self.states, *free)
-        return loop.apply(inputs, {"step": step, **settings, "reverse": self.reverse})
+        settings |= {"reverse": self.reverse, "condition": self.condition}
+        return loop.apply(inputs, {"step": step, **settings})
+
+
+class Conditional(Recording):
+    """A loop over no arrays whose last state is a condition: no round is done where it is false.
+
+    Where it is written out each round is behind its condition: `written` are the first ones, whose
+    body has been called already.
+    """
+
+    def __init__(self, trace: Trace, body: Body, first: list[Any], length: int) -> None:
+        super().__init__(trace, body, [], first, length)
+        self.condition = len(self.states) - 1
+        self.written: list[Round] = []
+
+    def _leaves(self, before: tuple[Any, ...], began: int) -> bool:
+        """Whether it writes to what is from outside: no round behind a condition may."""
+        return not self.trace.is_alone((*before[:3], self.trace.random_calls), began)
+
+    def _write_out(self, rounds: list[Round]) -> None:
+        self.written = rounds
 
 
 def _made(results: tuple[Entry, ...], began: int) -> list[Node]:
@@ -258,4 +313,4 @@ def _inputs(graph: Graph) -> list[Node]:
     return [entry.node for entry in graph.inputs]
 
 
-__all__ = ["LEAST", "Recording", "loop"]
+__all__ = ["LEAST", "Conditional", "Recording", "Round", "is_whole", "loop"]

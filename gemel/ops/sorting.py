@@ -14,7 +14,7 @@ from gemel.ops.elementwise import cast, full, limit, where
 from gemel.ops.indexing import boolean_index, gather
 from gemel.ops.logic import logical_not
 from gemel.ops.selection import add_along_axis, take_along_axis
-from gemel.ops.shape import concatenate, narrow, operand, operands, reshape
+from gemel.ops.shape import concatenate, operand, operands, reshape
 from gemel.spec import Spec, normalize_axis, product, promote_specs, same_shape
 
 # --- sorting --------------------------------------------------------------------------------
@@ -60,14 +60,36 @@ def _(x: Spec, *, axis: int, descending: bool) -> Any:
     return _sorted_rows(x, axis, descending, positions=True)
 
 
-def _sorted_rows(x: Spec, axis: int, descending: bool, positions: bool = False) -> Any:
+def _sorted_rows(
+    x: Spec, axis: int, descending: bool, positions: bool = False, first: int = -1
+) -> Any:
     """How the core sorts; None where NumPy does: more positions than 32 bits tell, no order."""
     place = normalize_axis("sort", axis, x.ndim)
     before, after = product(x.shape[:place]), product(x.shape[place + 1 :])
     short = not positions and before * after > 16 and x.shape[place] < 600  # in lanes there
     if short or x.dtype.kind == "c" or x.shape[place] >= 2**32:
         return None
-    return _core.SortedRows(before, x.shape[place], after, descending, positions)
+    return _core.SortedRows(before, x.shape[place], after, descending, positions, first)
+
+
+@op()
+def top_positions(x: Any, *, axis: int, descending: bool, count: int) -> Any:
+    """The first `count` along an axis of what `argsort` gives: of few in one pass over the row."""
+    order = argsort.function(x, axis=axis, descending=descending)
+    return numpy().moveaxis(numpy().moveaxis(order, axis, 0)[:count], 0, axis)
+
+
+@top_positions.spec
+def _(x: Spec, *, axis: int, descending: bool, count: int) -> Spec:
+    place = normalize_axis("topk", axis, x.ndim)
+    if not 0 <= count <= x.shape[place]:
+        raise ShapeError(f"topk: axis {axis} of {list(x.shape)} has no {count} elements")
+    return Spec((*x.shape[:place], count, *x.shape[place + 1 :]), int64)
+
+
+@top_positions.step
+def _(x: Spec, *, axis: int, descending: bool, count: int) -> Any:
+    return _sorted_rows(x, axis, descending, positions=True, first=count)
 
 
 @sort.gradient
@@ -178,10 +200,7 @@ def topk(
     """
     given, (data, axis) = operand(data).shape, _rows("topk", data, axis, None)
     extent = data.shape[axis]
-    if not 0 <= k <= extent:
-        raise ShapeError(f"topk: axis {axis} of {list(data.shape)} has no {k} elements")
-    order = argsort(data, axis=axis, descending=not is_ascend)
-    first = narrow(order, axis=axis, start=0, length=k or extent)
+    first = top_positions(data, axis=axis, descending=not is_ascend, count=k or extent)
     if ret_typ == "indices":
         return cast(first, dtype=as_dtype(dtype))
     if ret_typ == "mask":

@@ -35,6 +35,8 @@ class _Backward:
         self.data, self.states = node.params["data"], node.params["states"]
         step = _opened(node.params["step"])
         self.inputs = step.inputs
+        condition = node.params["condition"]
+        self.condition = step.inputs[condition] if condition >= 0 else None
         self.count = len(step.outputs) - self.states
         self.gs = gs
         self.active = self._active(step)
@@ -72,11 +74,15 @@ class _Backward:
         """The gradients; None where none is wanted."""
         forward = {*walk(self.outputs, self.inputs), *(entry.node for entry in self.inputs)}
         read = kept(forward, list(self.found.values()))
+        if self.condition is not None:  # the same rounds are done
+            read = list(dict.fromkeys((*read, self.condition)))
         values = self._values(read)
         stands = {entry: placeholder(entry.spec) for entry in read}
         found = dict(zip(self.found, cut(list(self.found.values()), stands), strict=True))
-        sums = _Sums({i: found[i] for i in found if i >= self.data + self.states})
+        terms = {i: found[i] for i in found if i >= self.data + self.states}
+        sums = _Sums(terms, all_rounds=self.condition is None)
         back = _Loop()
+        back.condition = None if self.condition is None else stands[self.condition]
         for i, head in self.heads.items():
             back.data[head] = self.gs[i]
         alike = set(self.inputs[self.data + self.states :])
@@ -129,6 +135,7 @@ class _Loop:
         self.alike: dict[Entry, Any] = {}
         self.outputs: list[Entry] = []
         self.after: list[Entry] = []
+        self.condition: Entry | None = None
 
     def apply(self, forward: dict[str, Any]) -> tuple[Entry, ...]:
         """The outputs and last states of it, the other way round than `forward`."""
@@ -136,6 +143,7 @@ class _Loop:
         step = Graph(inputs, (*self.outputs, *self.after), name="back")
         given = (*self.data.values(), *self.states.values(), *self.alike.values())
         settings = {"length": forward["length"], "data": len(self.data), "states": len(self.states)}
+        settings["condition"] = next((i for i, e in enumerate(inputs) if e is self.condition), -1)
         return loop.apply(given, {"step": step, **settings, "reverse": not forward["reverse"]})
 
 
@@ -165,9 +173,13 @@ Total = Callable[[dict[Entry, Entry]], Entry]
 
 
 class _Sums:
-    """How sums over the rounds are made: of values stacked for that, or in states of their own."""
+    """How sums over the rounds are made: of values stacked for that, or in states of their own.
 
-    def __init__(self, terms: dict[int, Entry]) -> None:
+    Without `all_rounds` the latter only: what is stacked has a place for each, done or not.
+    """
+
+    def __init__(self, terms: dict[int, Entry], all_rounds: bool) -> None:
+        self.all_rounds = all_rounds
         self.stacked: dict[Entry, None] = {}
         #: What stands for a sum before a round, and the sum after it.
         self.added: dict[Entry, Entry] = {}
@@ -186,9 +198,10 @@ class _Sums:
         if node.op is add and all(entry.spec == term.spec for entry in node.inputs):
             one, other = map(self._total, node.inputs)
             return lambda given: add(one(given), other(given))
-        if node.op is reduction.sum and node.inputs[0].dtype is term.dtype:
+        several = self.all_rounds
+        if several and node.op is reduction.sum and node.inputs[0].dtype is term.dtype:
             return self._of_sum(node)
-        if node.op is linalg.matmul and [entry.ndim for entry in node.inputs] == [2, 2]:
+        if several and node.op is linalg.matmul and [e.ndim for e in node.inputs] == [2, 2]:
             return self._of_product(*node.inputs)
         stand = placeholder(term.spec)
         self.added[stand] = add(stand, term)

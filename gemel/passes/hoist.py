@@ -41,18 +41,22 @@ class _Loop:
         self.data = list(step.inputs[:data])
         self.states = list(step.inputs[data : data + states])
         self.alike = list(step.inputs[data + states :])
+        condition = self.params["condition"]
+        self.condition = step.inputs[condition] if condition >= 0 else None
 
     def run(self) -> tuple[Entry, ...]:
         """The results of the new loop, in the places of the old one's."""
         self._before()
-        self._products()
+        if self.condition is None:  # else they would be those of all rounds, done or not
+            self._products()
         nodes = Graph((), self.results).walk()
         used = {entry for node in nodes for entry in node.inputs} | set(self.results)
-        self.data = [entry for entry in self.data if entry in used]
+        self.data = [e for e in self.data if e in used or e is self.condition]
         self.alike = [entry for entry in self.alike if entry in used]
         inputs = (*self.data, *self.states, *self.alike)
         step = Graph(inputs, self.results, name="step")
         settings = {"data": len(self.data), "states": len(self.states)}
+        settings["condition"] = next((i for i, e in enumerate(inputs) if e is self.condition), -1)
         given = tuple(self.given[entry] for entry in inputs)
         parameters = {**self.params, "step": step, **settings}
         found = loop.node(given, parameters)
@@ -73,6 +77,13 @@ class _Loop:
     def _before(self) -> None:
         """What is the same in all rounds becomes something they are given."""
         moving = self._moving()
+        if self.condition is not None:
+            # What may fail does so only in a round that is done.
+            risky = dict.fromkeys(moving)
+            for node in Graph((), self.results).walk():
+                if node.fails or any(entry.node in risky for entry in node.inputs):
+                    risky[node] = None
+            moving = risky
         read = [e for node in moving for e in node.inputs] + self.results
         still = dict.fromkeys(
             e

@@ -161,7 +161,8 @@ def _sums(graph: Graph, users: Counter[Entry]) -> dict[Node, tuple[Node, ...]]:
             continue
         parts = []
         for entry in node.inputs:
-            product = entry.node.op is linalg.matmul
+            # Of two bytes each term is rounded, which one sum would not be.
+            product = entry.node.op is linalg.matmul and entry.dtype.compute is entry.dtype
             alone = users[entry] == 1 and entry.spec == node.specs[0]
             parts.append([entry.node] if product else found.get(entry.node) if alone else None)
             if product and not alone:

@@ -79,11 +79,17 @@ class Together(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """Items that are done so many times. Windows: (an address, bytes a round, period or 0)."""
+    """Items that are done so many times. Windows: (an address, bytes a round, period or 0).
+
+    With a condition a round is done only where the byte at that address is not 0, and `after` once
+    at the end.
+    """
 
     rounds: int
     windows: Sequence[tuple[Address, int, int]]
     items: Sequence[Item]
+    condition: Address | None = None
+    after: Sequence[Item] = ()
 
 
 class Kept(NamedTuple):
@@ -289,8 +295,11 @@ class _Writer:
             sides = [self._list(side, self._item) for side in (item.then, item.otherwise)]
             return [1, *self._address(item.condition), *sides[0], *sides[1]]
         if isinstance(item, Loop):
-            windows = self._list(item.windows, self._window)
-            return [3, self.slots.of(item.rounds), *windows, *self._list(item.items, self._item)]
+            head = [self.slots.of(item.rounds), *self._list(item.windows, self._window)]
+            items, after = (self._list(each, self._item) for each in (item.items, item.after))
+            if item.condition is None:
+                return [3, *head, *items]
+            return [5, *head, *self._address(item.condition), *items, *after]
         if isinstance(item, Kept):
             lists = [word for each in item[:3] for word in (len(each), *each)]
             return [4, *lists, *self._list(item.items, self._item)]

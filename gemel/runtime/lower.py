@@ -436,11 +436,11 @@ class Lowering:
             sides = (self._items(image, side) for side in (item.then, item.otherwise))
             return Choice(self._address(item.place, 0), *sides)
         if isinstance(item, Repeat):
-            for index, window in enumerate(item.windows, start=self.windows):
-                window.index = index
-            self.windows += len(item.windows)
+            self.windows = item.numbered(self.windows)
             given = [(self._address(w.of, w.offset), w.step, w.period) for w in item.windows]
-            return Loop(item.length, given, self._items(image, item.items))
+            items, after = (self._items(image, each) for each in (item.items, item.after))
+            held = None if item.condition is None else self._address(item.condition, 0)
+            return Loop(item.length, given, items, held, after)
         kernel: Kernel = item.kernel
         integers = list(kernel.integers)
         scalars = []

@@ -42,18 +42,36 @@ class Window(Buffer):
 
 
 class Repeat:
-    """Items that are done `length` times, and the windows they see."""
+    """Items that are done `length` times, and the windows they see.
 
-    __slots__ = ("items", "length", "node", "time", "windows")
+    With a condition a round is done only where its byte is not 0, and `after` once at the end.
+    """
+
+    __slots__ = ("after", "condition", "items", "length", "node", "time", "windows")
 
     def __init__(
-        self, length: int, windows: list[Window], items: list[Any], node: Node, time: int
+        self,
+        length: int,
+        windows: list[Window],
+        items: list[Any],
+        node: Node,
+        time: int,
+        condition: Place | None,
+        after: list[Any],
     ) -> None:
         self.length = length
         self.windows = windows
         self.items = items
+        self.condition = condition
+        self.after = after
         self.node = node
         self.time = time
+
+    def numbered(self, first: int) -> int:
+        """Give the windows their numbers, from `first` on; the one that comes next."""
+        for index, window in enumerate(self.windows, start=first):
+            window.index = index
+        return first + len(self.windows)
 
     @property
     def fails(self) -> bool:
@@ -62,14 +80,16 @@ class Repeat:
 
     @property
     def cost(self) -> int:
-        """Nanoseconds all rounds take, for the sizes seen."""
+        """Nanoseconds all rounds take at most, for the sizes seen."""
         once: int = sum(item.cost for item in flat(self.items))
         return seen(self.length) * once
 
     def touches(self) -> Iterator[tuple[Any, bool]]:
         """The buffers its items use, and whether they are written."""
-        for item in flat(self.items):
+        for item in flat([*self.items, *self.after]):
             yield from item.touches()
+        if self.condition is not None:
+            yield self.condition.buffer.root, False
 
 
 class Rounds:
@@ -87,6 +107,7 @@ class Rounds:
         self.used: set[Buffer] = set()
         self.moved: set[Buffer] = set()
         self.before: list[Any] = []
+        self.items: list[Any] = []
         self.windows: list[Window] = []
         lowering.time += 1
         self.start = lowering.time
@@ -130,17 +151,24 @@ class Rounds:
         window = self.window(place.buffer, first * size, step)
         return Place(window, place.dtype, Layout(place.shape[1:], strides, 0))
 
-    def finish(self, length: int, node: Node) -> None:
+    def round_ends(self) -> None:
+        """What is emitted from now on is done once, when all rounds have been."""
+        self.items, self.lowering.items = self.lowering.items, []
+
+    def finish(self, length: int, node: Node, condition: Place | None) -> None:
         """Put the loop into the plan."""
         lowering = self.lowering
-        items = lowering._beside(lowering.items)
+        items, after = lowering._beside(self.items), lowering.items
+        if condition is not None:
+            lowering._touch(condition.buffer, lowering.time)
         lowering.time += 1
         lowering.items, lowering.packed, lowering.inside = self.kept, self.packed, self.outer
         for buffer in self.used:
             lowering._touch(buffer, self.start)
             lowering._touch(buffer, lowering.time)
         lowering.items += self.before
-        lowering.items.append(Repeat(length, self.windows, items, node, lowering.time))
+        time = lowering.time
+        lowering.items.append(Repeat(length, self.windows, items, node, time, condition, after))
 
 
 class State:
@@ -175,15 +203,19 @@ def lower_rounds(
     data: int,
     states: int,
     reverse: bool,
+    condition: int,
 ) -> None:
     """The loop of a `loop` node, which is the one being emitted."""
     node, graph = lowering.node, optimize(step)
     given = [lowering.where[entry] for entry in node.inputs[data + states :]]
     carried = [State(lowering, place) for place in inputs[data : data + states]]
+    count = len(outputs) - states
+    if condition >= 0:
+        for place in outputs[:count]:
+            lowering.fill(place, 0)
     loop = Rounds(lowering)
     elements = [loop.along(place, length, reverse) for place in inputs[:data]]
     pairs = [state.windows(loop) for state in carried]
-    count = len(outputs) - states
     lowering.where.update(
         zip(graph.inputs, (*elements, *(found for found, _ in pairs), *given), strict=True)
     )
@@ -191,9 +223,13 @@ def lower_rounds(
     targets += [left for _, left in pairs]
     _emit(lowering, graph, targets)
     lowering.node = node
-    loop.finish(length, node)
-    for state, place in zip(carried, outputs[count:], strict=True):
-        lowering.copy(state.after(length), place)
+    loop.round_ends()
+    if condition < 0:
+        loop.finish(length, node, None)
+    for state, (found, _), place in zip(carried, pairs, outputs[count:], strict=True):
+        lowering.copy(state.after(length) if condition < 0 else found, place)
+    if condition >= 0:
+        loop.finish(length, node, lowering.where[graph.inputs[condition]])
 
 
 def _emit(lowering: Lowering, graph: Graph, targets: list[Place]) -> None:

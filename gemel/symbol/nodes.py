@@ -190,6 +190,15 @@ def _(node: Node) -> Found:
     return Written(node.op.names["mxnet"], node.inputs, settings)
 
 
+@rule("top_positions")
+def _(node: Node) -> Found:
+    settings = {"axis": node.params["axis"], "k": node.params["count"], "dtype": "int64"}
+    settings["is_ascend"] = not node.params["descending"]
+    if free(node.params["count"]) or not node.params["count"]:
+        return None
+    return Written("topk", node.inputs, {**settings, "ret_typ": "indices"})
+
+
 @rule("take_along_axis")
 def _(node: Node) -> Found:
     """By a pick for each place along the axis: MXNet 1.9 has no more."""

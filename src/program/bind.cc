@@ -198,6 +198,7 @@ double Binder::bind_costs(const std::vector<Item>& items) {
       const Slot rounds = program_.loops[static_cast<size_t>(item.step)].rounds;
       const auto count = static_cast<double>(std::max<int64_t>(binding_.at(rounds), 0));
       total += count * bind_costs(item.branches[0]) * 1e3;
+      if (item.branches.size() > 1) total += bind_costs(item.branches[1]) * 1e3;
       continue;
     }
     double sum = 0, most = 0;

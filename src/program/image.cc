@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kMagic = 0x006E616C706D6567;  // "gemplan"
 constexpr int64_t kVersion = 1;
 constexpr int64_t kHeaderWords = 4;
-constexpr int kDeepest = 64;  // items inside items
+constexpr int kDeepest = 64;             // items inside items
+constexpr int64_t kConditionalLoop = 5;  // a kind of item, besides those of Item::Kind
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error("ValueError", "the plan's image is damaged: " + what);
@@ -234,7 +235,9 @@ class Reader {
 
   Item item(int depth) {
     Item found;
-    found.kind = static_cast<Item::Kind>(number(0, 5));
+    const int64_t kind = number(0, kConditionalLoop + 1);
+    const bool conditional = kind == kConditionalLoop;
+    found.kind = conditional ? Item::Kind::kLoop : static_cast<Item::Kind>(kind);
     if (found.kind == Item::Kind::kKept) return read_kept();
     if (found.kind == Item::Kind::kStep) {
       found.number = next_number();
@@ -250,7 +253,7 @@ class Reader {
     found.number = next_number();
     ++inside_;
     if (found.kind == Item::Kind::kLoop) {
-      read_loop(found, depth);
+      read_loop(found, depth, conditional);
     } else {
       found.step = static_cast<int>(program_.predicates.size());
       program_.predicates.push_back(buffer());
@@ -285,7 +288,7 @@ class Reader {
     return found;
   }
 
-  void read_loop(Item& found, int depth) {
+  void read_loop(Item& found, int depth, bool conditional) {
     found.step = static_cast<int>(program_.loops.size());
     LoopSpec loop;
     loop.rounds = slot();
@@ -297,10 +300,15 @@ class Reader {
     }
     loop.first_window = static_cast<int>(program_.windows.size());
     loop.window_count = static_cast<int>(windows.size());
-    program_.loops.push_back(loop);
     program_.windows.insert(program_.windows.end(), windows.begin(), windows.end());
     open_.resize(program_.windows.size(), true);
+    if (conditional) {
+      loop.condition = static_cast<int>(program_.predicates.size());
+      program_.predicates.push_back(buffer());
+    }
+    program_.loops.push_back(loop);
     found.branches.push_back(items(depth + 1));
+    if (conditional) found.branches.push_back(items(depth + 1));
     std::fill_n(open_.begin() + loop.first_window, loop.window_count, false);
   }
 

@@ -96,6 +96,7 @@ struct LoopSpec {
   Slot rounds = 0;
   int first_window = 0;  // of the program's
   int window_count = 0;
+  int condition = -1;  // of the program's predicates: whether a round is done; -1: all are
 };
 
 // Values that depend on these inputs and captured arrays only.
@@ -113,8 +114,8 @@ struct Item {
   // Among the items sites speak of, -1 inside a choice or loop and of what is kept; of branches
   // side by side: among such.
   int number = 0;
-  // Then and otherwise, what runs side by side, what is done in each round, or what makes the
-  // values that are kept.
+  // Then and otherwise, what runs side by side, what is done in each round and, of a loop with a
+  // condition, at the end, or what makes the values that are kept.
   std::vector<std::vector<Item>> branches;
 };
 
@@ -159,7 +160,7 @@ struct Program {
   std::vector<Captured> captured;
   std::vector<Kernel> kernels;
   std::vector<Step> steps;
-  std::vector<BufferReference> predicates;  // of choices: the first byte decides
+  std::vector<BufferReference> predicates;  // of choices and loops: the first byte decides
   std::vector<LoopSpec> loops;
   std::vector<Window> windows;  // of all loops
   std::vector<Item> items;

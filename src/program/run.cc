@@ -206,17 +206,36 @@ FailurePointer Runner::run_loop(const Item& item) {
   const std::span<const Binding::BoundWindow> windows(binding_.windows.data() + first,
                                                       static_cast<size_t>(loop.window_count));
   char** bases = bases_ + (program_.base_count() - program_.windows.size() + first);
-  const int64_t rounds = binding_.at(loop.rounds);
-  for (int64_t round = 0; round < rounds; ++round) {
+  const auto move = [&](int64_t round, int64_t done) {
     for (size_t i = 0; i < windows.size(); ++i) {
       const Binding::BoundWindow& window = windows[i];
-      const int64_t steps = window.period > 0 ? round % window.period : round;
+      const int64_t steps = window.period > 0 ? done % window.period : round;
       bases[i] = bases_[window.source.base] + window.source.offset + steps * window.step;
+    }
+  };
+  const Binding::Buffer* condition = nullptr;
+  bool moves = false;  // the condition is another one in each round, done or not
+  if (loop.condition >= 0) {
+    condition = &binding_.predicates[static_cast<size_t>(loop.condition)];
+    const int64_t window = &bases_[condition->base] - bases;
+    moves = window >= 0 && window < loop.window_count &&
+            windows[static_cast<size_t>(window)].period == 0;
+  }
+  const int64_t rounds = binding_.at(loop.rounds);
+  int64_t done = 0;
+  for (int64_t round = 0; round < rounds; ++round) {
+    move(round, done);
+    if (condition != nullptr && bases_[condition->base][condition->offset] == 0) {
+      if (!moves) break;
+      continue;
     }
     FailurePointer failure = run_items(item.branches[0]);
     if (failure != nullptr) return failure;
+    ++done;
   }
-  return nullptr;
+  if (condition == nullptr) return nullptr;
+  move(rounds, done);
+  return run_items(item.branches[1]);
 }
 
 FailurePointer Runner::run_item(const Item& item) {

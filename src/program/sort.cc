@@ -10,9 +10,12 @@
 namespace gemel {
 namespace {
 
-constexpr int64_t kFew = 48;     // elements for which shifting them one by one is quicker
-constexpr int64_t kSome = 4096;  // elements whose buckets stay in the first cache
-constexpr double kEach = 1.0;    // nanoseconds for each byte of each key, and for the key itself
+constexpr int64_t kFew = 48;        // elements for which shifting them one by one is quicker
+constexpr int64_t kSome = 4096;     // elements whose buckets stay in the first cache
+constexpr int64_t kMostFirst = 32;  // so many are kept in order while their row passes by
+constexpr int64_t kShare = 4;       // if they are one in so many, at the most
+constexpr int64_t kTogether = 32;   // elements that are looked at together
+constexpr double kEach = 1.0;       // nanoseconds for each byte of each key, and for the key itself
 
 // --- keys: unsigned numbers of the order of the elements ---
 // `number` of a key grows with it, in proportion to what the element means.
@@ -211,44 +214,100 @@ void sort_positions(const SortedRows& rows, const char* source, char* target) {
       room[i] = {key, static_cast<uint32_t>(i)};
     }
     const auto* sorted = sort_row<Order>(&room[0], &room[rows.length], rows.length, turned);
-    for (int64_t i = 0; i < rows.length; ++i) to[begin + i * rows.after] = sorted[i].position;
+    const int64_t goal = row / rows.after * rows.wanted() * rows.after + row % rows.after;
+    for (int64_t i = 0; i < rows.wanted(); ++i) to[goal + i * rows.after] = sorted[i].position;
   }
+}
+
+// The first elements of those seen so far, in order.
+template <typename Bits>
+class First {
+ public:
+  explicit First(int64_t wanted) : wanted_(wanted) {}
+  bool takes(Bits key) const { return count_ < wanted_ || key < found_[count_ - 1].key; }
+  void put(Bits key, int64_t position) {
+    int64_t at = count_ < wanted_ ? count_++ : count_ - 1;
+    for (; at > 0 && found_[at - 1].key > key; --at) found_[at] = found_[at - 1];
+    found_[at] = {key, static_cast<uint32_t>(position)};
+  }
+  int64_t position(int64_t at) const { return found_[at].position; }
+
+ private:
+  const int64_t wanted_;
+  int64_t count_ = 0;
+  Placed<Bits> found_[kMostFirst];
+};
+
+// As sort_positions for a few of each row, which is read once; most elements are left out together.
+template <typename Bits, typename Order>
+void first_positions(const SortedRows& rows, const char* source, char* target) {
+  const auto* from = reinterpret_cast<const Bits*>(source);
+  auto* to = reinterpret_cast<int64_t*>(target);
+  const Bits turned = rows.descending ? static_cast<Bits>(~Bits{0}) : Bits{0};
+  for (int64_t row = 0; row < rows.before * rows.after; ++row) {
+    const int64_t begin = row / rows.after * rows.length * rows.after + row % rows.after;
+    const int64_t goal = row / rows.after * rows.wanted() * rows.after + row % rows.after;
+    First<Bits> found(rows.wanted());
+    Bits keys[kTogether];
+    for (int64_t start = 0; start < rows.length; start += kTogether) {
+      const int64_t count = std::min(kTogether, rows.length - start);
+      const Bits* here = from + begin + start * rows.after;
+      Bits least = static_cast<Bits>(~Bits{0});
+      for (int64_t i = 0; i < count; ++i) {
+        keys[i] = static_cast<Bits>(Order::key(here[i * rows.after], true) ^ turned);
+        least = std::min(least, keys[i]);
+      }
+      if (!found.takes(least)) continue;
+      for (int64_t i = 0; i < count; ++i) {
+        if (found.takes(keys[i])) found.put(keys[i], start + i);
+      }
+    }
+    for (int64_t i = 0; i < rows.wanted(); ++i) to[goal + i * rows.after] = found.position(i);
+  }
+}
+
+// Keys of few bytes are sorted by few digits.
+bool takes_few(const SortedRows& rows, size_t bytes) {
+  const int64_t most = std::min<int64_t>(kMostFirst, 8 * static_cast<int64_t>(bytes));
+  const int64_t wanted = rows.wanted();
+  return rows.positions && wanted > 0 && wanted <= most && wanted * kShare <= rows.length;
 }
 
 using Sort = void (*)(const SortedRows&, const char*, char*);
 
 template <typename Bits, typename Order>
-Sort either(bool positions) {
-  return positions ? &sort_positions<Bits, Order> : &sort_elements<Bits, Order>;
+Sort either(const SortedRows& rows) {
+  if (takes_few(rows, sizeof(Bits))) return &first_positions<Bits, Order>;
+  return rows.positions ? &sort_positions<Bits, Order> : &sort_elements<Bits, Order>;
 }
 
-Sort sort_of(int code, bool positions) {
+Sort sort_of(int code, const SortedRows& rows) {
   switch (code) {
     case kBool:
     case kUInt8:
-      return either<uint8_t, Unsigned>(positions);
+      return either<uint8_t, Unsigned>(rows);
     case kUInt16:
-      return either<uint16_t, Unsigned>(positions);
+      return either<uint16_t, Unsigned>(rows);
     case kUInt32:
-      return either<uint32_t, Unsigned>(positions);
+      return either<uint32_t, Unsigned>(rows);
     case kUInt64:
-      return either<uint64_t, Unsigned>(positions);
+      return either<uint64_t, Unsigned>(rows);
     case kInt8:
-      return either<uint8_t, Signed>(positions);
+      return either<uint8_t, Signed>(rows);
     case kInt16:
-      return either<uint16_t, Signed>(positions);
+      return either<uint16_t, Signed>(rows);
     case kInt32:
-      return either<uint32_t, Signed>(positions);
+      return either<uint32_t, Signed>(rows);
     case kInt64:
-      return either<uint64_t, Signed>(positions);
+      return either<uint64_t, Signed>(rows);
     case kFloat16:
-      return either<uint16_t, Floating<0x7C00>>(positions);
+      return either<uint16_t, Floating<0x7C00>>(rows);
     case kBFloat16:
-      return either<uint16_t, Floating<0x7F80>>(positions);
+      return either<uint16_t, Floating<0x7F80>>(rows);
     case kFloat32:
-      return either<uint32_t, Floating<0x7F800000>>(positions);
+      return either<uint32_t, Floating<0x7F800000>>(rows);
     case kFloat64:
-      return either<uint64_t, Floating<0x7FF0000000000000>>(positions);
+      return either<uint64_t, Floating<0x7FF0000000000000>>(rows);
     default:
       throw Error("DTypeError", std::string("sort: ") + kDTypes[code].name + " has no order");
   }
@@ -304,7 +363,8 @@ class SortLaunch final : public Launch {
     reads = &storages_[0];
     writes = &storages_[1];
     read_count = write_count = 1;
-    const auto passes = static_cast<double>(item_size(source.dtype) + 1);
+    const bool once = takes_few(work.rows, static_cast<size_t>(item_size(source.dtype)));
+    const auto passes = once ? 1.0 : static_cast<double>(item_size(source.dtype) + 1);
     microseconds = kEach * static_cast<double>(source.size) * passes / 1e3;
     device = source.device();
   }
@@ -322,8 +382,8 @@ class SortLaunch final : public Launch {
 }  // namespace
 
 void launch_sort(const SortedRows& rows, const Tensor& source, const Tensor& target, Front& front) {
-  if (source.size == 0 && source.settled()) return;
-  const Work work{rows, sort_of(source.dtype, rows.positions), part_of(source), part_of(target)};
+  if ((source.size == 0 || target.size == 0) && source.settled()) return;
+  const Work work{rows, sort_of(source.dtype, rows), part_of(source), part_of(target)};
   SortLaunch launched(work, source);
   launch(launched, front);
 }

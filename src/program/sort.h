@@ -19,6 +19,8 @@ struct SortedRows {
   int64_t after = 1;
   bool descending = false;
   bool positions = false;
+  int64_t first = -1;  // of positions: only so many of each row; -1: all
+  int64_t wanted() const { return first < 0 ? length : first; }
 };
 
 // Sorts now or later, on the array's device; complex numbers have no order.

@@ -254,8 +254,8 @@ void define_plan_parts(nb::module_& module) {
     return reinterpret_cast<uintptr_t>(kernel.function);
   });
   nb::class_<SortedRows>(module, "SortedRows")
-      .def(nb::init<int64_t, int64_t, int64_t, bool, bool>(), "before"_a, "length"_a, "after"_a,
-           "descending"_a = false, "positions"_a = false);
+      .def(nb::init<int64_t, int64_t, int64_t, bool, bool, int64_t>(), "before"_a, "length"_a,
+           "after"_a, "descending"_a = false, "positions"_a = false, "first"_a = -1);
   nb::class_<ElementwiseKernel>(module, "Elementwise")
       .def(nb::new_(&make_elementwise), "kernel"_a, "out_codes"_a,
            "nanoseconds_per_element"_a = 1.0, "failure"_a = nb::none(), "name"_a = "elementwise",

@@ -1,0 +1,135 @@
+"""Products of float16 and bfloat16: read as they are, added up in float32, rounded once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, np, npx
+
+DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+PAIRS = [
+    ("float16", "float16"), ("bfloat16", "bfloat16"), ("float16", "float32"),
+    ("float32", "bfloat16"), ("float16", "bfloat16"), ("bfloat16", "float64"),
+]  # fmt: skip
+#: Shapes of a and b: matrices, vectors, batches, empty ones, long sums.
+SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((5, 7), (7, 3)), ((1, 200), (200, 90)), ((64, 64), (64, 64)), ((130, 33), (33, 70)),
+    ((5,), (5, 7)), ((7, 5), (5,)), ((300,), (300,)), ((40, 2500), (2500, 50)),
+    ((2, 3, 4, 5), (3, 5, 6)), ((4, 1, 6, 5), (3, 5, 2)), ((3, 0), (0, 4)), ((0, 3), (3, 4)),
+    ((6, 9, 40), (40, 30)), ((9, 1, 64), (9, 64, 80)),
+]  # fmt: skip
+
+
+def made(shape: tuple[int, ...], dtype: str, seed: int) -> Any:
+    values = numpy.random.default_rng(seed).standard_normal(shape).astype("float32")
+    return np.array(values).astype(dtype)
+
+
+def exact(x: Any) -> Any:
+    return x.astype("float64").asnumpy()
+
+
+def check(found: Any, a: Any, b: Any) -> None:
+    """As `docs/internals/numbers.md` has it, against float64."""
+    a, b = exact(a), exact(b)
+    wanted, sizes = numpy.matmul(a, b), numpy.matmul(abs(a), abs(b))
+    digits = DIGITS[str(found.dtype)]
+    summing = a.shape[-1] * 2.0 ** (-52 if digits == 53 else -23)
+    bound = summing * sizes + abs(wanted) * 2.0**-digits + 2.0**-24
+    assert found.shape == wanted.shape
+    assert (abs(exact(found) - wanted) <= bound).all()
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_shapes(pair: tuple[str, str]) -> None:
+    for seed, (first, second) in enumerate(SHAPES):
+        a, b = made(first, pair[0], seed), made(second, pair[1], seed + 100)
+        check(np.matmul(a, b), a, b)
+
+
+@pytest.mark.parametrize("pair", PAIRS[:4], ids="-".join)
+def test_views(pair: tuple[str, str]) -> None:
+    """Turned, with gaps, backwards, repeated, and what is no array of its own."""
+    x, y = made((40, 60), pair[0], 1), made((60, 60), pair[1], 2)
+    repeated = np.broadcast_to(y[0], (60, 60))
+    for a, b in (
+        (x, y.T), (x[::2], y), (x[:, ::-1], y), (x.T, y[:40]), (x, repeated), (x[:, ::2], y[::2]),
+        (x, repeated.T), (x[3:4], y.T), (x[3], y.T),
+    ):  # fmt: skip
+        check(np.matmul(a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_compiled_with_what_follows_and_its_gradients(dtype: str) -> None:
+    a, b, c = made((33, 70), dtype, 1), made((70, 40), dtype, 2), made((40,), dtype, 3)
+    gradients = []
+
+    def function(a: Any, b: Any, c: Any) -> Any:
+        return npx.relu(np.matmul(a, b) * 0.1 + c)
+
+    for each in (function, gemel.compile(function)):
+        for x in (a, b, c):
+            x.attach_grad()
+        with autograd.record():
+            y = each(a, b, c)
+        y.backward()
+        gradients.append([y, *(x.grad.copy() for x in (a, b, c))])
+    rounding = 2.0 ** (2 - DIGITS[dtype])
+    wide = [np.array(exact(x)) for x in (a, b, c)]
+    for x in wide:
+        x.attach_grad()
+    with autograd.record():
+        y = function(*wide)
+    y.backward()
+    for found, other, right in zip(*gradients, [y, *(x.grad for x in wide)], strict=True):
+        assert exact(found).tolist() == exact(other).tolist()
+        limit = rounding * numpy.abs(exact(right)).max()
+        numpy.testing.assert_allclose(exact(found), exact(right), rtol=0, atol=4 * limit)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("options", [
+    {"kernel": (3, 3)}, {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)},
+    {"kernel": (3, 2), "dilate": (2, 1)}, {"kernel": (1, 1)}, {"kernel": (3, 3), "num_group": 2},
+], ids=str)  # fmt: skip
+def test_convolution(options: dict[str, Any], dtype: str) -> None:
+    """The result of float32, rounded once; a gradient is a sum of such."""
+    groups = options.get("num_group", 1)
+    x, w = made((3, 6, 13, 12), dtype, 1), made((8, 6 // groups, *options["kernel"]), dtype, 2)
+    results = []
+    for given in ((x, w), (x.astype("float32"), w.astype("float32"))):
+        for each in given:
+            each.attach_grad()
+        with autograd.record():
+            y = npx.convolution(*given, num_filter=8, no_bias=True, **options)
+        y.backward()
+        results.append([y, *(each.grad for each in given)])
+    unit = 2.0 ** -DIGITS[dtype]
+    for number, (found, right) in enumerate(zip(*results, strict=True)):
+        sizes = abs(exact(right))
+        bound = 4 * unit * sizes.max() if number else 1.01 * unit * sizes + 1e-4
+        assert (abs(exact(found) - exact(right)) <= bound).all()
+
+
+def test_no_copy_of_an_operand_is_made() -> None:
+    """Beside panels a plan has the product's kernel alone."""
+    for shapes in (((200, 300), (300, 100)), ((1, 300), (300, 100)), ((2, 300), (300, 100))):
+        for dtype in ("float16", "bfloat16"):
+            a, b = (made(shape, dtype, 0) for shape in shapes)
+            program = gemel.compile(np.matmul)
+            text = program.source(a, b)
+            kernels = [line for line in text.splitlines() if line.startswith("/* loops")]
+            assert len([k for k in kernels if ": gemm" in k or ": dot" in k]) == 1
+            assert all(": gemm" in k or ": dot" in k or ": pack" in k for k in kernels), kernels
+
+
+def test_infinities_and_subnormals() -> None:
+    a = np.array([[numpy.inf, 1.0], [2.0**-24, 0.0], [numpy.nan, 1.0]]).astype("float16")
+    b = np.array([[1.0, 2.0], [numpy.inf, 1.0]]).astype("float16")
+    found = np.matmul(a, b).tolist()
+    assert found[0] == [numpy.inf, numpy.inf] and numpy.isnan(found[1][0])
+    assert found[1][1] == 2.0**-23 and all(map(numpy.isnan, found[2]))
