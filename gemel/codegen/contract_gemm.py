@@ -8,22 +8,21 @@ Panels are either packed beforehand (`contract_pack`) or read where they lie.
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from llvmlite import ir
+from typing import Any
 
 from gemel.codegen.access import Bases
+from gemel.codegen.assembly import Constant, Module, Value
 from gemel.codegen.contract_emit import Emitter, Epilogue, Tiles
 from gemel.codegen.contract_windows import Windows
 from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import INDEX, ROWS, Program
-from gemel.codegen.registers import Value
 from gemel.codegen.target import Target
 
 #: How many steps of k ahead packed panels are asked for.
 AHEAD = 16
 
 
-def emit(program: Program, target: Target) -> ir.Module:
+def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM [split|direct]``."""
     return _Gemm(program, target).emit()
 
@@ -69,11 +68,11 @@ class _Gemm:
             self.windows = Windows(emitter, self.b_form, self.columns, self.direct)
             self.b_form = "packed"
         buffers = sum(operand.role != INDEX for operand in program.operands)
-        self.scratch = emitter.buffer(buffers) if self.split else None
+        self.scratch: Any = emitter.buffer(buffers) if self.split else None
         #: Whether the columns past the end must not be read where b lies.
         self.guarded = self.b_form != "packed"
 
-    def emit(self) -> ir.Module:
+    def emit(self) -> Module:
         return self.emitter.finish(self._tile)
 
     def _tile(self, tile: Value) -> None:
@@ -343,20 +342,14 @@ class _Gemm:
     def _initial(self, places: list[Value], start: Value) -> list[Value]:
         """Zero in the first block of k, what the blocks before left in the later ones."""
         emitter, builder = self.emitter, self.emitter.builder
-        zero = ir.Constant(emitter.vector, None)
+        zero = Constant(emitter.vector, "zeroinitializer")
         if not self.split:
             return [zero] * len(places)
         before = builder.block
         with builder.if_then(builder.icmp_signed(">", start, i64(0))):
             loaded = [emitter.load(place) for place in places]
             inside = builder.block
-        phis = []
-        for value in loaded:
-            phi = builder.phi(emitter.vector)
-            phi.add_incoming(zero, before)
-            phi.add_incoming(value, inside)
-            phis.append(phi)
-        return phis
+        return [builder.phi(emitter.vector, (zero, before), (value, inside)) for value in loaded]
 
     def _masks(self, columns: Value | None) -> list[Value]:
         """One mask per vector where the machine has them."""
@@ -383,7 +376,7 @@ class _Gemm:
         if masks:
             return emitter.load(emitter.at(line, v * lanes), mask=masks[v])
         last = builder.sub(columns, i64(1))
-        vector: Value | None = None
+        vector: Value = Constant(emitter.vector, "zeroinitializer")
         for lane in range(lanes):
             index = emitter.minimum(i64(v * lanes + lane), last)
             vector = emitter.insert(vector, emitter.load(emitter.at(line, index), 1), lane)

@@ -62,6 +62,11 @@ class Target:
         """What the code depends on, for a kernel's key."""
         return f"{self.triple} {self.cpu} {self.name} {self.features}"
 
+    @property
+    def relocation(self) -> str:
+        """Kernels lie where there is room; a module of WebAssembly knows one memory."""
+        return "static" if self.triple.startswith("wasm") else "pic"
+
     def __repr__(self) -> str:
         return f"Target({self.name!r}, width={self.width})"
 
