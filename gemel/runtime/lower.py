@@ -22,7 +22,7 @@ from gemel.passes.domain import is_product
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side
-from gemel.runtime.cache import kernel_for, kernel_name, object_for
+from gemel.runtime.cache import compile_together, kernel_for, kernel_name, object_for
 from gemel.runtime.image import (
     CAPTURED,
     FAILS,
@@ -42,7 +42,7 @@ from gemel.runtime.image import (
     Together,
     spanned,
 )
-from gemel.runtime.rounds import Repeat, Rounds, lower_branch, lower_rounds
+from gemel.runtime.rounds import Repeat, Rounds, lower_branch, lower_rounds, programs
 from gemel.runtime.sites import Site, find_sites, located
 from gemel.spec import product
 
@@ -377,6 +377,7 @@ class Lowering:
         items = self._beside(self.items)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
         image.captured = self.captured
+        compile_together((self.backend.scheduled(p) for p in programs(items)), self.backend)
         image.items = self._items(image, items)
         image.sites = self._sites(list(flat(items)))
         return image
