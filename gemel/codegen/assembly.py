@@ -129,6 +129,8 @@ class Module:
 
 _ORDERS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _EQUAL = {"==": "eq", "!=": "ne"}
+#: The whole number which an instruction with it second changes nothing by.
+_NEUTRAL = {"add": "0", "sub": "0", "mul": "1", "udiv": "1"}
 _NAN = {"ord": "ord", "uno": "uno"}
 
 
@@ -170,26 +172,38 @@ class Builder:
         self.block = "entry"
         self._lines = module.lines
         self._values = 0
-        self._blocks = 0
+        #: What is computed already, wherever the current block is.
+        self._known: dict[str, Value] = {}
+        #: The same at the end of the block in which a block was named.
+        self._above: list[dict[str, Value]] = []
         self._lines.append("entry:")
 
-    def _value(self, kind: Type, text: str) -> Value:
+    def _new(self, kind: Type, text: str) -> Value:
+        """The value of an instruction that is done here."""
         number = self._values
         self._values = number + 1
         name = f"%{number}"
         self._lines.append(f"{name} = {text}")
         return Value(kind, name)
 
+    def _value(self, kind: Type, text: str) -> Value:
+        """The value of an instruction that gives the same wherever it is done: it is done once."""
+        found = self._known.get(text)
+        if found is None:
+            found = self._known[text] = self._new(kind, text)
+        return found
+
     # -- blocks -----------------------------------------------------------------------------
 
     def append_basic_block(self) -> str:
-        """The name of a block to come."""
-        self._blocks += 1
-        return f"b{self._blocks}"
+        """The name of a block to come, which nothing leads to but through this one."""
+        self._above.append(self._known)
+        return f"b{len(self._above) - 1}"
 
     def position_at_end(self, block: str) -> None:
         """Begins a block; the one before has ended with a branch."""
         self.block = block
+        self._known = self._above[int(block[1:])].copy()
         self._lines.append(f"{block}:")
 
     def branch(self, block: str) -> None:
@@ -231,6 +245,8 @@ class Builder:
     def binary(self, name: str, a: Value, b: Value) -> Value:
         """The instruction of this name."""
         _same(name, a, b)
+        if b.text == _NEUTRAL.get(name):
+            return a
         return self._value(a.type, f"{name} {a.type.text} {a.text}, {b.text}")
 
     add, sub, mul = _binary("add"), _binary("sub"), _binary("mul")
@@ -278,29 +294,38 @@ class Builder:
 
     def alloca(self, kind: Type, count: int = 1, align: int = 8) -> Value:
         """Room for so many of a type, for as long as the call takes."""
-        return self._value(POINTER, f"alloca [{count} x {kind}], align {align}")
+        return self._new(POINTER, f"alloca [{count} x {kind}], align {align}")
 
     def gep(self, pointer: Value, offset: Value, kind: Type) -> Value:
         """The address so many of a type after `pointer`."""
+        if offset.text == "0":
+            return pointer
         return self._value(POINTER, f"getelementptr {kind}, {pointer}, {offset}")
 
     def load(self, pointer: Value, kind: Type, align: int) -> Value:
-        return self._value(kind, f"load {kind}, {pointer}, align {align}")
+        return self._new(kind, f"load {kind}, {pointer}, align {align}")
 
     def store(self, value: Value, pointer: Value, align: int) -> None:
         self._lines.append(f"store {value}, {pointer}, align {align}")
 
-    def intrinsic(self, name: str, result: Type, arguments: Sequence[Value]) -> Value:
-        """Calls the intrinsic of this full name."""
+    def _call(self, name: str, result: Type, arguments: Sequence[Value]) -> str:
         declared = self.module.declared
         if name not in declared:
             kinds = ", ".join(argument.type.text for argument in arguments)
             declared[name] = f"declare {result} @{name}({kinds})"
-        call = f"call {result} @{name}({', '.join(map(str, arguments))})"
-        if result is not VOID:
-            return self._value(result, call)
-        self._lines.append(call)
-        return Value(VOID, "")
+        return f"call {result} @{name}({', '.join(map(str, arguments))})"
+
+    def intrinsic(self, name: str, result: Type, arguments: Sequence[Value]) -> Value:
+        """The intrinsic of this full name, which computes and does nothing else."""
+        return self._value(result, self._call(name, result, arguments))
+
+    def reading(self, name: str, result: Type, arguments: Sequence[Value]) -> Value:
+        """The intrinsic of this full name, which reads memory."""
+        return self._new(result, self._call(name, result, arguments))
+
+    def writing(self, name: str, arguments: Sequence[Value]) -> None:
+        """The intrinsic of this full name, which gives nothing."""
+        self._lines.append(self._call(name, VOID, arguments))
 
 
 class _Either:

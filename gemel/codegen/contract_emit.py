@@ -11,7 +11,7 @@ from typing import Any
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site
-from gemel.codegen.assembly import I32, VOID, Constant, Module, Value
+from gemel.codegen.assembly import I32, Constant, Module, Value
 from gemel.codegen.frame import Body, Frame, i64
 from gemel.codegen.program import ROWS, Program
 from gemel.codegen.registers import register_type, shuffle_mask, splat
@@ -123,7 +123,7 @@ class Emitter(Frame):
     def prefetch(self, pointer: Value) -> None:
         """Asks for a line of memory, which need not exist."""
         arguments = [pointer, *(Constant(I32, flag) for flag in (0, 3, 1))]  # read, near, data
-        self.builder.intrinsic("llvm.prefetch.p0", VOID, arguments)
+        self.builder.writing("llvm.prefetch.p0", arguments)
 
     def mask(self, count: Value) -> Value:
         """True in the first `count` lanes."""

@@ -168,35 +168,43 @@ class _Gemm:
             self._finish(self._accumulate(rows, panel, block, guard), block)
 
     def _finish(self, total: list[Value], block: _Block) -> None:
-        """The epilogue, or what keeps the sums until the next block of k."""
-        if not self.split:
-            return self._end(total, block)
-        builder = self.emitter.builder
-        last = builder.icmp_signed("==", builder.add(*block.depth), self.tiles.k)
-        with builder.if_else(last) as (then, otherwise):
-            with then:
-                self._end(total, block)
-            with otherwise:
-                self._keep(total, block)
+        """The epilogue, or what keeps the sums until the next block of k.
 
-    def _end(self, total: list[Value], block: _Block) -> None:
-        """The epilogue: from registers for a whole micro-tile, if its code is short."""
-        emitter, builder, epilogue = self.emitter, self.emitter.builder, self.epilogue
-        rows = (block.where[0], block.rows)
-        columns = (block.where[1], block.columns)
+        It works on registers for a whole micro-tile, if its code is short.
+        """
+        builder, epilogue = self.emitter.builder, self.epilogue
         if not epilogue.is_short(len(total)):
-            self._keep(total, block)
-            return epilogue.apply(block.sums, self.columns, rows, columns, emitter.lanes)
+            return self._from_memory(total, block)
         whole = builder.icmp_signed("==", block.rows, i64(self.rows))
-        if not emitter.has_masks:
+        if not self.emitter.has_masks:
             wide = builder.icmp_signed("==", block.columns, self._width)
             whole = builder.and_(whole, wide)
-        with builder.if_else(whole) as (then, otherwise):
+        if self.split:
+            whole = builder.and_(whole, self._is_last(block))
+        with builder.if_else(whole) as (then, other):
             with then:
                 epilogue.direct(total, self.vectors, block.where, block.columns)
-            with otherwise:
-                self._keep(total, block)
-                epilogue.apply(block.sums, self.columns, rows, columns, emitter.lanes)
+            with other:
+                self._from_memory(total, block)
+
+    def _is_last(self, block: _Block) -> Value:
+        """Whether no further block of k follows."""
+        builder = self.emitter.builder
+        return builder.icmp_signed("==", builder.add(*block.depth), self.tiles.k)
+
+    def _from_memory(self, total: list[Value], block: _Block) -> None:
+        """Stores the sums; then, if these are all, the epilogue."""
+        self._keep(total, block)
+        if not self.split:
+            return self._apply(block)
+        with self.emitter.builder.if_then(self._is_last(block)):
+            self._apply(block)
+
+    def _apply(self, block: _Block) -> None:
+        """The epilogue, of sums that are kept."""
+        rows = (block.where[0], block.rows)
+        columns = (block.where[1], block.columns)
+        self.epilogue.apply(block.sums, self.columns, rows, columns, self.emitter.lanes)
 
     def _keep(self, total: list[Value], block: _Block) -> None:
         """Stores the sums."""

@@ -129,7 +129,9 @@ class Library:
             raise RuntimeError(self._told(message))
         texts = target.cpu.encode(), target.features.encode()
         model = target.relocation.encode(), b"small"
-        return self._call("CreateTargetMachine", found, triple, *texts, 2, *model, 0, 0, b"")
+        return self._call(
+            "CreateTargetMachine", found, triple, *texts, target.level, *model, 0, 0, b""
+        )
 
 
 _loaded: list[Library | None] = []

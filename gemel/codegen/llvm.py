@@ -61,7 +61,7 @@ def _by_llvmlite(assembly: str, target: Target) -> bytes:
         ).create_target_machine(
             cpu=target.cpu,
             features=target.features,
-            opt=2,
+            opt=target.level,
             reloc=target.relocation,
             codemodel="small",
         )

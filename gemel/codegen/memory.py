@@ -12,7 +12,6 @@ from gemel.codegen.assembly import (
     I32,
     I64,
     POINTER,
-    VOID,
     Builder,
     Constant,
     Type,
@@ -58,7 +57,7 @@ def load(
     else:
         rest = _nothing(kind) if other is None else other
         arguments = [pointer, Constant(I32, dtype.itemsize), mask, rest]
-        value = builder.intrinsic(f"llvm.masked.load.{kind.suffix}.p0", kind, arguments)
+        value = builder.reading(f"llvm.masked.load.{kind.suffix}.p0", kind, arguments)
     return _to_register(builder, value, dtype)
 
 
@@ -95,7 +94,7 @@ def store(
         builder.store(value, pointer, dtype.itemsize)
         return
     arguments = [value, pointer, Constant(I32, dtype.itemsize), mask]
-    builder.intrinsic(f"llvm.masked.store.{value.type.suffix}.p0", VOID, arguments)
+    builder.writing(f"llvm.masked.store.{value.type.suffix}.p0", arguments)
 
 
 def element(builder: Builder, pointer: Value, offset: Value, dtype: DType) -> Value:
@@ -145,7 +144,7 @@ def load_scattered(
         _nothing(kind),
     ]
     name = f"llvm.masked.gather.{kind.suffix}.{addresses.type.suffix}"
-    return _to_register(builder, builder.intrinsic(name, kind, arguments), dtype)
+    return _to_register(builder, builder.reading(name, kind, arguments), dtype)
 
 
 def store_scattered(
@@ -172,7 +171,7 @@ def store_scattered(
     addresses = _addresses(builder, pointer, offsets, dtype)
     arguments = [value, addresses, Constant(I32, dtype.itemsize), mask or full_mask(lanes)]
     name = f"llvm.masked.scatter.{value.type.suffix}.{addresses.type.suffix}"
-    builder.intrinsic(name, VOID, arguments)
+    builder.writing(name, arguments)
 
 
 def interleaved(builder: Builder, vectors: list[Value]) -> list[Value]:
