@@ -247,6 +247,8 @@ class Builder:
         _same(name, a, b)
         if b.text == _NEUTRAL.get(name):
             return a
+        if a.text == "0" and name in ("add", "mul"):
+            return b if name == "add" else a
         return self._value(a.type, f"{name} {a.type.text} {a.text}, {b.text}")
 
     add, sub, mul = _binary("add"), _binary("sub"), _binary("mul")

@@ -81,7 +81,10 @@ class Emitter(Frame):
 
     def shuffle(self, a: Value, b: Value, lanes: Sequence[int]) -> Value:
         """The named lanes of `a` followed by `b`."""
-        return self.builder.shuffle_vector(a, b, shuffle_mask(tuple(lanes)))
+        if len(lanes) > 1:
+            return self.builder.shuffle_vector(a, b, shuffle_mask(tuple(lanes)))
+        further, lane = divmod(lanes[0], a.type.lanes)
+        return self.builder.extract_element(b if further else a, i64(lane))
 
     def insert(self, vector: Value | None, value: Value, lane: int) -> Value:
         """`value` in one lane of a vector; of one whose other lanes are 0, where there is none."""

@@ -203,8 +203,7 @@ class Nest(Frame):
                     reduction = self.reductions[position]
                     value = found[self.program.code[position].arguments[0]]
                     value = splat(self.builder, value, lanes)
-                    where = splat(self.builder, flat, lanes)
-                    state = reduction.value(self.builder, value, where, None)
+                    state = reduction.value(self.builder, value, flat, None, 0)
                     old[position] = reduction.step(self.builder, old[position], state)
                 results += [old[position] for position in carrying]
             return [value for state in results for value in state]
@@ -354,15 +353,13 @@ class Nest(Frame):
             for copy in range(now):
                 place = builder.add(index, i64(copy * lanes)) if copy else index
                 found = self.access.print_pass(work, Site(bases, place, lanes, mask), row)
-                where = splat(builder, builder.add(start, place), lanes)
-                if lanes > 1:
-                    where = builder.add(where, memory.numbered(lanes))
+                where = builder.add(start, place)
                 slot = len(states) if tail and lanes == 1 else copy * count
                 for offset, position in enumerate(work.reductions):
                     value = found[self.program.code[position].arguments[0]]
                     value = splat(builder, value, lanes)
                     kind = self.reductions[position]
-                    state = kind.value(builder, value, where, mask)
+                    state = kind.value(builder, value, where, mask, 1)
                     current[slot + offset] = kind.step(builder, current[slot + offset], state)
             return [value for state in current for value in state]
 

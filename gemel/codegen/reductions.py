@@ -10,7 +10,8 @@ from typing import Any
 from gemel import dtype as dtypes
 from gemel.codegen.assembly import I8, I64, Builder, Constant, Value, integer, widened
 from gemel.codegen.expression import extreme
-from gemel.codegen.registers import constant, shuffle_mask
+from gemel.codegen.memory import numbered
+from gemel.codegen.registers import constant, shuffle_mask, splat
 from gemel.dtype import DType
 from gemel.errors import CompileError
 
@@ -54,11 +55,22 @@ class Reduction:
         first = constant(self.dtype, self.neutral, lanes)
         return [first, constant(dtypes.int64, _UNSET, lanes)] if self.positions else [first]
 
-    def value(self, builder: Builder, value: Value, position: Value, mask: Value | None) -> State:
-        """One value (with its flat position) as a state; the identity under a false lane."""
+    def value(
+        self, builder: Builder, value: Value, position: Value, mask: Value | None, step: int
+    ) -> State:
+        """One value as a state, the identity under a false lane.
+
+        `position` is the flat one of the first lane, `step` how far it is to the next.
+        """
         if self.widens:
             value = builder.zext(value, widened(I8, value.type.lanes))
-        state = [value, position] if self.positions else [value]
+        state = [value]
+        if self.positions:
+            lanes = value.type.lanes
+            places = splat(builder, position, lanes)
+            if lanes > 1 and step:
+                places = builder.add(places, numbered(lanes))
+            state.append(places)
         if mask is None:
             return state
         neutral = self.identity(mask.type.lanes)
