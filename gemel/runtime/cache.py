@@ -63,7 +63,7 @@ def kernel_for(program: Program, backend: Backend) -> Any:
 def compile_together(programs: Iterable[Program], backend: Backend) -> None:
     """Compiles those of these programs whose kernels are not known, on all cores."""
     missing: dict[str, tuple[Program, Backend]] = {}
-    for program in programs:
+    for program in map(backend.scheduled, programs):
         serving = backend.serving(program)
         name = kernel_name(program, serving)
         if name not in _kernels and name not in missing and known_kernel(name, serving) is None:
