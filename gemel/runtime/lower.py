@@ -450,13 +450,9 @@ class Lowering:
                 integers[position] = number.bits
             else:
                 scalars.append((position, number.run_time_source, number.passed is float64))
-        program = self.backend.scheduled(kernel.program)
+        meant = self.backend.scheduled(kernel.program), self.backend
         return Step(
-            image.kernel(
-                kernel_name(program, self.backend),
-                kernel_for(program, self.backend),
-                partial(object_for, program, self.backend),
-            ),
+            image.kernel(kernel_name(*meant), kernel_for(*meant), partial(object_for, *meant)),
             [self._address(place, offset) for place, offset in kernel.places],
             integers,
             kernel.extent,
