@@ -9,8 +9,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import TypeAlias
 
 from gemel.errors import CompileError
+
+#: What is written inside it belongs to one side of a choice.
+Side: TypeAlias = "AbstractContextManager[None]"
 
 
 class Type:
@@ -231,14 +235,23 @@ class Builder:
         """What is written inside is done where the condition holds."""
         inside, after = self.append_basic_block(), self.append_basic_block()
         self.cbranch(condition, inside, after, likely)
-        self.position_at_end(inside)
-        yield
-        self.branch(after)
+        with self._side(inside, after):
+            yield
         self.position_at_end(after)
 
-    def if_else(self, condition: Value) -> _Either:
+    @contextmanager
+    def if_else(self, condition: Value) -> Iterator[tuple[Side, Side]]:
         """Two sides: ``with builder.if_else(c) as (then, otherwise): with then: ...``."""
-        return _Either(self, condition)
+        first, other, after = (self.append_basic_block() for _ in range(3))
+        self.cbranch(condition, first, other)
+        yield self._side(first, after), self._side(other, after)
+        self.position_at_end(after)
+
+    @contextmanager
+    def _side(self, block: str, after: str) -> Iterator[None]:
+        self.position_at_end(block)
+        yield
+        self.branch(after)
 
     # -- arithmetic -------------------------------------------------------------------------
 
@@ -328,28 +341,3 @@ class Builder:
     def writing(self, name: str, arguments: Sequence[Value]) -> None:
         """The intrinsic of this full name, which gives nothing."""
         self._lines.append(self._call(name, VOID, arguments))
-
-
-class _Either:
-    """The two sides of `Builder.if_else`, each a context."""
-
-    def __init__(self, builder: Builder, condition: Value) -> None:
-        self._builder = builder
-        self._condition = condition
-
-    def __enter__(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        builder = self._builder
-        first, other = builder.append_basic_block(), builder.append_basic_block()
-        self._after = builder.append_basic_block()
-        builder.cbranch(self._condition, first, other)
-        return self._side(first), self._side(other)
-
-    @contextmanager
-    def _side(self, block: str) -> Iterator[None]:
-        self._builder.position_at_end(block)
-        yield
-        self._builder.branch(self._after)
-
-    def __exit__(self, *error: object) -> None:
-        if error[0] is None:
-            self._builder.position_at_end(self._after)

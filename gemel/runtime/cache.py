@@ -66,7 +66,9 @@ def compile_together(programs: Iterable[Program], backend: Backend) -> None:
     for program in map(backend.scheduled, programs):
         serving = backend.serving(program)
         name = kernel_name(program, serving)
-        if name not in _kernels and name not in missing and known_kernel(name, serving) is None:
+        if name in _kernels or name in missing or not serving.on_disk:
+            continue  # a recipe from elsewhere need not stand several threads
+        if known_kernel(name, serving) is None:
             missing[name] = program, serving
     if len(missing) < 2 or cores() < 2:
         return  # `kernel_for` compiles it
