@@ -356,7 +356,24 @@ def evaluate(extent: int, values: Mapping[str, int]) -> int:
     return _evaluated(extent.form, values) if isinstance(extent, Dim) else extent
 
 
+class Sizes(dict[str, int]):
+    """What names stand for; it remembers the forms that were evaluated with it."""
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        super().__init__(values)
+        self.found: dict[Form, int] = {}
+
+
 def _evaluated(form: Form, values: Mapping[str, int]) -> int:
+    if not isinstance(values, Sizes):
+        return _summed(form, values)
+    found = values.found.get(form)
+    if found is None:
+        found = values.found[form] = _summed(form, values)
+    return found
+
+
+def _summed(form: Form, values: Mapping[str, int]) -> int:
     total = 0
     for product, count in form:
         term = count

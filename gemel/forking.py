@@ -10,6 +10,11 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 #: Held while a plan or a kernel is made: a child must not find LLVM, or the imports of what
 #: compiles, in the middle of their work; nor must it be taken apart there when the program ends.
@@ -37,6 +42,42 @@ def _settle(timeout: float) -> None:
     until = time.monotonic() + PATIENCE
     while _importing() and time.monotonic() < until:
         time.sleep(0.001)
+
+
+def on_threads(work: Callable[[T], R], tasks: Sequence[T], threads: int) -> list[R]:
+    """What `work` gives for each task, some at a time; it raises what the first failing one does.
+
+    To be called with `compiling` held, which is what a fork and an exit wait for.
+    """
+    found: list[Any] = [None] * len(tasks)
+    failed: list[BaseException] = []
+    waiting = list(enumerate(tasks))[::-1]
+
+    def run() -> None:
+        while waiting and not failed:
+            try:
+                number, task = waiting.pop()
+            except IndexError:  # another thread has taken the last
+                return
+            try:
+                found[number] = work(task)
+            except BaseException as error:
+                failed.append(error)
+
+    helpers: list[threading.Thread] = []
+    for _ in range(min(threads, len(tasks)) - 1):
+        try:
+            helper = threading.Thread(target=run)
+            helper.start()
+            helpers.append(helper)
+        except RuntimeError:  # none is to be had, as when the program ends
+            break
+    run()
+    for helper in helpers:
+        helper.join()
+    if failed:
+        raise failed[0]
+    return found
 
 
 # Hooks run last in, first out: this one after the core's, which waits for what is pending.

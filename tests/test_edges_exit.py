@@ -78,7 +78,7 @@ def test_exit_beside_daemon_threads(kind: str) -> None:
     exit_beside_threads(kind, 3)
 
 
-@pytest.mark.parametrize("slow", ["gemel.runtime.single", "llvmlite.ir.types", "numpy.linalg"])
+@pytest.mark.parametrize("slow", ["gemel.runtime.single", "llvmlite.utils", "numpy.linalg"])
 def test_exit_waits_for_the_imports_of_a_daemon_thread(slow: str, tmp_path: Path) -> None:
     """CPython frees the lock a thread in the middle of an import may wait for."""
     program = f"SLOW = {slow!r}\n{IMPORTING}\nprint('ends')"

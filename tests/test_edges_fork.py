@@ -188,7 +188,7 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("slow", ["gemel.runtime.single", "llvmlite.ir.types", "numpy.linalg"])
+@pytest.mark.parametrize("slow", ["gemel.runtime.single", "llvmlite.utils", "numpy.linalg"])
 def test_fork_while_a_thread_imports(slow: str, tmp_path: Path) -> None:
     """The child would wait for a thread that it does not have."""
     program = f"SLOW = {slow!r}\n{IMPORTING}\n{FORK_IN_AN_IMPORT}"

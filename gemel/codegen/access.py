@@ -1,17 +1,13 @@
-"""Printing instructions at a place of a loop nest: how operands are read and written there.
-
-This module imports llvmlite: import it inside the function that compiles.
-"""
+"""Printing instructions at a place of a loop nest: how operands are read and written there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
-
 from gemel.codegen import memory
 from gemel.codegen.analysis import Pass
+from gemel.codegen.assembly import I32, I64, Builder, Constant, Value, integer
 from gemel.codegen.expression import Printer
 from gemel.codegen.program import (
     ACROSS,
@@ -22,7 +18,7 @@ from gemel.codegen.program import (
     PAIRED,
     Program,
 )
-from gemel.codegen.registers import I32, I64, Value, splat
+from gemel.codegen.registers import splat
 from gemel.codegen.target import Target
 
 #: Values by instruction position.
@@ -40,7 +36,7 @@ class Site:
     def __init__(
         self,
         bases: Bases,
-        index: Value | None,
+        index: Any,
         lanes: int,
         mask: Value | None,
         scan: Callable[[int, Value], Value] | None = None,
@@ -56,14 +52,14 @@ class Access:
     """The operands of one kernel. `strides` (by operand and dimension) and `extra` hold the
     run-time integers, once the kernel has loaded them."""
 
-    def __init__(self, program: Program, target: Target, builder: Any) -> None:
+    def __init__(self, program: Program, target: Target, builder: Builder) -> None:
         self.program = program
         self.target = target
         self.builder = builder
         self.strides: dict[tuple[int, int], Value] = {}
         self.extra: list[Value] = []
         self._printers: dict[int, Printer] = {}
-        self._status: Value | None = None
+        self._status: Any = None
         #: Vectors of outputs that take turns in memory, until there is one of each.
         self.turns: dict[int, Value] = {}
 
@@ -76,13 +72,13 @@ class Access:
     def watch(self) -> None:
         """Makes room for the status of checks."""
         self._status = self.builder.alloca(I32)
-        self.builder.store(ir.Constant(I32, 0), self._status)
+        self.builder.store(Constant(I32, 0), self._status, 4)
 
     def result(self) -> Value:
         """The status."""
         if self._status is None:
-            return ir.Constant(I32, 0)
-        return self.builder.load(self._status, typ=I32)
+            return Constant(I32, 0)
+        return self.builder.load(self._status, I32, 4)
 
     def print(self, positions: list[int], site: Site, given: Values) -> Values:
         """`given` and the values of `positions` at a site."""
@@ -138,17 +134,17 @@ class Access:
         operand, base = self.program.operands[number], site.bases[number]
         builder, lanes = self.builder, site.lanes
         if operand.role == INDEX:
+            first: Value = base
             if self._still(site, number):
-                return base
-            offsets = self._offsets(site, number)
-            return builder.add(splat(builder, base, lanes), offsets)
+                return first
+            return builder.add(splat(builder, first, lanes), self._offsets(site, number))
         if self._still(site, number):
             return memory.load(builder, base, operand.dtype, 1)
         if operand.stride in (CONTIGUOUS, ACROSS):  # in its panel it runs on, too
             pointer = memory.element(builder, base, site.index, operand.dtype)
             return memory.load(builder, pointer, operand.dtype, lanes, site.mask)
         if operand.stride == PAIRED and lanes > 1:
-            start = builder.mul(site.index, ir.Constant(I64, 2))
+            start = builder.mul(site.index, Constant(I64, 2))
             pointer = memory.element(builder, base, start, operand.dtype)
             return memory.load_every_other(builder, pointer, operand.dtype, lanes, site.mask)
         offsets = self._offsets(site, number)
@@ -160,7 +156,7 @@ class Access:
         builder, lanes = self.builder, site.lanes
         if self._still(site, number):
             if lanes > 1:
-                value = builder.extract_element(value, ir.Constant(I64, 0))
+                value = builder.extract_element(value, Constant(I64, 0))
             memory.store(builder, value, base, operand.dtype, 1)
         elif operand.stride == CONTIGUOUS:
             pointer = memory.element(builder, base, site.index, operand.dtype)
@@ -181,13 +177,13 @@ class Access:
         first = min(self.turns)
         dtype, builder = self.program.operands[first].dtype, self.builder
         vectors = [vector for _, vector in sorted(self.turns.items())]
-        start = builder.mul(site.index, ir.Constant(I64, count))
-        masks = [None] * count
+        start = builder.mul(site.index, Constant(I64, count))
+        masks: list[Any] = [None] * count
         if site.mask is not None:
             masks = memory.interleaved(builder, [site.mask] * count)
         woven = memory.interleaved(builder, vectors)
         for i, (vector, mask) in enumerate(zip(woven, masks, strict=True)):
-            offset = builder.add(start, ir.Constant(I64, i * site.lanes))
+            offset = builder.add(start, Constant(I64, i * site.lanes))
             pointer = memory.element(builder, site.bases[first], offset, dtype)
             memory.store(builder, vector, pointer, dtype, site.lanes, mask)
         self.turns.clear()
@@ -204,7 +200,7 @@ class Access:
     def _gather(self, site: Site, number: int, extra: int, index: Value) -> Value:
         dtype, builder = self.program.operands[number].dtype, self.builder
         together = self.program.operands[number].stride == CONTIGUOUS and site.index is not None
-        if together and not isinstance(index.type, ir.VectorType):
+        if together and index.type.lanes == 1:
             # One index for all lanes: what they read lies side by side.
             offset = builder.add(builder.mul(index, self.extra[extra]), site.index)
             pointer = memory.element(builder, site.bases[number], offset, dtype)
@@ -230,7 +226,7 @@ class Access:
         if site.mask is not None:
             bad = builder.and_(bad, site.mask)
         if lanes > 1:
-            bits = ir.IntType(lanes)
-            bad = builder.icmp_unsigned("!=", builder.bitcast(bad, bits), ir.Constant(bits, 0))
-        status = builder.load(self._status, typ=I32)
-        builder.store(builder.or_(status, builder.zext(bad, I32)), self._status)
+            bits = integer(lanes)
+            bad = builder.icmp_unsigned("!=", builder.bitcast(bad, bits), Constant(bits, 0))
+        status = builder.load(self._status, I32, 4)
+        builder.store(builder.or_(status, builder.zext(bad, I32)), self._status, 4)

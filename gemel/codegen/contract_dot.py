@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llvmlite import ir
-
 from gemel.codegen.access import Bases
+from gemel.codegen.assembly import Constant, Module, Value
 from gemel.codegen.contract_emit import Emitter, Epilogue, Reader, Tiles
 from gemel.codegen.frame import i64
 from gemel.codegen.program import ROWS, Program
-from gemel.codegen.registers import Value
 from gemel.codegen.target import Target
 
 
-def emit(program: Program, target: Target) -> ir.Module:
+def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedule ``dot ROWSxCOLUMNSxUNROLL``."""
     return _Dot(program, target).emit()
 
@@ -31,7 +29,7 @@ class _Dot:
         self.tiles, self.epilogue = Tiles(self.emitter), Epilogue(self.emitter)
         self.readers = Reader(self.emitter, 0), Reader(self.emitter, 1)
 
-    def emit(self) -> ir.Module:
+    def emit(self) -> Module:
         return self.emitter.finish(self._tile)
 
     def _tile(self, tile: Value) -> None:
@@ -83,7 +81,7 @@ class _Dot:
         """One vector per dot product, whose lanes are still to be added up."""
         emitter, builder, depth = self.emitter, self.emitter.builder, self.tiles.k
         count, lanes = self.rows * self.columns, emitter.lanes
-        zero = ir.Constant(emitter.vector, None)
+        zero = Constant(emitter.vector, "zeroinitializer")
         bulk = builder.and_(depth, i64(-lanes * self.unroll))
         whole = builder.and_(depth, i64(-lanes))
 
@@ -164,7 +162,7 @@ class _Dot:
             # Every vector holds `lanes / segment` runs of `segment` lanes, one run per dot product.
             half = segment // 2
             paired = len(vectors) > 1
-            width = vectors[0].type.count * (2 if paired else 1)
+            width = vectors[0].type.lanes * (2 if paired else 1)
             low = [lane for run in range(0, width, segment) for lane in range(run, run + half)]
             high = [lane + half for lane in low]
             pairs = zip(vectors[::2], vectors[1::2], strict=True) if paired else [(vectors[0],) * 2]

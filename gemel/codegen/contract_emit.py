@@ -1,8 +1,6 @@
 """What the kernels done in tiles share: their words, where a tile is, and what follows on a sum.
 
 Nothing here knows how a product is tiled; `contract_gemm`, `contract_dot` and `contract_pack` do.
-
-This module imports llvmlite: import it inside the function that compiles.
 """
 
 from __future__ import annotations
@@ -11,22 +9,12 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
-from llvmlite import ir
-
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site
+from gemel.codegen.assembly import I32, Constant, Module, Value
 from gemel.codegen.frame import Body, Frame, i64
 from gemel.codegen.program import ROWS, Program
-from gemel.codegen.registers import (
-    I32,
-    POINTER,
-    Value,
-    intrinsic,
-    register_type,
-    shuffle_mask,
-    splat,
-    suffix,
-)
+from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.codegen.target import Target
 from gemel.dtype import DType
 from gemel.errors import CompileError
@@ -60,7 +48,7 @@ class Emitter(Frame):
         self.vector = register_type(self.dtype, self.lanes)
         #: Where the operands are.
         self.bases = self.enter()
-        self.stack = self.reserve(stack) if stack else None
+        self.stack: Any = self.reserve(stack) if stack else None
 
     def reserve(self, elements: int) -> Value:
         """So many elements on the stack, aligned to a vector; to be asked for at the start."""
@@ -88,7 +76,7 @@ class Emitter(Frame):
 
     def minimum(self, a: Value, b: Value) -> Value:
         """The smaller of two signed integers."""
-        return self.builder.select(self.builder.icmp_signed("<", a, b), a, b)
+        return self.builder.minimum(a, b)
 
     def maximum(self, a: Value, b: Value) -> Value:
         """The larger of two signed integers."""
@@ -100,18 +88,21 @@ class Emitter(Frame):
 
     def shuffle(self, a: Value, b: Value, lanes: Sequence[int]) -> Value:
         """The named lanes of `a` followed by `b`."""
-        return self.builder.shuffle_vector(a, b, shuffle_mask(tuple(lanes)))
+        if len(lanes) > 1:
+            return self.builder.shuffle_vector(a, b, shuffle_mask(tuple(lanes)))
+        further, lane = divmod(lanes[0], a.type.lanes)
+        return self.builder.extract_element(b if further else a, i64(lane))
 
     def insert(self, vector: Value | None, value: Value, lane: int) -> Value:
         """`value` in one lane of a vector; of one whose other lanes are 0, where there is none."""
-        whole = ir.Constant(self.vector, None) if vector is None else vector
-        return self.builder.insert_element(whole, value, ir.Constant(I32, lane))
+        whole = Constant(self.vector, "zeroinitializer") if vector is None else vector
+        return self.builder.insert_element(whole, value, Constant(I32, lane))
 
     def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
         """``a * b + c``, rounded once where the machine can."""
         if not self.target.fma:
             return self.builder.fadd(self.builder.fmul(a, b), c)
-        return intrinsic(self.builder, f"llvm.fma.{suffix(a.type)}", a.type, [a, b, c])
+        return self.builder.intrinsic(f"llvm.fma.{a.type.suffix}", a.type, [a, b, c])
 
     # -- memory -----------------------------------------------------------------------------
 
@@ -132,14 +123,12 @@ class Emitter(Frame):
 
     def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
         """Writes a value, of as many lanes as it has."""
-        lanes = value.type.count if isinstance(value.type, ir.VectorType) else 1
-        memory.store(self.builder, value, pointer, self.dtype, lanes, mask)
+        memory.store(self.builder, value, pointer, self.dtype, value.type.lanes, mask)
 
     def prefetch(self, pointer: Value) -> None:
         """Asks for a line of memory, which need not exist."""
-        arguments = [pointer, *(ir.Constant(I32, flag) for flag in (0, 3, 1))]  # read, near, data
-        assert pointer.type is POINTER
-        intrinsic(self.builder, "llvm.prefetch.p0", ir.VoidType(), arguments)
+        arguments = [pointer, *(Constant(I32, flag) for flag in (0, 3, 1))]  # read, near, data
+        self.builder.writing("llvm.prefetch.p0", arguments)
 
     def mask(self, count: Value) -> Value:
         """True in the first `count` lanes."""
@@ -168,7 +157,7 @@ class Emitter(Frame):
 
         self.repeat(0, stop, step, [], turn)
 
-    def finish(self, tile: Callable[[Value], object]) -> ir.Module:
+    def finish(self, tile: Callable[[Value], object]) -> Module:
         """Does each tile of the range, and closes the function."""
 
         def turn(position: Value, _: list[Value]) -> list[Value]:
@@ -218,8 +207,7 @@ class Reader:
     def converted(self, value: Value) -> Value:
         """What is kept as what is computed in."""
         emitter = self.emitter
-        lanes = value.type.count if isinstance(value.type, ir.VectorType) else 1
-        return emitter.access.printer(lanes).cast(value, self.dtype, emitter.dtype)
+        return emitter.access.printer(value.type.lanes).cast(value, self.dtype, emitter.dtype)
 
 
 class Tiles:

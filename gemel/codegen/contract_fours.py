@@ -4,20 +4,25 @@ A panel holds the lines of an operand as ``gemm``'s does, but four consecutive k
 side by side: one lane of 32 bits. So one instruction multiplies four pairs of bytes and adds them
 to a lane (`vpdpbusd` of AVX-512's VNNI, of unsigned by signed bytes); elsewhere bytes are widened
 to 16 bits and multiplied in pairs, or to 32. Sums wrap as int32 does, in any order.
-
-This module imports llvmlite: import it inside the function that compiles.
 """
 
 from __future__ import annotations
 
-from llvmlite import ir
-
 from gemel.codegen import memory
+from gemel.codegen.assembly import (
+    I8,
+    I16,
+    I32,
+    Constant,
+    Module,
+    Value,
+    splat_constant,
+    widened,
+)
 from gemel.codegen.contract import FOURS
 from gemel.codegen.contract_emit import Emitter, Epilogue, Tiles
 from gemel.codegen.frame import i64
 from gemel.codegen.program import ROWS, Program
-from gemel.codegen.registers import I8, I32, Value, intrinsic, splat_constant
 from gemel.codegen.target import Target
 from gemel.dtype import int8, int32, uint8
 from gemel.errors import CompileError
@@ -28,7 +33,7 @@ TOGETHER = FOURS
 PAIRS = {64: "avx512.pmaddw.d.512", 32: "avx2.pmadd.wd", 16: "sse2.pmadd.wd"}
 
 
-def emit(program: Program, target: Target) -> ir.Module:
+def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedule ``dot4 ROWSxCOLUMNS [vnni]`` or ``pack4 WIDTH copy|turn``.
 
     Raises `CompileError` for operands that are no bytes.
@@ -56,7 +61,7 @@ class _Dot:
         self.signed = [operand.dtype is int8 for operand in program.operands[:2]]
         self.has_fours = "vnni" in words
 
-    def emit(self) -> ir.Module:
+    def emit(self) -> Module:
         return self.emitter.finish(self._tile)
 
     def _tile(self, tile: Value) -> None:
@@ -87,7 +92,7 @@ class _Dot:
 
     def _micro(self, left: Value, right: Value, where: tuple[Value, Value]) -> None:
         emitter, builder, tiles = self.emitter, self.emitter.builder, self.tiles
-        zero = ir.Constant(emitter.vector, None)
+        zero = Constant(emitter.vector, "zeroinitializer")
         fours = builder.udiv(builder.add(tiles.k, i64(TOGETHER - 1)), i64(TOGETHER))
         # Two signed bytes: the left ones are made unsigned, and what that adds is taken off.
         shifted = self.has_fours and all(self.signed)
@@ -101,7 +106,7 @@ class _Dot:
             for i in range(self.rows):
                 value = emitter.load(emitter.at(a, i), 1)
                 if shifted:
-                    value = builder.xor(value, ir.Constant(I32, -0x7F7F7F80))
+                    value = builder.xor(value, Constant(I32, -0x7F7F7F80))
                 value = emitter.splat(value)
                 for v, other in enumerate(loaded):
                     slot = i * self.vectors + v
@@ -123,7 +128,7 @@ class _Dot:
         self.epilogue.apply(emitter.stack, self.columns, rows, columns, emitter.lanes)
 
     def _splat(self, number: int) -> Value:
-        return splat_constant(ir.Constant(I32, number), self.emitter.lanes)
+        return splat_constant(Constant(I32, number), self.emitter.lanes)
 
     def _added(self, total: Value, left: Value, right: Value) -> Value:
         """The total and, in each lane, the sum of four products."""
@@ -132,7 +137,7 @@ class _Dot:
         if self.has_fours:
             pair = (right, left) if self.signed == [True, False] else (left, right)
             name = f"llvm.x86.avx512.vpdpbusd.{8 * target.width}"
-            return intrinsic(emitter.builder, name, kind, [total, *pair])
+            return emitter.builder.intrinsic(name, kind, [total, *pair])
         if target.triple.startswith("x86_64"):
             return self._by_pairs(total, left, right)
         return self._by_four(total, left, right)
@@ -140,8 +145,8 @@ class _Dot:
     def _by_pairs(self, total: Value, left: Value, right: Value) -> Value:
         """Bytes as 16 bits: those at even places, then those at odd ones."""
         emitter, builder = self.emitter, self.emitter.builder
-        kind = ir.VectorType(ir.IntType(16), 2 * emitter.lanes)
-        eight = splat_constant(ir.Constant(ir.IntType(16), 8), kind.count)
+        kind = widened(I16, 2 * emitter.lanes)
+        eight = splat_constant(Constant(I16, 8), kind.lanes)
         for odd in (False, True):
             halves = []
             for value, signed in zip((left, right), self.signed, strict=True):
@@ -149,7 +154,7 @@ class _Dot:
                 part = part if odd else builder.shl(part, eight)
                 halves.append((builder.ashr if signed else builder.lshr)(part, eight))
             name = f"llvm.x86.{PAIRS[emitter.target.width]}"
-            total = builder.add(total, intrinsic(builder, name, emitter.vector, halves))
+            total = builder.add(total, builder.intrinsic(name, emitter.vector, halves))
         return total
 
     def _by_four(self, total: Value, left: Value, right: Value) -> Value:
@@ -176,7 +181,7 @@ class _Pack:
         #: From line to line, or from k to k.
         self.stride = self.emitter.stride(0, ROWS if self.turn else ROWS + 1)
 
-    def emit(self) -> ir.Module:
+    def emit(self) -> Module:
         return self.emitter.finish(self._tile)
 
     def _tile(self, tile: Value) -> None:
@@ -217,7 +222,7 @@ class _Pack:
 
         def single(i: Value) -> None:
             place = self._at(source, builder.add(line, i), k)
-            value = builder.load(place, typ=I32, align=1)
+            value = builder.load(place, I32, 1)
             emitter.store(value, emitter.at(goal, i))
 
         emitter.each(self.width, 1, single)
@@ -229,16 +234,16 @@ class _Pack:
         while at < self.width:
             while lanes > self.width - at:
                 lanes //= 2
-            kind = ir.VectorType(I8, lanes) if lanes > 1 else I8
+            kind = widened(I8, lanes)
             begin = builder.add(line, i64(at))
             rows = [
-                builder.load(self._at(source, begin, builder.add(k, i64(j))), typ=kind, align=1)
+                builder.load(self._at(source, begin, builder.add(k, i64(j))), kind, 1)
                 for j in range(TOGETHER)
             ]
             woven = memory.interleaved(builder, rows) if lanes > 1 else rows
             for j, value in enumerate(woven):
                 place = _byte(emitter, emitter.at(goal, at), i64(j * lanes))
-                builder.store(value, place, align=1)
+                builder.store(value, place, 1)
             at += lanes
 
     def _singly(
@@ -246,7 +251,7 @@ class _Pack:
     ) -> None:
         """One byte after the other, of those there are."""
         emitter, builder = self.emitter, self.emitter.builder
-        zero = ir.Constant(I32, 0)
+        zero = Constant(I32, 0)
 
         def blank(i: Value) -> None:
             emitter.store(zero, emitter.at(goal, i))
@@ -256,7 +261,7 @@ class _Pack:
 
             def byte(j: Value) -> None:
                 where = self._at(source, builder.add(lines[0], i), builder.add(depth[0], j))
-                builder.store(builder.load(where, typ=I8, align=1), _byte(emitter, place, j))
+                builder.store(builder.load(where, I8, 1), _byte(emitter, place, j), 1)
 
             emitter.each(emitter.minimum(depth[1], i64(TOGETHER)), 1, byte)
 

@@ -8,22 +8,21 @@ Panels are either packed beforehand (`contract_pack`) or read where they lie.
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from llvmlite import ir
+from typing import Any
 
 from gemel.codegen.access import Bases
+from gemel.codegen.assembly import Constant, Module, Value
 from gemel.codegen.contract_emit import Emitter, Epilogue, Reader, Tiles
 from gemel.codegen.contract_windows import Windows
 from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import INDEX, ROWS, Program
-from gemel.codegen.registers import Value
 from gemel.codegen.target import Target
 
 #: How many steps of k ahead packed panels are asked for.
 AHEAD = 16
 
 
-def emit(program: Program, target: Target) -> ir.Module:
+def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM [split|direct]``."""
     return _Gemm(program, target).emit()
 
@@ -72,11 +71,11 @@ class _Gemm:
         #: What lies where panels of b were made here is as it is computed in.
         self.right: Emitter | Reader = emitter if self.windows else Reader(emitter, 1)
         buffers = sum(operand.role != INDEX for operand in program.operands)
-        self.scratch = emitter.buffer(buffers) if self.split else None
+        self.scratch: Any = emitter.buffer(buffers) if self.split else None
         #: Whether the columns past the end must not be read where b lies.
         self.guarded = self.b_form != "packed"
 
-    def emit(self) -> ir.Module:
+    def emit(self) -> Module:
         return self.emitter.finish(self._tile)
 
     def _tile(self, tile: Value) -> None:
@@ -172,35 +171,43 @@ class _Gemm:
             self._finish(self._accumulate(rows, panel, block, guard), block)
 
     def _finish(self, total: list[Value], block: _Block) -> None:
-        """The epilogue, or what keeps the sums until the next block of k."""
-        if not self.split:
-            return self._end(total, block)
-        builder = self.emitter.builder
-        last = builder.icmp_signed("==", builder.add(*block.depth), self.tiles.k)
-        with builder.if_else(last) as (then, otherwise):
-            with then:
-                self._end(total, block)
-            with otherwise:
-                self._keep(total, block)
+        """The epilogue, or what keeps the sums until the next block of k.
 
-    def _end(self, total: list[Value], block: _Block) -> None:
-        """The epilogue: from registers for a whole micro-tile, if its code is short."""
-        emitter, builder, epilogue = self.emitter, self.emitter.builder, self.epilogue
-        rows = (block.where[0], block.rows)
-        columns = (block.where[1], block.columns)
+        It works on registers for a whole micro-tile, if its code is short.
+        """
+        builder, epilogue = self.emitter.builder, self.epilogue
         if not epilogue.is_short(len(total)):
-            self._keep(total, block)
-            return epilogue.apply(block.sums, self.columns, rows, columns, emitter.lanes)
+            return self._from_memory(total, block)
         whole = builder.icmp_signed("==", block.rows, i64(self.rows))
-        if not emitter.has_masks:
+        if not self.emitter.has_masks:
             wide = builder.icmp_signed("==", block.columns, self._width)
             whole = builder.and_(whole, wide)
-        with builder.if_else(whole) as (then, otherwise):
+        if self.split:
+            whole = builder.and_(whole, self._is_last(block))
+        with builder.if_else(whole) as (then, other):
             with then:
                 epilogue.direct(total, self.vectors, block.where, block.columns)
-            with otherwise:
-                self._keep(total, block)
-                epilogue.apply(block.sums, self.columns, rows, columns, emitter.lanes)
+            with other:
+                self._from_memory(total, block)
+
+    def _is_last(self, block: _Block) -> Value:
+        """Whether no further block of k follows."""
+        builder = self.emitter.builder
+        return builder.icmp_signed("==", builder.add(*block.depth), self.tiles.k)
+
+    def _from_memory(self, total: list[Value], block: _Block) -> None:
+        """Stores the sums; then, if these are all, the epilogue."""
+        self._keep(total, block)
+        if not self.split:
+            return self._apply(block)
+        with self.emitter.builder.if_then(self._is_last(block)):
+            self._apply(block)
+
+    def _apply(self, block: _Block) -> None:
+        """The epilogue, of sums that are kept."""
+        rows = (block.where[0], block.rows)
+        columns = (block.where[1], block.columns)
+        self.epilogue.apply(block.sums, self.columns, rows, columns, self.emitter.lanes)
 
     def _keep(self, total: list[Value], block: _Block) -> None:
         """Stores the sums."""
@@ -346,20 +353,14 @@ class _Gemm:
     def _initial(self, places: list[Value], start: Value) -> list[Value]:
         """Zero in the first block of k, what the blocks before left in the later ones."""
         emitter, builder = self.emitter, self.emitter.builder
-        zero = ir.Constant(emitter.vector, None)
+        zero = Constant(emitter.vector, "zeroinitializer")
         if not self.split:
             return [zero] * len(places)
         before = builder.block
         with builder.if_then(builder.icmp_signed(">", start, i64(0))):
             loaded = [emitter.load(place) for place in places]
             inside = builder.block
-        phis = []
-        for value in loaded:
-            phi = builder.phi(emitter.vector)
-            phi.add_incoming(zero, before)
-            phi.add_incoming(value, inside)
-            phis.append(phi)
-        return phis
+        return [builder.phi(emitter.vector, (zero, before), (value, inside)) for value in loaded]
 
     def _masks(self, columns: Value | None) -> list[Value]:
         """One mask per vector where the machine has them."""
@@ -387,7 +388,7 @@ class _Gemm:
         if masks:
             return right.load(right.at(line, v * lanes), mask=masks[v])
         last = builder.sub(columns, i64(1))
-        vector: Value | None = None
+        vector: Value = Constant(emitter.vector, "zeroinitializer")
         for lane in range(lanes):
             index = emitter.minimum(i64(v * lanes + lane), last)
             vector = emitter.insert(vector, right.load(right.at(line, index), 1), lane)

@@ -7,17 +7,16 @@ zero; their products are never stored.
 
 from __future__ import annotations
 
-from llvmlite import ir
-
+from gemel.codegen.assembly import I1, Constant, Module, Value, widened
 from gemel.codegen.contract_emit import Emitter, Reader, Tiles
 from gemel.codegen.frame import Body, i64
 from gemel.codegen.panels import transposed
 from gemel.codegen.program import ROWS, Program
-from gemel.codegen.registers import Value, constant
+from gemel.codegen.registers import constant
 from gemel.codegen.target import Target
 
 
-def emit(program: Program, target: Target) -> ir.Module:
+def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedule ``pack WIDTH copy`` or ``pack WIDTH turn``."""
     return _Pack(program, target).emit()
 
@@ -32,7 +31,7 @@ class _Pack:
         #: From line to line, or from k to k.
         self.stride = self.emitter.stride(0, ROWS if self.turn else ROWS + 1)
 
-    def emit(self) -> ir.Module:
+    def emit(self) -> Module:
         return self.emitter.finish(self._tile)
 
     def _tile(self, tile: Value) -> None:
@@ -137,7 +136,7 @@ class _Pack:
 
         def body(k: Value, _: list[Value]) -> list[Value]:
             rows = [self.reader.load(self.reader.at(p, k)) for p in pointers]
-            rows += [ir.Constant(emitter.vector, None)] * (lanes - len(rows))
+            rows += [Constant(emitter.vector, "zeroinitializer")] * (lanes - len(rows))
             line = emitter.at(goal, builder.mul(k, i64(self.width)))
             for i, column in enumerate(transposed(builder, rows)):
                 self._store_head(column, emitter.at(line, i * self.width), len(pointers))
@@ -149,8 +148,8 @@ class _Pack:
         """The first `count` lanes, in pieces no wider than what is left."""
         emitter = self.emitter
         if count < emitter.lanes and emitter.has_masks:
-            kind = ir.VectorType(ir.IntType(1), emitter.lanes)
-            mask = ir.Constant(kind, [int(i < count) for i in range(emitter.lanes)])
+            bits = ", ".join(f"i1 {int(i < count)}" for i in range(emitter.lanes))
+            mask = Constant(widened(I1, emitter.lanes), f"<{bits}>")
             emitter.store(value, place, mask)
             return
         at = 0

@@ -11,16 +11,15 @@ what the windows of a convolution hold several times is never written out. Three
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from llvmlite import ir
-
+from gemel.codegen.assembly import I32, I64, Constant, Value, widened
 from gemel.codegen.contract_emit import Emitter, Reader
 from gemel.codegen.contract_plan import DEPTH, WIDE
 from gemel.codegen.frame import i64
 from gemel.codegen.memory import numbered
 from gemel.codegen.panels import transposed
 from gemel.codegen.program import ROWS
-from gemel.codegen.registers import I32, I64, Value
 
 Carried = list[Value]
 #: Where lane 0 of a run would be, and masks of its lanes.
@@ -44,7 +43,7 @@ class Windows:
         self.runs, self.step = map(int, numbers or (0, 1))
         self.together = max(1, WIDE * emitter.lanes // columns)
         size = self.together * (DEPTH + PAST) * columns
-        self.panels = None if direct else emitter.reserve(size)
+        self.panels: Any = None if direct else emitter.reserve(size)
         #: Extents of the axes of k and n, and b's strides along them.
         self.values = {}
         for name, first in (("n", ROWS + 1), ("k", emitter.program.outer)):
@@ -145,7 +144,7 @@ class Windows:
     def _put_together(self, runs: list[Run], away: Value) -> Value:
         """One vector of its runs."""
         emitter, reader, lanes = self.emitter, self.reader, self.emitter.lanes
-        parts: list[Value] = [None] * self.step
+        parts: list[Any] = [None] * self.step
         for pointer, masks in runs:
             place = reader.at(pointer, away)
             for part, mask in enumerate(masks):
@@ -249,9 +248,9 @@ class Windows:
         offsets = self._offsets(column, lines, self.columns)
         vectors = []
         for first in range(0, self.columns, lanes):
-            vector = ir.Constant(ir.VectorType(I64, lanes), ir.Undefined)
+            vector: Value = Constant(widened(I64, lanes), "undef")
             for lane in range(lanes):
-                place = ir.Constant(I32, lane)
+                place = Constant(I32, lane)
                 vector = builder.insert_element(vector, offsets[first + lane], place)
             vectors.append(vector)
 

@@ -1,9 +1,6 @@
 """Straight-line instructions to LLVM values: one `Printer` for a fixed number of lanes.
 
 A dtype computed in another one is only loaded, selected, gathered, cast and stored.
-
-This module imports llvmlite: import it inside the function that compiles, never on the way to a
-cached kernel.
 """
 
 from __future__ import annotations
@@ -11,40 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from llvmlite import ir
-
 from gemel import dtype as dtypes
 from gemel.codegen import mathlib, powers
-from gemel.codegen.program import Instruction
-from gemel.codegen.registers import (
+from gemel.codegen.assembly import (
     F32,
     F64,
     HALF,
     I16,
     I32,
     I64,
+    Builder,
+    Constant,
     Type,
     Value,
-    constant,
-    intrinsic,
-    register_type,
-    splat,
-    suffix,
+    integer,
     widened,
 )
+from gemel.codegen.program import Instruction
+from gemel.codegen.registers import constant, register_type, splat
 from gemel.codegen.target import PORTABLE, Target
 from gemel.dtype import DType
 
-__all__ = [
-    "Printer",
-    "constant",
-    "extreme",
-    "intrinsic",
-    "register_type",
-    "splat",
-    "suffix",
-    "widened",
-]
+__all__ = ["Printer", "extreme"]
 
 _COMPARISONS = {
     "equal": "==",
@@ -56,14 +41,8 @@ _COMPARISONS = {
 }
 _FLOATING = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
 _INTEGER = {"add": "add", "subtract": "sub", "multiply": "mul"}
-_BOOLEAN = {
-    "add": "or_",
-    "multiply": "and_",
-    "subtract": "xor",
-    "maximum": "or_",
-    "minimum": "and_",
-}
-_BITS = {"bit_and": "and_", "bit_or": "or_", "bit_xor": "xor"}
+_BOOLEAN = {"add": "or", "multiply": "and", "subtract": "xor", "maximum": "or", "minimum": "and"}
+_BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor"}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "rint": "roundeven", "trunc": "trunc"}
 
 
@@ -75,7 +54,7 @@ class Printer:
     used, which give the same bits.
     """
 
-    def __init__(self, builder: Any, lanes: int, target: Target = PORTABLE) -> None:
+    def __init__(self, builder: Builder, lanes: int, target: Target = PORTABLE) -> None:
         self.builder = builder
         self.lanes = lanes
         self.target = target
@@ -105,7 +84,7 @@ class Printer:
         computed again. `only` names the positions to compute (default all). Whatever writes is done
         last, in program order, so that an output may be the same memory as an input.
         """
-        values: list[Value] = [None] * len(instructions)
+        values: list[Any] = [None] * len(instructions)
         for position, value in (given or {}).items():
             values[position] = value
         outer = self._code, self._values
@@ -160,11 +139,12 @@ class Printer:
         arguments = [self._wide(step, number) for number in range(len(step.arguments))]
         method = getattr(self, "_" + step.name, None)
         if method is not None:
-            return method(step, *arguments)
+            found: Value = method(step, *arguments)
+            return found
         if step.name in _COMPARISONS:
             return self._compare(step.name, self._dtype(step), *arguments)
         if step.name in _BITS:
-            return getattr(self.builder, _BITS[step.name])(*arguments)
+            return self.builder.binary(_BITS[step.name], *arguments)
         if step.name in _ROUNDING:
             return self._rounding(step, arguments[0])
         if step.name in ("add", "subtract", "multiply"):
@@ -196,15 +176,14 @@ class Printer:
         chosen = builder.block
         builder.branch(after)
         builder.position_at_end(after)
-        result = builder.phi(common.type)
-        result.add_incoming(common, before)
-        result.add_incoming(found, chosen)
-        return result
+        return builder.phi(common.type, (common, before), (found, chosen))
 
     def _any(self, condition: Value) -> Value:
         """Whether a condition holds in some lane."""
-        bits = ir.IntType(self.lanes)
-        return self.builder.icmp_unsigned("!=", self.builder.bitcast(condition, bits), bits(0))
+        bits = integer(self.lanes)
+        return self.builder.icmp_unsigned(
+            "!=", self.builder.bitcast(condition, bits), Constant(bits, 0)
+        )
 
     def _power_to_one(self, step: Instruction, a: Value, b: Value, exponent: Value) -> Value:
         """The same where all lanes have one exponent: nothing is computed but what it asks for,
@@ -224,15 +203,12 @@ class Printer:
         results.append((self._expanded(step, [a, b]), builder.block))
         builder.branch(after)
         builder.position_at_end(after)
-        found = builder.phi(a.type)
-        for value, block in results:
-            found.add_incoming(value, block)
-        return found
+        return builder.phi(a.type, *results)
 
     def _arithmetic(self, step: Instruction, a: Value, b: Value) -> Value:
         kind = step.dtype.kind
         names = _FLOATING if kind == "f" else _BOOLEAN if kind == "b" else _INTEGER
-        return getattr(self.builder, names[step.name])(a, b)
+        return self.builder.binary(names[step.name], a, b)
 
     def _compare(self, name: str, dtype: DType, a: Value, b: Value) -> Value:
         sign = _COMPARISONS[name]
@@ -256,27 +232,27 @@ class Printer:
 
     def _absolute(self, step: Instruction, a: Value) -> Value:
         if step.dtype.kind == "f":
-            return intrinsic(self.builder, f"llvm.fabs.{suffix(a.type)}", a.type, [a])
+            return self.builder.intrinsic(f"llvm.fabs.{a.type.suffix}", a.type, [a])
         if step.dtype.kind != "i":
             return a
         below = self.builder.icmp_signed("<", a, self._constant(step.dtype, 0))
         return self.builder.select(below, self.builder.sub(self._constant(step.dtype, 0), a), a)
 
     def _sqrt(self, step: Instruction, a: Value) -> Value:
-        return intrinsic(self.builder, f"llvm.sqrt.{suffix(a.type)}", a.type, [a])
+        return self.builder.intrinsic(f"llvm.sqrt.{a.type.suffix}", a.type, [a])
 
     def _rounding(self, step: Instruction, a: Value) -> Value:
         if step.dtype.kind != "f":
             return a
         if not self.target.rounds:
             return self._expanded(step, [a])
-        name = f"llvm.{_ROUNDING[step.name]}.{suffix(a.type)}"
-        return intrinsic(self.builder, name, a.type, [a])
+        name = f"llvm.{_ROUNDING[step.name]}.{a.type.suffix}"
+        return self.builder.intrinsic(name, a.type, [a])
 
     def _multiply_add(self, step: Instruction, a: Value, b: Value, c: Value) -> Value:
         if not self.target.fma:
             return self._expanded(step, [a, b, c])
-        return intrinsic(self.builder, f"llvm.fma.{suffix(a.type)}", a.type, [a, b, c])
+        return self.builder.intrinsic(f"llvm.fma.{a.type.suffix}", a.type, [a, b, c])
 
     def _maximum(self, step: Instruction, a: Value, b: Value) -> Value:
         return self._extreme(step, "greater", a, b)
@@ -286,7 +262,7 @@ class Printer:
 
     def _extreme(self, step: Instruction, name: str, a: Value, b: Value) -> Value:
         if step.dtype.kind == "b":
-            return getattr(self.builder, _BOOLEAN[step.name])(a, b)
+            return self.builder.binary(_BOOLEAN[step.name], a, b)
         return extreme(self.builder, step.dtype, name, a, b)
 
     def _isnan(self, step: Instruction, a: Value) -> Value:
@@ -378,22 +354,21 @@ class Printer:
         return self.builder.and_(opposite, self.builder.icmp_signed("!=", rest, zero))
 
     def _shift_left(self, step: Instruction, a: Value, b: Value) -> Value:
-        return self._shift(step, a, b, self.builder.shl, False)
+        return self._shift(step, a, b, "shl")
 
     def _shift_right(self, step: Instruction, a: Value, b: Value) -> Value:
-        signed = step.dtype.kind == "i"
-        return self._shift(step, a, b, self.builder.ashr if signed else self.builder.lshr, signed)
+        return self._shift(step, a, b, "ashr" if step.dtype.kind == "i" else "lshr")
 
-    def _shift(self, step: Instruction, a: Value, b: Value, shift: Any, keeps_sign: bool) -> Value:
+    def _shift(self, step: Instruction, a: Value, b: Value, name: str) -> Value:
         """Shifts by the width or more give 0, or the sign; LLVM leaves them undefined."""
         amount = self._code[step.arguments[1]]
         bits = 8 * step.dtype.itemsize
         if amount.name == "constant" and 0 <= amount.attribute < bits:  # type: ignore[operator]
-            return shift(a, b)
+            return self.builder.binary(name, a, b)
         last = self._constant(step.dtype, bits - 1)
         fits = self.builder.icmp_unsigned("<=", b, last)
-        shifted = shift(a, self.builder.select(fits, b, last))
-        if keeps_sign:
+        shifted = self.builder.binary(name, a, self.builder.select(fits, b, last))
+        if name == "ashr":
             return shifted
         return self.builder.select(fits, shifted, self._constant(step.dtype, 0))
 
@@ -476,7 +451,7 @@ class Printer:
         return self.emit(code, given=dict(enumerate(arguments)))[result]
 
 
-def extreme(builder: Any, dtype: DType, name: str, a: Value, b: Value) -> Value:
+def extreme(builder: Builder, dtype: DType, name: str, a: Value, b: Value) -> Value:
     """The greater (or less) of two values of one register type; NaN wins."""
     sign = _COMPARISONS[name]
     if dtype.kind == "f":

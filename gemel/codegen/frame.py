@@ -2,8 +2,6 @@
 
 A kernel is given buffers, run-time integers and a range. A `Frame` opens the function, loads what
 the program uses of these, computes what depends on nothing else, and moves from place to place.
-
-This module imports llvmlite: import it inside the function that compiles.
 """
 
 from __future__ import annotations
@@ -11,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llvmlite import ir
-
 from gemel import dtype as dtypes
 from gemel.codegen import memory
 from gemel.codegen.access import Access, Bases, Values
 from gemel.codegen.analysis import Analysis
+from gemel.codegen.assembly import F64, I64, POINTER, Builder, Constant, Module, Value
 from gemel.codegen.program import BROADCAST, CONTIGUOUS, INDEX, TILES, Program
-from gemel.codegen.registers import I32, I64, POINTER, Value
 from gemel.codegen.target import Target
 
 #: A loop's body: the position and what is carried give what the next round is given.
@@ -27,7 +23,7 @@ Body = Callable[[Value, list[Value]], Sequence[Value]]
 
 def i64(value: int) -> Value:
     """A constant int64."""
-    return ir.Constant(I64, value)
+    return Constant(I64, value)
 
 
 class Frame:
@@ -38,12 +34,9 @@ class Frame:
         self.target = target
         self.analysis = Analysis(program)
         self.lanes = self.analysis.lanes(target.width)
-        self.module = ir.Module("kernel")
-        self.module.triple = target.triple
-        kind = ir.FunctionType(I32, [POINTER, POINTER, I64, I64])
-        self.function = ir.Function(self.module, kind, "kernel")
-        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
-        self.begin, self.end = self.function.args[2:]
+        self.module = Module(target.triple)
+        self.builder = Builder(self.module)
+        self.begin, self.end = Value(I64, "%begin"), Value(I64, "%end")
         self.access = Access(program, target, self.builder)
         self.extents: list[Value] = []
         self.fixed: Values = {}
@@ -91,8 +84,8 @@ class Frame:
 
     def integer(self, place: int) -> Value:
         """A run-time integer."""
-        pointer = self.builder.gep(self.function.args[1], [i64(place)], source_etype=I64)
-        return self.builder.load(pointer, typ=I64, align=8)
+        pointer = self.builder.gep(Value(POINTER, "%integers"), i64(place), I64)
+        return self.builder.load(pointer, I64, 8)
 
     def tiles(self) -> dict[str, Value]:
         """The integers of `TILES`, by name."""
@@ -100,14 +93,14 @@ class Frame:
 
     def buffer(self, place: int) -> Value:
         """The address of a buffer."""
-        pointer = self.builder.gep(self.function.args[0], [i64(place)], source_etype=POINTER)
-        return self.builder.load(pointer, typ=POINTER, align=8)
+        pointer = self.builder.gep(Value(POINTER, "%buffers"), i64(place), POINTER)
+        return self.builder.load(pointer, POINTER, 8)
 
     def _scalar(self, place: int) -> Value:
         dtype = self.program.scalars[place]
         value = self.integer(self.program.integers + place)
         if dtype.kind == "f":
-            value = self.builder.bitcast(value, ir.DoubleType())
+            value = self.builder.bitcast(value, F64)
             return self.access.printer(1).cast(value, dtypes.float64, dtype)
         return self.access.printer(1).cast(value, dtypes.int64, dtype)
 
@@ -139,16 +132,13 @@ class Frame:
         carried to the next turn, and returned after the last."""
         builder = self.builder
         before = builder.block
-        inside = self.function.append_basic_block()
-        after = self.function.append_basic_block()
+        inside = builder.append_basic_block()
+        after = builder.append_basic_block()
         builder.cbranch(builder.icmp_signed("<", start, stop), inside, after)
         builder.position_at_end(inside)
-        index = builder.phi(I64)
-        index.add_incoming(start, before)
-        held = [builder.phi(value.type) for value in carried]
-        for phi, value in zip(held, carried, strict=True):
-            phi.add_incoming(value, before)
-        results = list(body(index, held))
+        index = builder.phi(I64, (start, before))
+        held = [builder.phi(value.type, (value, before)) for value in carried]
+        results = list(body(index, [*held]))
         following = builder.add(index, step)
         latch = builder.block
         index.add_incoming(following, latch)
@@ -156,8 +146,7 @@ class Frame:
             phi.add_incoming(value, latch)
         builder.cbranch(builder.icmp_signed("<", following, stop), inside, after)
         builder.position_at_end(after)
-        ends = [builder.phi(value.type) for value in carried]
-        for phi, value, result in zip(ends, carried, results, strict=True):
-            phi.add_incoming(value, before)
-            phi.add_incoming(result, latch)
-        return ends
+        return [
+            builder.phi(value.type, (value, before), (result, latch))
+            for value, result in zip(carried, results, strict=True)
+        ]

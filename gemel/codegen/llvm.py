@@ -1,7 +1,7 @@
 """LLVM's assembly to machine code: an ELF object (or a WebAssembly module), through llvmlite.
 
 No optimisation pass runs: what `loops` prints is what a kernel does, and code generation alone
-takes a few milliseconds. llvmlite is imported on the first compilation.
+takes a few milliseconds. llvmlite is looked for at the first compilation.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 
 from gemel.codegen import wasm
+from gemel.codegen.libllvm import library
 from gemel.errors import CompileError
 
 TYPE_CHECKING = False
@@ -28,15 +29,11 @@ def emit_object(assembly: str, target: Target, origin: str = "") -> bytes:
 
     Raises `CompileError` for invalid assembly and for undefined symbols but the few in `ALLOWED`.
     """
-    import llvmlite.binding as binding
-
-    machine = target_machine(target)
+    direct = library()
     try:
-        module = binding.parse_assembly(assembly)
-        module.verify()
+        code = _by_llvmlite(assembly, target) if direct is None else direct.emit(assembly, target)
     except RuntimeError as error:
         raise CompileError(f"LLVM refuses the code: {error}\n{origin}\n{assembly}") from error
-    code: bytes = machine.emit_object(module)
     if target.triple.startswith("wasm"):
         return wasm.module_of(code)
     missing = undefined_symbols(code) - ALLOWED
@@ -48,29 +45,28 @@ def emit_object(assembly: str, target: Target, origin: str = "") -> bytes:
     return code
 
 
-def target_machine(target: Target) -> Any:
-    """LLVM's machine for a target, made once: position-independent, small code model."""
-    found = _machines.get(target.text)
-    if found is None:
-        import llvmlite.binding as binding
+def _by_llvmlite(assembly: str, target: Target) -> bytes:
+    """The object, through llvmlite's own Python."""
+    import llvmlite.binding as binding
 
-        if not _machines:
-            binding.initialize_all_targets()
-            binding.initialize_all_asmprinters()
-        found = binding.Target.from_triple(target.triple).create_target_machine(
+    if not _machines:
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
+    module = binding.parse_assembly(assembly)
+    module.verify()
+    machine = _machines.get(target.text)
+    if machine is None:
+        machine = _machines[target.text] = binding.Target.from_triple(
+            target.triple
+        ).create_target_machine(
             cpu=target.cpu,
             features=target.features,
-            opt=2,
-            reloc=_relocation(target),
+            opt=target.level,
+            reloc=target.relocation,
             codemodel="small",
         )
-        _machines[target.text] = found
-    return found
-
-
-def _relocation(target: Target) -> str:
-    """Kernels lie where there is room; a module of WebAssembly knows one memory."""
-    return "static" if target.triple.startswith("wasm") else "pic"
+    code: bytes = machine.emit_object(module)
+    return code
 
 
 def undefined_symbols(code: bytes) -> set[str]:

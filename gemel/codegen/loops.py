@@ -5,30 +5,27 @@ vectors under a mask (or single elements where the target has no masks), so noth
 operand's end is touched. Reductions keep several accumulators; floating sums go by blocks of
 `BLOCK` steps, so that errors grow with the number of blocks and not of elements. The order of all
 this depends on the extents only.
-
-This module imports llvmlite: import it inside the function that compiles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from llvmlite import ir
-
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
 from gemel.codegen.analysis import Pass
+from gemel.codegen.assembly import Module, Value
 from gemel.codegen.frame import Frame, i64
 from gemel.codegen.panels import Panels
 from gemel.codegen.program import ACROSS, INDEX, OUTER, Program
 from gemel.codegen.reductions import Reduction, State, joined
-from gemel.codegen.registers import Value, splat
+from gemel.codegen.registers import splat
 from gemel.codegen.target import Target
 
 BLOCK = 48
 
 
-def emit(program: Program, target: Target) -> ir.Module:
+def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedules ``outer`` and ``inner``."""
     return Nest(program, target).build()
 
@@ -49,7 +46,7 @@ class Nest(Frame):
 
     # -- the whole function -----------------------------------------------------------------------
 
-    def build(self) -> ir.Module:
+    def build(self) -> Module:
         """Prints the function; the module it is in."""
         program, builder = self.program, self.builder
         bases = self.enter()
@@ -206,8 +203,7 @@ class Nest(Frame):
                     reduction = self.reductions[position]
                     value = found[self.program.code[position].arguments[0]]
                     value = splat(self.builder, value, lanes)
-                    where = splat(self.builder, flat, lanes)
-                    state = reduction.value(self.builder, value, where, None)
+                    state = reduction.value(self.builder, value, flat, None, 0)
                     old[position] = reduction.step(self.builder, old[position], state)
                 results += [old[position] for position in carrying]
             return [value for state in results for value in state]
@@ -272,13 +268,13 @@ class Nest(Frame):
             return self.loop(start, stop, step, carried, turn)
         builder = self.builder
         kinds = [self.reductions[p] for p in work.reductions]
-        lanes = [s[0].type.count if isinstance(s[0].type, ir.VectorType) else 1 for s in states]
-        neutral = [kinds[i % len(kinds)].identity(lanes[i]) for i in range(len(states))]
+        neutral = [
+            kinds[i % len(kinds)].identity(state[0].type.lanes) for i, state in enumerate(states)
+        ]
         size = builder.mul(step, i64(BLOCK**levels))
 
         def block(index: Value, held: list[Value]) -> list[Value]:
-            end = builder.add(index, size)
-            end = builder.select(builder.icmp_signed("<", end, stop), end, stop)
+            end = builder.minimum(builder.add(index, size), stop)
             fresh = [value for state in neutral for value in state]
             inside = self._blocks(index, end, step, fresh, turn, work, states, levels - 1)
             sums = self._unflatten(inside, states)
@@ -357,15 +353,13 @@ class Nest(Frame):
             for copy in range(now):
                 place = builder.add(index, i64(copy * lanes)) if copy else index
                 found = self.access.print_pass(work, Site(bases, place, lanes, mask), row)
-                where = splat(builder, builder.add(start, place), lanes)
-                if lanes > 1:
-                    where = builder.add(where, memory.numbered(lanes))
+                where = builder.add(start, place)
                 slot = len(states) if tail and lanes == 1 else copy * count
                 for offset, position in enumerate(work.reductions):
                     value = found[self.program.code[position].arguments[0]]
                     value = splat(builder, value, lanes)
                     kind = self.reductions[position]
-                    state = kind.value(builder, value, where, mask)
+                    state = kind.value(builder, value, where, mask, 1)
                     current[slot + offset] = kind.step(builder, current[slot + offset], state)
             return [value for state in current for value in state]
 

@@ -6,51 +6,44 @@ A mask is a vector of i1, or None for all lanes; memory under a false lane is ne
 
 from __future__ import annotations
 
-from typing import Any
-
-from llvmlite import ir
-
-from gemel.codegen.registers import (
+from gemel.codegen.assembly import (
     I1,
     I8,
     I32,
     I64,
     POINTER,
-    Spelled,
+    Builder,
+    Constant,
+    Type,
     Value,
-    intrinsic,
-    register_type,
-    shuffle_mask,
-    splat,
     splat_constant,
-    suffix,
     widened,
 )
+from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.dtype import DType
 
 
-def memory_type(dtype: DType, lanes: int) -> Any:
+def memory_type(dtype: DType, lanes: int) -> Type:
     """The LLVM type of `lanes` values of `dtype` in memory."""
     return widened(I8, lanes) if dtype.kind == "b" else register_type(dtype, lanes)
 
 
-def _to_register(builder: Any, value: Value, dtype: DType) -> Value:
+def _to_register(builder: Builder, value: Value, dtype: DType) -> Value:
     if dtype.kind != "b":
         return value
-    zero = Spelled(value.type, "zeroinitializer")
-    return builder.icmp_unsigned("!=", value, ir.Constant(I8, 0) if value.type is I8 else zero)
+    return builder.icmp_unsigned("!=", value, _nothing(value.type))
 
 
-def _to_memory(builder: Any, value: Value, dtype: DType, lanes: int) -> Value:
+def _to_memory(builder: Builder, value: Value, dtype: DType, lanes: int) -> Value:
     return builder.zext(value, widened(I8, lanes)) if dtype.kind == "b" else value
 
 
-def _nothing(kind: Any) -> Value:
-    return Spelled(kind, "zeroinitializer")
+def _nothing(kind: Type) -> Value:
+    return Constant(kind, "zeroinitializer")
 
 
 def load(
-    builder: Any,
+    builder: Builder,
     pointer: Value,
     dtype: DType,
     lanes: int,
@@ -60,19 +53,19 @@ def load(
     """`lanes` neighbouring elements; lanes the mask leaves out are as in `other`, or 0."""
     kind = memory_type(dtype, lanes)
     if mask is None:
-        value = builder.load(pointer, typ=kind, align=dtype.itemsize)
+        value = builder.load(pointer, kind, dtype.itemsize)
     else:
         rest = _nothing(kind) if other is None else other
-        arguments = [pointer, ir.Constant(I32, dtype.itemsize), mask, rest]
-        value = intrinsic(builder, f"llvm.masked.load.{suffix(kind)}.p0", kind, arguments)
+        arguments = [pointer, Constant(I32, dtype.itemsize), mask, rest]
+        value = builder.reading(f"llvm.masked.load.{kind.suffix}.p0", kind, arguments)
     return _to_register(builder, value, dtype)
 
 
 def load_every_other(
-    builder: Any, pointer: Value, dtype: DType, lanes: int, mask: Value | None = None
+    builder: Builder, pointer: Value, dtype: DType, lanes: int, mask: Value | None = None
 ) -> Value:
     """`lanes` elements two apart; nothing is read behind the last, or for lanes left out."""
-    further = element(builder, pointer, ir.Constant(I64, lanes - 1), dtype)
+    further = element(builder, pointer, Constant(I64, lanes - 1), dtype)
     low = high = None
     if mask is not None:
         # Of each pair one is wanted: in the first half the first, in the second the other.
@@ -88,37 +81,42 @@ def load_every_other(
 
 
 def store(
-    builder: Any, value: Value, pointer: Value, dtype: DType, lanes: int, mask: Value | None = None
+    builder: Builder,
+    value: Value,
+    pointer: Value,
+    dtype: DType,
+    lanes: int,
+    mask: Value | None = None,
 ) -> None:
     """Writes `lanes` neighbouring elements, but those the mask leaves out."""
     value = _to_memory(builder, value, dtype, lanes)
     if mask is None:
-        builder.store(value, pointer, align=dtype.itemsize)
+        builder.store(value, pointer, dtype.itemsize)
         return
-    arguments = [value, pointer, ir.Constant(I32, dtype.itemsize), mask]
-    intrinsic(builder, f"llvm.masked.store.{suffix(value.type)}.p0", ir.VoidType(), arguments)
+    arguments = [value, pointer, Constant(I32, dtype.itemsize), mask]
+    builder.writing(f"llvm.masked.store.{value.type.suffix}.p0", arguments)
 
 
-def element(builder: Any, pointer: Value, offset: Value, dtype: DType) -> Value:
+def element(builder: Builder, pointer: Value, offset: Value, dtype: DType) -> Value:
     """The address `offset` elements on."""
-    return builder.gep(pointer, [offset], source_etype=memory_type(dtype, 1))
+    return builder.gep(pointer, offset, memory_type(dtype, 1))
 
 
-def _addresses(builder: Any, pointer: Value, offsets: Value, dtype: DType) -> Value:
+def _addresses(builder: Builder, pointer: Value, offsets: Value, dtype: DType) -> Value:
     """A vector of addresses; `offsets` count elements."""
-    lanes = offsets.type.count
-    size = splat_constant(ir.Constant(I64, dtype.itemsize), lanes)
+    lanes = offsets.type.lanes
+    size = splat_constant(Constant(I64, dtype.itemsize), lanes)
     base = splat(builder, builder.ptrtoint(pointer, I64), lanes)
     whole = builder.add(base, builder.mul(offsets, size))
     return builder.inttoptr(whole, widened(POINTER, lanes))
 
 
 def _lane(number: int) -> Value:
-    return ir.Constant(I64, number)
+    return Constant(I64, number)
 
 
 def load_scattered(
-    builder: Any,
+    builder: Builder,
     pointer: Value,
     offsets: Value,
     dtype: DType,
@@ -126,34 +124,31 @@ def load_scattered(
     native: bool = False,
 ) -> Value:
     """The elements at `offsets` (a vector of i64, or one) from `pointer`."""
-    if not isinstance(offsets.type, ir.VectorType):
+    if offsets.type.lanes == 1:
         return load(builder, element(builder, pointer, offsets, dtype), dtype, 1)
-    lanes = offsets.type.count
+    lanes = offsets.type.lanes
     kind = memory_type(dtype, lanes)
     if mask is None and not (native and dtype.itemsize >= 4):
-        value = Spelled(kind, "poison")
+        value: Value = Constant(kind, "poison")
         for number in range(lanes):
             offset = builder.extract_element(offsets, _lane(number))
-            one = builder.load(
-                element(builder, pointer, offset, dtype),
-                typ=memory_type(dtype, 1),
-                align=dtype.itemsize,
-            )
+            place = element(builder, pointer, offset, dtype)
+            one = builder.load(place, memory_type(dtype, 1), dtype.itemsize)
             value = builder.insert_element(value, one, _lane(number))
         return _to_register(builder, value, dtype)
     addresses = _addresses(builder, pointer, offsets, dtype)
     arguments = [
         addresses,
-        ir.Constant(I32, dtype.itemsize),
+        Constant(I32, dtype.itemsize),
         mask or full_mask(lanes),
         _nothing(kind),
     ]
-    name = f"llvm.masked.gather.{suffix(kind)}.{suffix(addresses.type)}"
-    return _to_register(builder, intrinsic(builder, name, kind, arguments), dtype)
+    name = f"llvm.masked.gather.{kind.suffix}.{addresses.type.suffix}"
+    return _to_register(builder, builder.reading(name, kind, arguments), dtype)
 
 
 def store_scattered(
-    builder: Any,
+    builder: Builder,
     value: Value,
     pointer: Value,
     offsets: Value,
@@ -162,26 +157,26 @@ def store_scattered(
     native: bool = False,
 ) -> None:
     """Writes the elements at `offsets`, in lane order where they coincide."""
-    if not isinstance(offsets.type, ir.VectorType):
+    if offsets.type.lanes == 1:
         store(builder, value, element(builder, pointer, offsets, dtype), dtype, 1)
         return
-    lanes = offsets.type.count
+    lanes = offsets.type.lanes
     value = _to_memory(builder, value, dtype, lanes)
     if mask is None and not (native and dtype.itemsize >= 4):
         for number in range(lanes):
             offset = builder.extract_element(offsets, _lane(number))
             one = builder.extract_element(value, _lane(number))
-            builder.store(one, element(builder, pointer, offset, dtype), align=dtype.itemsize)
+            builder.store(one, element(builder, pointer, offset, dtype), dtype.itemsize)
         return
     addresses = _addresses(builder, pointer, offsets, dtype)
-    arguments = [value, addresses, ir.Constant(I32, dtype.itemsize), mask or full_mask(lanes)]
-    name = f"llvm.masked.scatter.{suffix(value.type)}.{suffix(addresses.type)}"
-    intrinsic(builder, name, ir.VoidType(), arguments)
+    arguments = [value, addresses, Constant(I32, dtype.itemsize), mask or full_mask(lanes)]
+    name = f"llvm.masked.scatter.{value.type.suffix}.{addresses.type.suffix}"
+    builder.writing(name, arguments)
 
 
-def interleaved(builder: Any, vectors: list[Value]) -> list[Value]:
+def interleaved(builder: Builder, vectors: list[Value]) -> list[Value]:
     """As many vectors, in which the elements of the given ones take turns."""
-    count, lanes = len(vectors), vectors[0].type.count
+    count, lanes = len(vectors), vectors[0].type.lanes
     found = []
     for start in range(0, count * lanes, lanes):
         places = [divmod(start + lane, count) for lane in range(lanes)]
@@ -198,28 +193,24 @@ def interleaved(builder: Any, vectors: list[Value]) -> list[Value]:
     return found
 
 
-def room(builder: Any, dtype: DType, count: int) -> Value:
+def room(builder: Builder, dtype: DType, count: int) -> Value:
     """Memory of the call's own for `count` elements."""
-    place = builder.alloca(ir.ArrayType(memory_type(dtype, 1), count))
-    place.align = 64
-    place.type = POINTER  # llvmlite makes it one to this array, which nothing else here has
-    return place
+    return builder.alloca(memory_type(dtype, 1), count, 64)
 
 
-def first(builder: Any, count: Value, lanes: int) -> Value:
+def first(builder: Builder, count: Value, lanes: int) -> Value:
     """The lanes before `count`."""
-    fewer = builder.icmp_signed("<", count, ir.Constant(I64, lanes))
-    few = builder.trunc(builder.select(fewer, count, ir.Constant(I64, lanes)), I32)
+    few = builder.trunc(builder.minimum(count, Constant(I64, lanes)), I32)
     return builder.icmp_signed(">", splat(builder, few, lanes), numbered(lanes, I32))
 
 
 def full_mask(lanes: int) -> Value:
     """All lanes."""
-    one = ir.Constant(I1, 1)
+    one = Constant(I1, 1)
     return one if lanes == 1 else splat_constant(one, lanes)
 
 
-def numbered(lanes: int, kind: Any = I64) -> Value:
+def numbered(lanes: int, kind: Type = I64) -> Value:
     """The vector 0, 1, 2, ..."""
     inside = ", ".join(f"{kind} {number}" for number in range(lanes))
-    return Spelled(widened(kind, lanes), f"<{inside}>")
+    return Constant(widened(kind, lanes), f"<{inside}>")

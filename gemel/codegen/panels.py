@@ -3,8 +3,6 @@
 An operand of stride 1 along the loop above the vector's (a transposed array) would be read one
 element at a time. Some rows of it are read as vectors, transposed in registers and kept in a panel,
 where the loops then find them one after the other.
-
-This module imports llvmlite: import it inside the function that compiles.
 """
 
 from __future__ import annotations
@@ -13,9 +11,10 @@ from typing import Any
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases
+from gemel.codegen.assembly import Builder, Value
 from gemel.codegen.frame import i64
 from gemel.codegen.program import ACROSS
-from gemel.codegen.registers import Value, shuffle_mask, splat
+from gemel.codegen.registers import shuffle_mask, splat
 
 #: Columns of a panel: long enough for the loop over a row, short enough to stay in the first cache.
 COLUMNS = 64
@@ -53,10 +52,10 @@ class Panels:
         nest, columns = self.nest, self.nest.extents[self.dimension + 1]
 
         def rows(first: Value, _: list[Value]) -> list[Value]:
-            last = self._lower(self.builder.add(first, i64(self.rows)), end)
+            last = self.builder.minimum(self.builder.add(first, i64(self.rows)), end)
 
             def part(left: Value, _: list[Value]) -> list[Value]:
-                right = self._lower(self.builder.add(left, i64(COLUMNS)), columns)
+                right = self.builder.minimum(self.builder.add(left, i64(COLUMNS)), columns)
                 self._part(first, last, left, right, bases)
                 return []
 
@@ -64,9 +63,6 @@ class Panels:
             return []
 
         nest.loop(begin, end, i64(self.rows), [], rows)
-
-    def _lower(self, a: Value, b: Value) -> Value:
-        return self.builder.select(self.builder.icmp_signed("<", a, b), a, b)
 
     def _part(self, first: Value, last: Value, left: Value, right: Value, bases: Bases) -> None:
         """Fills the panels with some columns of some rows, then runs over these."""
@@ -96,7 +92,7 @@ class Panels:
 
         def square(column: Value, _: list[Value]) -> list[Value]:
             wide = builder.sub(right, column)
-            enough = builder.icmp_signed(">=", self._lower(count, wide), i64(self.rows))
+            enough = builder.icmp_signed(">=", self.builder.minimum(count, wide), i64(self.rows))
             goal = memory.element(builder, self.places[n], builder.sub(column, left), dtype)
             with builder.if_else(enough) as (whole, part):
                 with whole:
@@ -158,10 +154,10 @@ class Panels:
             nest.loop(i64(0), count, i64(1), [], one)
             return []
 
-        nest.loop(i64(0), self._lower(wide, i64(self.rows)), i64(1), [], line)
+        nest.loop(i64(0), self.builder.minimum(wide, i64(self.rows)), i64(1), [], line)
 
 
-def transposed(builder: Any, rows: list[Value]) -> list[Value]:
+def transposed(builder: Builder, rows: list[Value]) -> list[Value]:
     """A square of vectors, transposed by exchanging ever larger blocks."""
     lanes, distance = len(rows), 1
     while distance < lanes:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
 from gemel import dtype as dtypes
+from gemel.codegen.assembly import I8, I64, Builder, Constant, Value, integer, widened
 from gemel.codegen.expression import extreme
-from gemel.codegen.registers import I64, Spelled, Value, constant, shuffle_mask, widened
+from gemel.codegen.memory import numbered
+from gemel.codegen.registers import constant, shuffle_mask, splat
 from gemel.dtype import DType
 from gemel.errors import CompileError
 
@@ -55,18 +55,28 @@ class Reduction:
         first = constant(self.dtype, self.neutral, lanes)
         return [first, constant(dtypes.int64, _UNSET, lanes)] if self.positions else [first]
 
-    def value(self, builder: Any, value: Value, position: Value, mask: Value | None) -> State:
-        """One value (with its flat position) as a state; the identity under a false lane."""
+    def value(
+        self, builder: Builder, value: Value, position: Value, mask: Value | None, step: int
+    ) -> State:
+        """One value as a state, the identity under a false lane.
+
+        `position` is the flat one of the first lane, `step` how far it is to the next.
+        """
         if self.widens:
-            lanes = value.type.count if isinstance(value.type, ir.VectorType) else 1
-            value = builder.zext(value, widened(ir.IntType(8), lanes))
-        state = [value, position] if self.positions else [value]
+            value = builder.zext(value, widened(I8, value.type.lanes))
+        state = [value]
+        if self.positions:
+            lanes = value.type.lanes
+            places = splat(builder, position, lanes)
+            if lanes > 1 and step:
+                places = builder.add(places, numbered(lanes))
+            state.append(places)
         if mask is None:
             return state
-        neutral = self.identity(mask.type.count)
+        neutral = self.identity(mask.type.lanes)
         return [builder.select(mask, a, b) for a, b in zip(state, neutral, strict=True)]
 
-    def join(self, builder: Any, a: State, b: State) -> State:
+    def join(self, builder: Builder, a: State, b: State) -> State:
         """Both together. In max and min the newer value goes first, which is one instruction."""
         if self.positions:
             return self._join_positions(builder, a, b)
@@ -83,7 +93,7 @@ class Reduction:
         name = "greater" if self.kind == "max" else "less"
         return [extreme(builder, self.dtype, name, b[0], a[0])]
 
-    def step(self, builder: Any, state: State, value: State) -> State:
+    def step(self, builder: Builder, state: State, value: State) -> State:
         """The state after one more value, which lies behind all it has seen."""
         if not self.positions:
             return self.join(builder, state, value)
@@ -96,28 +106,27 @@ class Reduction:
             better = (builder.icmp_signed if signed else builder.icmp_unsigned)(
                 sign, value[0], state[0]
             )
-        if not isinstance(better.type, ir.VectorType):
+        if better.type.lanes == 1:
             return self._replaced(builder, better, state, value)
         # Seldom is anything better: positions are then looked at, which takes most of the time.
         before = builder.block
-        lanes = ir.IntType(better.type.count)
-        some = builder.icmp_unsigned("!=", builder.bitcast(better, lanes), ir.Constant(lanes, 0))
+        lanes = integer(better.type.lanes)
+        some = builder.icmp_unsigned("!=", builder.bitcast(better, lanes), Constant(lanes, 0))
         with builder.if_then(some, likely=False):
             replaced = self._replaced(builder, better, state, value)
             inside = builder.block
-        found = [builder.phi(old.type) for old in state]
-        for phi, old, new in zip(found, state, replaced, strict=True):
-            phi.add_incoming(old, before)
-            phi.add_incoming(new, inside)
-        return found
+        return [
+            builder.phi(old.type, (old, before), (new, inside))
+            for old, new in zip(state, replaced, strict=True)
+        ]
 
-    def _replaced(self, builder: Any, better: Value, state: State, value: State) -> State:
+    def _replaced(self, builder: Builder, better: Value, state: State, value: State) -> State:
         """The state with what is better in place of what was there; but a NaN stays."""
         if self.dtype.kind == "f":
             better = builder.and_(better, builder.fcmp_ordered("ord", state[0], state[0]))
         return [builder.select(better, new, old) for new, old in zip(value, state, strict=True)]
 
-    def _join_positions(self, builder: Any, a: State, b: State) -> State:
+    def _join_positions(self, builder: Builder, a: State, b: State) -> State:
         """The more extreme, the first of equals; NaN is more extreme than all."""
         sign = ">" if self.kind == "argmax" else "<"
         earlier = builder.icmp_signed("<", b[1], a[1])
@@ -138,12 +147,9 @@ class Reduction:
         better = builder.or_(better, builder.and_(same, earlier))
         return [builder.select(better, new, old) for new, old in zip(b, a, strict=True)]
 
-    def across(self, builder: Any, state: State) -> State:
+    def across(self, builder: Builder, state: State) -> State:
         """All lanes of a vector state joined, by halves."""
-        kind = state[0].type
-        if not isinstance(kind, ir.VectorType):
-            return state
-        lanes = kind.count
+        lanes = state[0].type.lanes
         while lanes > 1:
             lanes //= 2
             low = [_part(builder, value, 0, lanes) for value in state]
@@ -151,26 +157,25 @@ class Reduction:
             state = self.join(builder, low, high)
         return state
 
-    def result(self, builder: Any, state: State) -> Value:
+    def result(self, builder: Builder, state: State) -> Value:
         """The reduction's value."""
         if not self.positions:
             return state[0]
         # Where nothing was more extreme than the identity, all are equal to it.
-        kind = state[1].type
-        lanes = kind.count if isinstance(kind, ir.VectorType) else 1
+        lanes = state[1].type.lanes
         unset = builder.icmp_signed("==", state[1], constant(dtypes.int64, _UNSET, lanes))
         return builder.select(unset, constant(dtypes.int64, 0, lanes), state[1])
 
 
-def _part(builder: Any, value: Value, start: int, count: int) -> Value:
+def _part(builder: Builder, value: Value, start: int, count: int) -> Value:
     if count == 1:
-        return builder.extract_element(value, ir.Constant(I64, start))
+        return builder.extract_element(value, Constant(I64, start))
     which = shuffle_mask(tuple(range(start, start + count)))
-    poison = Spelled(value.type, "poison")
+    poison = Constant(value.type, "poison")
     return builder.shuffle_vector(value, poison, which)
 
 
-def joined(builder: Any, reduction: Reduction, states: list[State]) -> State:
+def joined(builder: Builder, reduction: Reduction, states: list[State]) -> State:
     """Several states as one, pair by pair."""
     while len(states) > 1:
         half = (len(states) + 1) // 2

@@ -13,7 +13,7 @@ from gemel.codegen.program import Program
 from gemel.codegen.target import Target
 from gemel.errors import unknown_name
 
-#: The modules that have `emit(program, target)`; each imports llvmlite.
+#: The modules that have `emit(program, target)`, imported when something is compiled.
 EMITTERS = {
     "outer": "gemel.codegen.loops",
     "inner": "gemel.codegen.loops",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gemel.extent import concrete
+from gemel.extent import Sizes, concrete
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.spec import Spec
 
@@ -29,6 +29,7 @@ def _nodes(graph: Graph) -> list[Node]:
 
 def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
     """A graph with its free extents replaced by numbers: the same steps, bound to a size."""
+    values = Sizes(values)
     replaced: dict[Entry, Entry] = {}
     for node in _nodes(graph):
         specs = _bound(node.specs, values)
@@ -45,6 +46,7 @@ def settled(graph: Graph, values: Mapping[str, int]) -> Graph:
 
     Numbers that could be asked for their values while it was traced are entries like others now.
     """
+    values = Sizes(values)
     plain: dict[Entry, Entry] = {}
     for node in _nodes(graph):
         node.specs = _bound(node.specs, values)

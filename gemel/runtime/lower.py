@@ -22,7 +22,7 @@ from gemel.passes.domain import is_product
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side
-from gemel.runtime.cache import kernel_for, kernel_name, object_for
+from gemel.runtime.cache import compile_together, kernel_for, kernel_name, object_for
 from gemel.runtime.image import (
     CAPTURED,
     FAILS,
@@ -45,7 +45,7 @@ from gemel.runtime.image import (
     spanned,
 )
 from gemel.runtime.kept import made_of, split
-from gemel.runtime.rounds import Repeat, Rounds, lower_branch, lower_rounds
+from gemel.runtime.rounds import Repeat, Rounds, lower_branch, lower_rounds, programs
 from gemel.runtime.sites import Site, find_sites, located
 from gemel.spec import product
 
@@ -387,6 +387,7 @@ class Lowering:
         self.temporaries = found.placed(self.temporaries)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
         image.captured = self.captured
+        compile_together(programs([*found.first, *items]), self.backend)
         if found.values:
             image.items.append(Kept(*found.reads(), self._items(image, found.first)))
         image.items += self._items(image, items)
@@ -449,13 +450,9 @@ class Lowering:
                 integers[position] = number.bits
             else:
                 scalars.append((position, number.run_time_source, number.passed is float64))
-        program = self.backend.scheduled(kernel.program)
+        meant = self.backend.scheduled(kernel.program), self.backend
         return Step(
-            image.kernel(
-                kernel_name(program, self.backend),
-                kernel_for(program, self.backend),
-                partial(object_for, program, self.backend),
-            ),
+            image.kernel(kernel_name(*meant), kernel_for(*meant), partial(object_for, *meant)),
             [self._address(place, offset) for place, offset in kernel.places],
             integers,
             kernel.extent,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gemel.codegen.nest import Kernel, Place
+from gemel.codegen.program import Program
 from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
@@ -284,4 +285,15 @@ def _side(lowering: Lowering, graph: Graph, inputs: list[Place], outputs: list[P
     return side
 
 
-__all__ = ["Repeat", "Rounds", "Window", "lower_branch", "lower_rounds"]
+def programs(items: Iterable[Any]) -> Iterator[Program]:
+    """The programs of all that is started."""
+    for item in flat(list(items)):
+        if isinstance(item, Branch):
+            yield from programs([*item.then, *item.otherwise])
+        elif isinstance(item, Repeat):
+            yield from programs(item.items)
+        else:
+            yield item.kernel.program
+
+
+__all__ = ["Repeat", "Rounds", "Window", "lower_branch", "lower_rounds", "programs"]

@@ -1,0 +1,343 @@
+"""LLVM's assembly, written as text: types, values, and a `Builder` of one function.
+
+Every instruction is a line, made at once; an object for each, which llvmlite would make, takes four
+times as long. Values are numbered as they come, so a block's lines must come together.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeAlias
+
+from gemel.errors import CompileError
+
+#: What is written inside it belongs to one side of a choice.
+Side: TypeAlias = "AbstractContextManager[None]"
+
+
+class Type:
+    """A type: one object for each, compared by identity. A vector has `lanes` of `element`."""
+
+    __slots__ = ("element", "lanes", "suffix", "text")
+
+    def __init__(self, text: str, suffix: str, element: Type | None = None, lanes: int = 1) -> None:
+        self.text = text
+        self.suffix = suffix  # how an overloaded intrinsic's name spells it: f32, v16f32
+        self.element = element or self
+        self.lanes = lanes
+
+    def __str__(self) -> str:
+        return self.text
+
+
+_integers: dict[int, Type] = {}
+_vectors: dict[tuple[Type, int], Type] = {}
+
+
+def integer(bits: int) -> Type:
+    """The integers of so many bits."""
+    found = _integers.get(bits)
+    if found is None:
+        found = _integers[bits] = Type(f"i{bits}", f"i{bits}")
+    return found
+
+
+def widened(scalar: Type, lanes: int) -> Type:
+    """`scalar`, or a vector of `lanes` of them."""
+    if lanes == 1:
+        return scalar
+    found = _vectors.get((scalar, lanes))
+    if found is None:
+        found = Type(f"<{lanes} x {scalar}>", f"v{lanes}{scalar.suffix}", scalar, lanes)
+        _vectors[scalar, lanes] = found
+    return found
+
+
+I1, I8, I16, I32, I64, I128 = map(integer, (1, 8, 16, 32, 64, 128))
+HALF, F32, F64 = Type("half", "f16"), Type("float", "f32"), Type("double", "f64")
+POINTER, VOID = Type("ptr", "p0"), Type("void", "")
+
+
+class Value:
+    """What an instruction takes: its type, and how it is referred to."""
+
+    __slots__ = ("text", "type")
+
+    def __init__(self, kind: Type, text: str) -> None:
+        self.type = kind
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.type.text} {self.text}"
+
+
+class Constant(Value):
+    """A number, or what LLVM has a word for: ``poison``, ``zeroinitializer``."""
+
+    __slots__ = ()
+
+    def __init__(self, kind: Type, value: int | float | str) -> None:
+        if isinstance(value, float):
+            # The bits of the double of this value, for float32 too.
+            value = f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016x}"
+        super().__init__(kind, str(value))
+
+
+def splat_constant(one: Constant, lanes: int) -> Constant:
+    """A scalar constant in every lane."""
+    return Constant(widened(one.type, lanes), f"splat ({one})")
+
+
+class Phi(Value):
+    """A value that depends on the block one comes from."""
+
+    __slots__ = ("ways",)
+
+    def __init__(self, kind: Type, text: str) -> None:
+        super().__init__(kind, text)
+        self.ways: list[str] = []
+
+    def add_incoming(self, value: Value, block: str) -> None:
+        """What it is for those who come from `block`."""
+        self.ways.append(f"[ {value.text}, %{block} ]")
+
+    def line(self) -> str:
+        """The instruction, once all ways are known."""
+        return f"{self.text} = phi {self.type.text} {', '.join(self.ways)}"
+
+
+class Module:
+    """The module of one function ``kernel``: what `Builder` has written, and what that calls."""
+
+    def __init__(self, triple: str) -> None:
+        self.triple = triple
+        self.lines: list[str | Phi] = []
+        self.declared: dict[str, str] = {}
+
+    def __str__(self) -> str:
+        lines = (line if isinstance(line, str) else line.line() for line in self.lines)
+        return "\n".join(
+            (
+                f'target triple = "{self.triple}"',
+                *self.declared.values(),
+                "define i32 @kernel(ptr %buffers, ptr %integers, i64 %begin, i64 %end) nounwind {",
+                *lines,
+                "}",
+                '!0 = !{!"branch_weights", i32 1, i32 99}',
+                "",
+            )
+        )
+
+
+_ORDERS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+_EQUAL = {"==": "eq", "!=": "ne"}
+#: The whole number which an instruction with it second changes nothing by.
+_NEUTRAL = {"add": "0", "sub": "0", "mul": "1", "udiv": "1"}
+_NAN = {"ord": "ord", "uno": "uno"}
+
+
+def _same(name: str, a: Value, b: Value) -> None:
+    if a.type is not b.type:
+        raise CompileError(f"{name} of {a.type} and {b.type}")
+
+
+def _binary(name: str) -> Callable[[Builder, Value, Value], Value]:
+    return lambda self, a, b: self.binary(name, a, b)
+
+
+def _comparison(name: str, order: str, equal: str) -> Callable[[Builder, str, Value, Value], Value]:
+    names = {sign: order + found for sign, found in _ORDERS.items()}
+    names |= {sign: equal + found for sign, found in _EQUAL.items()} | _NAN
+
+    def instruction(self: Builder, sign: str, a: Value, b: Value) -> Value:
+        _same(sign, a, b)
+        kind = widened(I1, a.type.lanes)
+        return self._value(kind, f"{name} {names[sign]} {a.type.text} {a.text}, {b.text}")
+
+    return instruction
+
+
+def _conversion(name: str) -> Callable[[Builder, Value, Type], Value]:
+    def instruction(self: Builder, value: Value, kind: Type) -> Value:
+        if value.type is kind:
+            return value
+        return self._value(kind, f"{name} {value} to {kind}")
+
+    return instruction
+
+
+class Builder:
+    """Writes the function's lines, one block after the other; names of blocks are texts."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.block = "entry"
+        self._lines = module.lines
+        self._values = 0
+        #: What is computed already, wherever the current block is.
+        self._known: dict[str, Value] = {}
+        #: The same at the end of the block in which a block was named.
+        self._above: list[dict[str, Value]] = []
+        self._lines.append("entry:")
+
+    def _new(self, kind: Type, text: str) -> Value:
+        """The value of an instruction that is done here."""
+        number = self._values
+        self._values = number + 1
+        name = f"%{number}"
+        self._lines.append(f"{name} = {text}")
+        return Value(kind, name)
+
+    def _value(self, kind: Type, text: str) -> Value:
+        """The value of an instruction that gives the same wherever it is done: it is done once."""
+        found = self._known.get(text)
+        if found is None:
+            found = self._known[text] = self._new(kind, text)
+        return found
+
+    # -- blocks -----------------------------------------------------------------------------
+
+    def append_basic_block(self) -> str:
+        """The name of a block to come, which nothing leads to but through this one."""
+        self._above.append(self._known)
+        return f"b{len(self._above) - 1}"
+
+    def position_at_end(self, block: str) -> None:
+        """Begins a block; the one before has ended with a branch."""
+        self.block = block
+        self._known = self._above[int(block[1:])].copy()
+        self._lines.append(f"{block}:")
+
+    def branch(self, block: str) -> None:
+        self._lines.append(f"br label %{block}")
+
+    def cbranch(self, condition: Value, block: str, other: str, likely: bool = True) -> None:
+        """To `block` where the condition holds, else to the other one."""
+        weights = "" if likely else ", !prof !0"
+        self._lines.append(f"br i1 {condition.text}, label %{block}, label %{other}{weights}")
+
+    def ret(self, value: Value) -> None:
+        self._lines.append(f"ret {value}")
+
+    def phi(self, kind: Type, *ways: tuple[Value, str]) -> Phi:
+        """What each of these blocks gives; more may be added."""
+        found = Phi(kind, f"%{self._values}")
+        self._values += 1
+        for value, block in ways:
+            found.add_incoming(value, block)
+        self._lines.append(found)
+        return found
+
+    @contextmanager
+    def if_then(self, condition: Value, likely: bool = True) -> Iterator[None]:
+        """What is written inside is done where the condition holds."""
+        inside, after = self.append_basic_block(), self.append_basic_block()
+        self.cbranch(condition, inside, after, likely)
+        with self._side(inside, after):
+            yield
+        self.position_at_end(after)
+
+    @contextmanager
+    def if_else(self, condition: Value) -> Iterator[tuple[Side, Side]]:
+        """Two sides: ``with builder.if_else(c) as (then, otherwise): with then: ...``."""
+        first, other, after = (self.append_basic_block() for _ in range(3))
+        self.cbranch(condition, first, other)
+        yield self._side(first, after), self._side(other, after)
+        self.position_at_end(after)
+
+    @contextmanager
+    def _side(self, block: str, after: str) -> Iterator[None]:
+        self.position_at_end(block)
+        yield
+        self.branch(after)
+
+    # -- arithmetic -------------------------------------------------------------------------
+
+    def binary(self, name: str, a: Value, b: Value) -> Value:
+        """The instruction of this name."""
+        _same(name, a, b)
+        if b.text == _NEUTRAL.get(name):
+            return a
+        if a.text == "0" and name in ("add", "mul"):
+            return b if name == "add" else a
+        return self._value(a.type, f"{name} {a.type.text} {a.text}, {b.text}")
+
+    add, sub, mul = _binary("add"), _binary("sub"), _binary("mul")
+    udiv, sdiv = _binary("udiv"), _binary("sdiv")
+    and_, or_, xor = _binary("and"), _binary("or"), _binary("xor")
+    shl, lshr, ashr = _binary("shl"), _binary("lshr"), _binary("ashr")
+    fadd, fsub, fmul, fdiv = map(_binary, ("fadd", "fsub", "fmul", "fdiv"))
+
+    def fneg(self, a: Value) -> Value:
+        return self._value(a.type, f"fneg {a}")
+
+    # Which order an instruction asks for is `sign`: ==, <, ... or, of floating values, ord and uno.
+    icmp_signed, icmp_unsigned = _comparison("icmp", "s", ""), _comparison("icmp", "u", "")
+    fcmp_ordered, fcmp_unordered = _comparison("fcmp", "o", "o"), _comparison("fcmp", "u", "u")
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        _same("select", a, b)
+        return self._value(a.type, f"select {condition}, {a}, {b}")
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        """The smaller of two signed integers."""
+        return self.select(self.icmp_signed("<", a, b), a, b)
+
+    trunc, zext, sext = _conversion("trunc"), _conversion("zext"), _conversion("sext")
+    fptrunc, fpext = _conversion("fptrunc"), _conversion("fpext")
+    fptosi, fptoui = _conversion("fptosi"), _conversion("fptoui")
+    sitofp, uitofp = _conversion("sitofp"), _conversion("uitofp")
+    bitcast = _conversion("bitcast")
+    ptrtoint, inttoptr = _conversion("ptrtoint"), _conversion("inttoptr")
+
+    # -- lanes ------------------------------------------------------------------------------
+
+    def extract_element(self, vector: Value, lane: Value) -> Value:
+        return self._value(vector.type.element, f"extractelement {vector}, {lane}")
+
+    def insert_element(self, vector: Value, value: Value, lane: Value) -> Value:
+        return self._value(vector.type, f"insertelement {vector}, {value}, {lane}")
+
+    def shuffle_vector(self, a: Value, b: Value, mask: Value) -> Value:
+        """The lanes of a and then b that `mask`, a constant, names."""
+        kind = widened(a.type.element, mask.type.lanes)
+        return self._value(kind, f"shufflevector {a}, {b}, {mask}")
+
+    # -- memory -----------------------------------------------------------------------------
+
+    def alloca(self, kind: Type, count: int = 1, align: int = 8) -> Value:
+        """Room for so many of a type, for as long as the call takes."""
+        return self._new(POINTER, f"alloca [{count} x {kind}], align {align}")
+
+    def gep(self, pointer: Value, offset: Value, kind: Type) -> Value:
+        """The address so many of a type after `pointer`."""
+        if offset.text == "0":
+            return pointer
+        return self._value(POINTER, f"getelementptr {kind}, {pointer}, {offset}")
+
+    def load(self, pointer: Value, kind: Type, align: int) -> Value:
+        return self._new(kind, f"load {kind}, {pointer}, align {align}")
+
+    def store(self, value: Value, pointer: Value, align: int) -> None:
+        self._lines.append(f"store {value}, {pointer}, align {align}")
+
+    def _call(self, name: str, result: Type, arguments: Sequence[Value]) -> str:
+        declared = self.module.declared
+        if name not in declared:
+            kinds = ", ".join(argument.type.text for argument in arguments)
+            declared[name] = f"declare {result} @{name}({kinds})"
+        return f"call {result} @{name}({', '.join(map(str, arguments))})"
+
+    def intrinsic(self, name: str, result: Type, arguments: Sequence[Value]) -> Value:
+        """The intrinsic of this full name, which computes and does nothing else."""
+        return self._value(result, self._call(name, result, arguments))
+
+    def reading(self, name: str, result: Type, arguments: Sequence[Value]) -> Value:
+        """The intrinsic of this full name, which reads memory."""
+        return self._new(result, self._call(name, result, arguments))
+
+    def writing(self, name: str, arguments: Sequence[Value]) -> None:
+        """The intrinsic of this full name, which gives nothing."""
+        self._lines.append(self._call(name, VOID, arguments))

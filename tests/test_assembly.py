@@ -1,0 +1,181 @@
+"""LLVM's assembly as text, llvmlite's library, and kernels compiled side by side."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from programs import end
+
+from gemel.codegen import libllvm, llvm
+from gemel.codegen.assembly import F32, I32, I64, POINTER, Builder, Constant, Module, Value, widened
+from gemel.codegen.target import PORTABLE, host
+from gemel.errors import CompileError
+from gemel.forking import compiling, on_threads
+
+
+def begun() -> tuple[Module, Builder]:
+    module = Module(host().triple)
+    return module, Builder(module)
+
+
+def i64(value: int) -> Constant:
+    return Constant(I64, value)
+
+
+BEGIN, END = Value(I64, "%begin"), Value(I64, "%end")
+
+
+def lines_of(module: Module, word: str) -> list[str]:
+    return [line for line in str(module).splitlines() if word in line]
+
+
+def test_what_is_known_is_not_written_again() -> None:
+    module, builder = begun()
+    once = builder.add(BEGIN, END)
+    assert builder.add(BEGIN, END) is once and builder.mul(BEGIN, END) is not once
+    assert len(lines_of(module, " = add ")) == 1
+
+
+def test_a_block_knows_what_precedes_it_and_nothing_beside_it() -> None:
+    module, builder = begun()
+    before = builder.add(BEGIN, END)
+    with builder.if_else(builder.icmp_signed("<", BEGIN, END)) as (then, other):
+        with then:
+            assert builder.add(BEGIN, END) is before
+            inside = builder.mul(BEGIN, END)
+        with other:
+            assert builder.mul(BEGIN, END) is not inside
+    assert builder.add(BEGIN, END) is before
+    assert builder.mul(BEGIN, END) is not inside
+    builder.ret(Constant(I32, 0))
+    assert llvm.emit_object(str(module), host())
+
+
+def test_memory_is_read_each_time() -> None:
+    module, builder = begun()
+    place = Value(POINTER, "%integers")
+    assert builder.load(place, I64, 8) is not builder.load(place, I64, 8)
+    assert builder.alloca(I64) is not builder.alloca(I64)
+    assert len(lines_of(module, " = load ")) == 2
+
+
+def test_whole_numbers_that_change_nothing() -> None:
+    _, builder = begun()
+    assert builder.add(BEGIN, i64(0)) is BEGIN and builder.add(i64(0), BEGIN) is BEGIN
+    assert builder.mul(BEGIN, i64(1)) is BEGIN and builder.sub(BEGIN, i64(0)) is BEGIN
+    assert builder.sub(i64(0), BEGIN) is not BEGIN and builder.mul(i64(0), BEGIN).text == "0"
+    zero, x = Constant(F32, 0.0), Value(F32, "%x")
+    assert builder.fadd(x, zero) is not x  # of -0.0 that is 0.0
+
+
+def test_types_must_be_one() -> None:
+    _, builder = begun()
+    with pytest.raises(CompileError, match="add of i64 and i32"):
+        builder.add(BEGIN, Constant(I32, 1))
+    with pytest.raises(CompileError, match="of <4 x i64> and i64"):
+        builder.icmp_signed("<", Value(widened(I64, 4), "%v"), BEGIN)
+
+
+def test_bad_assembly_is_told() -> None:
+    with pytest.raises(CompileError, match=r"(?s)expected instruction opcode.*what for"):
+        llvm.emit_object("define i32 @kernel() {\nnothing\n}", host(), "what for")
+    used_before = "%1 = add i32 %2, 1\n%2 = add i32 1, 1\nret i32 %1"
+    with pytest.raises(CompileError, match="dominate"):
+        llvm.emit_object(f"define i32 @kernel() {{\n{used_before}\n}}", host())
+
+
+def kernel() -> str:
+    module, builder = begun()
+    builder.ret(builder.trunc(builder.sub(END, BEGIN), I32))
+    return str(module)
+
+
+@pytest.fixture
+def unknown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A version of llvmlite whose functions nobody knows."""
+    monkeypatch.setattr(libllvm, "KNOWN", ("0.0.",))
+    monkeypatch.setattr(libllvm, "_loaded", [])
+    yield
+
+
+def test_another_llvmlite_gives_the_same_object(request: pytest.FixtureRequest) -> None:
+    assert libllvm.library() is not None
+    objects = [llvm.emit_object(kernel(), target) for target in (host(), PORTABLE)]
+    request.getfixturevalue("unknown")
+    assert libllvm.library() is None
+    assert [llvm.emit_object(kernel(), target) for target in (host(), PORTABLE)] == objects
+    with pytest.raises(CompileError, match="expected instruction opcode"):
+        llvm.emit_object("define i32 @kernel() {\nnothing\n}", host())
+
+
+def test_many_threads_get_the_same_object() -> None:
+    text = kernel()
+    wanted = llvm.emit_object(text, host())
+    with compiling:
+        found = on_threads(lambda _: llvm.emit_object(text, host()), range(64), 8)
+    assert found == [wanted] * 64
+
+
+def test_work_on_threads_is_in_order_and_fails_as_it_would() -> None:
+    assert on_threads(lambda n: n * n, range(5), 3) == [0, 1, 4, 9, 16]
+    assert on_threads(lambda n: n, [], 4) == []
+
+    def work(n: int) -> int:
+        if n == 2:
+            raise CompileError("the third")
+        return n
+
+    with pytest.raises(CompileError, match="the third"):
+        on_threads(work, range(20), 4)
+
+
+def test_work_goes_on_where_no_thread_is_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert on_threads(lambda n: -n, range(4), 4) == [0, -1, -2, -3]
+
+
+NETWORK = """
+import json, os, threading
+from gemel import compile, np, npx
+from gemel.runtime.cache import counters
+
+def network(x, w):
+    for _ in range(2):
+        x = np.exp(np.dot(x, w)).sum(axis=1, keepdims=True) * npx.softmax(x)
+        x = np.concatenate([x, np.flip(x, axis=0)], axis=0)
+    return np.sort(x, axis=1)
+
+def value():
+    x, w = np.ones((4, 8)), np.ones((8, 8))
+    return float(compile(network)(x, w).asnumpy().sum())
+"""
+
+
+def test_kernels_of_a_plan_are_counted_and_kept(tmp_path: Path) -> None:
+    program = f"{NETWORK}\nfound = value()\ntell(value=found, **counters)"
+    first = end(program, GEMEL_CACHE=str(tmp_path)).told
+    second = end(program, GEMEL_CACHE=str(tmp_path)).told
+    assert first["compiled"] > 2 and second["compiled"] == 0, json.dumps([first, second])
+    assert second["loaded"] == first["compiled"] and first["value"] == second["value"]
+
+
+def test_a_fork_while_kernels_are_compiled(tmp_path: Path) -> None:
+    program = f"""{NETWORK}
+thread = threading.Thread(target=value)
+thread.start()
+child = os.fork()
+if not child:
+    os._exit(0 if value() > 0 else 1)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+thread.join()
+tell(code=code, value=value() > 0)"""
+    ended = end(program, GEMEL_CACHE=str(tmp_path))
+    assert ended.told == {"code": 0, "value": True}, ended
