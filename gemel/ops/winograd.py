@@ -142,32 +142,31 @@ def of_images(x: Any, factors: Rows, sizes: Sizes, pad: tuple[int, ...]) -> Any:
     spans = zip(tiles, x.shape[2:], pad, strict=True)
     after = (TILE * t + KERNEL - 1 - n - p for t, n, p in spans)
     x = bordered(transpose(x, axes=(0, 2, 3, 1)), (*pad, 0), (*after, 0))
-    found = in_strips(x, factors, tiles, sizes.strips)
+    found = in_strips(x, factors, sizes, tiles)
     found = within(found, (0, 0, 0), (sizes.rows, sizes.columns, sizes.given))
     return copy(transpose(found, axes=(0, 3, 1, 2)))
 
 
-def in_strips(x: Any, factors: Rows, tiles: tuple[int, ...], strips: int) -> Any:
-    """`of_tiles`, so many strips of them in turn, which see two rows more than they have."""
-    if strips == 1:
-        return of_tiles(x, factors, tiles)
-    high = tiles[0] // strips
+def in_strips(x: Any, factors: Rows, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
+    """`of_tiles`, some strips of them in turn, which see two rows more than they have."""
+    if sizes.strips == 1:
+        return of_tiles(x, factors, sizes, tiles)
+    high = tiles[0] // sizes.strips
     moves = Moves((TILE * high + KERNEL - 1,), (TILE * high,), (1,))
     seen = windows(transpose(x, axes=(0, 2, 3, 1)), **moves._asdict())
     seen = transpose(seen, axes=(4, 0, 3, 1, 2))
-    body = lambda part, given: of_tiles(part, given, (high, tiles[1]))  # noqa: E731
+    body = lambda part, given: of_tiles(part, given, sizes, (high, tiles[1]))  # noqa: E731
     found = in_rounds(body, seen, factors)
     return reshape(found, shape=(1, TILE * tiles[0], *found.shape[3:]))
 
 
-def of_tiles(x: Any, factors: Rows, tiles: tuple[int, ...]) -> Any:
-    """The tiles of bordered images (N, H, W, C), put together: (N, *places, K)."""
-    images, taken = x.shape[0], x.shape[-1]
+def of_tiles(x: Any, factors: Rows, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
+    """So many tiles of bordered images (N, H, W, C), put together: (N, *places, K)."""
     # Element i, j of all tiles.
     rows, columns = ([slice(i, i + TILE * t - 1, TILE) for i in range(SEEN)] for t in tiles)
     planes = twice(of_tile, [[x[:, a, b] for b in columns] for a in rows])
-    shape = (images * tiles[0] * tiles[1], taken)
-    lines = (images, *tiles, factors[0].shape[1])
+    shape = (sizes.images * tiles[0] * tiles[1], sizes.taken)
+    lines = (sizes.images, *tiles, sizes.given)
     products = [
         reshape(matmul(reshape(plane, shape=shape), factor), shape=lines)
         for plane, factor in zip(itertools.chain(*planes), factors, strict=True)
