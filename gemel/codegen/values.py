@@ -11,9 +11,11 @@ from gemel.dtype import DType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, TypeAlias
 
     Operand: TypeAlias = "Value | bool | int | float"
+    Operator: TypeAlias = "Callable[[Value, Operand], Value]"
 
 _EFFECTS = frozenset(("store", "scatter_add"))
 
@@ -97,6 +99,15 @@ def common(recorder: Recorder, a: Operand, b: Operand) -> tuple[Value, Value]:
     return a.cast(dtype), recorder.constant(b, dtype)
 
 
+def _operators(name: str) -> tuple[Operator, Operator]:
+    """The operator of an instruction, and the one for a Python number on its left."""
+    return lambda a, b: a.binary(name, b), lambda a, b: a.binary(name, b, True)
+
+
+def _comparison(name: str) -> Operator:
+    return lambda a, b: a.compare(name, b)
+
+
 class Value:
     """One recorded value: the position of its instruction and its dtype."""
 
@@ -146,23 +157,16 @@ class Value:
         """This value, as float32 when it is no floating one."""
         return self.cast(self.dtype.floating)
 
-    def __add__(self, other: Operand) -> Value:
-        return self.binary("add", other)
-
-    def __radd__(self, other: Operand) -> Value:
-        return self.binary("add", other, True)
-
-    def __sub__(self, other: Operand) -> Value:
-        return self.binary("subtract", other)
-
-    def __rsub__(self, other: Operand) -> Value:
-        return self.binary("subtract", other, True)
-
-    def __mul__(self, other: Operand) -> Value:
-        return self.binary("multiply", other)
-
-    def __rmul__(self, other: Operand) -> Value:
-        return self.binary("multiply", other, True)
+    __add__, __radd__ = _operators("add")
+    __sub__, __rsub__ = _operators("subtract")
+    __mul__, __rmul__ = _operators("multiply")
+    __floordiv__, __rfloordiv__ = _operators("floor_divide")
+    __mod__, __rmod__ = _operators("remainder")
+    __and__ = __rand__ = _operators("bit_and")[0]
+    __or__ = __ror__ = _operators("bit_or")[0]
+    __xor__ = __rxor__ = _operators("bit_xor")[0]
+    __lshift__, __rlshift__ = _operators("shift_left")
+    __rshift__, __rrshift__ = _operators("shift_right")
 
     def __truediv__(self, other: Operand) -> Value:
         a, b = common(self.recorder, self, other)
@@ -172,47 +176,12 @@ class Value:
         a, b = common(self.recorder, self, other)
         return a.floating().binary("divide", b.floating(), True)
 
-    def __floordiv__(self, other: Operand) -> Value:
-        return self.binary("floor_divide", other)
-
-    def __rfloordiv__(self, other: Operand) -> Value:
-        return self.binary("floor_divide", other, True)
-
-    def __mod__(self, other: Operand) -> Value:
-        return self.binary("remainder", other)
-
-    def __rmod__(self, other: Operand) -> Value:
-        return self.binary("remainder", other, True)
-
     def __pow__(self, other: Operand) -> Value:
         return power(self, other)
 
     def __rpow__(self, other: Operand) -> Value:
         a, b = common(self.recorder, self, other)
         return power(b, a)
-
-    def __and__(self, other: Operand) -> Value:
-        return self.binary("bit_and", other)
-
-    def __or__(self, other: Operand) -> Value:
-        return self.binary("bit_or", other)
-
-    def __xor__(self, other: Operand) -> Value:
-        return self.binary("bit_xor", other)
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
-
-    def __lshift__(self, other: Operand) -> Value:
-        return self.binary("shift_left", other)
-
-    def __rshift__(self, other: Operand) -> Value:
-        return self.binary("shift_right", other)
-
-    def __rlshift__(self, other: Operand) -> Value:
-        return self.binary("shift_left", other, True)
-
-    def __rrshift__(self, other: Operand) -> Value:
-        return self.binary("shift_right", other, True)
 
     def __invert__(self) -> Value:
         return self.unary("bit_not")
@@ -226,23 +195,10 @@ class Value:
     def __abs__(self) -> Value:
         return self.unary("absolute")
 
-    def __eq__(self, other: Operand) -> Value:  # type: ignore[override]
-        return self.compare("equal", other)
-
-    def __ne__(self, other: Operand) -> Value:  # type: ignore[override]
-        return self.compare("not_equal", other)
-
-    def __lt__(self, other: Operand) -> Value:
-        return self.compare("less", other)
-
-    def __le__(self, other: Operand) -> Value:
-        return self.compare("less_equal", other)
-
-    def __gt__(self, other: Operand) -> Value:
-        return self.compare("greater", other)
-
-    def __ge__(self, other: Operand) -> Value:
-        return self.compare("greater_equal", other)
+    __lt__, __le__ = _comparison("less"), _comparison("less_equal")
+    __gt__, __ge__ = _comparison("greater"), _comparison("greater_equal")
+    __eq__ = _comparison("equal")  # type: ignore[assignment]
+    __ne__ = _comparison("not_equal")  # type: ignore[assignment]
 
     __hash__ = object.__hash__
 
