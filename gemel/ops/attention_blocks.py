@@ -5,6 +5,7 @@ Decision 0050 has the reasons.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,11 +28,13 @@ INFINITY = float("inf")
 #: Scores from which on the memory they take costs more than rounds do: 4 MiB in float32.
 LEAST = 1 << 20
 #: Scores worked on at once: with what is made of them they stay in the second-level cache.
-TOGETHER = 1 << 17
+TOGETHER = 1 << 16
 #: For fewer queries than this keys and values would be read too often.
 FEWEST = 64
 #: Parts of causal attention, each of which sees the keys up to its own end.
 PARTS = 4
+#: Keys whose gradients are added up at a time, which stay in the cache; and the most such ranges.
+RANGE, MOST_RANGES = 512, 16
 
 
 class Cut(NamedTuple):
@@ -62,14 +65,21 @@ def in_blocks(query: Any, key: Any, value: Any, mask: Any) -> bool:
     return pays(product(query.shape[:-2]), query.shape[-2], key.shape[-2])
 
 
-def cut(heads: int, queries: int, keys: int) -> Cut:
-    """How the scores of `heads` heads of the last leading axis are cut.
+def octave(extent: int) -> int:
+    """The power of two an extent is at most, and above half of; a free one is held there."""
+    power = 1 << (seen(extent) - 1).bit_length()
+    hold(extent, power // 2, power)
+    return power
+
+
+def cut(heads: int, queries: int, keys: int, most: int = 0) -> Cut:
+    """How the scores of `heads` heads of the last leading axis are cut; `most` keys at a time.
 
     Free numbers of keys are held between two powers of two, those of queries on one side of a
     bound; of heads that they divide.
     """
-    power = 1 << (seen(keys) - 1).bit_length()
-    hold(keys, power // 2, power)
+    power = octave(keys)
+    power = builtins.min(power, most or power)
     rows = FEWEST if power * FEWEST > TOGETHER else TOGETHER // power
     if queries >= 2 * rows:
         return Cut(1, rows)
@@ -222,7 +232,7 @@ def _(
     heads: int,
     rows: int,
 ) -> Any:
-    chosen = _cut(query, key, heads, rows)
+    chosen = _cut(query, key, heads, rows, RANGE)
     arrays = [x for x in (g, query, key, value, sums, shift, mask) if x is not None]
     body = partial(_backward, causal=causal, rows=chosen.queries)
     found: Any = tuple(_over_heads(body, arrays, _lead(query, key), chosen.heads))
@@ -250,28 +260,41 @@ def _lead(query: Any, key: Any) -> tuple[int, ...]:
     return tuple(broadcast("attention", *specs))
 
 
-def _cut(query: Any, key: Any, heads: int, rows: int) -> Cut:
+def _cut(query: Any, key: Any, heads: int, rows: int, most: int = 0) -> Cut:
     """The cut that is asked for, or the one for these sizes."""
     lead = [n for n in _lead(query, key) if not n == 1] or [1]
     if heads or rows:
         return Cut(heads if heads and lead[-1] % heads == 0 and not rows else 1, rows)
     if product(lead) == 0 or query.shape[-2] == 0:
         return Cut(lead[-1], 0)
-    return cut(lead[-1], query.shape[-2], key.shape[-2])
+    return cut(lead[-1], query.shape[-2], key.shape[-2], most)
 
 
 # --- some queries -----------------------------------------------------------------------------
 
 
-def _scores(query: Any, key: Any, mask: Any, causal: bool, first: Any) -> Any:
-    """query @ key.T, -inf where it does not count; `first` is the place of the first query."""
-    scores = matmul(query, swapaxes(key, -1, -2))
+def _scores(
+    query: Any, key: Any, mask: Any, causal: bool, first: Any, by_key: bool = False
+) -> Any:
+    """query @ key.T, -inf where it does not count; `first` is the place of the first query.
+
+    Transposed, a row for each key, if `by_key`.
+    """
+    rows, columns = (key, query) if by_key else (query, key)
+    scores = matmul(rows, swapaxes(columns, -1, -2))
+    seen = mask if mask is None or not by_key or not mask.ndim else _turned(mask)
     if causal:
         shape = scores.shape[-2:]
-        places, seen = (iota(shape=shape, axis=axis, dtype="int32") for axis in (0, 1))
-        before = seen <= (places if first is None else add(places, first))
-        mask = before if mask is None else logical_and(mask, before)
-    return scores if mask is None else where(cast(mask, dtype="bool"), scores, -INFINITY)
+        axes = (1, 0) if by_key else (0, 1)
+        places, keys = (iota(shape=shape, axis=axis, dtype="int32") for axis in axes)
+        before = keys <= (places if first is None else add(places, first))
+        seen = before if seen is None else logical_and(seen, before)
+    return scores if seen is None else where(cast(seen, dtype="bool"), scores, -INFINITY)
+
+
+def _turned(x: Any) -> Any:
+    """Rows as columns; what is one row for all becomes one column."""
+    return swapaxes(x if x.ndim > 1 else reshape(x, shape=(1, *x.shape)), -1, -2)
 
 
 def _attended(
@@ -301,22 +324,25 @@ def _returned(
     causal: bool,
     first: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """The gradients of query, key and value that come by these queries."""
-    weights = exp(subtract(_scores(query, key, mask, causal, first), sums))
-    slopes = multiply(weights, subtract(matmul(g, swapaxes(value, -1, -2)), shift))
-    by_key = matmul(swapaxes(slopes, -1, -2), query)
-    return matmul(slopes, key), by_key, matmul(swapaxes(weights, -1, -2), g)
+    """The gradients of query, key and value that come by these queries.
+
+    A row for each key: so all products read rows as they lie, where those of keys are long.
+    """
+    weights = exp(subtract(_scores(query, key, mask, causal, first, by_key=True), _turned(sums)))
+    slopes = multiply(weights, subtract(matmul(value, _turned(g)), _turned(shift)))
+    return matmul(_turned(slopes), key), matmul(slopes, query), matmul(weights, g)
 
 
 # --- all queries of some heads ----------------------------------------------------------------
 
 
 class Part(NamedTuple):
-    """Queries that see the first `keys` keys: `rounds` times `rows` of them, from `start` on."""
+    """`rounds` times `rows` queries from `start` on, and the keys they see: so many from one on."""
 
     start: int
     rounds: int
     rows: int
+    first: int
     keys: int
 
     @property
@@ -330,33 +356,54 @@ class Part(NamedTuple):
         return reshape(own, shape=(self.rounds, 1, self.rows, x.shape[-1]))
 
     def of_keys(self, x: Any, axis: int = 1) -> Any:
-        """What lies along the keys, up to the last one seen."""
+        """What lies along the keys, for those seen."""
         if same_for_all(x.shape[axis], self.keys):
             return x
-        return narrow(x, axis=axis, start=0, length=self.keys)
+        return narrow(x, axis=axis, start=self.first, length=self.keys)
 
     def of_mask(self, mask: Any) -> Any:
         """A mask (1, n or 1, m or 1) for these keys."""
         return mask if mask.shape[-1] == 1 else self.of_keys(mask, axis=2)
 
     def starts(self) -> Any:
-        """The place of each round's first query."""
+        """The place of each round's first query, counted from the first key seen."""
         rounds = iota(shape=(self.rounds,), axis=0, dtype="int32")
-        return add(multiply(rounds, self.rows), self.start)
+        return add(multiply(rounds, self.rows), self.start - self.first)
 
 
-def _parts(queries: int, keys: int, rows: int, causal: bool) -> list[Part]:
-    """All queries in rounds of `rows`, and what is left over in one of its own."""
+def _by_queries(queries: int, keys: int, rows: int, causal: bool) -> list[Part]:
+    """All queries, what is left over in a part of its own; later ones see more where causal."""
     count = queries // rows
     parts = PARTS if causal and count >= PARTS else 1
     ends = [count * (number + 1) // parts for number in range(parts)]
     found = [
-        Part(start * rows, end - start, rows, minimum(end * rows, keys) if causal else keys)
+        Part(start * rows, end - start, rows, 0, minimum(end * rows, keys) if causal else keys)
         for start, end in zip([0, *ends], ends, strict=False)
     ]
     left = queries - count * rows
     if not left == 0:
-        found.append(Part(count * rows, 1, left, minimum(queries, keys) if causal else keys))
+        found.append(Part(count * rows, 1, left, 0, minimum(queries, keys) if causal else keys))
+    return found
+
+
+def _by_keys(queries: int, keys: int, rows: int, causal: bool) -> list[tuple[int, list[Part]]]:
+    """Ranges of keys, how many each, and the queries that see them: no earlier ones if causal."""
+    count = builtins.max(1, builtins.min(MOST_RANGES, octave(keys) // RANGE))
+    if causal and count < PARTS and keys >= PARTS * rows:
+        count = PARTS
+    rounds = queries // rows
+    left = queries - rounds * rows
+    found = []
+    for number in range(count):
+        first = keys * number // count
+        length = keys * (number + 1) // count - first
+        start = first // rows if causal else 0
+        parts = []
+        if start < rounds:
+            parts.append(Part(start * rows, rounds - start, rows, first, length))
+        if not left == 0 and (not causal or first < queries):
+            parts.append(Part(rounds * rows, 1, left, first, length))
+        found.append((length, parts))
     return found
 
 
@@ -370,7 +417,7 @@ def _forward(
         found, sums = _attended(query, key, value, mask, causal)
         return [cast(found, dtype=dtype), sums]
     pieces = []
-    for part in _parts(query.shape[1], key.shape[1], rows, causal):
+    for part in _by_queries(query.shape[1], key.shape[1], rows, causal):
 
         def body(elements: list[Any], _: list[Any]) -> tuple[list[Any], list[Any]]:
             own, first, seen, keys, values = elements
@@ -400,21 +447,30 @@ def _backward(
     if not rows or not query.shape[1] >= 2 * rows:
         whole = _returned(g, query, key, value, sums, shift, mask, causal)
         return [cast(x, dtype=dtype) for x in whole]
-    pieces = []
-    totals = [_zeros(x, 0) for x in (key, value)]
-    for part in _parts(query.shape[1], key.shape[1], rows, causal):
+    total, begin = None, query.shape[1]
+    by_key: list[list[Any]] = []
+    for length, parts in reversed(_by_keys(query.shape[1], key.shape[1], rows, causal)):
+        pieces = []
+        states = [_zeros(x, length) for x in (key, value)]
+        for part in parts:
 
-        def body(elements: list[Any], totals: list[Any]) -> tuple[list[Any], list[Any]]:
-            own, into, sums, shift, first, seen, keys, values = elements
-            of_own, *more = _returned(into, own, keys, values, sums, shift, seen, causal, first)
-            return [cast(of_own, dtype=dtype)], list(map(add, totals, more))
+            def body(elements: list[Any], totals: list[Any]) -> tuple[list[Any], list[Any]]:
+                own, into, sums, shift, first, seen, keys, values = elements
+                made = _returned(into, own, keys, values, sums, shift, seen, causal, first)
+                return [made[0]], list(map(add, totals, made[1:]))
 
-        by_query = [query, g, sums, shift]
-        totals = [_lengthened(x, part.keys) for x in totals]
-        found, totals = _in_rounds(body, part, by_query, [key, value], mask, causal, totals)
-        pieces.append(reshape(found[0], shape=(1, part.length, query.shape[-1])))
-    ends = [_lengthened(x, key.shape[1]) for x in totals]
-    return [_joined(pieces), *(cast(x, dtype=dtype) for x in ends)]
+            by_query = [query, g, sums, shift]
+            found, states = _in_rounds(body, part, by_query, [key, value], mask, causal, states)
+            pieces.append(reshape(found[0], shape=(1, part.length, query.shape[-1])))
+        by_key.insert(0, states)
+        if not parts:
+            continue
+        own = _joined(pieces)
+        start = parts[0].start
+        total = own if total is None else add(own, _behind_zeros(total, begin - start))
+        begin = start
+    columns = [_joined(list(each)) for each in zip(*by_key, strict=True)]
+    return [cast(x, dtype=dtype) for x in (total, *columns)]
 
 
 def _in_rounds(
@@ -449,13 +505,9 @@ def _zeros(like: Any, length: int) -> Any:
     return full(0, shape=(1, length, like.shape[2]), dtype=like.dtype)
 
 
-def _lengthened(x: Any, length: int) -> Any:
-    """x (1, rows, columns) with rows of zeros behind it."""
-    if same_for_all(x.shape[1], length):
-        return x
-    if same_for_all(x.shape[1], 0):
-        return _zeros(x, length)
-    return concatenate(x, _zeros(x, length - x.shape[1]), axis=1)
+def _behind_zeros(x: Any, length: int) -> Any:
+    """x (1, rows, columns) with so many rows of zeros before it."""
+    return x if same_for_all(length, 0) else concatenate(_zeros(x, length), x, axis=1)
 
 
 def _joined(pieces: list[Any]) -> Any:
