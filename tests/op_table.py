@@ -581,10 +581,16 @@ def _norms() -> list[Case]:
         _case("masked_softmax", SMALL, mask),
         _case("masked_softmax", SMALL, Draw(SMALL, "mask", "bool"), axis=0),
         _case("masked_log_softmax", SMALL, Draw((4,), "number", number=True)),
+        _case("blocked_attention", (2, 5, 3), (2, 4, 3), (2, 4, 2), causal=True, heads=1, rows=0),
+        _case("blocked_attention", (5, 3), (4, 3), (4, 2), mask, causal=False, heads=0, rows=2),
+        _case("blocked_attention_backward", (2, 5, 2), (2, 5, 3), (2, 4, 3), (2, 4, 2),
+              *(Draw((2, 5, 1), dtype="float32"),) * 2, causal=False, heads=1, rows=0),
+        _case("blocked_attention_backward", (5, 2), (5, 3), (4, 3), (4, 2),
+              *(Draw((5, 1), dtype="float32"),) * 2, mask, causal=True, heads=0, rows=2),
         _case("sequence_mask", (5, 3, 2), ends, value=2.0),
         _case("smooth_l1", SMALL, Draw((), "number", number=1.5)),
         _case("elu", SMALL, Draw((), "number", number=0.7)),
-    ]
+    ]  # fmt: skip
 
 
 CASES: tuple[Case, ...] = (

@@ -273,7 +273,8 @@ class Composite(Op):
     Its rules are about real numbers. Of complex ones it is what it is written in, from the call on.
     One with `kernel=False` is written over some that NumPy does: a call makes them one by one.
     What it is written in is its meaning, which gradients and exports go by; a `planned` rule may
-    say what plans do instead. `combine` says how it combines elements, where it does so as a reduction does.
+    say what plans do instead. `combine` says how it combines elements, where it does so as a
+    reduction does.
     """
 
     def __init__(
