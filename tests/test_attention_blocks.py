@@ -205,14 +205,14 @@ def test_when_it_pays() -> None:
 
 
 def test_how_it_is_cut() -> None:
-    assert cut(8, 1024, 1024) == Cut(1, 64)
-    assert cut(8, 1024, 256) == Cut(1, 256)
-    assert cut(8, 4096, 16384) == Cut(1, 64)
+    assert cut(8, 1024, 1024) == Cut(1, 128)
+    assert cut(8, 1024, 256) == Cut(1, 512)
+    assert cut(8, 4096, 16384) == Cut(1, 128)
     assert cut(8, 100, 4096) == Cut(1, 0)
-    assert cut(64, 128, 128) == Cut(4, 0)
+    assert cut(64, 128, 128) == Cut(8, 0)
     assert cut(7, 64, 128) == Cut(7, 0)
-    assert cut(66, 64, 128) == Cut(6, 0)
-    assert cut(8, 4096, 4096, most=512) == Cut(1, 128)
+    assert cut(66, 64, 128) == Cut(11, 0)
+    assert cut(8, 4096, 4096, most=1024) == Cut(1, 128)
 
 
 LONG = [drawn(4, 300, 3), drawn(4, 1100, 3, seed=1), drawn(4, 1100, 2, seed=2)]

@@ -174,7 +174,8 @@ def _(
     heads: int,
     rows: int,
 ) -> Any:
-    chosen = _cut(query, key, heads, rows, RANGE)
+    # Of a range of keys two arrays of scores are worked on.
+    chosen = _cut(query, key, heads, rows, 2 * RANGE)
     arrays = [x for x in (g, query, key, value, sums, shift, mask) if x is not None]
     body = partial(backward, causal=causal, rows=chosen.queries)
     found: Any = tuple(over_heads(body, arrays, _lead(query, key), chosen.heads))

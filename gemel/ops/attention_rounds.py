@@ -70,11 +70,21 @@ def returned(
 ) -> tuple[Any, Any, Any]:
     """The gradients of query, key and value that come by these queries.
 
-    A row for each key: so all products read rows as they lie, where those of keys are long.
+    Scores have a row for each key, unless a mask lies the other way: what the products read is then
+    short rows one behind the other, where those of all keys would be a power of two apart.
     """
-    weights = exp(subtract(_scores(query, key, mask, causal, first, by_key=True), _turned(sums)))
-    slopes = multiply(weights, subtract(matmul(value, _turned(g)), _turned(shift)))
-    return matmul(_turned(slopes), key), matmul(slopes, query), matmul(weights, g)
+    by_key = mask is None or mask.ndim < 2 or mask.shape[-2] == 1
+    scores = _scores(query, key, mask, causal, first, by_key)
+    if by_key:
+        of_weights, sums, shift = matmul(value, _turned(g)), _turned(sums), _turned(shift)
+    else:
+        of_weights = matmul(g, _turned(value))
+    weights = exp(subtract(scores, sums))
+    slopes = multiply(weights, subtract(of_weights, shift))
+    turned = _turned(slopes)
+    if by_key:
+        return matmul(turned, key), matmul(slopes, query), matmul(weights, g)
+    return matmul(slopes, key), matmul(turned, query), matmul(_turned(weights), g)
 
 
 # --- all queries of some heads ----------------------------------------------------------------

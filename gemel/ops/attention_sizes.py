@@ -16,9 +16,9 @@ ALWAYS = 1 << 26
 #: With fewer keys the scores take hardly more memory than the values.
 FEWEST_KEYS = 128
 #: Scores worked on at once: with what is made of them they stay in the second-level cache.
-TOGETHER = 1 << 16
+TOGETHER = 1 << 17
 #: For fewer queries than this keys and values would be read too often.
-FEWEST = 64
+FEWEST = 128
 #: Parts of causal attention, each of which sees the keys up to its own end.
 PARTS = 4
 #: Keys whose gradients are added up at a time, which stay in the cache; and the most such ranges.
