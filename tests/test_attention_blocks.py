@@ -197,8 +197,8 @@ def test_what_is_refused() -> None:
 
 def test_when_it_pays() -> None:
     """From 2**20 scores on, unless there are few keys or much to compute again."""
-    worth = [(8, 1024, 1024, 128), (1, 1024, 1024, 128), (64, 128, 128, 128), (1, 2048, 2048, 256)]
-    others = [(32, 128, 128, 128), (1, 16384, 64, 128), (4, 512, 512, 256), (4, 1024, 1024, 512)]
+    worth = [(8, 1024, 1024, 128), (1, 1024, 1024, 128), (64, 128, 128, 128), (2, 2048, 2048, 256)]
+    others = [(32, 128, 128, 128), (1, 16384, 64, 128), (4, 1024, 1024, 256), (4, 1024, 1024, 512)]
     assert all(pays(*sizes) for sizes in worth)
     assert not any(pays(*sizes) for sizes in others)
     assert pays(4, 4096, 4096, 512)

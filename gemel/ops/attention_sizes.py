@@ -10,7 +10,7 @@ from gemel.ops.shape import narrow, reshape
 
 #: Up to so many columns of queries and values together, rounds are worth it from so many scores on:
 #: the wider these are, the more it costs to compute scores again for the gradient.
-WORTH = ((192, 1 << 20), (256, 1 << 22))
+WORTH = ((192, 1 << 20), (256, 1 << 23))
 #: From so many on they are for any width: 256 MiB in float32.
 ALWAYS = 1 << 26
 #: With fewer keys the scores take hardly more memory than the values.
