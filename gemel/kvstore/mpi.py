@@ -18,6 +18,7 @@ from gemel.errors import WorkersError
 from gemel.kvstore import compression
 from gemel.kvstore.base import pairs
 from gemel.kvstore.local import LocalStore, check_alike
+from gemel.kvstore.waiting import Scratch, wait_until
 from gemel.kvstore.world import World
 
 #: Up to so many bytes from all workers each gets everything and adds it up: one step, not two.
@@ -141,6 +142,8 @@ class MpiWire:
         self._messages = communicator.Dup()
         self._sums = communicator.Dup()
         self._sending: list[tuple[Any, bytes]] = []
+        self._rows = Scratch()
+        self._status = library.Status()
 
     def send(self, rank: int, message: bytes) -> None:
         """Send a message on its way."""
@@ -150,7 +153,7 @@ class MpiWire:
     def received(self) -> list[tuple[int, bytes]]:
         """The messages that have come, with the ranks they come from."""
         found = []
-        status = self._mpi.Status()
+        status = self._status
         while self._messages.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status):
             message = bytearray(status.Get_count(self._mpi.BYTE))
             self._messages.Recv([message, self._mpi.BYTE], status.Get_source())
@@ -158,12 +161,13 @@ class MpiWire:
         return found
 
     def gathered(self, row: Any) -> Any:
-        """The rows of all workers, in the order of ranks; all are as long."""
-        import numpy
+        """The rows of all workers, in the order of ranks; all are as long.
 
-        found = numpy.empty((self.size, row.size), row.dtype)
-        self._sums.Allgather(self._bytes(row), self._bytes(found))
-        return found
+        They lie in memory the next call takes again.
+        """
+        found = self._rows.take(self.size * row.nbytes).view(row.dtype)
+        self._finish(self._sums.Iallgather(self._bytes(row), self._bytes(found)))
+        return found.reshape(self.size, row.size)
 
     def summed(self, row: Any) -> Any:
         """The sum of the rows of all workers, added in the order of ranks.
@@ -182,13 +186,22 @@ class MpiWire:
         item = row.itemsize
         here = [item * mine] * self.size, [item * mine * rank for rank in range(self.size)]
         there = [item * n for n in counts], [item * start for start in ends[:-1]]
-        self._sums.Alltoallv([self._raw(row), there, self._mpi.BYTE],
-                             [self._raw(pieces), here, self._mpi.BYTE])  # fmt: skip
+        self._finish(
+            self._sums.Ialltoallv(
+                [self._raw(row), there, self._mpi.BYTE], [self._raw(pieces), here, self._mpi.BYTE]
+            )
+        )
         total = numpy.empty_like(row)
-        self._sums.Allgatherv(
-            self._bytes(_added(pieces)), [self._raw(total), there, self._mpi.BYTE]
+        self._finish(
+            self._sums.Iallgatherv(
+                self._bytes(_added(pieces)), [self._raw(total), there, self._mpi.BYTE]
+            )
         )
         return total
+
+    def _finish(self, begun: Any) -> None:
+        """Wait for what all workers do, leaving the core to who computes."""
+        wait_until(begun.Test)
 
     def broadcast(self, row: Any) -> Any:
         """The row of rank 0."""
@@ -204,7 +217,8 @@ class MpiWire:
 
 
 def _added(rows: Any) -> Any:
-    total = rows[0].copy()
+    """The sum of the rows, in the order of ranks; it is made in the first of them."""
+    total = rows[0]
     for row in rows[1:]:
         total += row
     return total
