@@ -588,10 +588,18 @@ def _norms() -> list[Case]:
         _case("masked_softmax", SMALL, mask),
         _case("masked_softmax", SMALL, Draw(SMALL, "mask", "bool"), axis=0),
         _case("masked_log_softmax", SMALL, Draw((4,), "number", number=True)),
+        _case("blocked_attention", (3, 5, 6), (3, 4, 6), (3, 4, 7), causal=True, heads=1, rows=0),
+        _case("blocked_attention", (8, 6), (4, 6), (4, 5), mask, causal=False, heads=0, rows=3),
+        _case("blocked_attention_backward", (3, 5, 7), Draw((3, 5, 6), "unit"),
+              Draw((3, 4, 6), "unit"), (3, 4, 7), *(Draw((3, 5, 1), "above one", "float32"),) * 2,
+              causal=False, heads=1, rows=0),
+        _case("blocked_attention_backward", (8, 5), Draw((8, 6), "unit"), Draw((4, 6), "unit"),
+              (4, 5), *(Draw((8, 1), "above one", "float32"),) * 2, mask,
+              causal=True, heads=0, rows=3),
         _case("sequence_mask", (5, 3, 2), ends, value=2.0),
         _case("smooth_l1", SMALL, Draw((), "number", number=1.5)),
         _case("elu", SMALL, Draw((), "number", number=0.7)),
-    ]
+    ]  # fmt: skip
 
 
 CASES: tuple[Case, ...] = (

@@ -24,7 +24,7 @@ from gemel.passes.bind import concrete_graph
 from gemel.runtime import beside
 from gemel.runtime import lower as lowering_module
 from gemel.runtime.backend import backend_of
-from gemel.runtime.image import Choice, Image, Item, Step, Together
+from gemel.runtime.image import Choice, Image, Item, Loop, Step, Together
 from gemel.runtime.lower import Lowering
 from gemel.runtime.prepare import strides_of
 from gemel.runtime.single import Sizes, single_image
@@ -99,6 +99,8 @@ def flat(items: Any, read: Read) -> Iterator[Item]:
             yield item._replace(kernel=read.kernels[item.kernel][0])
         elif isinstance(item, Choice):
             yield Choice(item.condition, [*flat(item.then, read)], [*flat(item.otherwise, read)])
+        elif isinstance(item, Loop):
+            yield item._replace(items=[*flat(item.items, read)])
         else:
             yield Together([[*flat(part, read)] for part in item.parts])
 
@@ -169,6 +171,7 @@ KEYED = {"basic_index", "narrow", "assign"}
 #: Those that are made of products, of groups of channels, or whose parameter is a size.
 PARTICULAR |= {"convolution", "deconvolution", "fold", "group_norm", "winograd"}
 PARTICULAR |= {"rnn_step", "lstm_step", "gru_step"}
+PARTICULAR |= {"blocked_attention", "blocked_attention_backward"}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

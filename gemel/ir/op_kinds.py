@@ -272,7 +272,9 @@ class Composite(Op):
 
     Its rules are about real numbers. Of complex ones it is what it is written in, from the call on.
     One with `kernel=False` is written over some that NumPy does: a call makes them one by one.
-    `combine` says how it combines elements, where it does so as a reduction does.
+    What it is written in is its meaning, which gradients and exports go by; a `planned` rule may
+    say what plans do instead. `combine` says how it combines elements, where it does so as a
+    reduction does.
     """
 
     def __init__(
@@ -305,6 +307,18 @@ class Composite(Op):
         if self.of_complex([entry.spec for entry in entries]):
             return self.written_out(entries, parameters)
         return super().apply(entries, parameters)
+
+    def planned(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare what a plan does in its body's stead: rule(*inputs, **parameters) -> results."""
+        return self._declare("planned", rule)
+
+    def in_plan(self, inputs: tuple[Entry, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
+        """Its results as a plan computes them: by its `planned` rule, or as its body says."""
+        rule = self.rules.get("planned")
+        if rule is None:
+            return self.written_out(inputs, parameters)
+        found = rule(*inputs, **parameters)
+        return found if isinstance(found, tuple) else (found,)
 
     def expand(
         self, specs: tuple[Spec, ...], parameters: dict[str, Any]

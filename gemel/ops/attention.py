@@ -7,6 +7,7 @@ from typing import Any
 from gemel.errors import ShapeError
 from gemel.ir.declare import composite
 from gemel.ir.public import Array, function
+from gemel.ops.attention_blocks import blocked_attention, in_blocks
 from gemel.ops.elementwise import (
     cast,
     divide,
@@ -129,13 +130,18 @@ def attention(
 
     `scale` is 1 / sqrt(d) unless given. A mask that broadcasts to (..., n, m) says what each query
     sees; with `causal`, each sees no key behind its own place. Vaswani et al., Attention is all
-    you need, NeurIPS 2017.
+    you need, NeurIPS 2017. Many scores are computed some queries at a time, and again for the
+    gradient: memory grows with n and m, not with their product.
 
     >>> x = np.eye(2)
     >>> npx.attention(x, x, x, causal=True)
     """
     factor = int(query.shape[-1]) ** -0.5 if scale is None else scale
-    scores = matmul(multiply(query, factor), swapaxes(key, -1, -2))
+    query = multiply(query, factor)
+    if in_blocks(query, key, value, mask):
+        given = (query, key, value) if mask is None else (query, key, value, mask)
+        return blocked_attention(*given, causal=causal)[0]
+    scores = matmul(query, swapaxes(key, -1, -2))
     if causal:
         shape = (query.shape[-2], key.shape[-2])
         places, seen = (iota(shape=shape, axis=axis, dtype="int64") for axis in (0, 1))

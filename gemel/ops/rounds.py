@@ -85,6 +85,26 @@ def element(x: Spec) -> Spec:
     return Spec(x.shape[1:], x.dtype)
 
 
+def repeated(
+    body: Callable[[list[Entry], list[Entry], list[Entry]], tuple[list[Entry], list[Entry]]],
+    data: Sequence[Entry],
+    states: Sequence[Entry] = (),
+    alike: Sequence[Entry] = (),
+) -> tuple[list[Entry], list[Entry]]:
+    """A loop an operation is written with: (outputs stacked, last states).
+
+    `body` makes a round's outputs and next states of (elements of data, states, what is alike), and
+    reads nothing else.
+    """
+    groups = [[element(x.spec) for x in data], [x.spec for x in states], [x.spec for x in alike]]
+    stands = [[placeholder(spec) for spec in group] for group in groups]
+    outputs, after = body(*stands)
+    step = Graph([e for group in stands for e in group], (*outputs, *after), name="step")
+    settings = {"length": data[0].shape[0], "data": len(data), "states": len(states)}
+    found = loop.apply((*data, *states, *alike), {"step": step, **settings, "reverse": False})
+    return list(found[: len(outputs)]), list(found[len(outputs) :])
+
+
 # --- recording ------------------------------------------------------------------------------
 
 
@@ -313,4 +333,4 @@ def _inputs(graph: Graph) -> list[Node]:
     return [entry.node for entry in graph.inputs]
 
 
-__all__ = ["LEAST", "Conditional", "Recording", "Round", "is_whole", "loop"]
+__all__ = ["LEAST", "Conditional", "Recording", "Round", "is_whole", "loop", "repeated"]

@@ -25,7 +25,7 @@ def _expanded(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None
         with Trace() as trace:
             trace.line = node.origin
             # The body alone, which may use composites in turn.
-            return expand(Graph(inputs, node.op.written_out(inputs, node.params))).outputs
+            return expand(Graph(inputs, node.op.in_plan(inputs, node.params))).outputs
     if node.op is linalg.matmul:
         found = linalg.decompose(*inputs)
         return None if found is None else (found,)

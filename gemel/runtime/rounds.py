@@ -29,7 +29,7 @@ class Window(Buffer):
     __slots__ = ("depth", "of", "offset", "period", "step")
 
     def __init__(self, of: Buffer, offset: int, step: int, period: int, depth: int) -> None:
-        super().__init__(WINDOW, -1)
+        super().__init__(WINDOW, -1, strided=of.strided)
         self.of = of
         self.offset = offset
         self.step = step

@@ -1,0 +1,213 @@
+"""Attention some queries at a time: the scores of all of them are never in memory at once.
+
+Decision 0050 has the reasons.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from gemel.errors import DTypeError, ShapeError
+from gemel.ir.declare import composite
+from gemel.ops.attention_rounds import attended, backward, forward, over_heads, returned
+from gemel.ops.attention_sizes import RANGE, Cut, cut, pays
+from gemel.ops.elementwise import cast, full, multiply, subtract
+from gemel.ops.linalg import matmul
+from gemel.ops.reduction import sum, widened
+from gemel.spec import Spec, broadcast, product, same_shape
+
+
+def in_blocks(query: Any, key: Any, value: Any, mask: Any) -> bool:
+    """Whether attention of these is computed in rounds: many scores, and one floating dtype."""
+    three = query, key, value
+    if any(x.ndim < 2 or x.dtype is not query.dtype for x in three) or not query.dtype.is_floating:
+        return False
+    if not (mask is None or hasattr(mask, "shape")) or not key.shape[:-2] == value.shape[:-2]:
+        return False
+    width = query.shape[-1] + value.shape[-1]
+    return pays(product(query.shape[:-2]), query.shape[-2], key.shape[-2], width)
+
+
+# --- the operation ----------------------------------------------------------------------------
+
+
+@composite(outputs=2)
+def blocked_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    causal: bool = False,
+    heads: int = 0,
+    rows: int = 0,
+) -> Any:
+    """(softmax(query @ key.T) @ value, the logarithm of the sum of exp(scores) of each query).
+
+    (..., n, d), (..., m, d), (..., m, v) make (..., n, v) and (..., n, 1). A plan works on `heads`
+    heads, or on `rows` queries of one head, at a time; 0 leaves it to sizes (`cut`). It is computed
+    in the dtype of sums, in which the second result is.
+    """
+    found, sums = attended(widened(query), widened(key), widened(value), mask, causal)
+    return cast(found, dtype=query.dtype), sums
+
+
+@blocked_attention.spec
+def _(
+    query: Spec,
+    key: Spec,
+    value: Spec,
+    mask: Spec | None = None,
+    *,
+    causal: bool,
+    heads: int,
+    rows: int,
+) -> tuple[Spec, Spec]:
+    lead = check("blocked_attention", query, key, value, mask)
+    rest = (*lead, query.shape[-2])
+    return Spec((*rest, value.shape[-1]), query.dtype), Spec((*rest, 1), query.dtype.accumulate)
+
+
+@blocked_attention.planned
+def _(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    causal: bool,
+    heads: int,
+    rows: int,
+) -> Any:
+    chosen = _cut(query, key, heads, rows)
+    arrays = [x for x in (query, key, value, mask) if x is not None]
+    body = partial(forward, causal=causal, rows=chosen.queries)
+    found: Any = tuple(over_heads(body, arrays, _lead(query, key), chosen.heads))
+    return found
+
+
+@blocked_attention.gradient
+def _(
+    g: Any,
+    y: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    causal: bool,
+    heads: int,
+    rows: int,
+) -> Any:
+    (found, sums), (of_found, of_sums) = y, g
+    if of_found is None:
+        of_found = full(0, shape=found.shape, dtype=found.dtype)
+    shift = sum(multiply(widened(of_found), widened(found)), axis=-1, keepdims=True)
+    if of_sums is not None:
+        shift = subtract(shift, of_sums)
+    given = [x for x in (of_found, query, key, value, sums, shift, mask) if x is not None]
+    made = blocked_attention_backward(*given, causal=causal, heads=heads, rows=rows)
+    return (*made, None)
+
+
+@composite(outputs=3)
+def blocked_attention_backward(
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    sums: Any,
+    shift: Any,
+    mask: Any = None,
+    *,
+    causal: bool = False,
+    heads: int = 0,
+    rows: int = 0,
+) -> Any:
+    """The gradients of `blocked_attention`'s query, key and value.
+
+    The weights are exp(scores - sums), those of the scores weights * (g @ value.T - shift). Each
+    has the leading axes of the scores. Dao et al., FlashAttention, NeurIPS 2022, algorithm 4.
+    """
+    dtype = query.dtype
+    g, query, key, value = map(widened, (g, query, key, value))
+    found = returned(g, query, key, value, sums, shift, mask, causal)
+    return tuple(cast(x, dtype=dtype) for x in found)
+
+
+@blocked_attention_backward.spec
+def _(
+    g: Spec,
+    query: Spec,
+    key: Spec,
+    value: Spec,
+    sums: Spec,
+    shift: Spec,
+    mask: Spec | None = None,
+    *,
+    causal: bool,
+    heads: int,
+    rows: int,
+) -> tuple[Spec, ...]:
+    lead = check("blocked_attention_backward", query, key, value, mask)
+    rest = (*lead, query.shape[-2])
+    wanted = (*rest, value.shape[-1]), (*rest, 1), (*rest, 1)
+    given = g, sums, shift
+    if not all(same_shape(x.shape, shape) for x, shape in zip(given, wanted, strict=True)):
+        shapes = " and ".join(map(str, given))
+        raise ShapeError(f"blocked_attention_backward: {shapes} must be {list(wanted)}")
+    return tuple(Spec((*lead, *x.shape[-2:]), query.dtype) for x in (query, key, value))
+
+
+@blocked_attention_backward.planned
+def _(
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    sums: Any,
+    shift: Any,
+    mask: Any = None,
+    *,
+    causal: bool,
+    heads: int,
+    rows: int,
+) -> Any:
+    # Of a range of keys two arrays of scores are worked on.
+    chosen = _cut(query, key, heads, rows, 2 * RANGE)
+    arrays = [x for x in (g, query, key, value, sums, shift, mask) if x is not None]
+    body = partial(backward, causal=causal, rows=chosen.queries)
+    found: Any = tuple(over_heads(body, arrays, _lead(query, key), chosen.heads))
+    return found
+
+
+def check(name: str, query: Spec, key: Spec, value: Spec, mask: Spec | None) -> tuple[int, ...]:
+    """The leading axes of the scores. Raises `ShapeError` or `DTypeError`."""
+    three = query, key, value
+    if not query.dtype.is_floating or any(x.dtype is not query.dtype for x in three):
+        raise DTypeError(f"{name}: {', '.join(map(str, three))}: one floating dtype for all")
+    scores = matmul.infer(query, Spec((*key.shape[:-2], *key.shape[:-3:-1]), key.dtype))[0]
+    matmul.infer(scores, value)
+    lead = scores.shape[:-2]
+    for what, x in (("value", Spec((*value.shape[:-2], 1, 1), value.dtype)), ("mask", mask)):
+        if x is not None and not same_shape(broadcast(name, scores, x), scores.shape):
+            raise ShapeError(f"{name}: {what} {x} does not broadcast to the scores {scores}")
+    if key.shape[-2] == 0:
+        raise ShapeError(f"{name}: key {key} has no keys, so there are no weights")
+    return lead
+
+
+def _lead(query: Any, key: Any) -> tuple[int, ...]:
+    specs = (Spec(x.shape[:-2], x.dtype) for x in (query, key))
+    return tuple(broadcast("attention", *specs))
+
+
+def _cut(query: Any, key: Any, heads: int, rows: int, most: int = 0) -> Cut:
+    """The cut that is asked for, or the one for these sizes."""
+    lead = [n for n in _lead(query, key) if not n == 1] or [1]
+    if heads or rows:
+        return Cut(heads if heads and lead[-1] % heads == 0 and not rows else 1, rows)
+    if product(lead) == 0 or query.shape[-2] == 0:
+        return Cut(lead[-1], 0)
+    return cut(lead[-1], query.shape[-2], key.shape[-2], most)

@@ -1,0 +1,240 @@
+"""Attention in rounds: loops over heads, over queries, and over ranges of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gemel.extent import same_for_all
+from gemel.ops.attention_sizes import Part, by_keys, by_queries
+from gemel.ops.elementwise import add, cast, divide, exp, full, iota, log, multiply, subtract, where
+from gemel.ops.linalg import matmul
+from gemel.ops.logic import logical_and
+from gemel.ops.reduction import max, sum, widened
+from gemel.ops.rounds import repeated
+from gemel.ops.shape import concatenate, reshape, swapaxes
+
+INFINITY = float("inf")
+
+# --- some queries -----------------------------------------------------------------------------
+
+
+def _scores(query: Any, key: Any, mask: Any, causal: bool, first: Any, by_key: bool = False) -> Any:
+    """query @ key.T, -inf where it does not count; `first` is the place of the first query.
+
+    Transposed, a row for each key, if `by_key`.
+    """
+    rows, columns = (key, query) if by_key else (query, key)
+    scores = matmul(rows, swapaxes(columns, -1, -2))
+    seen = mask if mask is None or not by_key or not mask.ndim else _turned(mask)
+    if causal:
+        shape = scores.shape[-2:]
+        axes = (1, 0) if by_key else (0, 1)
+        places, keys = (iota(shape=shape, axis=axis, dtype="int32") for axis in axes)
+        before = keys <= (places if first is None else add(places, first))
+        seen = before if seen is None else logical_and(seen, before)
+    return scores if seen is None else where(cast(seen, dtype="bool"), scores, -INFINITY)
+
+
+def _turned(x: Any) -> Any:
+    """Rows as columns; what is one row for all becomes one column."""
+    return swapaxes(x if x.ndim > 1 else reshape(x, shape=(1, *x.shape)), -1, -2)
+
+
+def attended(
+    query: Any, key: Any, value: Any, mask: Any, causal: bool, first: Any = None
+) -> tuple[Any, Any]:
+    """The weighted values, and the logarithm of the sum of exp(scores): 0 where none counts."""
+    scores = _scores(query, key, mask, causal, first)
+    top = max(scores, axis=-1, keepdims=True)
+    if mask is not None:
+        top = where(top > -INFINITY, top, 0.0)
+    raised = exp(subtract(scores, top))
+    total = sum(raised, axis=-1, keepdims=True)
+    if mask is not None:
+        total = where(total > 0, total, 1.0)
+    # Dividing the weighted values instead of the weights leaves out a pass over these.
+    return multiply(matmul(raised, value), divide(1, total)), add(top, log(total))
+
+
+def returned(
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    sums: Any,
+    shift: Any,
+    mask: Any,
+    causal: bool,
+    first: Any = None,
+) -> tuple[Any, Any, Any]:
+    """The gradients of query, key and value that come by these queries.
+
+    Scores have a row for each key, unless a mask lies the other way: what the products read is then
+    short rows one behind the other, where those of all keys would be a power of two apart.
+    """
+    by_key = mask is None or mask.ndim < 2 or mask.shape[-2] == 1
+    scores = _scores(query, key, mask, causal, first, by_key)
+    if by_key:
+        of_weights, sums, shift = matmul(value, _turned(g)), _turned(sums), _turned(shift)
+    else:
+        of_weights = matmul(g, _turned(value))
+    weights = exp(subtract(scores, sums))
+    slopes = multiply(weights, subtract(of_weights, shift))
+    turned = _turned(slopes)
+    if by_key:
+        return matmul(turned, key), matmul(slopes, query), matmul(weights, g)
+    return matmul(slopes, key), matmul(turned, query), matmul(_turned(weights), g)
+
+
+# --- all queries of some heads ----------------------------------------------------------------
+
+
+def forward(
+    query: Any, key: Any, value: Any, mask: Any = None, *, causal: bool, rows: int
+) -> list[Any]:
+    """The results for arrays (heads, rows, columns), so many rows at a time."""
+    dtype = query.dtype
+    query, key, value = map(widened, (query, key, value))
+    if not rows or not query.shape[1] >= 2 * rows:
+        found, sums = attended(query, key, value, mask, causal)
+        return [cast(found, dtype=dtype), sums]
+    pieces = []
+    for part in by_queries(query.shape[1], key.shape[1], rows, causal):
+
+        def body(elements: list[Any], _: list[Any]) -> tuple[list[Any], list[Any]]:
+            own, first, seen, keys, values = elements
+            found, sums = attended(own, keys, values, seen, causal, first)
+            return [cast(found, dtype=dtype), sums], []
+
+        found, _ = _in_rounds(body, part, [query], [key, value], mask, causal, [])
+        pieces.append([reshape(x, shape=(1, part.length, x.shape[-1])) for x in found])
+    return [_joined(list(each)) for each in zip(*pieces, strict=True)]
+
+
+def backward(
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    sums: Any,
+    shift: Any,
+    mask: Any = None,
+    *,
+    causal: bool,
+    rows: int,
+) -> list[Any]:
+    """The gradients for arrays (heads, rows, columns), so many rows at a time."""
+    dtype = query.dtype
+    g, query, key, value = map(widened, (g, query, key, value))
+    if not rows or not query.shape[1] >= 2 * rows:
+        whole = returned(g, query, key, value, sums, shift, mask, causal)
+        return [cast(x, dtype=dtype) for x in whole]
+    total, begin = None, query.shape[1]
+    by_key: list[list[Any]] = []
+    for length, parts in reversed(by_keys(query.shape[1], key.shape[1], rows, causal)):
+        pieces = []
+        states = [_zeros(x, length) for x in (key, value)]
+        for part in parts:
+
+            def body(elements: list[Any], totals: list[Any]) -> tuple[list[Any], list[Any]]:
+                own, into, sums, shift, first, seen, keys, values = elements
+                made = returned(into, own, keys, values, sums, shift, seen, causal, first)
+                return [made[0]], list(map(add, totals, made[1:]))
+
+            by_query = [query, g, sums, shift]
+            found, states = _in_rounds(body, part, by_query, [key, value], mask, causal, states)
+            pieces.append(reshape(found[0], shape=(1, part.length, query.shape[-1])))
+        by_key.insert(0, states)
+        if not parts:
+            continue
+        own = _joined(pieces)
+        start = parts[0].start
+        total = own if total is None else add(own, _behind_zeros(total, begin - start))
+        begin = start
+    columns = [_joined(list(each)) for each in zip(*by_key, strict=True)]
+    return [cast(x, dtype=dtype) for x in (total, *columns)]
+
+
+def _in_rounds(
+    body: Callable[[list[Any], list[Any]], tuple[list[Any], list[Any]]],
+    part: Part,
+    by_query: list[Any],
+    by_key: list[Any],
+    mask: Any,
+    causal: bool,
+    states: list[Any],
+) -> tuple[list[Any], list[Any]]:
+    """A part of the queries: `body` gets its rows of `by_query`, the place of the first one (None
+    unless causal), its part of the mask (None without) and `by_key`."""
+    moves = mask is not None and not mask.shape[1] == 1
+    data = [part.of_queries(x) for x in by_query]
+    data += [part.starts()] if causal else []
+    data += [part.of_queries(part.of_mask(mask))] if moves else []
+    alike = [part.of_keys(x) for x in by_key]
+    alike += [part.of_mask(mask)] if mask is not None and not moves else []
+
+    def ordered(elements: list[Any], carried: list[Any], others: list[Any]) -> Any:
+        own, more = elements[: len(by_query)], iter(elements[len(by_query) :])
+        keys, still = others[: len(by_key)], iter(others[len(by_key) :])
+        first = next(more) if causal else None
+        seen = next(more if moves else still, None)
+        return body([*own, first, seen, *keys], carried)
+
+    return repeated(ordered, data, states, alike)
+
+
+def _zeros(like: Any, length: int) -> Any:
+    return full(0, shape=(1, length, like.shape[2]), dtype=like.dtype)
+
+
+def _behind_zeros(x: Any, length: int) -> Any:
+    """x (1, rows, columns) with so many rows of zeros before it."""
+    return x if same_for_all(length, 0) else concatenate(_zeros(x, length), x, axis=1)
+
+
+def _joined(pieces: list[Any]) -> Any:
+    """Pieces of all queries, one after another."""
+    return pieces[0] if len(pieces) == 1 else concatenate(*pieces, axis=1)
+
+
+# --- all heads --------------------------------------------------------------------------------
+
+
+def over_heads(
+    body: Callable[..., list[Any]], arrays: Sequence[Any], lead: tuple[int, ...], together: int
+) -> list[Any]:
+    """What `body` makes of arrays (heads, rows, columns) for all leading axes, so many heads of the
+    last one at a time: a loop for each axis, so that nothing moves to make one of several."""
+    long = [axis for axis, n in enumerate(lead) if not n == 1]
+    given = []
+    for x in arrays:
+        shape = (*(1,) * (len(lead) + 2 - x.ndim), *x.shape)
+        axes = [shape[axis] for axis in long] or [1]
+        given.append(reshape(x, shape=(*axes, *shape[-2:])))
+    found = _over_axes(body, given, [lead[axis] for axis in long] or [1], together)
+    return [reshape(x, shape=(*lead, *x.shape[-2:])) for x in found]
+
+
+def _over_axes(
+    body: Callable[..., list[Any]], arrays: Sequence[Any], lead: list[int], together: int
+) -> list[Any]:
+    first, *rest = lead
+    if not rest and same_for_all(first, together):
+        return body(*arrays)
+    moves = [not x.shape[0] == 1 for x in arrays]
+    count = first if rest else first // together
+    data = [x for x, moving in zip(arrays, moves, strict=True) if moving]
+    alike = [x for x, moving in zip(arrays, moves, strict=True) if not moving]
+    if rest:
+        alike = [reshape(x, shape=x.shape[1:]) for x in alike]
+    else:
+        data = [reshape(x, shape=(count, together, *x.shape[1:])) for x in data]
+
+    def some(elements: list[Any], _: list[Any], others: list[Any]) -> tuple[list[Any], list[Any]]:
+        own, still = iter(elements), iter(others)
+        given = [next(own if moving else still) for moving in moves]
+        return (_over_axes(body, given, rest, together) if rest else body(*given)), []
+
+    found, _ = repeated(some, data, alike=alike)
+    return found if rest else [reshape(x, shape=(first, *x.shape[2:])) for x in found]

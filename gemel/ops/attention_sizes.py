@@ -1,0 +1,136 @@
+"""How attention is cut: when rounds are worth it, how large they are, and which keys they see."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gemel.extent import hold, minimum, same_for_all, seen
+from gemel.ops.elementwise import add, iota, multiply
+from gemel.ops.shape import narrow, reshape
+
+#: Up to so many columns of queries and values together, rounds are worth it from so many scores on:
+#: the wider these are, the more it costs to compute scores again for the gradient.
+WORTH = ((192, 1 << 20), (256, 1 << 23))
+#: From so many on they are for any width: 256 MiB in float32.
+ALWAYS = 1 << 26
+#: With fewer keys the scores take hardly more memory than the values.
+FEWEST_KEYS = 128
+#: Scores worked on at once: with what is made of them they stay in the second-level cache.
+TOGETHER = 1 << 17
+#: For fewer queries than this keys and values would be read too often.
+FEWEST = 128
+#: Parts of causal attention, each of which sees the keys up to its own end.
+PARTS = 4
+#: Keys whose gradients are added up at a time, which stay in the cache; and the most such ranges.
+RANGE, MOST_RANGES = 512, 16
+
+
+class Cut(NamedTuple):
+    """What a round works on: some heads with all of their queries, or some queries of one head."""
+
+    heads: int
+    queries: int  # 0: all
+
+
+def pays(heads: int, queries: int, keys: int, width: int) -> bool:
+    """Whether attention in rounds is worth it for so many heads, queries, keys, and columns of
+    queries and values together.
+
+    Of free sizes this is a guard: there is one program for those below and one for those above.
+    """
+    least = next((scores for most, scores in WORTH if width <= most), ALWAYS)
+    return keys >= FEWEST_KEYS and heads * queries * keys >= least
+
+
+def octave(extent: int) -> int:
+    """The power of two an extent is at most, and above half of; a free one is held there."""
+    power: int = 1 << (seen(extent) - 1).bit_length()
+    hold(extent, power // 2, power)
+    return power
+
+
+def cut(heads: int, queries: int, keys: int, most: int = 0) -> Cut:
+    """How the scores of `heads` heads of the last leading axis are cut; `most` keys at a time.
+
+    Free numbers of keys are held between two powers of two, those of queries on one side of a
+    bound; of heads that they divide.
+    """
+    power = octave(keys)
+    power = min(power, most or power)
+    rows = max(FEWEST, TOGETHER // power)
+    if queries >= 2 * rows:
+        return Cut(1, rows)
+    few = (g for g in range(seen(heads), 1, -1) if seen(heads) % g == 0)
+    together = next((g for g in few if g * seen(queries) * power <= TOGETHER), 1)
+    return Cut(together if heads % together == 0 else 1, 0)
+
+
+class Part(NamedTuple):
+    """`rounds` times `rows` queries from `start` on, and the keys they see: so many from one on."""
+
+    start: int
+    rounds: int
+    rows: int
+    first: int
+    keys: int
+
+    @property
+    def length(self) -> int:
+        """How many queries they are."""
+        return self.rounds * self.rows
+
+    def of_queries(self, x: Any) -> Any:
+        """The rows of an array (1, n, columns) for these, (rounds, 1, rows, columns)."""
+        own = narrow(x, axis=1, start=self.start, length=self.length)
+        return reshape(own, shape=(self.rounds, 1, self.rows, x.shape[-1]))
+
+    def of_keys(self, x: Any, axis: int = 1) -> Any:
+        """What lies along the keys, for those seen."""
+        if same_for_all(x.shape[axis], self.keys):
+            return x
+        return narrow(x, axis=axis, start=self.first, length=self.keys)
+
+    def of_mask(self, mask: Any) -> Any:
+        """A mask (1, n or 1, m or 1) for these keys."""
+        return mask if mask.shape[-1] == 1 else self.of_keys(mask, axis=2)
+
+    def starts(self) -> Any:
+        """The place of each round's first query, counted from the first key seen."""
+        rounds = iota(shape=(self.rounds,), axis=0, dtype="int32")
+        return add(multiply(rounds, self.rows), self.start - self.first)
+
+
+def by_queries(queries: int, keys: int, rows: int, causal: bool) -> list[Part]:
+    """All queries, what is left over in a part of its own; later ones see more where causal."""
+    count = queries // rows
+    parts = PARTS if causal and count >= PARTS else 1
+    ends = [count * (number + 1) // parts for number in range(parts)]
+    found = [
+        Part(start * rows, end - start, rows, 0, minimum(end * rows, keys) if causal else keys)
+        for start, end in zip([0, *ends], ends, strict=False)
+    ]
+    left = queries - count * rows
+    if not left == 0:
+        found.append(Part(count * rows, 1, left, 0, minimum(queries, keys) if causal else keys))
+    return found
+
+
+def by_keys(queries: int, keys: int, rows: int, causal: bool) -> list[tuple[int, list[Part]]]:
+    """Ranges of keys, how many each, and the queries that see them: no earlier ones if causal."""
+    count = max(1, min(MOST_RANGES, octave(keys) // RANGE))
+    if causal and count < PARTS and keys >= PARTS * rows:
+        count = PARTS
+    rounds = queries // rows
+    left = queries - rounds * rows
+    found = []
+    for number in range(count):
+        first = keys * number // count
+        length = keys * (number + 1) // count - first
+        start = first // rows if causal else 0
+        parts = []
+        if start < rounds:
+            parts.append(Part(start * rows, rounds - start, rows, first, length))
+        if not left == 0 and (not causal or first < queries):
+            parts.append(Part(rounds * rows, 1, left, first, length))
+        found.append((length, parts))
+    return found
