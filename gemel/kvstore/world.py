@@ -307,12 +307,15 @@ class World:
         return None
 
     def _measure(self) -> None:
+        import numpy
+
         from gemel.kvstore.measuring import measure
 
         begin = time.monotonic()
         limit = config.MEASURE_SECONDS.read() if self.size > 1 else 0.0
         self.ways.table = measure(self._wire, list(self.ways.known), limit)
-        self.ways.seconds = time.monotonic() - begin
+        passed = numpy.array([time.monotonic() - begin])
+        self.ways.seconds = float(self._wire.broadcast(passed)[0])
 
     # ---- when it cannot go on
 
