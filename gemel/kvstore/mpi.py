@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gemel import __version__, autograd, config
+from gemel import __version__, autograd, config, np
 from gemel.device import CPUS, Device
 from gemel.errors import WorkersError
 from gemel.kvstore import compression
@@ -97,6 +97,23 @@ class MpiStore(LocalStore):
     def barrier(self) -> None:
         """Wait until all workers are here. Raises `WorkersError` when one does not come."""
         self._world.issue(self._number, "a barrier", "meet").wait_to_read()
+
+    def gathered(self, text: str) -> list[str]:
+        """What each worker says, by rank; waits until all have said it."""
+        import numpy
+
+        said = numpy.frombuffer(text.encode(), "uint8")
+        sizes = self._rows("the length of what workers say", numpy.array([said.size]))[:, 0]
+        longest = numpy.zeros(int(sizes.max()), "uint8")
+        longest[: said.size] = said
+        rows = self._rows("what workers say", longest)
+        return [bytes(row[:size]).decode() for row, size in zip(rows, sizes, strict=True)]
+
+    def _rows(self, name: str, row: Any) -> Any:
+        """The rows of all workers, as a NumPy array."""
+        given = np.array(row, dtype=row.dtype.name)
+        result = given._code, (self.num_workers, given.size)
+        return self._world.issue(self._number, name, "gather", [given], result).asnumpy()
 
     # ---- values
 
