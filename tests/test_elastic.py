@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+import zlib
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -16,18 +18,24 @@ import pytest
 from elastic_programs import BATCH, EXAMPLES, PER_EPOCH, trained
 from server_jobs import job
 
-from gemel import gluon, np
+from gemel import autograd, gluon, init, np
 from gemel.errors import GemelError, ParameterFileError, UnknownNameError, WorkersError
+from gemel.gluon import nn
 from gemel.gluon.data import DataLoader, WorkerBatchSampler
 from gemel.gluon.job import Job
 
 #: Where a training is ended, in an epoch's middle, and how many steps it has in all.
 MIDDLE, ALL = PER_EPOCH + 2, 3 * PER_EPOCH
 
+LOSS = gluon.loss.SoftmaxCrossEntropyLoss()
+
 mpi = pytest.mark.skipif(
     find_spec("mpi4py") is None, reason="mpi4py is not installed: make distributed"
 )
-ENGINES = [pytest.param("mpi", marks=[mpi, pytest.mark.distributed]), "servers"]
+ENGINES = [
+    pytest.param("mpi", marks=[mpi, pytest.mark.distributed]),
+    pytest.param("servers", marks=pytest.mark.distributed),
+]
 
 
 def run(engine: str, folder: Path, workers: int, **settings: Any) -> list[dict[str, Any]]:
@@ -157,7 +165,7 @@ def test_means_are_over_all_losses() -> None:
 def test_workers_with_different_files(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"some")
-    assert of_two("3963932024").has_file(str(path))
+    assert of_two(str(zlib.crc32(b"some"))).has_file(str(path))
     assert not of_two("null").has_file(str(tmp_path / "none"))
     for other, words in (("null", "no file"), ("15", "a file with CRC-32 0000000f")):
         with pytest.raises(WorkersError, match=f"worker 1 has {words}, worker 0 a file with"):
@@ -214,3 +222,74 @@ def test_wrong_samplers() -> None:
     with pytest.raises(ParameterFileError, match="cut into the same whole batches"):
         first.load_state_dict(WorkerBatchSampler(10, 5).state_dict())
     assert issubclass(ParameterFileError, GemelError) and len(first) == 2
+
+
+# ---- servers that keep the parameters
+
+
+def by_servers(folder: Path, workers: int, end: int, close: bool, slow: int = -1) -> list[Any]:
+    """Each worker's first step, and the parameters after `end` steps on batches all share.
+
+    The servers of a job that is not closed are killed. Worker `slow` misses the last step.
+    """
+    draw = numpy.random.default_rng(0)
+    xs, ys = draw.normal(size=(8, 12, 5)).astype("float32"), draw.integers(0, 3, (8, 12))
+    goes_on = folder.exists()
+    with job(workers, servers=2, folder=folder) as made:
+
+        def work(rank: int) -> Any:
+            net, store = nets[rank], made.store(rank, piece=20)
+            trainer = gluon.Trainer(
+                net.collect_params(), "adam", {"learning_rate": 0.02}, kvstore=store
+            )
+            first, part = store.step, slice(rank, None, workers)
+            for step in range(first, end - (rank == slow)):
+                with autograd.record():
+                    error = LOSS(net(np.array(xs[step][part])), np.array(ys[step][part])).sum()
+                error.backward()
+                trainer.step(12)
+                if step < end - 1 or slow < 0:
+                    for parameter in net.collect_params().values():
+                        parameter.data().wait_to_read()
+            return first, [p.data() for p in net.collect_params().values()]
+
+        nets = []
+        for rank in range(workers):
+            np.random.seed(rank + 100 * goes_on)  # only the servers' values count then
+            net = nn.HybridSequential()
+            net.add(nn.Dense(16, activation="tanh", in_units=5), nn.Dense(3, in_units=16))
+            net[0].bias.grad_req = "null"  # a key that nobody pushes
+            net.initialize(init.Xavier())
+            nets.append(net)
+        found = made.each(work, 60)
+        if slow >= 0:
+            time.sleep(0.5)
+            return [first for first, _ in found]
+        values = [(first, [value.asnumpy() for value in row]) for first, row in found]
+        for store in made.stores:
+            store.close(finished=close)
+    return values
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 2), (1, 3), (2, 1), (2, 2)])
+def test_servers_go_on_with_another_number_of_workers(
+    before: int, after: int, tmp_path: Path
+) -> None:
+    """From their folders, to the parameters of as many workers all along: to 1e-5."""
+    never = by_servers(tmp_path / "never", before, 8, close=True)
+    by_servers(tmp_path / "on", before, 3, close=True)
+    then = by_servers(tmp_path / "on", after, 8, close=True)
+    assert [first for first, _ in then] == [3] * after
+    for _, values in then:
+        for one, other in zip(values, never[0][1], strict=True):
+            numpy.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+
+
+def test_servers_that_died_in_the_middle_of_a_step(tmp_path: Path) -> None:
+    """A step that not all had pushed is done again by the others."""
+    never = by_servers(tmp_path / "never", 3, 8, close=True)
+    by_servers(tmp_path / "on", 3, 4, close=False, slow=1)
+    then = by_servers(tmp_path / "on", 2, 8, close=True)
+    assert [first for first, _ in then] == [3, 3]
+    for one, other in zip(then[1][1], never[2][1], strict=True):
+        numpy.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
