@@ -159,6 +159,7 @@ def of_two(other: str) -> Job:
 
 def test_means_are_over_all_losses() -> None:
     assert of_two('[30, {"loss": 2.0}]').mean({"loss": 1.0}, 10) == {"loss": 1.75}
+    assert of_two("").mean({"loss": 1.0}, 10) == {"loss": 1.0}
     assert Job(gluon.Trainer([], "sgd")).mean({"loss": 1.0}, 10) == {"loss": 1.0}
 
 
@@ -166,8 +167,9 @@ def test_workers_with_different_files(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"some")
     assert of_two(str(zlib.crc32(b"some"))).has_file(str(path))
-    assert not of_two("null").has_file(str(tmp_path / "none"))
-    for other, words in (("null", "no file"), ("15", "a file with CRC-32 0000000f")):
+    assert not of_two("-1").has_file(str(tmp_path / "none"))
+    assert of_two("").has_file(str(path))  # the other was left out
+    for other, words in (("-1", "no file"), ("15", "a file with CRC-32 0000000f")):
         with pytest.raises(WorkersError, match=f"worker 1 has {words}, worker 0 a file with"):
             of_two(other).has_file(str(path))
 

@@ -111,7 +111,7 @@ class Checkpoint(Callback):
         if content["version"] != VERSION:
             raise ParameterFileError(f"{self.path}: version {content['version']} is not known")
         state = content["run"]
-        workers = [unpacked(each, {}) for each in content.get("workers", [])]
+        workers = [each and unpacked(each, {}) for each in content.get("workers", [])]
         self._check_place(job, len(workers), state)
         parameters = run.net.collect_params()
         weights = _under("net.", values)
@@ -146,15 +146,20 @@ def _is_plain(value: Any) -> bool:
     return '"kind": "array"' not in json.dumps(value)
 
 
-def _share(run: Run, job: Job, workers: list[dict[str, Any]]) -> None:
-    """Give a worker its streams, and worker 0 what all have counted of the epoch."""
-    if job.rank < len(workers):
-        set_streams(workers[job.rank]["streams"])
-        run.set_epoch_streams(workers[job.rank]["epoch streams"])
+def _share(run: Run, job: Job, workers: list[dict[str, Any] | None]) -> None:
+    """Give a worker its streams, and worker 0 what all have counted of the epoch.
+
+    What is None was left out when the file was written.
+    """
+    mine = workers[job.rank] if job.rank < len(workers) else None
+    there = [each for each in workers if each is not None]
+    if mine is not None:
+        set_streams(mine["streams"])
+        run.set_epoch_streams(mine["epoch streams"])
     else:
-        begin_streams(job.rank, workers[0]["streams"] if workers else "")
-    mine = workers if job.rank == 0 else []
-    run.set_counted(sum(each["total"] for each in mine), sum(each["count"] for each in mine))
+        begin_streams(job.rank, there[0]["streams"] if there else "")
+    counted = there if job.rank == 0 else []
+    run.set_counted(sum(each["total"] for each in counted), sum(each["count"] for each in counted))
 
 
 def _named(callbacks: list[Any]) -> list[tuple[str, Any]]:

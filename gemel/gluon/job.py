@@ -22,6 +22,9 @@ from gemel.errors import GemelError, ParameterFileError, WorkersError
 if TYPE_CHECKING:
     from gemel.gluon.trainer import Trainer
 
+#: In place of a file's CRC-32.
+NO_FILE = -1
+
 
 class Job:
     """The workers a trainer trains with, as one of them sees it."""
@@ -40,16 +43,20 @@ class Job:
         return self.workers == 1
 
     def said(self, value: Any) -> list[Any]:
-        """What each worker says, by rank: values of JSON. Waits until all are here."""
+        """What each worker says, by rank: values of JSON, but not None. Waits until all are here.
+
+        It is None for one that was left out.
+        """
         if self._store is None or self.alone:
             return [value]
-        return [json.loads(text) for text in self._store.gathered(json.dumps(value))]
+        texts = self._store.gathered(json.dumps(value))
+        return [json.loads(text) if text else None for text in texts]
 
     def mean(self, entry: dict[str, float], count: int) -> dict[str, float]:
         """The mean of all workers' entries, each as often as it has losses: the same for all."""
         if self.alone:
             return entry
-        rows = [(int(count), found) for count, found in self.said([count, entry])]
+        rows = [(int(row[0]), row[1]) for row in self.said([count, entry]) if row is not None]
         total = sum(count for count, _ in rows)
         return {name: sum(n * each[name] for n, each in rows) / total for name in entry}
 
@@ -65,23 +72,24 @@ class Job:
 
     def has_file(self, path: str) -> bool:
         """Whether there is a checkpoint. Raises `WorkersError` unless all workers have the same."""
-        mine = None
+        mine = NO_FILE
         if os.path.exists(path):
             with open(path, "rb") as file:
                 mine = zlib.crc32(file.read())
-        found = self.said(mine)
-        for rank, other in enumerate(found):
-            if other != found[0]:
+        found = {rank: each for rank, each in enumerate(self.said(mine)) if each is not None}
+        first = min(found)
+        for rank, other in found.items():
+            if other != found[first]:
                 raise WorkersError(
-                    f"checkpoint {path}: worker {rank} has {_words(other)}, worker 0 "
-                    f"{_words(found[0])}; all workers go on from one file, so keep it where all of "
-                    "them find it"
+                    f"checkpoint {path}: worker {rank} has {_words(other)}, worker {first} "
+                    f"{_words(found[first])}; all workers go on from one file, so keep it where "
+                    "all of them find it"
                 )
-        return mine is not None
+        return mine != NO_FILE
 
 
-def _words(check: int | None) -> str:
-    return "no file" if check is None else f"a file with CRC-32 {check:08x}"
+def _words(check: int) -> str:
+    return "no file" if check == NO_FILE else f"a file with CRC-32 {check:08x}"
 
 
 def check_place(path: str, before: int, now: int, batch: int, data: Any) -> None:

@@ -210,7 +210,8 @@ class Ways:
         chosen = [self.choose(rule, size) for size in shown]
         rows.append((f"chosen by {rule!r}", "", *chosen, ""))
         count, places = len(self.machines), len(set(self.machines))
-        head = f"{count} workers on {places} machine{'' if places == 1 else 's'}"
+        plural = ["" if number == 1 else "s" for number in (count, places)]
+        head = f"{count} worker{plural[0]} on {places} machine{plural[1]}"
         how = f"measured in {show_seconds(self.seconds)}" if measured else "nothing was measured"
         return f"{head}; {how}\n\n{table(rows)}\n\n{self._promise(rule)}"
 
