@@ -202,6 +202,12 @@ def test_ways_that_do_not_keep_the_order_are_taken_only_if_allowed() -> None:
     assert ways.choose("any", 4096) == "mpi"
     assert ways.choose("ranks", 4096) == "gather"
     assert Ways((0, 0)).known["ring"].in_order  # of two there is one order
+    nearly = {"gather": [(4096.0, 1.15e-4)], "chain": [(4096.0, 1e-4)]}
+    slow = Ways((0,) * 4)
+    slow.table = Table(nearly)
+    assert slow.choose("ranks", 4096) == "gather"  # it leaves the interpreter to the program
+    slow.table = Table({**nearly, "gather": [(4096.0, 1.4e-4)]})
+    assert slow.choose("ranks", 4096) == "chain"
     said = ways.explain("any")
     assert "4 workers on 1 machine" in said and said.endswith("to repeat this one's: schedule mpi")
     assert "chosen by 'ranks'" in ways.explain("ranks")
@@ -268,3 +274,12 @@ def test_all_workers_measure_the_same_and_go_the_same_way(monkeypatch: Any) -> N
     for thread in closing:
         thread.join(30)
         assert not thread.is_alive()
+
+
+def test_a_worker_that_dies_while_all_measure() -> None:
+    queues = Queues(2)
+    worlds = [World(Wire(queues, rank), 0.5) for rank in range(2)]
+    queues.dead = {1}
+    for one in [world.issue(0, "the measurement", "measure") for world in worlds]:
+        with pytest.raises(WorkersError, match=r"the measurement: all workers had come.*0\.5 s"):
+            one.wait_to_read()

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SMALL_BYTES = 256 << 10
 #: A way that comes later in the list has to be faster by this part to be taken.
 ALIKE = 0.05
+#: What the time of a schedule by messages counts: they go through the interpreter, which the
+#: program needs itself meanwhile; when it was measured, it did nothing.
+MESSAGES = 1.2
 #: With more workers than this there is no schedule with a message for each pair of them.
 MOST_PAIRS = 64
 #: Rules that leave the choice to what was measured.
@@ -157,7 +160,7 @@ class Ways:
         # What was not tried with such a size, while others were, is not compared with them.
         least = min(nbytes, max(self.table.reach(name) for name in allowed))
         costs = [
-            (name, seconds)
+            (name, seconds * (MESSAGES if self.known[name].schedule else 1.0))
             for name in allowed
             if (seconds := self.table.seconds(name, nbytes)) is not None
             and self.table.reach(name) >= least
