@@ -78,6 +78,11 @@ CACHE = Variable("GEMEL_CACHE", "", "folder of kernels and plans; default: ~/.ca
 CACHE_BYTES = Variable(
     "GEMEL_CACHE_BYTES", 256 << 20, "bound on that folder; the oldest files go first"
 )
+KEEP_BYTES = Variable(
+    "GEMEL_KEEP_BYTES",
+    1 << 30,
+    "memory a program may take for values of its parameters that it keeps between calls",
+)
 VERIFY = Variable("GEMEL_VERIFY", False, "check every graph after every pass")
 UNSEEN_ERRORS = Variable(
     "GEMEL_UNSEEN_ERRORS",
@@ -140,6 +145,7 @@ ALL = (
     TARGET,
     CACHE,
     CACHE_BYTES,
+    KEEP_BYTES,
     VERIFY,
     UNSEEN_ERRORS,
     TRACEBACK,

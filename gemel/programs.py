@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from gemel import config
 from gemel.codegen.schedules import Recipe
 from gemel.dtype import is_large
 from gemel.errors import NoKernelError
@@ -100,6 +101,7 @@ class Program:
             #: Which arguments are overwritten: their new contents are further results.
             self.written = [i for i, entry in enumerate(entries) if entry in contents]
             outputs += [contents[entries[position]] for position in self.written]
+        self.given = len(entries)
         self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
         inputs = [*entries, *(entry for _, entry in self.trace.parameters.values()), *self.numbers]
         return Graph(inputs, outputs, self._updates(len(entries)), self.name)
@@ -164,7 +166,8 @@ class Program:
     def inference(self) -> Plans:
         """The plans that compute the results."""
         if self._plans is None:
-            self._plans = Plans(self.graph, self.passes, self.guards, self.recipes)
+            still = range(self.given, self.given + len(self.parameters))
+            self._plans = Plans(self.graph, self.passes, self.guards, self.recipes, still)
         return self._plans
 
     # --- training ---------------------------------------------------------------------------
@@ -214,7 +217,10 @@ class Unfit(Exception):
 
 
 class Plans:
-    """The plans of a graph with free extents: usually one, another where its guards do not hold."""
+    """The plans of a graph with free extents: usually one, another where its guards do not hold.
+
+    `still` are the positions of inputs that rarely change, see `Lowering`.
+    """
 
     def __init__(
         self,
@@ -222,8 +228,10 @@ class Plans:
         passes: tuple[Any, ...],
         guards: list[Guard],
         recipes: tuple[Recipe, ...] = (),
+        still: Sequence[int] | None = None,
     ) -> None:
         self.graph = graph
+        self.still = still
         self.passes = passes
         self.guards = guards
         self.recipes = recipes
@@ -267,7 +275,8 @@ class Plans:
             return None
         text = signature(self.graph)
         passes = [step.__name__ for step in self.passes]
-        return text and f"{text}{passes} {values} {self.guards}"
+        kept = self.still, config.KEEP_BYTES.read()
+        return text and f"{text}{passes} {values} {self.guards} {kept}"
 
     def image(self, values: dict[str, int], backend: Backend) -> Image:
         """The image of the plan for these extents. Raises `Unfit`."""
@@ -283,7 +292,8 @@ class Plans:
         guards = list(self.guards)
         free = {name: Dim(value, name, guards) for name, value in values.items()}
         with Trace():
-            lowering = Lowering(concrete_graph(optimized, free), backend, guards=guards)
+            graph = concrete_graph(optimized, free)
+            lowering = Lowering(graph, backend, guards=guards, still=self.still)
             lowering.run()
         return lowering
 

@@ -10,7 +10,17 @@ import numpy
 from core_kernels import BOOL, FLOAT32, FLOAT64, INT32, INT64
 
 from gemel import _core
-from gemel.runtime.image import Choice, Image, Input, Loop, Output, Step, Temporary, Together
+from gemel.runtime.image import (
+    Choice,
+    Image,
+    Input,
+    Kept,
+    Loop,
+    Output,
+    Step,
+    Temporary,
+    Together,
+)
 
 CODES = {
     numpy.dtype("bool"): BOOL,
@@ -135,7 +145,7 @@ def image(
             return Choice(item.condition, *sides)
         if isinstance(item, Together):
             return Together([[numbered(one) for one in part] for part in item.parts])
-        if isinstance(item, Loop):
+        if isinstance(item, Loop | Kept):
             return item._replace(items=[numbered(one) for one in item.items])
         number = made.kernel(str(item.kernel.address), item.kernel, bytes)
         return item._replace(kernel=number, cost=cost.pop() if cost else item.cost)

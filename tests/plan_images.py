@@ -14,6 +14,7 @@ from gemel.runtime.image import (
     Choice,
     Input,
     Item,
+    Kept,
     Loop,
     Output,
     Step,
@@ -136,6 +137,9 @@ class Read:
             rounds = self.word()
             windows = self.many(lambda: (self.take(3), *self.take(2)))
             return Loop(rounds, windows, self.many(self.item))  # type: ignore[arg-type]
+        if kind == 4:
+            lists = [self.many(self.word) for _ in range(3)]
+            return Kept(*lists, self.many(self.item))  # type: ignore[arg-type]
         assert kind == 0
         kernel, buffers = self.word(), self.many(lambda: self.take(3))
         integers, (extent, chunk) = self.many(self.word), self.take(2)
@@ -214,6 +218,8 @@ def bound_item(item: Item, values: Sequence[int]) -> Item:
         return Choice(address(item.condition), items(item.then), items(item.otherwise))
     if isinstance(item, Together):
         return Together([items(part) for part in item.parts])
+    if isinstance(item, Kept):
+        return item._replace(items=items(item.items))
     if isinstance(item, Loop):
         windows = [(address(place), values[step], period) for place, step, period in item.windows]
         return Loop(values[item.rounds], windows, items(item.items))

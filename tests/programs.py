@@ -21,7 +21,9 @@ import sys
 import warnings
 
 def tell(**what):
-    print(json.dumps(what), flush=True)
+    # One write: an interrupt must not come between a line and its end.
+    sys.stdout.write(json.dumps(what) + "\\n")
+    sys.stdout.flush()
 """
 
 #: The sanitizer the core was built with (tools/sanitize.py); empty otherwise.

@@ -230,3 +230,36 @@ def test_positions_that_are_out_of_range_write_nothing() -> None:
     found = np.take(np.arange(4.0), np.array([9], dtype="int64"))
     with pytest.raises(IndexError, match=r"take.*size 4"):
         found.asnumpy()
+
+
+#: What is computed of an array without elements, behind an operation that fails.
+BEHIND_NOTHING: dict[str, Callable[[Any], Any]] = {
+    "a sum": lambda x: x + 1,
+    "a chain": lambda x: np.exp(x * 2) - x,
+    "broadcasting": lambda x: x + np.ones((4, 1)),
+    "a comparison": lambda x: x > 0,
+    "sort": np.sort,
+    "argsort": np.argsort,
+    "a copy": lambda x: np.array(x),
+    "another dtype": lambda x: x.astype("float64"),
+    "a sum of all": lambda x: (x * 2).sum(),
+    "a target": lambda x: np.add(x, 1, out=np.zeros((1, 0))),
+    "another device": lambda x: x.copyto(npx.cpu(1)),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND_NOTHING)
+def test_a_failure_reaches_what_has_no_elements(name: str) -> None:
+    found = BEHIND_NOTHING[name](np.take(np.zeros((3, 0)), np.array([5]), axis=0))
+    with pytest.raises(IndexError, match="index 5 is out of bounds for axis 0 with size 3"):
+        found.asnumpy()
+    with contextlib.suppress(IndexError):
+        npx.waitall()
+
+
+def test_variance_about_a_mean_of_another_shape() -> None:
+    x = np.ones((2, 3))
+    with pytest.raises(gemel.errors.ShapeError, match="must have the shape that np"):
+        np.var(x, axis=1, mean=np.ones((4, 2, 3)))
+    with pytest.raises(gemel.errors.ShapeError):
+        np.std(x, axis=1, mean=np.ones((2, 2)))

@@ -12,6 +12,7 @@ from products import Described, in_loops, steps
 
 from gemel.codegen import contract, contract_plan
 from gemel.codegen import target as targets
+from gemel.codegen.contract_plan import SCRATCH
 from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
@@ -64,17 +65,18 @@ def run(
     seed: int = 0,
 ) -> None:
     """Runs the steps in order, the tiles of each in an order of the seed's choosing."""
-    size = plan[0].scratch if plan else 0
     # 0xff in every byte is NaN: scratch that is read before it is written shows.
-    scratch = numpy.full(size + 64, 255, numpy.uint8)
-    base = scratch.ctypes.data + -scratch.ctypes.data % 64
+    scratch = [
+        numpy.full(size + 64, 255, numpy.uint8) for size in (plan[0].scratch if plan else ())
+    ]
+    bases = [each.ctypes.data + -each.ctypes.data % 64 for each in scratch]
     for step in plan:
         integers = numpy.array(step.integers, numpy.int64)
         for number, value in enumerate(scalars if step.scalars >= 0 else ()):
             bits = numpy.float64(value).view(numpy.int64) if isinstance(value, float) else value
             integers[step.scalars + number] = bits
         addresses = [
-            (base if whose < 0 else arrays[named(whose)].ctypes.data) + offset
+            (bases[SCRATCH - whose] if whose < 0 else arrays[named(whose)].ctypes.data) + offset
             for whose, offset in step.buffers
         ]
         pointers = numpy.array(addresses, numpy.uint64)

@@ -23,7 +23,7 @@ UNIVERSAL = sorted(
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std")
 NAN_REDUCTIONS = ("nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd")
 #: Keywords NumPy's functions have and gemel's need not: strings of records, subclasses, ...
-NOT_OURS = {"signature", "subok", "like", "axes", "kwargs", "args", "mean", "weights", "object"}
+NOT_OURS = {"signature", "subok", "like", "axes", "kwargs", "args", "weights", "object"}
 #: Of real numbers these are the array itself.
 VIEWS = ("conj", "conjugate")
 ORDER_OF_RECORDS = ("sort", "argsort", "partition", "argpartition")
@@ -246,7 +246,17 @@ def test_signatures_have_numpys_keywords() -> None:
             wanted = inspect.signature(theirs).parameters
         except ValueError:
             continue
-        common = {"out", "where", "initial", "dtype", "casting", "order", "keepdims", "ddof"}
+        common = {
+            "out",
+            "where",
+            "initial",
+            "dtype",
+            "casting",
+            "order",
+            "keepdims",
+            "ddof",
+            "mean",
+        }
         own = set(inspect.signature(function).parameters)
         missing = (set(wanted) & common) - own - NOT_OURS
         if name in ORDER_OF_RECORDS:
@@ -256,3 +266,51 @@ def test_signatures_have_numpys_keywords() -> None:
         if missing and name not in VIEWS:
             lacking[name] = sorted(missing)
     assert not lacking
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+@pytest.mark.parametrize("axis", [None, 0, (0, 2)])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("ddof", [0, 1])
+def test_about_a_mean_that_is_known(name: str, axis: Any, keepdims: bool, ddof: int) -> None:
+    x = RANDOM.normal(size=(4, 3, 5)).astype("float32")
+    middle = numpy.mean(x, axis=axis, keepdims=True) + numpy.float32(0.25)
+    options: dict[str, Any] = {"axis": axis, "keepdims": keepdims, "ddof": ddof}
+    wanted = getattr(numpy, name)(x, mean=middle, **options)
+    ours = getattr(np, name)
+    mask = x > 0
+    for found, expected in [
+        (ours(np.array(x), mean=np.array(middle), **options), wanted),
+        (
+            gemel.compile(lambda x, m: ours(x, mean=m, **options))(*map(np.array, (x, middle))),
+            wanted,
+        ),
+        (
+            ours(np.array(x), mean=np.array(middle), where=np.array(mask), **options),
+            getattr(numpy, name)(x, mean=middle, where=mask, **options),
+        ),
+    ]:
+        assert found.dtype == "float32" and found.shape == numpy.shape(expected)
+        numpy.testing.assert_allclose(found.asnumpy(), expected, rtol=1e-5)
+
+
+def test_the_gradient_about_a_mean_that_is_known() -> None:
+    x, middle = np.array([1.0, 2.0, 4.0]), np.array([2.0])
+    x.attach_grad(), middle.attach_grad()
+    with autograd.record():
+        y = np.var(x, mean=middle)
+    y.backward()
+    numpy.testing.assert_allclose(x.grad.asnumpy(), [-2 / 3, 0, 4 / 3], rtol=1e-6)
+    numpy.testing.assert_allclose(middle.grad.asnumpy(), [-2 / 3], rtol=1e-6)
+
+
+def test_the_order_of_a_sum_of_products() -> None:
+    a, b, c = (np.ones(shape) for shape in ((2, 30), (30, 4), (4, 50)))
+    order, account = np.einsum_path("ij,jk,kl->il", a, b, c)
+    theirs, their_account = numpy.einsum_path("ij,jk,kl->il", *(x.asnumpy() for x in (a, b, c)))
+    assert order == theirs and account == their_account
+    assert np.einsum_path(a, [0, 1], b, [1, 2], optimize="optimal")[0] == ["einsum_path", (0, 1)]
+    found = np.einsum("ij,jk,kl->il", a, b, c, optimize=order)
+    assert found.asnumpy().tolist() == np.einsum("ij,jk,kl->il", a, b, c).asnumpy().tolist()
+    with pytest.raises(ShapeError):
+        np.einsum_path("ij,jk->ik", a)

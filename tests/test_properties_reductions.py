@@ -154,3 +154,52 @@ def test_functions_that_look_at_values(name: str, data: Any) -> None:
     expected = outcome(lambda: BY_VALUE[name](numpy, array))
     found = outcome(lambda: BY_VALUE[name](np, on_gemel(array)))
     agree(found, expected, (name, array), 1e-6)
+
+
+#: Elements in rows that are sorted one by one, by buckets of their values, and by digits.
+LENGTHS = (48, 49, 700, 4096, 4097)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_sorting_rows_of_every_length(dtype: str, length: int) -> None:
+    for row in _rows_to_sort(numpy.dtype(dtype), length, numpy.random.default_rng(length)):
+        x = np.array(row)
+        assert x.dtype == dtype
+        wanted = numpy.sort(row)
+        for found, expected in [
+            (np.sort(x), wanted),
+            (np.sort(x, descending=True), wanted[::-1]),
+            (np.argsort(x), numpy.argsort(row, kind="stable")),
+            (
+                np.argsort(x, descending=True),
+                length - 1 - numpy.argsort(row[::-1], kind="stable")[::-1],
+            ),
+        ]:
+            numpy.testing.assert_array_equal(found.asnumpy(), expected)
+
+
+def _rows_to_sort(dtype: Any, length: int, draw: numpy.random.Generator) -> list[Any]:
+    """Even and uneven ones, few and many different elements, NaN, infinity, both zeros."""
+    if dtype.kind == "f":
+        rows = [
+            draw.random(length),
+            draw.standard_normal(length),
+            numpy.where(draw.random(length) < 0.1, numpy.nan, draw.random(length)),
+            numpy.where(draw.random(length) < 0.1, -numpy.inf, draw.random(length)),
+            draw.integers(0, 5, length) * -0.0,
+            10.0 ** draw.uniform(-37, 37, length),
+            numpy.append(draw.random(length - 1), 1e30),
+            numpy.append(draw.random(length - 2) * 1e-45, [-3e38, 3e38]),
+        ]
+        return [row.astype(dtype) for row in rows]
+    limits = numpy.iinfo(dtype)
+    extremes = numpy.array([limits.min, limits.max], dtype)
+    return [
+        draw.integers(limits.min, limits.max, length, dtype, endpoint=True),
+        draw.integers(0, 10, length).astype(dtype),
+        numpy.arange(length)[::-1].astype(dtype),
+        numpy.full(length, 7, dtype),
+        extremes[draw.integers(0, 2, length)],
+        numpy.append(draw.integers(0, 100, length - 2).astype(dtype), extremes),
+    ]

@@ -32,6 +32,7 @@ CPP = ("cases", "desk_test", "meeting_test", "object_test", "memory_test")
 THREADS = (
   "core", "engine", "robustness", "python_lane", "tape", "devices", "border", "buffer",
   "random_programs", "edges_threads", "edges_failures", "edges_exit", "edges_fork", "core_plans",
+  "kept",
 )  # fmt: skip
 #: The short forms of both, for every change: what asks most of the core, once.
 SHORT_THREADS = (
@@ -40,7 +41,7 @@ SHORT_THREADS = (
 SHORT_MEMORY = (
   "core", "core_plans", "capi", "border", "buffer", "errors", "sites", "indexing", "tape",
   "python_lane", "engine", "random_programs", "edges_sizes", "edges_failures",
-  "edges_process",
+  "edges_process", "kept",
 )  # fmt: skip
 
 

@@ -88,7 +88,7 @@ class _Planner:
         self.batch, self.m = self.extents[:ROWS], self.extents[ROWS]
         self.n = product(self.extents[ROWS + 1 : program.outer])
         self.k = product(self.extents[program.outer :])
-        self.scratch = 0
+        self.scratch: list[int] = []
         self.found: list[StepPlan] = []
         self.often, self.several, self.target = often, several, target
 
@@ -106,8 +106,7 @@ class _Planner:
         widths = choice.rows, choice.columns
         for number, form in enumerate((choice.a_form, choice.b_form)):
             if form == "packed":
-                place = self._pack(number, widths[number])
-                buffers[number] = SCRATCH, place
+                buffers[number] = self._pack(number, widths[number]), 0
                 kind, panel = operands[number].stride, (ROWS + number, widths[number])
                 operands[number] = Operand(self.dtype, INPUT, kind, True, panel)
         self._product(choice, tuple(operands), buffers)
@@ -117,13 +116,12 @@ class _Planner:
         return self.found
 
     def _reserve(self, elements: int) -> int:
-        """Offset of `elements` new elements of scratch."""
-        offset = self.scratch
-        self.scratch += -(-elements * self.dtype.itemsize // 64) * 64
-        return offset
+        """Whose a new block of scratch is, of so many elements."""
+        self.scratch.append(elements * self.dtype.itemsize)
+        return SCRATCH - len(self.scratch) + 1
 
     def _pack(self, number: int, width: int) -> int:
-        """Where in scratch an operand is in panels of so many lines; its strides are those then."""
+        """Which scratch has an operand in panels of so many lines; its strides are those then."""
         strides, k = self.strides[number], self.program.outer
         lines, line = self.extents[ROWS + number], strides[ROWS + number]
         # An axis the operand broadcasts over is packed once.
@@ -131,7 +129,7 @@ class _Planner:
         panels = -(-lines // width)
         size = panels * width * self.k
         packed = [batch[1] * size if strides[0] else 0, size if strides[1] else 0]
-        offset = self._reserve(product(batch) * size)
+        panels_of = self._reserve(product(batch) * size)
         itemsize = self.dtype.itemsize
         together = maximum(1, PACKED_TILE // maximum(1, width * self.k * itemsize))
         tiles = -(-panels // together)
@@ -142,7 +140,7 @@ class _Planner:
         whole = extent * minimum(panels, together) * width * self.k * itemsize
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
         copies = _copies(self.dtype, width, turn)
-        step = StepPlan(copies, [(number, 0), (SCRATCH, offset)], integers, extent, chunk)
+        step = StepPlan(copies, [(number, 0), (panels_of, 0)], integers, extent, chunk)
         step.packs = number
         step.cost = 100 + whole // 10
         if self.k:
@@ -152,7 +150,7 @@ class _Planner:
         others = [0] * (k - ROWS)
         others[number] = width * self.k
         self.strides[number] = [*packed, *others, *along]
-        return offset
+        return panels_of
 
     def _product(
         self, choice: Choice, operands: tuple[Operand, ...], buffers: list[tuple[int, int]]
@@ -167,7 +165,7 @@ class _Planner:
         integers += [choice.m_block, choice.n_block, m_tiles, n_tiles, k_block]
         if choice.split:
             partial = extent * choice.m_block * choice.n_block
-            buffers = [*buffers, (SCRATCH, self._reserve(partial))]
+            buffers = [*buffers, (self._reserve(partial), 0)]
         made = self.program.scheduled(choice.schedule, operands, self.program.extra + len(TILES))
         step = StepPlan(made, buffers, integers, extent, choice.chunk)
         if made.scalars:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gemel.codegen.program import Program
@@ -41,7 +42,7 @@ EXACT = 64
 NEAR, NEAR_BYTES, FURTHER = 90, 1 << 20, 26
 
 
-#: Whose a buffer is that is no operand's.
+#: Whose a buffer is that is no operand's: the first block of scratch, further ones lie below.
 SCRATCH = -1
 
 #: What has no length and no stride of its own.
@@ -376,12 +377,12 @@ class StepPlan:
     """One step of a product: a kernel and what it is called with.
 
     `buffers` are (whose, byte offset) pairs: the number of one of the product's operands (index
-    operands have no buffer) or `SCRATCH`. `integers` are the run-time integers; the scalars' 8
-    bytes belong at positions from `scalars` on (-1: the step takes none). The tile range is [0,
-    extent), `chunk` tiles a call, and tiles run in any order or side by side. `packs` is the
+    operands have no buffer), or `SCRATCH` and below. `integers` are the run-time integers; the
+    scalars' 8 bytes belong at positions from `scalars` on (-1: the step takes none). The tile range
+    is [0, extent), `chunk` tiles a call, and tiles run in any order or side by side. `packs` is the
     operand that a step only copies into panels (-1: it does more): it may be skipped while the
-    operand and the scratch are unchanged. `scratch` is how many bytes the product needs in all,
-    aligned to 64.
+    operand and the panels are unchanged. `scratch` is how many bytes the blocks of scratch have
+    which the product needs, each aligned to 64.
     """
 
     __slots__ = (
@@ -411,7 +412,7 @@ class StepPlan:
         self.chunk = chunk
         self.scalars = -1
         self.packs = -1
-        self.scratch = 0
+        self.scratch: Sequence[int] = ()
         self.cost = 0  # nanoseconds on one core
 
     def __repr__(self) -> str:

@@ -30,7 +30,7 @@ class Means(NamedTuple):
     target: Target
     copy: Callable[[Place], Place]
     reserve: Callable[[int], Any]
-    packed: dict[str, tuple[Any, int]]
+    packed: dict[str, Any]
     often: bool = False
 
 
@@ -217,10 +217,10 @@ def _kernels(nest: Nest, axes: Axes, sources: list[Place], means: Means) -> list
     integers = axes.integers(several)
     planned = steps(program, integers, lasts, means.target, means.often, several)
     places: dict[int, Any] = dict(enumerate(sources))
-    planned = _without_known(planned, places, means)
+    planned = _placed(planned, places, means)
     places.update({i: place for i, (place, *_) in enumerate(nest.operands) if i > 1})
     written = {i for i, operand in enumerate(program.operands) if operand.role == OUTPUT}
-    return [_kernel(step, places, {*written, SCRATCH}, nest) for step in planned]
+    return [_kernel(step, places, written, nest) for step in planned]
 
 
 def _program(nest: Nest, axes: Axes, several: Several | None) -> Program:
@@ -239,26 +239,20 @@ def _program(nest: Nest, axes: Axes, several: Several | None) -> Program:
     return Program(ROWS + 1 + count, count, OUTER, tuple(operands), scalars, extra, code)
 
 
-def _without_known(planned: list[StepPlan], places: dict[int, Any], means: Means) -> list[StepPlan]:
-    """The steps but those that make panels which are there already; and where scratch is."""
-    known: dict[tuple[int, int], int] = {}
+def _placed(planned: list[StepPlan], places: dict[int, Any], means: Means) -> list[StepPlan]:
+    """The steps but those that make panels which are there already; `places` gets the scratch."""
     kept = []
     for step in planned:
-        if step.packs < 0:
-            step.buffers = [(known.get(each, each[0]), each[1]) for each in step.buffers]
-        key = _panels(step, places)
-        if key in means.packed:
-            # Its number, below all others, stands for where its panels are.
-            there = SCRATCH - 1 - step.packs
-            known[SCRATCH, step.buffers[1][1]] = there
-            places[there] = means.packed[key]
-        else:
-            kept.append(step)
-    if any(whose == SCRATCH for step in kept for whose, _ in step.buffers):
-        places[SCRATCH] = means.reserve(planned[0].scratch)
-        for step in kept:
-            if step.packs >= 0:
-                means.packed[_panels(step, places)] = places[SCRATCH], step.buffers[1][1]
+        panels = _panels(step, places)
+        if panels in means.packed:
+            places[step.buffers[1][0]] = means.packed[panels]
+            continue
+        kept.append(step)
+        for whose, _ in step.buffers:
+            if whose <= SCRATCH and whose not in places:
+                places[whose] = means.reserve(step.scratch[SCRATCH - whose])
+        if panels:
+            means.packed[panels] = places[step.buffers[1][0]]
     return kept
 
 
@@ -273,11 +267,14 @@ def _panels(step: StepPlan, places: dict[int, Any]) -> str:
 
 
 def _kernel(step: StepPlan, places: dict[int, Any], written: set[int], nest: Nest) -> Kernel:
-    buffers = []
-    for whose, offset in step.buffers:
-        place = places[whose]
-        buffers.append(place if isinstance(place, tuple) else (place, offset))
-    writes = [whose in written for whose, _ in step.buffers]
+    buffers = [(places[whose], offset) for whose, offset in step.buffers]
+    # The product's first two are what it reads: operands, or panels of them.
+    writes = [
+        whose in written or (i > 0 and whose <= SCRATCH)
+        for i, (whose, _) in enumerate(step.buffers)
+    ]
+    if step.packs < 0:
+        writes[:2] = False, False
     kernel = Kernel(step.program, buffers, writes, list(step.integers), step.extent, step.chunk)
     if step.scalars >= 0:
         kernel.scalars = [(step.scalars + i, number) for i, number in enumerate(nest.numbers)]

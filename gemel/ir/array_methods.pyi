@@ -526,6 +526,7 @@ class ArrayMethods(WrittenMethods):
         ddof: float | None = None,
         correction: float = 0.0,
         keepdims: builtins.bool = False,
+        mean: Any = None,
         out: Any = None,
         where: Any = True,
     ) -> Self:
@@ -577,6 +578,7 @@ class ArrayMethods(WrittenMethods):
         ddof: float | None = None,
         correction: float = 0.0,
         keepdims: builtins.bool = False,
+        mean: Any = None,
         out: Any = None,
         where: Any = True,
     ) -> Self:

@@ -947,6 +947,9 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> ndarray:
 def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False) -> ndarray:
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
 
+def einsum_path(subscripts: Any, *operands: Any, optimize: Any = "greedy") -> tuple[Any, str]:
+    """The order in which `einsum` would take its operands, and NumPy's account of what it costs."""
+
 def empty(
     shape: Any, dtype: Any = None, order: str = "C", device: Any = None, ctx: Any = None
 ) -> ndarray:
@@ -2065,6 +2068,7 @@ def nanstd(
     correction: float = 0.0,
     keepdims: builtins.bool = False,
     where: Any = True,
+    mean: Any = None,
 ) -> ndarray:
     """Square root of `nanvar`."""
 
@@ -2090,6 +2094,7 @@ def nanvar(
     ddof: float | None = None,
     correction: float = 0.0,
     keepdims: builtins.bool = False,
+    mean: Any = None,
     out: Any = None,
     where: Any = True,
 ) -> ndarray:
@@ -2681,6 +2686,7 @@ def std(
     ddof: float | None = None,
     correction: float = 0.0,
     keepdims: builtins.bool = False,
+    mean: Any = None,
     out: Any = None,
     where: Any = True,
 ) -> ndarray:
@@ -2891,6 +2897,7 @@ def var(
     ddof: float | None = None,
     correction: float = 0.0,
     keepdims: builtins.bool = False,
+    mean: Any = None,
     out: Any = None,
     where: Any = True,
 ) -> ndarray:
@@ -3094,6 +3101,7 @@ __all__ = [
     "e",
     "ediff1d",
     "einsum",
+    "einsum_path",
     "empty",
     "empty_like",
     "equal",

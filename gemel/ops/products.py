@@ -338,12 +338,33 @@ def _(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False) -
     return into("einsum", out, einsum(*found, equation=subscripts, path=path))
 
 
-def _cheapest(equation: str, operands: Sequence[Any], optimize: Any) -> tuple[tuple[int, int], ...]:
-    """Which two terms to take next, until one is left."""
+@function(public="np")
+def einsum_path(subscripts: Any, *operands: Any, optimize: Any = "greedy") -> tuple[Any, str]:
+    """The order in which `einsum` would take its operands, and NumPy's account of what it costs.
+
+    The order is a list that `einsum(optimize=...)` takes. Only shapes matter: nothing is computed.
+
+    >>> x = np.ones((2, 2))
+    >>> np.einsum_path("ij,jk,kl->il", x, x, x)[0]
+    """
+    if not isinstance(subscripts, str):
+        subscripts, operands = _lettered((subscripts, *operands))
+    found = [operand(x, operands) for x in operands]
+    parsed(subscripts, [x.ndim for x in found])
+    return _path(subscripts, found, optimize)
+
+
+def _path(equation: str, operands: Sequence[Any], optimize: Any) -> tuple[Any, str]:
+    """NumPy's order, for operands of which only the shapes matter."""
     np = numpy()
     stand_ins = (np.broadcast_to(np.int8(0), x.shape) for x in operands)
-    way = "greedy" if optimize is True else optimize
-    _, *steps = np.einsum_path(equation, *stand_ins, optimize=way)[0]
+    found: tuple[Any, str] = np.einsum_path(equation, *stand_ins, optimize=optimize)
+    return found
+
+
+def _cheapest(equation: str, operands: Sequence[Any], optimize: Any) -> tuple[tuple[int, int], ...]:
+    """Which two terms to take next, until one is left."""
+    _, *steps = _path(equation, operands, "greedy" if optimize is True else optimize)[0]
     return tuple(step for step in steps if len(step) == 2) if steps else ()
 
 

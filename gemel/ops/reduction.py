@@ -6,7 +6,7 @@ import builtins
 from typing import Any
 
 from gemel.dtype import as_dtype
-from gemel.errors import DTypeError
+from gemel.errors import DTypeError, ShapeError
 from gemel.extent import WHOLE
 from gemel.extent import maximum as larger
 from gemel.ir.declare import composite, reduction
@@ -25,8 +25,8 @@ from gemel.ops.elementwise import (
     subtract,
     where,
 )
-from gemel.ops.shape import broadcast_to, reshape
-from gemel.spec import Spec, normalize_axes, product
+from gemel.ops.shape import broadcast_to, operand, reshape
+from gemel.spec import Spec, broadcast, normalize_axes, product, same_shape
 
 
 def kept(shape: tuple[int, ...], axis: Any, name: str = "sum") -> tuple[int, ...]:
@@ -270,14 +270,43 @@ def _(
     ddof: float | None = None,
     correction: float = 0.0,
     keepdims: bool = False,
+    mean: Any = None,
 ) -> Array:
     """Mean squared distance from the mean, over the given axes, or all.
 
     The sum of squares is divided by the number of elements less `ddof`, which the Array API calls
-    `correction`. With `dtype` the elements are converted first.
+    `correction`. With `dtype` the elements are converted first. A `mean` that is known already, of
+    the shape that `np.mean` with `keepdims` gives, is not computed again.
     """
     ddof = degrees_lost("var", ddof, correction)
+    if mean is not None:
+        found, dtype = _squares_about("var", x, mean, axis, dtype, ddof, keepdims)
+        return in_dtype(found, dtype)
     return var(in_floating("var", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
+
+
+def _squares_about(
+    name: str, x: Any, middle: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
+) -> tuple[Any, Any]:
+    """The mean squared distance from a mean that is given, in the dtype that sums are kept in, and
+    the dtype of the result.
+    """
+    x = floating(in_floating(name, x, dtype))
+    middle = known_mean(name, x, middle)
+    squares = squared_size(subtract(widened(x), middle))
+    total = sum(squares, axis=axis, keepdims=keepdims)
+    return divide(total, freedom(x, axis, ddof, name)), x.dtype.real
+
+
+def known_mean(name: str, x: Any, middle: Any) -> Any:
+    """A mean of x that is given, in the dtype that sums are kept in. Raises `ShapeError`."""
+    middle = operand(middle, (x,))
+    if not same_shape(broadcast(name, x.spec, middle.spec), x.shape):
+        raise ShapeError(
+            f"{name}: a mean of {list(middle.shape)} for {list(x.shape)}; it must have the shape "
+            "that np.mean gives with keepdims=True"
+        )
+    return widened(middle)
 
 
 def in_floating(name: str, x: Any, dtype: Any) -> Any:
@@ -314,11 +343,12 @@ def _masked_variance(
     ddof: float | None = None,
     correction: float = 0.0,
     keepdims: bool = False,
+    mean: Any = None,
 ) -> tuple[Any, Any]:
     """The variance of selected elements in the dtype that sums are kept in, and the result's."""
     x = floating(in_floating(name, x, dtype))
     wide = widened(x)
-    middle = divide(*selected(mask, wide, axis, True))
+    middle = divide(*selected(mask, wide, axis, True)) if mean is None else mean
     total, left = selected(mask, squared_size(subtract(wide, middle)), axis, keepdims)
     return divide(total, maximum(left - degrees_lost(name, ddof, correction), 0)), x.dtype
 
@@ -352,9 +382,13 @@ def _(
     ddof: float | None = None,
     correction: float = 0.0,
     keepdims: bool = False,
+    mean: Any = None,
 ) -> Array:
     """Square root of the variance, over the given axes, or all: see `var`."""
     ddof = degrees_lost("std", ddof, correction)
+    if mean is not None:
+        found, dtype = _squares_about("std", x, mean, axis, dtype, ddof, keepdims)
+        return in_dtype(sqrt(found), dtype)
     return std(in_floating("std", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
 
 

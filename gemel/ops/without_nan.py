@@ -16,6 +16,7 @@ from gemel.ops.reduction import (
     floating,
     in_dtype,
     in_floating,
+    known_mean,
     max,
     min,
     prod,
@@ -78,9 +79,16 @@ def _left(x: Any, axis: Any, keepdims: bool) -> Any:
 @composite(public="np", common=REDUCTION)
 def nanvar(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Variance of what is not NaN over the given axes, or all."""
+    wide = widened(floating(x))
+    middle = nanmean(wide, axis=axis, keepdims=True)
+    return _variance(x, middle, axis, ddof, keepdims)
+
+
+def _variance(x: Any, middle: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
+    """Mean squared distance of what is not NaN from what is given, in the dtype of the result."""
     x = floating(x)
     wide = widened(x)
-    distance = where(isnan(wide), 0, subtract(wide, nanmean(wide, axis=axis, keepdims=True)))
+    distance = where(isnan(wide), 0, subtract(wide, middle))
     total = sum(squared_size(distance), axis=axis, keepdims=keepdims)
     freedom = subtract(_left(wide, axis, keepdims), ddof)
     found = where(greater(freedom, 0), divide(total, freedom), float("nan"))
@@ -97,10 +105,16 @@ def _(
     ddof: float | None = None,
     correction: float = 0.0,
     keepdims: bool = False,
+    mean: Any = None,
 ) -> Array:
-    """Variance of what is not NaN over the given axes, or all; NaN where too little is left."""
-    ddof = degrees_lost("nanvar", ddof, correction)
-    return nanvar(in_floating("nanvar", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
+    """Variance of what is not NaN over the given axes, or all; NaN where too little is left.
+
+    About a `mean` that is given, of the shape that `np.nanmean` with `keepdims` gives.
+    """
+    ddof, x = degrees_lost("nanvar", ddof, correction), in_floating("nanvar", x, dtype)
+    if mean is None:
+        return nanvar(x, axis=axis, ddof=ddof, keepdims=keepdims)
+    return _variance(x, known_mean("nanvar", x, mean), axis, ddof, keepdims)
 
 
 @nanvar.masked
@@ -119,11 +133,13 @@ def nanstd(
     correction: float = 0.0,
     keepdims: bool = False,
     where: Any = True,
+    mean: Any = None,
 ) -> Array:
     """Square root of `nanvar`."""
     ddof = degrees_lost("nanstd", ddof, correction)
     a = floating(in_floating("nanstd", operand(a), dtype))
-    squares = nanvar(widened(a), axis=axis, ddof=ddof, keepdims=keepdims, where=where)
+    options = {"axis": axis, "ddof": ddof, "keepdims": keepdims, "where": where, "mean": mean}
+    squares = nanvar(widened(a), **options)
     return into("nanstd", out, in_dtype(sqrt(squares), a.dtype.real))
 
 

@@ -17,7 +17,7 @@ RELATIONS = ("==", "<", "<=")
 #: Flags of an input: its layout is its own; it is overwritten; it fails with what it is computed
 #: from; its old content is read.
 STRIDED, WRITTEN, FAILS, READ = 1, 2, 4, 8
-INPUT, OUTPUT, TEMPORARY, CAPTURED, WINDOW = 0, 1, 2, 3, 4
+INPUT, OUTPUT, TEMPORARY, CAPTURED, WINDOW, KEPT = 0, 1, 2, 3, 4, 5
 
 #: (space, index, offset in bytes).
 Address = tuple[int, int, int]
@@ -86,7 +86,16 @@ class Loop(NamedTuple):
     items: Sequence[Item]
 
 
-Item = Step | Choice | Together | Loop
+class Kept(NamedTuple):
+    """What makes values of so many bytes from inputs and captured arrays alone; it comes first."""
+
+    inputs: Sequence[int]
+    captured: Sequence[int]
+    sizes: Sequence[int]
+    items: Sequence[Item]
+
+
+Item = Step | Choice | Together | Loop | Kept
 
 
 class Image:
@@ -117,8 +126,9 @@ class Image:
         return self.keys[key]
 
     def count(self) -> int:
-        """How many steps, choices and loops it has, but for those in choices and loops."""
-        groups = [i.parts if isinstance(i, Together) else [[i]] for i in self.items]
+        """How many steps, choices and loops it has, but for those in choices and loops, or kept."""
+        items = [item for item in self.items if not isinstance(item, Kept)]
+        groups = [i.parts if isinstance(i, Together) else [[i]] for i in items]
         return sum(len(part) for parts in groups for part in parts)
 
     def write(self, embed: bool = False) -> bytes:
@@ -281,6 +291,9 @@ class _Writer:
         if isinstance(item, Loop):
             windows = self._list(item.windows, self._window)
             return [3, self.slots.of(item.rounds), *windows, *self._list(item.items, self._item)]
+        if isinstance(item, Kept):
+            lists = [word for each in item[:3] for word in (len(each), *each)]
+            return [4, *lists, *self._list(item.items, self._item)]
         return [2, *self._list(item.parts, lambda part: self._list(part, self._item))]
 
     def _window(self, window: tuple[Address, int, int]) -> list[Any]:
@@ -306,7 +319,7 @@ class _Writer:
         return [item, *(word for numbers in lists for word in (len(numbers), *numbers))]
 
 
-__all__ = ["Choice", "Image", "Input", "Loop", "Output", "Step", "Temporary", "Together"]
+__all__ = ["Choice", "Image", "Input", "Kept", "Loop", "Output", "Step", "Temporary", "Together"]
 
 
 class Buffer:
@@ -338,3 +351,9 @@ def spanned(array: Any) -> tuple[Any, int]:
     before = -sum(reach for reach in reaches if reach < 0)
     extent = 1 + sum(map(abs, reaches))
     return array._as_strided((extent,), (1,), array.offset - before), before
+
+
+def free_sizes(shapes: Iterable[Sequence[int]]) -> list[Guard]:
+    """What free extents of inputs must meet: those of 0 and 1 are not free."""
+    sizes = {repr(n): n for shape in shapes for n in shape if isinstance(n, Dim)}
+    return [Guard(2, "<=", size, True) for size in sizes.values()]

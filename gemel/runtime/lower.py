@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -14,7 +14,7 @@ from gemel.codegen.pieces import stays_in_place
 from gemel.codegen.product import OFTEN, Means, factor, is_only_factor, write_product
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
-from gemel.extent import Dim, Guard, maximum, same_for_all
+from gemel.extent import Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, Several, dense, several_strides
 from gemel.ir.op_kinds import Elementwise
@@ -35,13 +35,16 @@ from gemel.runtime.image import (
     Choice,
     Image,
     Input,
+    Kept,
     Loop,
     Output,
     Step,
     Temporary,
     Together,
+    free_sizes,
     spanned,
 )
+from gemel.runtime.kept import made_of, split
 from gemel.runtime.rounds import Repeat, Rounds, lower_branch, lower_rounds
 from gemel.runtime.sites import Site, find_sites, located
 from gemel.spec import product
@@ -53,7 +56,8 @@ class Lowering:
     `layouts` has the strides of inputs that are not dense.
     Free extents stay free; `guards` has what was asked of them, also by who made the graph.
     `keeps`: what an update overwrites stays as it was when the new value could not be computed;
-    otherwise it fails as results do.
+    otherwise it fails as results do. `still` are the positions of inputs that rarely change: what
+    depends on them alone is kept from run to run; nothing is without it.
     """
 
     def __init__(
@@ -63,8 +67,10 @@ class Lowering:
         layouts: dict[int, Layout] | None = None,
         guards: Sequence[Guard] = (),
         keeps: bool = True,
+        still: Sequence[int] | None = None,
     ) -> None:
         self.graph = graph
+        self.fixed = None if still is None else made_of(graph, still)
         self.guards = guards
         self.keeps = keeps
         self.backend = backend
@@ -274,6 +280,8 @@ class Lowering:
 
     def _is_still(self, entry: Entry | None) -> bool:
         """Whether what is being emitted is done again and again, and this is always the same."""
+        if self.fixed and entry in self.fixed:
+            return True
         where = self.where.get(entry) if entry is not None and self.inside is not None else None
         return isinstance(where, Place) and self.inside.still(where.buffer)  # type: ignore[union-attr]
 
@@ -374,10 +382,14 @@ class Lowering:
         image.inputs = self._inputs()
         image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]
         image.scalars, image.random = self.scalars, self.random
-        items = self._beside(self.items)
+        found = split(self.items, self.fixed, self.where)
+        items = self._beside(found.rest)
+        self.temporaries = found.placed(self.temporaries)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
         image.captured = self.captured
-        image.items = self._items(image, items)
+        if found.values:
+            image.items.append(Kept(*found.reads(), self._items(image, found.first)))
+        image.items += self._items(image, items)
         image.sites = self._sites(list(flat(items)))
         return image
 
@@ -455,15 +467,8 @@ class Lowering:
 
     def _address(self, place: Any, offset: int) -> tuple[int, int, int]:
         buffer = place.buffer if isinstance(place, Place) else place
-        if isinstance(place, Place):
-            offset = offset + place.layout.offset * place.dtype.itemsize
-        return buffer.space, buffer.index, offset
-
-
-def free_sizes(shapes: Iterable[Sequence[int]]) -> list[Guard]:
-    """What free extents of inputs must meet: those of 0 and 1 are not free."""
-    sizes = {repr(n): n for shape in shapes for n in shape if isinstance(n, Dim)}
-    return [Guard(2, "<=", size, True) for size in sizes.values()]
+        within = place.layout.offset * place.dtype.itemsize if isinstance(place, Place) else 0
+        return buffer.space, buffer.index, offset + within
 
 
 class _Loop(Nest):

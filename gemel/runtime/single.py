@@ -17,8 +17,8 @@ from gemel.ir.trace import Trace
 from gemel.passes import optimize
 from gemel.runtime.backend import Backend
 from gemel.runtime.cache import kernel_for, kernel_name
-from gemel.runtime.image import Image, Input, Output
-from gemel.runtime.lower import Lowering, free_sizes
+from gemel.runtime.image import Image, Input, Output, free_sizes
+from gemel.runtime.lower import Lowering
 from gemel.runtime.plans import ELEMENTWISE, Prepared
 from gemel.spec import Spec
 

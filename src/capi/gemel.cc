@@ -186,8 +186,8 @@ struct PlanCall {
       places.push_back(result->tensor.data());
     }
     std::vector<SiteFailure> sites;
-    raise(run_plan({*binding, places.data(), scalars.data(), {seed, 0}}, this_thread_alone(),
-                   &sites));
+    raise(run_plan({*binding, places.data(), nullptr, scalars.data(), {seed, 0}},
+                   this_thread_alone(), &sites));
     if (!sites.empty()) raise(sites.front().failure);
   }
 

@@ -72,6 +72,13 @@ void Storage::destroy() noexcept {
   memory::release(this, block);
 }
 
+uint64_t Storage::identity() noexcept {
+  uint64_t known = identity_.load(std::memory_order_relaxed);
+  if (known != 0) return known;
+  const uint64_t fresh = identities_.fetch_add(1, std::memory_order_relaxed) + 1;
+  return identity_.compare_exchange_strong(known, fresh) ? fresh : known;
+}
+
 void* Storage::materialize() noexcept {
   void* data = data_.load(std::memory_order_acquire);
   if (data != nullptr) return data;

@@ -70,11 +70,21 @@ class Storage {
     all_exports_.fetch_add(1, std::memory_order_relaxed);
   }
   void end_export() noexcept {
-    exports_.fetch_sub(1, std::memory_order_relaxed);
+    exports_ended_.fetch_add(1,
+                             std::memory_order_relaxed);  // before it counts as the engine's again
+    exports_.fetch_sub(1, std::memory_order_release);
     all_exports_.fetch_sub(1, std::memory_order_relaxed);
   }
-  bool exported() const noexcept { return exports_.load(std::memory_order_relaxed) > 0; }
+  bool exported() const noexcept { return exports_.load(std::memory_order_acquire) > 0; }
   static uint32_t all_exports() noexcept { return all_exports_.load(std::memory_order_relaxed); }
+  // A number no other storage of this process has or had.
+  uint64_t identity() noexcept;
+  // For an operation that may read it and while nobody outside writes it: the same number, the same
+  // contents. On the host: lanes of other devices count a write after others have read it.
+  uint64_t contents() const noexcept {
+    return writes_finished_.load(std::memory_order_acquire) +
+           exports_ended_.load(std::memory_order_relaxed);
+  }
   uint64_t& trace_token() noexcept { return trace_token_; }  // guarded by the trace's lock
 
  private:
@@ -98,6 +108,9 @@ class Storage {
   std::atomic<uint32_t> reads_pending_{0};  // queued, running or inline
   std::atomic<bool> failed_{false};
   std::atomic<uint32_t> exports_{0};
+  std::atomic<uint64_t> exports_ended_{0};
+  std::atomic<uint64_t> identity_{0};  // given when it is first asked for
+  static inline std::atomic<uint64_t> identities_{0};
   static inline std::atomic<uint32_t> all_exports_{0};
   // Those that have been started on an ordered lane are no longer counted in these two.
   bool adopted_ = false;

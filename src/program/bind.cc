@@ -106,8 +106,10 @@ class Binder {
   }
 
   Binding::Buffer bound(const BufferReference& buffer) const {
-    const bool temporary = buffer.space == kTemporary;
-    const int64_t start = temporary ? offsets_[static_cast<size_t>(buffer.index)] : 0;
+    const auto index = static_cast<size_t>(buffer.index);
+    int64_t start = 0;
+    if (buffer.space == kTemporary) start = offsets_[index];
+    if (buffer.space == kKept) start = program_.kept.offsets[index];
     return {buffer.base, start + binding_.at(buffer.offset)};
   }
 
@@ -183,6 +185,10 @@ void Binder::bind_steps() {
 double Binder::bind_costs(const std::vector<Item>& items) {
   double total = 0;
   for (const Item& item : items) {
+    if (item.kind == Item::Kind::kKept) {  // which is rarely made
+      bind_costs(item.branches[0]);
+      continue;
+    }
     if (item.kind == Item::Kind::kStep) {
       total +=
           static_cast<double>(binding_.at(program_.steps[static_cast<size_t>(item.step)].cost));

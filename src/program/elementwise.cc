@@ -26,6 +26,7 @@ struct Work {
 };
 
 FailurePointer run_work(const Work& work, const int64_t* integers) {
+  if (work.extent == 0) return nullptr;  // only a failure of the operands was to be passed on
   void* buffers[kMaxOperands];
   for (int i = 0; i < work.place_count; ++i) buffers[i] = work.places[i].address();
   const KernelCall call{work.kernel->kernel.function, buffers, integers, work.extent, work.chunk};
@@ -67,9 +68,9 @@ class ElementwiseLaunch final : public Launch {
   ElementwiseLaunch(const ElementwiseCall& call, const ElementwisePointer& kernel)
       : call_(call), kernel_(kernel) {
     const Loop& loop = call.loop;
-    const int64_t inner = loop.size / loop.extents[0];
+    const int64_t inner = loop.size > 0 ? loop.size / loop.extents[0] : 1;
     work_.kernel = kernel.get();
-    work_.extent = loop.extents[0];
+    work_.extent = loop.size > 0 ? loop.extents[0] : 0;
     work_.chunk = inner >= kTileElements ? 1 : kTileElements / inner;
     // Rows that are turned are turned some at a time.
     if (loop.rank > 1 && work_.chunk > kTurnedRows) work_.chunk -= work_.chunk % kTurnedRows;
@@ -243,9 +244,16 @@ void ElementwiseCall::check_numbers(const ElementwiseKernel& kernel) const {
   }
 }
 
+bool ElementwiseCall::settled() const {
+  const Tensor* const* begin = operands->tensors;
+  return std::all_of(begin, begin + operands->count, [](const Tensor* tensor) {
+    return tensor == nullptr || tensor->settled();
+  });
+}
+
 void ElementwiseCall::launch(const ElementwisePointer& kernel, const Tensor* const* results,
                              Front& front) const {
-  if (loop.size == 0) return;
+  if (loop.size == 0 && settled()) return;
   ElementwiseLaunch work(*this, kernel);
   const int count = target != nullptr ? 0 : static_cast<int>(kernel->out_codes.size());
   for (int i = 0; i < count; ++i) work.add_result(*results[i]);

@@ -74,6 +74,8 @@ struct ElementwiseCall {
   // Throws OverflowError for a whole number that its dtype cannot hold, and what the kernel says of
   // one below 0 that must not be.
   void check_numbers(const ElementwiseKernel& kernel) const;
+  // None of its operands can still fail it.
+  bool settled() const;
   // Runs it or hands it over; `results` are new, one per out code; none with a target.
   void launch(const ElementwisePointer& kernel, const Tensor* const* results, Front& front) const;
 };

@@ -46,6 +46,7 @@ class Reader {
 
  private:
   static constexpr int64_t kMost = int64_t{1} << 24;
+  static constexpr int64_t kMostKept = int64_t{1} << 48;
 
   // --- numbers ---
 
@@ -205,11 +206,11 @@ class Reader {
   }
 
   BufferReference buffer() {
-    const size_t sizes[] = {program_.inputs.size(), program_.outputs.size(),
+    const size_t sizes[] = {program_.inputs.size(),      program_.outputs.size(),
                             program_.temporaries.size(), program_.captured.size(),
-                            program_.windows.size()};
+                            program_.windows.size(),     program_.kept.offsets.size()};
     BufferReference found;
-    found.space = static_cast<int>(number(0, 5));
+    found.space = static_cast<int>(number(0, 6));
     found.index = static_cast<int>(number(0, static_cast<int64_t>(sizes[found.space])));
     found.offset = slot();
     if (found.space == kWindow && !open_[static_cast<size_t>(found.index)]) {
@@ -217,8 +218,9 @@ class Reader {
     }
     const size_t arrays = sizes[kInput] + sizes[kOutput];
     const size_t workspace = arrays + sizes[kCaptured];
-    const size_t before[] = {0, sizes[kInput], workspace, arrays, workspace + 1};
-    const int within = found.space == kTemporary ? 0 : found.index;
+    const size_t before[] = {0, sizes[kInput], workspace, arrays, workspace + 2, workspace + 1};
+    const bool together = found.space == kTemporary || found.space == kKept;
+    const int within = together ? 0 : found.index;
     found.base = static_cast<int>(before[found.space]) + within;
     return found;
   }
@@ -232,7 +234,8 @@ class Reader {
 
   Item item(int depth) {
     Item found;
-    found.kind = static_cast<Item::Kind>(number(0, 4));
+    found.kind = static_cast<Item::Kind>(number(0, 5));
+    if (found.kind == Item::Kind::kKept) return read_kept();
     if (found.kind == Item::Kind::kStep) {
       found.number = next_number();
       found.step = static_cast<int>(program_.steps.size());
@@ -258,6 +261,30 @@ class Reader {
     return found;
   }
 
+  Item read_kept() {
+    if (!program_.steps.empty() || program_.kept.bytes > 0 || inside_ > 0) {
+      refuse("what is kept does not come first");
+    }
+    KeptSpec& kept = program_.kept;
+    kept.inputs = places(program_.inputs.size());
+    kept.captured = places(program_.captured.size());
+    for (int input : kept.inputs) {
+      if (program_.inputs[static_cast<size_t>(input)].written)
+        refuse("what is kept is overwritten");
+    }
+    for (int64_t left = count(); left > 0; --left) {
+      kept.offsets.push_back(static_cast<int64_t>(kept.bytes));
+      kept.bytes += static_cast<size_t>(number(1, kMostKept) + 63) / 64 * 64;
+    }
+    Item found;
+    found.kind = Item::Kind::kKept;
+    found.number = -1;
+    ++inside_;
+    found.branches.push_back(items(1));
+    --inside_;
+    return found;
+  }
+
   void read_loop(Item& found, int depth) {
     found.step = static_cast<int>(program_.loops.size());
     LoopSpec loop;
@@ -277,7 +304,7 @@ class Reader {
     std::fill_n(open_.begin() + loop.first_window, loop.window_count, false);
   }
 
-  // Sites do not speak of what is inside a choice or a loop.
+  // Sites do not speak of what is inside a choice or a loop, or kept.
   int next_number() { return inside_ > 0 ? -1 : program_.item_count++; }
 
   Step step() {

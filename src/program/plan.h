@@ -85,12 +85,17 @@ class Environment {
   virtual void side_by_side(int64_t count, TileFunction function, void* context) const = 0;
   virtual void* allocate(size_t bytes) const = 0;  // null when out of memory
   virtual void release(void* block, size_t bytes) const = 0;
+  // Memory that stays as long as somebody holds it; null when out of memory.
+  virtual Keeper::Memory hold(size_t bytes) const = 0;
+  // For whom values can be kept; null where a run cannot tell what it reads.
+  virtual const void* keeps_for() const = 0;
 };
 const Environment& this_thread_alone();
 
 struct PlanRun {
   const Binding& binding;
   char* const* arrays;  // addresses of inputs, then outputs
+  const Place* places;  // where they lie; null where nobody says
   const PlanScalar* scalars;
   RandomNumbers random;
 };

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "program/kept.h"
 #include "program/kernel.h"
 #include "program/tensor.h"
 
@@ -54,10 +55,10 @@ struct OutputSpec {
   Slot offset = 0;            // elements, relative to what is viewed
 };
 
-enum Space { kInput = 0, kOutput = 1, kTemporary = 2, kCaptured = 3, kWindow = 4 };
+enum Space { kInput = 0, kOutput = 1, kTemporary = 2, kCaptured = 3, kWindow = 4, kKept = 5 };
 
 // Where a buffer lies; `base` is its place among all base addresses of a run: inputs, outputs,
-// captured arrays, the workspace, and windows last.
+// captured arrays, the workspace, what is kept, and windows last.
 struct BufferReference {
   int space = kInput;
   int index = 0;
@@ -97,14 +98,23 @@ struct LoopSpec {
   int window_count = 0;
 };
 
+// Values that depend on these inputs and captured arrays only.
+struct KeptSpec {
+  std::vector<int> inputs;
+  std::vector<int> captured;
+  std::vector<int64_t> offsets;  // of its buffers in its memory
+  size_t bytes = 0;              // of all of them; 0: nothing is kept
+};
+
 struct Item {
-  enum class Kind { kStep, kChoice, kTogether, kLoop };
+  enum class Kind { kStep, kChoice, kTogether, kLoop, kKept };
   Kind kind = Kind::kStep;
   int step = 0;  // of the program's; of a choice: its predicate; of a loop: which
-  // Among the items sites speak of, -1 inside a choice or loop; of branches side by side: among
-  // such.
+  // Among the items sites speak of, -1 inside a choice or loop and of what is kept; of branches
+  // side by side: among such.
   int number = 0;
-  // Then and otherwise, what runs side by side, or what is done in each round.
+  // Then and otherwise, what runs side by side, what is done in each round, or what makes the
+  // values that are kept.
   std::vector<std::vector<Item>> branches;
 };
 
@@ -156,11 +166,13 @@ struct Program {
   int item_count = 0;   // those sites speak of
   int group_count = 0;  // those whose branches run side by side
   std::vector<Site> sites;
+  KeptSpec kept;
+  mutable Keeper keeper;
   bool writes_inputs = false;
 
   size_t slot_count() const { return constants.size() + free_sizes + sizes.size(); }
   size_t base_count() const {
-    return inputs.size() + outputs.size() + captured.size() + 1 + windows.size();
+    return inputs.size() + outputs.size() + captured.size() + 2 + windows.size();
   }
 };
 

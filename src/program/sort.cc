@@ -1,6 +1,8 @@
 #include "program/sort.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <string>
 
 #include "program/error.h"
@@ -8,10 +10,12 @@
 namespace gemel {
 namespace {
 
-constexpr int64_t kFew = 48;   // elements for which shifting them one by one is quicker
-constexpr double kEach = 1.0;  // nanoseconds for each byte of each key, and for the key itself
+constexpr int64_t kFew = 48;     // elements for which shifting them one by one is quicker
+constexpr int64_t kSome = 4096;  // elements whose buckets stay in the first cache
+constexpr double kEach = 1.0;    // nanoseconds for each byte of each key, and for the key itself
 
 // --- keys: unsigned numbers of the order of the elements ---
+// `number` of a key grows with it, in proportion to what the element means.
 
 template <typename Bits>
 constexpr Bits kTop = Bits{1} << (8 * sizeof(Bits) - 1);
@@ -25,6 +29,10 @@ struct Unsigned {
   static Bits bits(Bits key) {
     return key;
   }
+  template <typename Bits>
+  static double number(Bits key) {
+    return static_cast<double>(key);
+  }
 };
 
 struct Signed {
@@ -35,6 +43,10 @@ struct Signed {
   template <typename Bits>
   static Bits bits(Bits key) {
     return key ^ kTop<Bits>;
+  }
+  template <typename Bits>
+  static double number(Bits key) {
+    return static_cast<double>(key);
   }
 };
 
@@ -55,6 +67,11 @@ struct Floating {
       return static_cast<Bits>(kInfinity | (kInfinity & -kInfinity) >> 1);
     }
     return static_cast<Bits>((key & kTop<Bits>) != 0 ? key ^ kTop<Bits> : ~key);
+  }
+  template <typename Bits>
+  static auto number(Bits key) {
+    using Number = std::conditional_t<sizeof(Bits) == 4, float, double>;
+    return std::bit_cast<Number>(bits(key));
   }
 };
 
@@ -87,15 +104,10 @@ void shift_into_place(Element* elements, int64_t count) {
   }
 }
 
-// `spare` is room for as many. Where the elements are then: in one of the two.
 template <typename Element>
 Element* sort_by_digits(Element* elements, Element* spare, int64_t count) {
   using Bits = decltype(key_of(*elements));
   constexpr int kDigits = sizeof(Bits);
-  if (count <= kFew) {
-    shift_into_place(elements, count);
-    return elements;
-  }
   uint32_t counts[kDigits][256] = {};
   for (int64_t i = 0; i < count; ++i) {
     const Bits key = key_of(elements[i]);
@@ -114,6 +126,60 @@ Element* sort_by_digits(Element* elements, Element* spare, int64_t count) {
   return elements;
 }
 
+// The same for some elements whose numbers lie evenly enough: each goes to the bucket of its
+// number, which leaves few to shift. Null if many would share a bucket, or if there is no bucket
+// for one (infinity, NaN).
+template <typename Order, typename Element, typename Bits>
+Element* sort_by_buckets(Element* elements, Element* spare, int64_t count, Bits turned) {
+  constexpr int64_t kBuckets = 2 * kSome;
+  Bits least = key_of(elements[0]), greatest = least;
+  for (int64_t i = 1; i < count; ++i) {
+    least = std::min(least, key_of(elements[i]));
+    greatest = std::max(greatest, key_of(elements[i]));
+  }
+  const auto number = [turned](Bits key) { return Order::number(static_cast<Bits>(key ^ turned)); };
+  const auto first = number(least);
+  const auto buckets = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(2 * count)));
+  const auto scale = static_cast<decltype(number(least))>(buckets - 1) / (number(greatest) - first);
+  if (!std::isfinite(scale)) return nullptr;
+
+  uint16_t bucket[kSome];
+  for (int64_t i = 0; i < count; ++i) {
+    bucket[i] =
+        static_cast<uint16_t>(static_cast<int32_t>((number(key_of(elements[i])) - first) * scale));
+  }
+  uint16_t places[kBuckets];
+  std::fill_n(places, buckets, uint16_t{0});
+  for (int64_t i = 0; i < count; ++i) ++places[bucket[i]];
+  int64_t pairs = 0;  // of elements in one bucket, each twice and with itself
+  uint16_t place = 0;
+  for (int64_t b = 0; b < buckets; ++b) {
+    const uint16_t here = std::exchange(places[b], place);
+    pairs += int64_t{here} * here;
+    place = static_cast<uint16_t>(place + here);
+  }
+  if (pairs > 4 * count) return nullptr;
+  for (int64_t i = 0; i < count; ++i) spare[places[bucket[i]]++] = elements[i];
+  shift_into_place(spare, count);
+  return spare;
+}
+
+// `spare` is room for as many. Where the elements are then: in one of the two.
+template <typename Order, typename Element, typename Bits>
+Element* sort_row(Element* elements, Element* spare, int64_t count, Bits turned) {
+  if (count <= kFew) {
+    shift_into_place(elements, count);
+    return elements;
+  }
+  if constexpr (sizeof(Bits) >= 4) {  // others have two digits at most
+    if (count <= kSome) {
+      Element* sorted = sort_by_buckets<Order>(elements, spare, count, turned);
+      if (sorted != nullptr) return sorted;
+    }
+  }
+  return sort_by_digits(elements, spare, count);
+}
+
 template <typename Bits, typename Order>
 void sort_elements(const SortedRows& rows, const char* source, char* target) {
   const auto* from = reinterpret_cast<const Bits*>(source);
@@ -125,7 +191,7 @@ void sort_elements(const SortedRows& rows, const char* source, char* target) {
     for (int64_t i = 0; i < rows.length; ++i) {
       room[i] = Order::key(from[begin + i * rows.after], false) ^ turned;
     }
-    const Bits* sorted = sort_by_digits(&room[0], &room[rows.length], rows.length);
+    const Bits* sorted = sort_row<Order>(&room[0], &room[rows.length], rows.length, turned);
     for (int64_t i = 0; i < rows.length; ++i) {
       to[begin + i * rows.after] = Order::bits(static_cast<Bits>(sorted[i] ^ turned));
     }
@@ -144,7 +210,7 @@ void sort_positions(const SortedRows& rows, const char* source, char* target) {
       const auto key = static_cast<Bits>(Order::key(from[begin + i * rows.after], true) ^ turned);
       room[i] = {key, static_cast<uint32_t>(i)};
     }
-    const auto* sorted = sort_by_digits(&room[0], &room[rows.length], rows.length);
+    const auto* sorted = sort_row<Order>(&room[0], &room[rows.length], rows.length, turned);
     for (int64_t i = 0; i < rows.length; ++i) to[begin + i * rows.after] = sorted[i].position;
   }
 }
@@ -256,7 +322,7 @@ class SortLaunch final : public Launch {
 }  // namespace
 
 void launch_sort(const SortedRows& rows, const Tensor& source, const Tensor& target, Front& front) {
-  if (source.size == 0) return;
+  if (source.size == 0 && source.settled()) return;
   const Work work{rows, sort_of(source.dtype, rows.positions), part_of(source), part_of(target)};
   SortLaunch launched(work, source);
   launch(launched, front);

@@ -46,6 +46,8 @@ class Tensor {
   bool whole() const noexcept {
     return contiguous && static_cast<size_t>(bytes()) == storage->bytes();
   }
+  // Nothing is to come that could fail it, and nothing has: without elements it says no more.
+  bool settled() const noexcept { return Engine::ready(storage) && !storage->failed(); }
   // Whether some byte may be an element of both.
   bool overlaps(const Tensor& other) const noexcept;
 

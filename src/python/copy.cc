@@ -77,7 +77,7 @@ class CopyLaunch final : public Launch {
 
 void copy_across(PyObject* given, const Tensor& target) {
   Reference source = dense(given);
-  if (target.size == 0) return;
+  if (target.size == 0 && tensor_of(source).settled()) return;
   target.storage->bump_version();
   CopyLaunch work(tensor_of(source), target);
   launch(work, python_front());

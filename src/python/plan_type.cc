@@ -116,6 +116,7 @@ PyObject* new_plan(PyTypeObject* type, PyObject* arguments, PyObject* keywords) 
 
 void free_plan(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
+  as_plan(self)->program->keeper.drop();
   as_plan(self)->program.~shared_ptr();
   type->tp_free(self);
   Py_DECREF(type);

@@ -1,0 +1,129 @@
+"""What a plan keeps from run to run: values that depend only on inputs which rarely change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from gemel import config
+from gemel.codegen.nest import Kernel, Place
+from gemel.extent import Dim
+from gemel.ir.graph import Entry, Graph
+from gemel.runtime.beside import Launch
+from gemel.runtime.image import CAPTURED, INPUT, KEPT, TEMPORARY, Buffer
+from gemel.spec import product
+
+#: A value may take so many times the memory of what it is made of, or so many bytes.
+GROWTH, LITTLE = 4, 1 << 20
+
+
+class Split(NamedTuple):
+    """The items of a plan in two parts: what makes values that can be kept, and all the rest.
+
+    `values` are what the rest reads of the first part, `sources` the inputs and captured arrays
+    the first part reads.
+    """
+
+    first: list[Any]
+    rest: list[Any]
+    values: list[Buffer]
+    sources: list[Buffer]
+
+    def placed(self, temporaries: list[Buffer]) -> list[Buffer]:
+        """Give the values a space of their own; the temporaries left, numbered anew."""
+        for index, buffer in enumerate(self.values):
+            buffer.space, buffer.index = KEPT, index
+        left = [buffer for buffer in temporaries if buffer.space == TEMPORARY]
+        for index, buffer in enumerate(left):
+            buffer.index = index
+        return left
+
+    def reads(self) -> tuple[list[int], list[int], list[int]]:
+        """The inputs and captured arrays the values are made of, and the values' bytes."""
+        inputs, captured = (
+            [buffer.index for buffer in self.sources if buffer.space == space]
+            for space in (INPUT, CAPTURED)
+        )
+        return inputs, captured, [int(buffer.size) for buffer in self.values]
+
+
+def made_of(graph: Graph, still: Sequence[int]) -> set[Entry]:
+    """The entries that depend on inputs at these positions alone, which are not updated."""
+    updated = {index for index, _ in graph.updates}
+    found = {graph.inputs[index] for index in still if index not in updated}
+    for node in graph.walk() if found else ():
+        if node.op is not None and node.inputs and found.issuperset(node.inputs):
+            found.update(node.entries)
+    return found
+
+
+def split(items: Sequence[Any], fixed: set[Entry] | None, where: dict[Entry, Any]) -> Split:
+    """The items of a plan split; `fixed` are what `made_of` found, None keeps nothing.
+
+    A value is kept if it is made of such and of captured arrays alone, has the same size in every
+    call, and is not much larger than what it is made of. What may fail is not moved: it could fail
+    what does not depend on it.
+    """
+    if fixed is None:
+        return Split([], list(items), [], [])
+    still = {where[entry].buffer for entry in fixed if entry.node.is_input}
+    writers = _writers(items)
+    left = config.KEEP_BYTES.read()
+    made: set[Buffer] = set()
+    found = Split([], [], [], [])
+    for item in items:
+        size = _size(item, still | made, writers) if isinstance(item, Launch) else None
+        if size is None or size > left:
+            found.rest.append(item)
+            continue
+        left -= size
+        found.first.append(item)
+        made.update(buffer for buffer, written in item.touches() if written)
+    wanted = {buffer for item in found.rest for buffer, _ in item.touches()}
+    read = {buffer for item in found.first for buffer, _ in item.touches()}
+    found.values.extend(sorted(made & wanted, key=lambda buffer: buffer.index))
+    found.sources.extend(sorted(read - made, key=lambda buffer: (buffer.space, buffer.index)))
+    return found if found.values else Split([], list(items), [], [])
+
+
+def _writers(items: Sequence[Any]) -> dict[Buffer, int]:
+    """How many items write each buffer."""
+    counts: dict[Buffer, int] = {}
+    for item in items:
+        for buffer in {buffer for buffer, written in item.touches() if written}:
+            counts[buffer] = counts.get(buffer, 0) + 1
+    return counts
+
+
+def _size(item: Launch, still: set[Buffer], writers: dict[Buffer, int]) -> int | None:
+    """How many bytes a kernel's results take; None if they cannot be kept."""
+    kernel: Kernel = item.kernel
+    if item.fails or any(number.source[0] != "constant" for _, number in kernel.scalars):
+        return None
+    if any(isinstance(size, Dim) for size in _sizes(kernel)):
+        return None
+    given = made = 0
+    for (place, _), written in zip(kernel.places, kernel.written, strict=True):
+        buffer = place.buffer if isinstance(place, Place) else place
+        if written and (buffer.space != TEMPORARY or writers[buffer] > 1):
+            return None
+        if not written and buffer not in still and buffer.space != CAPTURED:
+            return None
+        if written:
+            made += buffer.size
+        elif isinstance(place, Place):
+            given += product(place.shape) * place.dtype.itemsize
+    return made if made <= max(GROWTH * given, LITTLE) else None
+
+
+def _sizes(kernel: Kernel) -> Iterator[int]:
+    """Everything that may be another number for other free sizes."""
+    yield from kernel.integers
+    yield from (number.source[1] for _, number in kernel.scalars)
+    yield kernel.extent
+    for (place, offset), written in zip(kernel.places, kernel.written, strict=True):
+        yield offset
+        if isinstance(place, Place):
+            yield from (place.layout.offset, *place.shape)
+        if written:
+            yield (place.buffer if isinstance(place, Place) else place).size
