@@ -17,10 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gemel.kvstore.server.launch import Job, Launcher, LocalProcess, Process
+from gemel.kvstore.server.launch import Job, Launcher, Process
+from gemel.kvstore.server.processes import Spare, start_process
 from gemel.kvstore.server.settings import Limits
 
 RATE = ("rate", "1gbit", "burst", "128k", "latency", "50ms")
+#: Enough of them for the others to be at work when somebody comes back.
+STEPS = "120"
 PROGRAM = str(Path(__file__).with_name("server_worker.py"))
 
 
@@ -60,17 +63,33 @@ def build(names: Sequence[str]) -> None:
 
 
 class Namespaces:
-    """A place: each process has its namespace."""
+    """A place: each process has its namespace, as it would a machine, with a spare process."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = list(names)
+        self.spares: dict[str, Spare] = {}
         build([name.replace(" ", "") for name in names])
+
+    def inside(self, slot: str) -> list[str]:
+        return ["ip", "netns", "exec", slot.replace(" ", "")]
 
     def start(
         self, slot: str, command: Sequence[str], environment: dict[str, str], printed: bool
     ) -> Process:
-        inside = ["ip", "netns", "exec", slot.replace(" ", "")]
-        return LocalProcess([*inside, *command], environment, printed)
+        spare = self.spares.get(slot)
+        if spare is not None:
+            return spare.become(command, environment, printed)
+        return start_process([*self.inside(slot), *command], environment, printed)
+
+    def tend(self) -> None:
+        for name in self.names:
+            if name not in self.spares:
+                self.spares[name] = Spare(self.inside(name))
+                return
+
+    @property
+    def ready(self) -> bool:
+        return len(self.spares) == len(self.names) and all(s.ready for s in self.spares.values())
 
     def address(self, slot: str) -> str:
         return f"10.77.0.{self.names.index(slot) + 1}"
@@ -79,14 +98,20 @@ class Namespaces:
         tell("ip", "link", "set", f"to{self.names.index(slot) + 1}", state)
 
     def close(self) -> None:
-        pass
+        for spare in self.spares.values():
+            spare.close()
 
 
 class Watched(Launcher):
-    """A launcher that mends the link of what it starts again: it is another machine."""
+    """A launcher that mends the link of what it starts again: it is another machine.
+
+    With the rule "leave_out" that takes longer than a worker may be silent: it shall be left out.
+    """
 
     def _work(self, slot: Any) -> None:
         self.place.link(slot.name, "up")  # type: ignore[attr-defined]
+        if slot.restarts and self.job.rule == "leave_out":
+            time.sleep(1.5 * self.job.limits.silent)
         super()._work(slot)
 
 
@@ -98,7 +123,7 @@ def main(folder: Path, fault: str, rule: str) -> None:
     mode = "adam" if rule == "replace" else "sums"
     limits = Limits(silent=1.0, replace=8.0, wait=12.0, reach=3.0)
     job = Job(
-        PROGRAM, (str(logs), "40", "0.03", mode), servers=2, workers=3, rule=rule, limits=limits,
+        PROGRAM, (str(logs), STEPS, "0.03", mode), servers=2, workers=3, rule=rule, limits=limits,
         folder=folder / "journals",
     )  # fmt: skip
     made = Watched(job, place, lambda text: print(text, file=sys.stderr))
@@ -107,7 +132,8 @@ def main(folder: Path, fault: str, rule: str) -> None:
         os.kill(slot.process.pid, signal.SIGKILL)
 
     def harm() -> None:
-        while sum(path.read_text().count("step") for path in logs.iterdir()) < 15:
+        # Until the job has come so far that whatever would be slow at its start is over.
+        while not place.ready or sum(p.read_text().count("step") for p in logs.iterdir()) < 15:
             time.sleep(0.02)
         if fault == "worker":
             kill(made.workers[1])

@@ -30,14 +30,15 @@ LIMITS = Limits(silent=1.0, replace=8.0, wait=12.0, reach=3.0)
 LONGEST = 40.0
 #: Seconds the others may stand still.
 RECOVERY = 5.0
-STEPS, PAUSE = 40, 0.03
+STEPS, PAUSE = 80, 0.03
 
 
 class Faulty(Launcher):
     """A launcher whose workers reach the servers over links that can be cut."""
 
     def __init__(self, job: Job, folder: Path) -> None:
-        super().__init__(job, LocalPlace(), say=lambda text: self.said.append(text))
+        self.local = LocalPlace(spares=job.spares)
+        super().__init__(job, self.local, say=lambda text: self.said.append(text))
         self.said: list[str] = []
         self.logs = folder
         self.links: dict[str, list[Link]] = {}
@@ -121,13 +122,13 @@ def run(
     logs.mkdir()
     job = Job(
         PROGRAM, (str(logs), str(STEPS), str(PAUSE), mode), servers=2, workers=3, rule=rule,
-        limits=LIMITS, folder=folder / "journals",
+        limits=LIMITS, folder=folder / "journals", spares=2,
     )  # fmt: skip
     made = Faulty(job, logs)
     over = threading.Event()
 
     def harm() -> None:
-        while made.steps() < 4 and not over.wait(0.02):
+        while not (made.steps() >= 4 and made.local.ready) and not over.wait(0.02):
             pass
         if fault is not None and not over.is_set():
             fault(made)

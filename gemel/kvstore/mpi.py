@@ -20,6 +20,7 @@ from gemel.errors import WorkersError
 from gemel.kvstore import compression
 from gemel.kvstore.base import pairs
 from gemel.kvstore.local import LocalStore, check_alike
+from gemel.kvstore.waiting import Scratch, wait_until
 from gemel.kvstore.ways import ways_of
 from gemel.kvstore.world import World
 
@@ -190,6 +191,8 @@ class MpiWire:
         self._messages = communicator.Dup()
         self._sums = communicator.Dup()
         self._sending: list[tuple[Any, bytes]] = []
+        self._rows = Scratch()
+        self._status = library.Status()
         self.machines = self._machines()
         self._passing: dict[str, Passing] = {}
         ways = ways_of(self.machines).values()
@@ -211,7 +214,7 @@ class MpiWire:
     def received(self) -> list[tuple[int, bytes]]:
         """The messages that have come, with the ranks they come from."""
         found = []
-        status = self._mpi.Status()
+        status = self._status
         while self._messages.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status):
             message = bytearray(status.Get_count(self._mpi.BYTE))
             self._messages.Recv([message, self._mpi.BYTE], status.Get_source())
@@ -219,12 +222,13 @@ class MpiWire:
         return found
 
     def gathered(self, row: Any) -> Any:
-        """The rows of all workers, in the order of ranks; all are as long."""
-        import numpy
+        """The rows of all workers, in the order of ranks; all are as long.
 
-        found = numpy.empty((self.size, row.size), row.dtype)
-        self._sums.Allgather(self._bytes(row), self._bytes(found))
-        return found
+        They lie in memory the next call takes again.
+        """
+        found = self._rows.take(self.size * row.nbytes).view(row.dtype)
+        self._finish(self._sums.Iallgather(self._bytes(row), self._bytes(found)))
+        return found.reshape(self.size, row.size)
 
     def summed(self, row: Any, way: str, lengths: Sequence[int]) -> Any:
         """The sum of the rows of all workers, by a way; `lengths` are those of its requests."""
@@ -236,7 +240,7 @@ class MpiWire:
             return self._by_pieces(row)
         if way == "mpi":
             total = numpy.empty_like(row)
-            self._sums.Allreduce(row, total)
+            self._finish(self._sums.Iallreduce(row, total))
             return total
         if way not in self._passing:
             from gemel.kvstore.passing import Passing
@@ -255,11 +259,16 @@ class MpiWire:
         item = row.itemsize
         here = [item * mine] * self.size, [item * mine * rank for rank in range(self.size)]
         there = [item * n for n in counts], [item * start for start in ends[:-1]]
-        self._sums.Alltoallv([self._raw(row), there, self._mpi.BYTE],
-                             [self._raw(pieces), here, self._mpi.BYTE])  # fmt: skip
+        self._finish(
+            self._sums.Ialltoallv(
+                [self._raw(row), there, self._mpi.BYTE], [self._raw(pieces), here, self._mpi.BYTE]
+            )
+        )
         total = numpy.empty_like(row)
-        self._sums.Allgatherv(
-            self._bytes(_added(pieces)), [self._raw(total), there, self._mpi.BYTE]
+        self._finish(
+            self._sums.Iallgatherv(
+                self._bytes(_added(pieces)), [self._raw(total), there, self._mpi.BYTE]
+            )
         )
         return total
 
@@ -273,7 +282,12 @@ class MpiWire:
 
     def finish(self, begun: Sequence[Any]) -> None:
         """Wait for what has begun."""
-        self._mpi.Request.Waitall(list(begun))
+        waiting = list(begun)
+        wait_until(lambda: bool(self._mpi.Request.Testall(waiting)))
+
+    def _finish(self, begun: Any) -> None:
+        """Wait for what all workers do, leaving the core to who computes."""
+        wait_until(begun.Test)
 
     def broadcast(self, row: Any) -> Any:
         """The row of rank 0."""
@@ -289,7 +303,8 @@ class MpiWire:
 
 
 def _added(rows: Any) -> Any:
-    total = rows[0].copy()
+    """The sum of the rows, in the order of ranks; it is made in the first of them."""
+    total = rows[0]
     for row in rows[1:]:
         total += row
     return total

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 import threading
@@ -23,11 +24,20 @@ from gemel import _core, config, npx
 from gemel.dtype import uint8
 from gemel.errors import GemelError, WorkersError
 from gemel.kvstore.agreement import GENERAL, Agreement, Request
+from gemel.kvstore.waiting import Scratch
 from gemel.kvstore.ways import Ways
 
-#: Seconds between two looks at what others say: as long as something is waited for, growing
-#: from the first to the second; else the third.
+#: Seconds between two looks at what others say: as long as something is waited for, doubling
+#: from the first to the second; else the third. A look costs backward some 50 us of its core.
 EAGER, PATIENT, IDLE = 1e-4, 1e-3, 2e-2
+#: Seconds between two looks at the clock: whether somebody has been waited for too long.
+MINDING = 0.05
+#: What takes all workers so many seconds together is not worth being begun early: a group of its
+#: own takes as much of the core, which computes meanwhile. So the first sums of a step wait for the
+#: last ones, for so many seconds at most.
+CHEAP, HOLD = 1e-3, 5e-2
+#: Bytes from which a group tells how fast the workers' wires are, and how fast that is forgotten.
+TELLING, FORGETTING = 64 << 10, 1.02
 #: The engine's priority of starting a request, which takes no time and lets others begin.
 URGENT = 1 << 20
 #: Seconds a worker that has failed waits at its exit for others to hear of it.
@@ -106,6 +116,12 @@ class World:
         self._doing: _Doing | None = None
         self._ended = threading.Event()
         self._patience = IDLE
+        self._row = Scratch()
+        self._mind_at = 0.0
+        #: Started, and not told yet, since more will follow at once.
+        self._held: list[Request] = []
+        #: Seconds a byte takes, at best, as far as that is known.
+        self._pace = math.inf
         threads = [threading.Thread(target=f, daemon=True) for f in (self._run, self._watch)]
         self._thread = threads[0]
         for thread in threads:
@@ -182,16 +198,18 @@ class World:
 
     def _round(self) -> None:
         """Hear what is new, here and elsewhere, and do one group of requests if there is one."""
-        new = self._taken()
-        busy = bool(new)
+        new, messages = self._taken(), self._wire.received()
+        now = time.monotonic()
+        if not new and not messages and now < self._mind_at:
+            self._patience = self._next_patience(False)
+            return
+        busy = bool(new or messages)
         if new and self.rank != 0:
             self._tell(0, {"ready": [list(request) for request in new]})
         for request in new:
             self._hear_of(0, request)
-        for rank, message in self._wire.received():
-            busy = True
+        for rank, message in messages:
             self._hear(rank, json.loads(message))
-        now = time.monotonic()
         if self.rank == 0 and not self.broken:
             group = self._agreement.next(self.ways.group)
             if group:
@@ -206,16 +224,19 @@ class World:
                 self._break(problem)
         elif self.rank != 0:
             self._mind_silence(now)
+        # There may be another group to do, which nobody needs to tell.
+        self._mind_at = 0.0 if busy else now + MINDING
         self._patience = self._next_patience(busy)
 
     def _next_patience(self, busy: bool) -> float:
         if not self._open:
             return IDLE
-        return EAGER if busy else min(max(EAGER, 1.3 * self._patience), PATIENT)
+        if len(self._held) == len(self._open):  # whatever starts here is noticed at once
+            return IDLE
+        return EAGER if busy else min(max(EAGER, 2 * self._patience), PATIENT)
 
     def _taken(self) -> list[Request]:
-        """The requests that have started here."""
-        new = []
+        """The requests that have started here, as soon as it is worth telling of them."""
         errand = self._desk.take(self._patience)
         while errand is not None:
             with self._lock:
@@ -224,9 +245,38 @@ class World:
                 self._give_up(f"worker {self.rank}: {request.name}: {errand.failure}")
             else:
                 self._open[request.place] = _Task(request, errand, time.monotonic())
-                new.append(request)
+                self._held.append(request)
             errand = self._desk.take(0.0)
+        if self._held and self._more_will_follow():
+            return []
+        new, self._held = self._held, []
         return new
+
+    def _more_will_follow(self) -> bool:
+        """Whether what is held back is to wait for other sums of this step, which are issued."""
+        first = self._held[0]
+        if any(request.kind != "sum" for request in self._held):
+            return False
+        task = self._open.get(first.place)
+        if task is None or time.monotonic() - task.since > HOLD:
+            return False  # it may be what the others wait for
+        coming = self._rest_of_step(first.store)
+        total = sum(request.bytes for request in (*self._held, *coming))
+        return bool(coming) and total * self._pace < CHEAP
+
+    def _rest_of_step(self, store: int) -> list[Request]:
+        """The sums that are issued and have not started, up to the first that comes once more."""
+        names = {task.request.name for task in self._open.values()}
+        found = []
+        with self._lock:
+            for request in self._issued.values():
+                if (request.store, request.kind) != (store, "sum"):
+                    continue
+                if request.name in names:
+                    break
+                names.add(request.name)
+                found.append(request)
+        return found
 
     def _hear_of(self, rank: int, request: Request) -> None:
         if self.rank != 0:
@@ -266,14 +316,19 @@ class World:
         doing = self._doing = _Doing([self._open.pop(place) for place in places], time.monotonic())
         inputs = [numpy.asarray(part) for task in doing.tasks for part in task.errand.inputs]
         # A copy: what is on its way must not go when somebody gives up waiting.
-        row = numpy.concatenate([*inputs, numpy.empty(0, numpy.uint8)])
+        row = self._row.take(sum(part.size for part in inputs))
+        if inputs:
+            numpy.concatenate(inputs, out=row)
         found = self._exchanged([task.request for task in doing.tasks], row, way)
         if self._no_longer_doing() is None:
             return  # somebody has given up waiting for it
         self.done["requests"] += len(doing.tasks)
         self.done["groups"] += 1
         self.done["bytes"] += row.size
-        self.done["seconds"] += time.monotonic() - doing.since
+        seconds = time.monotonic() - doing.since
+        self.done["seconds"] += seconds
+        if doing.tasks[0].request.kind == "sum" and row.size >= TELLING:
+            self._pace = min(FORGETTING * self._pace, seconds / row.size)
         start = 0
         for task in doing.tasks:
             size = task.request.bytes

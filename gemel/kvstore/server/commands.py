@@ -35,6 +35,9 @@ def launch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--servers", type=int, default=0, help="parameter servers to start")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="who starts")
     parser.add_argument("--restarts", type=int, default=3, help="times each is started again")
+    parser.add_argument(
+        "--spares", type=int, default=2, help="processes of this machine kept ready for restarts"
+    )
     parser.add_argument("--folder", type=Path, help="where the servers' journals are")
     parser.add_argument("--wait", type=float, default=Limits.wait, help="seconds workers wait")
     parser.add_argument(
@@ -106,6 +109,7 @@ def run_launch(given: argparse.Namespace, program: str, arguments: list[str]) ->
             given.restarts,
             Limits(given.silent, given.replace, given.wait, given.reach),
             given.folder,
+            given.spares,
         )
         return launch(job, given.engine)
     except GemelError as error:

@@ -33,13 +33,20 @@ from gemel.kvstore.server.protocol import (
     proof,
     proves,
     text_message,
+    tune,
 )
 from gemel.kvstore.server.requests import Answer, Requests, describe
 from gemel.kvstore.server.settings import WorkerSettings
 
-#: Seconds between two tries to connect, at first and at most.
+#: Seconds between two tries to connect, at first and at most; in between an eighth of the time that
+#: has been tried, so that a worker is that much later than its server at most.
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 0.5
+#: Seconds a try may take. TCP asks again after 1 s, 3 s, 7 s: with a link that is whole again a new
+#: try is quicker than one that is under way.
+TRY = 0.5
+#: Seconds a server may take to greet: it may be busy.
+GREETING = 5.0
 #: Refusals after which trying again is of use.
 _PASSING = (RankTakenError,)
 
@@ -141,14 +148,16 @@ class Connection:
     def _connected(self) -> socket.socket:
         """A connection on which both sides have shown that they know the secret."""
         limit = self.settings.limits.reach
-        until = time.monotonic() + limit
-        pause, last = FIRST_PAUSE, "no answer"
+        begun = time.monotonic()
+        last = "no answer"
         while True:
-            left = until - time.monotonic()
+            tried = time.monotonic() - begun
+            left, pause = limit - tried, min(max(FIRST_PAUSE, tried / 8), LONGEST_PAUSE)
             channel = None
             try:
-                channel = socket.create_connection(self.address, max(0.05, min(left, 5.0)))
-                channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                channel = socket.create_connection(self.address, max(0.05, min(left, TRY)))
+                channel.settimeout(max(TRY, min(left, GREETING)))
+                tune(channel)
                 self.welcome = self._greeted(channel)
                 channel.setblocking(False)
                 return channel
@@ -170,7 +179,6 @@ class Connection:
             self._closing.wait(pause)
             for request in self._requests.expired():
                 request.answer(self._late(request.what))
-            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _greeted(self, channel: socket.socket) -> dict[str, Any]:
         secret, mine = self.settings.secret, secrets.token_hex(NONCE_BYTES)

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import struct
+import time
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,10 @@ from gemel.kvstore.server.updates import Updates
 if TYPE_CHECKING:
     import numpy
 
+#: Seconds of a server's work that are followed by a snapshot: reading the log does that work again.
+#: A snapshot must not take more than a part of the work: the next is due after so many times that.
+REPLAY = 1.0
+SELDOM = 5.0
 #: A record of the log: rank, bytes of the message, their CRC-32.
 RECORD = struct.Struct(">III")
 #: A snapshot: magic, bytes of the description; then that, the arrays, and SHA-256 of it all.
@@ -33,12 +38,23 @@ MAGIC = b"GKS1"
 
 
 class Journal:
-    """The files in `folder`, which is made; `limit` bytes of log are followed by a snapshot."""
+    """The files in `folder`, which is made.
 
-    def __init__(self, folder: Path, limit: int = 256 << 20, durable: bool = False) -> None:
+    A snapshot is due after `limit` bytes of log, or messages that took `replay` seconds.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        limit: int = 256 << 20,
+        durable: bool = False,
+        replay: float = REPLAY,
+    ) -> None:
         self.folder = folder
         self.limit = limit
         self.durable = durable
+        self._replay = replay
+        self._spent = 0.0
         self._number = 0
         self._written = 0
         self._log = -1
@@ -60,7 +76,9 @@ class Journal:
         elif not (self.folder / "log.0").exists():
             write_snapshot(self.folder / "snapshot.0", state)  # it says how many workers there are
         path = self.folder / f"log.{self._number}"
+        begun = time.monotonic()
         good = _replay(path, state) if path.exists() else 0
+        self._spent = time.monotonic() - begun
         self._log = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         os.ftruncate(self._log, good)  # a record the process was killed in, which nobody heard of
         os.lseek(self._log, good, os.SEEK_SET)
@@ -71,8 +89,8 @@ class Journal:
             self.snapshot(state)
         return state
 
-    def append(self, rank: int, message: Message) -> None:
-        """Write a message down."""
+    def append(self, rank: int, message: Message, seconds: float = 0.0) -> None:
+        """Write a message down, which took the state so many seconds."""
         header, body = encode(message)
         check = zlib.crc32(body, zlib.crc32(header))
         record = RECORD.pack(rank, len(header) + len(body), check) + header
@@ -83,15 +101,17 @@ class Journal:
         if self.durable:
             os.fsync(self._log)
         self._written += len(record) + len(body)
+        self._spent += seconds
 
     @property
     def is_full(self) -> bool:
         """Whether a snapshot is due."""
-        return self._written > self.limit
+        return self._written > self.limit or self._spent > self._replay
 
     def snapshot(self, state: State) -> None:
         """Write the state down, and begin another log."""
         number = self._number + 1
+        begun = time.monotonic()
         write_snapshot(self.folder / f"snapshot.{number}", state)
         os.close(self._log)
         self._log = os.open(
@@ -100,6 +120,8 @@ class Journal:
         old, self._number, self._written = self._number, number, 0
         for name in (f"snapshot.{old}", f"log.{old}"):
             (self.folder / name).unlink(missing_ok=True)
+        self._spent = 0.0
+        self._replay = max(self._replay, SELDOM * (time.monotonic() - begun))
 
     def close(self) -> None:
         """Close the log."""
@@ -111,6 +133,7 @@ class Journal:
 def _replay(path: Path, state: State) -> int:
     """Apply the messages of a log; how many bytes of it are whole records."""
     good = 0
+    decoder = Decoder()
     with path.open("rb") as file:
         while len(head := file.read(RECORD.size)) == RECORD.size:
             rank, size, check = RECORD.unpack(head)
@@ -120,7 +143,7 @@ def _replay(path: Path, state: State) -> int:
             if zlib.crc32(data) != check:
                 raise JournalError(f"{path}: the record at byte {good} is damaged")
             try:
-                (message,) = Decoder().feed(data)
+                (message,) = decoder.feed(data)
                 state.apply(rank, message)
             except (KVStoreError, ValueError) as error:
                 raise JournalError(f"{path}: the record at byte {good}: {error}") from None

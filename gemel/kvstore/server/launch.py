@@ -1,25 +1,21 @@
 """Starting a job: servers and workers as processes, which are watched and started again.
 
-`watch` knows neither processes nor machines; a `Place` starts what it asks for: `LocalPlace` here,
-`ray.RayPlace` on a Ray cluster.
+`Launcher` knows neither processes nor machines; a `Place` starts what it asks for: `LocalPlace`
+here, `ray.RayPlace` on a Ray cluster.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
 import secrets
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from gemel.errors import WorkersError
+from gemel.kvstore.server.processes import LocalPlace
 from gemel.kvstore.server.settings import Limits
 
 #: Seconds between two looks at the processes, and for a server to say where it is.
@@ -32,7 +28,8 @@ class Job:
     """What to start: `program` with `arguments` as worker 0 to `workers` - 1, and the servers.
 
     What dies is started again, each up to `restarts` times. `folder` is where the servers' journals
-    are; a temporary folder unless it is given.
+    are; a temporary folder unless it is given. `spares` processes of this machine that have done
+    their imports wait for something to die.
     """
 
     program: str
@@ -43,11 +40,14 @@ class Job:
     restarts: int = 3
     limits: Limits = field(default_factory=Limits)
     folder: Path | None = None
+    spares: int = 0
     secret: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
 
     def __post_init__(self) -> None:
         if self.servers < 1 or self.workers < 1:
             raise WorkersError(f"launch: {self.servers} servers and {self.workers} workers")
+        if self.spares < 0:
+            raise WorkersError(f"launch: {self.spares} spare processes")
 
 
 class Process(Protocol):
@@ -74,88 +74,14 @@ class Place(Protocol):
         Where `printed`, what it prints is read by `line`; else it is passed on.
         """
 
+    def tend(self) -> None:
+        """Prepare for starting something again; called again and again, it must not wait."""
+
     def address(self, slot: str) -> str:
         """The host others reach it by."""
 
     def close(self) -> None:
         """Give everything back."""
-
-
-class LocalPlace:
-    """Processes of this machine."""
-
-    def start(
-        self, slot: str, command: Sequence[str], environment: dict[str, str], printed: bool
-    ) -> Process:
-        """Start a process."""
-        return LocalProcess(command, environment, printed)
-
-    def address(self, slot: str) -> str:
-        """This machine."""
-        return "127.0.0.1"
-
-    def close(self) -> None:
-        """There is nothing to give back."""
-
-
-class LocalProcess:
-    """A child of this process, which the system kills when the thread that started it ends."""
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        environment: dict[str, str],
-        printed: bool,
-    ) -> None:
-        self._child = subprocess.Popen(
-            [python(word) for word in command],
-            env={**os.environ, **environment},
-            stdout=subprocess.PIPE if printed else None,
-            preexec_fn=_tie,
-        )
-
-    @property
-    def pid(self) -> int:
-        """Its number."""
-        return self._child.pid
-
-    def poll(self) -> int | None:
-        """Its exit status; None while it runs."""
-        return self._child.poll()
-
-    def kill(self) -> None:
-        """End it at once."""
-        self._child.kill()
-        self._child.wait()
-
-    def line(self, seconds: float) -> str:
-        """The next line it prints."""
-        return read_line(self._child, seconds)
-
-
-def _tie() -> None:
-    """In a child: end when the thread that started it ends (prctl, PR_SET_PDEATHSIG)."""
-    _LIBC.prctl(1, signal.SIGKILL)
-
-
-_LIBC = ctypes.CDLL(None)
-
-
-def python(word: str) -> str:
-    """A word of a command: "{python}" is the interpreter there."""
-    return sys.executable if word == "{python}" else word
-
-
-def read_line(child: Any, seconds: float) -> str:
-    """A line of a child's output, if one comes in time."""
-    import selectors
-
-    with selectors.DefaultSelector() as selector:
-        selector.register(child.stdout, selectors.EVENT_READ)
-        if not selector.select(seconds):
-            return ""
-    line: bytes = child.stdout.readline()
-    return line.decode(errors="replace").strip()
 
 
 class Slot:
@@ -186,10 +112,13 @@ class Launcher:
         try:
             for slot in self.servers:
                 self._serve(slot)
+            for slot in self.servers:
+                self._ports[_number(slot)] = self._port(slot)
             for slot in self.workers:
                 self._work(slot)
             while not all(slot.over for slot in self.workers):
                 self._look()
+                self.place.tend()
                 time.sleep(PAUSE)
             self._await_servers()
             return self.status
@@ -210,18 +139,23 @@ class Launcher:
             time.sleep(PAUSE)
 
     def _serve(self, slot: Slot) -> None:
-        """Start a server; again, at the port and with the files it had."""
-        number, job = int(slot.name.split()[1]), self.job
+        """Start a server; again, at the port and with the files it had, without waiting for it."""
+        number, job = _number(slot), self.job
         host = self.place.address(slot.name)
         command = ["{python}", "-m", "gemel", "serve", "--workers", str(job.workers)]
         command += ["--host", host, "--port", str(self._ports[number]), "--rule", job.rule]
         command += ["--folder", str(self._folder / f"server{number}"), "--announce"]
         command += ["--silent", str(job.limits.silent), "--replace", str(job.limits.replace)]
         slot.process = self.place.start(slot.name, command, self._environment(), True)
+
+    @staticmethod
+    def _port(slot: Slot) -> int:
+        """Where a server that has just been started says it is."""
+        assert slot.process is not None
         said = slot.process.line(START)
         if not said.isdecimal():
             raise WorkersError(f"launch: {slot.name} did not start (its output says why): {said}")
-        self._ports[number] = int(said)
+        return int(said)
 
     def addresses(self, slot: Slot) -> list[tuple[str, int]]:
         """Where a worker finds the servers."""
@@ -233,7 +167,7 @@ class Launcher:
         environment = {
             **self._environment(),
             "GEMEL_SERVERS": addresses,
-            "GEMEL_RANK": slot.name.split()[1],
+            "GEMEL_RANK": str(_number(slot)),
             "GEMEL_NUM_WORKERS": str(self.job.workers),
             "GEMEL_RESTARTS": str(slot.restarts),
             "GEMEL_WAIT_SECONDS": str(self.job.limits.wait),
@@ -267,13 +201,17 @@ class Launcher:
                 self._say(f"launch: {slot.name} ended with {status}, {slot.restarts} restarts ago")
 
 
+def _number(slot: Slot) -> int:
+    return int(slot.name.split()[1])
+
+
 def launch(job: Job, engine: str = "local") -> int:
     """Run a job by an engine: ``"local"`` or ``"ray"``. Raises `WorkersError`."""
     if engine == "ray":
         from gemel.kvstore.server.ray import RayPlace
 
         return Launcher(job, RayPlace(job.servers + job.workers)).run()
-    return Launcher(job, LocalPlace()).run()
+    return Launcher(job, LocalPlace(job.spares)).run()
 
 
-__all__ = ["Job", "Launcher", "LocalPlace", "LocalProcess", "Place", "Process", "Slot", "launch"]
+__all__ = ["Job", "Launcher", "LocalPlace", "Place", "Process", "Slot", "launch"]

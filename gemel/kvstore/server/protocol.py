@@ -19,10 +19,13 @@ from the network is unpickled or executed, and every length is checked before me
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
+import socket
 import struct
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -51,6 +54,8 @@ DTYPES = (
     *("uint8", "uint16", "uint32", "uint64"),
 )
 NONCE_BYTES = 32
+#: An option of sockets that module socket has no name for (linux/tcp.h).
+TCP_RTO_MAX_MS = 44
 
 
 class Kind(IntEnum):
@@ -266,15 +271,28 @@ class Decoder:
     def feed(self, data: bytes) -> list[Message]:
         """The messages that `data` completes."""
         found = []
-        while data:
+        left = memoryview(data)
+        while left:
             place = self.buffer()
-            piece = data[: len(place)]
-            place[: len(piece)] = piece
-            message = self.filled(len(piece))
+            count = min(len(left), len(place))
+            place[:count] = left[:count]
+            message = self.filled(count)
             if message is not None:
                 found.append(message)
-            data = data[len(piece) :]
+            left = left[count:]
         return found
+
+
+def tune(channel: socket.socket) -> None:
+    """Have a connection send at once, and go on soon when a broken link is whole again.
+
+    Linux sends what was lost again after 0.2 s, 0.4 s, 0.8 s and so on up to 2 minutes; here 1 s
+    is the most, on kernels that can be told (6.15 on).
+    """
+    channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            channel.setsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS, 1000)
 
 
 def proof(secret: bytes, who: str, challenge: str, greeting: dict[str, Any]) -> str:
@@ -301,4 +319,5 @@ __all__ = [
     "proof",
     "proves",
     "text_message",
+    "tune",
 ]

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel.errors import WorkersError
-from gemel.kvstore.server.launch import LocalProcess, Process
+from gemel.kvstore.server.launch import Process
+from gemel.kvstore.server.processes import LocalProcess, start_process
 
 #: The exit status of a process whose actor, or whose node, is gone.
 GONE = -9
@@ -54,6 +55,9 @@ class RayPlace:
         except self._ray.exceptions.RayError as error:
             raise WorkersError(f"launch: Ray could not start {slot}: {error}") from None
         return RayProcess(self._ray, actor)
+
+    def tend(self) -> None:
+        """Nothing: on a cluster processes are started when they are needed."""
 
     def address(self, slot: str) -> str:
         """The address of the node the process is on, or will be."""
@@ -135,7 +139,7 @@ class Watcher:
 
     def start(self, command: list[str], environment: dict[str, str], printed: bool) -> int:
         """Start a process; its number."""
-        self._process = LocalProcess(command, environment, printed)
+        self._process = start_process(command, environment, printed)
         return self._process.pid
 
     def poll(self) -> int | None:

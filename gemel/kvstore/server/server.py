@@ -30,6 +30,7 @@ from gemel.kvstore.server.protocol import (
     proof,
     proves,
     text_message,
+    tune,
 )
 from gemel.kvstore.server.state import State
 
@@ -206,10 +207,11 @@ class Server:
 
     def change(self, rank: int, message: Message) -> bool:
         """Let a message move the state, and write it down."""
+        begun = time.monotonic()
         changed = self.state.apply(rank, message)
         if changed and self._journal is not None:
             try:
-                self._journal.append(rank, message)
+                self._journal.append(rank, message, time.monotonic() - begun)
                 if self._journal.is_full:
                     self._journal.snapshot(self.state)
             except OSError as error:
@@ -325,6 +327,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: Any) -> None:
         """Challenge whoever it is."""
         self._transport = transport
+        tune(transport.get_extra_info("socket"))
         if not self._server.admit(self):
             transport.abort()
             return

@@ -1,0 +1,54 @@
+"""Waiting for what makes progress only while it is asked, beside threads that compute.
+
+A worker often has one core. A call of MPI that blocks keeps it busy by asking again and again,
+which takes it from backward; one that is asked now and then leaves it to backward, but is asked too
+late. So: a few times at once, since what other workers of this machine send is often there, then
+after pauses that grow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+#: Times that are asked at once, letting others run in between; seconds of the first and the longest
+#: pause, and by how much they grow.
+AT_ONCE = 3
+FIRST, LONGEST, GROWTH = 2e-5, 3e-4, 1.5
+
+
+def wait_until(done: Callable[[], object], pause: Callable[[float], object] = time.sleep) -> None:
+    """Wait until `done` says so; it is what makes progress.
+
+    >>> left = [False, False, True]
+    >>> wait_until(lambda: left.pop(0))
+    >>> left
+    []
+    """
+    for _ in range(AT_ONCE):
+        if done():
+            return
+        pause(0)
+    seconds = FIRST
+    while not done():
+        pause(seconds)
+        seconds = min(GROWTH * seconds, LONGEST)
+
+
+class Scratch:
+    """Memory for rows on their way, which is kept: to take new pages costs as much as a copy."""
+
+    def __init__(self) -> None:
+        self._memory: Any = None
+
+    def take(self, size: int) -> Any:
+        """So many bytes, as an array of uint8: the same ones each time."""
+        import numpy
+
+        if self._memory is None or self._memory.size < size:
+            self._memory = numpy.empty(size, "uint8")
+        return self._memory[:size]
+
+
+__all__ = ["Scratch", "wait_until"]

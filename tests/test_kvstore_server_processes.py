@@ -1,0 +1,146 @@
+"""Processes of this machine: spare ones become what they are told to be, others start as ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gemel.errors import WorkersError
+from gemel.kvstore.server.launch import Job, Launcher
+from gemel.kvstore.server.processes import LocalPlace, LocalProcess, start_process
+
+pytestmark = [pytest.mark.unsanitized("many processes")]
+
+SCRIPT = """
+import json, os, sys
+print(json.dumps([
+    __name__, sys.argv[1:], os.environ["A_WORD"], os.path.basename(__file__),
+    sys.path[0] == os.path.dirname(os.path.abspath(__file__)), "gemel.gluon" in sys.modules,
+    sys.modules["__main__"].__dict__ is globals(),
+]), flush=True)
+if "fail" in sys.argv:
+    raise ValueError("as it was told")
+if "exit" in sys.argv:
+    sys.exit(3)
+"""
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    return str(path)
+
+
+@pytest.fixture
+def place() -> Iterator[LocalPlace]:
+    made = LocalPlace(spares=1)
+    yield made
+    made.close()
+
+
+def ready(place: LocalPlace) -> None:
+    def tended() -> bool:
+        place.tend()
+        return place.ready
+
+    until(tended)
+
+
+def ended(process: LocalProcess) -> int:
+    until(lambda: process.poll() is not None)
+    status = process.poll()
+    assert status is not None
+    return status
+
+
+def said(script: str, word: str, spare: bool) -> str:
+    flag = "true" if spare else "false"
+    return f'["__main__", ["{word}"], "hello", "script.py", true, {flag}, true]'
+
+
+@pytest.mark.parametrize(("word", "status"), [("go", 0), ("fail", 1), ("exit", 3)])
+def test_a_spare_process_is_the_program(
+    place: LocalPlace, script: str, word: str, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ready(place)
+    spare = place._spares[0]._child.pid
+    process = place.start("worker 0", ["{python}", script, word], {"A_WORD": "hello"}, True)
+    assert process.pid == spare and not place.ready
+    assert process.line(30) == said(script, word, spare=True)
+    found = ended(process)
+    assert (found != 0) == (status != 0) and (word != "exit" or found == 3)
+    assert ("ValueError: as it was told" in capfd.readouterr().err) == (word == "fail")
+
+
+def test_without_a_spare_process_it_starts_as_ever(script: str) -> None:
+    process = LocalPlace().start("worker 0", ["{python}", script, "go"], {"A_WORD": "hello"}, True)
+    assert process.line(30) == said(script, "go", spare=False) and ended(process) == 0
+
+
+def test_a_spare_process_that_is_not_ready_is_taken_all_the_same(
+    place: LocalPlace, script: str
+) -> None:
+    place.tend()
+    assert not place.ready
+    process = place.start("worker 0", ["{python}", script, "go"], {"A_WORD": "hello"}, True)
+    assert process.line(60) == said(script, "go", spare=True) and ended(process) == 0
+
+
+def test_a_spare_process_that_died_is_no_harm(place: LocalPlace, script: str) -> None:
+    ready(place)
+    os.kill(place._spares[0]._child.pid, signal.SIGKILL)
+    place._spares[0]._child.wait()
+    process = place.start("worker 0", ["{python}", script, "go"], {"A_WORD": "hello"}, True)
+    assert process.line(30) == said(script, "go", spare=False) and ended(process) == 0
+
+
+def test_a_spare_process_runs_modules(place: LocalPlace) -> None:
+    ready(place)
+    command = ["{python}", "-m", "gemel", "serve", "--workers", "1", "--port", "0", "--announce"]
+    process = place.start("server 0", command, {"GEMEL_SECRET": "only this test"}, True)
+    assert 0 < int(process.line(30)) < 1 << 16
+    process.kill()
+    assert process.poll() == -signal.SIGKILL
+
+
+def test_another_spare_process_takes_its_place(place: LocalPlace, script: str) -> None:
+    ready(place)
+    process = place.start("worker 0", ["{python}", script, "go"], {"A_WORD": "hello"}, True)
+    place.tend()
+    assert not place._spares  # not at once: what starts matters more
+    assert ended(process) == 0
+    ready(place)
+    child = place._spares[0]._child
+    place.close()
+    assert child.poll() is not None
+
+
+def test_other_commands_and_output_that_is_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
+    process = start_process(["echo", "a line"], {}, False)
+    assert ended(process) == 0 and capfd.readouterr().out == "a line\n"
+
+
+def test_fewer_than_no_spare_processes() -> None:
+    with pytest.raises(WorkersError, match="-1 spare"):
+        Job("train.py", spares=-1)
+
+
+def test_servers_that_cannot_start_end_the_job(tmp_path: Path) -> None:
+    """Its output says why."""
+    (tmp_path / "server0").write_text("no folder")
+    job = Job("train.py", folder=tmp_path)
+    with pytest.raises(WorkersError, match="server 0 did not start"):
+        Launcher(job, LocalPlace()).run()
