@@ -131,6 +131,12 @@ PIECE = Variable(
 WORKERS_TIMEOUT = Variable(
     "GEMEL_WORKERS_TIMEOUT", 300.0, "seconds that workers of a job wait for each other"
 )
+SCHEDULE = Variable(
+    "GEMEL_SCHEDULE", "ranks", "how workers of dist_sync add up over MPI; worker 0's counts"
+)
+MEASURE_SECONDS = Variable(
+    "GEMEL_MEASURE_SECONDS", 0.3, "time for which they try that out when they join; 0: not at all"
+)
 DEBUG = Variable("GEMEL_DEBUG", 0, "1 prints what is compiled, 2 also the programs")
 
 ALL = (
@@ -163,6 +169,8 @@ ALL = (
     STALENESS,
     PIECE,
     WORKERS_TIMEOUT,
+    SCHEDULE,
+    MEASURE_SECONDS,
     DEBUG,
 )
 

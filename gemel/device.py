@@ -104,13 +104,14 @@ _current = _Current()
 
 
 class _Simulation:
-    """How many GPUs are simulated; GB/s and microseconds of each one's link."""
+    """How many GPUs are simulated; GB/s and microseconds of each one's link, or their topology."""
 
-    __slots__ = ("gpus", "link")
+    __slots__ = ("gpus", "link", "topology")
 
     def __init__(self) -> None:
         self.gpus = 0
         self.link = (0.0, 0.0)
+        self.topology: Topology | None = None
 
 
 _simulation = _Simulation()
@@ -171,14 +172,28 @@ def try_all_gpus() -> list[Device]:
 
 
 def simulate(
-    gpus: int, gigabytes_per_second: float | None = None, microseconds: float | None = None
+    gpus: int | Topology,
+    gigabytes_per_second: float | None = None,
+    microseconds: float | None = None,
 ) -> None:
     """Make `gpus` (0 to 8) simulated GPUs, each with a worker thread and a link of its own.
 
     A copy over a link takes `microseconds` of latency plus its bytes at the link's bandwidth, in
     either direction, one copy at a time; operations on a simulated GPU run on one core, as on a
     CPU. Defaults: `GEMEL_SIMULATED_BANDWIDTH` and `GEMEL_SIMULATED_LATENCY`.
+
+    A `Topology` instead of a number makes its GPUs. Each one's own link is then its way to the
+    nearest host, and gradients that meet in a store ``"device"`` or ``"local"`` travel between the
+    GPUs over the links of the topology, by the schedule its planner chooses. Raises `DeviceError`
+    for more GPUs than there are names for, or a speed that cannot be.
+
+    >>> device.simulate(device.topology("p3").slower(100))
+    >>> device.num_gpus()
+    8
     """
+    if not isinstance(gpus, int):
+        _simulate_topology(gpus, gigabytes_per_second, microseconds)
+        return
     if not 0 <= gpus <= GPU_COUNT:
         raise DeviceError(f"simulate: {gpus} GPUs; there can be 0 to {GPU_COUNT}")
     bandwidth = gigabytes_per_second or config.SIMULATED_BANDWIDTH.read()
@@ -188,10 +203,43 @@ def simulate(
             f"simulate: a link of {bandwidth} GB/s and {latency} us; the bandwidth must be "
             "positive, the latency not negative"
         )
-    for place in GPUS[:gpus]:
+    _make([(bandwidth, latency)] * gpus)
+    _simulation.link, _simulation.topology = (bandwidth, latency), None
+
+
+def _simulate_topology(
+    where: Topology, gigabytes_per_second: float | None, microseconds: float | None
+) -> None:
+    names = where.gpus
+    if not 0 < len(names) <= GPU_COUNT:
+        raise DeviceError(
+            f"simulate: the topology {where.name} has {len(names)} GPUs; there can be 1 to "
+            f"{GPU_COUNT}"
+        )
+    if gigabytes_per_second is not None or microseconds is not None:
+        raise DeviceError(
+            f"simulate: the links of {where.name} have their own speeds; describe others with "
+            "gemel.links.Topology, or make all of them slower with slower()"
+        )
+    usual = config.SIMULATED_BANDWIDTH.read(), config.SIMULATED_LATENCY.read()
+    _make([where.to_host(name) or usual for name in names])
+    _simulation.topology = where
+
+
+def _make(links: list[tuple[float, float]]) -> None:
+    """GPUs with links of so many GB/s and microseconds."""
+    for place, (bandwidth, latency) in zip(GPUS, links, strict=False):
         name = f"{place.device_type}({place.device_id})"
         _core.simulate_gpu(place.code, name, bandwidth * 1e9, latency * 1e-6)
-    _simulation.gpus, _simulation.link = gpus, (bandwidth, latency)
+    _simulation.gpus = len(links)
+
+
+def simulated_topology() -> Topology | None:
+    """The topology whose GPUs are simulated; None where they have a link each, or there are none.
+
+    Its GPUs are `gpu(0)`, `gpu(1)`, ... in order.
+    """
+    return _simulation.topology
 
 
 def topology(name: str | None = None) -> Topology:
@@ -210,7 +258,7 @@ def topology(name: str | None = None) -> Topology:
             "topology: no GPUs are simulated, and nothing travels between CPU devices; "
             "give a name, or call device.simulate first"
         )
-    return machines.star(_simulation.gpus, *_simulation.link)
+    return _simulation.topology or machines.star(_simulation.gpus, *_simulation.link)
 
 
 def cores(device: int | Device, count: int | None = None) -> None:

@@ -89,6 +89,55 @@ class Topology:
         links = [link._replace(latency=0.0, overhead=0.0) for link in self.links]
         return Topology(f"{self.name} without latency", self.nodes, links)
 
+    def slower(self, factor: float) -> Topology:
+        """The same with links so many times as slow: what happens in between is then easier to see.
+
+        Raises `TopologyError` for a factor that is not positive.
+        """
+        if not 0 < factor < math.inf:
+            raise TopologyError(f"topology {self.name}: {factor} times slower; give more than 0")
+        links = [
+            link._replace(
+                bandwidth=link.bandwidth / factor,
+                latency=link.latency * factor,
+                overhead=link.overhead * factor,
+            )
+            for link in self.links
+        ]
+        return Topology(f"{self.name}, {factor:g} times slower", self.nodes, links)
+
+    def only(self, gpus: Iterable[str]) -> Topology:
+        """The same without the other GPUs and their links. Raises `UnknownNameError`."""
+        kept = {self.nodes[self.number(name)].name for name in gpus}
+        nodes = [node for node in self.nodes if node.kind != "gpu" or node.name in kept]
+        there = {node.name for node in nodes}
+        links = [link for link in self.links if link.one in there and link.other in there]
+        return Topology(self.name, nodes, links)
+
+    def to_host(self, gpu: str) -> tuple[float, float] | None:
+        """GB/s and microseconds of the way from a GPU to the nearest host; None if there is none.
+
+        The way has the fewest links, of those the widest, and passes no other GPU.
+        """
+        best = {gpu: (math.inf, 0.0)}
+        front = [gpu]
+        while front:
+            found: dict[str, tuple[float, float]] = {}
+            for link in self.links:
+                for here, there in ((link.one, link.other), (link.other, link.one)):
+                    if here in front and there not in best:
+                        width, latency = best[here]
+                        way = min(width, link.bandwidth), latency + link.latency
+                        if there not in found or way[0] > found[there][0]:
+                            found[there] = way
+            best.update(found)
+            kinds = {name: self.nodes[self.numbers[name]].kind for name in found}
+            hosts = [way for name, way in found.items() if kinds[name] == "host"]
+            if hosts:
+                return max(hosts)
+            front = [name for name, kind in kinds.items() if kind == "switch"]
+        return None
+
     def drawing(self) -> str:
         """Each node on a line, with its links: `gpu0  NVLink 18 GB/s: gpu1 gpu2; ...`."""
         ends: dict[str, dict[str, list[str]]] = {node.name: {} for node in self.nodes}

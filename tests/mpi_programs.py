@@ -148,6 +148,52 @@ def order(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
     return found
 
 
+def ways(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """By every way there is: which bits sums have, alone and with others, and what is said."""
+    rank, size = store.rank, store.num_workers
+    known, found = store._world.ways.known, {"said": store.explain()}
+    counts = (70_001, 3, 0, 513)
+    rows = [
+        [numpy.random.default_rng([rank, n]).normal(size=n).astype("float32") for n in counts]
+        for rank in range(size)
+    ]
+    outs = [np.zeros((count,)) for count in counts]
+    for name, way in known.items():
+        store.set_schedule(name)
+        digests = []
+        for times in range(2):
+            for number, count in enumerate(counts):
+                key = f"{name} {times} {number}"
+                store.init(key, np.zeros((count,)))
+                store.pushpull(key, np.array(rows[rank][number]), out=outs[number])
+                if times:  # one after the other; together before
+                    outs[number].wait_to_read()
+            digests.append(digest([out.asnumpy() for out in outs]))
+        exact, near = True, True
+        for out, parts in zip(outs, zip(*rows, strict=True), strict=True):
+            total = parts[0].copy()
+            for part in parts[1:]:
+                total += part
+            exact &= bool((out.asnumpy() == total).all())
+            near &= bool(numpy.allclose(out.asnumpy(), total, atol=1e-5))
+        found[name] = [digests[0] == digests[1], exact or not way.in_order, near, digests[0]]
+    whole = np.full((5,), 100 + rank, dtype="int8")
+    store.init("int8", whole)
+    store.pushpull("int8", whole)
+    found["int8"] = whole.tolist()
+    found["went"] = sorted(name for name in store.statistics() if name.startswith("by "))
+    try:
+        store.set_schedule("rinf")
+    except GemelError as error:
+        found["unknown"] = str(error)
+    try:
+        store.set_schedule("ring" if rank else "gather")
+        store.barrier()
+    except GemelError as error:
+        found["disagreement"] = str(error)
+    return found
+
+
 def lossy(row: Any, kind: str) -> Any:
     """What arrives of a row."""
     if kind == "2bit":
@@ -240,6 +286,7 @@ CASES = {
     "training": training,
     "values": values,
     "order": order,
+    "ways": ways,
     "compressed": compressed,
     "wrong": wrong,
 }

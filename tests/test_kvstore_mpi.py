@@ -130,6 +130,36 @@ def test_sums_are_made_in_the_order_of_ranks(workers, tmp_path):
         assert one == dict.fromkeys(one, True) and len(one) == 4
 
 
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_every_way_to_add_up(workers, tmp_path):
+    """The same bits on all, whatever travels together; in the order of ranks where that is said."""
+    job, written = launched(tmp_path, workers, "ways")
+    assert sorted(written) == list(range(workers)), job.stdout + job.stderr
+    first = written[0]
+    assert all(one == first for one in written.values())
+    said, names = first.pop("said"), {"gather", "pieces", "mpi", "chain", "ring", "tree", "direct"}
+    assert f"{workers} workers on 1 machine; measured in" in said and "chosen by 'ranks'" in said
+    assert "kept by" not in said and said.count(" kept ") == (7 if workers == 2 else 4)
+    assert first.pop("went") == sorted(f"by {name}" for name in names)
+    assert first.pop("int8") == [(sum(100 + r for r in range(workers)) + 128) % 256 - 128] * 5
+    assert "'rinf'" in first.pop("unknown") and "schedule ring" in first.pop("disagreement")
+    assert set(first) == names
+    for name, (repeats, exact, near, _) in first.items():
+        assert [repeats, exact, near] == [True] * 3, name
+    assert len({first[name][3] for name in ("gather", "pieces", "chain", "direct")}) == 1
+
+
+@pytest.mark.parametrize("schedule", ["ring", "any"])
+def test_training_by_another_schedule(schedule, digits, tmp_path, monkeypatch):
+    """Replicas stay the same bits, and parameters those of one process to 1e-5."""
+    monkeypatch.setenv("GEMEL_SCHEDULE", schedule)
+    digests = found(tmp_path, 4, "training", data=str(digits), hybrid=True)
+    assert len(set(digests)) == 1
+    loaded = numpy.load(tmp_path / "parameters.npz")
+    for number, expected in enumerate(mpi_programs.trained(None, [cpu(0)], digits, {})):
+        numpy.testing.assert_allclose(loaded[f"arr_{number}"], expected, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize(("kind", "size"), [("2bit", 6), ("fp16", 42), ("bf16", 42)])
 def test_compressed_sums_are_those_of_numpy(kind, size, tmp_path):
     for one in found(tmp_path, 2, "compressed", kind=kind):

@@ -271,7 +271,7 @@ def test_a_server_started_again_is_where_it_was(tmp_path: Path, limit: int) -> N
     assert state.gone == {2} and state.updates is not None
     counts, arrays = state.updates.states()
     assert set(counts.values()) == {5} and len(arrays) == 2
-    assert len(os.listdir(tmp_path)) == (2 if limit < 1 << 20 else 1)
+    assert len(os.listdir(tmp_path)) == 2
 
 
 def test_a_record_cut_off_is_forgotten(tmp_path: Path) -> None:
@@ -316,12 +316,53 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
             read_snapshot(tmp_path / "snapshot.1")
 
 
-def test_files_of_another_job(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("until", [20, None], ids=["in a round", "after a round"])
+def test_another_number_of_workers_goes_on(tmp_path: Path, workers: int, until: int | None) -> None:
+    """From the values of the rounds that have ended; pushes of an open one are made again."""
     journal = Journal(tmp_path)
-    journal.snapshot(journal.load(2))
+    state = journal.load(3)
+    for rank, message in history(5)[:until]:
+        if state.apply(rank, message):
+            journal.append(rank, message)
     journal.close()
-    with pytest.raises(JournalError, match="a job of 2 workers, not of 3"):
-        Journal(tmp_path).load(3)
+    again = Journal(tmp_path)
+    found = again.load(workers)
+    assert again.is_new_job and found.live == list(range(workers)) and found.workers == workers
+    for number, entry in found.entries.items():
+        old = state.entries[number]
+        assert (entry.value == old.value).all() and entry.version == old.version
+        assert entry.last == dict.fromkeys(range(workers), old.version) and not entry.pending
+    assert any(entry.pending for entry in state.entries.values()) == (until is not None)
+    again.close()
+    third = Journal(tmp_path)
+    assert values(third.load(workers)) == values(found) and not third.is_new_job
+    third.close()
+
+
+def test_the_next_job_after_one_that_ended(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    state = journal.load(3)
+    for rank, message in [*history(6), *((rank, Message(Kind.LEAVE)) for rank in (0, 1))]:
+        if state.apply(rank, message):
+            journal.append(rank, message)
+    journal.close()
+    again = Journal(tmp_path)
+    assert again.load(3).live == [0, 1, 2] and again.is_new_job
+    again.close()
+
+
+def test_keys_that_nobody_ever_pushes_do_not_count(tmp_path: Path) -> None:
+    """Running statistics, for example; but in the first step nobody has pushed the later keys."""
+    state = State(1)
+    for name in ("str:weight", "str:running mean"):
+        state.apply(0, declare(name))
+        state.apply(0, first(ones(0.0), key_number(name, 0)))
+    assert state.pushed(0) == (0, 0)
+    numbers = [(0, 1), (2, 2), (3, 3)]
+    for step, expected in enumerate(numbers, 1):
+        state.apply(0, push(ones(1.0), step, key_number("str:weight", 0)))
+        assert state.pushed(0) == expected
 
 
 def test_a_snapshot_half_written_does_not_count(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from gemel import np
 from gemel.errors import ParameterFileError
 from gemel.gluon.block import Block
 from gemel.gluon.callbacks import Callback
+from gemel.gluon.job import Job, begin_streams, check_place
 from gemel.gluon.parameter import Parameter
 from gemel.gluon.trainer import Trainer
 from gemel.npx import serialize
@@ -40,6 +41,11 @@ class Checkpoint(Callback):
     The file holds parameters, the optimizer's states and counts, its rates and scheduler, the
     random streams (gemel's, Python's and NumPy's), the place in the data, metrics, history, and
     the callbacks' plain attributes. `fit` goes on from it if it is there when it begins.
+
+    In a job of several workers worker 0 writes the file, with the random streams of all, and all
+    read it; a job with another number of workers may go on from it (`gemel.gluon.job` has the
+    rules). Where servers keep the parameters, their folder is the checkpoint: that raises
+    `GemelError`.
     """
 
     def __init__(self, path: Any, batches: int | None = None, epochs: int = 1) -> None:
@@ -59,9 +65,19 @@ class Checkpoint(Callback):
 
     def save(self, run: Run) -> None:
         """Write the file. Waits for the engine; an array that holds an error raises it here."""
+        job = Job(run.trainer)
+        job.check_keeps()
+        workers = job.said(packed(run.own_state(), {}))
+        if job.rank != 0:
+            return
         arrays: dict[str, Any] = {}
         callbacks = {k: attributes(c, arrays, False) for k, c in _named(run.callbacks)}
-        content = {"version": VERSION, "run": packed(run.state(), arrays), "callbacks": callbacks}
+        content = {
+            "version": VERSION,
+            "run": packed(run.state(), arrays),
+            "callbacks": callbacks,
+            "workers": workers,
+        }
         parameters = run.net.collect_params()
         values = {f"net.{name}": p.list_data()[0] for name, p in parameters.items()}
         values.update({f"own.{name}": array for name, array in _own(parameters)})
@@ -77,11 +93,14 @@ class Checkpoint(Callback):
         """Put a run where the file says; False if there is none.
 
         Raises `ParameterFileError`, changing nothing, for a file that is damaged or belongs to
-        another network or trainer.
+        another network or trainer, or whose place in the data another number of workers cannot
+        find; `WorkersError` where the workers have different files.
         """
-        for left in glob.glob(f"{glob.escape(self.path)}.*.part"):
+        job = Job(run.trainer)
+        job.check_keeps()
+        for left in glob.glob(f"{glob.escape(self.path)}.*.part") if job.rank == 0 else ():
             os.unlink(left)  # a process ended while it wrote
-        if not os.path.exists(self.path):
+        if not job.has_file(self.path):
             return False
         values = serialize.load_named(self.path)
         try:
@@ -91,6 +110,9 @@ class Checkpoint(Callback):
             raise ParameterFileError(f"{self.path} is no checkpoint of gluon.fit") from None
         if content["version"] != VERSION:
             raise ParameterFileError(f"{self.path}: version {content['version']} is not known")
+        state = content["run"]
+        workers = [each and unpacked(each, {}) for each in content.get("workers", [])]
+        self._check_place(job, len(workers), state)
         parameters = run.net.collect_params()
         weights = _under("net.", values)
         problems = serialize._differences(parameters, weights, False, False, False)
@@ -105,10 +127,39 @@ class Checkpoint(Callback):
         for name, array in _own(parameters):
             if name in own:
                 array[...] = own[name]
-        run.set_state(unpacked(content["run"], values, run.state()))
+        run.set_state(unpacked(state, values, run.state()))
+        if not job.alone or len(workers) > 1:
+            _share(run, job, workers)
         for name, callback in _named(run.callbacks):
             set_attributes(callback, content["callbacks"].get(name, {}), values)
         return True
+
+    def _check_place(self, job: Job, before: int, packed_state: dict[str, Any]) -> None:
+        """Raise where this number of workers cannot find its place in the data."""
+        found = dict(packed_state["value"])
+        data = unpacked(found["data"], {}) if _is_plain(found["data"]) else None
+        check_place(self.path, max(before, 1), job.workers, found["batch"], data)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a packed value has no arrays."""
+    return '"kind": "array"' not in json.dumps(value)
+
+
+def _share(run: Run, job: Job, workers: list[dict[str, Any] | None]) -> None:
+    """Give a worker its streams, and worker 0 what all have counted of the epoch.
+
+    What is None was left out when the file was written.
+    """
+    mine = workers[job.rank] if job.rank < len(workers) else None
+    there = [each for each in workers if each is not None]
+    if mine is not None:
+        set_streams(mine["streams"])
+        run.set_epoch_streams(mine["epoch streams"])
+    else:
+        begin_streams(job.rank, there[0]["streams"] if there else "")
+    counted = there if job.rank == 0 else []
+    run.set_counted(sum(each["total"] for each in counted), sum(each["count"] for each in counted))
 
 
 def _named(callbacks: list[Any]) -> list[tuple[str, Any]]:

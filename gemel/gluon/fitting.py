@@ -11,6 +11,7 @@ from gemel.errors import GemelError
 from gemel.gluon.block import Block
 from gemel.gluon.callbacks import Callback, Progress
 from gemel.gluon.checkpoint import Checkpoint, set_streams, streams
+from gemel.gluon.job import Job
 from gemel.gluon.trainer import Trainer
 from gemel.gluon.utils import split_and_load
 
@@ -48,6 +49,11 @@ def fit(
     state besides have ``state_dict()`` and ``load_state_dict(state)``. Raises `ParameterFileError`
     when the file belongs to another network or trainer.
 
+    Several workers (`trainer` has a store such as ``"dist_sync"``) each call it with their part of
+    the data, best by a `gluon.data.WorkerBatchSampler`. The mean is then that over the whole batch,
+    and the history has the mean over the workers, the same on all; worker 0 shows progress and
+    writes the checkpoint, from which a job with another number of workers may go on.
+
     >>> net = gluon.nn.Dense(1)
     >>> net.initialize()
     >>> data = gluon.data.ArrayDataset(np.random.normal(size=(64, 3)), np.ones((64, 1)))
@@ -56,7 +62,7 @@ def fit(
     >>> run = gluon.fit(net, batches, gluon.loss.L2Loss(), trainer, epochs=3, progress=False)
     >>> run.history[-1]["loss"] < run.history[0]["loss"]
     """
-    given = [Progress()] * progress + [*callbacks]
+    given = [Progress()] * (progress and Job(trainer).rank == 0) + [*callbacks]
     if checkpoint is not None:  # the last, so that it sees what the others made of a batch
         given.append(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint))
     run = Run(net, data, loss, trainer, metrics, given, epochs, validation, batch_axis)
@@ -123,7 +129,7 @@ class Run:
         self.validation = validation
         self.batch_axis = batch_axis
         self.epoch = self.batch = self.step = 0
-        #: How many losses the last batch had.
+        #: How many losses the last batch had, that of all workers together.
         self.size = 0
         self.history: list[dict[str, float]] = []
         #: Why the training ended before its last epoch.
@@ -133,6 +139,7 @@ class Run:
         self.labels: list[Any] = []
         self._total: Any = 0.0
         self._count = 0
+        self._job = Job(trainer)
         self._epoch_streams: dict[str, Any] = {}
         self._data_state: Any = None
 
@@ -195,11 +202,13 @@ class Run:
     def _finish_epoch(self) -> None:
         if not self.batch:
             raise FitError("fit: the data have no batches")
-        entry = {"loss": float(self._total) / self._count, **values_of(self.metrics)}
+        mean = float(self._total) / self._count if self._count else 0.0
+        entry = {"loss": mean, **values_of(self.metrics)}
         if self.validation is not None:
             arguments = self.validation, self.loss, self.metrics, self.batch_axis
             found = evaluate(self.net, *arguments)
             entry.update({f"validation {name}": value for name, value in found.items()})
+        entry = self._job.mean(entry, self._count)
         self.history.append(entry)
         self.epoch += 1
         self.batch = 0
@@ -220,11 +229,20 @@ class Run:
                 self._total = self._total + total.detach().as_in_ctx(self.losses[0].ctx)
         for head in heads:  # each device's own program
             head.backward()
-        self.size = sum(value.size for value in self.losses)
-        self._count += self.size
+        own = sum(value.size for value in self.losses)
+        self._count += own
+        self.size = own if self._job.alone else self._whole(own)
         self._update()
         for metric in self.metrics:
             metric.update(self.labels, self.outputs)
+
+    def _whole(self, own: int) -> int:
+        """How many losses all workers have in a batch of which this one has so many."""
+        known = self.data.whole_size(self.batch) if hasattr(self.data, "whole_size") else None
+        if known is None:  # the others have as many
+            return own * self._job.workers
+        mine = sum(int(label.shape[self.batch_axis]) for label in self.labels)
+        return int(known) * own // mine
 
     def _update(self) -> None:
         if not any(_overrides(callback, "gradients_ready") for callback in self.callbacks):
@@ -252,6 +270,23 @@ class Run:
             "metrics": self.metrics,
             "optimizer": self.trainer.optimizer,
         }
+
+    def own_state(self) -> dict[str, Any]:
+        """What is this worker's own: its random streams, and its losses of the epoch in work."""
+        return {
+            "streams": streams(),
+            "epoch streams": self._epoch_streams,
+            "total": float(self._total) if self.batch else 0.0,
+            "count": self._count if self.batch else 0,
+        }
+
+    def set_epoch_streams(self, found: dict[str, Any]) -> None:
+        """Where the streams were when the epoch in work began."""
+        self._epoch_streams = found
+
+    def set_counted(self, total: float, count: int) -> None:
+        """The sum and number of the losses of the epoch in work."""
+        self._total, self._count = total, count
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from a state; its metrics and optimizer are the run's own."""

@@ -7,7 +7,7 @@ ready, and does what rank 0 says all have. Nothing here talks to anybody or look
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 #: Bytes of small requests that travel together: one message's latency for all of them.
@@ -49,7 +49,7 @@ class Request(NamedTuple):
 
 Place = tuple[int, bool, str, int]
 #: Requests without a key.
-GENERAL = ("meet", "end")
+GENERAL = ("meet", "measure", "end")
 
 
 class _Pending:
@@ -104,24 +104,27 @@ class Agreement:
                     )
         return None
 
-    def next(self) -> list[Request]:
+    def next(self, group: Callable[[Request], str] = lambda request: "") -> list[Request]:
         """What all have come with, and shall now do together; an empty list if there is nothing.
 
         Of several the one with the highest priority goes first, then the one that was heard of
-        first. Small ones of the same kind, dtype and store go with it, in the same order.
+        first. Small ones of the same kind, dtype and `group` go with it, in the same order.
         """
         ready = [p for p in self._pending.values() if len(p.came) == self._size]
         if not ready:
             return []
         ready.sort(key=lambda pending: (-pending.request.priority, pending.number))
         chosen: list[Request] = []
+        first = ("", "", "")
         total = 0
         for pending in ready:
             request = pending.request
-            if chosen and (request.kind, request.dtype) != (chosen[0].kind, chosen[0].dtype):
+            alike = request.kind, request.dtype, group(request)
+            if chosen and alike != first:
                 continue
             if chosen and total + request.bytes > BUCKET_BYTES:
                 continue
+            first = alike if not chosen else first
             chosen.append(request)
             total += request.bytes
         for request in chosen:

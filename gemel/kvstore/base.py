@@ -57,6 +57,10 @@ class KVStore(ABC):
         """Wait until all workers are here; with one there is nothing to wait for."""
         return
 
+    def gathered(self, text: str) -> list[str]:
+        """What each worker says, by rank. All workers call it, and wait for each other."""
+        return [text]
+
     # ---- values
 
     @abstractmethod

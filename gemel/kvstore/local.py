@@ -6,16 +6,18 @@ the rest of backward goes on.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from gemel import autograd, npx, optimizer
-from gemel.device import CPUS, Device
+from gemel.device import CPUS, Device, simulated_topology
 from gemel.errors import GemelError, ShapeError, unknown_name
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.trace import Trace
 from gemel.kvstore import compression, states
 from gemel.kvstore.base import KVStore, pairs
+from gemel.kvstore.traffic import Traffic
 from gemel.runtime.backend import backend_of
 from gemel.runtime.plans import plan_of
 from gemel.runtime.prepare import spec_of
@@ -34,6 +36,7 @@ class LocalStore(KVStore):
         self._updater: Any = None
         self._compression: compression.Compression | None = None
         self._sums = _Sums()
+        self._traffic: Traffic | None = None
 
     # ---- values
 
@@ -76,7 +79,9 @@ class LocalStore(KVStore):
         CPU devices share their memory, so each adds up everything for itself, as one program.
         Otherwise each key's sum is made in one place, last keys first, as their gradients are there
         first, and travels on; where several could, first keys go first: the next forward begins
-        with them. All add up in the same order, so they get the same bits.
+        with them. All add up in the same order, so they get the same bits. The GPUs of a topology
+        that is simulated add up by the schedule its planner chooses, over its links; all get the
+        same bits, which are those of that schedule's order of additions.
         """
         linked = any(device.linked for device in devices)
         if self._compression is None and not linked:
@@ -91,10 +96,39 @@ class LocalStore(KVStore):
         for position in reversed(range(len(keys))):
             place = self._place(values[position], position)
             with npx.priority(-position), autograd.pause():
+                traffic = self._traffic_of(values[position], devices)
+                if traffic is not None:
+                    check_alike(keys[position], values[position])
+                    name = f"key {keys[position]!r}"
+                    sums = traffic.sums(name, values[position], -position)
+                    for row, total in zip(found, sums, strict=True):
+                        row[position] = total
+                    continue
                 total = self._total(keys[position], values[position], place, -position)
                 for row, device in zip(found, devices, strict=True):
                     row[position] = total.as_in_ctx(device)
         return found
+
+    def _traffic_of(self, values: Sequence[Any], devices: Sequence[Device]) -> Traffic | None:
+        """What brings these arrays over the links of a topology, if they lie on its GPUs."""
+        links = simulated_topology()
+        homes = [value.device for value in values]
+        if links is None or self._compression is not None or homes != list(devices):
+            return None
+        if len(set(homes)) < 2 or not all(device.linked for device in homes):
+            return None
+        known = self._traffic
+        if known is None or known.links is not links or known.process != os.getpid():
+            known = self._traffic = Traffic(links, hosted=not self._on_devices)
+        return known
+
+    def carried(self) -> dict[tuple[str, str], float]:
+        """Bytes that gradients have brought over each link of the topology that is simulated.
+
+        A link is named by its two ends, one way: ``("gpu0", "pcie0")``. Empty where the GPUs have
+        a link each, or none have been added up yet.
+        """
+        return {} if self._traffic is None else self._traffic.carried()
 
     def _place(self, values: Sequence[Any], number: int) -> Device:
         """Where the sum of a key is made: the devices take turns, so that no link has it all."""

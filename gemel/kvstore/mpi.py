@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import atexit
 import os
+import platform
 import threading
+import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gemel import __version__, autograd, config
+from gemel import __version__, autograd, config, np
 from gemel.device import CPUS, Device
 from gemel.errors import WorkersError
 from gemel.kvstore import compression
 from gemel.kvstore.base import pairs
 from gemel.kvstore.local import LocalStore, check_alike
 from gemel.kvstore.waiting import Scratch, wait_until
+from gemel.kvstore.ways import ways_of
 from gemel.kvstore.world import World
 
-#: Up to so many bytes from all workers each gets everything and adds it up: one step, not two.
-SMALL_BYTES = 256 << 10
+if TYPE_CHECKING:
+    from gemel.kvstore.passing import Passing
+    from gemel.links import Topology
+
 #: How MPI's starters tell a process how many there are.
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE")
 #: What has no sum in NumPy, or one of few bits, is added as float32.
@@ -43,6 +48,7 @@ class MpiStore(LocalStore):
         super().__init__(name, on_devices)
         self._world = world()
         self._number = self._world.number_store()
+        self._world.ways.set_rule(self._number, config.SCHEDULE.read())
         self._world_compression: compression.Compression | None = None
 
     @property
@@ -59,13 +65,56 @@ class MpiStore(LocalStore):
         """What this worker has sent, for all its stores, since it began.
 
         ``requests``, the ``groups`` in which they went, their ``bytes`` before and ``seconds`` of
-        communication, from when all workers had come.
+        communication, from when all workers had come; for each way of adding up that was taken, as
+        ``by ring``, how many groups went so.
         """
-        return dict(self._world.done)
+        went = {f"by {name}": float(count) for name, count in self._world.went.items()}
+        return {**self._world.done, **went}
+
+    def set_schedule(self, schedule: str) -> None:
+        """How sums of this store are made from now on; waits until all workers say the same.
+
+        ``"ranks"`` (the default, or what ``GEMEL_SCHEDULE`` says): the fastest of the ways that add
+        in the order of ranks, so that bits depend on nothing else. ``"any"``: the fastest of all.
+        A way's name, as `explain` lists them, or several with the bytes up to which they go, as
+        ``"gather:65536,ring"``: the same bits in every run of as many workers. Raises
+        `UnknownNameError`, and `WorkersError` where workers disagree.
+        """
+        rule = self._world.ways.check(schedule)
+        note = f"schedule {rule}"
+        self._world.issue(self._number, "the schedule", "meet", note=note).wait_to_read()
+        self._world.ways.set_rule(self._number, rule)
+
+    def explain(self, topology: Topology | str | None = None, sizes: Sequence[int] = ()) -> str:
+        """How sums are made between the workers, what was measured, and why: the same on all.
+
+        `sizes` are the bytes that are shown, by default those that were measured. With a `topology`
+        how gradients of `sizes` best meet over its links, as other stores say it.
+        """
+        if topology is not None:
+            return super().explain(topology, sizes)
+        return self._world.ways.explain(self._world.ways.rule(self._number), sizes)
 
     def barrier(self) -> None:
         """Wait until all workers are here. Raises `WorkersError` when one does not come."""
         self._world.issue(self._number, "a barrier", "meet").wait_to_read()
+
+    def gathered(self, text: str) -> list[str]:
+        """What each worker says, by rank; waits until all have said it."""
+        import numpy
+
+        said = numpy.frombuffer(text.encode(), "uint8")
+        sizes = self._rows("the length of what workers say", numpy.array([said.size]))[:, 0]
+        longest = numpy.zeros(int(sizes.max()), "uint8")
+        longest[: said.size] = said
+        rows = self._rows("what workers say", longest)
+        return [bytes(row[:size]).decode() for row, size in zip(rows, sizes, strict=True)]
+
+    def _rows(self, name: str, row: Any) -> Any:
+        """The rows of all workers, as a NumPy array."""
+        given = np.array(row, dtype=row.dtype.name)
+        result = given._code, (self.num_workers, given.size)
+        return self._world.issue(self._number, name, "gather", [given], result).asnumpy()
 
     # ---- values
 
@@ -144,6 +193,18 @@ class MpiWire:
         self._sending: list[tuple[Any, bytes]] = []
         self._rows = Scratch()
         self._status = library.Status()
+        self.machines = self._machines()
+        self._passing: dict[str, Passing] = {}
+        ways = ways_of(self.machines).values()
+        self._schedules = {way.name: way.schedule for way in ways if way.schedule is not None}
+
+    def _machines(self) -> tuple[int, ...]:
+        """For each rank the number of its machine, by the first rank that is there."""
+        import numpy
+
+        name = platform.node().encode()
+        rows = self.gathered(numpy.array([zlib.crc32(name), len(name)], "int64")).tolist()
+        return tuple(rows.index(row) for row in rows)
 
     def send(self, rank: int, message: bytes) -> None:
         """Send a message on its way."""
@@ -169,16 +230,28 @@ class MpiWire:
         self._finish(self._sums.Iallgather(self._bytes(row), self._bytes(found)))
         return found.reshape(self.size, row.size)
 
-    def summed(self, row: Any) -> Any:
-        """The sum of the rows of all workers, added in the order of ranks.
-
-        Of a large one each worker adds up a piece and gives it to all: what MPI's own reduction
-        does, but the order of the additions depends on neither its version nor the length.
-        """
+    def summed(self, row: Any, way: str, lengths: Sequence[int]) -> Any:
+        """The sum of the rows of all workers, by a way; `lengths` are those of its requests."""
         import numpy
 
-        if self.size <= 2 or row.nbytes * self.size <= SMALL_BYTES:
+        if way == "gather" or self.size == 1:
             return _added(self.gathered(row))
+        if way == "pieces" or (way == "mpi" and row.dtype.kind not in "iufc"):
+            return self._by_pieces(row)
+        if way == "mpi":
+            total = numpy.empty_like(row)
+            self._finish(self._sums.Iallreduce(row, total))
+            return total
+        if way not in self._passing:
+            from gemel.kvstore.passing import Passing
+
+            self._passing[way] = Passing(self._schedules[way], self.rank)
+        return self._passing[way].summed(row, lengths, self)
+
+    def _by_pieces(self, row: Any) -> Any:
+        """Each worker adds up a piece, in the order of ranks, and gives it to all."""
+        import numpy
+
         ends = [row.size * rank // self.size for rank in range(self.size + 1)]
         counts = [b - a for a, b in zip(ends[:-1], ends[1:], strict=True)]
         mine = counts[self.rank]
@@ -198,6 +271,19 @@ class MpiWire:
             )
         )
         return total
+
+    def start_send(self, rank: int, array: Any) -> Any:
+        """Begin to send an array, which must stay as it is until `finish`."""
+        return self._sums.Isend(self._bytes(array), rank)
+
+    def start_receive(self, rank: int, array: Any) -> Any:
+        """Begin to fill an array."""
+        return self._sums.Irecv(self._bytes(array), rank)
+
+    def finish(self, begun: Sequence[Any]) -> None:
+        """Wait for what has begun."""
+        waiting = list(begun)
+        wait_until(lambda: bool(self._mpi.Request.Testall(waiting)))
 
     def _finish(self, begun: Any) -> None:
         """Wait for what all workers do, leaving the core to who computes."""
@@ -250,6 +336,8 @@ def world() -> World:
             _joined.world = found
             note = f"gemel {__version__}"
             found.issue(0, "the start", "meet", note=note).wait_to_read()
+            if found.size > 1:
+                found.issue(0, "the measurement", "measure").wait_to_read()
         return _joined.world
 
 

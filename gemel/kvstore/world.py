@@ -2,8 +2,9 @@
 
 A request is an operation of the engine that ends when this thread says so: it reads the arrays to
 be sent as soon as they are there, while everything else goes on. Rank 0 decides what is done next
-(`gemel.kvstore.agreement`); all sums are made in the order of the ranks, whatever travels together,
-so that they have the same bits on all workers and in all runs.
+(`gemel.kvstore.agreement`) and which way sums are made (`gemel.kvstore.ways`): unless a store asks
+for other ways, in the order of the ranks, whatever travels together, so that they have the same
+bits on all workers and in all runs.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from gemel import _core, npx
+from gemel import _core, config, npx
 from gemel.dtype import uint8
 from gemel.errors import GemelError, WorkersError
 from gemel.kvstore.agreement import GENERAL, Agreement, Request
 from gemel.kvstore.waiting import Scratch
+from gemel.kvstore.ways import Ways
 
 #: Seconds between two looks at what others say: as long as something is waited for, doubling
 #: from the first to the second; else the third. A look costs backward some 50 us of its core.
@@ -45,7 +48,10 @@ class Wire(Protocol):
     """What connects the workers. All but `send` and `received` are called by all at once."""
 
     rank: int
-    size: int
+
+    @property
+    def machines(self) -> Sequence[int]:
+        """For each rank the number of its machine."""
 
     def send(self, rank: int, message: bytes) -> None:
         """Send a message on its way."""
@@ -56,8 +62,8 @@ class Wire(Protocol):
     def gathered(self, row: Any) -> Any:
         """The rows of all workers, in the order of ranks; all are as long."""
 
-    def summed(self, row: Any) -> Any:
-        """The sum of the rows of all workers, added in the order of ranks."""
+    def summed(self, row: Any, way: str, lengths: Sequence[int]) -> Any:
+        """The sum of the rows of all workers, by a way; `lengths` are those of its requests."""
 
     def broadcast(self, row: Any) -> Any:
         """The row of rank 0."""
@@ -87,16 +93,19 @@ class World:
     """All workers of this job, from one of them. `limit`: seconds they wait for each other."""
 
     def __init__(self, wire: Wire, limit: float) -> None:
-        self.rank, self.size = wire.rank, wire.size
+        self.rank, self.size = wire.rank, len(wire.machines)
         self.limit = limit
         #: Why the workers no longer work together, if so.
         self.broken = ""
         #: What has been done: requests, groups of them that went together, their bytes and seconds.
         self.done = {"requests": 0, "groups": 0, "bytes": 0, "seconds": 0.0}
+        #: How many groups went which way.
+        self.went: Counter[str] = Counter()
+        self.ways = Ways(wire.machines)
         self._wire = wire
         self.process = os.getpid()
         self._desk = _core.Desk()
-        self._agreement = Agreement(wire.size, limit)
+        self._agreement = Agreement(self.size, limit)
         self._lock = threading.Lock()
         self._issued: dict[int, Request] = {}
         self._turns: dict[Any, int] = {}
@@ -138,8 +147,9 @@ class World:
     ) -> Any:
         """Issue a request; the array of its result, like the array given unless `result` says how.
 
-        Kinds are ``sum``, ``gather`` (a row for each worker), ``broadcast`` (of rank 0's), ``meet``
-        and ``end``. Raises `WorkersError` in a process that has been forked off.
+        Kinds are ``sum``, ``gather`` (a row for each worker), ``broadcast`` (of rank 0's),
+        ``meet``, ``measure`` and ``end``. Raises `WorkersError` in a process that has been forked
+        off.
         """
         if os.getpid() != self.process:
             raise WorkersError(
@@ -201,12 +211,15 @@ class World:
         for rank, message in messages:
             self._hear(rank, json.loads(message))
         if self.rank == 0 and not self.broken:
-            group = self._agreement.next()
+            group = self._agreement.next(self.ways.group)
             if group:
                 busy = True
+                places = [request.place for request in group]
+                total = sum(request.bytes for request in group)
+                way = self.ways.way(self.ways.group(group[0]), total).name
                 for rank in range(1, self.size):
-                    self._tell(rank, {"go": [list(request.place) for request in group]})
-                self._do([request.place for request in group])
+                    self._tell(rank, {"go": places, "way": way})
+                self._do(places, way)
             elif problem := self._agreement.overdue(now):
                 self._break(problem)
         elif self.rank != 0:
@@ -277,7 +290,7 @@ class World:
             request = Request(*fields)
             self._hear_of(rank, request._replace(shape=tuple(request.shape)))
         if "go" in message:
-            self._do([tuple(place) for place in message["go"]])
+            self._do([tuple(place) for place in message["go"]], message["way"])
         if "stop" in message:
             self._break(message["stop"])
 
@@ -294,7 +307,7 @@ class World:
 
     # ---- doing it
 
-    def _do(self, places: list[Any]) -> None:
+    def _do(self, places: list[Any], way: str) -> None:
         """Do these requests, of one kind and dtype, as all workers do at the same time."""
         import numpy
 
@@ -306,7 +319,7 @@ class World:
         row = self._row.take(sum(part.size for part in inputs))
         if inputs:
             numpy.concatenate(inputs, out=row)
-        found = self._exchanged(doing.tasks[0].request, row)
+        found = self._exchanged([task.request for task in doing.tasks], row, way)
         if self._no_longer_doing() is None:
             return  # somebody has given up waiting for it
         self.done["requests"] += len(doing.tasks)
@@ -332,15 +345,32 @@ class World:
             doing, self._doing = self._doing, None
         return doing
 
-    def _exchanged(self, request: Request, row: Any) -> Any:
+    def _exchanged(self, requests: Sequence[Request], row: Any, way: str) -> Any:
         """What follows from the rows of all, as rows of bytes; None if there is nothing to send."""
+        request = requests[0]
         if request.kind == "sum":
-            return self._wire.summed(row.view(request.dtype)).view("uint8")[None]
+            self.went[way] += 1
+            whole = row.view(request.dtype)
+            lengths = [one.bytes // whole.itemsize for one in requests]
+            return self._wire.summed(whole, way, lengths).view("uint8")[None]
+        if request.kind == "measure":
+            self._measure()
         if request.kind == "gather":
             return self._wire.gathered(row)
         if request.kind == "broadcast":
             return self._wire.broadcast(row)[None]
         return None
+
+    def _measure(self) -> None:
+        import numpy
+
+        from gemel.kvstore.measuring import measure
+
+        begin = time.monotonic()
+        limit = config.MEASURE_SECONDS.read() if self.size > 1 else 0.0
+        self.ways.table = measure(self._wire, list(self.ways.known), limit)
+        passed = numpy.array([time.monotonic() - begin])
+        self.ways.seconds = float(self._wire.broadcast(passed)[0])
 
     # ---- when it cannot go on
 

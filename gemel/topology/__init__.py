@@ -7,6 +7,7 @@ from gemel.machines import NAMES, cluster, dgx2, fleet, named, p3, pcie
 from gemel.topology.estimate import Cost, Estimate
 from gemel.topology.execution import all_reduce
 from gemel.topology.growth import Crossing, Growth, crossings, growth
+from gemel.topology.order import keeps_order
 from gemel.topology.planner import Bucket, Choice, Planner
 from gemel.topology.rings import Ring, rings
 from gemel.topology.routes import Route, Routes
@@ -14,6 +15,7 @@ from gemel.topology.running import Run, run
 from gemel.topology.schedule import Schedule, Steps, joined, steps
 from gemel.topology.schedules import (
     candidates,
+    chain,
     cpu,
     hierarchical,
     one_device,
@@ -45,6 +47,7 @@ __all__ = [
     "Topology",
     "all_reduce",
     "candidates",
+    "chain",
     "cluster",
     "cpu",
     "crossings",
@@ -53,6 +56,7 @@ __all__ = [
     "growth",
     "hierarchical",
     "joined",
+    "keeps_order",
     "named",
     "one_device",
     "p3",

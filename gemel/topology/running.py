@@ -104,7 +104,7 @@ class _Work:
         self._progress, self._lock = Progress(schedule), threading.Lock()
         self._ready: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._arrived = [threading.Event() for _ in range(len(schedule))]
-        self._earlier = _earlier_additions(schedule)
+        self._earlier = earlier_additions(schedule)
         self._left = len(schedule)
         self._ended, self._stop = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
@@ -194,7 +194,7 @@ class _Work:
         return True
 
 
-def _earlier_additions(schedule: Schedule) -> list[list[int]]:
+def earlier_additions(schedule: Schedule) -> list[list[int]]:
     """For each step the additions to its pieces just before it, with no read in between."""
     rows = [column.tolist() for column in schedule.steps]
     latest: dict[tuple[int, int], int] = {}

@@ -16,6 +16,7 @@ from gemel.gluon.data.sampler import (
     RandomSampler,
     Sampler,
     SequentialSampler,
+    WorkerBatchSampler,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ __all__ = [
     "Sampler",
     "SequentialSampler",
     "SimpleDataset",
+    "WorkerBatchSampler",
     "WorkerError",
     "batchify",
     "default_batchify_fn",

@@ -91,6 +91,11 @@ class DataLoader:
         if state:
             self._batch_sampler.load_state_dict(state)
 
+    def whole_size(self, batch: int) -> int | None:
+        """How many examples all workers of a job have in a batch, if its batch sampler knows."""
+        sampler = self._batch_sampler
+        return int(sampler.whole_size(batch)) if hasattr(sampler, "whole_size") else None
+
     def __iter__(self) -> Iterator[Any]:
         if self._taker is not None:
             return self._taken(self._taker)

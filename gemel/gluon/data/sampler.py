@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
-from gemel.errors import unknown_name
+from gemel.errors import ParameterFileError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,3 +132,92 @@ class BatchSampler(Sampler):
         whole = total // self._batch_size
         partial = self._last_batch == "keep" and total % self._batch_size > 0
         return whole + int(partial)
+
+
+class WorkerBatchSampler(Sampler):
+    """One worker's part of each batch of a job: lists of numbers for a `DataLoader`.
+
+    All workers draw the same order, from the seed and the number of the epoch, and cut it into
+    batches of `batch_size` examples, that of all workers together; worker `rank` has its part of
+    each. So the batches do not depend on how many workers there are, and a job with another number
+    of them goes on in the middle of an epoch. Nothing is taken from the random streams.
+
+    `last_batch` is "discard" or "keep". Raises `ValueError` for a batch, or a last one that is
+    kept, with fewer examples than workers.
+
+    >>> first, second = (gluon.data.WorkerBatchSampler(7, 4, 2, rank) for rank in range(2))
+    >>> list(first), list(second)
+    ([[0, 1]], [[2, 3]])
+    """
+
+    def __init__(
+        self,
+        length: int,
+        batch_size: int,
+        num_workers: int = 1,
+        rank: int = 0,
+        shuffle: bool = False,
+        seed: int = 0,
+        last_batch: str = "discard",
+    ) -> None:
+        if last_batch not in ("discard", "keep"):
+            raise unknown_name("last_batch", last_batch, ("discard", "keep"))
+        if not (is_count(batch_size) and is_count(num_workers) and 0 <= rank < num_workers):
+            raise ValueError(
+                f"WorkerBatchSampler: worker {rank} of {num_workers}, batches of {batch_size}; "
+                "give counts from 1 up, and a rank below the number of workers"
+            )
+        rest = length % batch_size if last_batch == "keep" else 0
+        least = min(size for size in (batch_size, rest) if size)
+        if least < num_workers:
+            raise ValueError(
+                f"WorkerBatchSampler: a batch of {least} examples has none for some of "
+                f"{num_workers} workers; take larger batches, or last_batch='discard'"
+            )
+        self._length = length
+        self._batch_size = batch_size
+        self._share = rank, num_workers
+        self._order = {"shuffle": bool(shuffle), "seed": int(seed)}
+        self._count = length // batch_size + (rest > 0)
+        self._epoch = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def whole_size(self, batch: int) -> int:
+        """How many examples all workers together have in a batch."""
+        return min(self._batch_size, self._length - batch * self._batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        epoch, (rank, workers) = self._epoch, self._share
+        self._epoch += 1
+        order = self._drawn(epoch)
+        for batch in range(self._count):
+            begin, size = batch * self._batch_size, self.whole_size(batch)
+            yield order[begin + size * rank // workers : begin + size * (rank + 1) // workers]
+
+    def _drawn(self, epoch: int) -> list[int]:
+        """The order of an epoch: by random keys, which Python promises to keep between versions."""
+        if not self._order["shuffle"]:
+            return list(range(self._length))
+        keys = Random((self._order["seed"] << 64) + epoch)
+        drawn = [keys.random() for _ in range(self._length)]
+        return sorted(range(self._length), key=drawn.__getitem__)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Which epoch comes next, and what the order follows from."""
+        return {"epoch": self._epoch, **self._data()}
+
+    def _data(self) -> dict[str, Any]:
+        return {"length": self._length, "whole batch": self._batch_size, **self._order}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with that epoch. Raises `ParameterFileError` for other data, batches or orders."""
+        mine = self._data()
+        given = {name: state.get(name) for name in mine}
+        if given != mine:
+            raise ParameterFileError(
+                f"WorkerBatchSampler: the checkpoint is of {given}, and this is {mine}; a place in "
+                "the data is one in the same order, cut into the same whole batches"
+            )
+        self._epoch = int(state["epoch"])

@@ -12,7 +12,8 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from gemel import autograd, npx
 from gemel.device import CPUS, Device
@@ -37,6 +38,8 @@ from gemel.spec import Spec
 
 #: Times a joining worker tries to find a round that has not ended.
 JOINS = 200
+#: Bytes by which the rows of what workers say grow, so that few keys are needed for them.
+WIDTH = 1 << 14
 #: What operations that only have to come before others give.
 FLAG = Spec((1,), "uint8")
 
@@ -145,16 +148,37 @@ class ServerStore(KVStore):
 
     def barrier(self) -> None:
         """Wait until all workers have come here. Raises `WaitLimitError`, `WorkerLostError`."""
-        key = self._keys.get(_BARRIER)
-        if key is None:
-            piece = pieces_of(key_name("barrier"), 0, len(self._connections), 1)
-            key = Key(_BARRIER.name, (0,), "uint8", piece, True, 0, barrier=True)
-            self._declare(_BARRIER, key, None)
         import numpy
 
+        self._met(_BARRIER, numpy.zeros(0, "uint8"))
+
+    def gathered(self, text: str) -> list[str]:
+        """What each worker says, by rank; waits until all have. One that was left out says ""."""
+        import numpy
+
+        said = text.encode()
+        sizes = numpy.zeros(self.num_workers, "int64")
+        sizes[self.rank] = len(said)
+        sizes = self._met("sizes", sizes)
+        width = -(-int(sizes.max()) // WIDTH) * WIDTH
+        rows = numpy.zeros((self.num_workers, width), "uint8")
+        rows[self.rank, : len(said)] = numpy.frombuffer(said, "uint8")
+        rows = self._met(f"rows of {width}", rows)
+        return [bytes(row[:size]).decode() for row, size in zip(rows, sizes, strict=True)]
+
+    def _met(self, name: str, array: Any) -> Any:
+        """The sum of what all workers bring to a meeting, of which there may be several."""
+        meeting = _Meeting(name)
+        key = self._keys.get(meeting)
+        if key is None:
+            known = pieces_of(name, 0, len(self._connections), 1)[0]
+            piece = replace(known, end=array.size)
+            made = f"barrier:{name}", array.shape, array.dtype.name, [piece], True, 0
+            key = Key(*made, barrier=True)
+            self._declare(meeting, key, None)
         key.pushes += 1
-        self._hand(key, numpy.zeros(0, "uint8"), key.pushes, (0.0, 1.0, 0.0), 0)
-        self._fetch(key, 0).wait_to_read()
+        self._hand(key, array, key.pushes, (0.0, 1.0, 0.0), 0)
+        return self._fetch(key, 0).asnumpy()
 
     # ---- values
 
@@ -373,11 +397,13 @@ class ServerStore(KVStore):
             connection.close()
 
 
-class _Barrier:
-    name = "barrier:barrier"
+class _Meeting(NamedTuple):
+    """A key by which workers meet: no key of a program is equal to it."""
+
+    name: str
 
 
-_BARRIER = _Barrier()
+_BARRIER = "barrier"
 
 
 def _contents(value: Any) -> Any:

@@ -94,6 +94,12 @@ class Entry:
             )
         return True
 
+    def begin_anew(self, workers: int) -> None:
+        """So many workers go on from the value; nobody has begun the next round."""
+        done = self.version if self.rounds else max(self.last.values(), default=0)
+        self.last = dict.fromkeys(range(workers), done)
+        self.start, self.pending = {}, {}
+
     def needed(self, number: int, workers: int, gone: set[int]) -> list[int]:
         """The ranks whose pushes a round waits for."""
         return [

@@ -58,20 +58,23 @@ class Journal:
         self._number = 0
         self._written = 0
         self._log = -1
+        #: Whether what was loaded was left by another job.
+        self.is_new_job = False
         folder.mkdir(parents=True, exist_ok=True)
 
     def load(self, workers: int) -> State:
-        """The state the files tell, and the log open for more. Raises `JournalError`."""
+        """The state the files tell, and the log open for more. Raises `JournalError`.
+
+        Another number of `workers` than the files are of, or the next job after one that has ended,
+        goes on from the values and rounds that are there (`State.begin_anew`).
+        """
         numbers = sorted(int(path.suffix[1:]) for path in self.folder.glob("snapshot.*[0-9]"))
         state = State(workers)
         if numbers:
             self._number = numbers[-1]
             state = read_snapshot(self.folder / f"snapshot.{self._number}")
-            if state.workers != workers:
-                raise JournalError(
-                    f"{self.folder}: these are files of a job of {state.workers} workers, not of "
-                    f"{workers}; give this job another folder"
-                )
+        elif not (self.folder / "log.0").exists():
+            write_snapshot(self.folder / "snapshot.0", state)  # it says how many workers there are
         path = self.folder / f"log.{self._number}"
         begun = time.monotonic()
         good = _replay(path, state) if path.exists() else 0
@@ -80,6 +83,10 @@ class Journal:
         os.ftruncate(self._log, good)  # a record the process was killed in, which nobody heard of
         os.lseek(self._log, good, os.SEEK_SET)
         self._written = good
+        self.is_new_job = state.workers != workers or not state.live
+        if self.is_new_job:
+            state.begin_anew(workers)
+            self.snapshot(state)
         return state
 
     def append(self, rank: int, message: Message, seconds: float = 0.0) -> None:

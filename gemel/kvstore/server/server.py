@@ -70,7 +70,8 @@ class Server:
         if settings.folder is not None:
             self._journal = Journal(settings.folder, settings.log_bytes, settings.durable)
             self.state = self._journal.load(settings.workers)
-            self._came = {rank for e in self.state.entries.values() for rank in e.last}
+            if not self._journal.is_new_job:
+                self._came = {rank for e in self.state.entries.values() for rank in e.last}
         loop = asyncio.get_running_loop()
         try:
             listener = await loop.create_server(

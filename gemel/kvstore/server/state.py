@@ -42,6 +42,17 @@ class State:
         """The ranks that take part."""
         return [rank for rank in range(self.workers) if rank not in self.gone]
 
+    def begin_anew(self, workers: int) -> None:
+        """Let another job go on from the values, of so many workers.
+
+        All its ranks have done the rounds that have ended; pushes of a round that has not are
+        dropped, as the new workers do it again.
+        """
+        self.workers = workers
+        self.gone, self.finished = set(), set()
+        for entry in self.entries.values():
+            entry.begin_anew(workers)
+
     def apply(self, rank: int, message: Message) -> bool:
         """Do what a message asks for; whether that changed anything.
 
@@ -222,12 +233,15 @@ class State:
         return [rank for rank in needed if rank not in came]
 
     def pushed(self, rank: int) -> tuple[int, int] | None:
-        """The fewest and the most pushes a rank has made of any key that has rounds."""
-        counts = [
-            entry.last.get(rank, 0)
-            for entry in self.entries.values()
-            if entry.rounds and not entry.barrier
-        ]
+        """The fewest and the most pushes a rank has made of any key that has rounds.
+
+        After the first step keys that nobody has ever pushed, such as those of running statistics,
+        do not count.
+        """
+        entries = [e for e in self.entries.values() if e.rounds and not e.barrier]
+        counts = [entry.last.get(rank, 0) for entry in entries]
+        if max(counts, default=0) > 1:
+            counts = [entry.last.get(rank, 0) for entry in entries if any(entry.last.values())]
         return (min(counts), max(counts)) if counts else None
 
     def newest(self) -> int:

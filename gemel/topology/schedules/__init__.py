@@ -5,6 +5,7 @@ from __future__ import annotations
 from gemel.errors import TopologyError
 from gemel.links import Topology
 from gemel.topology.schedule import Schedule
+from gemel.topology.schedules.chain import chain
 from gemel.topology.schedules.cpu import cpu
 from gemel.topology.schedules.hierarchical import WAYS, hierarchical
 from gemel.topology.schedules.one_device import one_device
@@ -38,6 +39,7 @@ def candidates(topology: Topology) -> list[Schedule]:
 
 __all__ = [
     "candidates",
+    "chain",
     "cpu",
     "hierarchical",
     "one_device",

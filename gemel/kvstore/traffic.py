@@ -1,0 +1,185 @@
+"""Gradients of simulated GPUs on their way over the links of a topology.
+
+A sum is an operation that ends when a thread says so: the schedule that the planner chooses for
+its size has then been run, with its bytes, at the rates of the links (`gemel.topology.moving`).
+Sums go one after the other, as a communication library has them go: of those whose gradients are
+there, the one with the highest priority. Which schedule that is depends on the topology and the
+size alone, so that all runs have the same bits.
+"""
+
+from __future__ import annotations
+
+import atexit
+import heapq
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gemel import _core
+from gemel.device import Device
+from gemel.runtime.callback import as_twin
+
+if TYPE_CHECKING:
+    from gemel.links import Topology
+    from gemel.topology import Planner, Schedule
+
+#: Seconds between two looks whether there is still something to do.
+PAUSE = 0.5
+
+
+class _Sum(NamedTuple):
+    """What a sum is made of, besides its arrays."""
+
+    route: _Route
+    dtype: str
+    shape: tuple[int, ...]
+    priority: int
+
+
+class _Route:
+    """The links between some of the GPUs, and what plans and moves over them."""
+
+    def __init__(self, links: Topology, hosted: bool) -> None:
+        from gemel import topology  # it needs NumPy
+        from gemel.topology.moving import Mover
+
+        chosen = [topology.cpu(links)] if hosted and links.hosts else None
+        self.planner: Planner = topology.Planner(links, chosen)
+        self.mover = Mover(links)
+
+    def schedule(self, nbytes: int) -> Schedule:
+        """How so many bytes meet."""
+        return self.planner.choose(nbytes).schedule
+
+
+class Traffic:
+    """What travels over a topology: `hosted` sums meet at its first host, others where is best."""
+
+    def __init__(self, links: Topology, hosted: bool) -> None:
+        self.links = links
+        self.process = os.getpid()
+        self._hosted = hosted
+        self._routes: dict[tuple[int, ...], _Route] = {}
+        self._work = _Work()
+        weakref.finalize(self, _Work.close, self._work)
+
+    def sums(self, name: str, values: Sequence[Any], priority: int) -> list[Any]:
+        """Issue adding up arrays of different GPUs: an array on each, in the order of `values`."""
+        ranked = sorted(values, key=lambda value: int(value.device.code))
+        given = [as_twin(value) for value in ranked]
+        route = self._route([value.device for value in given])
+        nbytes = int(given[0].nbytes)
+        spec = given[0]._code, tuple(given[0].shape)
+        asked = _Sum(route, given[0].dtype.name, spec[1], priority)
+        title = f"sum of {name} by the schedule {route.schedule(nbytes).name}"
+        hosts = [_copied(value, f"{name} sets out", spec, 0) for value in given]
+        found = self._work.issue(title, hosts, [spec] * len(hosts), asked)
+        arrived = {
+            value.device: _copied(host, f"{name} arrives", spec, value.device.code)
+            for value, host in zip(ranked, found, strict=True)
+        }
+        kind = values[0].dtype
+        return [arrived[value.device].astype(kind, copy=False) for value in values]
+
+    def carried(self) -> dict[tuple[str, str], float]:
+        """Bytes that each link has carried so far, by its ends."""
+        found: dict[tuple[str, str], float] = {}
+        for route in self._routes.values():
+            for ends, nbytes in list(route.mover.carried.items()):
+                found[ends] = found.get(ends, 0.0) + nbytes
+        return found
+
+    def _route(self, devices: Sequence[Device]) -> _Route:
+        numbers = tuple(device.device_id for device in devices)
+        found = self._routes.get(numbers)
+        if found is None:
+            gpus = self.links.gpus
+            some = self.links.only([gpus[number] for number in numbers])
+            found = self._routes[numbers] = _Route(some, self._hosted)
+        return found
+
+
+class _Work:
+    """The thread that moves what has been issued, and what it has to know."""
+
+    def __init__(self) -> None:
+        self._desk = _core.Desk()
+        self._lock = threading.Lock()
+        self._asked: dict[int, _Sum] = {}
+        self._count = 0
+        self._process = os.getpid()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def issue(self, name: str, arrays: Sequence[Any], specs: Any, asked: _Sum) -> tuple[Any, ...]:
+        """Issue a sum; the arrays in which it will be."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, daemon=True, name="traffic")
+                self._thread.start()
+                atexit.register(self._finish)
+            self._count += 1
+            number = self._count
+            self._asked[number] = asked
+        return self._desk.issue(number, name, arrays, specs)
+
+    def close(self) -> None:
+        """Nothing more will be issued: the thread ends when all that has been has arrived."""
+        self._closed.set()
+
+    def _finish(self) -> None:
+        """At the exit: wait for what is on its way, which nobody would bring after that."""
+        self.close()
+        if self._thread is not None and os.getpid() == self._process:
+            self._thread.join()
+
+    def _run(self) -> None:
+        self._bring()
+        atexit.unregister(self._finish)
+
+    def _bring(self) -> None:
+        waiting: list[tuple[int, int, _Sum, Any]] = []
+        while waiting or self._asked or not self._closed.is_set():
+            errand = self._desk.take(0.0 if waiting else PAUSE)
+            while errand is not None:
+                with self._lock:
+                    asked = self._asked.pop(errand.number)
+                if errand.failure is None:
+                    heapq.heappush(waiting, (-asked.priority, errand.number, asked, errand))
+                errand = self._desk.take(0.0)
+            if waiting:
+                _, _, asked, errand = heapq.heappop(waiting)
+                self._move(asked, errand)
+                del errand
+
+    def _move(self, asked: _Sum, errand: Any) -> None:
+        import numpy
+
+        try:
+            arrays = [
+                numpy.frombuffer(part, asked.dtype).reshape(asked.shape) for part in errand.inputs
+            ]
+            schedule = asked.route.schedule(arrays[0].nbytes)
+            found = asked.route.mover.move(schedule, arrays)
+            for part, total in zip(errand.outputs, found, strict=True):
+                numpy.frombuffer(part, asked.dtype)[...] = total.reshape(-1)
+        except Exception as error:
+            errand.end((type(error).__name__, str(error)))
+            return
+        errand.end()
+
+
+def _copied(value: Any, name: str, spec: tuple[int, tuple[int, ...]], place: int) -> Any:
+    """The contents at another place, without a link: who calls accounts for the way."""
+    dense = value if value._is_contiguous else value.copy()
+    (made,) = _core.call_python(_copy, name, [dense], [spec], (), place)
+    return made
+
+
+def _copy(readable: tuple[memoryview, ...], writable: tuple[memoryview, ...]) -> None:
+    writable[0][:] = readable[0]
+
+
+__all__ = ["Traffic"]

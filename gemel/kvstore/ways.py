@@ -1,0 +1,236 @@
+"""How the sums of several workers can be made, what that costs, and which way is taken.
+
+Rank 0 decides, for each group of requests when it lets it go; the others do what it says. What ways
+cost is measured when the workers join (`gemel.kvstore.measuring`), and is the same table on all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from gemel.errors import WorkersError, unknown_name
+from gemel.links import Link, Node, Topology
+
+if TYPE_CHECKING:
+    from gemel.kvstore.agreement import Request
+    from gemel.topology import Schedule
+
+#: Up to so many bytes from all workers each gets everything and adds it up, unless it is measured.
+SMALL_BYTES = 256 << 10
+#: A way that comes later in the list has to be faster by this part to be taken.
+ALIKE = 0.05
+#: What the time of a schedule by messages counts: they go through the interpreter, which the
+#: program needs itself meanwhile; when it was measured, it did nothing.
+MESSAGES = 1.2
+#: With more workers than this there is no schedule with a message for each pair of them.
+MOST_PAIRS = 64
+#: Rules that leave the choice to what was measured.
+IN_ORDER, ANY = "ranks", "any"
+
+
+class Way(NamedTuple):
+    """A way to add up: over MPI's own exchanges, or by the messages of a `schedule`.
+
+    `in_order`: every element is added up in the order of the ranks, so that its bits depend on
+    nothing else.
+    """
+
+    name: str
+    in_order: bool
+    text: str
+    schedule: Schedule | None = None
+
+
+def ways_of(machines: Sequence[int]) -> dict[str, Way]:
+    """The ways there are for workers on these machines, by name; those that keep the order first.
+
+    `machines` has a number for each rank: the same one for those on one machine.
+    """
+    from gemel import topology  # it needs NumPy
+
+    size = len(machines)
+    found = [
+        Way("gather", True, "all get everything, and add it up"),
+        Way("pieces", True, "rank i adds up piece i and gives it to all, by two calls of MPI"),
+        Way("mpi", size < 3, "MPI's own all-reduce"),
+    ]
+    if size > 1:
+        links = links_of(machines)
+        made = [topology.chain(links), topology.ring(links), topology.tree(links, 4)]
+        if size <= MOST_PAIRS:
+            made.append(topology.pieces(links))
+        groups = links.machines
+        if len(groups) > 1 and len(groups[0]) > 1 and len(set(map(len, groups))) == 1:
+            made.append(topology.hierarchical(links, "pieces", "pieces"))
+        names = {"tree, 4 chunks": "tree", "pieces": "direct"}
+        for schedule in made:
+            name = names.get(schedule.name, schedule.name.partition(",")[0])
+            text = f"the schedule {schedule.name!r}, by messages"
+            found.append(Way(name, topology.keeps_order(schedule), text, schedule))
+    found.sort(key=lambda way: not way.in_order)
+    return {way.name: way for way in found}
+
+
+def links_of(machines: Sequence[int]) -> Topology:
+    """A topology whose GPUs are the ranks; only who is near whom counts, the speeds are made up."""
+    kinds = sorted(set(machines))
+    nodes = [Node(f"rank {rank}", "gpu", one) for rank, one in enumerate(machines)]
+    nodes += [Node(f"machine {one}", "switch", one) for one in kinds]
+    links = [Link(f"rank {rank}", f"machine {one}", 10.0) for rank, one in enumerate(machines)]
+    if len(kinds) > 1:
+        nodes.append(Node("network", "switch", -1))
+        links += [Link(f"machine {one}", "network", 1.0) for one in kinds]
+    return Topology("workers", nodes, links)
+
+
+class Table:
+    """Seconds that ways took, by name: (bytes, seconds), the sizes growing."""
+
+    def __init__(self, measured: dict[str, list[tuple[float, float]]] | None = None) -> None:
+        self.measured = measured or {}
+
+    def seconds(self, name: str, nbytes: float) -> float | None:
+        """What a way should take: straight lines between the sizes measured, and beyond them."""
+        points = self.measured.get(name)
+        if not points:
+            return None
+        if nbytes <= points[0][0] or len(points) == 1:
+            size, seconds = points[0]
+            return seconds * max(1.0, nbytes / size)
+        after = next((n for n in range(1, len(points)) if points[n][0] >= nbytes), len(points) - 1)
+        (low, begin), (high, end) = points[after - 1], points[after]
+        slope = max((end - begin) / (high - low), 0.0)
+        if nbytes > high:  # however noisy the clock was
+            return end + max(slope, end / high / 2) * (nbytes - high)
+        return begin + slope * (nbytes - low)
+
+    def reach(self, name: str) -> float:
+        """The largest size a way was tried with; 0 if it was not."""
+        points = self.measured.get(name)
+        return points[-1][0] if points else 0.0
+
+
+class Ways:
+    """The ways of a job's workers, the rule of each store, and what was measured."""
+
+    def __init__(self, machines: Sequence[int]) -> None:
+        self.machines = tuple(machines)
+        self.known = ways_of(machines)
+        self.table = Table()
+        self.seconds = 0.0
+        self._rules: dict[int, str] = {}
+
+    def check(self, rule: str) -> str:
+        """The rule itself. Raises `UnknownNameError` for a way there is not, or `WorkersError`."""
+        if rule not in (IN_ORDER, ANY):
+            self._steps(rule)
+        return rule
+
+    def set_rule(self, store: int, rule: str) -> None:
+        """How the sums of a store are made from now on."""
+        self._rules[store] = self.check(rule)
+
+    def rule(self, store: int) -> str:
+        """The rule of a store."""
+        return self._rules.get(store, IN_ORDER)
+
+    def group(self, request: Request) -> str:
+        """What requests that travel together have in common: the way, where it is theirs to say.
+
+        In the order of ranks all ways give the same bits, and a group goes by its size. Otherwise
+        an array goes by its own, as its bits must not depend on what travels with it; and by MPI's
+        all-reduce, which adds up as the length says, it goes alone.
+        """
+        rule = self.rule(request.store)
+        if request.kind != "sum" or rule == IN_ORDER:
+            return ""
+        name = self.choose(rule, request.bytes)
+        return f"{name} {request.place}" if name == "mpi" else name
+
+    def way(self, group: str, nbytes: int) -> Way:
+        """How a group of requests goes, of so many bytes together."""
+        return self.known[group.partition(" ")[0] or self.choose(IN_ORDER, nbytes)]
+
+    def choose(self, rule: str, nbytes: float) -> str:
+        """The way for so many bytes under a rule."""
+        if rule not in (IN_ORDER, ANY):
+            return next(name for most, name in self._steps(rule) if nbytes <= most)
+        allowed = [name for name, way in self.known.items() if way.in_order or rule == ANY]
+        # What was not tried with such a size, while others were, is not compared with them.
+        least = min(nbytes, max(self.table.reach(name) for name in allowed))
+        costs = [
+            (name, seconds * (MESSAGES if self.known[name].schedule else 1.0))
+            for name in allowed
+            if (seconds := self.table.seconds(name, nbytes)) is not None
+            and self.table.reach(name) >= least
+        ]
+        if not costs:
+            size = len(self.machines)
+            return "gather" if size <= 2 or nbytes * size <= SMALL_BYTES else "pieces"
+        limit = min(seconds for _, seconds in costs) * (1 + ALIKE)
+        return next(name for name, seconds in costs if seconds <= limit)
+
+    def _steps(self, rule: str) -> list[tuple[float, str]]:
+        """`gather:65536,ring` as up to how many bytes which way goes."""
+        found = []
+        parts = rule.split(",")
+        for number, part in enumerate(parts):
+            name, _, limit = part.strip().partition(":")
+            if name not in self.known:
+                raise unknown_name("schedule", name, (IN_ORDER, ANY, *self.known))
+            if (number < len(parts) - 1) != limit.isdecimal():
+                raise WorkersError(
+                    f"kvstore: the schedule {rule!r}: every way but the last has the number of "
+                    "bytes up to which it goes, as in gather:65536,ring"
+                )
+            found.append((float(limit) if limit else float("inf"), name))
+        return found
+
+    def repeatable(self, rule: str) -> str:
+        """A rule that chooses as this one does, also where other times will be measured."""
+        steps: list[tuple[int, str]] = []
+        for power in range(8, 31):
+            name = self.choose(rule, 2**power)
+            if steps and steps[-1][1] == name:
+                steps.pop()
+            steps.append((2**power, name))
+        parts = [f"{name}:{size}" for size, name in steps[:-1]]
+        return ",".join([*parts, steps[-1][1]])
+
+    def explain(self, rule: str, sizes: Sequence[float] = ()) -> str:
+        """What was measured, what is chosen for each size under a rule, and what that promises."""
+        from gemel.topology.explaining import table
+        from gemel.topology.units import show_bytes, show_seconds
+
+        measured = {size for points in self.table.measured.values() for size, _ in points}
+        shown = sorted(set(sizes) or measured or {4096.0, float(1 << 20)})
+        rows = [("way", "order of ranks", *map(show_bytes, shown), "what it is")]
+        for name, way in self.known.items():
+            times = [self.table.seconds(name, size) for size in shown]
+            cells = ["-" if seconds is None else show_seconds(seconds) for seconds in times]
+            rows.append((name, "kept" if way.in_order else "-", *cells, way.text))
+        chosen = [self.choose(rule, size) for size in shown]
+        rows.append((f"chosen by {rule!r}", "", *chosen, ""))
+        count, places = len(self.machines), len(set(self.machines))
+        plural = ["" if number == 1 else "s" for number in (count, places)]
+        head = f"{count} worker{plural[0]} on {places} machine{plural[1]}"
+        how = f"measured in {show_seconds(self.seconds)}" if measured else "nothing was measured"
+        return f"{head}; {how}\n\n{table(rows)}\n\n{self._promise(rule)}"
+
+    def _promise(self, rule: str) -> str:
+        """Which bits sums have, and why these ways were taken."""
+        if rule == IN_ORDER:
+            return (
+                "The fastest of the ways that keep the order of ranks: sums have the same bits in "
+                "every run, and those of as many devices of one process."
+            )
+        if rule == ANY:
+            return (
+                "The fastest of all ways. Another run may measure other times and have other bits; "
+                f"to repeat this one's: schedule {self.repeatable(rule)}"
+            )
+        return "As it was told: sums have the same bits in every run of as many workers."
+
+
+__all__ = ["ANY", "IN_ORDER", "Table", "Way", "Ways", "links_of", "ways_of"]
