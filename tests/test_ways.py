@@ -188,6 +188,8 @@ def test_measuring_takes_no_longer_than_allowed() -> None:
     ways = Ways((0,) * 4)
     ways.table = Table({"gather": [(4096.0, 1.0)], "pieces": [(4096.0, 2.0), (32768.0, 2.0)]})
     assert ways.choose("ranks", 4000) == "gather"
+    row = next(line for line in ways.explain("ranks").splitlines() if line.startswith("gather"))
+    assert row.split()[1:5] == ["kept", "1", "s", "-"]
     assert ways.choose("ranks", 5000) == "pieces"  # nobody knows of gather
 
 

@@ -199,15 +199,23 @@ class Ways:
         return ",".join([*parts, steps[-1][1]])
 
     def explain(self, rule: str, sizes: Sequence[float] = ()) -> str:
-        """What was measured, what is chosen for each size under a rule, and what that promises."""
+        """What was measured, what is chosen for each size under a rule, and what that promises.
+
+        A way that was not tried with such a size, while others were, shows a dash.
+        """
         from gemel.topology.explaining import table
         from gemel.topology.units import show_bytes, show_seconds
 
         measured = {size for points in self.table.measured.values() for size, _ in points}
+        most = max(measured, default=0.0)
         shown = sorted(set(sizes) or measured or {4096.0, float(1 << 20)})
         rows = [("way", "order of ranks", *map(show_bytes, shown), "what it is")]
         for name, way in self.known.items():
-            times = [self.table.seconds(name, size) for size in shown]
+            tried = self.table.reach(name)
+            times = [
+                self.table.seconds(name, size) if tried >= min(size, most) else None
+                for size in shown
+            ]
             cells = ["-" if seconds is None else show_seconds(seconds) for seconds in times]
             rows.append((name, "kept" if way.in_order else "-", *cells, way.text))
         chosen = [self.choose(rule, size) for size in shown]
