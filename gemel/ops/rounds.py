@@ -101,7 +101,8 @@ def repeated(
     outputs, after = body(*stands)
     step = Graph([e for group in stands for e in group], (*outputs, *after), name="step")
     settings = {"length": data[0].shape[0], "data": len(data), "states": len(states)}
-    found = loop.apply((*data, *states, *alike), {"step": step, **settings, "reverse": False})
+    settings |= {"reverse": False, "condition": -1}
+    found = loop.apply((*data, *states, *alike), {"step": step, **settings})
     return list(found[: len(outputs)]), list(found[len(outputs) :])
 
 

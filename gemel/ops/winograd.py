@@ -17,13 +17,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gemel.dtype import float32
-from gemel.ir.graph import Graph, placeholder
 from gemel.ops.elementwise import copy
 from gemel.ops.linalg import matmul
-from gemel.ops.rounds import loop
+from gemel.ops.rounds import repeated
 from gemel.ops.shape import reshape, transpose
 from gemel.ops.windows import Moves, bordered, taking_turns, windows, within
-from gemel.spec import Spec
 
 #: Elements of a kernel, places of a tile and elements it sees, along an axis.
 KERNEL, TILE, SEEN = 3, 2, 4
@@ -128,11 +126,9 @@ def by_tiles(x: Any, weight: Any, pad: tuple[int, ...]) -> Any:
 
 def in_rounds(body: Callable[[Any, Rows], Any], data: Any, factors: Rows) -> Any:
     """What a body makes of each element of the first axis, in a loop: stacked."""
-    part = placeholder(Spec(data.shape[1:], data.dtype))
-    given = [placeholder(Spec(each.shape, each.dtype)) for each in factors]
-    step = Graph((part, *given), (body(part, given),), name="step")
-    settings = {"length": data.shape[0], "data": 1, "states": 0, "reverse": False}
-    (found,) = loop.apply((data, *factors), {"step": step, **settings})
+    (found,), _ = repeated(
+        lambda parts, _, given: ([body(parts[0], given)], []), [data], (), factors
+    )
     return found
 
 
@@ -155,8 +151,8 @@ def in_strips(x: Any, factors: Rows, sizes: Sizes, tiles: tuple[int, ...]) -> An
     moves = Moves((TILE * high + KERNEL - 1,), (TILE * high,), (1,))
     seen = windows(transpose(x, axes=(0, 2, 3, 1)), **moves._asdict())
     seen = transpose(seen, axes=(4, 0, 3, 1, 2))
-    body = lambda part, given: of_tiles(part, given, sizes, (high, tiles[1]))  # noqa: E731
-    found = in_rounds(body, seen, factors)
+    shape = high, tiles[1]
+    found = in_rounds(lambda part, given: of_tiles(part, given, sizes, shape), seen, factors)
     return reshape(found, shape=(1, TILE * tiles[0], *found.shape[3:]))
 
 
