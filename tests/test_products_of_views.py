@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy
 import pytest
 
 import gemel
-from gemel import autograd, np
+from gemel import autograd, np, npx
 
 
 def view(chance: random.Random, shape: tuple[int, ...], dtype: str) -> Any:
@@ -76,3 +77,88 @@ def test_a_vector_and_more_batch_axes_than_kernels_have() -> None:
     ):
         product = np.matmul(vector, b) if vector.size == 2 else np.matmul(b, vector)
         numpy.testing.assert_array_equal(product.asnumpy(), wanted(vector.asnumpy()))
+
+
+def test_what_follows_a_product_broadcasts_over_any_batch_axes() -> None:
+    """Its batch axes do not merge then, however the factors lie."""
+    chance = random.Random(5)
+    for _ in range(60):
+        batch = [chance.choice((1, 2, 3)) for _ in range(chance.randint(1, 5))]
+        m, n, k = (chance.choice((1, 2, 5)) for _ in "mnk")
+
+        def some(*matrix: int, batch: list[int] = batch) -> Any:
+            lead = [1 if chance.random() < 0.4 else b for b in batch]
+            lead = lead[chance.choice((0, 0, chance.randint(0, len(lead)))) :]
+            return view(chance, (*lead, *matrix), "float64")
+
+        def ones(*extents: int) -> tuple[int, ...]:
+            return tuple(1 if chance.random() < 0.3 else extent for extent in extents)
+
+        axis = chance.choice((None, 0, -1, -2))
+        follow = [some(*ones(m, n)) for _ in range(chance.randint(1, 3))]
+
+        def function(a: Any, b: Any, *others: Any, axis: Any = axis) -> Any:
+            found = (a + 1) @ (b * 2)
+            for other in others:
+                found = found * other + other
+            return found, found.sum() if axis is None else found.sum(axis=axis)
+
+        given = [some(m, k), some(k, n), *follow]
+        plain = [each.asnumpy() for each in given]
+        shapes = str([each.shape for each in given])
+        wanted = function(*plain)
+        for found, right in zip(gemel.compile(function)(*given), wanted, strict=True):
+            numpy.testing.assert_array_equal(found.asnumpy(), right, shapes)
+
+
+@pytest.mark.parametrize("kept", list(itertools.product((False, True), repeat=3)))
+def test_every_subset_of_batch_axes_is_repeated(kept: tuple[bool, ...]) -> None:
+    """By what follows a product, for each subset that a factor repeats; and gradients of both."""
+    source = numpy.random.default_rng(3)
+    batch = (2, 3, 4)
+
+    def some(axes: tuple[bool, ...], *matrix: int) -> Any:
+        lead = [extent if there else 1 for there, extent in zip(axes, batch, strict=True)]
+        return source.integers(-5, 5, (*lead, *matrix)).astype("float64")
+
+    def loss(a: Any, b: Any, m: Any) -> Any:
+        return (a @ b) * m
+
+    for others in itertools.product((False, True), repeat=3):
+        plain = some(others, 5, 6), some((True, True, True), 6, 7), some(kept, 1, 7)
+        given = [np.array(x, dtype="float64") for x in plain]
+        for x in given:
+            x.attach_grad()
+        with autograd.record():
+            found = gemel.compile(loss)(*given)
+        found.backward()
+        numpy.testing.assert_array_equal(found.asnumpy(), loss(*plain))
+        a, b, m = plain
+        head = numpy.broadcast_to(m, found.shape)
+        full = head @ b.swapaxes(-1, -2)
+        along = tuple(i for i, there in enumerate(others) if not there)
+        numpy.testing.assert_array_equal(given[0].grad.asnumpy(), full.sum(along, keepdims=True))
+        right = numpy.broadcast_to(a, (*batch, 5, 6)).swapaxes(-1, -2) @ head
+        numpy.testing.assert_array_equal(given[1].grad.asnumpy(), right)
+
+
+def test_a_factor_that_is_read_again_after_the_product() -> None:
+    a = np.arange(3 * 16.0).reshape(3, 1, 4, 4)
+    b = np.arange(2 * 4 * 16.0).reshape(2, 1, 4, 4, 4)
+    m = np.arange(3.0).reshape(3, 1, 1, 1) + 1
+
+    def function(a: Any, b: Any, m: Any) -> Any:
+        return (a @ b) * m + a - b
+
+    wanted = function(*(x.asnumpy() for x in (a, b, m)))
+    numpy.testing.assert_array_equal(gemel.compile(function)(a, b, m).asnumpy(), wanted)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 4, 1, 64), (1, 3, 1, 1, 64), (1, 3, 1, 1, 1)])
+def test_attention_with_a_mask_of_some_batch_axes(shape: tuple[int, ...]) -> None:
+    source = numpy.random.default_rng(0)
+    q, k, v = (np.array(source.normal(size=(2, 3, 4, 64, 16))) for _ in "qkv")
+    mask = np.array(source.random(shape) < 0.7)
+    wanted = npx.attention(q, k, v, mask)
+    found = gemel.compile(npx.attention)(q, k, v, mask)
+    numpy.testing.assert_allclose(found.asnumpy(), wanted.asnumpy(), rtol=1e-5, atol=1e-6)

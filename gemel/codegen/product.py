@@ -70,8 +70,13 @@ class Axes:
         self.strides: list[list[Any]] = [list(s) for s in strides]
 
     def merge(self) -> None:
-        """Drop batch dimensions of length 1, join those that run on without a gap, make the last
-        ones more rows where they can be."""
+        """Join batch dimensions; make the last ones more rows where they can be."""
+        self.join()
+        while self._rows_take_batch():
+            pass
+
+    def join(self) -> None:
+        """Drop batch dimensions of length 1, join those that run on without a gap."""
         for d in range(len(self.batch) - 1, -1, -1):
             if self.batch[d] == 1:
                 self._drop(d)
@@ -80,8 +85,6 @@ class Axes:
             if all(s[d - 1] == s[d] * extent for s in self.strides):
                 self.batch[d] *= self.batch[d - 1]
                 self._drop(d - 1)
-        while self._rows_take_batch():
-            pass
 
     def _rows_take_batch(self) -> bool:
         """Whether the last batch dimension can be more rows: all runs on, but b stays."""
@@ -164,11 +167,22 @@ def write_product(
 ) -> list[Kernel]:
     """The kernels of a fused body made of one matrix product and what follows it."""
     node = next(n for n in body.walk() if is_product(n))
-    result = node.entries[0]
-    sources = [given[entry] for entry in node.inputs]
-    a, b = sources
+    a, b = (given[entry] for entry in node.inputs)
     a = a if len(a.shape) > 1 else a.reshaped((1, *a.shape))
     b = b if len(b.shape) > 1 else b.reshaped((*b.shape, 1))
+    return _written(node, (a, b), given, list(zip(body.outputs, outputs, strict=True)), means)
+
+
+def _written(
+    node: Node,
+    sources: tuple[Place, Place],
+    given: dict[Entry, Any],
+    outputs: list[tuple[Entry, Place]],
+    means: Means,
+) -> list[Kernel]:
+    """The kernels of a product of two places and of the outputs made of it."""
+    (result,) = node.entries
+    a, b = sources
     vectors = [entry.ndim == 1 for entry in node.inputs]
     batch = result.shape[: result.ndim + sum(vectors) - 2]
     shape = (*batch, a.shape[-2], b.shape[-1], a.shape[-1])
@@ -176,19 +190,66 @@ def write_product(
     total = _total(nest, a, b, len(batch))
     missing = {len(batch) + number for number, vector in enumerate(vectors) if vector}
     placement = tuple(d for d in range(len(shape) - 1) if d not in missing)
-    domain = Domain(shape)
+    _store(nest, (result, total.cast(result.dtype)), placement, given, outputs)
+    strides = [own for _, _, _, own in nest.operands]
+    axes = Axes(shape, strides)
+    axes.merge()
+    if len(axes.batch) <= ROWS:
+        return _kernels(nest, axes, [a, b], means)
+    others = Axes(shape, strides[2:])
+    others.join()
+    if len(others.batch) > ROWS:
+        return _in_two(node, sources, given, outputs, means)
+    a, b = (means.copy(_repeated(place, batch)) for place in sources)
+    return _written(node, (a, b), given, outputs, means)
+
+
+def _store(
+    nest: Nest,
+    made: tuple[Entry, Any],
+    placement: tuple[int, ...],
+    given: dict[Entry, Any],
+    outputs: list[tuple[Entry, Place]],
+) -> None:
+    """Write into a nest the outputs that follow from a product's recorded value."""
+    result, value = made
+    domain = Domain(nest.shape)
     domain.reduced = nest.reduced
     domain.placements[result] = placement
     writer = ElementWriter(nest, domain, given)
-    writer.ready[result] = total.cast(result.dtype)
-    for entry, place in zip(body.outputs, outputs, strict=True):
-        value = writer.value(entry, aligned(placement, entry))
-        nest.store(place, value, writer.strides(place, placement))
-    axes = Axes(shape, [strides for _, _, _, strides in nest.operands])
-    axes.merge()
-    if len(axes.batch) > ROWS:
-        return _dense(body, given, outputs, means, (a, b), shape)
-    return _kernels(nest, axes, [a, b], means)
+    writer.ready[result] = value
+    for entry, place in outputs:
+        found = writer.value(entry, aligned(placement, entry))
+        nest.store(place, found, writer.strides(place, placement))
+
+
+def _in_two(
+    node: Node,
+    sources: tuple[Place, Place],
+    given: dict[Entry, Any],
+    outputs: list[tuple[Entry, Place]],
+    means: Means,
+) -> list[Kernel]:
+    """The product into scratch memory, then loops of any number over what follows it.
+
+    For batch axes that do not merge because of what is read or written beside the factors.
+    """
+    (result,) = node.entries
+    size = product(result.shape) * result.dtype.itemsize
+    place = Place(means.reserve(size), result.dtype, layouts.dense(result.shape))
+    kernels = _written(node, sources, given, [(result, place)], means)
+    nest = Nest(result.shape)
+    placement = tuple(range(result.ndim))
+    _store(nest, (result, nest.load(place)), placement, given, outputs)
+    return [*kernels, nest.finish()]
+
+
+def _repeated(place: Place, batch: tuple[int, ...]) -> Place:
+    """A factor seen along all batch axes."""
+    full = (*batch, *place.shape[-2:])
+    own = zip(place.shape, place.strides, strict=True)
+    strides = (*[0] * (len(full) - len(place.shape)), *(0 if n == 1 else s for n, s in own))
+    return place.at(Layout(full, strides, place.layout.offset))
 
 
 def _total(nest: Nest, a: Place, b: Place, batch: int) -> Any:
@@ -283,23 +344,3 @@ def _kernel(step: StepPlan, places: dict[int, Any], written: set[int], nest: Nes
     kernel.packs = step.packs >= 0
     kernel.failure = None if kernel.packs else nest.told(kernel)
     return kernel
-
-
-def _dense(
-    body: Graph,
-    given: dict[Entry, Any],
-    outputs: list[Place],
-    means: Means,
-    sources: tuple[Place, Place],
-    shape: tuple[int, ...],
-) -> list[Kernel]:
-    """Batch axes that do not merge: both operands repeated in full, then they do."""
-    node = next(n for n in body.walk() if is_product(n))
-    again = dict(given)
-    for entry, place in zip(node.inputs, sources, strict=True):
-        full = (*shape[:-3], *place.shape[-2:])
-        lead = len(full) - len(place.shape)
-        own = zip(place.shape, place.strides, strict=True)
-        strides = (*[0] * lead, *(0 if n == 1 else s for n, s in own))
-        again[entry] = means.copy(place.at(Layout(full, strides, place.layout.offset)))
-    return write_product(body, again, outputs, means)
