@@ -319,3 +319,32 @@ def test_in_another_thread() -> None:
         thread.join()
     assert len(found) == 2
     assert all((each == expected).all() for each in found)
+
+
+@pytest.mark.parametrize("mask", [None, (2, 5, 0), (1, 1, 1), (5, 1)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_without_keys_is_zero(mask: Any, causal: bool) -> None:
+    """As for a query whose mask hides every key; so are the gradients."""
+    q, k, v = (np.ones(shape) for shape in ((2, 5, 3), (2, 0, 3), (2, 0, 4)))
+    given = None if mask is None else np.ones(mask, dtype="bool")
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        return npx.attention(q, k, v, given, causal=causal)
+
+    for each in (function, gemel.compile(function)):
+        q.attach_grad()
+        with autograd.record():
+            found = each(q, k, v)
+        found.backward()
+        numpy.testing.assert_array_equal(found.asnumpy(), numpy.zeros((2, 5, 4)))
+        numpy.testing.assert_array_equal(q.grad.asnumpy(), numpy.zeros((2, 5, 3)))
+
+
+def test_attention_of_a_free_number_of_keys_that_becomes_none() -> None:
+    compiled = gemel.compile(npx.attention)
+    for keys in (4, 6, 0, 5):
+        q, k, v = np.ones((2, 5, 3)), np.ones((2, keys, 3)), np.ones((2, keys, 4))
+        wanted = numpy.full((2, 5, 4), float(keys > 0))
+        numpy.testing.assert_allclose(compiled(q, k, v).asnumpy(), wanted, rtol=1e-6)
+    with pytest.raises(ShapeError):
+        npx.attention(np.ones((2, 5, 3)), np.ones((2, 0, 3)), np.ones((2, 1, 4)))

@@ -133,3 +133,34 @@ def test_infinities_and_subnormals() -> None:
     found = np.matmul(a, b).tolist()
     assert found[0] == [numpy.inf, numpy.inf] and numpy.isnan(found[1][0])
     assert found[1][1] == 2.0**-23 and all(map(numpy.isnan, found[2]))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "equation", ["ij,j->i", "j,ij->i", "ij,ij->", "ij,ij->i", "j,j->", "ijj,j->i"]
+)
+def test_einsum_rounds_its_products_after_the_sum(equation: str, dtype: str) -> None:
+    """These are too large for float16, and bfloat16 has too few digits for them."""
+    row = [258.0, -256.0, 1.0]
+    other = [258.0, 260.0, 1.0]
+    shapes = {"j": (3,), "ij": (2, 3), "ijj": (2, 3, 3)}
+    left, right = equation.split("->")[0].split(",")
+    a = numpy.broadcast_to(row, shapes[left])
+    b = numpy.broadcast_to(other, shapes[right])
+    wanted = numpy.einsum(equation, a, b)
+    given = np.array(a, dtype=dtype), np.array(b, dtype=dtype)
+
+    def function(a: Any, b: Any) -> Any:
+        return np.einsum(equation, a, b)
+
+    for found in (function(*given), gemel.compile(function)(*given)):
+        assert str(found.dtype) == dtype
+        numpy.testing.assert_array_equal(found.astype("float64").asnumpy(), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_vecdot_rounds_its_products_after_the_sum(dtype: str) -> None:
+    a, b = (np.array(x, dtype=dtype) for x in ([258.0, -256.0, 1.0], [258.0, 260.0, 1.0]))
+    found = np.vecdot(a, b)
+    assert str(found.dtype) == dtype
+    assert float(found) == 5.0

@@ -129,8 +129,8 @@ def attention(
     """softmax(query @ key.T * scale) @ value: (..., n, d), (..., m, d), (..., m, v) to (..., n, v).
 
     `scale` is 1 / sqrt(d) unless given. A mask that broadcasts to (..., n, m) says what each query
-    sees; with `causal`, each sees no key behind its own place. Vaswani et al., Attention is all
-    you need, NeurIPS 2017. Many scores are computed some queries at a time, and again for the
+    sees; with `causal`, each sees no key behind its own place. A query that sees none gets zeros.
+    Vaswani et al., Attention is all you need, NeurIPS 2017. Many scores are computed some queries at a time, and again for the
     gradient: memory grows with n and m, not with their product.
 
     >>> x = np.eye(2)
@@ -147,7 +147,10 @@ def attention(
         places, seen = (iota(shape=shape, axis=axis, dtype="int64") for axis in (0, 1))
         before = seen <= places
         mask = before if mask is None else logical_and(mask, before)
-    weights = softmax(scores) if mask is None else masked_softmax(scores, mask)
+    if key.shape[-2] == 0:
+        weights = where(True if mask is None else mask, scores, 0.0)
+    else:
+        weights = softmax(scores) if mask is None else masked_softmax(scores, mask)
     return matmul(weights, value)
 
 

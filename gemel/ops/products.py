@@ -67,13 +67,21 @@ def vdot(a: Any, b: Any) -> Array:
 def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Any:
     """The sum of products along an axis; the other axes broadcast. Complex numbers of the first
     are conjugated."""
-    dtype = promote_specs(x1.spec, x2.spec)
     for x in (x1, x2):
         normalize_axis("vecdot", axis, x.ndim)
     if not x1.shape[axis] == x2.shape[axis]:
         raise ShapeError(f"vecdot: {x1.spec} and {x2.spec} must be as long along axis {axis}")
     a, b = (moveaxis(x, axis, -1) for x in (conjugated(x1), x2))
-    return cast(sum(multiply(a, b), axis=-1), dtype=dtype)
+    return _sum_of_products(a, b, (-1,))
+
+
+def _sum_of_products(a: Any, b: Any, axis: tuple[int, ...]) -> Any:
+    """The sum of a * b along axes, in their common dtype; floating products are not rounded to
+    that before they are summed."""
+    dtype = promote_specs(a.spec, b.spec)
+    if dtype.is_floating:
+        a, b = (cast(x, dtype=dtype.accumulate) for x in (a, b))
+    return cast(sum(multiply(a, b), axis=axis), dtype=dtype)
 
 
 @composite(public="np", common=ROWS)
@@ -303,9 +311,9 @@ def _contracted(
         x = reshape(x, shape=(*x.shape, *[1] * len(columns)))
         lead = len(batch)
         y = reshape(y, shape=(*y.shape[:lead], *[1] * len(rows), *y.shape[lead:]))
-        product_of = multiply(x, y)
         at = tuple(range(lead + len(rows), lead + len(rows) + len(inside)))
-        return "".join((*batch, *rows, *columns)), sum(product_of, axis=at) if at else product_of
+        found = _sum_of_products(x, y, at) if at else multiply(x, y)
+        return "".join((*batch, *rows, *columns)), found
     shapes = [tuple(extents[c] for c in part) for part in (batch, rows, inside, columns)]
     many, high, deep, wide = map(product, shapes)
     together = (many,) if batch else ()
