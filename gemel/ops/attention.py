@@ -130,8 +130,8 @@ def attention(
 
     `scale` is 1 / sqrt(d) unless given. A mask that broadcasts to (..., n, m) says what each query
     sees; with `causal`, each sees no key behind its own place. A query that sees none gets zeros.
-    Vaswani et al., Attention is all you need, NeurIPS 2017. Many scores are computed some queries at a time, and again for the
-    gradient: memory grows with n and m, not with their product.
+    Vaswani et al., Attention is all you need, NeurIPS 2017. Many scores are computed some queries
+    at a time, and again for the gradient: memory grows with n and m, not with their product.
 
     >>> x = np.eye(2)
     >>> npx.attention(x, x, x, causal=True)
