@@ -253,6 +253,7 @@ void define_plan_parts(nb::module_& module) {
   nb::class_<Kernel>(module, "Kernel").def_prop_ro("address", [](const Kernel& kernel) {
     return reinterpret_cast<uintptr_t>(kernel.function);
   });
+  nb::class_<KeeperOwner>(module, "Keeper").def(nb::init<>());
   nb::class_<SortedRows>(module, "SortedRows")
       .def(nb::init<int64_t, int64_t, int64_t, bool, bool, int64_t>(), "before"_a, "length"_a,
            "after"_a, "descending"_a = false, "positions"_a = false, "first"_a = -1);
@@ -425,6 +426,11 @@ std::vector<ResultSpec> result_specs_from(PyObject* described) {
     results.push_back({checked_code(code), shape});
   }
   return results;
+}
+
+KeeperPointer keeper_from(PyObject* object) {
+  if (!nb::isinstance<KeeperOwner>(object)) throw Error("TypeError", "a plan's keeper is a Keeper");
+  return nb::cast<KeeperPointer>(nb::handle(object));
 }
 
 std::vector<Kernel> kernels_from(PyObject* iterable) {
