@@ -1,5 +1,5 @@
-// The module gemel._core. Only this file and plan_parts.cc include nanobind: what is called often
-// (arrays, operations, plans) are raw types of their own; here are the rest and the functions.
+// The module gemel._core. The only file that includes nanobind: what is called often (arrays,
+// operations, plans) are raw types of their own; here are the rest and the functions.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -426,6 +426,23 @@ std::vector<ResultSpec> result_specs_from(PyObject* described) {
     results.push_back({checked_code(code), shape});
   }
   return results;
+}
+
+KeeperPointer keeper_from(PyObject* object) {
+  if (!nb::isinstance<KeeperOwner>(object)) throw Error("TypeError", "a plan's keeper is a Keeper");
+  return nb::cast<KeeperPointer>(nb::handle(object));
+}
+
+std::vector<Kernel> kernels_from(PyObject* iterable) {
+  std::vector<Kernel> kernels;
+  if (iterable == nullptr) return kernels;
+  Reference items = owned(PySequence_Fast(iterable, "the kernels of a plan are a sequence"));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    nb::handle item = PySequence_Fast_GET_ITEM(items.get(), i);
+    if (!nb::isinstance<Kernel>(item)) throw Error("TypeError", "a plan's kernel is a Kernel");
+    kernels.push_back(nb::cast<const Kernel&>(item));
+  }
+  return kernels;
 }
 
 }  // namespace gemel

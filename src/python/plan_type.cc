@@ -7,6 +7,7 @@
 #include <new>
 
 #include "python/plan_call.h"
+#include "python/waits.h"
 
 namespace gemel {
 namespace {
@@ -90,6 +91,24 @@ PyObject* call_plan(PyObject* self, PyObject* const* values, size_t flags, PyObj
   SmallArray<PyObject*, 8> results(program->outputs.size());
   call.run(binding, device, results.data());
   return packed(results.data(), program->outputs.size());
+}
+
+// What a plan closes over; null stands for nothing. The arrays are dense.
+std::vector<Captured> captured_from(PyObject* iterable) {
+  std::vector<Captured> captured;
+  if (iterable == nullptr) return captured;
+  Reference items = owned(PySequence_Fast(iterable, "what a plan closes over is a sequence"));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    const Tensor& tensor = checked_tensor(PySequence_Fast_GET_ITEM(items.get(), i), "Plan");
+    wait_for(tensor.storage);
+    if (!tensor.contiguous) {
+      throw Error("ValueError", "Plan: the arrays a plan closes over must be contiguous");
+    }
+    tensor.storage->retain();
+    std::shared_ptr<Storage> storage(tensor.storage, [](Storage* held) { held->release(); });
+    captured.push_back({std::move(storage), tensor.offset * item_size(tensor.dtype)});
+  }
+  return captured;
 }
 
 // Plan(image, kernels=(), captured=(), keeper=Keeper())
