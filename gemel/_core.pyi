@@ -261,15 +261,24 @@ class Kernel:
     def address(self) -> int:
         """Where the function `kernel` lies."""
 
+class Keeper:
+    """Where the plans of one graph keep values of their parameters between calls."""
+
+    def __init__(self) -> None: ...
+
 class Plan:
     """A compiled graph for many sizes, read from its image (docs/internals/plan-image.md).
 
-    `kernels` and `captured` arrays are those the image says lie beside it, in order. ValueError
-    for an image that is damaged.
+    `kernels` and `captured` arrays are those the image says lie beside it, in order; plans of one
+    graph share a `keeper`. ValueError for an image that is damaged.
     """
 
     def __init__(
-        self, image: bytes, kernels: Sequence[Kernel] = (), captured: Sequence[Array] = ()
+        self,
+        image: bytes,
+        kernels: Sequence[Kernel] = (),
+        captured: Sequence[Array] = (),
+        keeper: Keeper | None = None,
     ) -> None: ...
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from gemel import config
+from gemel import _core, config
 from gemel.codegen.schedules import Recipe
 from gemel.dtype import is_large
 from gemel.errors import NoKernelError
@@ -232,6 +232,7 @@ class Plans:
     ) -> None:
         self.graph = graph
         self.still = still
+        self.keeper = _core.Keeper()
         self.passes = passes
         self.guards = guards
         self.recipes = recipes
@@ -252,7 +253,9 @@ class Plans:
             if known is backend and _fits(plan, arrays):
                 return plan
         try:
-            made = plan_for(self._text(values), backend, lambda: self.image(values, backend))
+            made = plan_for(
+                self._text(values), backend, lambda: self.image(values, backend), self.keeper
+            )
         except NoKernelError:
             planned = partial(plan_of, backend=backend, passes=self._others())
             made = Relay(concrete_graph(self.graph, values), planned)

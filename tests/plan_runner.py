@@ -21,6 +21,7 @@ from gemel.extent import seen
 from gemel.runtime.backend import Backend, native_code
 from gemel.runtime.beside import Branch
 from gemel.runtime.image import CAPTURED, INPUT, OUTPUT, TEMPORARY
+from gemel.runtime.rounds import Repeat, Window
 
 Array = Any
 
@@ -179,6 +180,7 @@ class Run:
         lowering = bound.program.inference()._lowering(bound.values, backend)
         self.numbers = given.numbers
         self.blocks: dict[tuple[int, int], Array] = {}
+        self.windows: dict[Window, int] = {}
         for index, array in enumerate(given.arrays):
             self._put(INPUT, index, array)
         for index, array in enumerate(lowering.captured):
@@ -203,8 +205,25 @@ class Run:
             if isinstance(item, Branch):
                 chosen = self.blocks[item.place.buffer.space, item.place.buffer.index][0]
                 self._items(item.then if chosen else item.otherwise)
+            elif isinstance(item, Repeat):
+                self._rounds(item)
             else:
                 self._launch(item.kernel)
+
+    def _rounds(self, loop: Repeat) -> None:
+        assert loop.condition is None, "only loops of a known length are done here"
+        for number in range(seen(loop.length)):
+            for window in loop.windows:
+                steps = number % window.period if window.period else number
+                away = seen(window.offset) + steps * seen(window.step)
+                self.windows[window] = self._start(window.of) + away
+            self._items(loop.items)
+
+    def _start(self, buffer: Any) -> int:
+        """The address of a buffer, or of what a window shows in this round."""
+        if isinstance(buffer, Window):
+            return self.windows[buffer]
+        return int(self.blocks[buffer.space, buffer.index].ctypes.data)
 
     def _launch(self, kernel: Any) -> None:
         integers = [seen(n) for n in kernel.integers]
@@ -222,7 +241,7 @@ class Run:
         offset = seen(offset)
         if isinstance(place, Place):
             offset += seen(place.layout.offset) * place.dtype.itemsize
-        return int(self.blocks[buffer.space, buffer.index].ctypes.data) + offset
+        return self._start(buffer) + offset
 
     def _bits(self, number: Number) -> int:
         kind = number.source[0]

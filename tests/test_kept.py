@@ -351,6 +351,28 @@ def test_memory_goes_with_the_network() -> None:
     assert used() - before < 4 * WIDTH * WIDTH
 
 
+def test_batches_of_all_sizes_share_what_is_kept() -> None:
+    """The plans of a network keep two sets of values at most, whatever their number."""
+
+    def used() -> int:
+        npx.waitall()
+        gc.collect()
+        return int(_core.counters()["bytes_in_use"])
+
+    net, before = network(), used()
+    for rows in range(1, 65):
+        check(net, batch(rows))
+    programs = [one for found in net._own.compiled._programs.values() for one in found]
+    plans = [plan for program in programs for plan in program.inference()._made]
+    assert len(plans) > 4
+    assert used() - before < 4 * 8 * WIDTH * WIDTH
+    for rows in (24, 9, 60, 24, 9, 60):
+        net.weight.data()[:] = 0.01 * rows
+        check(net, batch(rows))
+        check(net, batch(rows + 1))
+    assert used() - before < 4 * 8 * WIDTH * WIDTH
+
+
 def test_nothing_is_kept_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMEL_KEEP_BYTES", "0")
     net, x = network(), np.array(batch())

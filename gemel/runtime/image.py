@@ -141,9 +141,9 @@ class Image:
         """The bytes. `embed`: with the kernels' objects and the captured arrays in them."""
         return _Writer(self).image(embed)
 
-    def plan(self) -> _core.Plan:
-        """The plan, to be called."""
-        return _core.Plan(self.write(), self.kernels, self.captured)
+    def plan(self, keeper: _core.Keeper | None = None) -> _core.Plan:
+        """The plan, to be called; with what plans of one graph keep their values in."""
+        return _core.Plan(self.write(), self.kernels, self.captured, keeper)
 
 
 class _Slots:

@@ -114,25 +114,30 @@ def making() -> Iterator[None]:
                 gc.enable()
 
 
-def plan_for(text: str | None, backend: Backend, make: Callable[[], Any]) -> Any:
+def plan_for(
+    text: str | None,
+    backend: Backend,
+    make: Callable[[], Any],
+    keeper: _core.Keeper | None = None,
+) -> Any:
     """The plan of the image `make` gives, which `text` and `backend` decide.
 
-    Nothing does where `text` is None.
+    Nothing does where `text` is None. Plans of one graph share a keeper.
     """
     if text is None or not backend.on_disk:
         with making():
             image = make()
-        return image.plan()
+        return image.plan(keeper)
 
     def prepared() -> Prepared:
         image = make()
         return Prepared(tuple(image.keys), image.write())
 
-    return kept(text, "plan", backend, prepared, _plan)
+    return kept(text, "plan", backend, prepared, partial(_plan, keeper))
 
 
-def _plan(kernels: list[Any], image: bytes) -> Any:
-    return _core.Plan(image, kernels)
+def _plan(keeper: _core.Keeper | None, kernels: list[Any], image: bytes) -> Any:
+    return _core.Plan(image, kernels, (), keeper)
 
 
 def plan_of(

@@ -268,7 +268,8 @@ gemel_status gemel_plan_load(const void* image, size_t bytes, gemel_plan** plan)
   return guarded([&] {
     require(plan != nullptr && (image != nullptr || bytes == 0), "a pointer is null");
     auto loaded = std::make_unique<gemel_plan>();
-    loaded->program = Program::read({static_cast<const char*>(image), bytes}, {}, {});
+    loaded->program =
+        Program::read({static_cast<const char*>(image), bytes}, {}, {}, std::make_shared<Keeper>());
     for (const OutputSpec& output : loaded->program->outputs) {
       require(!output.is_view, "the plan's results are views; arrays here are dense");
     }

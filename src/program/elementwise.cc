@@ -246,9 +246,8 @@ void ElementwiseCall::check_numbers(const ElementwiseKernel& kernel) const {
 
 bool ElementwiseCall::settled() const {
   const Tensor* const* begin = operands->tensors;
-  return std::all_of(begin, begin + operands->count, [](const Tensor* tensor) {
-    return tensor == nullptr || tensor->settled();
-  });
+  return std::all_of(begin, begin + operands->count,
+                     [](const Tensor* tensor) { return tensor == nullptr || tensor->settled(); });
 }
 
 void ElementwiseCall::launch(const ElementwisePointer& kernel, const Tensor* const* results,

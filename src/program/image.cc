@@ -191,7 +191,7 @@ class Reader {
   }
 
   void read_kernel() {
-    text();  // its key: for whoever wants to find it elsewhere
+    keys_.push_back(text());
     const Blob code = blob();
     if (code.length < 0) {
       if (next_kernel_ == given_kernels_.size()) refuse("it has more kernels than given");
@@ -285,7 +285,36 @@ class Reader {
     ++inside_;
     found.branches.push_back(items(1));
     --inside_;
+    kept.kind = described(kept);
     return found;
+  }
+
+  // All that decides what is kept: every size in it is a constant, the same for all calls.
+  std::string described(const KeptSpec& kept) const {
+    std::string text;
+    const auto add = [&](int64_t value) { text += std::to_string(value) + ' '; };
+    const auto add_size = [&](Slot slot) {
+      if (static_cast<size_t>(slot) >= program_.constants.size())
+        refuse("what is kept has free sizes");
+      add(program_.constants[static_cast<size_t>(slot)]);
+    };
+    for (const std::vector<int>* list : {&kept.inputs, &kept.captured}) {
+      for (int index : *list) add(index);
+      text += ';';
+    }
+    for (int64_t offset : kept.offsets) add(offset);
+    add(static_cast<int64_t>(kept.bytes));
+    for (const Step& step : program_.steps) {
+      text += keys_[static_cast<size_t>(step.kernel)] + ';';
+      for (const BufferReference& buffer : step.buffers) {
+        add(buffer.space);
+        add(buffer.index);
+        add_size(buffer.offset);
+      }
+      for (Slot slot : step.integers) add_size(slot);
+      add_size(step.extent);
+    }
+    return text;
   }
 
   void read_loop(Item& found, int depth, bool conditional) {
@@ -357,6 +386,7 @@ class Reader {
   Program& program_;
   std::vector<Kernel> given_kernels_;
   std::vector<Captured> given_captured_;
+  std::vector<std::string> keys_;  // of the kernels
   size_t next_kernel_ = 0;
   size_t next_captured_ = 0;
   int64_t words_ = 0;
@@ -371,8 +401,10 @@ class Reader {
 
 std::shared_ptr<const Program> Program::read(std::span<const char> image,
                                              std::vector<Kernel> kernels,
-                                             std::vector<Captured> captured) {
+                                             std::vector<Captured> captured,
+                                             std::shared_ptr<Keeper> keeper) {
   auto program = std::make_shared<Program>();
+  program->keeper = std::move(keeper);
   Reader(image, *program, std::move(kernels), std::move(captured)).read();
   return program;
 }

@@ -1,5 +1,5 @@
-// What a program keeps from run to run: values that depend on inputs which rarely change, like
-// panels of weights. A run that finds them made of the same contents need not make them again.
+// What programs keep from run to run: values that depend on inputs which rarely change, like panels
+// of weights. A run that finds them made of the same contents need not make them again.
 
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace gemel {
@@ -19,28 +20,46 @@ struct Source {
   bool operator==(const Source&) const = default;
 };
 
-// Nobody waits here: whoever comes while another thread looks makes the values for itself. So a
-// fork cannot find the lock taken for ever.
+// Sets of values of one graph, whose programs for different sizes share it. Nobody waits here:
+// whoever comes while another thread looks makes the values for itself. So a fork cannot find the
+// lock taken for ever.
 class Keeper {
  public:
   using Memory = std::shared_ptr<char>;
+  // For each place: other sizes may need other panels, and two take turns in serving a network.
+  static constexpr int kMostSets = 2;
 
-  // What was made of these for this place, null if there is no such. A place is any address.
-  Memory find(const void* place, std::span<const Source> sources);
-  // In place of what was kept for the place.
-  void keep(const void* place, std::span<const Source> sources, Memory memory);
-  // The program's owner is gone; bound to sizes it may be remembered for some time.
-  void drop();
+  // What was made of these for this place, null if there is no such. A place is any address; `kind`
+  // says how values are made.
+  Memory find(const void* place, const std::string& kind, std::span<const Source> sources);
+  // In place of what was kept of this kind, or of the kind that was not asked for longest.
+  void keep(const void* place, const std::string& kind, std::span<const Source> sources,
+            Memory memory);
+  // The owner is gone: nothing is kept any more. Programs may be remembered for some time.
+  void close();
 
  private:
-  struct Entry {
+  struct Set {
     const void* place;
+    std::string kind;
     std::vector<Source> sources;
     Memory memory;
   };
 
   std::mutex mutex_;
-  std::vector<Entry> entries_;
+  std::vector<Set> sets_;  // the last one used comes last
+  bool closed_ = false;
+};
+
+// Closes it when it goes.
+class KeeperOwner {
+ public:
+  KeeperOwner() : keeper(std::make_shared<Keeper>()) {}
+  ~KeeperOwner() { keeper->close(); }
+  KeeperOwner(const KeeperOwner&) = delete;
+  KeeperOwner& operator=(const KeeperOwner&) = delete;
+
+  const std::shared_ptr<Keeper> keeper;
 };
 
 }  // namespace gemel

@@ -103,6 +103,7 @@ struct LoopSpec {
 struct KeptSpec {
   std::vector<int> inputs;
   std::vector<int> captured;
+  std::string kind;              // the same for the same values, in all programs of a graph
   std::vector<int64_t> offsets;  // of its buffers in its memory
   size_t bytes = 0;              // of all of them; 0: nothing is kept
 };
@@ -141,10 +142,12 @@ struct Captured {
 
 struct Program {
   // Of an image: throws Error("ValueError") saying what is wrong with it. `given` are the kernels
-  // and captured arrays that lie beside the image, in order.
+  // and captured arrays that lie beside the image, in order; the keeper is shared with other
+  // programs of the same graph.
   static std::shared_ptr<const Program> read(std::span<const char> image,
                                              std::vector<Kernel> kernels,
-                                             std::vector<Captured> captured);
+                                             std::vector<Captured> captured,
+                                             std::shared_ptr<Keeper> keeper);
 
   std::string name;
   std::string target;
@@ -168,7 +171,7 @@ struct Program {
   int group_count = 0;  // those whose branches run side by side
   std::vector<Site> sites;
   KeptSpec kept;
-  mutable Keeper keeper;
+  std::shared_ptr<Keeper> keeper;
   bool writes_inputs = false;
 
   size_t slot_count() const { return constants.size() + free_sizes + sizes.size(); }

@@ -42,7 +42,7 @@ class KeptValues {
         sources_(count_) {
     if (program_.kept.bytes == 0) return;
     if (!identify(run)) place_ = nullptr;
-    if (place_ != nullptr) memory_ = program_.keeper.find(place_, sources());
+    if (place_ != nullptr) memory_ = program_.keeper->find(place_, program_.kept.kind, sources());
     known_ = memory_ != nullptr;
     if (!known_) memory_ = environment.hold(program_.kept.bytes);
   }
@@ -53,7 +53,7 @@ class KeptValues {
   // They have been made.
   void leave() {
     if (memory_ != nullptr && !known_ && place_ != nullptr) {
-      program_.keeper.keep(place_, sources(), memory_);
+      program_.keeper->keep(place_, program_.kept.kind, sources(), memory_);
     }
   }
 

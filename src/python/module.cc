@@ -253,6 +253,7 @@ void define_plan_parts(nb::module_& module) {
   nb::class_<Kernel>(module, "Kernel").def_prop_ro("address", [](const Kernel& kernel) {
     return reinterpret_cast<uintptr_t>(kernel.function);
   });
+  nb::class_<KeeperOwner>(module, "Keeper").def(nb::init<>());
   nb::class_<SortedRows>(module, "SortedRows")
       .def(nb::init<int64_t, int64_t, int64_t, bool, bool, int64_t>(), "before"_a, "length"_a,
            "after"_a, "descending"_a = false, "positions"_a = false, "first"_a = -1);
@@ -427,6 +428,11 @@ std::vector<ResultSpec> result_specs_from(PyObject* described) {
   return results;
 }
 
+KeeperPointer keeper_from(PyObject* object) {
+  if (!nb::isinstance<KeeperOwner>(object)) throw Error("TypeError", "a plan's keeper is a Keeper");
+  return nb::cast<KeeperPointer>(nb::handle(object));
+}
+
 std::vector<Kernel> kernels_from(PyObject* iterable) {
   std::vector<Kernel> kernels;
   if (iterable == nullptr) return kernels;
@@ -437,23 +443,6 @@ std::vector<Kernel> kernels_from(PyObject* iterable) {
     kernels.push_back(nb::cast<const Kernel&>(item));
   }
   return kernels;
-}
-
-std::vector<Captured> captured_from(PyObject* iterable) {
-  std::vector<Captured> captured;
-  if (iterable == nullptr) return captured;
-  Reference items = owned(PySequence_Fast(iterable, "what a plan closes over is a sequence"));
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
-    const Tensor& tensor = checked_tensor(PySequence_Fast_GET_ITEM(items.get(), i), "Plan");
-    wait_for(tensor.storage);
-    if (!tensor.contiguous) {
-      throw Error("ValueError", "Plan: the arrays a plan closes over must be contiguous");
-    }
-    tensor.storage->retain();
-    std::shared_ptr<Storage> storage(tensor.storage, [](Storage* held) { held->release(); });
-    captured.push_back({std::move(storage), tensor.offset * item_size(tensor.dtype)});
-  }
-  return captured;
 }
 
 }  // namespace gemel

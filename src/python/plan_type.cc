@@ -7,6 +7,7 @@
 #include <new>
 
 #include "python/plan_call.h"
+#include "python/waits.h"
 
 namespace gemel {
 namespace {
@@ -16,6 +17,7 @@ PyTypeObject* plan_type = nullptr;
 struct PlanObject {
   PyObject_HEAD vectorcallfunc vectorcall;
   ProgramPointer program;
+  KeeperPointer keeper;  // closed when the last plan that shares it has gone
   uint32_t owner;
 };
 
@@ -91,13 +93,31 @@ PyObject* call_plan(PyObject* self, PyObject* const* values, size_t flags, PyObj
   return packed(results.data(), program->outputs.size());
 }
 
-// Plan(image, kernels=(), captured=())
+// What a plan closes over; null stands for nothing. The arrays are dense.
+std::vector<Captured> captured_from(PyObject* iterable) {
+  std::vector<Captured> captured;
+  if (iterable == nullptr) return captured;
+  Reference items = owned(PySequence_Fast(iterable, "what a plan closes over is a sequence"));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    const Tensor& tensor = checked_tensor(PySequence_Fast_GET_ITEM(items.get(), i), "Plan");
+    wait_for(tensor.storage);
+    if (!tensor.contiguous) {
+      throw Error("ValueError", "Plan: the arrays a plan closes over must be contiguous");
+    }
+    tensor.storage->retain();
+    std::shared_ptr<Storage> storage(tensor.storage, [](Storage* held) { held->release(); });
+    captured.push_back({std::move(storage), tensor.offset * item_size(tensor.dtype)});
+  }
+  return captured;
+}
+
+// Plan(image, kernels=(), captured=(), keeper=Keeper())
 PyObject* new_plan(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-  static const char* names[] = {"image", "kernels", "captured", nullptr};
+  static const char* names[] = {"image", "kernels", "captured", "keeper", nullptr};
   Py_buffer image;
-  PyObject *kernels = nullptr, *captured = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*|OO", const_cast<char**>(names), &image,
-                                   &kernels, &captured)) {
+  PyObject *kernels = nullptr, *captured = nullptr, *keeper = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y*|OOO", const_cast<char**>(names), &image,
+                                   &kernels, &captured, &keeper)) {
     return nullptr;
   }
   struct Released {
@@ -105,19 +125,23 @@ PyObject* new_plan(PyTypeObject* type, PyObject* arguments, PyObject* keywords) 
     ~Released() { PyBuffer_Release(buffer); }
   } released{&image};
   std::span<const char> bytes(static_cast<const char*>(image.buf), static_cast<size_t>(image.len));
-  ProgramPointer program = Program::read(bytes, kernels_from(kernels), captured_from(captured));
+  KeeperPointer own = keeper == nullptr || keeper == Py_None ? std::make_shared<KeeperOwner>()
+                                                             : keeper_from(keeper);
+  ProgramPointer program =
+      Program::read(bytes, kernels_from(kernels), captured_from(captured), own->keeper);
   Reference self = owned(type->tp_alloc(type, 0));
   PlanObject* plan = as_plan(self.get());
   plan->vectorcall = reinterpret_cast<vectorcallfunc>(slot<call_plan>());
   new (&plan->program) ProgramPointer(std::move(program));
+  new (&plan->keeper) KeeperPointer(std::move(own));
   plan->owner = new_owner();
   return self.take();
 }
 
 void free_plan(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
-  as_plan(self)->program->keeper.drop();
   as_plan(self)->program.~shared_ptr();
+  as_plan(self)->keeper.~shared_ptr();
   type->tp_free(self);
   Py_DECREF(type);
 }

@@ -10,13 +10,16 @@
 
 namespace gemel {
 
+using KeeperPointer = std::shared_ptr<KeeperOwner>;
+
 bool make_plan_type(PyObject* module);
 // Throws TypeError for anything but a Plan.
 std::shared_ptr<const Program> program_of(PyObject* object);
 
-// module.cc: what Python gives beside an image; null stands for nothing. Captured arrays are dense.
+// module.cc: what Python gives beside an image; null stands for nothing.
 std::vector<Kernel> kernels_from(PyObject* iterable);
-std::vector<Captured> captured_from(PyObject* iterable);
+// Throws TypeError for anything but a Keeper.
+KeeperPointer keeper_from(PyObject* object);
 // Throws ValueError for a number no device has.
 int checked_device(long number);
 
