@@ -621,6 +621,7 @@ CASES: tuple[Case, ...] = (
 ELSEWHERE = {
     "fused": "made by the fusing pass from others, which are all here (test_three_ways)",
     "loop": "what it does is a program (test_loops)",
+    "stream_taken": "what choices give to their sides (test_control_flow)",
     "all_reduce": "several devices meet in it (test_several_devices)",
     **dict.fromkeys(("iterate", "iterate_backward"), "what they do is a program (test_scripting)"),
     "anchor_targets": "its inputs are boxes (test_boxes)",

@@ -432,3 +432,24 @@ def test_tracebacks_keep_their_lines() -> None:
     places = traceback.extract_tb(caught.value.__traceback__)
     own = [place for place in places if place.filename == __file__]
     assert own[-1].line == "x = x + np.ones(7)  # the line" and own[-1].name == "fails"
+
+
+def drawn_on_one_side(x: Any) -> Any:
+    if x.sum() > 0:
+        y = x * np.random.uniform(0, 1, x.shape)
+    else:
+        y = x * x
+    return y.sum()
+
+
+def test_a_branch_is_differentiated_with_what_it_has_drawn() -> None:
+    found = []
+    for function in (drawn_on_one_side, gemel.compile(drawn_on_one_side, script=True)):
+        x = np.array([0.5, 1.0, 2.0])
+        x.attach_grad()
+        np.random.seed(1)
+        with autograd.record():
+            y = function(x)
+        y.backward()
+        found.append([y.item(), *x.grad.tolist()])
+    assert found[0] == pytest.approx(found[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -399,3 +400,57 @@ def test_saved_networks_write_it_out(tmp_path: Any) -> None:
     gemel.save(net, str(tmp_path / "net.gemel"))
     again = gemel.load(str(tmp_path / "net.gemel"))
     numpy.testing.assert_allclose(again(x).asnumpy(), expected, rtol=1e-5)
+
+
+# --- conditions that may fail -----------------------------------------------------------------
+
+
+def looked_up(x: Any, first: Any, most: int) -> Any:
+    """As long as a table has something above 0 in the place asked for."""
+    table = np.array([1.0, -4.0, 2.0, 3.0, 5.0, 6.0])
+    return npx.while_loop(
+        lambda i, v: table.take(i, mode="raise") > 0,
+        lambda i, v: ([v * i, i * 2], [i + 1, v * v + x]),
+        [first, x],
+        most,
+    )
+
+
+@pytest.mark.parametrize(("start", "most"), [(2, 4), (4, 2), (-2, 8), (0, 7), (-3, 4), (5, 1)])
+def test_nothing_asks_for_the_condition_after_the_last_round(start: int, most: int) -> None:
+    found = []
+    whole = partial(looked_up, most=most)
+    for program in (whole, gemel.compile(whole)):
+        x = np.array([0.5, 0.25], dtype="float64")
+        x.attach_grad()
+        with autograd.record():
+            outputs, variables = program(x, np.array(start))
+            total = outputs[0].sum() + (variables[1] * variables[1]).sum()
+        total.backward()
+        found.append([*outputs, *variables, x.grad])
+    for a, b in zip(*found, strict=True):
+        numpy.testing.assert_allclose(a.asnumpy(), b.asnumpy())
+
+
+@pytest.mark.parametrize("length", [3, 4, 5, 6])
+def test_the_last_round_is_the_last_place_of_a_table(length: int) -> None:
+    def run(i: Any) -> Any:
+        table = np.ones((length,))
+        return npx.while_loop(
+            lambda i: table.take(i, mode="raise") > 0, lambda i: (i * 2, i + 1), i, length
+        )
+
+    outputs, last = gemel.compile(run)(np.array(0))
+    assert outputs.tolist() == [2 * i for i in range(length)] and last.item() == length
+    with pytest.raises(IndexError):
+        gemel.compile(run)(np.array(1))[0].tolist()
+
+
+def test_a_condition_that_may_fail_is_still_one_step() -> None:
+    def run(i: Any) -> Any:
+        table = np.ones((9,))
+        return npx.while_loop(
+            lambda i: table.take(i, mode="raise") > 0, lambda i: (i * 2, i + 1), i, 9
+        )[0]
+
+    assert loops(gemel.compile(run), np.array(0)) == 1

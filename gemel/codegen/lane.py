@@ -299,6 +299,13 @@ class Lane:
         given = self._random(*stream) if callable(self._random) else self._random
         return philox.record(self, *given)
 
+    def random_stream(self) -> tuple[Value, Value]:
+        """The program's seed and the number of the call, both int64."""
+        if not callable(self._random):
+            raise TypeError("this body uses xp.random_stream, which its recorder does not provide")
+        _, seed, number = self._random()
+        return seed, number
+
     # -- single instructions --------------------------------------------------------------------
 
     add = _binary("add")

@@ -47,6 +47,11 @@ class NumpyLane:
         first, second = random_bits(self.shape, *map(int, stream or self.stream))
         return first, second
 
+    def random_stream(self) -> tuple[Any, Any]:
+        """The program's seed and the number of the call, both int64."""
+        seed, number = (numpy().int64(each) for each in self.stream)
+        return seed, number
+
     def erf(self, x: Any) -> Any:
         """Gauss's error function, by Python's math."""
         from math import erf

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from gemel.dtype import bool_
+from gemel.dtype import bool_, int64
 from gemel.errors import ShapeError, TraceError
 from gemel.ir.above import above
 from gemel.ir.declare import op
-from gemel.ir.graph import Entry, Graph, constant, inline, placeholder, walk
+from gemel.ir.graph import Entry, Graph, Node, constant, inline, placeholder, rewrite, walk
 from gemel.ir.interpret import interpret
 from gemel.ir.methods import call
 from gemel.ir.op import Op
+from gemel.ir.op_kinds import Composite
 from gemel.ir.public import function
 from gemel.ir.trace import current_trace, kept_whole
 from gemel.ops.elementwise import full
+from gemel.ops.random import stream_taken
 from gemel.spec import Spec
 
 
@@ -67,6 +70,38 @@ def _(emit: Any, outputs: Any, inputs: Any, *, then: Any, otherwise: Any) -> Non
     emit.branch(inputs[0], (then, otherwise), inputs[1:], outputs)
 
 
+def choose(predicate: Any, inputs: tuple[Any, ...], sides: Any) -> tuple[Entry, ...]:
+    """A `branch` on entries, whose sides are given the streams they draw random numbers from.
+
+    Its gradient does a side again, in another plan, and has to draw the same numbers.
+    """
+    streams: dict[int, tuple[Entry, Entry]] = {}
+    drawing = [rewrite(side, partial(_from_stream, streams)) for side in sides]
+    stands = [entry for stream in streams.values() for entry in stream]
+    then, otherwise = (closed(side.outputs, (*side.inputs, *stands), side.name) for side in drawing)
+    taken = [entry for call in streams for entry in stream_taken.apply((), {"call": call})]
+    return branch.apply((predicate, *inputs, *taken), {"then": then, "otherwise": otherwise})
+
+
+def _from_stream(
+    streams: dict[int, tuple[Entry, Entry]], node: Node, inputs: tuple[Entry, ...]
+) -> tuple[Entry, ...] | None:
+    """A random node as one that is given its stream; `streams` has what stands for each call's."""
+    op, parameters = node.op, node.params
+    if op is None or not op.random or len(inputs) > op.required:
+        return None
+    if isinstance(op, Composite):
+        body = Graph(inputs, op.written_out(inputs, parameters))
+        return rewrite(body, partial(_from_stream, streams)).outputs
+    call, number = parameters["call"], Spec((), int64)
+    stream = streams.setdefault(call, (placeholder(number, "seed"), placeholder(number, "call")))
+    if op is stream_taken:
+        return stream
+    found = op.node((*inputs, *stream), {**parameters, "call": 0})
+    found.origin, found.name = node.origin, node.name
+    return found.entries
+
+
 @function(public="npx")
 def cond(
     predicate: Any, then_func: Callable[..., Any], else_func: Callable[..., Any], inputs: Any = ()
@@ -97,8 +132,7 @@ def cond(
     outside = (*stand_ins, *free)
     named = zip(sides, NAMES, strict=True)
     graphs = [closed(listed(results), outside, name) for results, name in named]
-    parameters = {"then": graphs[0], "otherwise": graphs[1]}
-    found = branch.apply((condition, *entries, *free), parameters)
+    found = choose(condition, (*entries, *free), graphs)
     return found if isinstance(sides[0], (tuple, list)) else found[0]
 
 
@@ -218,4 +252,4 @@ def closed(results: tuple[Entry, ...], free: tuple[Entry, ...], name: str) -> Gr
     return Graph(inputs, inline(Graph(free, results), inputs), name=name)
 
 
-__all__ = ["Op", "branch", "closed", "cond", "free_inputs", "iterate", "listed"]
+__all__ = ["Op", "branch", "choose", "closed", "cond", "free_inputs", "iterate", "listed"]

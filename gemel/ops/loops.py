@@ -211,8 +211,29 @@ def _ended(
     if entries is None:
         made += map(partial(_again, variables), recording.written, outputs)
         return None
-    found = iter(entries)
+    found = iter(_with_last(entries) if recording.leaves_last else entries)
     return nested(found, outputs[0]), nested(found, variables)
+
+
+def _with_last(made: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """The outputs and variables of a loop and one round more, if its condition still holds."""
+    node = made[0].node
+    step, states = node.params["step"], node.params["states"]
+    count = len(made) - states
+    condition, others = made[-1], node.inputs[states:]
+
+    def again(*values: Any) -> list[Any]:
+        given = [*values[: states - 1], condition, *values[states - 1 :]]
+        return list(inline(step, given)[:-1])
+
+    def kept(*values: Any) -> list[Any]:
+        zeros = [full(0, shape=x.shape, dtype=x.dtype) for x in step.outputs[:count]]
+        return [*zeros, *values[: states - 1]]
+
+    found = choose(condition, again, kept, [*made[count:-1], *others])
+    pairs = zip(made[:count], found[:count], strict=True)
+    stacked = [concatenate(x, reshape(y, shape=(1, *y.shape)), axis=0) for x, y in pairs]
+    return (*stacked, *found[count:])
 
 
 def _held(condition: Any) -> Any:

@@ -162,6 +162,16 @@ def _with_stream(op: Op, specs: tuple[Spec, ...], dtype: DType) -> tuple[DType, 
     return tuple(int64 if i >= op.required else dtype for i in range(len(specs)))
 
 
+def _two_numbers(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], Any]:
+    return (), (int64, int64)
+
+
+@elementwise(dtype=_two_numbers, random=True, outputs=2)
+def stream_taken(xp: Any, *, call: Any = None) -> Any:
+    """The seed and the number of a random call: who is given them draws what that call draws."""
+    return xp.random_stream()
+
+
 def _shaped(name: str, a: Spec, b: Spec, shape: Any, dtype: Any) -> Spec:
     return filled(name, Spec(extents(name, shape), dtype), a, b)
 

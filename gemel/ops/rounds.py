@@ -14,7 +14,7 @@ from gemel.dtype import bool_
 from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import op
-from gemel.ir.graph import Entry, Graph, Node, constant, placeholder
+from gemel.ir.graph import Entry, Graph, Node, constant, placeholder, walk
 from gemel.ir.interpret import interpret
 from gemel.ir.op import numpy
 from gemel.ir.trace import Trace
@@ -256,6 +256,8 @@ class Conditional(Recording):
         super().__init__(trace, body, [], first, length)
         self.condition = len(self.states) - 1
         self.written: list[Round] = []
+        #: Whether the last round is left to do: nothing may ask for the condition after it.
+        self.leaves_last = False
 
     def _leaves(self, before: tuple[Any, ...], began: int) -> bool:
         """Whether it writes to what is from outside: no round behind a condition may."""
@@ -263,6 +265,12 @@ class Conditional(Recording):
 
     def _write_out(self, rounds: list[Round]) -> None:
         self.written = rounds
+
+    def _whole(self, found: Round) -> tuple[Entry, ...]:
+        own = set(walk(found.results[:-1]))
+        self.leaves_last = any(node.fails for node in found.nodes if node not in own)
+        self.length -= self.leaves_last
+        return super()._whole(found)
 
 
 def _made(results: tuple[Entry, ...], began: int) -> list[Node]:

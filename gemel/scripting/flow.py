@@ -15,7 +15,7 @@ from typing import Any
 from gemel.errors import TraceError
 from gemel.ir.graph import Entry
 from gemel.ir.methods import call
-from gemel.ops.control import branch, closed
+from gemel.ops.control import choose, closed
 from gemel.runtime.prepare import as_entry
 from gemel.scripting.choices import Merge, kept
 from gemel.scripting.loops import Loop
@@ -122,8 +122,8 @@ class Flow:
         if not merged.outputs[0]:
             state.put({**before, **{n: results[n] for n in names}})
             return results["return"]
-        inputs = (predicate, *map(as_entry, objects.own), *outside[len(objects.stands) :])
-        entries = branch.apply(inputs, {"then": graphs[0], "otherwise": graphs[1]})
+        inputs = (*map(as_entry, objects.own), *outside[len(objects.stands) :])
+        entries = choose(predicate, inputs, graphs)
         for index, place in merged.written.items():
             call("overwrite", objects.own[index], entries[place])
         final = {n: merged.filled(results[n], entries) for n in results}
