@@ -5,12 +5,14 @@ A fork waits before Python takes the import lock, since a callback may import.
 
 from __future__ import annotations
 
+import _imp
 import atexit
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from importlib import _bootstrap
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -21,15 +23,35 @@ R = TypeVar("R")
 compiling = threading.RLock()
 #: Seconds an exit waits for what is being made or imported, which takes some hundredths.
 PATIENCE = 5.0
-#: What is imported when it is first needed, maybe by a thread.
-LATE = ("gemel", "llvmlite", "numpy")
+#: What gemel imports when it is first needed, maybe by a thread. The program's own modules are not
+#: here: importing one may be the whole run of a program.
+LATE = sys.stdlib_module_names.union(("gemel", "llvmlite", "numpy"))
+
+
+def _taken(lock: Any) -> bool:
+    """Whether another thread has the lock of a module, or is about to take or free it."""
+    if lock.owner is not None:
+        return bool(lock.owner != threading.get_ident())
+    if not lock.lock.acquire(blocking=False):
+        return True
+    lock.lock.release()
+    return False
 
 
 def _importing() -> bool:
-    """Whether something of LATE is being imported."""
-    late = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] in LATE]
-    specs = (getattr(module, "__spec__", None) for module in late)
-    return any(getattr(spec, "_initializing", False) for spec in specs)
+    """Whether another thread looks for a module, or imports something of LATE.
+
+    Python's import system has a lock for each module, from before it is looked for until it is
+    there, and one that is held while it is looked for. A fork takes the latter, but its holder
+    would then go on to import before the fork is made.
+    """
+    table: dict[str, Callable[[], Any]] = vars(_bootstrap).get("_module_locks", {})
+    found = [(name, lock()) for name, lock in list(table.items())]
+    locks = {name: lock for name, lock in found if lock is not None}
+    mine = any(lock.owner == threading.get_ident() for lock in locks.values())
+    if _imp.lock_held() and not mine:
+        return True
+    return any(_taken(lock) for name, lock in locks.items() if name.partition(".")[0] in LATE)
 
 
 def _settle(timeout: float) -> None:

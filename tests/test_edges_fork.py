@@ -194,3 +194,72 @@ def test_fork_while_a_thread_imports(slow: str, tmp_path: Path) -> None:
     program = f"SLOW = {slow!r}\n{IMPORTING}\n{FORK_IN_AN_IMPORT}"
     ended = end(program, GEMEL_CACHE=str(tmp_path))
     assert ended.code == 0 and ended.told == {"status": 0}, ended
+
+
+SAME_IMPORT = """
+import importlib, os, signal, sys, threading, time
+import gemel
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == SLOW and not entered.is_set():
+            entered.set()
+            time.sleep(0.5)
+        return None
+
+entered = threading.Event()
+assert SLOW not in sys.modules
+sys.meta_path.insert(0, Slow())
+threading.Thread(target=importlib.import_module, args=(SLOW,), daemon=True).start()
+assert entered.wait(60)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(30)
+    importlib.import_module(SLOW)
+    os._exit(0)
+tell(status=os.waitpid(pid, 0)[1])
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("slow", ["gemel.gluon.nn.convolution", "llvmlite", "encodings.cp037"])
+def test_fork_while_a_thread_looks_for_a_module(slow: str) -> None:
+    """The module's lock is held before there is a module, of the standard library's too."""
+    ended = end(f"SLOW = {slow!r}\n{SAME_IMPORT}")
+    assert ended.code == 0 and ended.told == {"status": 0}, ended
+
+
+# Importing the program may be all it does.
+LONG_IMPORT = """
+import importlib, os, sys, threading, time
+from importlib.util import spec_from_loader
+import gemel
+
+class Program:
+    def find_spec(self, name, path=None, target=None):
+        return spec_from_loader(name, self) if name == "program" else None
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        entered.set()
+        done.wait(60)
+
+entered, done = threading.Event(), threading.Event()
+sys.meta_path.insert(0, Program())
+thread = threading.Thread(target=importlib.import_module, args=("program",))
+thread.start()
+assert entered.wait(60)
+began = time.monotonic()
+pid = os.fork()
+if pid == 0:
+    os._exit(0)
+took = time.monotonic() - began
+done.set()
+thread.join()
+tell(status=os.waitpid(pid, 0)[1], at_once=took < gemel.forking.PATIENCE)
+"""
+
+
+def test_fork_does_not_wait_for_the_import_of_a_program() -> None:
+    ended = end(LONG_IMPORT)
+    assert ended.code == 0 and ended.told == {"status": 0, "at_once": True}, ended

@@ -135,7 +135,7 @@ _found: list[Target] = []
 def _flags() -> set[str]:
     """The processor's features as the kernel lists them; empty where it does not."""
     try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 if line.startswith("flags"):
                     return set(line.partition(":")[2].split())
