@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy
 import pytest
+from loop_results import gathered, trained
 
 import gemel
 from gemel import autograd, gluon, np, npx
@@ -32,16 +33,6 @@ def by_numpy(body: Any, data: Any, states: Any) -> Any:
 
 REFERENCE = SimpleNamespace(np=numpy, foreach=by_numpy)
 GEMEL = SimpleNamespace(np=np, foreach=npx.foreach)
-
-
-def gathered(xp: Any, found: Any) -> Any:
-    """One number from all that a loop gives, each part weighted differently."""
-    outputs, states = found
-    total: Any = 0.0
-    for weight, x in enumerate([*outputs, *states], start=1):
-        if "int" not in str(x.dtype) and "bool" not in str(x.dtype):
-            total = total + (x * x * weight + x).sum()
-    return total
 
 
 # --- bodies: (xp, data, states, free) -> a number --------------------------------------------
@@ -150,17 +141,6 @@ def inputs(length: int, seed: int = 0) -> list[Any]:
     return [random.uniform(-1, 1, shape) for shape in ((length, 3), (3,), (3,))]
 
 
-def trained(function: Any, values: list[Any]) -> list[Any]:
-    """The result and the gradients of all inputs."""
-    arrays = [np.array(x, dtype="float64") for x in values]
-    for x in arrays:
-        x.attach_grad()
-    with autograd.record():
-        y = function(*arrays)
-    y.backward()
-    return [y.asnumpy(), *(x.grad.asnumpy() for x in arrays)]
-
-
 def has_loop(program: Any, *arrays: Any) -> bool:
     return program.graph(*arrays).count("loop") > 0
 
@@ -168,13 +148,13 @@ def has_loop(program: Any, *arrays: Any) -> bool:
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
 def test_all_ways_agree(body: Any, written_out: Any) -> None:
     def function(*arrays: Any) -> Any:
-        return gathered(np, body(GEMEL, *arrays))
+        return gathered(body(GEMEL, *arrays))
 
     whole = gemel.compile(function)
     for length in (5, 1, 9, 2, 4):
         values = inputs(length, length)
         expected = trained(function, values)
-        reference = gathered(numpy, body(REFERENCE, *values))
+        reference = gathered(body(REFERENCE, *values))
         numpy.testing.assert_allclose(expected[0], reference, rtol=1e-6)
         plain_call = whole(*[np.array(x, dtype="float64") for x in values])
         numpy.testing.assert_allclose(plain_call.asnumpy(), expected[0], rtol=1e-6)
@@ -248,11 +228,11 @@ def test_random_bodies(seed: int) -> None:
     body = random_body(seed)
 
     def function(*arrays: Any) -> Any:
-        return gathered(np, body(GEMEL, *arrays))
+        return gathered(body(GEMEL, *arrays))
 
     values = inputs(6, seed)
     expected = trained(function, values)
-    numpy.testing.assert_allclose(expected[0], gathered(numpy, body(REFERENCE, *values)), 1e-9)
+    numpy.testing.assert_allclose(expected[0], gathered(body(REFERENCE, *values)), 1e-9)
     program = gemel.compile(function)
     for found, right in zip(trained(program, values), expected, strict=True):
         numpy.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-12)
@@ -372,7 +352,7 @@ def test_a_block_in_a_loop_that_updates_statistics() -> None:
 @pytest.mark.parametrize("body", [plain, a_state_as_output, product, nested, sums])
 def test_second_gradients(body: Any) -> None:
     def function(*arrays: Any) -> Any:
-        return gathered(np, body(GEMEL, *arrays))
+        return gathered(body(GEMEL, *arrays))
 
     found = []
     for each in (function, gemel.compile(function)):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy
 import pytest
+from loop_results import gathered, trained
 
 import gemel
 from gemel import autograd, gluon, np, npx
@@ -34,16 +35,6 @@ def by_numpy(cond: Any, func: Any, variables: Any, most: int) -> Any:
 
 REFERENCE = SimpleNamespace(np=numpy, loop=by_numpy)
 GEMEL = SimpleNamespace(np=np, loop=npx.while_loop)
-
-
-def gathered(found: Any) -> Any:
-    """One number from all that a loop gives, each part weighted differently."""
-    outputs, variables = found
-    total: Any = 0.0
-    for weight, x in enumerate([*variables, *(outputs or [])], start=1):
-        if "int" not in str(x.dtype) and "bool" not in str(x.dtype):
-            total = total + (x * x * weight + x).sum()
-    return total
 
 
 # --- bodies: (xp, state, free) -> what the loop gives ----------------------------------------
@@ -116,17 +107,6 @@ BODIES = [growing, counted, swapped, product, nested, still, turned]
 #: Sums of about 0, 1, ... 100: all rounds, some, none.
 STARTS = [(0.01, 0.0, -0.02), (0.3, 0.5, 0.2), (1.0, 2.0, 0.5), (3.0, 2.0, 2.5), (50.0, 30.0, 20.0)]
 WEIGHTS = (0.6, 0.9, 0.4)
-
-
-def trained(function: Any, values: list[Any]) -> list[Any]:
-    """The result and the gradients of all inputs."""
-    arrays = [np.array(x, dtype="float64") for x in values]
-    for x in arrays:
-        x.attach_grad()
-    with autograd.record():
-        y = function(*arrays)
-    y.backward()
-    return [y.asnumpy(), *(x.grad.asnumpy() for x in arrays)]
 
 
 def loops(program: Any, *arrays: Any) -> int:

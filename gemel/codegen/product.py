@@ -15,7 +15,7 @@ from gemel.codegen.target import Target
 from gemel.dtype import promote
 from gemel.ir import layout as layouts
 from gemel.ir.graph import Entry, Graph, Node
-from gemel.ir.layout import Layout
+from gemel.ir.layout import Layout, broadcast_strides
 from gemel.passes.domain import Domain, is_product
 from gemel.spec import product
 
@@ -247,8 +247,7 @@ def _in_two(
 def _repeated(place: Place, batch: tuple[int, ...]) -> Place:
     """A factor seen along all batch axes."""
     full = (*batch, *place.shape[-2:])
-    own = zip(place.shape, place.strides, strict=True)
-    strides = (*[0] * (len(full) - len(place.shape)), *(0 if n == 1 else s for n, s in own))
+    strides = broadcast_strides(place.shape, place.strides, len(full))
     return place.at(Layout(full, strides, place.layout.offset))
 
 
@@ -257,11 +256,10 @@ def _total(nest: Nest, a: Place, b: Place, batch: int) -> Any:
     values = []
     wide = promote(a.dtype, b.dtype).accumulate
     for number, place in enumerate((a, b)):
-        lead = batch - (len(place.shape) - 2)
-        own = zip(place.shape[:-2], place.strides[:-2], strict=True)
+        own = broadcast_strides(place.shape[:-2], place.strides[:-2], batch)
         row, column = place.strides[-2:]
         matrix = (row, 0, column) if number == 0 else (0, column, row)
-        strides = (*[0] * lead, *(0 if n == 1 else s for n, s in own), *matrix)
+        strides = (*own, *matrix)
         # Neither is one with what is read beside it: it may come to lie elsewhere.
         nest.operands.append((place, INPUT, place.dtype, strides))
         values.append(nest.recorder.load(number, place.dtype).cast(wide))

@@ -58,6 +58,14 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def broadcast_strides(
+    shape: tuple[int, ...], strides: tuple[Any, ...], rank: int
+) -> tuple[Any, ...]:
+    """Strides that repeat an array along `rank` axes, of which its own are the last ones."""
+    own = (0 if n == 1 else stride for n, stride in zip(shape, strides, strict=True))
+    return (*[0] * (rank - len(shape)), *own)
+
+
 def dense(shape: tuple[int, ...]) -> Layout:
     """The layout of an array in C order."""
     return Layout(shape, dense_strides(shape))

@@ -15,6 +15,7 @@ from gemel.dtype import DType, as_dtype, bool_, int64, uint64
 from gemel.errors import DTypeError
 from gemel.ir.above import above
 from gemel.ir.declare import elementwise, op
+from gemel.ir.layout import broadcast_strides
 from gemel.ir.op import Op
 from gemel.ir.public import function
 from gemel.ir.trace import current_trace
@@ -324,9 +325,8 @@ def _(g: Any, y: Any, x: Any, condition: Any, *, message: str) -> Any:
 def _(emit: Any, outputs: Any, inputs: Any, *, message: str) -> None:
     (result,), (x, condition) = outputs, inputs
     loop = emit.loop(result.shape, failure=("ValueError", message))
-    lead = len(result.shape) - len(condition.shape)
-    pairs = zip(condition.shape, condition.strides, strict=True)
-    holds = loop.load(condition, (*[0] * lead, *(0 if n == 1 else s for n, s in pairs)))
+    strides = broadcast_strides(condition.shape, condition.strides, len(result.shape))
+    holds = loop.load(condition, strides)
     loop.recorder.check(loop.cast(holds, bool_))  # MXNet 1's comparisons give numbers
     loop.store(result, loop.load(x))
     loop.finish()

@@ -16,7 +16,7 @@ from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
 from gemel.extent import Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
-from gemel.ir.layout import Layout, Several, dense, several_strides
+from gemel.ir.layout import Layout, Several, broadcast_strides, dense, several_strides
 from gemel.ir.op_kinds import Elementwise
 from gemel.passes.domain import is_product
 from gemel.passes.fuse import can_fail, fused
@@ -328,9 +328,7 @@ class Lowering:
     def copy(self, source: Place, target: Place) -> None:
         """Copy elements, converting and broadcasting as needed."""
         nest = Nest(target.shape)
-        lead = len(target.shape) - len(source.shape)
-        pairs = zip(source.shape, source.strides, strict=True)
-        strides = (*[0] * lead, *(0 if n == 1 else s for n, s in pairs))
+        strides = broadcast_strides(source.shape, source.strides, len(target.shape))
         nest.store(target, nest.load(source, strides))
         self._launch(nest.finish())
 
