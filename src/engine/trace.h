@@ -100,8 +100,7 @@ uint64_t issued(OperationRecord record, const std::vector<Storage*>& reads,
 void started(uint64_t record, bool inlined);
 void finished(uint64_t record, bool failed, int64_t pending);
 
-// For what runs steps. The number of the recorded operation this thread has started last; 0: none.
-uint64_t running() noexcept;
+// A step of an operation that is recorded. What is over the capacity is left out.
 void stepped(StepRecord record);
 
 // The storage with this token is gone.

@@ -101,7 +101,7 @@ class Runner {
         bases_(bases),
         kept_known_(kept_known),
         partial_(partial),
-        traced_(trace::running()),
+        traced_(Engine::traced_operation()),
         skipped_(program_.sites.empty() ? 0 : static_cast<size_t>(program_.item_count)) {}
 
   FailurePointer run_all() {
