@@ -44,7 +44,12 @@ from gemel.device import (  # noqa: E402
 )
 
 _core.set_exception_types(
-    {name: getattr(errors, name) for name in dir(errors) if name.endswith("Error")}
+    {
+        **{name: getattr(errors, name) for name in dir(errors) if name.endswith("Error")},
+        # Python's own, as the core names them.
+        "IndexError": errors.PositionError,
+        "ValueError": errors.ArgumentError,
+    }
 )
 
 tracebacks.install()

@@ -28,6 +28,14 @@ class AxisError(ShapeError, IndexError):
     """An axis an array does not have."""
 
 
+class ArgumentError(GemelError, ValueError):
+    """An argument has a value that an operation cannot work with."""
+
+
+class PositionError(GemelError, IndexError):
+    """An index names an element that an array does not have, or is none at all."""
+
+
 class DTypeError(GemelError, TypeError):
     """The dtype given to an operation is not one it works on, or not one gemel knows."""
 

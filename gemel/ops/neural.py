@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.ir.declare import composite
 from gemel.ir.methods import call as called
 from gemel.ir.public import Array, function
@@ -157,7 +157,7 @@ def _(
     serves all elements. Raises `ValueError` unless 0 <= p < 1.
     """
     if not 0 <= p < 1:
-        raise ValueError(f"dropout: p must be at least 0 and below 1, not {p!r}")
+        raise ArgumentError(f"dropout: p must be at least 0 and below 1, not {p!r}")
     if mode not in ("training", "always"):
         raise unknown_name("mode of dropout", mode, ("training", "always"))
     if p == 0 or not (mode == "always" or _core.training()):
