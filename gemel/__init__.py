@@ -47,7 +47,7 @@ _core.set_exception_types(
     {
         **{name: getattr(errors, name) for name in dir(errors) if name.endswith("Error")},
         # Python's own, as the core names them.
-        "IndexError": errors.PositionError,
+        "IndexError": errors.ArrayIndexError,
         "ValueError": errors.ArgumentError,
     }
 )

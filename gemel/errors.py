@@ -32,7 +32,7 @@ class ArgumentError(GemelError, ValueError):
     """An argument has a value that an operation cannot work with."""
 
 
-class PositionError(GemelError, IndexError):
+class ArrayIndexError(GemelError, IndexError):
     """An index names an element that an array does not have, or is none at all."""
 
 

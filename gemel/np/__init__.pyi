@@ -1573,7 +1573,7 @@ def ldexp(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """x times 2 ** exponent."""
+    """x times 2 ** exponent, exact where that is whole; floats, as MXNet has them, may be any."""
 
 def left_shift(
     a: Any,

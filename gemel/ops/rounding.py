@@ -120,8 +120,6 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 
 def _scaled_types(op: Op, specs: tuple[Spec, ...], _: Any) -> Types:
-    if specs[1].dtype.is_complex:
-        raise DTypeError(f"{op.name}: {specs[1]}: the exponents must be real; use multiply and exp")
     dtype = floating_dtype(*specs if specs[1].dtype.is_floating else specs[:1])
     return (dtype, dtype), dtype
 
