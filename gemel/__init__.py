@@ -101,7 +101,9 @@ _LAZY = {
     "initializer": "gemel.init",
     "numpy": "gemel.np",
     "numpy_extension": "gemel.npx",
-    "random": "gemel.np.random",
+    "random": "gemel.random",
+    "rnd": "gemel.random",
+    "img": "gemel.image",
 }
 _LAZY_NAMES = {
     "AttrScope": "gemel.symbol.scopes",

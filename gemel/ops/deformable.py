@@ -12,6 +12,8 @@ from gemel.errors import ShapeError
 from gemel.ir.public import Array, function
 from gemel.ops import elementwise as ops
 from gemel.ops.convolution import per_axis
+from gemel.ops.cumulative import cumsum
+from gemel.ops.indexing import gather
 from gemel.ops.linalg import matmul
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, expand_dims, operand, reshape, transpose
@@ -63,19 +65,12 @@ def _line(count: int, step: int, dtype: Any) -> Any:
 
 
 def _grid(walk: _Walk, data: Any, axis: int) -> Any:
-    """Where the kernel reads unshifted, along height (0) or width: (points, rows, columns)."""
-    count, out = walk.kernel[axis], walk.places(data)[axis]
-    within = [1, 1, 1, 1]
-    within[axis] = count
-    across = [1, 1, 1, 1]
-    across[axis + 2] = out
-    found = reshape(_line(count, walk.dilate[axis], data.dtype), shape=tuple(within)) + (
-        reshape(_line(out, walk.stride[axis], data.dtype), shape=tuple(across)) - walk.pad[axis]
-    )
-    every = (*walk.kernel, *walk.places(data))
-    return reshape(
-        broadcast_to(found, shape=every), shape=(product(walk.kernel), *walk.places(data))
-    )
+    """Where the kernel reads unshifted, along height (0) or width: (*kernel, *places) or ones."""
+    within, across = [1, 1, 1, 1], [1, 1, 1, 1]
+    within[axis], across[axis + 2] = walk.kernel[axis], walk.places(data)[axis]
+    point = _line(within[axis], walk.dilate[axis], data.dtype)
+    place = _line(across[axis + 2], walk.stride[axis], data.dtype) - walk.pad[axis]
+    return reshape(point, shape=tuple(within)) + reshape(place, shape=tuple(across))
 
 
 def _sampled(walk: _Walk, data: Any, offset: Any, edge: bool) -> Any:
@@ -85,25 +80,29 @@ def _sampled(walk: _Walk, data: Any, offset: Any, edge: bool) -> Any:
     last line's value, as in the first paper's program; else it fades to 0, as in the second's.
     """
     n, channels, high, wide = data.shape
-    groups, points = walk.shifts, product(walk.kernel)
-    shifts = reshape(offset, shape=(n, groups, points, 2, *walk.places(data)))
-    y, x = (_grid(walk, data, axis) + shifts[:, :, :, axis] for axis in (0, 1))
+    groups = walk.shifts
+    shifts = reshape(offset, shape=(n, groups, *walk.kernel, 2, *walk.places(data)))
+    y, x = (_grid(walk, data, axis) + shifts[:, :, :, :, axis] for axis in (0, 1))
     inside = (y < high) & (x < wide)
     inside = inside & ((y >= 0) & (x >= 0) if edge else (y > -1) & (x > -1))
     if edge:
         y, x = ops.limit(y, 0.0, high - 1.0), ops.limit(x, 0.0, wide - 1.0)
     top, left = ops.floor(y), ops.floor(x)
-    flat = reshape(data, shape=(n, groups, channels // groups, high * wide))
+    images = reshape(data, shape=(n * groups, channels // groups, high * wide))
+    pixels = reshape(transpose(images, axes=(0, 2, 1)), shape=(-1, channels // groups))
+    # Counted from the data: MXNet's files have no row of numbers as long as the batch.
+    ones = ops.cast(images[:, 0, 0] >= 0, dtype="int64") * 0 + 1
+    first = reshape(cumsum(ones, axis=0), shape=(n, groups, 1, 1, 1, 1)) - 1
     found: Any = 0
     for row, column in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
         weight = (1 - abs(y - row)) * (1 - abs(x - column))
         there = inside & (row >= 0) & (row < high) & (column >= 0) & (column < wide)
         place = ops.limit(row, 0.0, high - 1.0) * wide + ops.limit(column, 0.0, wide - 1.0)
-        number = reshape(ops.cast(place, dtype="int64"), shape=(n, groups, 1, -1))
-        number = broadcast_to(number, shape=(n, groups, channels // groups, number.shape[3]))
-        weight = reshape(ops.where(there, weight, 0.0), shape=(n, groups, 1, -1))
-        found = found + take_along_axis(flat, number, axis=3) * weight
-    return found
+        number = first * (high * wide) + ops.cast(place, dtype="int64")
+        part = gather(pixels, number, axis=0)
+        found = found + part * expand_dims(ops.where(there, weight, 0.0), -1)
+    found = reshape(found, shape=(n, groups, -1, channels // groups))
+    return transpose(found, axes=(0, 1, 3, 2))
 
 
 def _convolved(walk: _Walk, data: Any, read: Any, weight: Any, bias: Any) -> Any:
