@@ -12,7 +12,6 @@ from gemel.errors import ShapeError
 from gemel.ir.public import Array, function
 from gemel.ops import elementwise as ops
 from gemel.ops.convolution import per_axis
-from gemel.ops.cumulative import cumsum
 from gemel.ops.indexing import gather
 from gemel.ops.linalg import matmul
 from gemel.ops.selection import take_along_axis
@@ -90,9 +89,8 @@ def _sampled(walk: _Walk, data: Any, offset: Any, edge: bool) -> Any:
     top, left = ops.floor(y), ops.floor(x)
     images = reshape(data, shape=(n * groups, channels // groups, high * wide))
     pixels = reshape(transpose(images, axes=(0, 2, 1)), shape=(-1, channels // groups))
-    # Counted from the data: MXNet's files have no row of numbers as long as the batch.
-    ones = ops.cast(images[:, 0, 0] >= 0, dtype="int64") * 0 + 1
-    first = reshape(cumsum(ones, axis=0), shape=(n, groups, 1, 1, 1, 1)) - 1
+    first = ops.iota(shape=(n * groups,), axis=0, dtype="int64")
+    first = reshape(first, shape=(n, groups, 1, 1, 1, 1))
     found: Any = 0
     for row, column in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
         weight = (1 - abs(y - row)) * (1 - abs(x - column))
@@ -119,16 +117,15 @@ def _convolved(walk: _Walk, data: Any, read: Any, weight: Any, bias: Any) -> Any
 def _walk(
     name: str, kernel: Any, stride: Any, dilate: Any, pad: Any, groups: int, shifts: int
 ) -> _Walk:
-    found = [
-        per_axis(name, what, given, 2, least)
-        for what, given, least in (
-            ("kernel", kernel, 1),
-            ("stride", stride or 1, 1),
-            ("dilate", dilate or 1, 1),
-            ("pad", pad or 0, 0),
-        )
-    ]
-    return _Walk(name, *(tuple(each) for each in found), groups=groups, shifts=shifts)
+    return _Walk(
+        name,
+        kernel=per_axis(name, "kernel", kernel, 2, 1),
+        stride=per_axis(name, "stride", stride, 2, 1),
+        dilate=per_axis(name, "dilate", dilate, 2, 1),
+        pad=per_axis(name, "pad", pad, 2, 0),
+        groups=groups,
+        shifts=shifts,
+    )
 
 
 def _check_layout(name: str, layout: str | None) -> None:
