@@ -56,6 +56,10 @@ class PythonGivenError(TraceError):
     """An operation a user wrote in Python, in a program; blocks are then compiled in parts."""
 
 
+class ValuesNeededError(PythonGivenError):
+    """The shape of a result depends on values, in a program; blocks are then compiled in parts."""
+
+
 class SymbolGivenError(TraceError):
     """A `gemel.symbol.Symbol`, which has no elements, where an array is needed."""
 

@@ -71,6 +71,11 @@ def floor_divide(xp: Any, a: Any, b: Any) -> Any:
     return a // b
 
 
+@floor_divide.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return None, None
+
+
 @elementwise(dtype="numeric", public="np", aliases=("mod",), operator="mod", mxnet="_npi_mod")
 def remainder(xp: Any, a: Any, b: Any) -> Any:
     """Remainder with the sign of b; integers modulo zero give 0."""

@@ -37,6 +37,8 @@ def same(x: Spec, **_: Any) -> Spec:
 def softmax(x: Any, *, axis: int = -1) -> Any:
     """exp(x) / sum(exp(x)) along an axis, without overflow."""
     x = cast(x, dtype=same(x.spec).dtype)
+    if type(x.shape[axis]) is int and x.shape[axis] == 0:
+        return x  # rows of nothing
     raised = exp(subtract(x, max(x, axis=axis, keepdims=True)))
     # One division a row: multiplying by the inverse costs a fraction of dividing each element.
     return multiply(raised, divide(1, sum(raised, axis=axis, keepdims=True)))
@@ -102,6 +104,8 @@ def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
 def log_softmax(x: Any, *, axis: int = -1) -> Any:
     """The logarithm of softmax, accurate where softmax is nearly 0 or 1."""
     x = cast(x, dtype=same(x.spec).dtype)
+    if type(x.shape[axis]) is int and x.shape[axis] == 0:
+        return x  # rows of nothing
     shifted = subtract(x, max(x, axis=axis, keepdims=True))
     return subtract(shifted, log(sum(exp(shifted), axis=axis, keepdims=True)))
 
