@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 import gemel
-from gemel import autograd, nd, np, npx
+from gemel import autograd, gluon, nd, np, npx
 from gemel.base import MXNetError
 
 
@@ -269,3 +269,80 @@ def test_exponents_with_fractions() -> None:
     numpy.testing.assert_allclose(x.grad, power, rtol=1e-6)
     numpy.testing.assert_allclose(n.grad, x.asnumpy() * power * math.log(2), rtol=1e-6)
     assert np.ldexp(5, np.arange(4.0)).tolist() == [5, 10, 20, 40]
+
+
+# --- shapes at the edge -----------------------------------------------------------------------
+
+
+class Positive(gluon.HybridBlock):
+    """The sum of a layer's results that are above zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = gluon.nn.Dense(3)
+
+    def forward(self, x: Any) -> Any:
+        y = self.layer(x)
+        return (y[y > 0] ** 2).sum()
+
+
+def test_blocks_whose_shapes_depend_on_values_run_in_parts() -> None:
+    net, x = Positive(), np.array(drawn(4, 5))
+    net.initialize()
+    want = net(x)
+    net.hybridize()
+    x.attach_grad()
+    with pytest.warns(UserWarning, match="not compiled as a whole"), autograd.record():
+        y = net(x)
+    y.backward()
+    first = x.grad.copy()
+    assert float(y) == pytest.approx(float(want), rel=1e-6) and float(abs(first).sum()) > 0
+    with autograd.record():  # and without another word
+        y = net(x)
+    y.backward()
+    numpy.testing.assert_allclose(x.grad, first, rtol=1e-6)
+    for function in (np.unique, np.flatnonzero, lambda z: z[z > 0]):
+        each = gluon.nn.HybridLambda(function)
+        each.hybridize()
+        with pytest.warns(UserWarning, match="depends on values"):
+            numpy.testing.assert_array_equal(each(x), function(x))
+
+
+def test_a_compiled_function_says_that_it_cannot() -> None:
+    with pytest.raises(MXNetError, match="depends on values"):
+        gemel.compile(np.unique)(np.ones(3))
+
+
+@pytest.mark.parametrize("function", [np.tril, np.triu])
+@pytest.mark.parametrize("k", [-1, 0, 2])
+def test_triangles_of_a_row(function: Any, k: int) -> None:
+    row = drawn(4)
+    x = np.array(row)
+    x.attach_grad()
+    with autograd.record():
+        y = function(x, k=k)
+    y.backward()
+    want = getattr(numpy, function.__name__)(row, k)
+    numpy.testing.assert_array_equal(y, want)
+    numpy.testing.assert_array_equal(
+        x.grad, getattr(numpy, function.__name__)([[1] * 4] * 4, k).sum(0)
+    )
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0)])
+def test_softmax_of_nothing(shape: tuple[int, ...]) -> None:
+    for function in (npx.softmax, npx.log_softmax, npx.softmin):
+        assert function(np.ones(shape)).shape == shape
+    with pytest.raises(MXNetError, match="batch_flatten"):
+        npx.batch_flatten(np.array(1.0))
+
+
+def test_the_gradient_of_whole_quotients_is_zero() -> None:
+    a, b = np.array([7.0, -7.0]), np.array([2.0, 2.0])
+    a.attach_grad()
+    b.attach_grad()
+    with autograd.record():
+        y = np.floor_divide(a, b) * a
+    y.backward()
+    assert y.tolist() == [21.0, 28.0]
+    assert a.grad.tolist() == [3.0, -4.0] and b.grad.tolist() == [0.0, 0.0]
