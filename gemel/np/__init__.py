@@ -23,7 +23,7 @@ NUMPYS = (
     *("number", "signedinteger", "unsignedinteger", "bytes_", "object_", "str_", "void"),
     *("base_repr", "binary_repr", "format_float_positional", "format_float_scientific"),
     *("errstate", "geterr", "seterr", "testing"),
-    *("min_scalar_type", "nditer", "nested_iters", "poly1d", "typename"),
+    *("min_scalar_type", "nditer", "nested_iters", "poly1d"),
 )
 
 #: What C calls dtypes.
