@@ -40,7 +40,6 @@ from gemel.ndarray import ndarray as ndarray
 from gemel.np import fft as fft
 from gemel.np import linalg as linalg
 from gemel.np import random as random
-from gemel.np import testing as testing
 from gemel.np.grids import broadcast as broadcast
 from gemel.np.grids import c_ as c_
 from gemel.np.grids import index_exp as index_exp
@@ -3384,7 +3383,6 @@ __all__ = [
     "tan",
     "tanh",
     "tensordot",
-    "testing",
     "tile",
     "trace",
     "transpose",

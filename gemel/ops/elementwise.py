@@ -71,11 +71,6 @@ def floor_divide(xp: Any, a: Any, b: Any) -> Any:
     return a // b
 
 
-@floor_divide.gradient
-def _(g: Any, y: Any, a: Any, b: Any) -> Any:
-    return None, None
-
-
 @elementwise(dtype="numeric", public="np", aliases=("mod",), operator="mod", mxnet="_npi_mod")
 def remainder(xp: Any, a: Any, b: Any) -> Any:
     """Remainder with the sign of b; integers modulo zero give 0."""
@@ -354,8 +349,9 @@ def rint(xp: Any, x: Any) -> Any:
 @floor.gradient
 @ceil.gradient
 @rint.gradient
-def _(g: Any, y: Any, x: Any) -> Any:
-    return (None,)
+@floor_divide.gradient
+def _(g: Any, y: Any, *inputs: Any) -> Any:
+    return (None,) * len(inputs)
 
 
 @elementwise(dtype="floating", public="npx", onnx="Sigmoid", mxnet="_npx_sigmoid")
