@@ -44,7 +44,12 @@ from gemel.device import (  # noqa: E402
 )
 
 _core.set_exception_types(
-    {name: getattr(errors, name) for name in dir(errors) if name.endswith("Error")}
+    {
+        **{name: getattr(errors, name) for name in dir(errors) if name.endswith("Error")},
+        # Python's own, as the core names them.
+        "IndexError": errors.ArrayIndexError,
+        "ValueError": errors.ArgumentError,
+    }
 )
 
 tracebacks.install()
@@ -96,7 +101,9 @@ _LAZY = {
     "initializer": "gemel.init",
     "numpy": "gemel.np",
     "numpy_extension": "gemel.npx",
-    "random": "gemel.np.random",
+    "random": "gemel.random",
+    "rnd": "gemel.random",
+    "img": "gemel.image",
 }
 _LAZY_NAMES = {
     "AttrScope": "gemel.symbol.scopes",

@@ -28,6 +28,14 @@ class AxisError(ShapeError, IndexError):
     """An axis an array does not have."""
 
 
+class ArgumentError(GemelError, ValueError):
+    """An argument has a value that an operation cannot work with."""
+
+
+class ArrayIndexError(GemelError, IndexError):
+    """An index names an element that an array does not have, or is none at all."""
+
+
 class DTypeError(GemelError, TypeError):
     """The dtype given to an operation is not one it works on, or not one gemel knows."""
 
@@ -46,6 +54,10 @@ class TraceError(GemelError, RuntimeError):
 
 class PythonGivenError(TraceError):
     """An operation a user wrote in Python, in a program; blocks are then compiled in parts."""
+
+
+class ValuesNeededError(PythonGivenError):
+    """The shape of a result depends on values, in a program; blocks are then compiled in parts."""
 
 
 class SymbolGivenError(TraceError):

@@ -7,7 +7,7 @@ from os import PathLike
 from typing import Any
 
 from gemel import _core
-from gemel.errors import ShapeError
+from gemel.errors import ArgumentError, ShapeError
 from gemel.ir.late import load
 from gemel.ir.layout import dense_strides
 from gemel.ir.protocols import NAMESPACES
@@ -126,7 +126,7 @@ class Manners:
     def tobytes(self: Any, order: str = "C") -> bytes:
         """The elements as bytes, in C order (or "F"). Waits for them."""
         if order not in ("C", "F"):
-            raise ValueError(f"tobytes: order {order!r} must be 'C' or 'F'")
+            raise ArgumentError(f"tobytes: order {order!r} must be 'C' or 'F'")
         return bytes(_core.to_bytes(self if order == "C" else self.transpose()))
 
     def tofile(self: Any, file: str | PathLike[str] | Any, sep: str = "") -> None:

@@ -26,7 +26,7 @@ from gemel.dtype import (
     keeps_kind,
     uint64,
 )
-from gemel.errors import DTypeError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, ShapeError
 from gemel.exchange import DLPACK_CPU, Exchange
 from gemel.extent import NUMBER, WHOLE, Dim
 from gemel.function import Transfer
@@ -199,7 +199,7 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
         """Make this a variable: `backward` will leave its gradient in `.grad`, zeros until then."""
         if stype not in (None, "default"):
-            raise ValueError(f"attach_grad: stype {stype!r}: gradients are dense, as arrays are")
+            raise ArgumentError(f"attach_grad: stype {stype!r}: gradients are dense, as arrays are")
         autograd.mark_variables([self], grad_reqs=grad_req)
 
     @property

@@ -247,6 +247,12 @@ LAYERS = [
     layer("PixelShuffle2D", lambda: nn.PixelShuffle2D(2), IMAGE),
     layer("PixelShuffle3D", lambda: nn.PixelShuffle3D((2, 2, 1)), SOLID),
     layer("ReflectionPad2D", lambda: nn.ReflectionPad2D(2), IMAGE),
+    layer("DeformableConvolution", lambda: nn.DeformableConvolution(3, 2, padding=1), IMAGE),
+    layer(
+        "ModulatedDeformableConvolution",
+        lambda: nn.ModulatedDeformableConvolution(3, 2, offset_weight_initializer=None),
+        IMAGE,
+    ),
     layer("SyncBatchNorm", lambda: nn.SyncBatchNorm(), IMAGE),
     layer("Identity", lambda: nn.Identity(), (2, 3)),
     layer("HybridLambda", lambda: nn.HybridLambda("tanh"), (2, 3)),

@@ -312,6 +312,7 @@ def _other_elementwise() -> list[Case]:
         _case("round", Draw(SMALL, "smooth"), decimals=1),
         _case("round", Draw(SMALL, "smooth"), decimals=-1),
         _case("ldexp", SMALL, Draw(SMALL, "index", "int32", 20)),
+        _case("ldexp", SMALL, SMALL),
         _case("isclose", SMALL, SMALL, Draw((), "number", number=0.1), high, equal_nan=True),
         _case("isclose", SMALL, Draw((2, 1, 4)), low, high, equal_nan=False),
         _case("replace_special", SMALL, Draw((4,)), high, Draw((), "number", number=1)),

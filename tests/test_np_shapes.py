@@ -460,7 +460,7 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: np.meshgrid(x, indexing="yx"), UnknownNameError, "known: ij, xy"),
     (lambda x: np.diag(np.zeros((2, 2, 2))), ShapeError, "diag"),
     (lambda x: np.trace(x[0]), ShapeError, "a matrix has two"),
-    (lambda x: np.tril(x[0]), ShapeError, "tril"),
+    (lambda x: np.tril(x[0, 0]), ShapeError, "tril"),
     (lambda x: np.take_along_axis(x, x, 1), DTypeError, "must be integers"),
     (lambda x: np.take_along_axis(x, np.array([1]), 1), ShapeError, "take_along_axis"),
     (lambda x: np.choose(np.array([0]), [x], mode="up"), UnknownNameError, "mode 'up'"),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gemel import _core
-from gemel.errors import DTypeError, GradientError, TraceError, suggestion, unknown_name
+from gemel.errors import DTypeError, GradientError, ValuesNeededError, suggestion, unknown_name
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
 from gemel.ir.keywords import OUT
@@ -340,7 +340,7 @@ class Op(_core.OpBase):
     def apply(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
         """A node of this operation on entries and numbers: the recorded form of a call."""
         if self.dynamic:
-            raise TraceError(
+            raise ValuesNeededError(
                 f"{self.name}: the shape of its result depends on values, which are only known "
                 "when the program runs; call it outside the hybridized function, or use np.where"
             )

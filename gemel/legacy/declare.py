@@ -24,7 +24,9 @@ MODULES = (
     "matrices",
     "drawn",
     "updates",
+    "steps",
     "rare",
+    "contrib",
 )
 #: The shapes of some inputs, by their names.
 Shapes = dict[str, Any]
@@ -170,6 +172,10 @@ class Legacy:
             inputs = (*inputs, given.pop(self.inputs[count]))
             count += 1
         found = self.function(*inputs, **given, **self.checked(keywords))
+        if isinstance(out, (list, tuple)):
+            for target, each in zip(out, found, strict=True):
+                target[...] = each
+            return out
         if out is not None:
             out[...] = found
             return out

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
-from gemel import np
+from gemel import np, npx
 from gemel.legacy.declare import legacy
 
 #: By MXNet's names: the settings with their defaults, and what draws from them in a shape.
@@ -92,6 +93,50 @@ def sample_multinomial(
         return shaped
     chosen = np.log(np.take_along_axis(data, found, axis=-1))
     return [shaped, chosen.reshape(shaped.shape)]
+
+
+#: By MXNet's names: the logarithm of a distribution's density at x, of its settings.
+DENSITIES: dict[str, Callable[..., Any]] = {
+    "uniform": lambda x, low, high: -np.log(high - low) + 0 * x,
+    "normal": lambda x, mu, sigma: (
+        -(((x - mu) / sigma) ** 2) / 2 - np.log(sigma) - 0.5 * math.log(2 * math.pi)
+    ),
+    "gamma": lambda x, alpha, beta: (
+        alpha * np.log(beta) + (alpha - 1) * np.log(x) - beta * x - npx.gammaln(alpha)
+    ),
+    "exponential": lambda x, lam: np.log(lam) - lam * x,
+    "poisson": lambda x, lam: x * np.log(lam) - npx.gammaln(x + 1) - lam,
+    "negative_binomial": lambda x, k, p: (
+        npx.gammaln(x + k) - npx.gammaln(x + 1) - npx.gammaln(k) + k * np.log(p) + x * np.log(1 - p)
+    ),
+    "generalized_negative_binomial": lambda x, mu, alpha: DENSITIES["negative_binomial"](
+        x, 1 / alpha, 1 / (mu * alpha + 1)
+    ),
+}
+
+
+def _density(name: str, density: Callable[..., Any]) -> None:
+    def pdf(sample: Any, *data: Any, is_log: bool = False) -> Any:
+        more = [1] * (len(sample.shape) - len(data[0].shape))
+        found = density(sample, *(x.reshape((*x.shape, *more)) for x in data))
+        return found if is_log else np.exp(found)
+
+    pdf.__doc__ = f"The density ({name}) at each sample, of the settings of its row."
+    legacy(f"_random_pdf_{name}", f"random_pdf_{name}")(pdf)
+
+
+for _name, _of in DENSITIES.items():
+    _density(_name, _of)
+
+
+@legacy("_random_pdf_dirichlet", "random_pdf_dirichlet", inputs=2)
+def random_pdf_dirichlet(sample: Any, alpha: Any, is_log: bool = False) -> Any:
+    """The density at each sample, a row of shares, of the row of alpha it belongs to."""
+    spread = [1] * (len(sample.shape) - len(alpha.shape))
+    alpha = alpha.reshape((*alpha.shape[:-1], *spread, alpha.shape[-1]))
+    found = ((alpha - 1) * np.log(sample)).sum(axis=-1) + npx.gammaln(alpha.sum(axis=-1))
+    found = found - npx.gammaln(alpha).sum(axis=-1)
+    return found if is_log else np.exp(found)
 
 
 @legacy("_shuffle", "shuffle", inputs=1)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel import np
+from gemel.errors import ArgumentError
 from gemel.legacy.declare import wanted
 
 _Plain: Any = np.ndarray
@@ -42,7 +43,7 @@ class NDArray(_Plain, metaclass=_Kind):  # type: ignore[misc]
     def tostype(self, stype: str) -> Any:
         """The array itself, for "default". Raises `ValueError` for sparse kinds."""
         if stype != "default":
-            raise ValueError(f"tostype: {stype!r}: arrays are dense here; use 'default'")
+            raise ArgumentError(f"tostype: {stype!r}: arrays are dense here; use 'default'")
         return self
 
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:

@@ -16,13 +16,14 @@ from gemel.np import creation, queries, random  # noqa: F401 -- they declare wha
 later("gemel.np.types", "gemel.np.standard", "gemel.np.linalg", "gemel.np.fft")
 later("gemel.np.grids", "gemel.np.printing", "gemel.np.text", "gemel.npx.sharing")
 
-#: What of NumPy's serves gemel's arrays as it is: families of dtypes, numbers as text, and switches
-#: of NumPy's own warnings.
+#: What of NumPy's serves gemel's arrays as it is: families of dtypes, numbers as text, switches of
+#: NumPy's own warnings, and its iterators, which read arrays of both.
 NUMPYS = (
     *("character", "complexfloating", "flexible", "floating", "generic", "inexact", "integer"),
     *("number", "signedinteger", "unsignedinteger", "bytes_", "object_", "str_", "void"),
     *("base_repr", "binary_repr", "format_float_positional", "format_float_scientific"),
     *("errstate", "geterr", "seterr"),
+    *("min_scalar_type", "nditer", "nested_iters", "poly1d"),
 )
 
 #: What C calls dtypes.

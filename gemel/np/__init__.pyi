@@ -21,8 +21,12 @@ from numpy import generic as generic
 from numpy import geterr as geterr
 from numpy import inexact as inexact
 from numpy import integer as integer
+from numpy import min_scalar_type as min_scalar_type
+from numpy import nditer as nditer
+from numpy import nested_iters as nested_iters
 from numpy import number as number
 from numpy import object_ as object_
+from numpy import poly1d as poly1d
 from numpy import seterr as seterr
 from numpy import signedinteger as signedinteger
 from numpy import str_ as str_
@@ -675,6 +679,9 @@ def clip(
 
 def column_stack(tup: Any) -> ndarray:
     """The arrays beside one another, 1-d ones as columns."""
+
+def common_type(*arrays: Any) -> DType:
+    """The floating or complex dtype that holds the elements of all arrays; integers' is float32."""
 
 complex128: DType
 complex64: DType
@@ -1573,7 +1580,7 @@ def ldexp(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """x times 2 ** exponent."""
+    """x times 2 ** exponent, exact where that is whole; floats, as MXNet has them, may be any."""
 
 def left_shift(
     a: Any,
@@ -2394,6 +2401,9 @@ def ravel_multi_index(
 def real(val: Any) -> ndarray:
     """The real part of each element, as a view; of real numbers the array itself."""
 
+def real_if_close(a: Any, tol: float = 100) -> ndarray:
+    """The real parts, where all imaginary ones are next to nothing; else the array. Waits for it."""
+
 def reciprocal(
     x: Any,
     /,
@@ -3057,6 +3067,7 @@ __all__ = [
     "choose",
     "clip",
     "column_stack",
+    "common_type",
     "complex128",
     "complex64",
     "complexfloating",
@@ -3239,6 +3250,7 @@ __all__ = [
     "meshgrid",
     "mgrid",
     "min",
+    "min_scalar_type",
     "minimum",
     "mod",
     "modf",
@@ -3264,7 +3276,9 @@ __all__ = [
     "ndenumerate",
     "ndim",
     "ndindex",
+    "nditer",
     "negative",
+    "nested_iters",
     "newaxis",
     "nextafter",
     "nonzero",
@@ -3284,6 +3298,7 @@ __all__ = [
     "piecewise",
     "place",
     "poly",
+    "poly1d",
     "polyadd",
     "polyder",
     "polydiv",
@@ -3311,6 +3326,7 @@ __all__ = [
     "ravel",
     "ravel_multi_index",
     "real",
+    "real_if_close",
     "reciprocal",
     "remainder",
     "repeat",

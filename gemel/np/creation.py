@@ -18,7 +18,7 @@ from gemel.dtype import (
     is_large,
     promote,
 )
-from gemel.errors import ShapeError
+from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
 from gemel.ir.graph import Entry
@@ -91,7 +91,7 @@ def asarray(
     if not copy and same and (device is None or a.device == device):
         return a  # type: ignore[no-any-return]
     if copy is False:
-        raise ValueError("asarray: copy=False, but this array can only be made by a copy")
+        raise ArgumentError("asarray: copy=False, but this array can only be made by a copy")
     found: ndarray = array(a, dtype, device)
     return found
 
@@ -263,8 +263,10 @@ def arange(
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
     steps = -((start - stop) // step) if whole else (stop - start) / step
     if not whole and not math.isfinite(steps):
-        raise ValueError(f"arange: from {start} to {stop} by {step} there is no row")
+        raise ArgumentError(f"arange: from {start} to {stop} by {step} there is no row")
     count = max(0, steps if whole else math.ceil(steps))
+    if count == 0:
+        start, step = 0, 1  # the given ones need not fit the dtype
     plain = default_dtype(0) if whole else default_float()
     chosen = as_dtype(dtype) if dtype is not None else plain
     wide = as_number(chosen)
@@ -367,7 +369,7 @@ def geomspace(
     """
     if isinstance(start, (int, float)) and isinstance(stop, (int, float)):
         if start == 0 or stop == 0 or (start < 0) != (stop < 0):
-            raise ValueError(f"geomspace: from {start} to {stop} there is no such row")
+            raise ArgumentError(f"geomspace: from {start} to {stop} there is no such row")
         start, stop = float(start), float(stop)
     ratio = _end(stop) / _end(start)
     part = linspace(0.0, 1.0, num, endpoint, dtype=float64, device=device, ctx=ctx)

@@ -9,6 +9,7 @@ from typing import Any
 
 from gemel.device import current_device
 from gemel.dtype import int64
+from gemel.errors import ArgumentError
 from gemel.extent import WHOLE
 from gemel.ir.philox import words
 from gemel.ir.public import NAMESPACES, function
@@ -58,7 +59,7 @@ class BitGenerator:
     @state.setter
     def state(self, value: dict[str, Any]) -> None:
         if value.get("bit_generator") != "Philox2x32":
-            raise ValueError(f"{value!r} is no state of a generator of gemel")
+            raise ArgumentError(f"{value!r} is no state of a generator of gemel")
         with self._lock:
             self._seed.value[...] = value["seed"]
             self._number.value[...] = value["number"]
@@ -255,6 +256,6 @@ def default_rng(seed: Any = None) -> Generator:
         seed = int.from_bytes(os.urandom(8), "little")
     number = int(seed)
     if number < 0:
-        raise ValueError(f"default_rng: the seed {number} must not be negative")
+        raise ArgumentError(f"default_rng: the seed {number} must not be negative")
     low, high = words(number & (2**64 - 1), number >> 64)
     return Generator(BitGenerator(low | (high >> 1) << 32))

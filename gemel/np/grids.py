@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product as positions
 from typing import Any
 
-from gemel.errors import ShapeError
+from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER
 from gemel.ir.late import load
 from gemel.ir.public import NAMESPACES, Array, function
@@ -23,7 +23,7 @@ def _line(item: slice) -> Any:
     """start:stop:step as numbers; an imaginary step is how many there are, stop included."""
     start = 0 if item.start is None else item.start
     if item.stop is None:
-        raise ValueError("a slice of a grid needs a stop")
+        raise ArgumentError("a slice of a grid needs a stop")
     if isinstance(item.step, complex):
         return linspace(start, item.stop, int(abs(item.step)))
     return arange(start, item.stop, 1 if item.step is None else item.step)
@@ -237,5 +237,5 @@ def require(a: Any, dtype: Any = None, requirements: str | Sequence[str] | None 
     wanted = {each[0].upper() for each in requirements or ()}
     found = asarray(a, dtype)
     if "F" in wanted and not found.flags.f_contiguous:
-        raise ValueError("require: arrays are made in C order, not in 'F'")
+        raise ArgumentError("require: arrays are made in C order, not in 'F'")
     return found if found._is_contiguous or "C" not in wanted else found.copy()

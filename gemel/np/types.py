@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gemel import _core
-from gemel.dtype import DType, as_dtype, castable, promote, weak
+from gemel.dtype import DType, as_dtype, bool_, castable, promote, weak
 from gemel.errors import DTypeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.op import numpy
@@ -128,6 +128,18 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     """
     plain = (getattr(a, "dtype", a) if isinstance(a, DType) else a for a in (arg1, arg2))
     return bool(numpy().issubdtype(*plain))
+
+
+@function(public="np")
+def common_type(*arrays: Any) -> DType:
+    """The floating or complex dtype that holds the elements of all arrays; integers' is float32.
+
+    >>> np.common_type(np.array([1, 2]), np.array([1.5], dtype="float64"))
+    """
+    found = result_type(*arrays)
+    if found is bool_:
+        raise DTypeError("common_type: bools are no numbers; use astype('int32')")
+    return found.floating
 
 
 @function(public="np")

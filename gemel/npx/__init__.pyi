@@ -233,6 +233,26 @@ def deconvolution(
     result (N, filters, *space), with
     (places - 1) * stride - 2 * pad + dilate * (kernel - 1) + 1 + adj elements along an axis."""
 
+def deformable_convolution(
+    data: Any,
+    offset: Any,
+    weight: Any,
+    bias: Any = None,
+    kernel: Any = None,
+    stride: Any = None,
+    dilate: Any = None,
+    pad: Any = None,
+    num_filter: int | None = None,
+    num_group: int = 1,
+    num_deformable_group: int = 1,
+    workspace: int = 1024,
+    no_bias: builtins.bool = False,
+    layout: str | None = None,
+    *,
+    out: Any = None,
+) -> ndarray:
+    """Convolution of images (N, C, height, width) that reads shifted pixels, mixed linearly."""
+
 def digamma(
     x: Any,
     /,
@@ -496,6 +516,28 @@ def masked_softmax(
 def mish(data: Any, *, out: Any = None) -> ndarray:
     """data * tanh(log(1 + exp(data))) (Misra, BMVC 2020)."""
 
+def modulated_deformable_convolution(
+    data: Any,
+    offset: Any,
+    mask: Any,
+    weight: Any,
+    bias: Any = None,
+    kernel: Any = None,
+    stride: Any = None,
+    dilate: Any = None,
+    pad: Any = None,
+    num_filter: int | None = None,
+    num_group: int = 1,
+    num_deformable_group: int = 1,
+    workspace: int = 1024,
+    no_bias: builtins.bool = False,
+    im2col_step: int = 64,
+    layout: str | None = None,
+    *,
+    out: Any = None,
+) -> ndarray:
+    """`deformable_convolution` whose every read pixel is multiplied by a number of `mask`."""
+
 def multibox_detection(
     cls_prob: Any,
     loc_pred: Any,
@@ -740,6 +782,33 @@ def sigmoid(
 def silu(data: Any, beta: float = 1.0, *, out: Any = None) -> ndarray:
     """data * sigmoid(beta * data), also called swish (Ramachandran et al., 2017)."""
 
+def sldwin_atten_context(
+    score: Any,
+    value: Any,
+    dilation: Any,
+    w: int,
+    symmetric: builtins.bool = True,
+    *,
+    out: Any = None,
+) -> ndarray:
+    """The sum of the values (B, L, heads, D) each place sees, weighed by its scores."""
+
+def sldwin_atten_mask_like(
+    score: Any,
+    dilation: Any,
+    valid_length: Any,
+    w: int,
+    symmetric: builtins.bool = True,
+    *,
+    out: Any = None,
+) -> ndarray:
+    """1 where a place and what it sees both lie before `valid_length` (B,), else 0; like score."""
+
+def sldwin_atten_score(
+    query: Any, key: Any, dilation: Any, w: int, symmetric: builtins.bool = True, *, out: Any = None
+) -> ndarray:
+    """How well each query fits the keys near it, (B, L, heads, window)."""
+
 def slice(data: Any, begin: Any, end: Any, step: Any = None, *, out: Any = None) -> ndarray:
     """The elements from `begin` to `end` along the first axes; None is an end of the axis."""
 
@@ -888,6 +957,7 @@ __all__ = [
     "current_context",
     "current_device",
     "deconvolution",
+    "deformable_convolution",
     "digamma",
     "dropout",
     "elu",
@@ -928,6 +998,7 @@ __all__ = [
     "masked_log_softmax",
     "masked_softmax",
     "mish",
+    "modulated_deformable_convolution",
     "multibox_detection",
     "multibox_prior",
     "multibox_target",
@@ -957,6 +1028,9 @@ __all__ = [
     "shape_array",
     "sigmoid",
     "silu",
+    "sldwin_atten_context",
+    "sldwin_atten_mask_like",
+    "sldwin_atten_score",
     "slice",
     "slice_axis",
     "slice_like",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
+from gemel.errors import ArgumentError
 from gemel.ir.public import function, publish
 from gemel.ndarray import from_dlpack, ndarray
 from gemel.ndarray import from_numpy as as_copied
@@ -35,7 +36,7 @@ def from_numpy(ndarray: Any, zero_copy: bool = True) -> Any:
     if not zero_copy:
         return as_copied(ndarray)
     if not ndarray.flags.c_contiguous:
-        raise ValueError(
+        raise ArgumentError(
             "from_numpy: only C-contiguous memory is shared; zero_copy=False copies other arrays"
         )
     found = from_dlpack(ndarray)

@@ -31,6 +31,7 @@ later(
     "gemel.ops.convolution",
     "gemel.ops.cumulative",
     "gemel.ops.decomposing",
+    "gemel.ops.deformable",
     "gemel.ops.detection",
     "gemel.ops.distributions",
     "gemel.ops.exponents",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gemel.errors import ShapeError
+from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER
 from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
@@ -74,7 +74,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     conditions = [operand(each) for each in (condlist if several else [condlist])]
     functions = list(funclist)
     if len(functions) not in (len(conditions), len(conditions) + 1):
-        raise ValueError(
+        raise ArgumentError(
             f"piecewise: {len(conditions)} conditions take as many functions or one more, not "
             f"{len(functions)}"
         )
@@ -134,10 +134,10 @@ def _depth(arrays: Any) -> int:
     if not isinstance(arrays, list):
         return 0
     if not arrays:
-        raise ValueError("block: a list is empty")
+        raise ArgumentError("block: a list is empty")
     depths = {_depth(each) for each in arrays}
     if len(depths) != 1:
-        raise ValueError("block: lists must be nested equally deep everywhere")
+        raise ArgumentError("block: lists must be nested equally deep everywhere")
     return 1 + depths.pop()
 
 

@@ -108,9 +108,11 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
             roll(reshape(a, shape=(-1,)), sum(wholes("roll", "shift", shift)), 0), shape=a.shape
         )
     shifts, axes = wholes("roll", "shift", shift), listed(axis)
-    many = max(len(shifts), len(axes))
+    many = max(len(shifts), len(axes)) if shifts and axes else 0
     if not {len(shifts), len(axes)} <= {1, many}:
         raise ShapeError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes")
+    if many == 0:
+        return materialized(a)
     for one, along in zip(shifts * (many // len(shifts)), axes * (many // len(axes)), strict=True):
         along = normalize_axis("roll", along, a.ndim)
         extent = a.shape[along]

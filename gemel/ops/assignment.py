@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel.dtype import DType, check_held, keeps_kind
-from gemel.errors import DTypeError, ShapeError
+from gemel.errors import ArrayIndexError, DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.methods import named
@@ -119,7 +119,7 @@ ITEMS: dict[str, Any] = {
 def as_positions(indices: Any) -> Any:
     """NumPy's array of positions, or a mask. NumPy would take large unsigned ones as negative."""
     if indices.dtype == "uint64" and indices.size and indices.max() >= 2**63:
-        raise IndexError(f"index {indices.max()} is out of bounds")
+        raise ArrayIndexError(f"index {indices.max()} is out of bounds")
     return indices
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gemel.device import as_device
 from gemel.dtype import as_dtype, float32, float64, int64
-from gemel.errors import ShapeError
+from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
@@ -275,12 +275,12 @@ def choice(
         shape = shape_of("choice", size) if size is not None else ()
         many = product(shape)
         if many > 0 and not count > 0:
-            raise ValueError("choice: there is nothing to choose from")
+            raise ArgumentError("choice: there is nothing to choose from")
         if p is not None:
             p = _shares(operand(p), count)
         if not replace:
             if many > count:
-                raise ValueError(f"choice: there are no {many} of {count} without replacement")
+                raise ArgumentError(f"choice: there are no {many} of {count} without replacement")
             if p is not None:
                 message = f"choice: fewer than {many} probabilities are not 0"
                 p = required(p, (p > 0).sum() >= many, message=message)
@@ -379,7 +379,7 @@ def categorical(prob: Any = None, logit: Any = None, size: Any = None, dtype: An
     >>> npx.categorical(np.array([[0.0, 1.0], [1.0, 0.0]]))
     """
     if (prob is None) == (logit is None):
-        raise ValueError("categorical: one of prob and logit is needed, and not both")
+        raise ArgumentError("categorical: one of prob and logit is needed, and not both")
     if prob is not None:
         logit = log(held("categorical", "prob", operand(prob), "probability"))
     lead = shape_of("categorical", size) if size is not None else ()

@@ -180,3 +180,18 @@ def iscomplexobj(x: Any) -> bool:
 def isrealobj(x: Any) -> bool:
     """Whether an array has no complex dtype."""
     return not iscomplexobj(x)
+
+
+@function(public="np")
+def real_if_close(a: Any, tol: float = 100) -> Array:
+    """The real parts, where all imaginary ones are next to nothing; else the array. Waits for it.
+
+    Next to nothing is below `tol` times the dtype's precision, or below `tol` if that is 1 or less.
+
+    >>> np.real_if_close(np.array([2 + 1e-9j, 3])).dtype
+    """
+    a = operand(a)
+    if not a.dtype.is_complex:
+        return a
+    least = tol * float(numpy().finfo(a.dtype.name).eps) if tol > 1 else tol
+    return real.face(a) if bool((abs(imag.face(a)) < least).all()) else a

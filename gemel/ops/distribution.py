@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel.device import Device, as_device
 from gemel.dtype import DType, as_dtype, check_held, default_float, float32, float64, int64
-from gemel.errors import DTypeError, ShapeError, suggestion
+from gemel.errors import ArgumentError, DTypeError, ShapeError, suggestion
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.public import Array, function, publish
 from gemel.ops.elementwise import cast, filled, log1p, maximum
@@ -33,7 +33,7 @@ def held(name: str, what: str, value: Any, rule: str) -> Any:
     message = f"{name}: {what} must be {words}"
     if isinstance(value, NUMBER):
         if not holds(value):
-            raise ValueError(f"{message}, not {value!r}")
+            raise ArgumentError(f"{message}, not {value!r}")
         return value
     return required(value, holds(value), message=message)
 
@@ -263,12 +263,12 @@ def _whole_numbers(
 
 def _check_bounds(low: int, high: int, dtype: DType) -> None:
     if high <= low:
-        raise ValueError(f"randint: low {low} must be a whole number below high {high}")
+        raise ArgumentError(f"randint: low {low} must be a whole number below high {high}")
     try:
         for bound in (low, high - 1):
             check_held("randint", bound, dtype)
     except OverflowError as error:
-        raise ValueError(str(error)) from None
+        raise ArgumentError(str(error)) from None
 
 
 _whole_numbers.__name__ = _whole_numbers.__qualname__ = "randint"

@@ -10,6 +10,7 @@ from typing import Any
 
 from gemel.device import as_device
 from gemel.dtype import as_dtype, default_float, float64, int64, uint32, uint64
+from gemel.errors import ArgumentError
 from gemel.extent import NUMBER
 from gemel.ir.declare import elementwise, op
 from gemel.ir.op import numpy
@@ -191,7 +192,7 @@ def triangular(draw: Draw, left: Any, mode: Any, right: Any) -> Any:
     message = "triangular: left must be below right, and mode between them"
     if numbers_only(left, mode, right):
         if not ordered:
-            raise ValueError(f"{message}, not {left}, {mode} and {right}")
+            raise ArgumentError(f"{message}, not {left}, {mode} and {right}")
     else:
         left = required(left + 0.0 * ordered, ordered, message=message)
     width, rise, u = right - left, mode - left, draw.uniform()
@@ -221,7 +222,7 @@ def bernoulli(draw: Draw, prob: Any = None, logit: Any = None) -> Any:
     >>> npx.random.bernoulli(0.5, size=(2, 2)).shape
     """
     if (prob is None) == (logit is None):
-        raise ValueError("bernoulli: one of prob and logit is needed, and not both")
+        raise ArgumentError("bernoulli: one of prob and logit is needed, and not both")
     if prob is not None:
         return draw.uniform() < prob
     side = draw.signed()

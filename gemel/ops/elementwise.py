@@ -349,8 +349,9 @@ def rint(xp: Any, x: Any) -> Any:
 @floor.gradient
 @ceil.gradient
 @rint.gradient
-def _(g: Any, y: Any, x: Any) -> Any:
-    return (None,)
+@floor_divide.gradient
+def _(g: Any, y: Any, *inputs: Any) -> Any:
+    return (None,) * len(inputs)
 
 
 @elementwise(dtype="floating", public="npx", onnx="Sigmoid", mxnet="_npx_sigmoid")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.errors import ShapeError, unknown_name
+from gemel.errors import ArgumentError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import flip
@@ -275,7 +275,7 @@ def _mixed(name: str, data: Any, other: Any, share: Any) -> Any:
 
 def _factor(x: Any, low: float, high: float) -> Any:
     if low > high:
-        raise ValueError(f"the factors from {low} to {high} are none")
+        raise ArgumentError(f"the factors from {low} to {high} are none")
     return uniformly(low, high, size=_each(x))
 
 
@@ -410,7 +410,7 @@ def _part(x: Any, axis: int, extent: Any, size: int, shares: tuple[float, float]
     """So many lines along an axis, from a drawn place on."""
     low, high = shares
     if not 0 <= low <= high <= 1:
-        raise ValueError(f"random_crop: the shares {low} to {high} must lie between 0 and 1")
+        raise ArgumentError(f"random_crop: the shares {low} to {high} must lie between 0 and 1")
     room = extent - size
     first = _within(cast(floor(_factor(x, low, high) * (room + 1)), dtype="int64"), room)
     return _lines(x, axis, iota(shape=(size,), axis=0, dtype="int64") + first[..., 0, 0])

@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.dtype import as_dtype, int64, uint64
-from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.errors import ArrayIndexError, DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import op
@@ -135,7 +135,9 @@ def _some_place(name: str, shape: tuple[int, ...], axis: int, indices: Spec) -> 
     """Raises `IndexError` where there are positions but no element along the axis to be at."""
     check_axis(name, axis, len(shape))
     if type(shape[axis]) is int and shape[axis] == 0 and 0 not in indices.shape:
-        raise IndexError(f"{name}: {indices} are positions in an axis of {list(shape)} with none")
+        raise ArrayIndexError(
+            f"{name}: {indices} are positions in an axis of {list(shape)} with none"
+        )
 
 
 @op(fails=True, onnx="Gather", mxnet="_npi_take", moves=1)
@@ -292,7 +294,7 @@ def pick_inside(x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
     np = numpy()
     place = np.expand_dims(index.astype("int64"), axis)
     if place.size and not 0 <= place.min() <= place.max() < x.shape[axis]:
-        raise IndexError(f"pick: an index is out of bounds for axis {axis} of {x.shape}")
+        raise ArrayIndexError(f"pick: an index is out of bounds for axis {axis} of {x.shape}")
     found = np.take_along_axis(x, place, axis)
     return found if keepdims else np.squeeze(found, axis)
 
@@ -447,7 +449,7 @@ def _several(x: Any, arrays: list[Any], axes: list[int], lead: int) -> Any:
     try:
         broadcast("x[positions]", *(Spec(array.shape, array.dtype) for array in arrays))
     except ShapeError as error:
-        raise IndexError(str(error)) from None
+        raise ArrayIndexError(str(error)) from None
     x = transpose(x, axes=order)
     flat: Any = 0
     joined = 1

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel.dtype import bool_
-from gemel.errors import ShapeError
+from gemel.errors import ArgumentError, ArrayIndexError, ShapeError
 from gemel.extent import WHOLE, Dim, seen
 from gemel.ir.layout import Layout
 from gemel.ops.shape import check_span
@@ -21,10 +21,10 @@ def canonical(shape: tuple[int, ...], key: Any) -> tuple[Any, ...]:
     items = list(key) if isinstance(key, tuple) else [key]
     used = sum(1 for item in items if item is not None and item is not Ellipsis)
     if used > len(shape):
-        raise IndexError(f"too many indices: {used} for an array of {len(shape)} dimensions")
+        raise ArrayIndexError(f"too many indices: {used} for an array of {len(shape)} dimensions")
     ellipses = sum(item is Ellipsis for item in items)
     if ellipses > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
+        raise ArrayIndexError("an index can only have a single ellipsis ('...')")
     if not ellipses:
         items.append(Ellipsis)
     found: list[Any] = []
@@ -47,7 +47,9 @@ def _axis_item(item: Any, extent: int, axis: int) -> tuple[Any, ...]:
         return _slice(item, extent)
     position = _whole(item)
     if not -extent <= position < extent:
-        raise IndexError(f"index {position} is out of bounds for axis {axis} with size {extent}")
+        raise ArrayIndexError(
+            f"index {position} is out of bounds for axis {axis} with size {extent}"
+        )
     return ("int", position + extent if position < 0 else position)
 
 
@@ -60,7 +62,7 @@ def _slice(item: slice, extent: int) -> tuple[Any, ...]:
     """A slice as `slice.indices` reads it; along a free extent guards hold what it asked."""
     step = 1 if item.step is None else _whole(item.step)
     if step == 0:
-        raise ValueError("slice step cannot be zero")
+        raise ArgumentError("slice step cannot be zero")
     low, high = (0, extent) if step > 0 else (-1, extent - 1)
 
     def bound(value: Any, default: int) -> int:
@@ -152,7 +154,7 @@ def placed(items: Sequence[Any], ndim: int) -> list[tuple[Any, int]]:
     ]
     used = sum(named)
     if used > ndim:
-        raise IndexError(f"too many indices: {used} for an array of {ndim} dimensions")
+        raise ArrayIndexError(f"too many indices: {used} for an array of {ndim} dimensions")
     found, axis = [], 0
     for item, span in zip(items, named, strict=True):
         found.append((item, axis))
@@ -171,7 +173,7 @@ def check_masks(shape: tuple[int, ...], items: Sequence[Any]) -> None:
         pairs = zip(item.shape, shape[axis : axis + item.ndim], strict=True)
         if not all(type(m) is int and m == 0 or m == n for m, n in pairs):
             given = [seen(n) for n in shape]
-            raise IndexError(
+            raise ArrayIndexError(
                 f"a mask of shape {list(item.shape)} does not fit an array of shape {given} "
                 f"from axis {axis} on; they must be equal there"
             )

@@ -143,6 +143,8 @@ def reshape_like(
 def batch_flatten(data: Any) -> Array:
     """(batch, ...) to (batch, all elements of an example)."""
     data = operand(data)
+    if not data.shape:
+        raise ShapeError("batch_flatten: a number is no batch; it must have one axis or more")
     return reshape(data, shape=(data.shape[0], product(data.shape[1:])))
 
 

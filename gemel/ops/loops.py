@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.dtype import bool_
-from gemel.errors import ShapeError, TraceError
+from gemel.errors import ArgumentError, ShapeError, TraceError
 from gemel.ir.graph import Entry, Graph, inline
 from gemel.ir.public import function
 from gemel.ir.trace import Trace, current_trace, kept_whole
@@ -132,7 +132,7 @@ def while_loop(
     >>> npx.while_loop(lambda i: i < 3, lambda i: (i * 2, [i + 1]), [np.array(1)], 4)
     """
     if max_iterations is None:
-        raise ValueError("while_loop: max_iterations must be given: outputs are as long as that")
+        raise ArgumentError("while_loop: max_iterations must be given: outputs are as long as that")
     if isinstance(max_iterations, bool) or not isinstance(max_iterations, int):
         raise TypeError(f"while_loop: max_iterations must be a whole number, not {max_iterations}")
     whole = kept_whole("while_loop")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.ir.declare import composite
 from gemel.ir.methods import call as called
 from gemel.ir.public import Array, function
@@ -37,6 +37,8 @@ def same(x: Spec, **_: Any) -> Spec:
 def softmax(x: Any, *, axis: int = -1) -> Any:
     """exp(x) / sum(exp(x)) along an axis, without overflow."""
     x = cast(x, dtype=same(x.spec).dtype)
+    if type(x.shape[axis]) is int and x.shape[axis] == 0:
+        return x  # rows of nothing
     raised = exp(subtract(x, max(x, axis=axis, keepdims=True)))
     # One division a row: multiplying by the inverse costs a fraction of dividing each element.
     return multiply(raised, divide(1, sum(raised, axis=axis, keepdims=True)))
@@ -102,6 +104,8 @@ def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
 def log_softmax(x: Any, *, axis: int = -1) -> Any:
     """The logarithm of softmax, accurate where softmax is nearly 0 or 1."""
     x = cast(x, dtype=same(x.spec).dtype)
+    if type(x.shape[axis]) is int and x.shape[axis] == 0:
+        return x  # rows of nothing
     shifted = subtract(x, max(x, axis=axis, keepdims=True))
     return subtract(shifted, log(sum(exp(shifted), axis=axis, keepdims=True)))
 
@@ -157,7 +161,7 @@ def _(
     serves all elements. Raises `ValueError` unless 0 <= p < 1.
     """
     if not 0 <= p < 1:
-        raise ValueError(f"dropout: p must be at least 0 and below 1, not {p!r}")
+        raise ArgumentError(f"dropout: p must be at least 0 and below 1, not {p!r}")
     if mode not in ("training", "always"):
         raise unknown_name("mode of dropout", mode, ("training", "always"))
     if p == 0 or not (mode == "always" or _core.training()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.errors import ShapeError
+from gemel.errors import ArgumentError, ShapeError
 from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
@@ -91,7 +91,7 @@ def polyder(p: Any, m: int = 1) -> Array:
     >>> np.polyder([1, 1, 1, 1])
     """
     if m < 0:
-        raise ValueError(f"polyder: m is {m}; a derivative is taken 0 times or more")
+        raise ArgumentError(f"polyder: m is {m}; a derivative is taken 0 times or more")
     p = _coefficients("polyder", p)
     for _ in range(m):
         left = max(p.shape[0] - 1, 0)
@@ -107,11 +107,11 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
     >>> np.polyint([3.0, 2.0, 1.0])
     """
     if m < 0:
-        raise ValueError(f"polyint: m is {m}; an integral is taken 0 times or more")
+        raise ArgumentError(f"polyint: m is {m}; an integral is taken 0 times or more")
     p = floating(_coefficients("polyint", p))
     constants = [0] * m if k is None else list(k) if isinstance(k, (list, tuple)) else [k] * m
     if len(constants) != m:
-        raise ValueError(f"polyint: {len(constants)} constants for {m} integrals")
+        raise ArgumentError(f"polyint: {len(constants)} constants for {m} integrals")
     for constant in constants:
         powers = p.shape[0] - iota(shape=(p.shape[0],), axis=0, dtype="int64")
         last = full(constant, shape=(1,), dtype=p.dtype)

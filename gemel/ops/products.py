@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel.dtype import bool_
-from gemel.errors import DTypeError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, ShapeError
 from gemel.extent import WHOLE
 from gemel.ir.declare import composite
 from gemel.ir.keywords import ROWS, into
@@ -381,7 +381,7 @@ def _letter(number: Any) -> str:
         return "..."
     number = whole("einsum", "the number of an axis", number)
     if not 0 <= number < 52:
-        raise ValueError(f"einsum: axes are numbered from 0 to 51, not {number}")
+        raise ArgumentError(f"einsum: axes are numbered from 0 to 51, not {number}")
     return chr(ord("A") + number + 6 * (number > 25))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from gemel import _core
 from gemel.dtype import DType, as_dtype, bool_, int64, uint64
-from gemel.errors import DTypeError
+from gemel.errors import ArgumentError, DTypeError
 from gemel.ir.above import above
 from gemel.ir.declare import elementwise, op
 from gemel.ir.layout import broadcast_strides
@@ -306,7 +306,7 @@ def required(x: Any, condition: Any, *, message: str) -> Any:
     The condition broadcasts to x.
     """
     if not condition.all():
-        raise ValueError(message)
+        raise ArgumentError(message)
     return x.copy()
 
 

@@ -48,6 +48,7 @@ def in_dtype(x: Any, dtype: Any) -> Any:
 @reduction(combine="sum", public="np", method=True, onnx="ReduceSum", mxnet="_npi_sum")
 def sum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Sum over the given axes, or all. Integers and bools are summed in int64."""
+    x = numpy().asarray(x)
     dtype = as_dtype(x.dtype)
     found = numpy().sum(x, axis=axis, keepdims=keepdims, dtype=dtype.accumulate.name)
     return found.astype(sum.result_dtype(dtype).name)
@@ -78,6 +79,7 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 )
 def prod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
+    x = numpy().asarray(x)
     dtype = as_dtype(x.dtype)
     found = numpy().prod(x, axis=axis, keepdims=keepdims, dtype=dtype.accumulate.name)
     return found.astype(prod.result_dtype(dtype).name)
@@ -172,6 +174,7 @@ def count(x: Any, axis: Any, name: str) -> int:
 
 def floating(x: Any) -> Any:
     """x, as float32 when it has no floating dtype."""
+    x = operand(x)
     wide = x.dtype.floating
     return x if wide is x.dtype else cast(x, dtype=wide)
 

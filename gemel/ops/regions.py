@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.errors import ShapeError
+from gemel.errors import ArrayIndexError, ShapeError
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
@@ -25,7 +25,7 @@ def region_peaks(x: Any, rois: Any, *, pooled: Any, scale: float) -> Any:
         if image < 0:
             continue
         if image >= images:
-            raise IndexError(f"roi_pooling: a region is in image {image} of {images}")
+            raise ArrayIndexError(f"roi_pooling: a region is in image {image} of {images}")
         left, top, right, bottom = (
             int(np.floor(abs(v) + 0.5) * np.sign(v)) for v in roi[1:5] * scale
         )

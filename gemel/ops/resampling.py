@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, floor, pi, sin
 from typing import Any
 
-from gemel.errors import ShapeError
+from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER
 from gemel.ir.public import Array, function
 from gemel.ops import elementwise as ops
@@ -88,7 +88,7 @@ def rotate(
             "use to_tensor first"
         )
     if zoom_in and zoom_out:
-        raise ValueError("rotate: zoom_in and zoom_out exclude each other")
+        raise ArgumentError("rotate: zoom_in and zoom_out exclude each other")
     if len(x.shape) == 3:
         if not isinstance(rotation_degrees, NUMBER):
             raise ShapeError("rotate: one image has one angle, a number")

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
-from gemel.errors import ShapeError
+from gemel.errors import ArgumentError, ShapeError
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import add, full, iota, multiply, where
 from gemel.ops.indexing import getitem
@@ -31,7 +31,9 @@ def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> A
     """
     a = operand(a)
     if order != "C":
-        raise ValueError(f"reshape: order {order!r}; npx.reshape knows 'C', np.reshape the others")
+        raise ArgumentError(
+            f"reshape: order {order!r}; npx.reshape knows 'C', np.reshape the others"
+        )
     wanted = list(listed(newshape))
     shape = list(a.shape)
     if reverse:

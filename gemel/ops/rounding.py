@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gemel.dtype import DType, int32
@@ -11,10 +12,11 @@ from gemel.ir.interpret import spec_of
 from gemel.ir.keywords import UFUNC, into
 from gemel.ir.op import Op, numpy
 from gemel.ir.public import Array, function
-from gemel.ops.elementwise import negative, where
+from gemel.ops.elementwise import multiply, negative, where
 from gemel.ops.exponents import power_of_two
 from gemel.spec import Spec, broadcast, promote_specs, whole
 
+LN2 = math.log(2)
 Types = tuple[tuple[DType, ...], DType]
 
 
@@ -118,26 +120,27 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 
 def _scaled_types(op: Op, specs: tuple[Spec, ...], _: Any) -> Types:
-    if specs[1].dtype.is_floating:
-        raise DTypeError(f"{op.name}: {specs[1]}: the exponents must be whole numbers")
-    dtype = floating_dtype(specs[0])
+    dtype = floating_dtype(*specs if specs[1].dtype.is_floating else specs[:1])
     return (dtype, dtype), dtype
 
 
 @elementwise(dtype=_scaled_types, public="np", mxnet="_npi_ldexp")
 def ldexp(xp: Any, x: Any, exponent: Any) -> Any:
-    """x times 2 ** exponent."""
+    """x times 2 ** exponent, exact where that is whole; floats, as MXNet has them, may be any."""
     # In three steps: 2 ** exponent may leave the range where the product does not.
     most = 300 if x.dtype.itemsize == 4 else 2100
     exponent = xp.minimum(xp.maximum(exponent, -most), most)
-    third = xp.trunc(exponent * (1 / 3))
+    whole = xp.trunc(exponent)
+    third = xp.trunc(whole * (1 / 3))
     step = power_of_two(xp, third)
-    return x * step * step * power_of_two(xp, exponent - 2 * third)
+    scaled = x * step * step * power_of_two(xp, whole - 2 * third)
+    return scaled * xp.exp((exponent - whole) * LN2)
 
 
 @ldexp.gradient
 def _(g: Any, y: Any, x: Any, exponent: Any) -> Any:
-    return ldexp(g, exponent), None
+    slope = multiply(multiply(g, y), LN2) if exponent.dtype.is_floating else None
+    return ldexp(g, exponent), slope
 
 
 @op(outputs=2, public="np", common=UFUNC)

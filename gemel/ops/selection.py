@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.dtype import as_dtype
-from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.errors import ArrayIndexError, DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import composite, op
@@ -30,7 +30,9 @@ def check_rows(name: str, shape: tuple[int, ...], indices: Spec, axis: int) -> N
     if normalize_axis(name, axis, len(shape)) != axis or not same_shape(rows, indices.shape):
         raise ShapeError(f"{name}: indices {indices} differ from {list(shape)} not only in {axis}")
     if type(shape[axis]) is int and shape[axis] == 0 and 0 not in indices.shape:
-        raise IndexError(f"{name}: {indices} are positions in an axis of {list(shape)} with none")
+        raise ArrayIndexError(
+            f"{name}: {indices} are positions in an axis of {list(shape)} with none"
+        )
 
 
 @op(fails=True, public="np", onnx="GatherElements", moves=1)

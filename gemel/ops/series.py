@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel.device import as_device
 from gemel.dtype import default_float
-from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
@@ -118,9 +118,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     given = range(f.ndim) if axis is None else listed(axis)
     axes = [normalize_axis("gradient", each, f.ndim) for each in given]
     if len(set(axes)) < len(axes):
-        raise ValueError(f"gradient: axis {axis} names an axis twice")
+        raise ArgumentError(f"gradient: axis {axis} names an axis twice")
     if edge_order not in (1, 2):
-        raise ValueError(f"gradient: edge_order {edge_order} must be 1 or 2")
+        raise ArgumentError(f"gradient: edge_order {edge_order} must be 1 or 2")
     steps = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
     if len(steps) != len(axes):
         raise TypeError(f"gradient: {len(steps)} distances for {len(axes)} axes")
@@ -227,7 +227,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     """
     x = operand(filt)
     if not isinstance(trim, str) or set(trim.lower()) - set("fb"):
-        raise ValueError(f"trim_zeros: trim {trim!r} must be of f and b")
+        raise ArgumentError(f"trim_zeros: trim {trim!r} must be of f and b")
     axes, key = normalize_axes("trim_zeros", axis, x.ndim), [slice(None)] * x.ndim
     places = x.asnumpy().nonzero()
     for place in axes:

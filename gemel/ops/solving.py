@@ -1,7 +1,8 @@
 """Inverses, determinants and solutions of matrices. NumPy, that is LAPACK, does them.
 
 The last two axes are matrices, those before them a batch. Integers are computed in float32, as is
-float16. What fails (a singular matrix) raises `numpy.linalg.LinAlgError` when it is waited for.
+float16. What fails (a singular matrix) raises `MatrixError`, a `numpy.linalg.LinAlgError`, when it
+is waited for.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ def by_lapack(function: Callable[..., Any], *arrays: Any) -> Any:
     """What a function of NumPy's gives for arrays in a dtype LAPACK has; in their own precision."""
     dtype = computed(*(Spec(x.shape, x.dtype) for x in arrays))
     wide = dtype.compute.name
-    found = function(*(x.astype(wide) for x in arrays))
+    try:
+        found = function(*(x.astype(wide) for x in arrays))
+    except numpy().linalg.LinAlgError as error:
+        # Its base is NumPy's error, and NumPy is not imported before it is needed.
+        from gemel.ops.matrix_errors import MatrixError
+
+        raise MatrixError(str(error)) from None
 
     def own(each: Any) -> Any:
         array = numpy().asarray(each)

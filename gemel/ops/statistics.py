@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gemel.dtype import bool_
-from gemel.errors import DTypeError, ShapeError, unknown_name
+from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.declare import composite, op
 from gemel.ir.keywords import OUT, into
@@ -229,7 +229,7 @@ def shares(name: str, q: Any, whole: float) -> Any:
             raise TypeError(f"{name}: q {each!r} must be a number")
     parts = [float(each) / whole for each in (found if several else [found])]
     if not builtins.all(0 <= part <= 1 for part in parts):
-        raise ValueError(f"{name}: q {found} must lie between 0 and {whole:g}")
+        raise ArgumentError(f"{name}: q {found} must lie between 0 and {whole:g}")
     return parts if several else parts[0]
 
 
@@ -252,7 +252,7 @@ def quantiles(
     if method not in METHODS:
         raise unknown_name(f"method of {name}", method, tuple(METHODS))
     if weights is not None and method != "inverted_cdf":
-        raise ValueError(f"{name}: only method='inverted_cdf' takes weights, not {method!r}")
+        raise ArgumentError(f"{name}: only method='inverted_cdf' takes weights, not {method!r}")
     x = operand(x)
     x = x if METHODS[method][2] in EXACT and x.dtype is not bool_ else floating(x)
     axes = normalize_axes(name, axis, x.ndim)
@@ -450,7 +450,7 @@ def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
     """The differences of neighbours along an axis, n times. Bools differ or do not."""
     if whole("diff", "n", n) < 0:
-        raise ValueError(f"diff: n is {n}; differences cannot be taken less than 0 times")
+        raise ArgumentError(f"diff: n is {n}; differences cannot be taken less than 0 times")
     a = operand(a)
     axis = normalize_axis("diff", axis, a.ndim)
     if n == 0:

@@ -27,26 +27,31 @@ def matrices(name: str, x: Spec) -> Spec:
     return Spec(x.shape, x.dtype)
 
 
+def squared(x: Spec) -> Spec:
+    """A row as the square matrix each row of which it is, as NumPy has it; others as they are."""
+    return Spec(x.shape * 2, x.dtype) if x.ndim == 1 else x
+
+
 @composite(public="np", onnx="Trilu", mxnet="_npi_tril")
 def tril(x: Any, *, k: int = 0) -> Any:
     """The matrices without what lies above diagonal k: zeros there."""
-    return where(distance(*x.shape[-2:]) <= k, x, full(0, shape=(), dtype=x.dtype))
+    return where(distance(*(x.shape * 2)[-2:]) <= k, x, full(0, shape=(), dtype=x.dtype))
 
 
 @composite(public="np", onnx="Trilu", mxnet="_npi_triu")
 def triu(x: Any, *, k: int = 0) -> Any:
     """The matrices without what lies below diagonal k: zeros there."""
-    return where(distance(*x.shape[-2:]) >= k, x, full(0, shape=(), dtype=x.dtype))
+    return where(distance(*(x.shape * 2)[-2:]) >= k, x, full(0, shape=(), dtype=x.dtype))
 
 
 @tril.spec
 def _(x: Spec, *, k: int) -> Spec:
-    return matrices("tril", x)
+    return matrices("tril", squared(x))
 
 
 @triu.spec
 def _(x: Spec, *, k: int) -> Spec:
-    return matrices("triu", x)
+    return matrices("triu", squared(x))
 
 
 @function(public="np")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.errors import ShapeError, unknown_name
+from gemel.errors import ArgumentError, ShapeError, unknown_name
 from gemel.ir.keywords import fits
 from gemel.ir.public import function
 from gemel.ops.cumulative import cumsum
@@ -91,7 +91,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     if product(mask.shape) != product(arr.shape):
         raise ShapeError(f"place: a mask of {list(mask.shape)} for {list(arr.shape)}")
     if values.shape[0] == 0:
-        raise ValueError("place: there are no values to write")
+        raise ArgumentError("place: there are no values to write")
     mask = reshape(cast(mask, dtype="bool"), shape=(-1,))
     number = subtract(cumsum(mask, axis=0), 1) % values.shape[0]
     written = reshape(gather(values, number, axis=0), shape=tuple(arr.shape))

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Conv3D,
         Conv3DTranspose,
     )
+    from gemel.gluon.nn.deformable import DeformableConvolution, ModulatedDeformableConvolution
     from gemel.gluon.nn.normalization import Embedding, GroupNorm, InstanceNorm, LayerNorm
     from gemel.gluon.nn.pooling import (
         AvgPool1D,
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from gemel.gluon.symbol_block import SymbolBlock
 
 #: Layers that most programs do not use: their modules are imported when they are asked for.
-LATE = ("convolution", "normalization", "pooling", "shuffle", "synchronized")
+LATE = ("convolution", "deformable", "normalization", "pooling", "shuffle", "synchronized")
 
 __all__ = [
     "ELU",
@@ -92,6 +93,7 @@ __all__ = [
     "Conv2DTranspose",
     "Conv3D",
     "Conv3DTranspose",
+    "DeformableConvolution",
     "Dense",
     "Dropout",
     "Embedding",
@@ -116,6 +118,7 @@ __all__ = [
     "MaxPool1D",
     "MaxPool2D",
     "MaxPool3D",
+    "ModulatedDeformableConvolution",
     "PReLU",
     "PixelShuffle1D",
     "PixelShuffle2D",

@@ -1,0 +1,46 @@
+"""MXNet's `random`: the functions of `nd.random`, with `shape=` and the settings' names of MXNet 1.
+
+A call with `size=` is meant for `np.random`, and so is what MXNet's module does not have.
+
+>>> import gemel
+>>> gemel.random.seed(1)
+>>> gemel.random.uniform(0, 1, shape=(2, 3)).shape
+(2, 3)
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from gemel import ndarray, np
+from gemel.errors import unknown_attribute
+
+#: The distributions of MXNet's module.
+DRAWN = (
+    *("uniform", "normal", "poisson", "exponential", "gamma", "multinomial", "randint"),
+    *("negative_binomial", "generalized_negative_binomial"),
+)
+
+
+def _drawing(name: str) -> Any:
+    old = getattr(ndarray.random, name)
+
+    @functools.wraps(old)
+    def draw(*settings: Any, **keywords: Any) -> Any:
+        chosen = getattr(np.random, name) if "size" in keywords else old
+        return chosen(*settings, **keywords)
+
+    return draw
+
+
+def __getattr__(name: str) -> Any:
+    if name in DRAWN:
+        return globals().setdefault(name, _drawing(name))
+    if name.startswith("_") or not hasattr(np.random, name):
+        raise unknown_attribute(__name__, name, __dir__())
+    return getattr(np.random, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*DRAWN, *dir(np.random)})
