@@ -26,7 +26,7 @@ from gemel.dtype import (
     keeps_kind,
     uint64,
 )
-from gemel.errors import DTypeError, ShapeError
+from gemel.errors import DTypeError, ShapeError, TraceError
 from gemel.exchange import DLPACK_CPU, Exchange
 from gemel.extent import NUMBER, WHOLE, Dim
 from gemel.function import Transfer
@@ -37,6 +37,7 @@ from gemel.ir.layout import Layout
 from gemel.ir.numbers import beyond, plain_number
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
+from gemel.ir.trace import current_trace
 from gemel.manners import Manners
 from gemel.ops import assignment, elementwise, indexing, keys
 from gemel.ops.shape import stack as _stack  # `nd.stack` is MXNet's
@@ -72,12 +73,29 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         place = self.device.device_type, self.device.device_id
         return _restored, (data, self.dtype.name, self.shape, place)
 
+    def _asked(self) -> Any:
+        """What is read of it in a trace that closes over it."""
+        trace = current_trace()
+        assert trace is not None
+        return trace.asked(self, "reading")
+
+    def _lent(self) -> None:
+        """In such a trace its memory is given to another library: it must be what it was."""
+        if self._asked() is not self:
+            raise TraceError(
+                f"{self.spec} has been written to in this trace, and its memory cannot be lent: "
+                "share it before, or outside of the compiled function"
+            )
+
     # --- writing ----------------------------------------------------------------------------
 
     def _getitem(self, key: Any) -> Any:
         return indexing.getitem(self, key)
 
     def _setitem(self, key: Any, value: Any) -> None:
+        if _core.capturing():
+            assignment.setitem(as_entry(self), key, value)
+            return
         if not keys.is_basic(key):
             items = key if isinstance(key, tuple) else (key,)
             key = tuple(index_item(item, self) for item in items)
@@ -142,6 +160,9 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         """x += y where the core does not do it itself: recorded, or an error."""
         op: Op = OPERATORS[name]
         new = op(self, other)
+        if _core.capturing():
+            assignment.overwrite(as_entry(self), new)
+            return self
         if new.shape != self.shape:
             raise ShapeError(
                 f"{op.name}: in place, {prepare.spec_of(self)} cannot hold {prepare.spec_of(new)}"
@@ -166,7 +187,12 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
     def to_device(self, device: Any, *, stream: Any = None) -> Any:
         """The array on a device; itself when it is there already. The engine orders the copy."""
         device = as_device(device)
-        return self if device == self.device else self.copyto(device)
+        if device == self.device:
+            return self
+        trace = current_trace()
+        if trace is not None and trace.closed is not None:
+            return trace.captured(self, moves=True).to_device(device)
+        return self.copyto(device)
 
     def as_in_ctx(self, ctx: Any) -> Any:
         """See `to_device`."""
@@ -178,6 +204,11 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
 
     def copyto(self, other: Any) -> Any:
         """A copy on a device, or the elements written into another array, which is returned."""
+        if _core.capturing():
+            if isinstance(other, Device):
+                return self.to_device(other).copy()
+            other[...] = self
+            return other
         if isinstance(other, Device) and _core.recording() and tape.tracked(self):
             return Transfer(other)(self)
         if isinstance(other, Device):
@@ -209,6 +240,8 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
 
     def detach(self) -> Any:
         """The same elements, cut off from what they were computed from."""
+        if _core.capturing():
+            return as_entry(self).detach()
         return self._detached()
 
     def backward(
@@ -261,7 +294,15 @@ def from_buffer(
     """An array with a copy of a C-contiguous buffer; to a GPU it goes over the link."""
     place = as_device(device)
     found = _core.from_buffer(data, dtype.code, shape, 0 if place.linked else place.code)
-    return _core.copy_to_device(found, place.code) if place.linked else found
+    return _made(_core.copy_to_device(found, place.code) if place.linked else found)
+
+
+def _made(array: Any) -> Any:
+    """An array of elements from elsewhere: in a trace a constant of the program."""
+    trace = current_trace()
+    if trace is not None and trace.closed is not None:
+        trace.closed.made(array)
+    return array
 
 
 @function(public="np")
