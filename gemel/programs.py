@@ -101,7 +101,7 @@ class Program:
             outputs = [as_entry(value) for value in results]
             contents = self.trace.contents
             self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
-            own = [entry for _, entry in self.trace.parameters.values()]
+            own = dict.fromkeys(entry for _, entry in self.trace.parameters.values())
             inputs = [*entries, *own, *self.closed.inputs]
             #: Which inputs from outside are overwritten: new contents are further results.
             self.written = [
@@ -185,7 +185,9 @@ class Program:
     def embedded(self) -> Plans:
         """Plans that hold the arrays it closes over as they are now. Raises `TraceError`."""
         if any(position >= self.given for position in self.written):
-            raise TraceError(f"{self.name}: it writes to an array it closes over; make it an argument")
+            raise TraceError(
+                f"{self.name}: it writes to an array it closes over; make it an argument"
+            )
         stands = {entry: captured(closed.on(None)) for entry, closed in self.closed.inputs.items()}
         inputs = [entry for entry in self.graph.inputs if entry not in stands]
         updates = [index for index, _ in self.graph.updates]
@@ -245,11 +247,10 @@ def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> Non
         storage, first, last = spans[position]
         for other, (place, begin, end) in enumerate(spans):
             if other != position and place == storage and begin < last and first < end:
-                array = Spec(arrays[position].shape, arrays[position].dtype)
+                one, two = (Spec(a.shape, a.dtype) for a in (arrays[position], arrays[other]))
                 raise TraceError(
-                    f"{name}: {array}, which it writes to, shares memory with another array it reads "
-                    f"({Spec(arrays[other].shape, arrays[other].dtype)}); pass or close over one of "
-                    "them and take views of it inside the function"
+                    f"{name}: {one}, which it writes to, shares memory with {two}, which it takes, "
+                    "too; give or close over one of them, and take views of it inside the function"
                 )
 
 

@@ -1,4 +1,4 @@
-"""What a traced function closes over: arrays that are inputs of its program, and values it asks for.
+"""What a traced function closes over: arrays that are inputs of its program, values it asks for.
 
 An array from outside is an input, read at each call; one that was made while tracing (`np.array`
 of numbers) is a constant. A value the function asks for (`float(w)`, `if w.sum() > 0`) is a
@@ -20,7 +20,7 @@ OUTSIDE = -1
 
 
 class Closed:
-    """An array the program closes over, as an input; `moves`: a copy of it where the program runs."""
+    """An array a program closes over, an input; if it `moves`, a copy of it where that runs."""
 
     def __init__(self, array: Any, moves: bool) -> None:
         self.array = array
@@ -54,7 +54,7 @@ class Asked:
 
 
 class ClosedOver:
-    """The arrays one trace closes over. With `constant` it is no program, and they are constants."""
+    """The arrays one trace closes over. With `constant` it is no program: they are constants."""
 
     def __init__(self, constant: bool = False) -> None:
         self.constant = constant

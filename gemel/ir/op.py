@@ -11,14 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gemel import _core
-from gemel.errors import DTypeError, GradientError, TraceError, suggestion, unknown_name
+from gemel.errors import DTypeError, GradientError, suggestion, unknown_name
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
 from gemel.ir.keywords import OUT
+from gemel.ir.known import of_known
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
 from gemel.ir.public import FILLING, filling, make_method, make_operator, publish
-from gemel.ir.trace import current_trace, suspended
+from gemel.ir.trace import current_trace
 from gemel.spec import Spec
 
 #: What NumPy and MXNet call the first two arrays a function takes.
@@ -340,13 +341,7 @@ class Op(_core.OpBase):
     def apply(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
         """A node of this operation on entries and numbers: the recorded form of a call."""
         if self.dynamic:
-            found = _of_known(self, inputs, parameters)
-            if found is not None:
-                return found
-            raise TraceError(
-                f"{self.name}: the shape of its result depends on values, which are only known "
-                "when the program runs; call it outside the hybridized function, or use np.where"
-            )
+            return of_known(self, inputs, parameters)
         entries = tuple(above.as_entry(value, inputs) for value in inputs)
         self.check_numbers(inputs, tuple(entry.spec for entry in entries), parameters)
         node = self.node(entries, parameters)
@@ -466,22 +461,6 @@ class Op(_core.OpBase):
 
     def __deepcopy__(self, memo: Any) -> Op:
         return self
-
-
-def _of_known(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
-    """The results where arrays a program closes over decide their shape; None where others do."""
-    trace = current_trace()
-    if trace is None or trace.closed is None:
-        return None
-    entries = [above.as_entry(value, inputs) for value in inputs]
-    arrays = [each.node.value if each.node.is_number else trace.known(each) for each in entries]
-    if any(array is None for array in arrays):
-        return None
-    with suspended():
-        found = above.run(op, tuple(arrays), parameters)
-    for array in found:
-        trace.closed.made(array)
-    return found
 
 
 def static(value: Any) -> Any:
