@@ -418,7 +418,9 @@ def compile(  # noqa: A001
     """Compile a function: the same results, computed by one native program.
 
     The function runs once with symbols for each kind of arguments (dtypes, numbers of dimensions,
-    Python numbers); what it does besides operations on them happens only then. With `script`,
+    Python numbers); what it does besides operations on arrays happens only then. Arrays it closes
+    over are read, written and differentiated in each call; which ones they are is found out when
+    it is traced (docs/decisions/0061). With `script`,
     `if`, `while` and `for` may depend on values of arrays, see `gemel.scripting`. `passes` are more
     steps from graph to graph, done before operations are fused; `recipes` are other ways to do
     loops (`codegen.schedules.Recipe`): see docs/extending.md.
