@@ -172,7 +172,7 @@ class BoundHalves(Kind):
         found: tuple[Any, ...] = self.plan(*inputs)
         outputs = found[: len(self.outputs)]
         pairs = zip(inputs, self.wanted, strict=True)
-        call = BoundCall(self, tuple(tape.source_of(a) if w else None for a, w in pairs))
+        call = BoundCall(self, tuple(tape.current_source(a) if w else None for a, w in pairs))
         call.given = inputs
         call.versions = [a.version for a in inputs[: len(inputs) - self.numbers]]
         for index, value in enumerate(outputs):

@@ -179,7 +179,7 @@ class Program:
         if self._plans is None:
             outside = range(self.given, len(self.graph.inputs) - len(self.numbers))
             still = [position for position in outside if position not in self.written]
-            self._plans = Plans(self.graph, self.passes, self.guards, self.recipes, still)
+            self._plans = self._planned(self.graph, still)
         return self._plans
 
     def embedded(self) -> Plans:
@@ -199,7 +199,11 @@ class Program:
         changed = zip(updates, outputs[count:], strict=True)
         graph = Graph(inputs, outputs[:count], changed, self.graph.name)
         still = range(self.given, self.given + len(self.parameters))
-        return Plans(graph, self.passes, self.guards, self.recipes, still)
+        return self._planned(graph, still)
+
+    def _planned(self, graph: Graph, still: Sequence[int] | None) -> Plans:
+        calls = self.trace.random_calls
+        return Plans(graph, self.passes, self.guards, self.recipes, still, calls)
 
     # --- training ---------------------------------------------------------------------------
 
@@ -237,7 +241,7 @@ class Halves:
         inputs = set(graph.inputs)
         self.kept = [entry for entry in self.saved if entry not in inputs]
         forward = Graph(graph.inputs, (*outputs, *self.kept), updates, graph.name)
-        self.plans = Plans(forward, program.passes, program.guards, program.recipes)
+        self.plans = program._planned(forward, None)
 
 
 def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> None:
@@ -274,7 +278,8 @@ class Unfit(Exception):
 class Plans:
     """The plans of a graph with free extents: usually one, another where its guards do not hold.
 
-    `still` are the positions of inputs that rarely change, see `Lowering`.
+    `still` are the positions of inputs that rarely change, `random` is how many call numbers a run
+    takes, see `Lowering`.
     """
 
     def __init__(
@@ -284,8 +289,10 @@ class Plans:
         guards: list[Guard],
         recipes: tuple[Recipe, ...] = (),
         still: Sequence[int] | None = None,
+        random: int = 0,
     ) -> None:
         self.graph = graph
+        self.random = random
         self.still = still
         self.keeper = _core.Keeper()
         self.passes = passes
@@ -333,7 +340,7 @@ class Plans:
             return None
         text = signature(self.graph)
         passes = [step.__name__ for step in self.passes]
-        kept = self.still, config.KEEP_BYTES.read()
+        kept = self.still, config.KEEP_BYTES.read(), self.random
         return text and f"{text}{passes} {values} {self.guards} {kept}"
 
     def image(self, values: dict[str, int], backend: Backend) -> Image:
@@ -351,7 +358,7 @@ class Plans:
         free = {name: Dim(value, name, guards) for name, value in values.items()}
         with Trace():
             graph = concrete_graph(optimized, free)
-            lowering = Lowering(graph, backend, guards=guards, still=self.still)
+            lowering = Lowering(graph, backend, guards=guards, still=self.still, random=self.random)
             lowering.run()
         return lowering
 

@@ -194,6 +194,12 @@ def source_of(value: Any) -> Any:
     return source if value._is_base or _is_over(source) else _view_source(history, value)
 
 
+def current_source(value: Any) -> Any:
+    """The same; None for what is part of a step that is over, a constant from then on."""
+    source = source_of(value)
+    return None if _is_over(source) else source
+
+
 _core.set_source_of(source_of)
 
 

@@ -114,7 +114,9 @@ def decompose_wide(a: Any, b: Any) -> Any:
     wide = promote_specs(a.spec, b.spec).accumulate
     if all(x.dtype.compute is wide and x.dtype.is_floating for x in (a, b)) and a.ndim + b.ndim > 2:
         return None
-    return matmul(cast(a, dtype=wide), cast(b, dtype=wide))
+    rows, columns = cast(a, dtype=wide), cast(b, dtype=wide)
+    found = decompose(rows, columns)
+    return matmul(rows, columns) if found is None else found
 
 
 def _by_sum(a: Any, b: Any, dtype: Any) -> Any:
