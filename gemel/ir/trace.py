@@ -32,7 +32,8 @@ class Trace:
     """What a function being traced has asked for so far.
 
     `of_program`: it is the user's function, so nodes remember the line that made them; the nodes
-    gemel makes itself come from `line`. Without `closed`, what is done to arrays is done at once.
+    gemel makes itself come from `line` and are parts of the operation `part`. Without `closed`, what
+    is done to arrays is done at once.
     """
 
     #: Whether all rounds of loops are written out.
@@ -42,7 +43,7 @@ class Trace:
         self.of_program = of_program
         #: The arrays it closes over, where what is done to those is part of it.
         self.closed = closed
-        self.line = ""
+        self.line = self.part = ""
         self.guards: list[Guard] = []
         self.random_calls = 0
         self.parameters: dict[int, tuple[Any, Entry]] = {}
