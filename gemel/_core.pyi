@@ -404,8 +404,11 @@ def training() -> bool:
 def set_training(value: bool, /) -> bool:
     """Set whether this thread trains; returns what it was."""
 
-def set_tracing(depth: int) -> None:
-    """Say how many traces are in progress on this thread."""
+def set_tracing(depth: int, captures: bool) -> None:
+    """Say how many traces are in progress on this thread, and whether the innermost captures."""
+
+def capturing() -> bool:
+    """Whether what this thread does to arrays is part of a trace."""
 
 def forget_call_sites() -> None:
     """Make every call site ask its fallback again."""

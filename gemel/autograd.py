@@ -7,6 +7,7 @@ from typing import Any
 from gemel import _core, reverse
 from gemel.errors import GradientError, ShapeError, unknown_name
 from gemel.function import Function
+from gemel.ir.trace import suspended
 from gemel.ops.shape import operand
 from gemel.runtime.prepare import spec_of
 from gemel.steps import Step, Target
@@ -126,7 +127,8 @@ def _arrays(name: str, values: Any) -> list[Any]:
 
 def _zeros_like(array: Any) -> Any:
     found = _core.empty(array.shape, array.dtype.code, array.device.code)
-    found[...] = 0
+    with suspended():  # a layer's parameters may get their gradients while it is traced
+        found[...] = 0
     return found
 
 

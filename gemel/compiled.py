@@ -28,7 +28,7 @@ from gemel.passes import PIPELINE, Pass, gradient
 from gemel.passes import checked as checked_passes
 from gemel.passes.bind import concrete_graph
 from gemel.passes.simplify import fold
-from gemel.programs import Arguments, Program, Unfit
+from gemel.programs import Arguments, Program, Unfit, check_apart
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.plans import plan_of
@@ -49,11 +49,15 @@ class Bound:
         self.structure = program.structure
 
     def parameter_arrays(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The arrays of the parameters now, where the arguments are, in the plan's order."""
-        if not leaves:
-            return tuple([parameter.data() for parameter in self.program.parameters])
-        device = leaves[0].device
-        return tuple([parameter.array(device) for parameter in self.program.parameters])
+        """The arrays of the parameters now, where the arguments are, in the plan's order.
+
+        And those the function closes over.
+        """
+        program, device = self.program, leaves[0].device if leaves else None
+        closed = [each.on(device) for each in program.closed.inputs.values()]
+        if device is None:
+            return (*[parameter.data() for parameter in program.parameters], *closed)
+        return (*[parameter.array(device) for parameter in program.parameters], *closed)
 
     def inference(self, leaves: Sequence[Any]) -> Any:
         """The plan that computes the results, and so for arrays like these."""
@@ -63,9 +67,9 @@ class Bound:
         return self.plan
 
     def image(self, leaves: Sequence[Any]) -> Image:
-        """The image of that plan, lowered anew."""
+        """The image of that plan, lowered anew, with the arrays the function closes over."""
         backend = backend_for((*leaves, *self.parameter_arrays(leaves)))
-        return self.program.inference().image(self.values, backend)
+        return self.program.embedded().image(self.values, backend)
 
     def summary(self, leaves: list[Any]) -> str:
         """What the plan consists of, and its memory besides the results."""
@@ -75,11 +79,13 @@ class Bound:
     def run(self, given: Arguments) -> Any:
         """The function's results on these arguments."""
         arrays = (*given.arrays, *self.parameter_arrays(given.arrays))
+        written = self.program.written
+        if written:
+            check_apart(self.program.name, arrays, written)
         if _core.recording() and tape.tracked(*arrays):
             found = self._recorded(arrays, given.numbers)
         else:
             found = self.inference(given.arrays)(*arrays, *given.numbers)
-        written = self.program.written
         for position, value in zip(written, found[len(found) - len(written) :], strict=True):
             tape.overwrite(arrays[position], value)
         return found[0] if self.structure is None else unflatten(self.structure, iter(found))
@@ -166,7 +172,7 @@ class BoundHalves(Kind):
         found: tuple[Any, ...] = self.plan(*inputs)
         outputs = found[: len(self.outputs)]
         pairs = zip(inputs, self.wanted, strict=True)
-        call = BoundCall(self, tuple(tape.source_of(a) if w else None for a, w in pairs))
+        call = BoundCall(self, tuple(tape.current_source(a) if w else None for a, w in pairs))
         call.given = inputs
         call.versions = [a.version for a in inputs[: len(inputs) - self.numbers]]
         for index, value in enumerate(outputs):
@@ -268,7 +274,7 @@ class Compiled:
             found = bound.run(given)
         leaves = given.arrays
         plain = bound.structure is None and len(leaves) == len(arguments)
-        plain = plain and not bound.program.written
+        plain = plain and not bound.program.written and bound.program.closed.is_plain
         if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
             plan, arrays = bound.inference(leaves), bound.parameter_arrays(leaves)
             if isinstance(plan, _core.Plan):
@@ -412,7 +418,9 @@ def compile(  # noqa: A001
     """Compile a function: the same results, computed by one native program.
 
     The function runs once with symbols for each kind of arguments (dtypes, numbers of dimensions,
-    Python numbers); what it does besides operations on them happens only then. With `script`,
+    Python numbers); what it does besides operations on arrays happens only then. Arrays it closes
+    over are read, written and differentiated in each call; which ones they are is found out when
+    it is traced (docs/decisions/0061). With `script`,
     `if`, `while` and `for` may depend on values of arrays, see `gemel.scripting`. `passes` are more
     steps from graph to graph, done before operations are fused; `recipes` are other ways to do
     loops (`codegen.schedules.Recipe`): see docs/extending.md.

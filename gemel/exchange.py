@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
+from gemel.device import CPUS, Device, as_device
 from gemel.dtype import bool_, complex64, float32, int64
+from gemel.errors import TraceError
 from gemel.ir.op import numpy
+from gemel.ir.public import function
+from gemel.ir.trace import current_trace
 
 #: DLPack's number of the CPU.
 DLPACK_CPU = (1, 0)
@@ -75,6 +79,22 @@ class Exchange:
             raise BufferError(f"the array is on {self.device}; copy it to cpu() first")
         return DLPACK_CPU
 
+    # --- traces -----------------------------------------------------------------------------
+
+    def _asked(self: Any) -> Any:
+        """What is read of it in a trace that closes over it."""
+        trace = current_trace()
+        assert trace is not None
+        return trace.asked(self, "reading")
+
+    def _lent(self: Any) -> None:
+        """In such a trace its memory is given to another library: it must be what it was."""
+        if self._asked() is not self:
+            raise TraceError(
+                f"{self.spec} has been written to in this trace, and its memory cannot be lent: "
+                "share it before, or outside of the compiled function"
+            )
+
     # --- Python -----------------------------------------------------------------------------
 
     def __complex__(self: Any) -> complex:
@@ -122,6 +142,45 @@ class Exchange:
         about = " x ".join(map(str, self.shape)) or "0-d"
         head = f"{about}, {self.dtype}, {self.device}"
         return f"<div><small>{escape(head)}</small><pre>{escape(str(self))}</pre></div>"
+
+
+@function(public="np")
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """Another library's array as one of gemel's, over the same memory: writes of one are the
+    other's, too. Operations on it finish before their call returns.
+
+    What is read-only, not aligned, or goes to a GPU is copied, and anything with ``copy=True``. `x`
+    may be a DLPack capsule. Raises `BufferError` for data that is not in the CPU's memory, of a
+    dtype gemel lacks, or that ``copy=False`` keeps from being copied.
+
+    >>> import numpy
+    >>> np.from_dlpack(numpy.arange(3.0))
+    """
+    ours = isinstance(x, _core.Array)
+    own: Device = x.device if ours else CPUS[0]
+    place = own if device is None else as_device(device)
+    moved = place.linked or ours
+    if copy is False and place != own and moved:
+        raise BufferError(f"from_dlpack: what goes to {place} is copied; leave out copy=False")
+    if ours:
+        return x.copy() if copy and place == own else x.to_device(place)
+    found = _core.from_dlpack(_capsule(x), 0 if moved else place.code, copy)
+    return found.to_device(place) if moved else found
+
+
+def _capsule(x: Any) -> Any:
+    """What another library says of its array."""
+    if type(x).__name__ == "PyCapsule":
+        return x
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack: {type(x).__name__} is no array other libraries can share")
+    kind = x.__dlpack_device__()[0]
+    if kind != DLPACK_CPU[0]:
+        raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")
+    try:
+        return x.__dlpack__(max_version=(1, 0))
+    except TypeError:  # from before DLPack 1.0
+        return x.__dlpack__()
 
 
 def shown(

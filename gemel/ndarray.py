@@ -27,7 +27,7 @@ from gemel.dtype import (
     uint64,
 )
 from gemel.errors import ArgumentError, DTypeError, ShapeError
-from gemel.exchange import DLPACK_CPU, Exchange
+from gemel.exchange import Exchange, from_dlpack
 from gemel.extent import NUMBER, WHOLE, Dim
 from gemel.function import Transfer
 from gemel.ir.above import install
@@ -37,6 +37,7 @@ from gemel.ir.layout import Layout
 from gemel.ir.numbers import beyond, plain_number
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
+from gemel.ir.trace import current_trace
 from gemel.manners import Manners
 from gemel.ops import assignment, elementwise, indexing, keys
 from gemel.ops.shape import stack as _stack  # `nd.stack` is MXNet's
@@ -78,6 +79,9 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         return indexing.getitem(self, key)
 
     def _setitem(self, key: Any, value: Any) -> None:
+        if _core.capturing():
+            assignment.setitem(as_entry(self), key, value)
+            return
         if not keys.is_basic(key):
             items = key if isinstance(key, tuple) else (key,)
             key = tuple(index_item(item, self) for item in items)
@@ -142,6 +146,9 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         """x += y where the core does not do it itself: recorded, or an error."""
         op: Op = OPERATORS[name]
         new = op(self, other)
+        if _core.capturing():
+            assignment.overwrite(as_entry(self), new)
+            return self
         if new.shape != self.shape:
             raise ShapeError(
                 f"{op.name}: in place, {prepare.spec_of(self)} cannot hold {prepare.spec_of(new)}"
@@ -166,7 +173,12 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
     def to_device(self, device: Any, *, stream: Any = None) -> Any:
         """The array on a device; itself when it is there already. The engine orders the copy."""
         device = as_device(device)
-        return self if device == self.device else self.copyto(device)
+        if device == self.device:
+            return self
+        trace = current_trace()
+        if trace is not None and trace.closed is not None:
+            return trace.captured(self, moves=True).to_device(device)
+        return self.copyto(device)
 
     def as_in_ctx(self, ctx: Any) -> Any:
         """See `to_device`."""
@@ -178,6 +190,11 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
 
     def copyto(self, other: Any) -> Any:
         """A copy on a device, or the elements written into another array, which is returned."""
+        if _core.capturing():
+            if isinstance(other, Device):
+                return self.to_device(other).copy()
+            other[...] = self
+            return other
         if isinstance(other, Device) and _core.recording() and tape.tracked(self):
             return Transfer(other)(self)
         if isinstance(other, Device):
@@ -209,6 +226,8 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
 
     def detach(self) -> Any:
         """The same elements, cut off from what they were computed from."""
+        if _core.capturing():
+            return as_entry(self).detach()
         return self._detached()
 
     def backward(
@@ -261,46 +280,15 @@ def from_buffer(
     """An array with a copy of a C-contiguous buffer; to a GPU it goes over the link."""
     place = as_device(device)
     found = _core.from_buffer(data, dtype.code, shape, 0 if place.linked else place.code)
-    return _core.copy_to_device(found, place.code) if place.linked else found
+    return _made(_core.copy_to_device(found, place.code) if place.linked else found)
 
 
-@function(public="np")
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-    """Another library's array as one of gemel's, over the same memory: writes of one are the
-    other's, too. Operations on it finish before their call returns.
-
-    What is read-only, not aligned, or goes to a GPU is copied, and anything with ``copy=True``. `x`
-    may be a DLPack capsule. Raises `BufferError` for data that is not in the CPU's memory, of a
-    dtype gemel lacks, or that ``copy=False`` keeps from being copied.
-
-    >>> import numpy
-    >>> np.from_dlpack(numpy.arange(3.0))
-    """
-    ours = isinstance(x, ndarray)
-    own: Device = x.device if ours else CPUS[0]
-    place = own if device is None else as_device(device)
-    moved = place.linked or ours
-    if copy is False and place != own and moved:
-        raise BufferError(f"from_dlpack: what goes to {place} is copied; leave out copy=False")
-    if ours:
-        return x.copy() if copy and place == own else x.to_device(place)
-    found = _core.from_dlpack(_capsule(x), 0 if moved else place.code, copy)
-    return found.to_device(place) if moved else found
-
-
-def _capsule(x: Any) -> Any:
-    """What another library says of its array."""
-    if type(x).__name__ == "PyCapsule":
-        return x
-    if not hasattr(x, "__dlpack__"):
-        raise TypeError(f"from_dlpack: {type(x).__name__} is no array other libraries can share")
-    kind = x.__dlpack_device__()[0]
-    if kind != DLPACK_CPU[0]:
-        raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")
-    try:
-        return x.__dlpack__(max_version=(1, 0))
-    except TypeError:  # from before DLPack 1.0
-        return x.__dlpack__()
+def _made(array: Any) -> Any:
+    """An array of elements from elsewhere: in a trace a constant of the program."""
+    trace = current_trace()
+    if trace is not None and trace.closed is not None:
+        trace.closed.made(array)
+    return array
 
 
 @function(public="np")

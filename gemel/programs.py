@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, Protocol
 from gemel import _core, config
 from gemel.codegen.schedules import Recipe
 from gemel.dtype import is_large
-from gemel.errors import NoKernelError
+from gemel.errors import NoKernelError, TraceError
 from gemel.extent import NUMBER, Dim, Guard, evaluate
-from gemel.ir.graph import Entry, Graph, constant, placeholder, walk
+from gemel.ir.closed import ClosedOver
+from gemel.ir.graph import Entry, Graph, captured, constant, inline, placeholder, walk
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace
 from gemel.nested import flatten, flatten_results, unflatten
@@ -78,7 +79,8 @@ class Program:
 
     def _traced(self, compiled: Traceable, given: Arguments, writes_out: bool = False) -> Graph:
         """The graph of the function as it is."""
-        self.trace = Trace(of_program=True)
+        self.closed = ClosedOver()
+        self.trace = Trace(of_program=True, closed=self.closed)
         self.trace.writes_out = writes_out
         several = len(given.arrays) > 1
         entries = [
@@ -98,12 +100,18 @@ class Program:
             self.structure = flatten_results(found, results)
             outputs = [as_entry(value) for value in results]
             contents = self.trace.contents
-            #: Which arguments are overwritten: their new contents are further results.
-            self.written = [i for i, entry in enumerate(entries) if entry in contents]
-            outputs += [contents[entries[position]] for position in self.written]
+            self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
+            own = dict.fromkeys(entry for _, entry in self.trace.parameters.values())
+            inputs = [*entries, *own, *self.closed.inputs]
+            #: Which inputs from outside are overwritten: new contents are further results.
+            self.written = [
+                i
+                for i, entry in enumerate(inputs)
+                if entry in contents and entry not in own and not self.closed.is_moved(entry)
+            ]
+            outputs += [contents[inputs[position]] for position in self.written]
         self.given = len(entries)
-        self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
-        inputs = [*entries, *(entry for _, entry in self.trace.parameters.values()), *self.numbers]
+        inputs += self.numbers
         return Graph(inputs, outputs, self._updates(len(entries)), self.name)
 
     def _input(self, position: int, array: Any, name: str) -> Entry:
@@ -140,11 +148,14 @@ class Program:
         return dict(zip(self.trace.dims, sizes, strict=True))
 
     def holds(self, numbers: list[float]) -> bool:
-        """Whether these numbers are those the trace was told, where it has asked."""
+        """Whether these numbers, and the arrays it closes over, are what it was told, where the
+        trace has asked.
+        """
         held = self.trace.held
         pairs = zip(self.numbers, numbers, strict=True)
         # As text 0.0 and -0.0 are two numbers, and NaN is one.
-        return all(e not in held or held[e].hex() == n.hex() for e, n in pairs)
+        same = all(e not in held or held[e].hex() == n.hex() for e, n in pairs)
+        return same and self.closed.holds()
 
     def fits(self, given: Arguments) -> bool:
         """Whether the trace holds for arguments like these."""
@@ -166,9 +177,33 @@ class Program:
     def inference(self) -> Plans:
         """The plans that compute the results."""
         if self._plans is None:
-            still = range(self.given, self.given + len(self.parameters))
-            self._plans = Plans(self.graph, self.passes, self.guards, self.recipes, still)
+            outside = range(self.given, len(self.graph.inputs) - len(self.numbers))
+            still = [position for position in outside if position not in self.written]
+            self._plans = self._planned(self.graph, still)
         return self._plans
+
+    def embedded(self) -> Plans:
+        """Plans that hold the arrays it closes over as they are now. Raises `TraceError`."""
+        if any(position >= self.given for position in self.written):
+            raise TraceError(
+                f"{self.name}: it writes to an array it closes over; make it an argument"
+            )
+        stands = {entry: captured(closed.on(None)) for entry, closed in self.closed.inputs.items()}
+        inputs = [entry for entry in self.graph.inputs if entry not in stands]
+        updates = [index for index, _ in self.graph.updates]
+        outputs = inline(
+            Graph(self.graph.inputs, self.graph.results),
+            [stands.get(entry, entry) for entry in self.graph.inputs],
+        )
+        count = len(self.graph.outputs)
+        changed = zip(updates, outputs[count:], strict=True)
+        graph = Graph(inputs, outputs[:count], changed, self.graph.name)
+        still = range(self.given, self.given + len(self.parameters))
+        return self._planned(graph, still)
+
+    def _planned(self, graph: Graph, still: Sequence[int] | None) -> Plans:
+        calls = self.trace.random_calls
+        return Plans(graph, self.passes, self.guards, self.recipes, still, calls)
 
     # --- training ---------------------------------------------------------------------------
 
@@ -206,7 +241,31 @@ class Halves:
         inputs = set(graph.inputs)
         self.kept = [entry for entry in self.saved if entry not in inputs]
         forward = Graph(graph.inputs, (*outputs, *self.kept), updates, graph.name)
-        self.plans = Plans(forward, program.passes, program.guards, program.recipes)
+        self.plans = program._planned(forward, None)
+
+
+def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> None:
+    """Raises `TraceError` if an array that is written shares elements with another one."""
+    spans = list(map(_span, arrays))
+    for position in written:
+        storage, first, last = spans[position]
+        for other, (place, begin, end) in enumerate(spans):
+            if other != position and place == storage and begin < last and first < end:
+                one, two = (Spec(a.shape, a.dtype) for a in (arrays[position], arrays[other]))
+                raise TraceError(
+                    f"{name}: {one}, which it writes to, shares memory with {two}, which it takes, "
+                    "too; give or close over one of them, and take views of it inside the function"
+                )
+
+
+def _span(array: Any) -> tuple[int, int, int]:
+    """The storage of an array, and between which of its bytes it lies."""
+    if not array.size:
+        return 0, 0, 0
+    reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
+    first = array.offset + sum(r for r in reach if r < 0)
+    last = array.offset + sum(r for r in reach if r > 0) + 1
+    return array._storage, first * array.itemsize, last * array.itemsize
 
 
 # --- plans for sizes -------------------------------------------------------------------------
@@ -219,7 +278,8 @@ class Unfit(Exception):
 class Plans:
     """The plans of a graph with free extents: usually one, another where its guards do not hold.
 
-    `still` are the positions of inputs that rarely change, see `Lowering`.
+    `still` are the positions of inputs that rarely change, `random` is how many call numbers a run
+    takes, see `Lowering`.
     """
 
     def __init__(
@@ -229,8 +289,10 @@ class Plans:
         guards: list[Guard],
         recipes: tuple[Recipe, ...] = (),
         still: Sequence[int] | None = None,
+        random: int = 0,
     ) -> None:
         self.graph = graph
+        self.random = random
         self.still = still
         self.keeper = _core.Keeper()
         self.passes = passes
@@ -278,7 +340,7 @@ class Plans:
             return None
         text = signature(self.graph)
         passes = [step.__name__ for step in self.passes]
-        kept = self.still, config.KEEP_BYTES.read()
+        kept = self.still, config.KEEP_BYTES.read(), self.random
         return text and f"{text}{passes} {values} {self.guards} {kept}"
 
     def image(self, values: dict[str, int], backend: Backend) -> Image:
@@ -296,7 +358,7 @@ class Plans:
         free = {name: Dim(value, name, guards) for name, value in values.items()}
         with Trace():
             graph = concrete_graph(optimized, free)
-            lowering = Lowering(graph, backend, guards=guards, still=self.still)
+            lowering = Lowering(graph, backend, guards=guards, still=self.still, random=self.random)
             lowering.run()
         return lowering
 

@@ -286,8 +286,34 @@ class Met:
         return self.plan(*[values[position] for position in self.order])
 
 
-#: The structures met lately.
+class Family:
+    """The structures that end at variables of the same specs: all lengths of one network, say.
+
+    It counts the calls whose gradients were run call by call, and those that went into plans.
+    """
+
+    def __init__(self) -> None:
+        self.used = False
+        self.run = 0
+        self.compiled = 0
+
+    def affords(self, calls: int, times: int) -> bool:
+        """Whether one more plan, of so many calls, is in proportion to what has been run.
+
+        Otherwise many structures that come by turns would all be compiled in their second round.
+        One that has been run as often as pays for its plan need not wait for the others.
+        """
+        return self.compiled + calls <= AT_ONCE + self.run // RUNS or times >= RUNS
+
+
+#: Calls of a family that may go into plans whatever has been run.
+AT_ONCE = 500
+#: Compiling a call takes as long as running it and its gradient some 5 to 10 times.
+RUNS = 10
+
+#: The structures met lately, and their families.
 _met = Recent(512)
+_families = Recent(512)
 
 
 def in_pieces(targets: Sequence[Target | Leaf]) -> bool:
@@ -320,10 +346,21 @@ def met(step: Step, targets: Sequence[Target | Leaf], in_place: bool) -> Met | N
     if found.plan is None:
         # What leads through a compiled call is meant to come again.
         asked = any(call.kind.compiled for call in step.calls)
-        if not (asked or worth_compiling(len(step.calls), found.times)):
+        family, calls = _family(targets), len(step.calls)
+        worth = worth_compiling(calls, found.times) and family.affords(calls, found.times)
+        if not (asked or worth):
             found.times += 1
+            family.run += calls
             return None
+        family.compiled += 0 if asked else calls
         _compile(found, step, targets, wanted, in_place, pieces, backend)
+    return found
+
+
+def _family(targets: Sequence[Target | Leaf]) -> Family:
+    """The family of the structures that end here."""
+    key = digest(array("q", [word for target in targets for word in target.words]).tobytes())
+    found: Family = _families.find(key) or _families.keep(key, Family())
     return found
 
 

@@ -194,6 +194,12 @@ def source_of(value: Any) -> Any:
     return source if value._is_base or _is_over(source) else _view_source(history, value)
 
 
+def current_source(value: Any) -> Any:
+    """The same; None for what is part of a step that is over, a constant from then on."""
+    source = source_of(value)
+    return None if _is_over(source) else source
+
+
 _core.set_source_of(source_of)
 
 
@@ -295,7 +301,7 @@ def write(target: Any, value: Any) -> None:
         same = value.dtype is target.dtype
         fitting = value if same else cast(value, dtype=target.dtype)
         fitting = broadcast_to(fitting, shape=target.shape)
-    source = source_of(fitting)
+    source = current_source(fitting)
     if history.source is not None or source is not None:
         _comes_from(target, fitting, source)
     keep_contents(history)
@@ -306,7 +312,7 @@ def _comes_from(target: Any, value: Any, source: Any) -> None:
     """The contents of `target` are those of `value` now."""
     history = target._history
     place = _place_of(target)
-    before = source_of(_base_of(target))
+    before = current_source(_base_of(target))
     spec, part = Spec(history.base[0], target.dtype), Spec(target.shape, target.dtype)
     if target._is_base and source is None and history.variable is not None:
         # Still on the tape: it is a variable again when this step is over.

@@ -529,6 +529,8 @@ def _networks() -> list[Case]:
         _case("matmul", (2, 1, 3, 4), (6, 4, 5)),
         _case("matmul", (2, 3, 4), (4,)),
         _case("matmul", (4,), (2, 4, 5)),
+        _case("wide_matmul", (3, 4), (4, 5)),
+        _case("wide_matmul", (4,), (4,)),
         _case("softmax", SMALL, axis=-1),
         _case("softmax", (2, 3, 4), axis=1),
         _case("log_softmax", SMALL, axis=-1),

@@ -233,6 +233,53 @@ def test_a_step_is_compiled_when_that_is_worth_it(calls: int, way: str) -> None:
     assert compiled >= 2
 
 
+def lengths_by_turns(lengths: range, rounds: int, factor: float) -> list[int]:
+    """How many gradients of products so long are plans after each round."""
+    x = np.array([0.5, -1.0, factor])
+    x.attach_grad()
+    found = []
+    for _ in range(rounds):
+        for length in lengths:
+            with autograd.record():
+                y = x * 1
+                for _ in range(length - 1):
+                    y = y * factor
+            y.backward(np.ones(3))
+            assert x.grad[0].item() == pytest.approx(factor ** (length - 1), rel=1e-4)
+        found.append(sum(met.plan is not None for met in steps._met.values()))
+    return found
+
+
+def test_structures_that_come_by_turns_are_compiled_little_by_little() -> None:
+    """Their second round takes no more than a few of them compiled; in the end all are plans."""
+    steps._met.clear()
+    steps._families.clear()
+    lengths = range(60, 100)
+    found = lengths_by_turns(lengths, 11, 1.01)
+    calls, run = sum(lengths), 0
+    assert found[0] == 0
+    run = 2 * calls
+    most = steps.AT_ONCE + run // steps.RUNS
+    assert 0 < found[1] <= most // lengths[0] < len(lengths) // 2
+    assert found == sorted(found)
+    assert found[-1] == len(lengths)
+
+
+def test_another_network_is_compiled_as_if_it_were_alone() -> None:
+    steps._met.clear()
+    steps._families.clear()
+    lengths_by_turns(range(60, 100), 2, 1.01)
+    before = set(steps._met)
+    w = np.ones((3, 2))
+    w.attach_grad()
+    for times in range(2):
+        with autograd.record():
+            y = (np.tanh(w) * w).sum()
+        y.backward()
+        (own,) = [met for key, met in steps._met.items() if key not in before]
+        assert (own.plan is not None) == (times == 1)
+
+
 def training() -> tuple[Any, Any]:
     net = nn.HybridSequential()
     net.add(nn.Dense(5, activation="relu"), nn.Dense(3))

@@ -289,3 +289,24 @@ def test_wide_ranges_are_filled_evenly(low: int, high: int, dtype: str) -> None:
 def test_bounds_the_dtype_cannot_hold(low: int, high: int, dtype: str) -> None:
     with pytest.raises(ValueError, match=f"out of bounds for {dtype}"):
         np.random.randint(low, high, dtype=dtype)
+
+
+def test_draws_nobody_reads_keep_their_numbers() -> None:
+    """A compiled program leaves them out; the calls behind it draw what they would have drawn."""
+
+    def forward(x: Any) -> Any:
+        np.random.normal(size=(3,))
+        kept = x + np.random.uniform(size=(2,))
+        npx.dropout(x, 0.5, mode="always")
+        return kept
+
+    found = []
+    x = np.ones(2)
+    x.attach_grad()
+    for way in (forward, gemel.compile(forward)):
+        np.random.seed(5)
+        first = way(x)
+        with autograd.record():
+            second = way(x)
+        found.append([y.tolist() for y in (first, second, np.random.uniform(size=(2,)))])
+    assert found[0] == found[1]

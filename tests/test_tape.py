@@ -641,3 +641,23 @@ def test_what_is_kept_does_not_depend_on_what_was_freed() -> None:
             second = (first * first).sum()
         second.backward()
         assert y.grad.tolist() == [90.0, 126.0]
+
+
+@pytest.mark.parametrize("way", [lambda f: f, gemel.compile])
+def test_a_state_that_is_written_in_every_step(way: Any) -> None:
+    """What the step before has left there is a constant, whichever part is written."""
+    x, state = np.array([1.0, 2.0]), np.array([0.5, 0.5])
+    x.attach_grad()
+
+    def step(x: Any) -> Any:
+        state[1:] = x[1:] * 2
+        state[:] *= 0.5
+        return (state * x).sum()
+
+    function = way(step)
+    for _ in range(3):
+        before = state.tolist()
+        with autograd.record():
+            loss = function(x)
+        loss.backward()
+        assert x.grad.tolist() == [before[0] * 0.5, 2 * x[1].item()]

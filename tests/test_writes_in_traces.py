@@ -236,3 +236,21 @@ def test_a_position_out_of_range_fails_what_is_written() -> None:
     assert other.tolist() == [2, 3]
     with pytest.raises(IndexError, match="out of bounds"):
         bad.wait_to_read()
+
+
+def test_a_branch_that_sees_what_was_computed_before_a_write() -> None:
+    """It is computed again in the branch, from what was there before."""
+
+    def forward(x: Any, state: Any) -> Any:
+        before = x + state
+        state += 1
+        state[state > 2] = 0.5
+        return npx.cond(x.sum() > 0, lambda: before * state, lambda: before - state)
+
+    function = gemel.compile(forward)
+    for sign in (1, -1):
+        results = []
+        for way in (forward, function):
+            state = np.array([1.0, 0.2, 1.7])
+            results.append((way(np.ones(3) * sign, state).tolist(), state.tolist()))
+        assert results[0] == results[1]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import autograd
 from gemel.errors import DeferredInitializationError, GemelError
+from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, placeholder
 from gemel.ir.trace import Trace
 from gemel.nested import flatten, unflatten
@@ -22,6 +23,9 @@ class ShapeTrace(Trace):
     """A trace in which parameters need no arrays: their shapes do."""
 
     shapes_only = True
+
+    def __init__(self) -> None:
+        super().__init__(closed=ClosedOver(constant=True))
 
     def parameter(self, parameter: Any) -> Entry:
         """The symbol that stands for a parameter."""

@@ -211,7 +211,17 @@ class Entry(ArrayMethods):
             from gemel.ir.numbers import known_number
 
             return known_number(self, what)
-        raise self._unknown(what)
+        return self._known(what).item()
+
+    def _known(self, what: str) -> Any:
+        """The array it is, where only what the program closes over decides. Or `TraceError`."""
+        from gemel.ir.trace import current_trace
+
+        trace = current_trace()
+        found = None if trace is None else trace.known(self)
+        if found is None:
+            raise self._unknown(what)
+        return found
 
     def __bool__(self) -> bool:
         return bool(self._value("bool()"))
@@ -227,19 +237,19 @@ class Entry(ArrayMethods):
         return index
 
     def asnumpy(self) -> Any:
-        """Not possible in a trace: raises `TraceError`."""
-        raise self._unknown("asnumpy()")
+        """The elements of what only closed-over arrays decide. Others: raises `TraceError`."""
+        return self._known("asnumpy()").asnumpy()
 
     def item(self) -> Any:
         """The number a constant is; other values are not known in a trace: raises `TraceError`."""
         return self._value("item()")
 
     def tolist(self) -> Any:
-        """Not possible in a trace: raises `TraceError`."""
-        raise self._unknown("tolist()")
+        """The elements of what only closed-over arrays decide. Others: raises `TraceError`."""
+        return self._known("tolist()").tolist()
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise self._unknown("conversion to NumPy")
+    def __array__(self, *given: Any, **named: Any) -> Any:
+        return self._known("conversion to NumPy").__array__(*given, **named)
 
     def __dlpack__(self, **_: Any) -> Any:
         raise self._unknown("__dlpack__()")

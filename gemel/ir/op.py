@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gemel import _core
-from gemel.errors import DTypeError, GradientError, ValuesNeededError, suggestion, unknown_name
+from gemel.errors import DTypeError, GradientError, suggestion, unknown_name
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
 from gemel.ir.keywords import OUT
+from gemel.ir.known import of_known
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
 from gemel.ir.public import FILLING, filling, make_method, make_operator, publish
@@ -340,10 +341,7 @@ class Op(_core.OpBase):
     def apply(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
         """A node of this operation on entries and numbers: the recorded form of a call."""
         if self.dynamic:
-            raise ValuesNeededError(
-                f"{self.name}: the shape of its result depends on values, which are only known "
-                "when the program runs; call it outside the hybridized function, or use np.where"
-            )
+            return of_known(self, inputs, parameters)
         entries = tuple(above.as_entry(value, inputs) for value in inputs)
         self.check_numbers(inputs, tuple(entry.spec for entry in entries), parameters)
         node = self.node(entries, parameters)

@@ -9,7 +9,8 @@ from gemel import _core
 from gemel.dtype import weak
 from gemel.errors import TraceError
 from gemel.extent import Dim, Guard
-from gemel.ir.graph import Entry, Node, copy_node, placeholder
+from gemel.ir.closed import ClosedOver
+from gemel.ir.graph import Entry, Node, captured, copy_node, placeholder
 from gemel.ir.layout import dense
 from gemel.spec import Spec
 
@@ -31,14 +32,17 @@ class Trace:
     """What a function being traced has asked for so far.
 
     `of_program`: it is the user's function, so nodes remember the line that made them; the nodes
-    gemel makes itself come from `line` and are parts of the operation `part`.
+    gemel makes itself come from `line` and are parts of the operation `part`. Without `closed`, what
+    is done to arrays is done at once.
     """
 
     #: Whether all rounds of loops are written out.
     writes_out = False
 
-    def __init__(self, of_program: bool = False) -> None:
+    def __init__(self, of_program: bool = False, closed: ClosedOver | None = None) -> None:
         self.of_program = of_program
+        #: The arrays it closes over, where what is done to those is part of it.
+        self.closed = closed
         self.line = self.part = ""
         self.guards: list[Guard] = []
         self.random_calls = 0
@@ -192,12 +196,41 @@ class Trace:
 
     def __enter__(self) -> Trace:
         _stack().append(self)
-        _core.set_tracing(len(_stack()))
+        _told()
         return self
 
     def __exit__(self, *error: object) -> None:
         _stack().pop()
-        _core.set_tracing(len(_stack()))
+        _told()
+
+    # --- arrays from outside ----------------------------------------------------------------
+
+    def captured(self, array: Any, moves: bool = False) -> Entry:
+        """What stands for an array here, see `ClosedOver.entry_of`."""
+        if self.closed is None:
+            return captured(array)
+        return self.current(self.closed.entry_of(array, moves))
+
+    def known(self, entry: Entry) -> Any:
+        """The value of an entry that arrays from outside alone decide, or None."""
+        if self.closed is None:
+            return None
+        with suspended():
+            return self.closed.known(self.current(entry))
+
+    def asked(self, array: Any, what: str) -> Any:
+        """The array to be read where the function asks for the contents of `array`."""
+        assert self.closed is not None
+        entry = self.closed.entry_of(array)
+        now = self.current(entry)
+        if now is entry:
+            with suspended():
+                self.closed.ask(array)
+            return array
+        found = self.known(now)
+        if found is None:
+            raise now._unknown(what)
+        return found
 
 
 def shows_another(node: Node) -> bool:
@@ -222,11 +255,11 @@ class suspended:  # noqa: N801 -- used as a function
     def __enter__(self) -> None:
         self._kept = _stack()[:]
         _stack().clear()
-        _core.set_tracing(0)
+        _told()
 
     def __exit__(self, *error: object) -> None:
         _stack().extend(self._kept)
-        _core.set_tracing(len(self._kept))
+        _told()
 
 
 _local = threading.local()
@@ -237,6 +270,12 @@ def _stack() -> list[Trace]:
         _local.stack = []
     stack: list[Trace] = _local.stack
     return stack
+
+
+def _told() -> None:
+    """Tell the core of the traces in progress on this thread."""
+    stack = _stack()
+    _core.set_tracing(len(stack), bool(stack) and stack[-1].closed is not None)
 
 
 def current_trace() -> Trace | None:

@@ -12,7 +12,7 @@ from gemel.ops.linalg import matmul
 from gemel.ops.logic import logical_and
 from gemel.ops.reduction import max, sum, widened
 from gemel.ops.rounds import repeated
-from gemel.ops.shape import concatenate, reshape, swapaxes
+from gemel.ops.shape import concatenate, narrow, reshape, swapaxes
 
 INFINITY = float("inf")
 
@@ -47,11 +47,13 @@ def attended(
     """The weighted values, and the logarithm of the sum of exp(scores): 0 where none counts."""
     scores = _scores(query, key, mask, causal, first)
     top = max(scores, axis=-1, keepdims=True)
-    if mask is not None:
+    # So does `masked_softmax`, which also decides what a score that is NaN reaches.
+    some = causal or mask is not None
+    if some:
         top = where(top > -INFINITY, top, 0.0)
     raised = exp(subtract(scores, top))
     total = sum(raised, axis=-1, keepdims=True)
-    if mask is not None:
+    if some:
         total = where(total > 0, total, 1.0)
     # Dividing the weighted values instead of the weights leaves out a pass over these.
     return multiply(matmul(raised, value), divide(1, total)), add(top, log(total))
@@ -108,7 +110,9 @@ def forward(
             return [cast(found, dtype=dtype), sums], []
 
         found, _ = _in_rounds(body, part, [query], [key, value], mask, causal, [])
-        pieces.append([reshape(x, shape=(1, part.length, x.shape[-1])) for x in found])
+        whole, sums = (reshape(x, shape=(1, part.length, x.shape[-1])) for x in found)
+        unseen = _nothing_of(value, part.keys, value.shape[1])
+        pieces.append([whole if unseen is None else add(whole, cast(unseen, dtype=dtype)), sums])
     return [_joined(list(each)) for each in zip(*pieces, strict=True)]
 
 
@@ -130,7 +134,7 @@ def backward(
     if not rows or not query.shape[1] >= 2 * rows:
         whole = returned(g, query, key, value, sums, shift, mask, causal)
         return [cast(x, dtype=dtype) for x in whole]
-    total, begin = None, query.shape[1]
+    total, later, begin, end = None, None, query.shape[1], key.shape[1]
     by_key: list[list[Any]] = []
     for length, parts in reversed(by_keys(query.shape[1], key.shape[1], rows, causal)):
         pieces = []
@@ -145,13 +149,13 @@ def backward(
             by_query = [query, g, sums, shift]
             found, states = _in_rounds(body, part, by_query, [key, value], mask, causal, states)
             pieces.append(reshape(found[0], shape=(1, part.length, query.shape[-1])))
-        by_key.insert(0, states)
-        if not parts:
-            continue
-        own = _joined(pieces)
-        start = parts[0].start
-        total = own if total is None else add(own, _behind_zeros(total, begin - start))
-        begin = start
+        start = parts[0].start if parts else query.shape[1]
+        by_key.insert(0, _unseen(states, start, g, query, shift))
+        if parts:
+            own = _joined(pieces)
+            total = _behind(total, later, begin - start, own)
+            begin = start
+        later, end = _nothing_of(key, end - length, key.shape[1]), end - length
     columns = [_joined(list(each)) for each in zip(*by_key, strict=True)]
     return [cast(x, dtype=dtype) for x in (total, *columns)]
 
@@ -188,9 +192,37 @@ def _zeros(like: Any, length: int) -> Any:
     return full(0, shape=(1, length, like.shape[2]), dtype=like.dtype)
 
 
-def _behind_zeros(x: Any, length: int) -> Any:
-    """x (1, rows, columns) with so many rows of zeros before it."""
-    return x if same_for_all(length, 0) else concatenate(_zeros(x, length), x, axis=1)
+def _behind(total: Any, later: Any, length: int, own: Any) -> Any:
+    """`own` (1, rows, columns) and `total`, which begins so many rows later; in the rows before are
+    what keys that they do not see, all `later`, make of these."""
+    if total is None:
+        return own if later is None else add(own, later)
+    if same_for_all(length, 0):
+        return add(own, total)
+    rows = _zeros(own, length)
+    return add(own, concatenate(rows if later is None else add(rows, later), total, axis=1))
+
+
+def _nothing_of(x: Any, first: Any, end: Any) -> Any:
+    """What rows of x (1, n, columns) that are left out add to a sum in which each counts for 0.
+
+    Zeros, but NaN in columns where one of them is not finite: so a product with all rows has it,
+    and what is not computed must not decide what is seen. None where nothing is left out.
+    """
+    if same_for_all(first, end):
+        return None
+    part = narrow(x, axis=1, start=first, length=end - first)
+    return sum(multiply(part, 0.0), axis=1, keepdims=True)
+
+
+def _unseen(states: list[Any], count: Any, g: Any, query: Any, shift: Any) -> list[Any]:
+    """The gradients of keys and values with what the first `count` queries, which do not see them,
+    add: nothing, or NaN."""
+    if same_for_all(count, 0):
+        return states
+    of_key, of_value, of_shift = (_nothing_of(x, 0, count) for x in (query, g, shift))
+    slopes = add(sum(of_value, axis=-1, keepdims=True), of_shift)
+    return [add(states[0], add(of_key, slopes)), add(states[1], of_value)]
 
 
 def _joined(pieces: list[Any]) -> Any:

@@ -80,7 +80,15 @@ def choose(predicate: Any, inputs: tuple[Any, ...], sides: Any) -> tuple[Entry, 
     stands = [entry for stream in streams.values() for entry in stream]
     then, otherwise = (closed(side.outputs, (*side.inputs, *stands), side.name) for side in drawing)
     taken = [entry for call in streams for entry in stream_taken.apply((), {"call": call})]
-    return branch.apply((predicate, *inputs, *taken), {"then": then, "otherwise": otherwise})
+    # What a side does again begins with what the program was given, not with what has since been
+    # written there: `apply` would take that.
+    given = (above.as_entry(predicate), *inputs, *taken)
+    node = branch.node(given, {"then": then, "otherwise": otherwise})
+    trace = current_trace()
+    node.origin = trace.origin() if trace else ""
+    if trace and trace.scopes:
+        node.name = trace.named(branch.name)
+    return node.entries
 
 
 def _from_stream(

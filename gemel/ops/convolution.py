@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.config import WINOGRAD
+from gemel.dtype import promote
 from gemel.errors import DTypeError, ShapeError
 from gemel.extent import WHOLE, minimum
 from gemel.ir.declare import composite
 from gemel.ir.public import Array
+from gemel.ops.elementwise import cast
 from gemel.ops.layouts import channels_first, channels_last, is_channels_last
 from gemel.ops.movement import Movement
 from gemel.ops.reduction import sum
@@ -70,9 +72,21 @@ def check_operands(
         raise ShapeError(f"{name}: bias {bias} must have one element for each channel of {given}")
 
 
-def shifted(y: Any, bias: Any) -> Any:
-    """y plus a bias for each channel."""
-    return y if bias is None else y + reshape(bias, shape=(-1, *[1] * (len(y.shape) - 2)))
+def is_wide(x: Any, weight: Any, bias: Any) -> bool:
+    """Whether the bias is added before the result is rounded: of float16 and bfloat16."""
+    if bias is None:
+        return False
+    dtype = promote(x.dtype, weight.dtype)
+    return bool(dtype.is_floating and dtype.accumulate is not dtype)
+
+
+def shifted(y: Any, x: Any, weight: Any, bias: Any) -> Any:
+    """y, which x and weight make, plus a bias for each channel, in the dtype of all three."""
+    if bias is None:
+        return y
+    found = y + reshape(bias, shape=(-1, *[1] * (len(y.shape) - 2)))
+    dtype = promote_specs(x.spec, weight.spec, bias.spec)
+    return found if found.dtype is dtype else cast(found, dtype=dtype)
 
 
 def bias_gradient(g: Any) -> Any:
@@ -97,8 +111,8 @@ def convolution(
     scheme: str = AUTO,
 ) -> Any:
     """Convolution of images (N, C, *space) with weights (channels, C / groups, *kernel)."""
-    how = Movement(Moves(kernel, stride, dilate), pad, groups, scheme)
-    return shifted(how.shrunk(x, weight), bias)
+    how = Movement(Moves(kernel, stride, dilate), pad, groups, scheme, is_wide(x, weight, bias))
+    return shifted(how.shrunk(x, weight), x, weight, bias)
 
 
 @convolution.facade
@@ -209,8 +223,10 @@ def deconvolution(
     groups: int,
 ) -> Any:
     """The transpose of a convolution with weights (C, channels / groups, *kernel)."""
-    how = Movement(Moves(kernel, stride, dilate), pad, groups)
-    return shifted(how.grown(x, weight, grown_space(how, x.shape[2:], adjust)), bias)
+    wide = is_wide(x, weight, bias)
+    how = Movement(Moves(kernel, stride, dilate), pad, groups, wide=wide)
+    found = how.grown(x, weight, grown_space(how, x.shape[2:], adjust))
+    return shifted(found, x, weight, bias)
 
 
 def grown_space(how: Movement, places: Any, adjust: Any) -> tuple[int, ...]:

@@ -390,7 +390,8 @@ def getitem(x: Any, key: Any) -> Any:
     if any(is_mask(item) for item in items):
         whole = len(items) == 1 and items[0].ndim == len(x.shape)
         # The gradient goes through positions: the masked copy itself has none.
-        if whole and not (_core.recording() and getattr(x, "_is_tracked", False)):
+        tracked = _core.capturing() or (_core.recording() and getattr(x, "_is_tracked", False))
+        if whole and not tracked:
             check_masks(x.shape, items)
             return boolean_index(x, items[0])
         x, items = _masks_as_positions(x, items)

@@ -55,6 +55,35 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return _like(da, a, -2), _like(db, b, -1)
 
 
+@contraction()
+def wide_matmul(a: Any, b: Any) -> Any:
+    """`matmul` before its result is rounded: in the dtype of sums, for what is added to it."""
+    wide = promote(as_dtype(a.dtype), as_dtype(b.dtype)).accumulate.name
+    return numpy().matmul(a.astype(wide), b.astype(wide))
+
+
+@wide_matmul.spec
+def _(a: Spec, b: Spec) -> Spec:
+    found = matmul.infer(a, b)[0]
+    return Spec(found.shape, found.dtype.accumulate)
+
+
+@wide_matmul.gradient
+def _(g: Any, y: Any, a: Any, b: Any) -> Any:
+    # What is behind it is rounded, so that is what comes back.
+    dtype = promote_specs(a.spec, b.spec)
+    return matmul.rules["gradient"](cast(g, dtype=dtype), None, a, b)
+
+
+def with_bias(a: Any, b: Any, bias: Any) -> Any:
+    """a @ b + bias, rounded once, to their dtype."""
+    dtype = promote(a.dtype, b.dtype)
+    if dtype.accumulate is dtype or not dtype.is_floating:
+        return matmul(a, b) + bias
+    found = wide_matmul(a, b) + bias
+    return cast(found, dtype=dtype) if bias.dtype is dtype else found
+
+
 def _like(gradient: Any, operand: Any, axis: int) -> Any:
     """A 1-d operand's gradient without the axis it was given."""
     if operand.ndim > 1:
@@ -78,6 +107,16 @@ def decompose(a: Any, b: Any) -> Any:
         return None  # two bytes are converted where they are read
     found = matmul(cast(a, dtype=wide), cast(b, dtype=wide))
     return found if wide is dtype else cast(found, dtype=dtype)
+
+
+def decompose_wide(a: Any, b: Any) -> Any:
+    """The same for `wide_matmul`."""
+    wide = promote_specs(a.spec, b.spec).accumulate
+    if all(x.dtype.compute is wide and x.dtype.is_floating for x in (a, b)) and a.ndim + b.ndim > 2:
+        return None
+    rows, columns = cast(a, dtype=wide), cast(b, dtype=wide)
+    found = decompose(rows, columns)
+    return matmul(rows, columns) if found is None else found
 
 
 def _by_sum(a: Any, b: Any, dtype: Any) -> Any:

@@ -140,15 +140,21 @@ def while_loop(
         return whole(cond, func, loop_vars, max_iterations)
     single = not isinstance(loop_vars, (list, tuple))
     variables = [loop_vars] if single else list(loop_vars)
-    trace, made = current_trace(), list[Callable[..., Any]]()
+    trace, made, asks = current_trace(), list[Callable[..., Any]](), False
     if trace is not None:
-        found = _ended(trace, cond, func, variables, max_iterations, made)
+        try:
+            found = _ended(trace, cond, func, variables, max_iterations, made)
+        except _Asks:
+            found, asks = None, True
         if found is not None:
             return found[0], found[1][0] if single else found[1]
     outputs: list[Any] = []
     before: Any = True
     while len(outputs) < max_iterations:
         condition = cond(*variables)
+        if asks and trace is not None and isinstance(condition, Entry):
+            known = trace.known(condition)
+            condition = condition if known is None else known.item()
         step = made[len(outputs)] if len(outputs) < len(made) else func
         if isinstance(condition, Entry):
             before = condition if before is True else logical_and(before, condition)
@@ -164,6 +170,10 @@ def while_loop(
     missing = max_iterations - len(outputs)
     found = mapped(lambda *each: stack(each), *outputs)
     return (mapped(lambda x: padded(x, missing), found) if missing else found), last
+
+
+class _Asks(Exception):
+    """A step asks what its variables are, which is known."""
 
 
 def _stepped(func: Callable[..., Any], variables: list[Any]) -> tuple[Any, list[Any]]:
@@ -203,11 +213,11 @@ def _ended(
     try:
         entries = recording.run()
     except TraceError:
-        if isinstance(start, Entry):
+        if isinstance(start, Entry) and trace.known(start) is None:
             raise
         # Its variables are known while it is traced, and func may ask what they are.
         trace.restore(before)
-        return None
+        raise _Asks from None
     if entries is None:
         made += map(partial(_again, variables), recording.written, outputs)
         return None

@@ -11,7 +11,7 @@ from gemel.dtype import DType, promote
 from gemel.errors import DTypeError
 from gemel.ir.declare import composite
 from gemel.ops.elementwise import add, full
-from gemel.ops.linalg import matmul
+from gemel.ops.linalg import matmul, wide_matmul
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape, stack, swapaxes, transpose
 from gemel.ops.windows import Moves, added, bordered, taking_turns, windows, within
@@ -30,6 +30,13 @@ class Movement(NamedTuple):
     groups: int
     #: Whether it is done by Winograd's scheme: where that pays, never, or always.
     scheme: str = NEVER
+    #: Whether what it makes stays in the dtype of sums, for a bias to be added.
+    wide: bool = False
+
+    @property
+    def product(self) -> Any:
+        """The product of matrices it is made of."""
+        return wide_matmul if self.wide else matmul
 
     @property
     def split(self) -> tuple[int, ...]:
@@ -65,13 +72,13 @@ class Movement(NamedTuple):
         result = (images, self.groups * matrix.shape[-2], *counts)
         if not few(places, images, len(counts)):
             columns = reshape(seen, shape=(images, *self.split, depth, places))
-            return reshape(matmul(matrix, columns), shape=result)
+            return reshape(self.product(matrix, columns), shape=result)
         # The places of one image fill few vectors: those of all go into one product.
         groups = len(self.split)
         last = len(seen.shape) - len(counts)
         order = (*range(1, last), 0, *range(last, len(seen.shape)))
         columns = reshape(transpose(seen, axes=order), shape=(*self.split, depth, images * places))
-        found = matmul(matrix, columns)
+        found = self.product(matrix, columns)
         found = reshape(found, shape=(*found.shape[:-1], images, places))
         found = transpose(found, axes=(groups + 1, *range(groups + 1), groups + 2))
         return reshape(found, shape=result)
@@ -127,7 +134,7 @@ class Movement(NamedTuple):
             return self.backwards.times(weight, y, turned=True)
         if self.moves.dilate == self.moves.ones and min(self.rest) >= 0:
             return self.phases(y, weight, space)
-        columns = matmul(swapaxes(self.matrix(weight), -1, -2), self.rows(y))
+        columns = self.product(swapaxes(self.matrix(weight), -1, -2), self.rows(y))
         kernel = self.moves.kernel
         lead = (y.shape[0], weight.shape[1] * self.groups)
         columns = reshape(columns, shape=(*lead, *kernel, *y.shape[2:]))
@@ -165,7 +172,8 @@ class Movement(NamedTuple):
                 shape = (y.shape[0], self.groups * weight.shape[1], *counts)
                 parts[phase] = full(0, shape=shape, dtype=promote(y.dtype, weight.dtype).name)
                 continue
-            how = Movement(Moves(lengths, *[self.moves.ones] * 2), (0,) * len(phase), self.groups)
+            still = Moves(lengths, *[self.moves.ones] * 2)
+            how = Movement(still, (0,) * len(phase), self.groups, wide=self.wide)
             start = tuple(m - k for m, k in zip(most, lengths, strict=True))
             rest = tuple(n - a for n, a in zip(wide.shape[2:], start, strict=True))
             part = within(wide, start, rest)

@@ -21,7 +21,7 @@ from gemel.ops.elementwise import (
     subtract,
     where,
 )
-from gemel.ops.linalg import matmul
+from gemel.ops.linalg import matmul, with_bias
 from gemel.ops.random import uniform
 from gemel.ops.reduction import max, sum, widened
 from gemel.ops.shape import expand_dims, operand, reshape, transpose
@@ -191,12 +191,16 @@ def fully_connected(
     no_bias: bool = False,
     flatten: bool = True,
 ) -> Array:
-    """x @ weight.T + bias, weight (units, inputs); `flatten` joins all axes of x but the first."""
+    """x @ weight.T + bias, weight (units, inputs); `flatten` joins all axes of x but the first.
+
+    float16 and bfloat16 are multiplied and added in float32, and rounded once.
+    """
     x, weight = operand(x), operand(weight)
     if flatten and len(x.shape) > 2:
         x = reshape(x, shape=(x.shape[0], product(x.shape[1:])))
-    y = matmul(x, transpose(weight))
-    return y if bias is None or no_bias else y + bias
+    if bias is None or no_bias:
+        return matmul(x, transpose(weight))
+    return with_bias(x, transpose(weight), operand(bias))
 
 
 def channel_shape(x: Any, axis: int) -> tuple[int, ...]:

@@ -29,6 +29,9 @@ def _expanded(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None
     if node.op is linalg.matmul:
         found = linalg.decompose(*inputs)
         return None if found is None else (found,)
+    if node.op is linalg.wide_matmul:
+        found = linalg.decompose_wide(*inputs)
+        return None if found is None else (found,)
     return None
 
 

@@ -57,7 +57,8 @@ class Lowering:
     Free extents stay free; `guards` has what was asked of them, also by who made the graph.
     `keeps`: what an update overwrites stays as it was when the new value could not be computed;
     otherwise it fails as results do. `still` are the positions of inputs that rarely change: what
-    depends on them alone is kept from run to run; nothing is without it.
+    depends on them alone is kept from run to run; nothing is without it. `random` call numbers
+    are reserved at least: those of draws that nobody reads, too.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Lowering:
         guards: Sequence[Guard] = (),
         keeps: bool = True,
         still: Sequence[int] | None = None,
+        random: int = 0,
     ) -> None:
         self.graph = graph
         self.fixed = None if still is None else made_of(graph, still)
@@ -88,7 +90,7 @@ class Lowering:
         self.users = self._users()
         self.results = set(graph.results)
         self.packed: dict[str, tuple[Any, int]] = {}
-        self.random = 0
+        self.random = random
         self.inputs: list[Input] = []
         self._take_inputs(layouts or {})
         self.outputs = [Buffer(OUTPUT, i) for i in range(len(graph.outputs))]

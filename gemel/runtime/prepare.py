@@ -256,7 +256,10 @@ def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
     array = above.as_array(value, beside)
     if isinstance(array, Entry):  # of a list with symbols in it
         return array
-    return constant(array) if isinstance(array, NUMBER) else captured(array)
+    if isinstance(array, NUMBER):
+        return constant(array)
+    trace = current_trace()
+    return captured(array) if trace is None else trace.captured(array)
 
 
 __all__ = ["as_entry", "elementwise_kernel", "prepare", "run", "single_plan", "spec_of"]

@@ -67,7 +67,7 @@ bool is_selectable(const Tensor& source, const Tensor& mask) {
 }  // namespace
 
 bool assign_at_once(PyObject* self, PyObject* key, PyObject* value) {
-  if (thread_flags.recording) return false;
+  if (thread_flags.recording || capturing()) return false;
   Reference view = basic_view(self, key);
   if (!view || !fits(tensor_of(view), value)) return false;
   if (tensor_of(view).size == 0) return true;

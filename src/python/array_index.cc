@@ -1,6 +1,7 @@
 // Basic indexing: integers, slices, None and Ellipsis make a view.
 
 #include "python/array.h"
+#include "python/flags.h"
 #include "python/history.h"
 
 namespace gemel {
@@ -133,6 +134,7 @@ Reference basic_view(PyObject* self, PyObject* key) {
 }
 
 PyObject* array_subscript(PyObject* self, PyObject* key) {
+  if (capturing()) return call_method(self, "_getitem", "(O)", key).take();
   Reference found = basic_view(self, key);
   if (found) {
     share_history(self, found.get());
@@ -146,6 +148,7 @@ PyObject* array_sequence_item(PyObject* self, Py_ssize_t index) {
   const Tensor& tensor = tensor_of(self);
   if (tensor.ndim == 0) check_parts({.consumed = 1}, tensor);
   if (index < 0 || index >= tensor.extents()[0]) index_error(index, 0, tensor.extents()[0]);
+  if (capturing()) return call_method(self, "_getitem", "(n)", index).take();
   Selection selection(tensor);
   select_integer(&selection, index);
   Reference result = finish(&selection);

@@ -1,6 +1,7 @@
 // The buffer protocol. While somebody holds a buffer of an array, operations that touch its storage
 // finish before their call returns: the outside cannot know of the engine's queue.
 
+#include "python/flags.h"
 #include "python/history.h"
 #include "python/waits.h"
 
@@ -63,6 +64,7 @@ void wait_until_shareable(const Tensor& tensor) {
 int array_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   const Tensor& tensor = tensor_of(self);
   view->obj = nullptr;
+  if (capturing()) call_method(self, "_lent", "()");
   check_layout(tensor, flags);
   // A write from outside would change what gradients read, unseen by the tape.
   const bool computed = is_computed(self);

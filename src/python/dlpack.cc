@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "python/flags.h"
 #include "python/history.h"
 
 namespace gemel {
@@ -260,6 +261,7 @@ PyObject* take(PyObject* capsule, int device, std::optional<bool> copy) {
 
 PyObject* to_dlpack(PyObject* array, bool versioned, bool copied) {
   const Tensor& tensor = checked_tensor(array, "to_dlpack");
+  if (capturing()) call_method(array, "_lent", "()");
   if (is_computed(array)) {
     throw Error("BufferError",
                 "__dlpack__: the array was computed inside autograd.record(), and what another "

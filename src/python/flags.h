@@ -9,10 +9,16 @@ namespace gemel {
 struct ThreadFlags {
   bool recording = false;
   bool training = false;
-  int tracing = 0;   // how many traces are in progress
-  int priority = 0;  // of what is issued
+  int tracing = 0;         // how many traces are in progress
+  bool capturing = false;  // the innermost is of a function: what it does to arrays is its own
+  int priority = 0;        // of what is issued
 };
 inline thread_local ThreadFlags thread_flags;
+
+// How many threads are capturing, so that asking costs others no look at their own flags. Guarded
+// by the GIL.
+inline int capturing_threads = 0;
+inline bool capturing() { return capturing_threads != 0 && thread_flags.capturing; }
 
 // The random stream: one seed, and the number of the next random call. Guarded by the GIL.
 struct RandomState {

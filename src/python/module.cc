@@ -337,7 +337,15 @@ void define_arrays(nb::module_& module) {
 void define_state(nb::module_& module) {
   module.def("recording", [] { return thread_flags.recording; });
   module.def("training", [] { return thread_flags.training; });
-  module.def("set_tracing", [](int depth) { thread_flags.tracing = depth; }, "depth"_a);
+  module.def(
+      "set_tracing",
+      [](int depth, bool captures) {
+        thread_flags.tracing = depth;
+        capturing_threads += static_cast<int>(captures) - static_cast<int>(thread_flags.capturing);
+        thread_flags.capturing = captures;
+      },
+      "depth"_a, "captures"_a);
+  module.def("capturing", capturing);
   module.def("forget_call_sites", forget_call_sites);
   module.def("set_recording",
              [](bool value) { return std::exchange(thread_flags.recording, value); });

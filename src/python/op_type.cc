@@ -251,6 +251,7 @@ void record_call(OpObject* op, const Operands& operands, const Arguments& argume
 PyObject* call_op(PyObject* self, PyObject* const* values, size_t flags, PyObject* names) {
   OpObject* op = as_op(self);
   Arguments arguments{values, PyVectorcall_NARGS(flags), names};
+  if (capturing()) return call_in_python(self, arguments);
   Operands operands;
   bool tracked;
   uint32_t parameters;

@@ -129,7 +129,8 @@ template <OperatorSlot slot>
 PyObject* in_place(PyObject* self, PyObject* other) {
   PyObject* operation = operations[slot];
   if (operation == nullptr) Py_RETURN_NOTIMPLEMENTED;
-  bool direct = slot != kMatmul && reinterpret_cast<OpObject*>(operation)->elementwise &&
+  bool direct = slot != kMatmul && !capturing() &&
+                reinterpret_cast<OpObject*>(operation)->elementwise &&
                 fits_in_place(slot, tensor_of(self), other) && !recorded(self, other);
   if (!direct) {
     return call_method(self, "_inplace", "(sO)", kSlotNames[slot], other).take();

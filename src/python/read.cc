@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "python/array.h"
+#include "python/flags.h"
 #include "python/waits.h"
 
 namespace gemel {
@@ -57,7 +58,9 @@ PyObject* nested_list(const Tensor& tensor, int axis, const char*& next) {
 }  // namespace
 
 void read_elements(PyObject* given, char* to) {
-  Reference host = in_memory(given);
+  // What a function being traced asks for, the trace remembers.
+  Reference asked = capturing() ? call_method(given, "_asked", "()") : borrowed(given);
+  Reference host = in_memory(asked.get());
   const Tensor& tensor = tensor_of(host);
   wait_for(tensor.storage);
   if (tensor.size == 0 || read_at_once(tensor, to)) return;

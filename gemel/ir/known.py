@@ -1,0 +1,37 @@
+"""Operations whose shapes depend on values, in a trace that knows those."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel.errors import ValuesNeededError
+from gemel.ir.above import above
+from gemel.ir.trace import Trace, current_trace, suspended
+
+if TYPE_CHECKING:
+    from gemel.ir.op import Op
+
+
+def of_known(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
+    """The results where arrays a program closes over decide them; the program depends on those.
+
+    Raises `ValuesNeededError` where others do.
+    """
+    trace = current_trace()
+    arrays = [] if trace is None or trace.closed is None else _arrays(trace, inputs)
+    if trace is None or trace.closed is None or any(array is None for array in arrays):
+        raise ValuesNeededError(
+            f"{op.name}: the shape of its result depends on values, which are only known "
+            "when the program runs; call it outside the hybridized function, or use np.where"
+        )
+    with suspended():
+        found: tuple[Any, ...] = above.run(op, tuple(arrays), parameters)
+    for array in found:
+        trace.closed.made(array)
+    return found
+
+
+def _arrays(trace: Trace, inputs: tuple[Any, ...]) -> list[Any]:
+    """The arrays and numbers that entries are; None for what is not known."""
+    entries = [above.as_entry(value, inputs) for value in inputs]
+    return [each.node.value if each.node.is_number else trace.known(each) for each in entries]

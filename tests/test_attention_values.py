@@ -1,0 +1,74 @@
+"""Which results a value that is no number reaches: the same in rounds and at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, np, npx
+from gemel.ops.attention_blocks import blocked_attention
+
+SIZES = [(40, 40), (40, 64), (64, 40), (37, 37)]
+
+
+def at_once(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> Any:
+    """So few scores are not worth rounds."""
+    return npx.attention(query, key, value, mask, scale=1.0, causal=causal)
+
+
+def in_rounds(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> Any:
+    given = (query, key, value) if mask is None else (query, key, value, mask)
+    return blocked_attention(*given, causal=causal, heads=1, rows=4)[0]
+
+
+def nans(way: Any, arrays: list[Any], mask: Any, causal: bool) -> list[Any]:
+    """Where the result and the gradients of query, key and value are NaN."""
+    query, key, value, g = map(np.array, arrays)
+    for x in (query, key, value):
+        x.attach_grad()
+    with autograd.record():
+        found = way(query, key, value, mask, causal)
+    found.backward(g)
+    return [numpy.isnan(x.asnumpy()) for x in (found, query.grad, key.grad, value.grad)]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("is_masked", [False, True])
+@pytest.mark.parametrize(("n", "m"), SIZES)
+def test_both_ways_have_the_same_nans(n: int, m: int, is_masked: bool, causal: bool) -> None:
+    generator = numpy.random.default_rng(n + m)
+    mask = np.array(generator.random((n, m)) > 0.3) if is_masked else None
+    for place in range(4):
+        arrays = [generator.normal(size=(2, rows, 4)).astype("float32") for rows in (n, m, m, n)]
+        arrays[place][0, 25, 1] = numpy.nan
+        wanted = nans(at_once, arrays, mask, causal)
+        assert any(x.any() for x in wanted)
+        for found, expected in zip(nans(in_rounds, arrays, mask, causal), wanted, strict=True):
+            assert (found == expected).all(), place
+
+
+@pytest.mark.parametrize("bad", [numpy.nan, numpy.inf])
+def test_a_value_nobody_sees_counts_as_zero_times_it(bad: float) -> None:
+    """As in a product of matrices: 0 * NaN is NaN. Only its own column has it."""
+    query, key, value = (np.ones((1, 40, 3)) for _ in range(3))
+    value[0, 39, 1] = bad
+    for way in (at_once, in_rounds):
+        for function in (way, gemel.compile(lambda q, k, v, way=way: way(q, k, v, None, True))):
+            given = (query, key, value) if function is not way else (query, key, value, None, True)
+            found = function(*given).asnumpy()
+            assert numpy.isnan(found[0, :39, 1]).all()
+            assert numpy.allclose(found[0, :, [0, 2]], 1, atol=1e-5)
+
+
+def test_values_that_nobody_may_see_are_put_to_zero_before() -> None:
+    """What the documentation says to do."""
+    query, key, value = (np.ones((1, 40, 3)) for _ in range(3))
+    value[0, 30:] = numpy.nan
+    there = np.arange(40) < 30
+    clean = np.where(there.reshape(1, 40, 1), value, 0)
+    for way in (at_once, in_rounds):
+        found = way(query, key, clean, there.reshape(1, 40), True)
+        assert numpy.allclose(found.asnumpy(), 1, atol=1e-5)
