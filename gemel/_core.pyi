@@ -91,6 +91,9 @@ class Array:
     def _is_contiguous(self) -> bool:
         """Whether the elements lie in C order."""
     @property
+    def _is_exported(self) -> bool:
+        """Whether others may write its memory at any time."""
+    @property
     def _storage(self) -> int:
         """Identity of the storage; equal for views of it."""
     @property

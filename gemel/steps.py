@@ -285,6 +285,14 @@ class Met:
         """The plan on what the graph takes: arrays first, then numbers."""
         return self.plan(*[values[position] for position in self.order])
 
+    def blocks(self, found: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:
+        """Of what `run` gave in place: which gradients there are in blocks of rows, and these."""
+        counts = self.plan.early if isinstance(self.plan, Chain) else ()
+        start = 0
+        for target, count in counts:
+            yield target, found[start : start + count]
+            start += count
+
 
 #: The structures met lately.
 _met = Recent(512)
@@ -293,6 +301,12 @@ _met = Recent(512)
 def in_pieces(targets: Sequence[Target | Leaf]) -> bool:
     """Whether a backward runs as several operations: where its gradients travel."""
     return any(target.leaf is not None and target.leaf.travels for target in targets)
+
+
+def blocks_wanted(targets: Sequence[Target | Leaf]) -> tuple[int, ...]:
+    """Into how many blocks of rows the gradients are to be cut."""
+    leaves = [target.leaf for target in targets]
+    return tuple([0 if leaf is None else leaf.travels for leaf in leaves])
 
 
 def worth_compiling(calls: int, times: int) -> bool:
@@ -311,7 +325,7 @@ def met(step: Step, targets: Sequence[Target | Leaf], in_place: bool) -> Met | N
     if len(step.heads) > 1 and len({head.device.code for head in step.heads}) > 1:
         return None
     wanted = step.wanted(targets)
-    pieces = in_place and in_pieces(targets)
+    pieces = blocks_wanted(targets) if in_place and in_pieces(targets) else None
     backend = backend_for(step.heads)
     key = (step.structure(targets, wanted), in_place, pieces, backend)
     found: Met | None = _met.find(key)
@@ -333,7 +347,7 @@ def _compile(
     targets: Sequence[Target | Leaf],
     wanted: list[tuple[bool, ...]],
     in_place: bool,
-    pieces: bool,
+    pieces: tuple[int, ...] | None,
     backend: Backend,
 ) -> None:
     with Trace():
@@ -350,8 +364,10 @@ def _compile(
     order = Graph(ordered, graph.outputs, graph.updates, "backward")
     random = any(node.op is not None and node.op.random for node in order.walk())
     # A gradient that could not be computed must not pass for the one of the batch before.
-    cut = pieces and not random
-    found.plan = (Chain if cut else plan_of)(order, backend, keeps=False)
+    if pieces is not None and not random:
+        found.plan = Chain(order, backend, keeps=False, blocks=pieces)
+    else:
+        found.plan = plan_of(order, backend, keeps=False)
 
 
 __all__ = ["Head", "Met", "Step", "Target", "arrive", "backwards", "met"]

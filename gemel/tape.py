@@ -7,6 +7,7 @@ offset map over them, and a write, through whichever array, is a function of wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gemel import _core
@@ -26,17 +27,21 @@ from gemel.views import Apply, positions, repeats, window
 class Leaf:
     """A variable: where a gradient ends. `request` is "write" or "add".
 
-    A gradient that `travels` is wanted as early as can be, even if the others come later for it.
+    A gradient that `travels` is wanted as early as can be, even if the others come later for it,
+    and in so many blocks of rows, one after another; 0 for one that stays. `blocks` are those the
+    last backward has made, with the gradient's version: they are its contents as long as it is
+    that.
     """
 
-    __slots__ = ("gradient", "key", "request", "spec", "travels", "words")
+    __slots__ = ("blocks", "gradient", "key", "request", "spec", "travels", "words")
 
     def __init__(self, spec: Spec, gradient: Any, request: str) -> None:
         self.key = id(self)
         self.spec = spec
         self.gradient = gradient
         self.request = request
-        self.travels = gradient.device.linked
+        self.travels = int(gradient.device.linked)
+        self.blocks: tuple[int, Sequence[Any]] | None = None
         #: What of it decides a gradient graph.
         self.words = (1 + (request == "add"), spec.dtype.code, spec.ndim, *spec.shape)
 
@@ -255,11 +260,29 @@ def become_variable(array: Any, leaf: Leaf) -> None:
     array._history.variable = leaf
 
 
-def let_travel(array: Any) -> None:
-    """The gradient of a variable goes to other processes; no other array is changed by this."""
+def let_travel(array: Any, blocks: int = 1) -> None:
+    """The gradient of a variable goes to other processes, in so many blocks of rows.
+
+    No other array is changed by this.
+    """
     history = array._history
     if history is not None and history.variable is not None:
-        history.variable.travels = True
+        history.variable.travels = blocks
+
+
+def blocks_of(array: Any) -> Sequence[Any]:
+    """The gradient of a variable in blocks of rows, the first of which are there earlier.
+
+    Nothing where the last backward made none, or the gradient has been written since.
+    """
+    history = array._history
+    leaf = history.variable if history is not None else None
+    if leaf is None or leaf.blocks is None:
+        return ()
+    version, blocks = leaf.blocks
+    leaf.blocks = None  # what has been asked for is on its way: nobody needs them twice
+    exported = leaf.gradient._is_exported
+    return blocks if leaf.gradient.version == version and not exported else ()
 
 
 # --- writes ---------------------------------------------------------------------------------
@@ -337,4 +360,4 @@ def _with(target: Any, value: Any) -> Any:
     return taken_from(base, value, above.from_numpy(chosen, target.device))
 
 
-__all__ = ["Call", "Leaf", "overwrite", "source_of", "tracked", "write"]
+__all__ = ["Call", "Leaf", "blocks_of", "overwrite", "source_of", "tracked", "write"]

@@ -25,17 +25,16 @@ from gemel.dtype import uint8
 from gemel.errors import GemelError, WorkersError
 from gemel.kvstore.agreement import GENERAL, Agreement, Request
 from gemel.kvstore.waiting import Scratch
-from gemel.kvstore.ways import Ways
+from gemel.kvstore.ways import CHEAP, Ways
 
 #: Seconds between two looks at what others say: as long as something is waited for, doubling
 #: from the first to the second; else the third. A look costs backward some 50 us of its core.
 EAGER, PATIENT, IDLE = 1e-4, 1e-3, 2e-2
 #: Seconds between two looks at the clock: whether somebody has been waited for too long.
 MINDING = 0.05
-#: What takes all workers so many seconds together is not worth being begun early: a group of its
-#: own takes as much of the core, which computes meanwhile. So the first sums of a step wait for the
-#: last ones, for so many seconds at most.
-CHEAP, HOLD = 1e-3, 5e-2
+#: Sums that are too cheap to be begun early (`gemel.kvstore.ways.CHEAP`) wait for others of their
+#: step, for so many seconds at most.
+HOLD = 5e-2
 #: Bytes from which a group tells how fast the workers' wires are, and how fast that is forgotten.
 TELLING, FORGETTING = 64 << 10, 1.02
 #: The engine's priority of starting a request, which takes no time and lets others begin.

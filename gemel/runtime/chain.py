@@ -2,33 +2,94 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from gemel.ir.graph import Entry, Graph, placeholder
+from gemel.ir.trace import Trace
+from gemel.ops.shape import concatenate
+from gemel.passes.rows import bounds_of, in_rows
 from gemel.passes.split import Piece, split
 from gemel.runtime.backend import Backend
 from gemel.runtime.plans import plan_of
 
 
-class Chain:
-    """The plans of a graph's pieces. Called like the graph's plan: arrays first, then numbers."""
+class Stage(NamedTuple):
+    """A plan, and from and to which slots its arguments and results go."""
 
-    def __init__(self, graph: Graph, backend: Backend, keeps: bool = True) -> None:
+    plan: Any
+    arguments: list[int]
+    results: list[int]
+
+
+class Chain:
+    """The plans of a graph's pieces. Called like the graph's plan: arrays first, then numbers.
+
+    `blocks` says of the first inputs, which are updated, into how many blocks of rows their new
+    values are cut; `early` of which it has been done, and the blocks are the last results, in that
+    order: each is there while the next is computed. The inputs themselves are written after that.
+    """
+
+    def __init__(
+        self, graph: Graph, backend: Backend, keeps: bool = True, blocks: Sequence[int] = ()
+    ) -> None:
         self.backend = backend
         self.keeps = keeps
-        whole, pieces = split(graph)
+        counts = {index: count for index, count in enumerate(blocks) if count > 1}
+        whole, pieces = split(graph, counts)
         self.slots = {entry: slot for slot, entry in enumerate(whole.inputs)}
+        self._slots = len(self.slots)
         self.updates: dict[Entry, list[Entry]] = {}
         for index, entry in whole.updates:
             self.updates.setdefault(entry, []).append(whole.inputs[index])
         self.targets = sorted({index for index, _ in whole.updates})
         #: What is needed beside where it is written: a gradient another one is computed from.
         self.read = {*whole.outputs, *(entry for piece in pieces for entry in piece.inputs)}
-        self.stages = [self._stage(piece) for piece in pieces]
-        self.outputs = [self.slots[entry] for entry in whole.outputs]
+        self.stages: list[Stage] = []
+        self.early: list[tuple[int, int]] = []
+        outputs: list[int] = []
+        for piece in pieces:
+            outputs += self._in_blocks(piece, whole, counts) or self._as_one(piece)
+        self.outputs = [*(self.slots[entry] for entry in whole.outputs), *outputs]
 
-    def _stage(self, piece: Piece) -> tuple[Any, list[int], list[int]]:
-        """A plan, and from and to which slots its arguments and results go."""
+    def _as_one(self, piece: Piece) -> list[int]:
+        self.stages.append(self._stage(piece))
+        return []
+
+    def _in_blocks(self, piece: Piece, whole: Graph, counts: dict[int, int]) -> list[int]:
+        """Stages that make an update in blocks; their slots, none where that is not to be."""
+        entry = piece.outputs[0]
+        targets = self.updates.get(entry, [])
+        if len(piece.outputs) > 1 or len(targets) != 1 or entry in self.read:
+            return []
+        index = whole.inputs.index(targets[0])
+        count = counts.get(index, 1)
+        if count == 1 or not entry.ndim:
+            return []
+        bounds = bounds_of(entry.shape[0], count)
+        cut = in_rows(piece.graph, bounds)
+        if cut is None:
+            return []
+        given = sorted(range(len(piece.inputs)), key=lambda i: piece.inputs[i].spec.weak)
+        graph = Graph((cut.inputs[i] for i in given), cut.outputs, (), "backward")
+        slots = [self._new_slot() for _ in cut.outputs]
+        plan = plan_of(graph, self.backend, self.keeps, early=range(len(slots)))
+        self.stages.append(Stage(plan, [self.slots[piece.inputs[i]] for i in given], slots))
+        target = placeholder(targets[0].spec)
+        parts = [placeholder(part.spec) for part in cut.outputs]
+        with Trace():
+            joined = concatenate(*parts, axis=0)
+        join = Graph((target, *parts), (), [(0, joined)], "gradient")
+        plan = plan_of(join, self.backend, self.keeps)
+        self.stages.append(Stage(plan, [self.slots[targets[0]], *slots], []))
+        self.early.append((index, len(slots)))
+        return slots
+
+    def _new_slot(self) -> int:
+        self._slots += 1
+        return self._slots - 1
+
+    def _stage(self, piece: Piece) -> Stage:
         inner = dict(zip(piece.inputs, piece.graph.inputs, strict=True))
         updates, made, results = [], [], []
         for entry, result in zip(piece.outputs, piece.graph.outputs, strict=True):
@@ -48,8 +109,8 @@ class Chain:
         )
         arguments = [self.slots[entry] for entry in given]
         for entry in made:
-            self.slots[entry] = len(self.slots)
-        return (
+            self.slots[entry] = self._new_slot()
+        return Stage(
             plan_of(graph, self.backend, self.keeps),
             arguments,
             [self.slots[entry] for entry in made],
@@ -67,7 +128,7 @@ class Chain:
 
     def __call__(self, *values: Any) -> list[Any]:
         """Issue all of them; the results of the whole graph."""
-        known = [*self._apart(values), *[None] * (len(self.slots) - len(values))]
+        known = [*self._apart(values), *[None] * (self._slots - len(values))]
         for plan, arguments, slots in self.stages:
             found = plan(*[known[slot] for slot in arguments])
             for slot, value in zip(slots, found, strict=True):
