@@ -270,6 +270,8 @@ class Met:
         self.times = 0
         self.plan: Any = None
         self.order: list[int] = []
+        #: Which gradients the plan has made in how many blocks when it writes them in place.
+        self.early: list[tuple[int, int]] = []
         self.reads: list[tuple[int, Recipe]] = []
 
     def arguments(self, step: Step) -> list[Any]:
@@ -287,9 +289,8 @@ class Met:
 
     def blocks(self, found: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:
         """Of what `run` gave in place: which gradients there are in blocks of rows, and these."""
-        counts = self.plan.early if isinstance(self.plan, Chain) else ()
         start = 0
-        for target, count in counts:
+        for target, count in self.early:
             yield target, found[start : start + count]
             start += count
 
@@ -366,6 +367,7 @@ def _compile(
     # A gradient that could not be computed must not pass for the one of the batch before.
     if pieces is not None and not random:
         found.plan = Chain(order, backend, keeps=False, blocks=pieces)
+        found.early = found.plan.early
     else:
         found.plan = plan_of(order, backend, keeps=False)
 

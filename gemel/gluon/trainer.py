@@ -170,7 +170,8 @@ class Trainer:
     def _begin_alike(self, position: int, parameter: Parameter) -> None:
         """All workers begin with the values of the first; its gradients go to all of them."""
         for array in parameter._arrays:
-            let_travel(array, self._store.blocks(array))
+            ours = isinstance(self._store, stores.KVStore)
+            let_travel(array, self._store.blocks(array) if ours else 1)
         self._store.broadcast(position, parameter._arrays[0], out=list(parameter._arrays))
 
     def _refuse_on_store(self, name: str) -> None:

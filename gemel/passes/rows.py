@@ -33,19 +33,19 @@ def bounds_of(rows: int, blocks: int) -> list[int]:
 
 
 def in_rows(graph: Graph, bounds: Bounds) -> Graph | None:
-    """The graph with its only output cut into blocks of rows; None where that computes no less.
+    """The graph with its last output cut into blocks of rows; None where that computes no less.
 
     That is where no product that makes its rows is found behind elementwise steps, transpositions
     and reshapes that keep rows together.
     """
-    (result,) = graph.outputs
+    *others, result = graph.outputs
     cutting = _Cutting(graph)
     if not cutting.pays(result, 0):
         return None
     pairs = zip(bounds[:-1], bounds[1:], strict=True)
     with Trace() as trace:
         parts = [cutting.part(result, 0, start, end, trace) for start, end in pairs]
-    return Graph(graph.inputs, parts, (), graph.name)
+    return Graph(graph.inputs, (*others, *parts), (), graph.name)
 
 
 class _Cutting:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, walk
-from gemel.passes.simplify import expand
+from gemel.passes.simplify import drop, expand
 
 
 class Piece(NamedTuple):
@@ -29,7 +29,7 @@ def split(graph: Graph, alone: Collection[int] = ()) -> tuple[Graph, list[Piece]
     gradient. What later pieces need of it are outputs of its own; nothing is computed twice.
     What becomes of the inputs in `alone` gets pieces of its own.
     """
-    whole = expand(graph)
+    whole = drop(expand(graph))
     nodes = [node for node in whole.walk() if node.op is not None]
     groups = _groups(whole, nodes, {entry for index, entry in whole.updates if index in alone})
     made = _made(groups)

@@ -49,41 +49,53 @@ class Chain:
         self.early: list[tuple[int, int]] = []
         outputs: list[int] = []
         for piece in pieces:
-            outputs += self._in_blocks(piece, whole, counts) or self._as_one(piece)
+            outputs += self._in_blocks(piece, counts) or self._as_one(piece)
         self.outputs = [*(self.slots[entry] for entry in whole.outputs), *outputs]
 
     def _as_one(self, piece: Piece) -> list[int]:
         self.stages.append(self._stage(piece))
         return []
 
-    def _in_blocks(self, piece: Piece, whole: Graph, counts: dict[int, int]) -> list[int]:
+    def _in_blocks(self, piece: Piece, counts: dict[int, int]) -> list[int]:
         """Stages that make an update in blocks; their slots, none where that is not to be."""
-        entry = piece.outputs[0]
-        targets = self.updates.get(entry, [])
-        if len(piece.outputs) > 1 or len(targets) != 1 or entry in self.read:
+        updated = [entry for entry in piece.outputs if entry in self.updates]
+        if len(updated) != 1 or len(self.updates[updated[0]]) > 1 or updated[0] in self.read:
             return []
-        index = whole.inputs.index(targets[0])
-        count = counts.get(index, 1)
+        (entry,) = updated
+        (target,) = self.updates[entry]
+        count = counts.get(self.slots[target], 1)  # the inputs have the first slots
         if count == 1 or not entry.ndim:
             return []
-        bounds = bounds_of(entry.shape[0], count)
-        cut = in_rows(piece.graph, bounds)
+        results = dict(zip(piece.outputs, piece.graph.outputs, strict=True))
+        last = results.pop(entry)
+        whole = Graph(piece.graph.inputs, (*results.values(), last), (), "backward")
+        cut = in_rows(whole, bounds_of(entry.shape[0], count))
         if cut is None:
             return []
+        for other in results:
+            self.slots[other] = self._new_slot()
+        blocks = [self._new_slot() for _ in cut.outputs[len(results) :]]
+        self._add_blocks(piece, cut, [*(self.slots[other] for other in results), *blocks], blocks)
+        self._add_join(target, cut.outputs[len(results) :], blocks)
+        self.early.append((self.slots[target], len(blocks)))
+        return blocks
+
+    def _add_blocks(self, piece: Piece, cut: Graph, slots: list[int], blocks: list[int]) -> None:
+        """What makes the blocks, one after another."""
         given = sorted(range(len(piece.inputs)), key=lambda i: piece.inputs[i].spec.weak)
         graph = Graph((cut.inputs[i] for i in given), cut.outputs, (), "backward")
-        slots = [self._new_slot() for _ in cut.outputs]
-        plan = plan_of(graph, self.backend, self.keeps, early=range(len(slots)))
+        early = range(len(slots) - len(blocks), len(slots))
+        plan = plan_of(graph, self.backend, self.keeps, early=early)
         self.stages.append(Stage(plan, [self.slots[piece.inputs[i]] for i in given], slots))
-        target = placeholder(targets[0].spec)
-        parts = [placeholder(part.spec) for part in cut.outputs]
+
+    def _add_join(self, target: Entry, parts: Sequence[Entry], blocks: list[int]) -> None:
+        """What writes them to where the whole is wanted."""
+        given = [placeholder(part.spec) for part in parts]
         with Trace():
-            joined = concatenate(*parts, axis=0)
-        join = Graph((target, *parts), (), [(0, joined)], "gradient")
-        plan = plan_of(join, self.backend, self.keeps)
-        self.stages.append(Stage(plan, [self.slots[targets[0]], *slots], []))
-        self.early.append((index, len(slots)))
-        return slots
+            whole = concatenate(*given, axis=0)
+        graph = Graph((placeholder(target.spec), *given), (), [(0, whole)], "gradient")
+        plan = plan_of(graph, self.backend, self.keeps)
+        self.stages.append(Stage(plan, [self.slots[target], *blocks], []))
 
     def _new_slot(self) -> int:
         self._slots += 1
