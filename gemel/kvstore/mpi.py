@@ -21,7 +21,7 @@ from gemel.errors import WorkersError
 from gemel.kvstore import compression
 from gemel.kvstore.base import pairs
 from gemel.kvstore.local import LocalStore, check_alike
-from gemel.kvstore.waiting import Scratch, wait_until
+from gemel.kvstore.waiting import LONGEST, Scratch, wait_until
 from gemel.kvstore.ways import ways_of
 from gemel.kvstore.world import World
 from gemel.passes.rows import bounds_of
@@ -238,6 +238,8 @@ class MpiWire:
         self._mpi = library
         self._messages = communicator.Dup()
         self._sums = communicator.Dup()
+        #: The longest pause between two looks at what all do together.
+        self.pause = LONGEST
         self._sending: list[tuple[Any, bytes]] = []
         self._rows = Scratch()
         self._status = library.Status()
@@ -331,11 +333,11 @@ class MpiWire:
     def finish(self, begun: Sequence[Any]) -> None:
         """Wait for what has begun."""
         waiting = list(begun)
-        wait_until(lambda: bool(self._mpi.Request.Testall(waiting)))
+        wait_until(lambda: bool(self._mpi.Request.Testall(waiting)), longest=self.pause)
 
     def _finish(self, begun: Any) -> None:
         """Wait for what all workers do, leaving the core to who computes."""
-        wait_until(begun.Test)
+        wait_until(begun.Test, longest=self.pause)
 
     def broadcast(self, row: Any) -> Any:
         """The row of rank 0."""

@@ -24,17 +24,21 @@ from gemel import _core, config, npx
 from gemel.dtype import uint8
 from gemel.errors import GemelError, WorkersError
 from gemel.kvstore.agreement import GENERAL, Agreement, Request
-from gemel.kvstore.waiting import Scratch
+from gemel.kvstore.waiting import ALONE, LONGEST, Scratch
 from gemel.kvstore.ways import CHEAP, Ways
 
 #: Seconds between two looks at what others say: as long as something is waited for, doubling
-#: from the first to the second; else the third. A look costs backward some 50 us of its core.
+#: from the first to the second; else the third. A look costs backward some 50 us of its core. Where
+#: backward is over, and all wait for the sums, it costs nothing: for so long as the fifth the
+#: fourth.
 EAGER, PATIENT, IDLE = 1e-4, 1e-3, 2e-2
+KEEN, KEENNESS = 3e-5, 5e-3
 #: Seconds between two looks at the clock: whether somebody has been waited for too long.
 MINDING = 0.05
 #: Sums that are too cheap to be begun early (`gemel.kvstore.ways.CHEAP`) wait for others of their
-#: step, for so many seconds at most.
-HOLD = 5e-2
+#: step, for so many seconds at most. So do those that take all workers less than the second, which
+#: is about what a group costs.
+HOLD, LITTLE = 5e-2, 3e-4
 #: Bytes from which a group tells how fast the workers' wires are, and how fast that is forgotten.
 TELLING, FORGETTING = 64 << 10, 1.02
 #: The engine's priority of starting a request, which takes no time and lets others begin.
@@ -47,6 +51,8 @@ class Wire(Protocol):
     """What connects the workers. All but `send` and `received` are called by all at once."""
 
     rank: int
+    #: The longest pause, in seconds, between two looks at what all do together.
+    pause: float
 
     @property
     def machines(self) -> Sequence[int]:
@@ -232,6 +238,9 @@ class World:
             return IDLE
         if len(self._held) == len(self._open):  # whatever starts here is noticed at once
             return IDLE
+        last = next(reversed(self._open.values()))
+        if time.monotonic() - last.since < KEENNESS and self._backward_is_over(last.request):
+            return KEEN
         return EAGER if busy else min(max(EAGER, 2 * self._patience), PATIENT)
 
     def _taken(self) -> list[Request]:
@@ -260,12 +269,15 @@ class World:
         if task is None or time.monotonic() - task.since > HOLD:
             return False  # it may be what the others wait for
         coming = self._rest_of_step(first.store)
-        total = sum(request.bytes for request in (*self._held, *coming))
-        return bool(coming) and total * self._pace < CHEAP
+        held = sum(request.bytes for request in self._held)
+        total = held + sum(request.bytes for request in coming)
+        return bool(coming) and (total * self._pace < CHEAP or held * self._pace < LITTLE)
 
     def _rest_of_step(self, store: int) -> list[Request]:
         """The sums that are issued and have not started, up to the first that comes once more."""
+        doing = self._doing
         names = {task.request.name for task in self._open.values()}
+        names.update(task.request.name for task in (doing.tasks if doing else ()))
         found = []
         with self._lock:
             for request in self._issued.values():
@@ -276,6 +288,10 @@ class World:
                 names.add(request.name)
                 found.append(request)
         return found
+
+    def _backward_is_over(self, request: Request) -> bool:
+        """Whether all sums of a step have started: what follows waits for them."""
+        return request.kind == "sum" and not self._rest_of_step(request.store)
 
     def _hear_of(self, rank: int, request: Request) -> None:
         if self.rank != 0:
@@ -318,6 +334,8 @@ class World:
         row = self._row.take(sum(part.size for part in inputs))
         if inputs:
             numpy.concatenate(inputs, out=row)
+        over = self._backward_is_over(doing.tasks[0].request)
+        self._wire.pause = ALONE if over else LONGEST
         found = self._exchanged([task.request for task in doing.tasks], row, way)
         if self._no_longer_doing() is None:
             return  # somebody has given up waiting for it
