@@ -91,8 +91,8 @@ class Array:
     def _is_contiguous(self) -> bool:
         """Whether the elements lie in C order."""
     @property
-    def _is_exported(self) -> bool:
-        """Whether others may write its memory at any time."""
+    def _loans(self) -> int:
+        """How often others could write its memory, which is over; -1 while somebody can."""
     @property
     def _storage(self) -> int:
         """Identity of the storage; equal for views of it."""

@@ -24,7 +24,7 @@ def into_gradients(step: Step, targets: Sequence[Target | Leaf]) -> None:
     if plan is not None:
         found = plan.run([*(leaf.gradient for leaf in leaves), *plan.arguments(step)])
         for position, blocks in plan.blocks(found):
-            leaves[position].blocks = leaves[position].gradient.version, blocks
+            leaves[position].blocks = leaves[position].state, blocks
         return
     # All are known before the first is written: an error changes none.
     found = recording(False, gradients, step, targets)

@@ -29,8 +29,7 @@ class Leaf:
 
     A gradient that `travels` is wanted as early as can be, even if the others come later for it,
     and in so many blocks of rows, one after another; 0 for one that stays. `blocks` are those the
-    last backward has made, with the gradient's version: they are its contents as long as it is
-    that.
+    last backward has made, with the gradient's `state` then.
     """
 
     __slots__ = ("blocks", "gradient", "key", "request", "spec", "travels", "words")
@@ -41,9 +40,15 @@ class Leaf:
         self.gradient = gradient
         self.request = request
         self.travels = int(gradient.device.linked)
-        self.blocks: tuple[int, Sequence[Any]] | None = None
+        self.blocks: tuple[Any, Sequence[Any]] = None, ()
         #: What of it decides a gradient graph.
         self.words = (1 + (request == "add"), spec.dtype.code, spec.ndim, *spec.shape)
+
+    @property
+    def state(self) -> Any:
+        """The same as long as nobody writes the gradient; None while somebody outside may."""
+        loans = self.gradient._loans
+        return None if loans < 0 else (self.gradient.version, loans)
 
     @property
     def source(self) -> Leaf:
@@ -277,12 +282,11 @@ def blocks_of(array: Any) -> Sequence[Any]:
     """
     history = array._history
     leaf = history.variable if history is not None else None
-    if leaf is None or leaf.blocks is None:
+    if leaf is None:
         return ()
-    version, blocks = leaf.blocks
-    leaf.blocks = None  # what has been asked for is on its way: nobody needs them twice
-    exported = leaf.gradient._is_exported
-    return blocks if leaf.gradient.version == version and not exported else ()
+    state, blocks = leaf.blocks
+    leaf.blocks = None, ()  # what has been asked for is on its way: nobody needs them twice
+    return blocks if state is not None and state == leaf.state else ()
 
 
 # --- writes ---------------------------------------------------------------------------------
