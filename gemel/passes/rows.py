@@ -1,7 +1,8 @@
 """A result in blocks of its rows, so that the first can be used while the last are computed.
 
 Where the rows of a matrix product are wanted, the rows of its first factor are multiplied: each
-element is the same sum, added up in the same order. What is computed before the product is computed
+element is the same sum, added up in the same order (numbers.md); a product that does not promise
+that stays whole. What is computed before the product is computed
 once, for all blocks.
 """
 
@@ -95,8 +96,11 @@ def _axes(entry: Entry, axis: int) -> dict[int, int]:
     """
     node = entry.node
     if node.op is linalg.matmul:
-        plain = entry.ndim == 2 and all(source.ndim == 2 for source in node.inputs)
-        return {axis: axis} if plain else {}
+        first, second = node.inputs
+        plain = entry.ndim == first.ndim == second.ndim == 2
+        # Where both run along the inner axis, few rows are added up in lanes, and many are not.
+        lanes = not _is_turned(first) and _is_turned(second)
+        return {axis: axis} if plain and not lanes else {}
     if node.op is shape.transpose:
         return {0: axis_order(entry.ndim, node.params["axes"])[axis]}
     if node.op is shape.reshape:
@@ -111,6 +115,14 @@ def _axes(entry: Entry, axis: int) -> dict[int, int]:
         for position, place in places.items()
         if place >= 0 and node.inputs[position].shape[place] == entry.shape[axis]
     }
+
+
+def _is_turned(entry: Entry) -> bool:
+    """Whether a matrix lies column by column."""
+    node = entry.node
+    if node.op is not shape.transpose:
+        return False
+    return axis_order(2, node.params["axes"]) == (1, 0) and not _is_turned(node.inputs[0])
 
 
 def _slice(entry: Entry, axis: int, start: int, end: int) -> Entry:

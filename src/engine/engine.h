@@ -76,9 +76,7 @@ class Storage {
     all_exports_.fetch_sub(1, std::memory_order_relaxed);
   }
   bool exported() const noexcept { return exports_.load(std::memory_order_acquire) > 0; }
-  uint64_t exports_ended() const noexcept {
-    return exports_ended_.load(std::memory_order_relaxed);
-  }
+  uint64_t exports_ended() const noexcept { return exports_ended_.load(std::memory_order_relaxed); }
   static uint32_t all_exports() noexcept { return all_exports_.load(std::memory_order_relaxed); }
   // A number no other storage of this process has or had.
   uint64_t identity() noexcept;

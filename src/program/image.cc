@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kMagic = 0x006E616C706D6567;  // "gemplan"
 constexpr int64_t kVersion = 1;
 constexpr int64_t kHeaderWords = 4;
-constexpr int kDeepest = 64;             // items inside items
+constexpr int kDeepest = 64;                          // items inside items
 constexpr int64_t kConditionalLoop = 5, kResult = 6;  // kinds of items
 
 [[noreturn]] void refuse(const std::string& what) {

@@ -79,8 +79,8 @@ void spread(const std::vector<SiteFailure>& sites, const Program& program, const
 }
 
 FailurePointer run_places(const Binding& binding, Device* device, const Place* places,
-                          const PlanScalar* scalars, RandomNumbers random,
-                          PartialFailures& partial, Operation* operation = nullptr) {
+                          const PlanScalar* scalars, RandomNumbers random, PartialFailures& partial,
+                          Operation* operation = nullptr) {
   const Program& program = *binding.program;
   const size_t count = program.inputs.size() + program.outputs.size();
   SmallArray<char*, kInsideBases> arrays(count);
