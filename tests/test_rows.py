@@ -257,5 +257,8 @@ def test_the_number_of_blocks_follows_from_what_was_measured():
     assert ways.blocks("ranks", 4096) == 1
     assert ways.blocks("gather", 1 << 20) == 1  # other cuts could have other bits
     assert "blocks of rows" in ways.explain("ranks", [1 << 20])
+    # What takes the core cannot be covered.
+    ways.table = Table(ways.table.measured, {"gather": [(4096.0, 0.0), (float(1 << 20), 3e-4 * 9)]})
+    assert ways.blocks("ranks", 1 << 20) == 3
     ways.table = Table({"gather": [(4096.0, CHEAP / 1e3), (float(1 << 20), CHEAP / 2)]})
     assert ways.blocks("ranks", 1 << 20) == 1  # not worth it

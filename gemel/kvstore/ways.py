@@ -26,8 +26,8 @@ ALIKE = 0.05
 MESSAGES = 1.2
 #: With more workers than this there is no schedule with a message for each pair of them.
 MOST_PAIRS = 64
-#: What takes all workers so many seconds is not worth being begun early: a group of its own takes
-#: as much of the core, which computes meanwhile.
+#: So many seconds of waiting are not worth being begun early: a group of its own takes as much of
+#: the core, which computes meanwhile.
 CHEAP = 1e-3
 #: Each block is a step of a plan and an operation of every worker; a ninth would cover 1.4 % more.
 MOST_BLOCKS = 8
@@ -91,14 +91,32 @@ def links_of(machines: Sequence[int]) -> Topology:
 
 
 class Table:
-    """Seconds that ways took, by name: (bytes, seconds), the sizes growing."""
+    """Seconds that ways took, by name: (bytes, seconds), the sizes growing.
 
-    def __init__(self, measured: dict[str, list[tuple[float, float]]] | None = None) -> None:
+    `waiting`: how much of that the core was left to others; all, where nothing is said.
+    """
+
+    def __init__(
+        self,
+        measured: dict[str, list[tuple[float, float]]] | None = None,
+        waiting: dict[str, list[tuple[float, float]]] | None = None,
+    ) -> None:
         self.measured = measured or {}
+        self.waited = self.measured if waiting is None else waiting
 
     def seconds(self, name: str, nbytes: float) -> float | None:
         """What a way should take: straight lines between the sizes measured, and beyond them."""
-        points = self.measured.get(name)
+        return self._of(self.measured, name, nbytes)
+
+    def waiting(self, name: str, nbytes: float) -> float | None:
+        """How much of that can be covered by computation on the same core."""
+        return self._of(self.waited, name, nbytes)
+
+    @staticmethod
+    def _of(
+        measured: dict[str, list[tuple[float, float]]], name: str, nbytes: float
+    ) -> float | None:
+        points = measured.get(name)
         if not points:
             return None
         if nbytes <= points[0][0] or len(points) == 1:
@@ -180,13 +198,13 @@ class Ways:
     def blocks(self, rule: str, nbytes: float) -> int:
         """In how many blocks so many bytes leave that are computed one after another.
 
-        All but the last are covered by the computation of those behind them, and each costs what a
-        small message costs: with n blocks of t seconds and s seconds for each that is t/n + n s,
-        least for the square root of t/s. One where t is not worth it, where nothing was measured,
-        and where other cuts could change the bits.
+        All but the last are covered by the computation of those behind them, as far as they wait,
+        and each costs what a small message costs: with n blocks of t seconds of waiting and s
+        seconds for each that is t/n + n s, least for the square root of t/s. One where t is not
+        worth it, where nothing was measured, and where other cuts could change the bits.
         """
         way = self.choose(rule, nbytes)
-        whole, small = self.table.seconds(way, nbytes), self.table.seconds(way, 1)
+        whole, small = self.table.waiting(way, nbytes), self.table.seconds(way, 1)
         if rule != IN_ORDER or whole is None or small is None or whole < CHEAP:
             return 1
         return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / small))))

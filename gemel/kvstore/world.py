@@ -39,7 +39,7 @@ MINDING = 0.05
 #: step, for so many seconds at most. So do those that take all workers less than the second, which
 #: is about what a group costs.
 HOLD, LITTLE = 5e-2, 3e-4
-#: Bytes from which a group tells how fast the workers' wires are, and how fast that is forgotten.
+#: Bytes from which a group tells how long is waited for the wires, and how fast that is forgotten.
 TELLING, FORGETTING = 64 << 10, 1.02
 #: The engine's priority of starting a request, which takes no time and lets others begin.
 URGENT = 1 << 20
@@ -125,7 +125,7 @@ class World:
         self._mind_at = 0.0
         #: Started, and not told yet, since more will follow at once.
         self._held: list[Request] = []
-        #: Seconds a byte takes, at best, as far as that is known.
+        #: Seconds of waiting that a byte takes, at best, as far as that is known.
         self._pace = math.inf
         threads = [threading.Thread(target=f, daemon=True) for f in (self._run, self._watch)]
         self._thread = threads[0]
@@ -328,6 +328,7 @@ class World:
 
         if self.broken:
             return
+        worked = time.thread_time()
         doing = self._doing = _Doing([self._open.pop(place) for place in places], time.monotonic())
         inputs = [numpy.asarray(part) for task in doing.tasks for part in task.errand.inputs]
         # A copy: what is on its way must not go when somebody gives up waiting.
@@ -345,7 +346,8 @@ class World:
         seconds = time.monotonic() - doing.since
         self.done["seconds"] += seconds
         if doing.tasks[0].request.kind == "sum" and row.size >= TELLING:
-            self._pace = min(FORGETTING * self._pace, seconds / row.size)
+            waited = max(seconds - (time.thread_time() - worked), 1e-9)
+            self._pace = min(FORGETTING * self._pace, waited / row.size)
         start = 0
         for task in doing.tasks:
             size = task.request.bytes
