@@ -122,9 +122,11 @@ def test_what_no_product_makes_stays_whole():
 
 # ---- early results
 
+# engine.md 44
+
 
 def test_a_result_is_there_before_the_end_of_its_plan():
-    """Who reads the first result begins while the plan goes on (engine.md 44)."""
+    """Who reads the first result begins while the plan goes on."""
     if not _core.workers():
         pytest.skip("nobody is there to begin it")
     a, b = placeholder(Spec((4, 4), "float32")), placeholder(Spec((1500, 1500), "float32"))

@@ -262,6 +262,7 @@ class EarlyWriter : public gemel::Operation {
   FailurePointer failure_;
 };
 
+// engine.md 44
 void what_is_written_early_is_there(bool serial) {
   Engine::get().configure(2, serial, 0, 0);
   for (const bool fails : {false, true}) {
